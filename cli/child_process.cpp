@@ -1,0 +1,149 @@
+#include "cli/child_process.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Boost.Process has changed its face and its headers: this file alone knows it. Before 1.81 asio
+// misses <utility>. The version that is spoken here is the first.
+#include <utility>
+#define BOOST_PROCESS_USE_STD_FS 1
+#if __has_include(<boost/process/v1/child.hpp>)
+#include <boost/process/v1/args.hpp>
+#include <boost/process/v1/child.hpp>
+#include <boost/process/v1/extend.hpp>
+#include <boost/process/v1/io.hpp>
+namespace bp = boost::process::v1;
+#else
+#include <boost/process/args.hpp>
+#include <boost/process/child.hpp>
+#include <boost/process/extend.hpp>
+#include <boost/process/io.hpp>
+namespace bp = boost::process;
+#endif
+
+#include <chrono>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+namespace taut::cli {
+namespace {
+
+/// Runs in the child between fork and exec: only async-signal-safe calls.
+void prepare_child(pid_t parent) {
+  setpgid(0, 0);
+  // What is blocked or ignored would stay so in the new program, and SIGTERM would not end it.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // The parent may have died before the line above; nobody would end this child then.
+  if (getppid() != parent) _exit(1);
+}
+
+}  // namespace
+
+struct ChildProcess::State {
+  std::string name;
+  std::filesystem::path log;
+  bp::child child;
+};
+
+ChildProcess::ChildProcess(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ChildProcess::ChildProcess(ChildProcess&&) noexcept = default;
+ChildProcess& ChildProcess::operator=(ChildProcess&&) noexcept = default;
+
+Result<ChildProcess> ChildProcess::start(const Command& command) {
+  const pid_t parent = getpid();
+  std::error_code failed;
+  auto state = std::make_unique<State>();
+  state->name = command.name;
+  state->log = command.log;
+  try {
+    state->child = bp::child(
+        command.program.string(), bp::args(command.arguments),
+        bp::std_in<bp::null, (bp::std_out & bp::std_err)> command.log.string(), failed,
+        bp::extend::on_exec_setup = [parent](auto& /*executor*/) { prepare_child(parent); });
+  } catch (const std::system_error& failure) {  // the log's file is opened before `failed` counts
+    failed = failure.code();
+  }
+  if (failed) {
+    return make_error(
+        failed == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound : ErrorCode::kIo,
+        fmt::format("cannot start {} as {}, log {}: {}", command.name, command.program.string(),
+                    command.log.string(), failed.message()));
+  }
+  return ChildProcess(std::move(state));
+}
+
+ChildProcess::~ChildProcess() {
+  if (!state_) return;
+  kill();
+  std::error_code ignored;
+  state_->child.wait(ignored);
+}
+
+const std::string& ChildProcess::name() const {
+  return state_->name;
+}
+const std::filesystem::path& ChildProcess::log() const {
+  return state_->log;
+}
+pid_t ChildProcess::pid() const {
+  return state_->child.id();
+}
+
+bool ChildProcess::running() {
+  std::error_code ignored;
+  return state_->child.running(ignored);
+}
+
+std::string ChildProcess::ending() const {
+  const int status = state_->child.native_exit_code();
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("exited with status {}", WEXITSTATUS(status));
+}
+
+bool ChildProcess::ended_well() const {
+  const int status = state_->child.native_exit_code();
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void ChildProcess::terminate() {
+  if (!running()) return;
+  ::kill(pid(), SIGTERM);
+  ::kill(pid(), SIGCONT);
+}
+
+void ChildProcess::kill() {
+  if (running()) ::kill(pid(), SIGKILL);
+}
+
+std::vector<std::string> end_all(std::vector<ChildProcess>& children, Duration grace) {
+  const auto any_running = [&] {
+    bool any = false;
+    for (ChildProcess& child : children) any = child.running() || any;
+    return any;
+  };
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  for (ChildProcess& child : children) child.terminate();
+  const TimePoint deadline = steady_now() + grace;
+  while (any_running() && steady_now() < deadline) pause();
+  std::vector<std::string> killed;
+  for (ChildProcess& child : children) {
+    if (!child.running()) continue;
+    killed.push_back(child.name());
+    child.kill();
+  }
+  while (any_running()) pause();
+  return killed;
+}
+
+}  // namespace taut::cli

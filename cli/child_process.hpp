@@ -1,0 +1,60 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/time.hpp"
+
+namespace taut::cli {
+
+/// A program that this process started. It never outlives this process: the kernel ends it with
+/// SIGTERM when this one dies, however that happens. Thread: the one that started it, which must
+/// live as long as the child.
+class ChildProcess {
+ public:
+  struct Command {
+    std::string name;  // for people: "worker0"
+    std::filesystem::path program;
+    std::vector<std::string> arguments;
+    std::filesystem::path log;  // receives its standard output and standard error
+  };
+
+  /// Starts it, in a process group of its own so that Ctrl-C reaches only us.
+  /// Errors    not_found: no such program; io: the log cannot be written, no more processes
+  [[nodiscard]] static Result<ChildProcess> start(const Command& command);
+  /// Kills what still runs.
+  ~ChildProcess();
+  ChildProcess(ChildProcess&&) noexcept;
+  ChildProcess& operator=(ChildProcess&&) noexcept;
+
+  [[nodiscard]] const std::string& name() const;
+  [[nodiscard]] const std::filesystem::path& log() const;
+  [[nodiscard]] pid_t pid() const;
+  /// Whether it runs still; a child that has ended is reaped by this.
+  [[nodiscard]] bool running();
+  /// How it ended: "exited with status 1", "was killed by signal 9 (Killed)".
+  /// REQUIRES  !running()
+  [[nodiscard]] std::string ending() const;
+  /// REQUIRES  !running()
+  [[nodiscard]] bool ended_well() const;
+
+  /// Asks it to end: SIGTERM, also when it is stopped.
+  void terminate();
+  void kill();
+
+ private:
+  struct State;
+  explicit ChildProcess(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Ends all of them: SIGTERM at once, SIGKILL for those that still run after `grace`. Returns the
+/// names of those that had to be killed. Waits until every one is gone.
+std::vector<std::string> end_all(std::vector<ChildProcess>& children, Duration grace);
+
+}  // namespace taut::cli

@@ -1,0 +1,40 @@
+#include "cli/command.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "proto/cluster.pb.h"
+#include "proto/text.hpp"
+
+namespace taut::cli {
+
+int fail(std::string_view command, const std::string& message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "tautline {}: {}\n", command, message);
+  return kFailed;
+}
+
+void CoordinatorOption::add_to(CLI::App& command) {
+  auto* by_address = command.add_option("--coordinator", address,
+                                        "Where the coordinator listens (default 127.0.0.1:7600)");
+  by_address->type_name("HOST:PORT");
+  command.add_option("--config", config_file, "Cluster file that names the coordinator's address")
+      ->type_name("CLUSTERFILE")
+      ->excludes(by_address);
+  command.add_option("--wait", wait_s, "How long to wait for an answer")
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+}
+
+Result<std::string> CoordinatorOption::resolve() const {
+  if (!address.empty()) return address;
+  pb::ClusterConfig config;
+  if (!config_file.empty()) {
+    TAUT_TRY(read_text(config_file, config));
+  }
+  return config.coordinator_address();
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,141 @@
+#include "cli/control_client.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "proto/control_message.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut::cli {
+namespace {
+
+// A request that is not answered by then is sent again; a coordinator treats the copy as one.
+constexpr Duration kResendAfter = std::chrono::milliseconds(500);
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+/// The process's ZeroMQ context; every endpoint is gone before it, at exit.
+ZmqContext& context() {
+  static ZmqContext context;
+  return context;
+}
+
+}  // namespace
+
+ControlClient::ControlClient(std::unique_ptr<Endpoint> endpoint, PeerId peer, std::string address,
+                             Duration deadline)
+    : endpoint_(std::move(endpoint)),
+      peer_(peer),
+      address_(std::move(address)),
+      deadline_(deadline),
+      session_(random_number()) {}
+
+Result<ControlClient> ControlClient::connect(std::unique_ptr<Endpoint> endpoint,
+                                             const std::string& address, Duration deadline) {
+  TAUT_TRY(const PeerId peer, endpoint->connect(address));
+  ControlClient client(std::move(endpoint), peer, address, deadline);
+  TAUT_TRY(client.ask(client.hello()));
+  return client;
+}
+
+pb::ControlMessage ControlClient::hello() {
+  pb::ControlMessage message;
+  pb::Hello& hello = *message.mutable_hello();
+  hello.set_wire_version(kWireVersion);
+  hello.set_build(build_name());
+  hello.set_role(pb::ROLE_CLIENT);
+  hello.set_name(fmt::format("tautline-{}", getpid()));
+  hello.set_session(session_);
+  return message;
+}
+
+void ControlClient::send(const pb::ControlMessage& message) {
+  // A full queue or a lost connection is met by sending again.
+  [[maybe_unused]] const auto sent = endpoint_->send(peer_, encode(message));
+}
+
+Result<bool> ControlClient::await(std::uint64_t number, TimePoint until,
+                                  pb::ControlMessage& answer) {
+  for (Duration left = until - steady_now(); left > Duration::zero(); left = until - steady_now()) {
+    const auto incoming = endpoint_->receive(left);
+    if (!incoming) continue;
+    TAUT_TRY(answer, decode_control(incoming->message));
+    if (answer.has_hello_reply() && !answer.hello_reply().accepted()) {
+      return make_error(ErrorCode::kMismatch, fmt::format("the coordinator at {} refused: {}",
+                                                          address_, answer.hello_reply().reason()));
+    }
+    if (answer.request() == number) return true;
+  }
+  return false;
+}
+
+Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
+  const TimePoint deadline = steady_now() + deadline_;
+  request.set_request(next_request_++);
+  pb::ControlMessage answer;
+  for (bool again = false; steady_now() < deadline; again = true) {
+    // A coordinator that was restarted meanwhile must be greeted before it answers.
+    if (again && !request.has_hello()) send(hello());
+    send(request);
+    const TimePoint until = std::min(deadline, steady_now() + kResendAfter);
+    TAUT_TRY(const bool answered, await(request.request(), until, answer));
+    if (answered) return answer;
+  }
+  return make_error(
+      ErrorCode::kTimeout,
+      fmt::format("no coordinator at {} answered in {:g} s; start tautline-server with "
+                  "coordinator {{}} in its config, or name another address with --coordinator",
+                  address_, seconds(deadline_)));
+}
+
+Result<pb::SubmitReply> ControlClient::submit(const pb::Job& definition) {
+  pb::ControlMessage request;
+  *request.mutable_submit()->mutable_definition() = definition;
+  request.mutable_submit()->set_token(random_number());
+  TAUT_TRY(auto answer, ask(std::move(request)));
+  if (!answer.submit_reply().error().empty()) return invalid(answer.submit_reply().error());
+  return std::move(*answer.mutable_submit_reply());
+}
+
+Result<pb::StatusReply> ControlClient::status(JobId job) {
+  pb::ControlMessage request;
+  request.mutable_status_request()->set_job(job.value());
+  TAUT_TRY(auto answer, ask(std::move(request)));
+  if (!answer.status_reply().error().empty()) return invalid(answer.status_reply().error());
+  return std::move(*answer.mutable_status_reply());
+}
+
+Result<std::string> ControlClient::command(pb::ControlMessage request) {
+  TAUT_TRY(const auto answer, ask(std::move(request)));
+  const pb::CommandReply& reply = answer.command_reply();
+  if (!reply.error().empty()) return invalid(reply.error());
+  return reply.message();
+}
+
+Result<std::string> ControlClient::set_slack(JobId job, Slack slack) {
+  pb::ControlMessage request;
+  request.mutable_set_slack()->set_job(job.value());
+  request.mutable_set_slack()->set_slack(slack.clocks());
+  return command(std::move(request));
+}
+
+Result<std::string> ControlClient::stop(JobId job) {
+  pb::ControlMessage request;
+  request.mutable_stop_job()->set_job(job.value());
+  return command(std::move(request));
+}
+
+Result<ControlClient> connect_control(const std::string& address, double wait_s) {
+  const auto deadline = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wait_s));
+  return ControlClient::connect(context().make_endpoint(), address, deadline);
+}
+
+}  // namespace taut::cli

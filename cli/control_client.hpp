@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/net/endpoint.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/control.pb.h"
+
+namespace taut::cli {
+
+/// Asks the coordinator and waits for its answers. Each request is sent again until it is answered
+/// or its deadline passes; the coordinator may be restarted in between. Thread: one.
+class ControlClient {
+ public:
+  /// Connects and says hello.
+  /// Errors    timeout: nobody answered there; mismatch: a coordinator of another wire version
+  [[nodiscard]] static Result<ControlClient> connect(std::unique_ptr<Endpoint> endpoint,
+                                                     const std::string& address, Duration deadline);
+
+  /// Errors of each: timeout; invalid, with the coordinator's own reason.
+  /// The job's number, and what it waits for.
+  [[nodiscard]] Result<pb::SubmitReply> submit(const pb::Job& definition);
+  /// Every job, or one. Errors: also the coordinator does not know the job.
+  [[nodiscard]] Result<pb::StatusReply> status(JobId job = JobId());
+  /// What was done, as one line.
+  [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
+  [[nodiscard]] Result<std::string> stop(JobId job);
+
+  /// How long each request may take from now on.
+  void set_deadline(Duration deadline) { deadline_ = deadline; }
+
+ private:
+  ControlClient(std::unique_ptr<Endpoint> endpoint, PeerId peer, std::string address,
+                Duration deadline);
+
+  /// The answer to `request`. Errors: timeout, mismatch.
+  [[nodiscard]] Result<pb::ControlMessage> ask(pb::ControlMessage request);
+  [[nodiscard]] Result<std::string> command(pb::ControlMessage request);
+  /// The next message that answers `number`; false once `until` has passed.
+  [[nodiscard]] Result<bool> await(std::uint64_t number, TimePoint until,
+                                   pb::ControlMessage& answer);
+  void send(const pb::ControlMessage& message);
+  [[nodiscard]] pb::ControlMessage hello();
+
+  std::unique_ptr<Endpoint> endpoint_;
+  PeerId peer_;
+  std::string address_;
+  Duration deadline_;
+  std::uint64_t session_;
+  std::uint64_t next_request_ = 1;
+};
+
+/// Over ZeroMQ, to "host:port".
+[[nodiscard]] Result<ControlClient> connect_control(const std::string& address, double wait_s);
+
+}  // namespace taut::cli

@@ -1,0 +1,137 @@
+#include "cli/local_cluster.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "cli/install_paths.hpp"
+#include "common/file.hpp"
+#include "common/stop_signal.hpp"
+#include "proto/text.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kReadyWithin = std::chrono::seconds(20);
+constexpr std::size_t kLogLines = 12;
+
+/// What every process of a local cluster has in common. Heartbeats are as frequent as the progress
+/// display is drawn.
+pb::ClusterConfig common_config(const std::string& coordinator) {
+  pb::ClusterConfig config;
+  config.set_coordinator_address(coordinator);
+  config.set_heartbeat_interval_s(0.2);
+  return config;
+}
+
+/// What stands behind "coordinator " in the ready file of the server that hosts it.
+Result<std::string> coordinator_in(const fs::path& ready_file) {
+  constexpr std::string_view kBefore = "coordinator ";
+  TAUT_TRY(const std::string text, read_file(ready_file));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kBefore)) return line.substr(kBefore.size());
+  }
+  return invalid(fmt::format("{}: names no coordinator", ready_file.string()));
+}
+
+}  // namespace
+
+std::string last_lines(const fs::path& log, std::size_t count) {
+  const auto text = read_file(log);
+  if (!text) return {};
+  std::vector<std::string> lines;
+  std::istringstream stream(text.value());
+  for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
+  std::string last;
+  for (std::size_t i = lines.size() - std::min(lines.size(), count); i < lines.size(); ++i) {
+    last += fmt::format("\n  | {}", lines[i]);
+  }
+  return last;
+}
+
+Result<void> LocalCluster::start_process(const fs::path& program, const std::string& name,
+                                         const pb::ClusterConfig& config, const fs::path& folder) {
+  const fs::path config_file = folder / (name + ".textproto");
+  TAUT_TRY(write_file_atomically(config_file, to_text(config)));
+  TAUT_TRY(auto child,
+           ChildProcess::start({.name = name,
+                                .program = program,
+                                .arguments = {"--config", config_file.string(), "--ready-file",
+                                              (folder / (name + ".ready")).string()},
+                                .log = folder / (name + ".log")}));
+  children_.push_back(std::move(child));
+  return ok();
+}
+
+Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
+  TAUT_TRY(const fs::path program, sibling_program("tautline-server"));
+  for (std::uint32_t i = 0; i < options.servers; ++i) {
+    // The first hosts the coordinator and says where; the others are told.
+    pb::ClusterConfig config = common_config(i == 0 ? "127.0.0.1:0" : coordinator_);
+    const std::string name = fmt::format("server{}", i);
+    config.mutable_server()->set_name(name);
+    config.mutable_server()->set_shards(options.shards);
+    if (i == 0) config.mutable_server()->mutable_coordinator();
+    TAUT_TRY(start_process(program, name, config, options.folder));
+    if (i == 0) {
+      TAUT_TRY(coordinator_, await_coordinator(options.folder / (name + ".ready")));
+    }
+  }
+  return ok();
+}
+
+Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
+  TAUT_TRY(const fs::path program, sibling_program("tautline-worker"));
+  for (std::uint32_t i = 0; i < options.workers; ++i) {
+    pb::ClusterConfig config = common_config(coordinator_);
+    const std::string name = fmt::format("worker{}", i);
+    pb::WorkerConfig& worker = *config.mutable_worker();
+    worker.set_name(name);
+    worker.set_device(options.device);
+    worker.set_threads(options.threads);
+    if (!options.pins.empty()) worker.set_pin(options.pins[i]);
+    TAUT_TRY(start_process(program, name, config, options.folder));
+  }
+  return ok();
+}
+
+Result<std::string> LocalCluster::await_coordinator(const fs::path& ready_file) {
+  const TimePoint deadline = steady_now() + kReadyWithin;
+  while (steady_now() < deadline) {
+    std::error_code ignored;
+    if (fs::exists(ready_file, ignored)) return coordinator_in(ready_file);
+    TAUT_TRY(check());
+    if (stop_signal() != 0) return make_error(ErrorCode::kClosed, "interrupted");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return make_error(
+      ErrorCode::kTimeout,
+      fmt::format("{} was not ready in {:g} s; the end of its log:{}", children_.back().name(),
+                  seconds(kReadyWithin), last_lines(children_.back().log(), kLogLines)));
+}
+
+Result<LocalCluster> LocalCluster::start(const LocalClusterOptions& options) {
+  LocalCluster cluster;
+  TAUT_TRY(cluster.start_servers(options));
+  TAUT_TRY(cluster.start_workers(options));
+  return cluster;
+}
+
+Result<void> LocalCluster::check() {
+  for (ChildProcess& child : children_) {
+    if (child.running()) continue;
+    const std::string lines = last_lines(child.log(), kLogLines);
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("{} {}; the end of its log, {}:{}", child.name(), child.ending(),
+                                  child.log().string(), lines.empty() ? " (empty)" : lines));
+  }
+  return ok();
+}
+
+}  // namespace taut::cli

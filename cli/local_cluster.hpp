@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/child_process.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "proto/cluster.pb.h"
+
+namespace taut::cli {
+
+struct LocalClusterOptions {
+  std::uint32_t servers = 1;
+  std::uint32_t shards = 1;  // of each server
+  std::uint32_t workers = 2;
+  pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
+  std::uint32_t threads = 1;      // compute threads of each worker
+  std::vector<std::string> pins;  // processors of each worker; empty: any
+  std::filesystem::path folder;   // receives every process's config and log
+};
+
+/// Servers and workers on this machine's loopback, each a process of its own on ports that the
+/// system chooses. None of them outlives this process. Thread: the one that started it.
+class LocalCluster {
+ public:
+  /// Starts every process; returns once the coordinator listens. The workers may still be joining.
+  /// Errors    a program is not there; a process ended or was not ready in time; interrupted
+  [[nodiscard]] static Result<LocalCluster> start(const LocalClusterOptions& options);
+
+  /// Where the coordinator listens.
+  [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
+  [[nodiscard]] std::vector<ChildProcess>& children() { return children_; }
+
+  /// Errors    unavailable: a process ended; says which, how, and the last lines of its log
+  [[nodiscard]] Result<void> check();
+
+  /// Ends every process within `grace`. Returns the names of those that had to be killed.
+  std::vector<std::string> stop(Duration grace) { return end_all(children_, grace); }
+
+ private:
+  LocalCluster() = default;
+  [[nodiscard]] Result<void> start_process(const std::filesystem::path& program,
+                                           const std::string& name, const pb::ClusterConfig& config,
+                                           const std::filesystem::path& folder);
+  [[nodiscard]] Result<void> start_servers(const LocalClusterOptions& options);
+  [[nodiscard]] Result<void> start_workers(const LocalClusterOptions& options);
+  [[nodiscard]] Result<std::string> await_coordinator(const std::filesystem::path& ready_file);
+
+  std::vector<ChildProcess> children_;
+  std::string coordinator_;
+};
+
+/// The last `count` lines of a log, each behind "  | "; nothing of a log that cannot be read.
+[[nodiscard]] std::string last_lines(const std::filesystem::path& log, std::size_t count);
+
+}  // namespace taut::cli

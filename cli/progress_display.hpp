@@ -1,0 +1,24 @@
+#pragma once
+
+#include "cli/terminal.hpp"
+#include "common/time.hpp"
+#include "proto/control.pb.h"
+
+namespace taut::cli {
+
+/// Shows a running job: a block drawn in place on a terminal, a line every few seconds elsewhere,
+/// and a line for each test as it comes. Thread: one.
+class ProgressDisplay {
+ public:
+  void show(const pb::JobStatus& job);
+
+ private:
+  void print(const std::vector<std::string>& lines);
+
+  const bool live_ = on_terminal();
+  LiveBlock block_;
+  int tests_shown_ = 0;
+  TimePoint next_line_;
+};
+
+}  // namespace taut::cli

@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "cli/command.hpp"
+#include "cli/control_client.hpp"
+#include "cli/draw.hpp"
+#include "cli/job_view.hpp"
+#include "cli/local_cluster.hpp"
+#include "cli/progress_display.hpp"
+#include "cli/run_folder.hpp"
+#include "cli/summary.hpp"
+#include "cli/train.hpp"
+#include "common/file.hpp"
+#include "common/stop_signal.hpp"
+#include "proto/text.hpp"
+
+namespace taut::cli {
+namespace {
+
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+constexpr Duration kBetweenDraws = std::chrono::milliseconds(200);
+constexpr Duration kJoinWithin = std::chrono::seconds(60);
+// Together with what ends the job, less than the 5 s that a user is promised.
+constexpr Duration kGrace = std::chrono::milliseconds(3500);
+constexpr double kControlWait_s = 10;
+
+Error stopped_by_user() {
+  return make_error(ErrorCode::kClosed, "interrupted");
+}
+
+/// One run from its first process to its summary.
+class TrainRun {
+ public:
+  TrainRun(const TrainOptions& options, pb::Job job, std::filesystem::path folder)
+      : options_(options), job_(std::move(job)), folder_(std::move(folder)) {}
+
+  /// The job's last status. Errors: a process ended, the job failed to start, interrupted.
+  [[nodiscard]] Result<pb::JobStatus> train();
+  /// Ends every process of the run.
+  void end();
+
+  [[nodiscard]] double first_iteration_s() const { return first_iteration_s_; }
+
+ private:
+  [[nodiscard]] Result<void> start_cluster();
+  [[nodiscard]] Result<void> await_workers();
+  [[nodiscard]] Result<pb::JobStatus> follow();
+  /// Sleeps a little. Errors: a process ended meanwhile, or the user wants to stop.
+  [[nodiscard]] Result<void> look_around();
+  void note_first_iteration(const pb::JobStatus& status);
+
+  const TrainOptions& options_;
+  const pb::Job job_;
+  const std::filesystem::path folder_;
+  const TimePoint began_ = steady_now();
+  std::unique_ptr<LocalCluster> cluster_;
+  std::unique_ptr<ControlClient> control_;
+  JobId job_id_;
+  TimePoint submitted_;
+  double first_iteration_s_ = 0;
+};
+
+Result<void> TrainRun::look_around() {
+  std::this_thread::sleep_for(kBetweenLooks);
+  if (stop_signal() != 0) return stopped_by_user();
+  return cluster_->check();
+}
+
+Result<void> TrainRun::start_cluster() {
+  LocalClusterOptions cluster;
+  cluster.servers = options_.servers;
+  cluster.shards = options_.shards;
+  cluster.workers = job_.workers();
+  cluster.device = options_.device;
+  cluster.threads = options_.threads;
+  cluster.pins = options_.pins;
+  cluster.folder = folder_;
+  TAUT_TRY(auto started, LocalCluster::start(cluster));
+  cluster_ = std::make_unique<LocalCluster>(std::move(started));
+  TAUT_TRY(auto control, connect_control(cluster_->coordinator(), kControlWait_s));
+  control_ = std::make_unique<ControlClient>(std::move(control));
+  return ok();
+}
+
+Result<void> TrainRun::await_workers() {
+  const TimePoint deadline = steady_now() + kJoinWithin;
+  while (true) {
+    TAUT_TRY(const pb::StatusReply status, control_->status());
+    const auto workers = static_cast<std::uint32_t>(status.workers_size());
+    const auto servers = static_cast<std::uint32_t>(status.servers_size());
+    if (workers >= job_.workers() && servers >= options_.servers) return ok();
+    if (steady_now() > deadline) {
+      return make_error(ErrorCode::kTimeout,
+                        fmt::format("after {:g} s {} of {} servers and {} of {} workers have "
+                                    "joined; their logs are in {}",
+                                    seconds(kJoinWithin), servers, options_.servers, workers,
+                                    job_.workers(), folder_.string()));
+    }
+    TAUT_TRY(look_around());
+  }
+}
+
+void TrainRun::note_first_iteration(const pb::JobStatus& status) {
+  for (const pb::WorkerStatus& worker : status.workers()) {
+    const double since_its_start = worker.progress().seconds_to_first_iteration();
+    if (since_its_start <= 0) continue;
+    const double at = seconds(submitted_ - began_) + since_its_start;
+    first_iteration_s_ = first_iteration_s_ == 0 ? at : std::min(first_iteration_s_, at);
+  }
+}
+
+Result<pb::JobStatus> TrainRun::follow() {
+  ProgressDisplay display;
+  TimePoint next_draw = steady_now();
+  while (true) {
+    TAUT_TRY(look_around());
+    if (steady_now() < next_draw) continue;
+    next_draw = steady_now() + kBetweenDraws;
+    TAUT_TRY(pb::StatusReply status, control_->status(job_id_));
+    if (status.jobs_size() != 1) return invalid("the coordinator's status does not hold the job");
+    pb::JobStatus& job = *status.mutable_jobs(0);
+    display.show(job);
+    if (has_ended(job.state())) {
+      note_first_iteration(job);
+      return std::move(job);
+    }
+  }
+}
+
+Result<pb::JobStatus> TrainRun::train() {
+  TAUT_TRY(start_cluster());
+  TAUT_TRY(await_workers());
+  submitted_ = steady_now();
+  TAUT_TRY(const pb::SubmitReply reply, control_->submit(job_));
+  job_id_ = JobId(reply.job());
+  return follow();
+}
+
+void TrainRun::end() {
+  if (!cluster_) return;
+  if (stop_signal() != 0 && job_id_ != JobId()) {
+    // The workers leave the job in good order if that is quick.
+    control_->set_deadline(std::chrono::milliseconds(500));
+    [[maybe_unused]] const auto stopped = control_->stop(job_id_);
+  }
+  for (const std::string& name : cluster_->stop(kGrace)) {
+    fmt::print(stderr, "tautline train: {} did not end within {:g} s and was killed\n", name,
+               seconds(kGrace));
+  }
+}
+
+Result<void> write_summary(const RunSummary& run) {
+  return write_file_atomically(std::filesystem::path(run.folder) / "summary.json",
+                               summary_json(run));
+}
+
+}  // namespace
+
+int run_train(const TrainOptions& options) {
+  const TimePoint began = steady_now();
+  watch_stop_signals();
+  auto job = training_job(options);
+  if (!job) return fail("train", job.error().message);
+  auto folder = make_run_folder(options.output, job.value().name());
+  if (!folder) return fail("train", folder.error().message);
+  const auto written =
+      write_file_atomically(folder.value() / "job.textproto", to_text(job.value()));
+  if (!written) return fail("train", written.error().message);
+  fmt::print("{}: {}, {}, run folder {}\n", job.value().name(), counted(options.servers, "server"),
+             counted(job.value().workers(), "worker"), folder.value().string());
+  std::fflush(stdout);
+
+  TrainRun run(options, job.value(), folder.value());
+  const auto last = run.train();
+  const double wall_s = seconds(steady_now() - began);
+  run.end();
+  if (stop_signal() != 0) {
+    fail("train",
+         fmt::format("ended by signal {}; logs in {}", stop_signal(), folder.value().string()));
+    return 128 + stop_signal();
+  }
+  if (!last) return fail("train", last.error().message);
+
+  const RunSummary summary{.job = last.value(),
+                           .servers = options.servers,
+                           .shards = options.shards,
+                           .wall_s = wall_s,
+                           .first_iteration_s = run.first_iteration_s(),
+                           .folder = folder.value().string()};
+  for (const std::string& line : summary_lines(summary)) fmt::print("{}\n", line);
+  const auto kept = write_summary(summary);
+  if (!kept) return fail("train", kept.error().message);
+  if (last.value().state() == pb::DONE) return kFine;
+  return fail("train",
+              fmt::format("job {}: {}", state_name(last.value().state()), last.value().message()));
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,145 @@
+#include "cli/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/draw.hpp"
+#include "cli/job_view.hpp"
+
+namespace taut::cli {
+namespace {
+
+constexpr int kBarWidth = 40;
+
+/// Of a worker's training time, how much it waited for others.
+double waiting_share(const pb::Progress& progress) {
+  const double spent = progress.compute_s() + progress.wait_s();
+  return spent > 0 ? progress.wait_s() / spent : 0;
+}
+
+void append(std::vector<std::string>& lines, std::vector<std::string> more) {
+  for (std::string& line : more) lines.push_back("  " + std::move(line));
+}
+
+std::vector<Row> table(const RunSummary& run) {
+  const pb::JobStatus& job = run.job;
+  std::string waiting;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    waiting += fmt::format("{}{} {:.1f} %", waiting.empty() ? "" : ", ", worker.name(),
+                           100 * waiting_share(worker.progress()));
+  }
+  std::vector<Row> rows{
+      {"job", fmt::format("{} (job {}), {}", job.name(), job.job(), state_name(job.state()))},
+      {"mode", mode_name(job)},
+      {"servers", fmt::format("{}, shards of each: {}", run.servers, run.shards)},
+      {"workers", fmt::format("{}", job.workers_size())},
+      {"iterations",
+       fmt::format("{} of {}", grouped(progress_of(job).iteration), grouped(job.max_iter()))},
+      {"wall time", fmt::format("{:.1f} s, the job itself {:.1f} s", run.wall_s, job.running_s())},
+      {"images/s", grouped(static_cast<std::int64_t>(images_per_second(job)))}};
+  if (run.first_iteration_s > 0) {
+    rows.push_back(
+        {"first iteration", fmt::format("{:.2f} s after the start", run.first_iteration_s)});
+  }
+  rows.push_back({"waiting", waiting});
+  return rows;
+}
+
+std::vector<std::string> tests(const pb::JobStatus& job) {
+  std::vector<Row> rows{{"iteration", "accuracy", "loss"}};
+  for (const pb::Evaluation& test : job.evaluations()) {
+    rows.push_back({grouped(test.clock()), fmt::format("{:.4f}", test.accuracy()),
+                    fmt::format("{:.4f}", test.loss())});
+  }
+  return aligned(rows, {true, true, true});
+}
+
+}  // namespace
+
+double images_per_second(const pb::JobStatus& job) {
+  double sum = 0;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const pb::Progress& own = worker.progress();
+    const double spent = own.compute_s() + own.wait_s();
+    if (spent > 0) sum += static_cast<double>(own.images()) / spent;
+  }
+  return sum;
+}
+
+std::vector<std::string> summary_lines(const RunSummary& run) {
+  std::vector<std::string> lines{"", "Summary"};
+  append(lines, aligned(table(run)));
+  const auto reads = staleness_of(run.job);
+  if (!reads.empty()) {
+    lines.insert(lines.end(), {"",
+                               "Staleness of the reads: clock of the read minus the version "
+                               "it got, share, number"});
+    append(lines, histogram(reads, kBarWidth));
+  }
+  const int count = run.job.evaluations_size();
+  if (count > 0) {
+    lines.insert(lines.end(), {"", "Tests"});
+    append(lines, tests(run.job));
+  }
+  lines.emplace_back();
+  if (count > 0) {
+    lines.push_back(
+        fmt::format("test accuracy: {:.4f}", run.job.evaluations(count - 1).accuracy()));
+  }
+  if (!run.job.parameters_sha256().empty()) {
+    lines.push_back("parameters sha256: " + run.job.parameters_sha256());
+  }
+  lines.push_back("run folder: " + run.folder);
+  return lines;
+}
+
+std::string summary_json(const RunSummary& run) {
+  using Json = nlohmann::ordered_json;
+  const pb::JobStatus& job = run.job;
+  Json workers = Json::array();
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const pb::Progress& own = worker.progress();
+    workers.push_back({{"name", worker.name()},
+                       {"state", worker.state()},
+                       {"device", worker.device()},
+                       {"clock", own.clock()},
+                       {"loss", own.loss()},
+                       {"images", own.images()},
+                       {"compute_s", own.compute_s()},
+                       {"wait_s", own.wait_s()},
+                       {"waiting_share", waiting_share(own)},
+                       {"seconds_to_first_iteration", own.seconds_to_first_iteration()}});
+  }
+  Json staleness = Json::array();
+  for (const auto& [value, reads] : staleness_of(job)) {
+    staleness.push_back({{"staleness", value}, {"reads", reads}});
+  }
+  Json evaluations = Json::array();
+  for (const pb::Evaluation& test : job.evaluations()) {
+    evaluations.push_back(
+        {{"iteration", test.clock()}, {"accuracy", test.accuracy()}, {"loss", test.loss()}});
+  }
+  const Json whole = {{"job", job.name()},
+                      {"job_id", job.job()},
+                      {"state", state_name(job.state())},
+                      {"message", job.message()},
+                      {"mode", job.mode()},
+                      // Unbounded has no number.
+                      {"slack", job.mode() == "ASYNC" ? Json() : Json(job.slack())},
+                      {"servers", run.servers},
+                      {"shards_per_server", run.shards},
+                      {"iterations", progress_of(job).iteration},
+                      {"max_iter", job.max_iter()},
+                      {"wall_s", run.wall_s},
+                      {"running_s", job.running_s()},
+                      {"first_iteration_s", run.first_iteration_s},
+                      {"images_per_second", images_per_second(job)},
+                      {"workers", workers},
+                      {"staleness", staleness},
+                      {"evaluations", evaluations},
+                      {"parameters_sha256", job.parameters_sha256()}};
+  return whole.dump(2) + "\n";
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,113 @@
+#include "cli/train.hpp"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "cli/command.hpp"
+
+namespace taut::cli {
+namespace {
+
+/// The options as they stand on the command line.
+struct TrainArguments {
+  TrainOptions options;
+  std::string device = "auto";
+  std::string mode;
+  std::string pin;
+};
+
+std::string upper(std::string word) {
+  for (char& c : word) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return word;
+}
+
+/// What the words stand for. Throws CLI::ValidationError for options that contradict each other.
+void settle(TrainArguments& arguments) {
+  TrainOptions& options = arguments.options;
+  // CLI11 let only words through that name one.
+  pb::WorkerConfig::Device_Parse(upper(arguments.device), &options.device);
+  if (pb::Consistency::Mode mode{}; pb::Consistency::Mode_Parse(upper(arguments.mode), &mode)) {
+    options.mode = mode;
+  }
+  if (options.slack && options.mode) {
+    const bool bsp = *options.mode == pb::Consistency::BSP && *options.slack > 0;
+    const bool ssp = *options.mode == pb::Consistency::SSP && *options.slack == 0;
+    if (bsp || ssp || *options.mode == pb::Consistency::ASYNC) {
+      throw CLI::ValidationError(
+          "--slack", fmt::format("{} does not go with --mode {}: bsp is slack 0, ssp 1 "
+                                 "or more, async has none",
+                                 *options.slack, pb::Consistency::Mode_Name(*options.mode)));
+    }
+  }
+  if (arguments.pin.empty()) return;
+  std::istringstream parts(arguments.pin);
+  for (std::string part; std::getline(parts, part, ':');) options.pins.push_back(part);
+  if (!options.workers) options.workers = static_cast<std::uint32_t>(options.pins.size());
+  if (options.pins.size() != *options.workers) {
+    throw CLI::ValidationError("--pin",
+                               fmt::format("\"{}\" is for {} workers, there are {}", arguments.pin,
+                                           options.pins.size(), *options.workers));
+  }
+}
+
+void add_cluster_options(CLI::App& command, TrainArguments& arguments) {
+  TrainOptions& options = arguments.options;
+  constexpr int kMostProcesses = 256;
+  command.add_option("--servers", options.servers, "Server processes")
+      ->check(CLI::Range(1, kMostProcesses))
+      ->capture_default_str();
+  command.add_option("--shards", options.shards, "Shards (threads) of each server")
+      ->check(CLI::Range(1, kMostProcesses))
+      ->capture_default_str();
+  command.add_option("--workers", options.workers, "Worker processes (default: the job's)")
+      ->check(CLI::Range(1, kMostProcesses));
+  command.add_option("--device", arguments.device, "What the workers compute on")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "Compute threads of each worker on the CPU")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_option("--pin", arguments.pin,
+                     "Processors of each worker, with ':' between workers, e.g. 0:1 or 0,1:2,3");
+}
+
+void add_job_options(CLI::App& command, TrainArguments& arguments) {
+  TrainOptions& options = arguments.options;
+  command.add_option("--mode", arguments.mode, "How consistent to be (default: the job's)")
+      ->check(CLI::IsMember({"bsp", "ssp", "async"}));
+  command.add_option("--slack", options.slack,
+                     "How many clocks a worker's reads may be behind; 0 is bsp");
+  command.add_option("--max-iter", options.max_iter, "Iterations of each worker")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--seed", options.seed, "Of the initial values and of what is drawn");
+  command.add_option("--data", options.data, "Folder of the data set")->type_name("DIR");
+  command.add_option("--output", options.output, "The run's folder (default: runs/DATE-JOB-N)")
+      ->type_name("DIR");
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, int& status) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command =
+      app.add_subcommand("train",
+                         "Trains on this machine: starts servers and workers, shows "
+                         "progress, ends with a summary");
+  command->add_option("JOB", arguments->options.job_file,
+                      "Job or solver file (default: LeNet on Fashion-MNIST)");
+  add_cluster_options(*command, *arguments);
+  add_job_options(*command, *arguments);
+  command->footer(
+      "Example: tautline train configs/jobs/fashion_lenet.textproto --workers 2 --mode ssp --slack "
+      "3");
+  command->callback([arguments, &status] {
+    settle(*arguments);
+    status = run_train(arguments->options);
+  });
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,115 @@
+#include "common/log.hpp"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace taut::log {
+namespace {
+
+struct Context {
+  std::int64_t rank = -1;
+  std::int64_t clock = -1;
+  std::int64_t epoch = -1;
+};
+
+// A thread's own context: it needs no lock, and a line says where its thread stood.
+thread_local Context context;
+
+/// One JSON object a line, with the fields that monitoring systems expect.
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  JsonFormatter(std::string role, std::string name)
+      : role_(std::move(role)), name_(std::move(name)) {}
+
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const auto since_epoch = message.time.time_since_epoch();
+    nlohmann::ordered_json line;
+    line["time"] = std::chrono::duration<double>(since_epoch).count();
+    const auto level = spdlog::level::to_string_view(message.level);
+    line["level"] = std::string(level.data(), level.size());
+    line["role"] = role_;
+    line["name"] = name_;
+    if (context.rank >= 0) line["rank"] = context.rank;
+    if (context.clock >= 0) line["clock"] = context.clock;
+    if (context.epoch >= 0) line["epoch"] = context.epoch;
+    line["message"] = std::string(message.payload.data(), message.payload.size());
+    const std::string text =
+        line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>(role_, name_);
+  }
+
+ private:
+  std::string role_;
+  std::string name_;
+};
+
+/// `%*` in the text pattern: the thread's rank, clock and epoch, where they are set.
+class ContextFlag final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& /*message*/, const std::tm& /*time*/,
+              spdlog::memory_buf_t& out) override {
+    std::string text;
+    if (context.rank >= 0) text += fmt::format(" rank={}", context.rank);
+    if (context.clock >= 0) text += fmt::format(" clock={}", context.clock);
+    if (context.epoch >= 0) text += fmt::format(" epoch={}", context.epoch);
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<ContextFlag>();
+  }
+};
+
+}  // namespace
+
+Result<void> start(const Options& options) {
+  const auto level = spdlog::level::from_str(options.level == "warning" ? "warn" : options.level);
+  if (level == spdlog::level::off && options.level != "off") {
+    return invalid(fmt::format(
+        "log level \"{}\" is unknown; choose trace, debug, info, warn or error", options.level));
+  }
+  spdlog::sink_ptr sink;
+  if (options.file.empty()) {
+    sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  } else {
+    try {
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file);
+    } catch (const spdlog::spdlog_ex& failure) {
+      return make_error(ErrorCode::kIo, fmt::format("log file {}: {}", options.file,
+                                                    failure.what()));
+    }
+  }
+  auto logger = std::make_shared<spdlog::logger>("tautline", sink);
+  if (options.format == Format::kJson) {
+    logger->set_formatter(std::make_unique<JsonFormatter>(options.role, options.name));
+  } else {
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<ContextFlag>('*');
+    const std::string who =
+        options.name.empty() ? options.role : options.role + " " + options.name;
+    formatter->set_pattern("%H:%M:%S.%e %^%l%$ [" + who + "%*] %v");
+    logger->set_formatter(std::move(formatter));
+  }
+  logger->set_level(level);
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+  return ok();
+}
+
+void set_context(std::int64_t rank, std::int64_t clock, std::int64_t epoch) {
+  context = Context{rank, clock, epoch};
+}
+
+void stop() {
+  if (auto logger = spdlog::default_logger()) logger->flush();
+}
+
+}  // namespace taut::log

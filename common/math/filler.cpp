@@ -1,0 +1,66 @@
+#include "common/math/filler.hpp"
+
+#include <cmath>
+#include <cstddef>
+
+namespace taut::math {
+namespace {
+
+double fan_of(Fan fan, FanMode mode) {
+  switch (mode) {
+    case FanMode::kIn:
+      return fan.in;
+    case FanMode::kOut:
+      return fan.out;
+    case FanMode::kAverage:
+      return (fan.in + fan.out) / 2;
+  }
+  return fan.in;
+}
+
+}  // namespace
+
+Filler xavier(Fan fan, FanMode mode) {
+  const auto bound = static_cast<float>(std::sqrt(3.0 / fan_of(fan, mode)));
+  return Filler{Filler::Kind::kUniform, -bound, bound};
+}
+
+Filler msra(Fan fan, FanMode mode) {
+  return Filler{Filler::Kind::kGaussian, 0,
+                static_cast<float>(std::sqrt(2.0 / fan_of(fan, mode)))};
+}
+
+float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stream,
+                    std::uint64_t index) {
+  switch (filler.kind) {
+    case Filler::Kind::kConstant:
+      return filler.a;
+    case Filler::Kind::kUniform: {
+      const Philox draw = Philox::at(seed, stream, index / 4);
+      return filler.a + (filler.b - filler.a) * unit_float(draw.words[index % 4]);
+    }
+    case Filler::Kind::kGaussian: {
+      // Box and Muller, 1958: two words make a pair of normal numbers, one for each parity.
+      const Philox draw = Philox::at(seed, stream, index / 4);
+      const std::uint64_t pair = index % 4 / 2 * 2;
+      const double u = (static_cast<double>(draw.words[pair]) + 1) * 0x1.0p-32;
+      const double v = static_cast<double>(draw.words[pair + 1]) * 0x1.0p-32;
+      constexpr double kTwoPi = 6.283185307179586;
+      const double radius = std::sqrt(-2 * std::log(u));
+      const double normal =
+          radius * (index % 2 == 0 ? std::cos(kTwoPi * v) : std::sin(kTwoPi * v));
+      return filler.a + filler.b * static_cast<float>(normal);
+    }
+  }
+  return 0;
+}
+
+void fill(const Filler& filler, std::uint64_t seed, std::string_view name, std::uint64_t offset,
+          std::span<float> out) {
+  const std::uint64_t stream = name_stream(name.data(), name.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = initial_value(filler, seed, stream, offset + i);
+  }
+}
+
+}  // namespace taut::math

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "common/math/host_device.hpp"
+#include "common/math/philox.hpp"
+
+namespace taut::math {
+
+/// The distribution of a table's first values. Fan and variance are settled before: what is kept
+/// here needs no shape.
+struct Filler {
+  enum class Kind : std::uint8_t { kConstant, kUniform, kGaussian };
+  Kind kind = Kind::kConstant;
+  float a = 0;  // the constant; the lower bound; the mean
+  float b = 0;  // -; the upper bound; the standard deviation
+
+  friend bool operator==(const Filler&, const Filler&) = default;
+};
+
+/// How many numbers a unit's inputs, outputs, or both on average, have.
+struct Fan {
+  double in = 1;
+  double out = 1;
+};
+enum class FanMode : std::uint8_t { kIn, kOut, kAverage };
+
+/// Source    Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
+///           networks", AISTATS 2010; uniform in +-sqrt(3 / fan), as Caffe has it
+[[nodiscard]] Filler xavier(Fan fan, FanMode mode);
+
+/// Source    He et al., "Delving Deep into Rectifiers", ICCV 2015, section 2.2; N(0, 2 / fan)
+[[nodiscard]] Filler msra(Fan fan, FanMode mode);
+
+/// Element `index` of a table's first values.
+[[nodiscard]] float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stream,
+                                  std::uint64_t index);
+
+/// Elements [offset, offset + out.size()) of the first values of the table `name` under `seed`.
+void fill(const Filler& filler, std::uint64_t seed, std::string_view name, std::uint64_t offset,
+          std::span<float> out);
+
+}  // namespace taut::math

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "common/math/update_rule.hpp"
+
+namespace taut::math {
+
+/// One worker's gradient of a slice as it came: [n] float32 at any alignment, and the factor that
+/// clipping gives it.
+struct GradientView {
+  const std::byte* bytes = nullptr;
+  float scale = 1;
+};
+
+/// Applies sum over i of (gradients[i].scale * gradients[i]), times `scale`, to a slice in one pass:
+/// sum in the order given, scaling, decay, rule and write. The sum's order is the result's bits.
+/// gradients  at least one, each of values.size() elements
+/// values     [n] read
+/// out        [n] written; may be the same memory as `values`, never overlap it otherwise
+/// state      rule.state_count() arrays of [n], updated in place
+/// Thread     any; no shared state
+void apply_update(RuleKind kind, const UpdateStep& step, std::span<const GradientView> gradients,
+                  float scale, std::span<const float> values, std::span<float> out,
+                  std::span<float* const> state);
+
+/// Averages running statistics into `values`: each arrival moves them by `share` of its distance,
+/// the aggregate of all members replaces them by the mean.
+void apply_average(std::span<const GradientView> contributions, float share,
+                   std::span<const float> values, std::span<float> out);
+
+/// The sum of squares of `values`, in double.
+[[nodiscard]] double sum_of_squares(std::span<const float> values);
+
+}  // namespace taut::math

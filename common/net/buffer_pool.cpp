@@ -1,0 +1,115 @@
+#include "common/net/buffer_pool.hpp"
+
+#include <bit>
+#include <new>
+
+namespace taut {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kSmallest = 256;
+
+class HostAllocator final : public BufferAllocator {
+ public:
+  void* allocate(std::size_t size) override {
+    return ::operator new(size, std::align_val_t{kAlignment});
+  }
+  void deallocate(void* memory, std::size_t /*size*/) noexcept override {
+    ::operator delete(memory, std::align_val_t{kAlignment});
+  }
+};
+
+// Four classes to each power of two: at most a quarter of a buffer is wasted.
+std::size_t class_size(std::size_t size) {
+  if (size <= kSmallest) return kSmallest;
+  const std::size_t step = std::bit_floor(size - 1) / 4;
+  return (size + step - 1) / step * step;
+}
+
+std::size_t class_index(std::size_t rounded) {
+  const auto power = static_cast<std::size_t>(std::bit_width(rounded) - 1);
+  const std::size_t quarter = (rounded >> (power - 2)) & 3U;
+  return power * 4 + quarter;
+}
+
+}  // namespace
+
+BufferAllocator& host_allocator() {
+  static HostAllocator allocator;
+  return allocator;
+}
+
+struct BufferPool::Shelves {
+  Shelves(std::size_t keep_bytes, BufferAllocator& from) : keep(keep_bytes), allocator(from) {}
+  ~Shelves() {
+    for (std::size_t i = 0; i < free.size(); ++i) {
+      for (void* memory : free[i]) allocator.deallocate(memory, 0);
+    }
+  }
+  Shelves(const Shelves&) = delete;
+  Shelves& operator=(const Shelves&) = delete;
+
+  void give_back(void* memory, std::size_t rounded) noexcept {
+    {
+      std::scoped_lock lock(mutex);
+      used -= rounded;
+      if (kept + rounded <= keep) {
+        try {
+          free[class_index(rounded)].push_back(memory);
+          kept += rounded;
+          return;
+        } catch (const std::bad_alloc&) {
+          // No room to remember it: it goes back to the allocator below.
+        }
+      }
+    }
+    allocator.deallocate(memory, rounded);
+  }
+
+  const std::size_t keep;
+  BufferAllocator& allocator;
+  std::mutex mutex;
+  std::array<std::vector<void*>, 4 * 64> free;
+  std::size_t used = 0;
+  std::size_t kept = 0;
+};
+
+BufferPool::BufferPool(Bytes keep, BufferAllocator& allocator)
+    : shelves_(std::make_shared<Shelves>(keep.value(), allocator)) {}
+
+Buffer BufferPool::acquire(std::size_t size) {
+  const std::size_t rounded = class_size(size);
+  void* memory = nullptr;
+  {
+    std::scoped_lock lock(shelves_->mutex);
+    auto& shelf = shelves_->free[class_index(rounded)];
+    if (!shelf.empty()) {
+      memory = shelf.back();
+      shelf.pop_back();
+      shelves_->kept -= rounded;
+    }
+    shelves_->used += rounded;
+  }
+  if (memory == nullptr) {
+    try {
+      memory = shelves_->allocator.allocate(rounded);
+    } catch (...) {
+      std::scoped_lock lock(shelves_->mutex);
+      shelves_->used -= rounded;
+      throw;
+    }
+  }
+  return Buffer(std::shared_ptr<std::byte>(
+                    static_cast<std::byte*>(memory),
+                    [shelves = shelves_, rounded](std::byte* spent) {
+                      shelves->give_back(spent, rounded);
+                    }),
+                size);
+}
+
+BufferPool::Usage BufferPool::usage() const {
+  std::scoped_lock lock(shelves_->mutex);
+  return {Bytes(shelves_->used), Bytes(shelves_->kept)};
+}
+
+}  // namespace taut

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "common/types.hpp"
+
+namespace taut {
+
+/// Where pooled memory comes from. Handed in, so that a CUDA worker can give pinned memory.
+class BufferAllocator {
+ public:
+  virtual ~BufferAllocator() = default;
+  /// Memory aligned to 64 bytes. Throws std::bad_alloc.
+  [[nodiscard]] virtual void* allocate(std::size_t size) = 0;
+  virtual void deallocate(void* memory, std::size_t size) noexcept = 0;
+};
+
+/// Plain host memory; one for the process.
+[[nodiscard]] BufferAllocator& host_allocator();
+
+/// Writable memory out of a pool; it goes back when the last owner lets go. Copies share it.
+class Buffer {
+ public:
+  Buffer() = default;
+
+  [[nodiscard]] std::byte* data() const { return data_.get(); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return {data_.get(), size_}; }
+  [[nodiscard]] std::span<float> floats() const {
+    return {reinterpret_cast<float*>(data_.get()), size_ / sizeof(float)};
+  }
+  /// True where nobody else holds the memory, so that it may be written.
+  [[nodiscard]] bool unshared() const {
+    const bool alone = data_.use_count() == 1;
+    // What the last other owner did with the memory comes before what we do with it now.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return alone;
+  }
+  [[nodiscard]] const std::shared_ptr<std::byte>& owner() const { return data_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  friend class BufferPool;
+  Buffer(std::shared_ptr<std::byte> data, std::size_t size)
+      : data_(std::move(data)), size_(size) {}
+
+  std::shared_ptr<std::byte> data_;
+  std::size_t size_ = 0;
+};
+
+/// Keeps freed buffers by size class, because allocating anew for each message costs more than
+/// copying it. Buffers may outlive the pool object. Thread: any.
+class BufferPool {
+ public:
+  /// Keeps at most `keep` bytes of free buffers; what is freed beyond goes back to the allocator.
+  explicit BufferPool(Bytes keep = Bytes(1ULL << 30),
+                      BufferAllocator& allocator = host_allocator());
+
+  /// A buffer of `size` bytes with unspecified contents. Throws std::bad_alloc.
+  [[nodiscard]] Buffer acquire(std::size_t size);
+
+  /// Bytes in use and bytes kept free, in whole size classes.
+  struct Usage {
+    Bytes used;
+    Bytes kept;
+  };
+  [[nodiscard]] Usage usage() const;
+
+ private:
+  struct Shelves;
+  std::shared_ptr<Shelves> shelves_;
+};
+
+}  // namespace taut

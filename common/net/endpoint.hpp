@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/net/message.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+
+namespace taut {
+
+/// A connection as its own endpoint sees it. A peer that reconnects is a new one.
+using PeerId = Id<struct PeerTag, std::uint64_t>;
+
+struct Incoming {
+  PeerId from;
+  Message message;
+};
+
+/// What one socket may hold and take.
+struct EndpointLimits {
+  std::size_t queued_messages = 4096;  // per peer and direction
+  Bytes frame = Bytes(64ULL << 20);    // a larger frame closes its connection
+  std::size_t frames = 4096;           // a message with more of them is dropped
+};
+
+/// One end of many connections: it may listen on addresses and connect to others at once. Messages
+/// of one connection arrive whole and in order, or not at all when it breaks; who needs more sends
+/// again. Thread: one, the same for every call but wake().
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  /// Listens on "host:port"; port 0 lets the system choose. Returns the address as bound.
+  /// Errors: exists (the port is in use), invalid (no such interface).
+  [[nodiscard]] virtual Result<std::string> bind(const std::string& address) = 0;
+
+  /// A peer to send to, whether or not it is there yet; its connection is made and made again.
+  [[nodiscard]] virtual Result<PeerId> connect(const std::string& address) = 0;
+
+  /// Gives a connected peer up; what is queued for it is dropped.
+  virtual void disconnect(PeerId peer) = 0;
+
+  /// Hands a message over; never waits.
+  /// Errors: unavailable (the queue to the peer is full), not_found (the peer has gone).
+  [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
+
+  /// The next message, waiting up to `wait` for it. Nothing: none came, or wake() was called.
+  [[nodiscard]] virtual std::optional<Incoming> receive(Duration wait) = 0;
+
+  /// Makes a receive() that waits, or the next one, return. Thread: any.
+  virtual void wake() = 0;
+};
+
+}  // namespace taut

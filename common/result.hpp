@@ -1,0 +1,47 @@
+#pragma once
+
+#include <boost/outcome/result.hpp>
+#include <boost/outcome/try.hpp>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace taut {
+
+/// What kind of thing went wrong, for code that must decide; the message is for people.
+enum class ErrorCode : std::uint8_t {
+  kInvalid,      // input that cannot work: a file, a field, bytes from a peer
+  kNotFound,     // a file, a job, a table that is not there
+  kExists,       // a name or an address that is taken
+  kTimeout,      // a deadline passed
+  kUnavailable,  // a peer that cannot be reached now, or a queue that is full
+  kStale,        // the sender was declared lost, or speaks of a past epoch
+  kMismatch,     // the two sides differ: wire version, job, shape
+  kClosed,       // the thing was shut down
+  kIo,           // the operating system said no
+};
+
+/// One line that says what, where and the offending value, and what to do if that is known.
+struct Error {
+  ErrorCode code = ErrorCode::kInvalid;
+  std::string message;
+};
+
+template <class T>
+using Result = boost::outcome_v2::basic_result<T, Error, boost::outcome_v2::policy::terminate>;
+
+[[nodiscard]] inline Error make_error(ErrorCode code, std::string message) {
+  return Error{code, std::move(message)};
+}
+[[nodiscard]] inline Error invalid(std::string message) {
+  return Error{ErrorCode::kInvalid, std::move(message)};
+}
+
+/// The value of a Result<void> that went well.
+[[nodiscard]] inline auto ok() { return boost::outcome_v2::success(); }
+
+}  // namespace taut
+
+/// `TAUT_TRY(x, expression)` binds the value, or returns the error to the caller. It is several
+/// statements: under an `if` or a loop it needs braces.
+#define TAUT_TRY(...) BOOST_OUTCOME_TRY(__VA_ARGS__)

@@ -1,0 +1,36 @@
+#include "common/ssp/membership.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.hpp"
+
+namespace taut {
+
+Membership::Membership(EpochId epoch, std::vector<Member> members,
+                       std::map<Clock, ApplyMode> modes)
+    : epoch_(epoch), members_(std::move(members)), modes_(std::move(modes)) {
+  TAUT_CHECK(!modes_.empty() && modes_.begin()->first <= Clock(0), "a mode from clock 0 on");
+  std::sort(members_.begin(), members_.end(),
+            [](const Member& a, const Member& b) { return a.worker < b.worker; });
+}
+
+const Member* Membership::find(WorkerId worker) const {
+  const auto found = std::lower_bound(
+      members_.begin(), members_.end(), worker,
+      [](const Member& member, WorkerId wanted) { return member.worker < wanted; });
+  return found != members_.end() && found->worker == worker ? &*found : nullptr;
+}
+
+std::size_t Membership::count_at(Clock clock) const {
+  return static_cast<std::size_t>(
+      std::count_if(members_.begin(), members_.end(),
+                    [clock](const Member& member) { return member.takes_part_at(clock); }));
+}
+
+ApplyMode Membership::mode_at(Clock clock) const {
+  const auto after = modes_.upper_bound(clock);
+  return after == modes_.begin() ? after->second : std::prev(after)->second;
+}
+
+}  // namespace taut

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/types.hpp"
+
+namespace taut {
+
+/// How a clock's updates are applied.
+enum class ApplyMode : std::uint8_t {
+  kAggregate,  // BSP: as one aggregate, when all members' have come
+  kOnArrival,  // SSP, ASYNC
+};
+
+/// One member of a job, for the clocks [join, leave).
+struct Member {
+  WorkerId worker;
+  Incarnation incarnation;
+  Clock join;
+  Clock leave = Clock::never();
+  bool fenced = false;  // declared lost: nothing more is accepted from this incarnation
+
+  [[nodiscard]] bool takes_part_at(Clock clock) const { return join <= clock && clock < leave; }
+};
+
+/// Who takes part in a job and how updates apply, as functions of the clock. An epoch is a stretch
+/// of clocks over which both stay the same; it needs no record of its own.
+class Membership {
+ public:
+  Membership() = default;
+  /// modes  from each clock on, so; must cover clock 0
+  Membership(EpochId epoch, std::vector<Member> members, std::map<Clock, ApplyMode> modes);
+
+  [[nodiscard]] EpochId epoch() const { return epoch_; }
+  /// All who ever were members, ascending by worker.
+  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  /// A member, or nullptr.
+  [[nodiscard]] const Member* find(WorkerId worker) const;
+  /// How many take part at this clock.
+  [[nodiscard]] std::size_t count_at(Clock clock) const;
+  [[nodiscard]] ApplyMode mode_at(Clock clock) const;
+
+ private:
+  EpochId epoch_;
+  std::vector<Member> members_;
+  std::map<Clock, ApplyMode> modes_ = {{Clock(0), ApplyMode::kOnArrival}};
+};
+
+}  // namespace taut

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <unordered_map>
+
+#include "common/ssp/membership.hpp"
+#include "common/types.hpp"
+
+namespace taut {
+
+/// What a shard thinks of a push by its clock alone.
+enum class PushVerdict : std::uint8_t {
+  kAccept,     // the next one that was expected
+  kDuplicate,  // accepted before: acknowledge again, drop
+  kAhead,      // earlier ones are missing
+};
+
+/// The clocks of one slice: done(w) for every member, and V, their minimum. V never falls.
+class SliceClock {
+ public:
+  /// Takes over a new membership. A joined member starts at its join clock; one that has left
+  /// counts only while it owes an update from before it left. Returns whether V rose.
+  bool update(const Membership& membership);
+
+  /// The next clock expected from a member. REQUIRES: it is one.
+  [[nodiscard]] Clock done(WorkerId worker) const;
+  [[nodiscard]] Clock version() const { return version_; }
+
+  [[nodiscard]] PushVerdict judge(WorkerId worker, Clock clock) const;
+  /// Counts an accepted push. REQUIRES: judge() said so. Returns whether V rose.
+  bool accept(WorkerId worker);
+
+ private:
+  struct Progress {
+    Clock done;
+    Clock leave = Clock::never();
+    // One that left owes nothing once it is past its leave clock, and holds nobody back.
+    [[nodiscard]] Clock frontier() const { return done < leave ? done : Clock::never(); }
+  };
+  bool raise_version();
+
+  std::unordered_map<WorkerId, Progress> progress_;
+  Clock version_;
+};
+
+/// The contract's one condition: may a read at `clock` be answered now?
+/// Source    Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+///           Server", NIPS 2013, section 3
+[[nodiscard]] constexpr bool may_read(Clock version, Clock done_reader, Clock clock, Slack slack) {
+  if (done_reader < clock) return false;
+  return slack.is_unbounded() || clock - version <= slack.clocks();
+}
+
+}  // namespace taut

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+
+namespace taut {
+
+using Duration = std::chrono::microseconds;
+
+/// Monotonic time since an origin that means nothing across processes.
+class TimePoint {
+ public:
+  constexpr TimePoint() = default;
+  explicit constexpr TimePoint(Duration since_origin) : since_origin_(since_origin) {}
+
+  [[nodiscard]] constexpr Duration since_origin() const { return since_origin_; }
+  friend constexpr auto operator<=>(TimePoint, TimePoint) = default;
+  friend constexpr Duration operator-(TimePoint a, TimePoint b) {
+    return a.since_origin_ - b.since_origin_;
+  }
+  friend constexpr TimePoint operator+(TimePoint t, Duration d) {
+    return TimePoint(t.since_origin_ + d);
+  }
+  static constexpr TimePoint never() { return TimePoint(Duration::max()); }
+
+ private:
+  Duration since_origin_{0};
+};
+
+/// The steady clock of this machine. State machines never call it: they are told the time.
+[[nodiscard]] inline TimePoint steady_now() {
+  return TimePoint(std::chrono::duration_cast<Duration>(
+      std::chrono::steady_clock::now().time_since_epoch()));
+}
+
+/// Seconds as a number, for rates and reports.
+[[nodiscard]] constexpr double seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+}  // namespace taut

@@ -1,0 +1,80 @@
+#include "proto/cluster_config.hpp"
+
+#include <fmt/format.h>
+
+#include "proto/text.hpp"
+
+namespace taut {
+namespace {
+
+Result<void> check_range(const std::string& file, const char* field, double value, double low,
+                         double high) {
+  if (value >= low && value <= high) return ok();
+  return invalid(fmt::format("{}: {} is {}; it must lie between {} and {}", file, field, value, low,
+                             high));
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+}
+
+std::string host_of(const std::string& address) {
+  const bool bare = address.starts_with('[') ? address.ends_with(']')
+                                              : address.find(':') != address.rfind(':');
+  const auto colon = address.rfind(':');
+  return bare || colon == std::string::npos ? address : address.substr(0, colon);
+}
+
+}  // namespace
+
+Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path) {
+  pb::ClusterConfig config;
+  TAUT_TRY(read_text(path, config));
+  const std::string file = path.string();
+  const auto colon = config.coordinator_address().rfind(':');
+  if (colon == std::string::npos || colon + 1 == config.coordinator_address().size()) {
+    return invalid(fmt::format("{}: coordinator_address \"{}\" is not \"host:port\"", file,
+                               config.coordinator_address()));
+  }
+  TAUT_TRY(check_range(file, "server.shards", config.server().shards(), 1, 256));
+  TAUT_TRY(check_range(file, "server.port_base", config.server().port_base(), 0, 65535));
+  TAUT_TRY(check_range(file, "worker.threads", config.worker().threads(), 1, 1024));
+  TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
+  TAUT_TRY(check_range(file, "start_wait_s", config.start_wait_s(), 0.1, 86400));
+  TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));
+  TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
+                       config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
+  if (config.heartbeat_interval_s() * 2 > config.server().coordinator().heartbeat_limit_s()) {
+    return invalid(fmt::format("{}: heartbeat_interval_s {} is more than half of "
+                               "heartbeat_limit_s {}: live daemons would be declared lost",
+                               file, config.heartbeat_interval_s(),
+                               config.server().coordinator().heartbeat_limit_s()));
+  }
+  return config;
+}
+
+Result<void> check_listen_address(const std::string& address, const pb::ClusterConfig& config) {
+  if (is_loopback(host_of(address)) || config.insecure()) return ok();
+  return invalid(fmt::format("{} is not a loopback address, and nothing is authenticated or "
+                             "encrypted yet: set insecure: true to listen there all the same",
+                             address));
+}
+
+std::string join_address(const std::string& host, std::uint32_t port) {
+  const bool ipv6 = host.find(':') != std::string::npos && !host.starts_with('[');
+  return fmt::format("{}{}{}:{}", ipv6 ? "[" : "", host, ipv6 ? "]" : "", port);
+}
+
+log::Options log_options(const pb::ClusterConfig& config, const std::string& role,
+                         const std::string& name) {
+  log::Options options;
+  options.role = role;
+  options.name = name;
+  options.format = config.log().format() == pb::LogConfig::JSON ? log::Format::kJson
+                                                                : log::Format::kText;
+  options.level = config.log().level();
+  options.file = config.log().file();
+  return options;
+}
+
+}  // namespace taut

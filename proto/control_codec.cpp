@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <string>
+
+#include "proto/control_message.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut {
+namespace {
+
+constexpr std::size_t kMaxControlBytes = 16UL << 20U;
+
+}  // namespace
+
+Message encode(const pb::ControlMessage& message) {
+  std::string bytes;
+  append_prefix(Plane::kControl, bytes);
+  message.AppendToString(&bytes);
+  Message frames;
+  frames.frames.push_back(Frame::copy_of(bytes));
+  return frames;
+}
+
+Result<pb::ControlMessage> decode_control(const Message& frames) {
+  if (frames.frames.size() != 1) {
+    return invalid(fmt::format("a control message of {} frames; it has one", frames.frames.size()));
+  }
+  const Frame& frame = frames.frames[0];
+  TAUT_TRY(const std::uint16_t version, read_prefix(Plane::kControl, frame));
+  if (frame.size() > kMaxControlBytes) {
+    return invalid(fmt::format("a control message of {} bytes; the limit is {}", frame.size(),
+                               kMaxControlBytes));
+  }
+  pb::ControlMessage message;
+  if (!message.ParseFromArray(frame.bytes().data() + kPrefixBytes,
+                              static_cast<int>(frame.size() - kPrefixBytes))) {
+    return invalid(fmt::format("a control message of {} bytes that does not parse", frame.size()));
+  }
+  // Hello and its reply are read from any version, so that both sides can be told.
+  if (version != kWireVersion && !message.has_hello() && !message.has_hello_reply()) {
+    return make_error(ErrorCode::kMismatch,
+                      fmt::format("a control message of wire version {}; this side speaks {}",
+                                  version, kWireVersion));
+  }
+  if (message.body_case() == pb::ControlMessage::BODY_NOT_SET) {
+    return invalid("a control message without a body that this version knows");
+  }
+  return message;
+}
+
+}  // namespace taut

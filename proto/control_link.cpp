@@ -1,0 +1,67 @@
+#include "proto/control_link.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "common/log.hpp"
+#include "proto/control_message.hpp"
+
+namespace taut {
+
+Result<std::unique_ptr<ControlLink>> ControlLink::open(std::unique_ptr<Endpoint> endpoint,
+                                                       const std::string& coordinator_address,
+                                                       ControlIdentity identity,
+                                                       ControlTimings timings) {
+  TAUT_TRY(const PeerId coordinator, endpoint->connect(coordinator_address));
+  return std::unique_ptr<ControlLink>(new ControlLink(
+      std::move(endpoint), coordinator_address, coordinator, std::move(identity), timings));
+}
+
+ControlLink::ControlLink(std::unique_ptr<Endpoint> endpoint, std::string address,
+                         PeerId coordinator, ControlIdentity identity, ControlTimings timings)
+    : endpoint_(std::move(endpoint)),
+      address_(std::move(address)),
+      coordinator_(coordinator),
+      session_(std::move(identity), timings, steady_now()) {}
+
+std::vector<ControlEvent> ControlLink::step(Duration wait) {
+  std::vector<ControlEvent> events;
+  act(session_.tick(steady_now()), events);
+  const Duration until_tick = session_.next_tick() - steady_now();
+  const Duration patience =
+      events.empty() ? std::clamp(until_tick, Duration::zero(), wait) : Duration::zero();
+  if (auto incoming = endpoint_->receive(patience)) {
+    auto message = decode_control(incoming->message);
+    if (message) {
+      act(session_.handle(message.value(), steady_now()), events);
+    } else {
+      log::warn("dropped a message from the coordinator: {}", message.error().message);
+    }
+  }
+  return events;
+}
+
+void ControlLink::act(ControlOutput output, std::vector<ControlEvent>& events) {
+  if (output.reconnect) {
+    endpoint_->disconnect(coordinator_);
+    if (auto again = endpoint_->connect(address_)) coordinator_ = again.value();
+  }
+  for (const pb::ControlMessage& message : output.messages) {
+    // What is lost here is sent again: the session repeats itself until it is answered.
+    if (auto sent = endpoint_->send(coordinator_, encode(message)); !sent) {
+      log::debug("coordinator: {}", sent.error().message);
+    }
+  }
+  std::ranges::move(output.events, std::back_inserter(events));
+}
+
+void ControlLink::say_goodbye(const std::string& reason) {
+  if (!session_.accepted()) return;
+  if (auto sent = endpoint_->send(coordinator_, encode(session_.goodbye(reason))); sent) {
+    // Sockets close without lingering: give the message time to leave.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+}  // namespace taut

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "common/net/message.hpp"
+#include "common/result.hpp"
+#include "proto/control.pb.h"
+
+namespace taut {
+
+/// One frame as docs/WIRE.md describes it.
+[[nodiscard]] Message encode(const pb::ControlMessage& message);
+
+/// Errors: mismatch (another wire version; hello and its reply are read nevertheless, so that both
+/// sides can be told), invalid (bytes that are no control message).
+[[nodiscard]] Result<pb::ControlMessage> decode_control(const Message& frames);
+
+}  // namespace taut

@@ -1,0 +1,158 @@
+#include "proto/control_session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "proto/wire_version.hpp"
+
+namespace taut {
+
+ControlSession::ControlSession(ControlIdentity identity, ControlTimings timings, TimePoint now)
+    : identity_(std::move(identity)),
+      timings_(timings),
+      next_send_(now),
+      heard_(now),
+      waiting_since_(now) {}
+
+pb::ControlMessage ControlSession::hello() {
+  pb::ControlMessage message;
+  message.set_request(++last_request_);
+  pb::Hello& hello = *message.mutable_hello();
+  hello.set_wire_version(kWireVersion);
+  hello.set_build(build_name());
+  hello.set_role(identity_.role);
+  hello.set_name(identity_.name);
+  hello.set_session(identity_.session);
+  for (const std::string& address : identity_.shard_addresses) hello.add_shard_addresses(address);
+  hello.set_device(identity_.device);
+  return message;
+}
+
+void ControlSession::greet(TimePoint now) {
+  state_ = State::kGreeting;
+  greeting_request_ = last_request_ + 1;
+  next_send_ = now;
+}
+
+ControlOutput ControlSession::tick(TimePoint now) {
+  ControlOutput out;
+  if (state_ == State::kRefused) return out;
+  const bool expects_word = state_ == State::kGreeting || sends_heartbeats();
+  if (expects_word && now - heard_ >= timings_.silence_limit) {
+    out.reconnect = true;
+    heard_ = now;
+    greet(now);
+  }
+  if (expects_word && now - waiting_since_ >= timings_.wait_limit) {
+    out.events.emplace_back(control_event::Unreachable{
+        fmt::format("the coordinator has not answered for {:.0f} s; is the server with "
+                    "coordinator {{ }} running, at the coordinator_address of this config?",
+                    seconds(now - waiting_since_))});
+    waiting_since_ = now;
+  }
+  if (now < next_send_) return out;
+  if (state_ == State::kGreeting) {
+    out.messages.push_back(hello());
+    next_send_ = now + timings_.hello_interval;
+  } else if (sends_heartbeats()) {
+    pb::ControlMessage& message = out.messages.emplace_back();
+    message.set_request(++last_request_);
+    *message.mutable_heartbeat() = heartbeat_;
+    next_send_ = now + timings_.heartbeat_interval;
+  }
+  return out;
+}
+
+TimePoint ControlSession::next_tick() const {
+  if (state_ == State::kRefused) return TimePoint::never();
+  if (state_ == State::kAccepted && !sends_heartbeats()) return TimePoint::never();
+  return std::min(
+      {next_send_, heard_ + timings_.silence_limit, waiting_since_ + timings_.wait_limit});
+}
+
+void ControlSession::report(pb::Heartbeat content, bool urgent) {
+  heartbeat_ = std::move(content);
+  if (urgent && state_ == State::kAccepted) next_send_ = TimePoint();
+}
+
+pb::ControlMessage ControlSession::goodbye(const std::string& reason) {
+  pb::ControlMessage message;
+  message.set_request(++last_request_);
+  message.mutable_goodbye()->set_reason(reason);
+  return message;
+}
+
+ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoint now) {
+  ControlOutput out;
+  if (state_ == State::kRefused) return out;
+  heard_ = now;
+  waiting_since_ = now;
+  switch (message.body_case()) {
+    case pb::ControlMessage::kHelloReply:
+      on_hello_reply(message, now, out);
+      break;
+    case pb::ControlMessage::kHeartbeatReply:
+      // An answer to what was sent before this hello's round says nothing new.
+      if (accepted() && !message.heartbeat_reply().known() &&
+          message.request() >= greeting_request_) {
+        greet(now);
+      }
+      break;
+    case pb::ControlMessage::kServerJob: {
+      const pb::ServerJob& job = message.server_job();
+      if (accepted() && is_news(server_jobs_, job.job(), job.revision())) {
+        out.events.emplace_back(job);
+      }
+      break;
+    }
+    case pb::ControlMessage::kWorkerJob: {
+      const pb::WorkerJob& job = message.worker_job();
+      const bool mine = job.incarnation() == incarnation_.value();
+      if (accepted() && mine && is_news(worker_jobs_, job.job(), job.revision())) {
+        out.events.emplace_back(job);
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  return out;
+}
+
+void ControlSession::on_hello_reply(const pb::ControlMessage& message, TimePoint now,
+                                    ControlOutput& out) {
+  if (state_ != State::kGreeting || message.request() < greeting_request_) return;
+  const pb::HelloReply& reply = message.hello_reply();
+  if (reply.wire_version() != kWireVersion || !reply.accepted()) {
+    state_ = State::kRefused;
+    out.events.emplace_back(control_event::Refused{
+        reply.wire_version() != kWireVersion
+            ? wire_mismatch(kWireVersion, build_name(), reply.wire_version(), reply.build())
+            : reply.reason()});
+    return;
+  }
+  const Incarnation incarnation(reply.incarnation());
+  if (incarnation_ != Incarnation() && incarnation != incarnation_) {
+    server_jobs_.clear();
+    worker_jobs_.clear();
+    heartbeat_.Clear();
+    out.events.emplace_back(control_event::DeclaredLost{
+        reply.lost_reason().empty() ? "the coordinator restarted without its state"
+                                    : reply.lost_reason()});
+  }
+  incarnation_ = incarnation;
+  state_ = State::kAccepted;
+  next_send_ = now;
+  out.events.emplace_back(control_event::Accepted{incarnation_});
+}
+
+bool ControlSession::is_news(std::map<std::uint64_t, std::uint64_t>& seen, std::uint64_t job,
+                             std::uint64_t revision) const {
+  const auto [entry, added] = seen.try_emplace(job, revision);
+  if (!added && revision <= entry->second) return false;
+  entry->second = revision;
+  return true;
+}
+
+}  // namespace taut

@@ -1,0 +1,176 @@
+#include "proto/job_state.hpp"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/sha256.hpp"
+
+namespace taut {
+namespace {
+
+using Policy = math::LearningRate::Policy;
+
+// About four terabytes of float32: beyond it a shape is a mistake.
+constexpr std::uint64_t kMaxElements = 1ULL << 40U;
+
+const std::map<std::string, Policy, std::less<>>& policies() {
+  static const std::map<std::string, Policy, std::less<>> known = {
+      {"fixed", Policy::kFixed},         {"step", Policy::kStep},
+      {"multistep", Policy::kMultistep}, {"exp", Policy::kExp},
+      {"inv", Policy::kInv},             {"poly", Policy::kPoly},
+      {"sigmoid", Policy::kSigmoid},     {"cosine", Policy::kCosine},
+  };
+  return known;
+}
+
+Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
+  const auto found = policies().find(solver.lr_policy());
+  if (found == policies().end()) {
+    return invalid(fmt::format("lr_policy \"{}\" is unknown; choose fixed, step, multistep, exp, "
+                               "inv, poly, sigmoid or cosine",
+                               solver.lr_policy()));
+  }
+  if ((found->second == Policy::kStep) && solver.stepsize() <= 0) {
+    return invalid(fmt::format("lr_policy \"step\" needs a stepsize above 0, not {}",
+                               solver.stepsize()));
+  }
+  math::LearningRate rate;
+  rate.policy = found->second;
+  rate.base = solver.base_lr();
+  rate.gamma = solver.gamma();
+  rate.power = solver.power();
+  rate.step = solver.stepsize();
+  rate.steps.assign(solver.stepvalue().begin(), solver.stepvalue().end());
+  rate.horizon = std::max(1, solver.max_iter());
+  rate.warmup = solver.warmup_iter();
+  rate.warmup_base = solver.warmup_start_lr();
+  return rate;
+}
+
+}  // namespace
+
+Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
+  math::UpdateRule rule;
+  TAUT_TRY(rule.rate, to_learning_rate(solver));
+  if (solver.type() == "SGD") {
+    rule.kind = solver.momentum() > 0 ? math::RuleKind::kMomentum : math::RuleKind::kSgd;
+  } else if (solver.type() == "Nesterov") {
+    rule.kind = math::RuleKind::kNesterov;
+  } else if (solver.type() == "Adam") {
+    rule.kind = math::RuleKind::kAdam;
+  } else {
+    return invalid(fmt::format("solver type \"{}\" is unknown; choose SGD, Nesterov or Adam",
+                               solver.type()));
+  }
+  rule.momentum = solver.momentum();
+  rule.momentum2 = solver.momentum2();
+  rule.delta = solver.delta();
+  rule.weight_decay = solver.weight_decay();
+  if (solver.regularization_type() == "L1") {
+    rule.regularization = math::Regularization::kL1;
+  } else if (solver.regularization_type() != "L2") {
+    return invalid(fmt::format("regularization_type \"{}\" is unknown; choose L1 or L2",
+                               solver.regularization_type()));
+  }
+  rule.clip_norm = solver.clip_gradients();
+  return rule;
+}
+
+Result<Membership> to_membership(const pb::ServerJob& job) {
+  std::vector<Member> members;
+  for (const pb::Member& wire : job.members()) {
+    members.push_back({WorkerId(wire.worker()), Incarnation(wire.incarnation()),
+                       Clock(wire.join_clock()), Clock(wire.leave_clock()), wire.fenced()});
+  }
+  std::map<Clock, ApplyMode> modes;
+  for (const pb::ModeChange& change : job.modes()) {
+    modes[Clock(change.first_clock())] = change.mode() == pb::ModeChange::AGGREGATE
+                                             ? ApplyMode::kAggregate
+                                             : ApplyMode::kOnArrival;
+  }
+  if (modes.empty() || modes.begin()->first > Clock(0)) {
+    return invalid(fmt::format("job {}: no mode is named from clock 0 on", job.job()));
+  }
+  return Membership(EpochId(job.epoch()), std::move(members), std::move(modes));
+}
+
+pb::TableSpec to_wire(const TableSpec& table) {
+  pb::TableSpec wire;
+  wire.set_table(table.id.value());
+  wire.set_name(table.name);
+  for (const std::int64_t extent : table.shape) wire.add_shape(extent);
+  wire.set_kind(static_cast<pb::TableSpec::Kind>(table.kind));
+  pb::FillerParameter& filler = *wire.mutable_filler();
+  switch (table.filler.kind) {
+    case math::Filler::Kind::kConstant:
+      filler.set_type("constant");
+      filler.set_value(table.filler.a);
+      break;
+    case math::Filler::Kind::kUniform:
+      filler.set_type("uniform");
+      filler.set_min(table.filler.a);
+      filler.set_max(table.filler.b);
+      break;
+    case math::Filler::Kind::kGaussian:
+      filler.set_type("gaussian");
+      filler.set_mean(table.filler.a);
+      filler.set_std(table.filler.b);
+      break;
+  }
+  wire.set_lr_mult(table.lr_mult);
+  wire.set_decay_mult(table.decay_mult);
+  return wire;
+}
+
+Result<TableSpec> from_wire(const pb::TableSpec& wire) {
+  TableSpec table;
+  table.id = TableId(wire.table());
+  table.name = wire.name();
+  std::uint64_t count = 1;
+  for (const std::int64_t extent : wire.shape()) {
+    if (extent <= 0 || static_cast<std::uint64_t>(extent) > kMaxElements / count) {
+      return invalid(fmt::format("table \"{}\": an extent of {} cannot work", wire.name(), extent));
+    }
+    count *= static_cast<std::uint64_t>(extent);
+    table.shape.push_back(extent);
+  }
+  if (!pb::TableSpec::Kind_IsValid(wire.kind())) {
+    return invalid(fmt::format("table \"{}\": kind {} is unknown", wire.name(),
+                               static_cast<int>(wire.kind())));
+  }
+  table.kind = static_cast<TableKind>(wire.kind());
+  const pb::FillerParameter& filler = wire.filler();
+  if (filler.type() == "constant") {
+    table.filler = {math::Filler::Kind::kConstant, filler.value(), 0};
+  } else if (filler.type() == "uniform") {
+    table.filler = {math::Filler::Kind::kUniform, filler.min(), filler.max()};
+  } else if (filler.type() == "gaussian") {
+    table.filler = {math::Filler::Kind::kGaussian, filler.mean(), filler.std()};
+  } else {
+    return invalid(fmt::format("table \"{}\": filler \"{}\" is not settled", wire.name(),
+                               filler.type()));
+  }
+  table.lr_mult = wire.lr_mult();
+  table.decay_mult = wire.decay_mult();
+  return table;
+}
+
+std::string job_hash(const pb::Job& definition) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    definition.SerializeToCodedStream(&coded);
+  }
+  Sha256 digest;
+  digest.update(std::as_bytes(std::span(bytes)));
+  return digest.finish();
+}
+
+}  // namespace taut

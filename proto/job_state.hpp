@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "common/math/update_rule.hpp"
+#include "common/result.hpp"
+#include "common/ssp/membership.hpp"
+#include "common/ssp/table.hpp"
+#include "proto/control.pb.h"
+#include "proto/data.pb.h"
+#include "proto/solver.pb.h"
+
+namespace taut {
+
+/// A solver's update rule in native form.
+/// Errors    invalid: an unknown type, policy or regularization, a number that cannot work
+[[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver);
+
+/// Who takes part in a job and how updates apply.
+[[nodiscard]] Result<Membership> to_membership(const pb::ServerJob& job);
+
+[[nodiscard]] pb::TableSpec to_wire(const TableSpec& table);
+/// Errors    invalid: extents that are not positive, too many elements, an unknown filler
+[[nodiscard]] Result<TableSpec> from_wire(const pb::TableSpec& table);
+
+/// What a hello carries to tell one job from another: SHA-256 over its definition, in hex.
+[[nodiscard]] std::string job_hash(const pb::Job& definition);
+
+}  // namespace taut

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "common/result.hpp"
+
+namespace taut {
+
+/// Reads a text protobuf. `name` stands for the text in messages, e.g. its path.
+/// Errors: invalid, "name:line:column: what", the first mistake first; nested more than 100 deep.
+[[nodiscard]] Result<void> parse_text(std::string_view text, const std::string& name,
+                                      google::protobuf::Message& out);
+
+/// The same from a file of at most 16 MiB. Errors: also not_found.
+[[nodiscard]] Result<void> read_text(const std::filesystem::path& path,
+                                     google::protobuf::Message& out);
+
+/// The message as text protobuf.
+[[nodiscard]] std::string to_text(const google::protobuf::Message& message);
+
+}  // namespace taut

@@ -1,0 +1,35 @@
+# Finds every outside library once. All of them come from the distribution; scripts/install_packages
+# names the Debian and Ubuntu packages.
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+# oneDNN's own package file asks for an OpenCL that the CPU library does not use.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(taut_dnnl INTERFACE)
+target_include_directories(taut_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(taut_dnnl INTERFACE ${DNNL_LIBRARY})
+find_package(Boost 1.81 REQUIRED)
+pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
+if(TAUTLINE_TESTS)
+  find_package(Catch2 REQUIRED)
+endif()
+
+set(TAUTLINE_CUDA_FOUND OFF)
+if(NOT TAUTLINE_CUDA STREQUAL "OFF")
+  find_package(CUDAToolkit 12.4 QUIET)
+  if(CUDAToolkit_FOUND)
+    set(TAUTLINE_CUDA_FOUND ON)
+  elseif(TAUTLINE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TAUTLINE_CUDA=ON, but no CUDA toolkit >= 12.4 was found; set "
+                        "CUDAToolkit_ROOT, or TAUTLINE_CUDA=OFF to build for the CPU alone")
+  endif()
+endif()

@@ -1,0 +1,44 @@
+# A room is a folder of sources with one target, the project's warnings, and a stated list of the
+# rooms and libraries that it uses.
+
+set(TAUT_WARNINGS -Wall -Wextra -Wconversion -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  # False positives on string concatenation: GCC bug 105651.
+  list(APPEND TAUT_WARNINGS -Wno-restrict)
+endif()
+
+find_program(TAUT_CCACHE ccache)
+
+# Applies what every target of ours shares: language level, include root, warnings, sanitizers.
+function(taut_configure target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+  target_compile_options(${target} PRIVATE ${TAUT_WARNINGS})
+  if(TAUT_CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER ${TAUT_CCACHE})
+  endif()
+  if(TAUTLINE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${TAUTLINE_SANITIZE}
+                                             -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${TAUTLINE_SANITIZE})
+  endif()
+endfunction()
+
+# taut_room(NAME SOURCES a.cpp ... [USES target ...]): a static library.
+function(taut_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;USES" ${ARGN})
+  add_library(${name} STATIC ${ROOM_SOURCES})
+  taut_configure(${name})
+  target_link_libraries(${name} PUBLIC ${ROOM_USES})
+endfunction()
+
+# taut_program(NAME SOURCES a.cpp ... [USES target ...]): an installed executable.
+function(taut_program name)
+  cmake_parse_arguments(PROGRAM "" "" "SOURCES;USES" ${ARGN})
+  add_executable(${name} ${PROGRAM_SOURCES})
+  taut_configure(${name})
+  target_link_libraries(${name} PRIVATE ${PROGRAM_USES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()

@@ -1,0 +1,314 @@
+#include "server/coordinator/coordinator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/wire_version.hpp"
+
+namespace taut {
+namespace {
+
+/// Lives are counted on from the stored number. Without one they begin where no coordinator before
+/// is likely to have been, so that its servers and workers notice that it has forgotten them.
+std::uint64_t first_incarnation(const pb::StoredCounters& stored, std::uint64_t session) {
+  if (stored.next_incarnation() > 0) return stored.next_incarnation();
+  return ((session & 0xffffffffU) << 20U) + 1;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& recovered,
+                         TimePoint now)
+    : options_(options),
+      registry_(options.heartbeat_limit, first_incarnation(recovered.counters, options.session)),
+      next_job_(std::max<std::uint64_t>(recovered.counters.next_job(), 1)),
+      first_new_job_(next_job_),
+      saved_incarnation_(registry_.next_incarnation()),
+      now_(now),
+      last_tick_(now),
+      recovered_at_(now) {
+  for (const auto& [id, stored] : recovered.jobs) recover(stored);
+}
+
+void Coordinator::recover(const pb::StoredJob& stored) {
+  const JobRecord& job =
+      jobs_.emplace(JobId(stored.job()), JobRecord::recover(stored, now_)).first->second;
+  if (!job.is_active()) return;
+  for (const pb::StoredServer& server : stored.servers()) {
+    Participant known;
+    known.role = pb::ROLE_SERVER;
+    known.name = server.name();
+    known.session = server.session();
+    known.incarnation = Incarnation(server.incarnation());
+    known.shard_addresses.assign(server.shard_addresses().begin(), server.shard_addresses().end());
+    registry_.recover(std::move(known), now_);
+  }
+  for (const pb::StoredMember& member : stored.members()) {
+    if (member.lost()) continue;
+    Participant known;
+    known.role = pb::ROLE_WORKER;
+    known.name = member.member().name();
+    known.session = member.session();
+    known.incarnation = Incarnation(member.member().incarnation());
+    known.device = member.device();
+    registry_.recover(std::move(known), now_);
+  }
+}
+
+CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& message,
+                                      TimePoint now) {
+  now_ = now;
+  const std::uint64_t request = message.request();
+  switch (message.body_case()) {
+    case pb::ControlMessage::kHello:
+      on_hello(from, message);
+      break;
+    case pb::ControlMessage::kHeartbeat:
+      on_heartbeat(from, message);
+      break;
+    case pb::ControlMessage::kServerJobReply: {
+      const Participant* server = registry_.hear(from, now_);
+      if (server != nullptr) on_server_reply(from, *server, message.server_job_reply(), false);
+      break;
+    }
+    case pb::ControlMessage::kGoodbye:
+      on_goodbye(from, message.goodbye());
+      break;
+    case pb::ControlMessage::kSubmit:
+      on_submit(message.submit(), *send(from, request).mutable_submit_reply());
+      break;
+    case pb::ControlMessage::kStatusRequest:
+      on_status(message.status_request(), *send(from, request).mutable_status_reply());
+      break;
+    case pb::ControlMessage::kSetSlack:
+      on_set_slack(message.set_slack(), *send(from, request).mutable_command_reply());
+      break;
+    case pb::ControlMessage::kStopJob:
+      on_stop(message.stop_job(), *send(from, request).mutable_command_reply());
+      break;
+    default:
+      // A reply: those are not for the coordinator.
+      break;
+  }
+  settle();
+  return take_output();
+}
+
+CoordinatorOutput Coordinator::tick(TimePoint now) {
+  now_ = now;
+  // Whoever was silent while this process did not run (stopped, a disk that hung) may well live.
+  const Duration pause = now - last_tick_;
+  if (pause > options_.heartbeat_limit / 2) registry_.excuse_silence(pause);
+  last_tick_ = now;
+  for (const Participant* lost : registry_.lose_silent(now)) {
+    out_.notes.push_back(lost->lost_reason + " and was declared lost");
+  }
+  settle();
+  return take_output();
+}
+
+void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
+  const pb::Hello& hello = message.hello();
+  pb::HelloReply reply;
+  reply.set_wire_version(kWireVersion);
+  reply.set_build(build_name());
+  reply.set_session(options_.session);
+  if (hello.wire_version() != kWireVersion) {
+    reply.set_reason(
+        wire_mismatch(kWireVersion, build_name(), hello.wire_version(), hello.build()));
+  } else if (hello.role() == pb::ROLE_CLIENT) {
+    reply.set_accepted(true);
+  } else if (hello.role() != pb::ROLE_SERVER && hello.role() != pb::ROLE_WORKER) {
+    reply.set_reason(fmt::format("a hello of role {}, which this side does not know",
+                                 static_cast<int>(hello.role())));
+  } else {
+    const Greeting greeting = registry_.greet(from, hello, now_);
+    reply.set_reason(greeting.refusal);
+    if (greeting.participant != nullptr) {
+      reply.set_accepted(true);
+      reply.set_incarnation(greeting.participant->incarnation.value());
+      reply.set_lost_reason(greeting.participant->lost_reason);
+      if (greeting.is_new) out_.notes.push_back(greeting.participant->title() + " has joined");
+    } else if (greeting.refusal.empty()) {
+      return;  // it asks again, and by then it is known whether its name is free
+    }
+  }
+  if (!reply.accepted()) out_.notes.push_back("hello refused: " + reply.reason());
+  *send(from, message.request()).mutable_hello_reply() = reply;
+}
+
+void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
+  const Participant* participant = registry_.hear(from, now_);
+  pb::HeartbeatReply& reply = *send(from, message.request()).mutable_heartbeat_reply();
+  reply.set_known(participant != nullptr);
+  if (participant == nullptr) {
+    reply.set_reason("this connection has said no hello, or its process was declared lost");
+    return;
+  }
+  const pb::Heartbeat& heartbeat = message.heartbeat();
+  if (participant->role == pb::ROLE_SERVER) {
+    for (const pb::ServerJobReply& job : heartbeat.jobs()) {
+      on_server_reply(from, *participant, job, true);
+    }
+  } else if (heartbeat.has_progress() && heartbeat.progress().job() != 0) {
+    on_progress(from, *participant, heartbeat.progress());
+  }
+}
+
+void Coordinator::on_goodbye(PeerId from, const pb::Goodbye& goodbye) {
+  Participant* participant = registry_.hear(from, now_);
+  if (participant == nullptr) return;
+  registry_.lose(*participant, fmt::format("{} said goodbye{}{}", participant->title(),
+                                           goodbye.reason().empty() ? "" : ": ", goodbye.reason()));
+  out_.notes.push_back(participant->lost_reason);
+}
+
+void Coordinator::on_server_reply(PeerId from, const Participant& server,
+                                  const pb::ServerJobReply& reply, bool in_heartbeat) {
+  const auto found = jobs_.find(JobId(reply.job()));
+  const int index =
+      found == jobs_.end() ? -1 : found->second.find_server(server.name, server.incarnation);
+  if (index >= 0) {
+    JobRecord& job = found->second;
+    job.take_reply(index, reply);
+    if (!reply.error().empty() && job.is_active() && !job.stored().closing()) {
+      fail_job(job, fmt::format("{}: {}", server.title(), reply.error()), now_, out_.notes);
+    }
+    return;
+  }
+  // It still keeps a job that is none of its own.
+  if (!in_heartbeat) return;
+  pb::ServerJob& drop = *send(from).mutable_server_job();
+  drop.set_job(reply.job());
+  drop.set_revision(reply.revision() + 1);
+  drop.set_finished(true);
+}
+
+void Coordinator::on_progress(PeerId from, const Participant& worker,
+                              const pb::Progress& progress) {
+  const auto found = jobs_.find(JobId(progress.job()));
+  const bool is_its_own = progress.incarnation() == worker.incarnation.value();
+  const int index =
+      found == jobs_.end() || !is_its_own ? -1 : found->second.find_member(worker.incarnation);
+  const bool over = progress.finished() || !progress.error().empty();
+  if (index >= 0 && found->second.is_active()) {
+    JobRecord& job = found->second;
+    job.take_progress(index, progress);
+    if (progress.error().empty()) return;
+    if (!job.stored().members(index).finished()) {
+      job.change().mutable_members(index)->set_finished(true);
+    }
+    if (!job.stored().closing()) {
+      fail_job(job, fmt::format("{}: {}", worker.title(), progress.error()), now_, out_.notes);
+    }
+    return;
+  }
+  // It still works for a job that has ended, or that goes on without it.
+  if (over) return;
+  pb::WorkerJob& stop = *send(from).mutable_worker_job();
+  stop.set_job(progress.job());
+  stop.set_revision(progress.revision() + 1);
+  stop.set_incarnation(worker.incarnation.value());
+  stop.set_stop(true);
+  stop.set_stop_reason(index >= 0 ? "the job has ended" : "this worker is no member of the job");
+}
+
+void Coordinator::settle() {
+  for (auto& [id, job] : jobs_) {
+    if (!job.is_active()) continue;
+    note_losses(job, registry_, now_, out_.notes);
+    note_end(job, options_.stop_limit, now_, out_.notes);
+    if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
+      advance_epoch(job, registry_, out_.notes);
+    }
+  }
+  start_next();
+  for (auto& [id, job] : jobs_) deliver(job);
+}
+
+const JobRecord* Coordinator::active_job() const {
+  for (const auto& [id, job] : jobs_) {
+    if (job.is_active()) return &job;
+  }
+  return nullptr;
+}
+
+std::string Coordinator::waiting_message(const JobRecord& job) const {
+  if (const JobRecord* active = active_job()) {
+    return fmt::format("waits for job {} to end", active->stored().job());
+  }
+  for (const auto& [id, other] : jobs_) {
+    if (other.stored().state() != pb::SUBMITTED) continue;
+    if (other.stored().job() == job.stored().job()) break;
+    return fmt::format("waits for job {}, which was submitted before", other.stored().job());
+  }
+  // "Every worker that has joined" is not known before all had the time to come back.
+  const bool is_recovered = job.stored().job() < first_new_job_;
+  if (is_recovered && job.stored().definition().workers() == 0 &&
+      now_ - recovered_at_ <= options_.heartbeat_limit) {
+    return "waits for the workers to come back after the coordinator's restart";
+  }
+  return waits_for(job, registry_);
+}
+
+void Coordinator::start_next() {
+  if (active_job() != nullptr) return;
+  for (auto& [id, job] : jobs_) {
+    if (job.stored().state() != pb::SUBMITTED) continue;
+    if (waiting_message(job).empty()) start_job(job, registry_, now_, out_.notes);
+    return;
+  }
+}
+
+void Coordinator::deliver(JobRecord& job) {
+  const pb::StoredJob& stored = job.stored();
+  for (int i = 0; i < stored.servers_size(); ++i) {
+    const pb::StoredServer& server = stored.servers(i);
+    const Participant* process =
+        registry_.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
+    if (process == nullptr || !process->peer) continue;
+    Delivery& delivery = job.servers[static_cast<std::size_t>(i)].delivery;
+    if (!delivery.is_due(stored.revision(), *process->peer, now_)) continue;
+    *send(*process->peer).mutable_server_job() = job.server_job(i);
+    delivery.note_sent(stored.revision(), *process->peer, now_ + options_.resend_interval);
+  }
+  if (!job.is_active()) return;
+  for (int i = 0; i < stored.members_size(); ++i) {
+    const pb::StoredMember& member = stored.members(i);
+    JobRecord::Worker& worker = job.workers[static_cast<std::size_t>(i)];
+    const bool may_know = stored.closing() ? worker.told : job.servers_have(member.since());
+    const Participant* process = registry_.find_live(pb::ROLE_WORKER, member.member().name(),
+                                                     Incarnation(member.member().incarnation()));
+    if (!job.works(member) || !may_know || process == nullptr || !process->peer) continue;
+    if (!worker.delivery.is_due(member.revision(), *process->peer, now_)) continue;
+    *send(*process->peer).mutable_worker_job() = job.worker_job(i);
+    worker.delivery.note_sent(member.revision(), *process->peer, now_ + options_.resend_interval);
+    worker.told = true;
+  }
+}
+
+pb::ControlMessage& Coordinator::send(PeerId to, std::uint64_t request) {
+  CoordinatorMessage& outgoing = out_.messages.emplace_back();
+  outgoing.to = to;
+  outgoing.message.set_request(request);
+  return outgoing.message;
+}
+
+CoordinatorOutput Coordinator::take_output() {
+  for (auto& [id, job] : jobs_) {
+    if (!job.take_changed()) continue;
+    job.count_running(now_);
+    out_.changes.jobs[id] = job.stored();
+  }
+  if (!out_.changes.jobs.empty() || registry_.next_incarnation() != saved_incarnation_) {
+    saved_incarnation_ = registry_.next_incarnation();
+    out_.changes.counters.emplace();
+    out_.changes.counters->set_next_job(next_job_);
+    out_.changes.counters->set_next_incarnation(saved_incarnation_);
+  }
+  return std::exchange(out_, {});
+}
+
+}  // namespace taut

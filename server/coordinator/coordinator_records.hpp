@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "common/types.hpp"
+#include "proto/coordinator_state.pb.h"
+
+namespace taut {
+
+/// All that a coordinator knew.
+struct CoordinatorRecords {
+  pb::StoredCounters counters;
+  std::map<JobId, pb::StoredJob> jobs;
+};
+
+/// What one step changed. A later change of the same record replaces an earlier one.
+struct CoordinatorChanges {
+  std::optional<pb::StoredCounters> counters;
+  std::map<JobId, pb::StoredJob> jobs;
+
+  [[nodiscard]] bool empty() const { return !counters && jobs.empty(); }
+  void merge(CoordinatorChanges later) {
+    if (later.counters) counters = std::move(later.counters);
+    for (auto& [id, job] : later.jobs) jobs[id] = std::move(job);
+  }
+};
+
+}  // namespace taut

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/job_status.hpp"
+
+namespace taut {
+namespace {
+
+constexpr std::int64_t kMaxQueued = 1000;
+
+const char* state_word(pb::JobState state) {
+  switch (state) {
+    case pb::SUBMITTED:
+      return "submitted";
+    case pb::RUNNING:
+      return "running";
+    case pb::DONE:
+      return "done";
+    case pb::FAILED:
+      return "failed";
+    default:
+      return "stopped";
+  }
+}
+
+std::string unknown_job(std::uint64_t job) {
+  return fmt::format("job {} is not known; \"tautline status\" lists those that are", job);
+}
+
+}  // namespace
+
+void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
+  for (const auto& [id, job] : jobs_) {
+    if (submit.token() == 0 || job.stored().token() != submit.token()) continue;
+    reply.set_job(id.value());
+    if (job.stored().state() == pb::SUBMITTED) reply.set_message(waiting_message(job));
+    return;
+  }
+  const Result<Slack> slack = check_definition(submit.definition());
+  const auto queued = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+    return entry.second.stored().state() == pb::SUBMITTED;
+  });
+  if (!slack) {
+    reply.set_error(slack.error().message);
+  } else if (registry_.live(pb::ROLE_SERVER).empty()) {
+    reply.set_error(
+        "no server with shards has joined; start one with \"tautline-server --config FILE\"");
+  } else if (registry_.live(pb::ROLE_WORKER).empty()) {
+    reply.set_error("no worker has joined; start one with \"tautline-worker --config FILE\"");
+  } else if (queued >= kMaxQueued) {
+    reply.set_error(
+        fmt::format("{} jobs are waiting, which is the limit; stop one with "
+                    "\"tautline stop JOB\"",
+                    queued));
+  }
+  if (!reply.error().empty()) return;
+
+  const JobId id(next_job_++);
+  JobRecord& job =
+      jobs_
+          .emplace(id,
+                   JobRecord(new_job(id, submit.token(), submit.definition(), slack.value()), now_))
+          .first->second;
+  reply.set_job(id.value());
+  reply.set_message(waiting_message(job));
+  out_.notes.push_back(fmt::format("job {}: submitted{}{}", id.value(),
+                                   reply.message().empty() ? "" : ", ", reply.message()));
+}
+
+void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& reply) {
+  for (const auto& [id, job] : jobs_) {
+    if (request.job() != 0 && request.job() != id.value()) continue;
+    const bool waits = job.stored().state() == pb::SUBMITTED;
+    *reply.add_jobs() = job_status(job, registry_, waits ? waiting_message(job) : "", now_);
+  }
+  if (request.job() != 0 && reply.jobs().empty()) reply.set_error(unknown_job(request.job()));
+  for (const Participant* server : registry_.all(pb::ROLE_SERVER)) {
+    *reply.add_servers() = server_status(*server, now_);
+  }
+  const JobRecord* active = active_job();
+  for (const Participant* worker : registry_.all(pb::ROLE_WORKER)) {
+    const int member = active == nullptr ? -1 : active->find_member(worker->incarnation);
+    const bool is_busy = member >= 0 && active->works(active->stored().members(member));
+    *reply.add_workers() = worker_status(*worker, is_busy, now_);
+  }
+}
+
+JobRecord* Coordinator::find_for_command(std::uint64_t id, std::string& error) {
+  const auto found = jobs_.find(JobId(id));
+  if (found == jobs_.end()) {
+    error = unknown_job(id);
+    return nullptr;
+  }
+  if (found->second.stored().state() >= pb::DONE) {
+    error =
+        fmt::format("job {} has ended: it is {}", id, state_word(found->second.stored().state()));
+    return nullptr;
+  }
+  return &found->second;
+}
+
+void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& reply) {
+  JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
+  if (job == nullptr) return;
+  if (request.slack() < 0) {
+    reply.set_error(fmt::format("slack {} is below 0; it is a number of clocks, or \"async\"",
+                                request.slack()));
+    return;
+  }
+  const Slack before(job->stored().slack());
+  const Slack wanted(request.slack());
+  if (job->stored().wanted_slack() != request.slack()) {
+    job->change().set_wanted_slack(request.slack());
+  }
+  if (job->stored().state() == pb::SUBMITTED) job->change().set_slack(request.slack());
+  const bool changes_mode = job->stored().state() == pb::RUNNING &&
+                            mode_of_slack(before.clocks()) != mode_of_slack(wanted.clocks());
+  reply.set_message(fmt::format("job {}: slack {} -> {}{}", request.job(), before.to_string(),
+                                wanted.to_string(),
+                                changes_mode ? ", from a clock ahead of every worker on" : ""));
+}
+
+void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
+  JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
+  if (job == nullptr) return;
+  if (!job->stored().closing()) stop_job(*job, now_, out_.notes);
+  reply.set_message(job->has_ended() ? fmt::format("job {} was stopped", request.job())
+                                     : fmt::format("job {} is being stopped", request.job()));
+}
+
+}  // namespace taut

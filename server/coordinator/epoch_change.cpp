@@ -1,0 +1,206 @@
+#include "server/coordinator/epoch_change.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "common/types.hpp"
+
+namespace taut {
+namespace {
+
+constexpr std::int64_t kNever = Clock::never().value();
+// How far above the highest known clock a change is placed.
+constexpr std::int64_t kLead = 2;
+
+std::int64_t first_free_clock(const JobRecord& job) {
+  const pb::StoredJob& stored = job.stored();
+  std::int64_t known = 0;
+  for (const pb::StoredMember& member : stored.members()) {
+    known = std::max({known, member.member().join_clock(), member.progress().clock()});
+  }
+  for (const JobRecord::Server& server : job.servers) {
+    known = std::max(known, server.reply.max_done());
+  }
+  // A later change of mode never comes before an earlier one.
+  return std::max(known + kLead, stored.modes(stored.modes_size() - 1).first_clock());
+}
+
+bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
+  return clock >= job.stored().definition().solver_param().max_iter();
+}
+
+/// A slot whose owner was lost or never came; `slots` where there is none.
+std::uint32_t free_slot(const JobRecord& job) {
+  std::set<std::uint32_t> taken;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    if (!member.lost()) taken.insert(member.member().slot());
+  }
+  std::uint32_t slot = 0;
+  while (taken.contains(slot)) ++slot;
+  return std::min(slot, job.stored().slots());
+}
+
+const Participant* idle_worker(const JobRecord& job, const Registry& registry) {
+  for (const Participant* worker : registry.live(pb::ROLE_WORKER)) {
+    if (job.find_member(worker->incarnation) < 0) return worker;
+  }
+  return nullptr;
+}
+
+void prepare_leave(JobRecord& job) {
+  pb::StoredJob& stored = job.change();
+  pb::EpochChange& change = *stored.mutable_preparing();
+  change.set_kind(pb::EpochChange::LEAVE);
+  for (pb::StoredMember& member : *stored.mutable_members()) {
+    if (!member.lost() || member.member().leave_clock() != kNever) continue;
+    member.mutable_member()->set_fenced(true);
+    change.add_leaving(member.member().worker());
+  }
+  job.revise();
+}
+
+pb::EpochChange& hold(JobRecord& job, pb::EpochChange::Kind kind) {
+  const std::int64_t clock = first_free_clock(job);
+  pb::EpochChange& change = *job.change().mutable_preparing();
+  change.set_kind(kind);
+  job.change().set_hold_from(clock);
+  job.revise();
+  return change;
+}
+
+void end_preparation(JobRecord& job, bool made) {
+  pb::StoredJob& stored = job.change();
+  stored.clear_preparing();
+  stored.set_hold_from(kNever);
+  if (made) stored.set_epoch(stored.epoch() + 1);
+}
+
+/// Begins the change that is due, if any. Returns whether one was begun or made.
+bool begin(JobRecord& job, const Registry& registry, Notes& notes) {
+  const pb::StoredJob& stored = job.stored();
+  const auto& members = stored.members();
+  if (std::any_of(members.begin(), members.end(), [](const pb::StoredMember& member) {
+        return member.lost() && member.member().leave_clock() == kNever;
+      })) {
+    prepare_leave(job);
+    return true;
+  }
+  if (stored.wanted_slack() != stored.slack()) {
+    const auto current = stored.modes(stored.modes_size() - 1).mode();
+    if (mode_of_slack(stored.wanted_slack()) == current) {
+      job.change().set_slack(stored.wanted_slack());
+      job.revise();
+      notes.push_back(
+          fmt::format("job {}: slack is now {}", stored.job(), Slack(stored.slack()).to_string()));
+    } else {
+      hold(job, pb::EpochChange::MODE).set_slack(stored.wanted_slack());
+    }
+    return true;
+  }
+  if (free_slot(job) == stored.slots() || beyond_the_end(job, first_free_clock(job))) return false;
+  const Participant* worker = idle_worker(job, registry);
+  if (worker == nullptr) return false;
+  pb::EpochChange& change = hold(job, pb::EpochChange::JOIN);
+  change.set_joining(worker->name);
+  change.set_incarnation(worker->incarnation.value());
+  return true;
+}
+
+void make_leave(JobRecord& job, Notes& notes) {
+  const pb::EpochChange change = job.stored().preparing();
+  for (pb::StoredMember& member : *job.change().mutable_members()) {
+    const auto& leaving = change.leaving();
+    const std::uint32_t worker = member.member().worker();
+    if (std::find(leaving.begin(), leaving.end(), worker) == leaving.end()) continue;
+    const std::int64_t join = member.member().join_clock();
+    std::int64_t leave = kNever;
+    for (const JobRecord::Server& server : job.servers) {
+      const auto& fenced = server.reply.fenced();
+      const auto report =
+          std::find_if(fenced.begin(), fenced.end(),
+                       [worker](const pb::FencedProgress& one) { return one.worker() == worker; });
+      leave = std::min(leave, report == fenced.end() ? join : report->min_done());
+    }
+    // No server has any slices: nothing was ever pushed.
+    if (leave == kNever) leave = join;
+    member.mutable_member()->set_leave_clock(std::max(leave, join));
+    notes.push_back(fmt::format("job {}: worker \"{}\" has left at clock {}", job.stored().job(),
+                                member.member().name(), member.member().leave_clock()));
+  }
+  end_preparation(job, true);
+  job.revise();
+}
+
+void make_mode(JobRecord& job, Notes& notes) {
+  pb::StoredJob& stored = job.change();
+  const std::int64_t slack = stored.preparing().slack();
+  pb::ModeChange* last = stored.mutable_modes(stored.modes_size() - 1);
+  if (last->first_clock() != stored.hold_from()) last = stored.add_modes();
+  last->set_first_clock(stored.hold_from());
+  last->set_mode(mode_of_slack(slack));
+  stored.set_slack(slack);
+  notes.push_back(fmt::format("job {}: slack is now {}; updates from clock {} on are applied {}",
+                              stored.job(), Slack(slack).to_string(), last->first_clock(),
+                              slack == 0 ? "as one aggregate a clock" : "on arrival"));
+  end_preparation(job, true);
+  job.revise();
+}
+
+void make_join(JobRecord& job, const Registry& registry, Notes& notes) {
+  const pb::EpochChange change = job.stored().preparing();
+  const std::int64_t clock = job.stored().hold_from();
+  const Participant* worker =
+      registry.find_live(pb::ROLE_WORKER, change.joining(), Incarnation(change.incarnation()));
+  const bool joins = worker != nullptr && !beyond_the_end(job, clock);
+  end_preparation(job, joins);
+  job.revise();
+  if (!joins) return;
+  pb::Member member;
+  member.set_worker(static_cast<std::uint32_t>(job.stored().members_size()));
+  member.set_incarnation(change.incarnation());
+  member.set_name(change.joining());
+  member.set_slot(free_slot(job));
+  member.set_join_clock(clock);
+  member.set_leave_clock(kNever);
+  job.add_member(member, worker->session, worker->device);
+  job.choose_evaluator();
+  notes.push_back(fmt::format("job {}: worker \"{}\" has joined as {} from clock {} on",
+                              job.stored().job(), member.name(), member.worker(), clock));
+}
+
+/// Makes the change that was prepared, once the servers agree. Returns whether anything was done.
+bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
+  if (!job.servers_have(job.stored().revision())) return false;
+  const auto kind = job.stored().preparing().kind();
+  if (kind == pb::EpochChange::LEAVE) {
+    make_leave(job, notes);
+    return true;
+  }
+  const bool too_low =
+      std::any_of(job.servers.begin(), job.servers.end(), [&](const JobRecord::Server& server) {
+        return server.reply.max_done() > job.stored().hold_from();
+      });
+  if (too_low) {
+    job.change().set_hold_from(first_free_clock(job));
+    job.revise();
+  } else if (kind == pb::EpochChange::MODE) {
+    make_mode(job, notes);
+  } else {
+    make_join(job, registry, notes);
+  }
+  return true;
+}
+
+}  // namespace
+
+void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {
+  // One change made may let the next begin; what was begun waits for the servers.
+  while (job.stored().has_preparing() ? conclude(job, registry, notes)
+                                      : begin(job, registry, notes)) {
+  }
+}
+
+}  // namespace taut

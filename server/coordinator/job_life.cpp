@@ -1,0 +1,240 @@
+#include "server/coordinator/job_life.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace taut {
+namespace {
+
+constexpr std::uint32_t kMaxWorkers = 1024;
+
+/// Told to end, and neither reported nor lost.
+bool owes_report(const JobRecord& job) {
+  for (int i = 0; i < job.stored().members_size(); ++i) {
+    if (job.works(job.stored().members(i)) && job.workers[static_cast<std::size_t>(i)].told) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void end(JobRecord& job, pb::JobState state, TimePoint now, Notes& notes) {
+  job.count_running(now);
+  pb::StoredJob& stored = job.change();
+  stored.set_state(state);
+  stored.set_closing(false);
+  stored.clear_preparing();
+  job.revise();
+  notes.push_back(fmt::format("job {}: {}{}{}", stored.job(), pb::JobState_Name(state),
+                              stored.message().empty() ? "" : ": ", stored.message()));
+}
+
+/// Tells every worker that it ends; `shown` is the state meanwhile.
+void close(JobRecord& job, pb::JobState shown, pb::JobState end_state, const std::string& message,
+           TimePoint now) {
+  job.count_running(now);
+  pb::StoredJob& stored = job.change();
+  stored.set_state(shown);
+  stored.set_end_state(end_state);
+  stored.set_message(message);
+  stored.set_closing(true);
+  job.start_closing(now);
+  for (int i = 0; i < stored.members_size(); ++i) job.revise_worker(i);
+}
+
+std::string what_was_lost(const JobRecord& job) {
+  const auto& members = job.stored().members();
+  const auto lost = std::count_if(members.begin(), members.end(),
+                                  [](const pb::StoredMember& member) { return member.lost(); });
+  if (lost == 0) return "";
+  std::string text =
+      fmt::format("{} of {} workers {} lost", lost, members.size(), lost == 1 ? "was" : "were");
+  const bool evaluated =
+      std::any_of(members.begin(), members.end(), [&](const pb::StoredMember& member) {
+        return member.finished() && member.member().worker() == job.stored().evaluating();
+      });
+  if (!evaluated) text += "; nobody was left to evaluate the final parameters";
+  return text;
+}
+
+void lose_member(JobRecord& job, int index, const std::string& reason, Notes& notes) {
+  pb::StoredMember& member = *job.change().mutable_members(index);
+  member.set_lost(true);
+  const auto& members = job.stored().members();
+  const auto left = std::count_if(members.begin(), members.end(),
+                                  [&](const pb::StoredMember& one) { return job.works(one); });
+  job.change().set_message(
+      fmt::format("{}; {} of {} workers go on", reason, left, job.stored().slots()));
+  notes.push_back(fmt::format("job {}: {}", job.stored().job(), job.stored().message()));
+}
+
+/// Why a process is not here; it was, in this life.
+std::string loss_of(const Registry& registry, pb::Role role, const std::string& name,
+                    std::uint64_t incarnation) {
+  const Participant* known = registry.find(role, name);
+  if (known != nullptr && known->incarnation.value() == incarnation) return known->lost_reason;
+  return fmt::format("{} \"{}\" is a new process; the old one ended",
+                     role == pb::ROLE_SERVER ? "server" : "worker", name);
+}
+
+}  // namespace
+
+Result<Slack> check_definition(const pb::Job& definition) {
+  if (!definition.has_net_param() || !definition.has_solver_param()) {
+    return invalid(
+        "the job carries no net_param or no solver_param; submit it with "
+        "\"tautline submit\", which reads the files that it names");
+  }
+  if (definition.solver_param().max_iter() <= 0) {
+    return invalid(fmt::format("solver: max_iter is {}; it must be above 0",
+                               definition.solver_param().max_iter()));
+  }
+  if (definition.workers() > kMaxWorkers) {
+    return invalid(
+        fmt::format("workers: {} is above the limit of {}", definition.workers(), kMaxWorkers));
+  }
+  const pb::Consistency& wanted = definition.consistency();
+  const bool names_slack = wanted.has_slack();
+  switch (wanted.mode()) {
+    case pb::Consistency::SSP:
+      return Slack(wanted.slack());
+    case pb::Consistency::BSP:
+      if (!names_slack || wanted.slack() == 0) return Slack(0);
+      break;
+    case pb::Consistency::ASYNC:
+      if (!names_slack) return Slack::unbounded();
+      break;
+  }
+  return invalid(
+      fmt::format("consistency: mode {} has no slack, but slack is {}; leave it out, or "
+                  "choose mode: SSP",
+                  pb::Consistency::Mode_Name(wanted.mode()), wanted.slack()));
+}
+
+pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, Slack slack) {
+  pb::StoredJob stored;
+  stored.set_job(id.value());
+  stored.set_token(token);
+  *stored.mutable_definition() = definition;
+  stored.set_state(pb::SUBMITTED);
+  stored.set_slack(slack.clocks());
+  stored.set_wanted_slack(slack.clocks());
+  stored.set_hold_from(Clock::never().value());
+  stored.set_slots(definition.workers());
+  return stored;
+}
+
+std::string waits_for(const JobRecord& job, const Registry& registry) {
+  if (registry.live(pb::ROLE_SERVER).empty()) return "waits for a server to join";
+  const std::size_t here = registry.live(pb::ROLE_WORKER).size();
+  const std::size_t wanted = std::max<std::size_t>(job.stored().definition().workers(), 1);
+  if (here >= wanted) return "";
+  return fmt::format("waits for {} more worker{}: {} asked for, {} here", wanted - here,
+                     wanted - here == 1 ? "" : "s", wanted, here);
+}
+
+void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes) {
+  pb::StoredJob& stored = job.change();
+  std::uint32_t shards = 0;
+  for (const Participant* server : registry.live(pb::ROLE_SERVER)) {
+    pb::StoredServer& chosen = *stored.add_servers();
+    chosen.set_name(server->name);
+    chosen.set_session(server->session);
+    chosen.set_incarnation(server->incarnation.value());
+    chosen.set_first_shard(shards);
+    for (const std::string& address : server->shard_addresses) {
+      chosen.add_shard_addresses(address);
+      ++shards;
+    }
+    job.servers.emplace_back();
+  }
+  const std::vector<const Participant*> here = registry.live(pb::ROLE_WORKER);
+  const std::uint32_t asked = stored.definition().workers();
+  const std::size_t count = asked == 0 ? here.size() : asked;
+  stored.set_slots(static_cast<std::uint32_t>(count));
+  stored.set_state(pb::RUNNING);
+  stored.set_slack(stored.wanted_slack());
+  stored.add_modes()->set_mode(mode_of_slack(stored.slack()));
+  job.revise();
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    pb::Member member;
+    member.set_worker(rank);
+    member.set_slot(rank);
+    member.set_incarnation(here[rank]->incarnation.value());
+    member.set_name(here[rank]->name);
+    member.set_leave_clock(Clock::never().value());
+    job.add_member(member, here[rank]->session, here[rank]->device);
+  }
+  job.start_running(now);
+  notes.push_back(fmt::format("job {}: starts on {} workers and {} shards, slack {}", stored.job(),
+                              count, shards, Slack(stored.slack()).to_string()));
+}
+
+void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes) {
+  for (int i = 0; i < job.stored().members_size(); ++i) {
+    const pb::StoredMember& stored = job.stored().members(i);
+    const pb::Member& member = stored.member();
+    if (!job.works(stored)) continue;
+    if (registry.find_live(pb::ROLE_WORKER, member.name(), Incarnation(member.incarnation()))) {
+      continue;
+    }
+    const std::string reason =
+        loss_of(registry, pb::ROLE_WORKER, member.name(), member.incarnation());
+    if (job.stored().closing()) {
+      job.change().mutable_members(i)->set_lost(true);
+    } else {
+      lose_member(job, i, reason, notes);
+    }
+  }
+  if (job.stored().closing()) return;
+  job.choose_evaluator();
+  for (const pb::StoredServer& server : job.stored().servers()) {
+    if (registry.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()))) {
+      continue;
+    }
+    fail_job(job,
+             fmt::format("{}; its part of the parameters is gone, submit the job again",
+                         loss_of(registry, pb::ROLE_SERVER, server.name(), server.incarnation())),
+             now, notes);
+    return;
+  }
+}
+
+void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& notes) {
+  notes.push_back(fmt::format("job {}: fails: {}", job.stored().job(), message));
+  close(job, pb::FAILED, pb::FAILED, message, now);
+}
+
+void stop_job(JobRecord& job, TimePoint now, Notes& notes) {
+  job.change().set_message("stopped by request");
+  if (job.stored().state() == pb::SUBMITTED) {
+    end(job, pb::STOPPED, now, notes);
+  } else {
+    close(job, pb::RUNNING, pb::STOPPED, "stopped by request", now);
+  }
+}
+
+void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes) {
+  if (job.stored().closing()) {
+    if (!owes_report(job) || now - job.closing_since() >= stop_limit) {
+      end(job, job.stored().end_state(), now, notes);
+    }
+    return;
+  }
+  const auto& members = job.stored().members();
+  const auto any = [&members](auto&& predicate) {
+    return std::any_of(members.begin(), members.end(), predicate);
+  };
+  if (any([&job](const pb::StoredMember& member) { return job.works(member); })) return;
+  if (any([](const pb::StoredMember& member) { return member.finished(); })) {
+    job.change().set_message(what_was_lost(job));
+    end(job, pb::DONE, now, notes);
+  } else {
+    fail_job(job, fmt::format("every worker was lost; the last: {}", job.stored().message()), now,
+             notes);
+    end(job, pb::FAILED, now, notes);
+  }
+}
+
+}  // namespace taut

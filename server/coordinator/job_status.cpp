@@ -1,0 +1,75 @@
+#include "server/coordinator/job_status.hpp"
+
+#include <algorithm>
+
+#include "common/types.hpp"
+
+namespace taut {
+namespace {
+
+const char* mode_name(std::int64_t slack) {
+  if (slack == 0) return "BSP";
+  return Slack(slack).is_unbounded() ? "ASYNC" : "SSP";
+}
+
+const char* state_of(const JobRecord& job, const pb::StoredMember& member) {
+  if (member.finished()) return "finished";
+  if (member.lost()) return "lost";
+  return job.has_ended() ? "idle" : "running";
+}
+
+}  // namespace
+
+pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const std::string& waiting,
+                         TimePoint now) {
+  const pb::StoredJob& stored = job.stored();
+  pb::JobStatus status;
+  status.set_job(stored.job());
+  status.set_name(stored.definition().name());
+  status.set_state(stored.state());
+  status.set_message(stored.state() == pb::SUBMITTED ? waiting : stored.message());
+  status.set_mode(mode_name(stored.slack()));
+  status.set_slack(stored.slack());
+  status.set_epoch(stored.epoch());
+  status.set_max_iter(stored.definition().solver_param().max_iter());
+  for (const pb::StoredMember& stored_member : stored.members()) {
+    const pb::Member& member = stored_member.member();
+    pb::WorkerStatus& worker = *status.add_workers();
+    worker.set_name(member.name());
+    worker.set_worker(member.worker());
+    worker.set_state(state_of(job, stored_member));
+    *worker.mutable_progress() = stored_member.progress();
+    worker.set_device(stored_member.device());
+    const Participant* process = registry.find(pb::ROLE_WORKER, member.name());
+    if (process != nullptr && process->incarnation.value() == member.incarnation()) {
+      worker.set_silent_s(seconds(now - process->heard));
+    }
+  }
+  *status.mutable_evaluations() = stored.evaluations();
+  std::sort(status.mutable_evaluations()->begin(), status.mutable_evaluations()->end(),
+            [](const pb::Evaluation& a, const pb::Evaluation& b) { return a.clock() < b.clock(); });
+  status.set_parameters_sha256(stored.parameters_sha256());
+  status.set_running_s(job.running_s(now));
+  return status;
+}
+
+pb::ServerStatus server_status(const Participant& server, TimePoint now) {
+  pb::ServerStatus status;
+  status.set_name(server.name);
+  status.set_shards(static_cast<std::uint32_t>(server.shard_addresses.size()));
+  status.set_state(server.lost ? "lost" : "live");
+  status.set_silent_s(seconds(now - server.heard));
+  return status;
+}
+
+pb::WorkerStatus worker_status(const Participant& worker, bool is_busy, TimePoint now) {
+  pb::WorkerStatus status;
+  status.set_name(worker.name);
+  const char* live_state = is_busy ? "running" : "idle";
+  status.set_state(worker.lost ? "lost" : live_state);
+  status.set_silent_s(seconds(now - worker.heard));
+  status.set_device(worker.device);
+  return status;
+}
+
+}  // namespace taut

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "server/coordinator/job_record.hpp"
+#include "server/coordinator/registry.hpp"
+
+namespace taut {
+
+/// What people see of a job. `waiting` is what a submitted one waits for.
+[[nodiscard]] pb::JobStatus job_status(const JobRecord& job, const Registry& registry,
+                                       const std::string& waiting, TimePoint now);
+
+[[nodiscard]] pb::ServerStatus server_status(const Participant& server, TimePoint now);
+/// A worker that has joined, whatever it works for.
+[[nodiscard]] pb::WorkerStatus worker_status(const Participant& worker, bool is_busy,
+                                             TimePoint now);
+
+}  // namespace taut

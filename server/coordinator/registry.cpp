@@ -1,0 +1,169 @@
+#include "server/coordinator/registry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace taut {
+namespace {
+
+constexpr std::size_t kMaxParticipants = 4096;
+constexpr std::size_t kMaxNameBytes = 128;
+constexpr std::size_t kMaxRivals = 64;
+
+const char* role_name(pb::Role role) {
+  return role == pb::ROLE_SERVER ? "server" : "worker";
+}
+
+std::string bad_hello(const pb::Hello& hello) {
+  if (hello.name().empty() || hello.name().size() > kMaxNameBytes) {
+    return fmt::format("a {}'s name of {} bytes; it needs 1 to {}", role_name(hello.role()),
+                       hello.name().size(), kMaxNameBytes);
+  }
+  if (hello.role() == pb::ROLE_SERVER && hello.shard_addresses().empty()) {
+    return fmt::format("server \"{}\" has no shards; set server {{ shards: N }}", hello.name());
+  }
+  return "";
+}
+
+std::string taken(const Participant& holder, TimePoint now) {
+  return fmt::format(
+      "{} is already here, for {:.1f} s; choose another name with {} {{ name: \"...\" }}",
+      holder.title(), seconds(now - holder.joined), role_name(holder.role));
+}
+
+}  // namespace
+
+std::string Participant::title() const {
+  const std::string place =
+      shard_addresses.empty() ? "" : fmt::format(" at {}", shard_addresses.front());
+  return fmt::format("{} \"{}\"{}", role_name(role), name, place);
+}
+
+Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
+  if (std::string reason = bad_hello(hello); !reason.empty()) return {nullptr, reason};
+  const auto found = participants_.find({hello.role(), hello.name()});
+  if (found == participants_.end()) {
+    if (participants_.size() >= kMaxParticipants) {
+      return {nullptr, fmt::format("{} servers and workers are known, which is the limit",
+                                   participants_.size())};
+    }
+    return {&enter(from, hello, now), "", true};
+  }
+  Participant& known = found->second;
+  if (known.session == hello.session() && !known.lost) {
+    attach(known, from, now);
+    return {&known, "", false};
+  }
+  // After a restart of the coordinator, a new process is better news of the old one than silence.
+  const bool recovered_only = !known.peer && !known.lost;
+  if (known.lost || recovered_only) return {&enter(from, hello, now), "", true};
+
+  if (known.rivals.size() >= kMaxRivals) known.rivals.clear();
+  const auto [rival, first_time] = known.rivals.try_emplace(hello.session(), known.words);
+  const bool alive = known.words > rival->second;
+  return {nullptr, alive ? taken(known, now) : "", false};
+}
+
+Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now) {
+  Participant& slot = participants_[{hello.role(), hello.name()}];
+  // Only the same process has use for the reason why its earlier life ended.
+  const std::string reason = slot.session == hello.session() ? slot.lost_reason : "";
+  detach(slot);
+  slot = Participant();
+  slot.role = hello.role();
+  slot.name = hello.name();
+  slot.session = hello.session();
+  slot.incarnation = Incarnation(next_incarnation_++);
+  slot.shard_addresses.assign(hello.shard_addresses().begin(), hello.shard_addresses().end());
+  slot.device = hello.device();
+  slot.joined = now;
+  slot.lost_reason = reason;
+  attach(slot, from, now);
+  return slot;
+}
+
+void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
+  detach(participant);
+  participant.peer = from;
+  peers_[from] = {participant.role, participant.name};
+  participant.heard = now;
+  ++participant.words;
+}
+
+void Registry::detach(Participant& participant) {
+  if (!participant.peer) return;
+  // A peer that said hello under several names stands for the last of them.
+  const auto entry = peers_.find(*participant.peer);
+  const Key key{participant.role, participant.name};
+  if (entry != peers_.end() && entry->second == key) peers_.erase(entry);
+  participant.peer.reset();
+}
+
+void Registry::recover(Participant participant, TimePoint now) {
+  participant.peer.reset();
+  participant.joined = now;
+  participant.heard = now;
+  Key key{participant.role, participant.name};
+  participants_.insert_or_assign(std::move(key), std::move(participant));
+}
+
+Participant* Registry::hear(PeerId from, TimePoint now) {
+  const auto known = peers_.find(from);
+  if (known == peers_.end()) return nullptr;
+  Participant& participant = participants_.at(known->second);
+  participant.heard = now;
+  ++participant.words;
+  return &participant;
+}
+
+void Registry::lose(Participant& participant, const std::string& reason) {
+  participant.lost = true;
+  participant.lost_reason = reason;
+  participant.rivals.clear();
+  detach(participant);
+}
+
+std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
+  std::vector<const Participant*> lost;
+  for (auto& [key, participant] : participants_) {
+    const Duration silence = now - participant.heard;
+    if (participant.lost || silence <= heartbeat_limit_) continue;
+    const char* after = participant.peer ? "" : " after the coordinator's restart";
+    lose(participant,
+         fmt::format("{} was silent for {:.1f} s{}", participant.title(), seconds(silence), after));
+    lost.push_back(&participant);
+  }
+  return lost;
+}
+
+void Registry::excuse_silence(Duration pause) {
+  for (auto& [key, participant] : participants_) participant.heard = participant.heard + pause;
+}
+
+const Participant* Registry::find(pb::Role role, const std::string& name) const {
+  const auto found = participants_.find({role, name});
+  return found == participants_.end() ? nullptr : &found->second;
+}
+
+const Participant* Registry::find_live(pb::Role role, const std::string& name,
+                                       Incarnation incarnation) const {
+  const Participant* found = find(role, name);
+  return found != nullptr && !found->lost && found->incarnation == incarnation ? found : nullptr;
+}
+
+std::vector<const Participant*> Registry::all(pb::Role role) const {
+  std::vector<const Participant*> chosen;
+  for (const auto& [key, participant] : participants_) {
+    if (key.first == role) chosen.push_back(&participant);
+  }
+  return chosen;
+}
+
+std::vector<const Participant*> Registry::live(pb::Role role) const {
+  std::vector<const Participant*> chosen = all(role);
+  std::erase_if(chosen, [](const Participant* one) { return !one->peer; });
+  return chosen;
+}
+
+}  // namespace taut

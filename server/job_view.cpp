@@ -1,0 +1,23 @@
+#include "server/job_view.hpp"
+
+#include "proto/job_state.hpp"
+
+namespace taut::server {
+
+Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
+  auto view = std::make_shared<JobView>();
+  view->job = JobId(job.job());
+  view->revision = job.revision();
+  view->hash = job_hash(job.definition());
+  view->seed = job.definition().seed();
+  TAUT_TRY(view->rule, to_update_rule(job.definition().solver_param()));
+  view->sum = job.definition().reduction() == pb::Job::SUM;
+  TAUT_TRY(view->membership, to_membership(job));
+  view->slack = Slack(job.slack());
+  view->hold_from = Clock(job.hold_from());
+  for (const pb::ShardInfo& shard : job.shards()) view->shards.emplace_back(shard.shard());
+  view->finished = job.finished();
+  return std::shared_ptr<const JobView>(std::move(view));
+}
+
+}  // namespace taut::server

@@ -1,0 +1,75 @@
+// tautline-server: shards of the parameter tables, and the coordinator where its config says so.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "common/file.hpp"
+#include "common/log.hpp"
+#include "common/stop_signal.hpp"
+#include "proto/cluster_config.hpp"
+#include "proto/wire_version.hpp"
+#include "server/server_daemon.hpp"
+
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::string name;
+  std::string ready_file;
+  bool with_parent = false;
+};
+
+/// Prints why the process ends, once: in the log where that is a file, and on the terminal.
+void print_failure(const std::string& failure, bool log_is_file) {
+  if (log_is_file) taut::log::error("{}", failure);
+  std::fprintf(stderr, "tautline-server: %s\n", failure.c_str());
+}
+
+taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
+  using namespace taut;
+  TAUT_TRY(pb::ClusterConfig config, load_cluster_config(arguments.config));
+  if (!arguments.name.empty()) config.mutable_server()->set_name(arguments.name);
+  TAUT_TRY(log::start(log_options(config, "server", config.server().name())));
+  log_is_file = !config.log().file().empty();
+  if (config.insecure()) {
+    log::warn("insecure: true: anybody who reaches this host can read and change the parameters");
+  }
+  TAUT_TRY(auto daemon, server::ServerDaemon::start(config));
+  log::info("{}: {} shards", build_name(), daemon->shard_addresses().size());
+  std::string ready = "coordinator " + daemon->coordinator_address() + "\n";
+  for (const std::string& address : daemon->shard_addresses()) {
+    log::info("shard at {}", address);
+    ready += "shard " + address + "\n";
+  }
+  if (!arguments.ready_file.empty()) {
+    TAUT_TRY(write_file_atomically(arguments.ready_file, ready));
+  }
+  return daemon->run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Tautline's server: keeps parameter tables, and coordinates jobs if told to.");
+  app.footer("Example:\n  tautline-server --config configs/clusters/local.textproto");
+  app.add_option("--config", arguments.config, "The daemon's config, text protobuf")->required();
+  app.add_option("--name", arguments.name, "Overrides server.name");
+  app.add_option("--ready-file", arguments.ready_file,
+                 "Written once everything listens: the addresses, one a line");
+  app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
+  CLI11_PARSE(app, argc, argv);
+  taut::settle_process_signals(arguments.with_parent);
+  taut::watch_stop_signals();
+  std::string failure;
+  bool log_is_file = false;
+  try {
+    if (auto served = serve(arguments, log_is_file); !served) failure = served.error().message;
+  } catch (const std::exception& fault) {
+    failure = fault.what();
+  }
+  if (!failure.empty()) print_failure(failure, log_is_file);
+  taut::log::stop();
+  return failure.empty() ? 0 : 1;
+}

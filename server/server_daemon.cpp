@@ -1,0 +1,193 @@
+#include "server/server_daemon.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "common/log.hpp"
+#include "common/stop_signal.hpp"
+#include "proto/cluster_config.hpp"
+#include "server/coordinator/store.hpp"
+
+namespace taut::server {
+namespace {
+
+constexpr Duration kStep{100'000};
+
+Duration from_seconds(double value) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+}
+
+std::uint64_t new_session() {
+  std::random_device source;
+  return (std::uint64_t{source()} << 32U) | source();
+}
+
+/// The same error, with the setting that a user changes to get around it.
+Error with_setting(Error error, const char* setting) {
+  error.message += fmt::format("; choose another with {} in the config", setting);
+  return error;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServerDaemon>> ServerDaemon::start(const pb::ClusterConfig& config) {
+  std::unique_ptr<ServerDaemon> daemon(new ServerDaemon(config));
+  TAUT_TRY(daemon->start_coordinator());
+  TAUT_TRY(daemon->start_shards());
+  ControlIdentity identity;
+  identity.role = pb::ROLE_SERVER;
+  identity.name = config.server().name();
+  identity.session = new_session();
+  identity.shard_addresses = daemon->shard_addresses();
+  ControlTimings timings;
+  timings.heartbeat_interval = from_seconds(config.heartbeat_interval_s());
+  timings.wait_limit = from_seconds(config.start_wait_s());
+  TAUT_TRY(daemon->link_, ControlLink::open(daemon->context_.make_endpoint(),
+                                            daemon->coordinator_address_, identity, timings));
+  return daemon;
+}
+
+Result<void> ServerDaemon::start_coordinator() {
+  coordinator_address_ = config_.coordinator_address();
+  if (!config_.server().has_coordinator()) return ok();
+  TAUT_TRY(check_listen_address(coordinator_address_, config_));
+  const pb::CoordinatorConfig& settings = config_.server().coordinator();
+  std::unique_ptr<CoordinatorStore> store;
+  if (settings.state_folder().empty()) {
+    store = make_memory_store();
+  } else {
+    TAUT_TRY(store, open_sqlite_store(settings.state_folder()));
+  }
+  CoordinatorThread::Config thread;
+  thread.address = coordinator_address_;
+  thread.coordinator.session = new_session();
+  thread.coordinator.heartbeat_limit = from_seconds(settings.heartbeat_limit_s());
+  auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
+  if (!started && started.error().code == ErrorCode::kExists) {
+    return with_setting(started.error(), "coordinator_address");
+  }
+  TAUT_TRY(coordinator_, std::move(started));
+  coordinator_address_ = coordinator_->address();
+  return ok();
+}
+
+Result<void> ServerDaemon::start_shards() {
+  const pb::ServerConfig& settings = config_.server();
+  TAUT_TRY(check_listen_address(settings.listen(), config_));
+  for (std::uint32_t i = 0; i < settings.shards(); ++i) {
+    const std::uint32_t port = settings.port_base() == 0 ? 0 : settings.port_base() + i;
+    auto shard = ShardThread::start(
+        context_, join_address(settings.listen(), port), i,
+        [this](std::size_t index, ShardReport report) { take_report(index, std::move(report)); });
+    if (!shard && shard.error().code == ErrorCode::kExists) {
+      return with_setting(shard.error(), "server.port_base");
+    }
+    TAUT_TRY(auto started, std::move(shard));
+    shards_.push_back(std::move(started));
+  }
+  return ok();
+}
+
+std::vector<std::string> ServerDaemon::shard_addresses() const {
+  std::vector<std::string> addresses;
+  for (const auto& shard : shards_) addresses.push_back(shard->address());
+  return addresses;
+}
+
+Result<void> ServerDaemon::run() {
+  while (stop_signal() == 0) {
+    if (coordinator_ && !coordinator_->failure().empty()) {
+      return make_error(ErrorCode::kIo, coordinator_->failure());
+    }
+    send_reports();
+    for (const ControlEvent& event : link_->step(kStep)) {
+      TAUT_TRY(handle(event));
+    }
+  }
+  log::info("stopping");
+  link_->say_goodbye("the server was told to stop");
+  return ok();
+}
+
+Result<void> ServerDaemon::handle(const ControlEvent& event) {
+  using namespace control_event;
+  if (const auto* job = std::get_if<pb::ServerJob>(&event)) {
+    take_job(*job);
+  } else if (std::holds_alternative<Accepted>(event)) {
+    log::info("joined the coordinator at {}", coordinator_address_);
+  } else if (const auto* refused = std::get_if<Refused>(&event)) {
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("the coordinator at {} refuses this server: {}",
+                                  coordinator_address_, refused->reason));
+  } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
+    log::warn("{}", lost->reason);
+    std::scoped_lock lock(mutex_);
+    jobs_.clear();
+  } else if (const auto* gone = std::get_if<Unreachable>(&event)) {
+    return make_error(ErrorCode::kTimeout, fmt::format("no coordinator at {}: {}",
+                                                       coordinator_address_, gone->reason));
+  }
+  return ok();
+}
+
+void ServerDaemon::take_job(const pb::ServerJob& job) {
+  auto view = make_job_view(job);
+  {
+    std::scoped_lock lock(mutex_);
+    JobProgress& progress = jobs_[job.job()];
+    if (progress.revision >= job.revision()) return;
+    progress = JobProgress{job.revision(), {}, view ? "" : view.error().message};
+    changed_ = true;
+  }
+  if (!view) return;
+  log::info("job {}: revision {}{}", job.job(), job.revision(), job.finished() ? ", over" : "");
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    shards_[i]->set_job(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)), view.value());
+  }
+}
+
+void ServerDaemon::take_report(std::size_t index, ShardReport report) {
+  {
+    std::scoped_lock lock(mutex_);
+    const auto found = jobs_.find(report.job.value());
+    if (found == jobs_.end() || found->second.revision != report.revision) return;
+    found->second.reports[index] = std::move(report);
+    changed_ = true;
+  }
+  link_->wake();
+}
+
+void ServerDaemon::send_reports() {
+  pb::Heartbeat content;
+  {
+    std::scoped_lock lock(mutex_);
+    if (!changed_) return;
+    changed_ = false;
+    for (const auto& [job, progress] : jobs_) {
+      if (progress.error.empty() && progress.reports.size() < shards_.size()) continue;
+      pb::ServerJobReply& reply = *content.add_jobs();
+      reply.set_job(job);
+      reply.set_revision(progress.revision);
+      reply.set_error(progress.error);
+      std::map<WorkerId, Clock> fenced;
+      for (const auto& [index, report] : progress.reports) {
+        reply.set_max_done(std::max(reply.max_done(), report.max_done.value()));
+        for (const auto& [worker, done] : report.fenced) {
+          const auto [entry, added] = fenced.emplace(worker, done);
+          if (!added) entry->second = std::min(entry->second, done);
+        }
+      }
+      for (const auto& [worker, done] : fenced) {
+        pb::FencedProgress& one = *reply.add_fenced();
+        one.set_worker(worker.value());
+        one.set_min_done(done.value());
+      }
+    }
+  }
+  link_->report(std::move(content), true);
+}
+
+}  // namespace taut::server

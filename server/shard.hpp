@@ -1,0 +1,75 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/net/endpoint.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/types.hpp"
+#include "proto/data_message.hpp"
+#include "server/job_view.hpp"
+#include "server/slice_state.hpp"
+
+namespace taut::server {
+
+struct Outgoing {
+  PeerId to;
+  DataMessage message;
+};
+
+/// What the coordinator asks of every shard after a change.
+struct ShardReport {
+  JobId job;
+  std::uint64_t revision = 0;
+  std::map<WorkerId, Clock> fenced;  // the lowest done(w) over this shard's slices
+  Clock max_done;                    // the highest done(w) of any member on any slice
+};
+
+/// A shard as a state machine: it owns its slices of every job's tables, and answers messages. No
+/// socket, thread or clock: a daemon and the simulator drive the same code.
+/// Thread    shard thread
+class Shard {
+ public:
+  Shard(ShardId id, BufferPool& pool) : id_(id), pool_(pool) {}
+
+  /// Takes one message and returns what is to be sent. Bad input is answered, never fatal.
+  [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message);
+
+  /// Takes over a newer view of a job; an older one is ignored. Reads that it makes true are
+  /// returned as messages.
+  [[nodiscard]] std::vector<Outgoing> set_job(const std::shared_ptr<const JobView>& view);
+
+  /// What the coordinator wants to know of a job; of an unknown one, revision 0.
+  [[nodiscard]] ShardReport report(JobId job) const;
+
+  [[nodiscard]] ShardId id() const { return id_; }
+  /// The shard of a server is known by its number only once a job starts.
+  void set_id(ShardId id) { id_ = id; }
+
+ private:
+  struct JobState {
+    std::shared_ptr<const JobView> view;
+    std::vector<TableSpec> tables;
+    SliceLayout layout;
+    std::map<std::size_t, std::unique_ptr<SliceState>> slices;  // by SliceLayout::index_of
+  };
+  class Outbox;
+
+  DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
+  DataMessage open(const DataMessage& message, const pb::OpenTables& wanted);
+  void create_slices(JobState& job, std::vector<TableSpec> tables);
+  void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
+  void serve_item(PeerId from, const DataMessage& message, const DataItem& item,
+                  JobState& job, Outbox& out);
+
+  ShardId id_;
+  BufferPool& pool_;
+  std::map<JobId, JobState> jobs_;
+  std::set<PeerId> greeted_;
+};
+
+}  // namespace taut::server

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/bounded_queue.hpp"
+#include "common/net/buffer_pool.hpp"
+#include "common/net/zmq_endpoint.hpp"
+#include "common/result.hpp"
+#include "server/job_view.hpp"
+#include "server/shard.hpp"
+
+namespace taut::server {
+
+/// A shard with its socket and its thread. Nothing on its data path is shared with another shard.
+/// Thread    any, for everything public
+class ShardThread {
+ public:
+  using OnReport = std::function<void(std::size_t index, ShardReport)>;
+
+  /// Binds and starts.
+  /// index      of this shard within its server
+  /// on_report  is called on the shard's thread after each change of a job
+  /// Errors     exists: the port is in use; invalid: an address that cannot be bound
+  [[nodiscard]] static Result<std::unique_ptr<ShardThread>> start(ZmqContext& context,
+                                                                  const std::string& address,
+                                                                  std::size_t index,
+                                                                  OnReport on_report);
+  /// Stops and joins.
+  ~ShardThread();
+  ShardThread(const ShardThread&) = delete;
+  ShardThread& operator=(const ShardThread&) = delete;
+
+  /// The address as bound.
+  [[nodiscard]] const std::string& address() const { return address_; }
+  /// Hands a new view of a job over; `id` is the shard's number in it.
+  void set_job(ShardId id, std::shared_ptr<const JobView> view);
+
+ private:
+  struct Command {
+    ShardId id;
+    std::shared_ptr<const JobView> view;
+  };
+  ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
+              OnReport on_report);
+  void run();
+  void obey(const Command& command);
+  void receive(const Incoming& incoming);
+  void send(std::vector<Outgoing> messages);
+
+  std::unique_ptr<Endpoint> endpoint_;
+  const std::string address_;
+  const std::size_t index_;
+  const OnReport on_report_;
+  BufferPool pool_;
+  Shard shard_;
+  BoundedQueue<Command> commands_{1024};
+  std::atomic<bool> stopping_ = false;
+  std::uint64_t undecodable_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace taut::server

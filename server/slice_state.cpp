@@ -1,0 +1,137 @@
+#include "server/slice_state.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.hpp"
+#include "common/math/filler.hpp"
+#include "common/math/update_kernels.hpp"
+
+namespace taut::server {
+
+SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView& job,
+                       BufferPool& pool)
+    : place_(slice),
+      kind_(table.kind),
+      lr_mult_(table.lr_mult),
+      decay_mult_(table.decay_mult),
+      pool_(pool),
+      values_(pool.acquire(slice.count * sizeof(float))) {
+  math::fill(table.filler, job.seed, table.name, slice.offset, values_.floats());
+  const int states = kind_ == TableKind::kTrained ? job.rule.state_count() : 0;
+  for (int i = 0; i < states; ++i) {
+    rule_state_.push_back(pool.acquire(slice.count * sizeof(float)));
+    std::ranges::fill(rule_state_.back().floats(), 0.0F);
+  }
+  clock_.update(job.membership);
+}
+
+PushVerdict SliceState::push(WorkerId worker, Clock clock, const Frame& gradient, float scale,
+                             const JobView& job, std::vector<Answer>& released) {
+  const PushVerdict verdict = clock_.judge(worker, clock);
+  if (verdict != PushVerdict::kAccept) return verdict;
+  auto& workers = waiting_[clock];
+  workers.insert(std::upper_bound(workers.begin(), workers.end(), worker), worker);
+  held_[{clock, worker}] = Held{gradient, scale};
+  clock_.accept(worker);
+  apply_ready(job);
+  // Even when V stands still: the worker's own parked read may have waited for this push.
+  release(released);
+  return verdict;
+}
+
+void SliceState::apply_ready(const JobView& job) {
+  while (const auto application = policy_.next(waiting_, job.membership)) apply(*application, job);
+}
+
+void SliceState::apply(const Application& application, const JobView& job) {
+  std::vector<math::GradientView> gradients;
+  std::vector<Frame> alive;
+  for (const WorkerId worker : application.workers) {
+    auto held = held_.extract({application.clock, worker});
+    TAUT_CHECK(!held.empty(), "an application of an update that is not held");
+    gradients.push_back({held.mapped().gradient.bytes().data(), held.mapped().scale});
+    alive.push_back(std::move(held.mapped().gradient));
+  }
+  auto waiting = waiting_.find(application.clock);
+  std::erase_if(waiting->second, [&](WorkerId worker) {
+    return std::ranges::find(application.workers, worker) != application.workers.end();
+  });
+  if (waiting->second.empty()) waiting_.erase(waiting);
+  if (kind_ == TableKind::kFrozen) return;
+
+  // Readers may still hold the buffer: then the new values go into another one.
+  Buffer out = values_.unshared() ? values_ : pool_.acquire(values_.size());
+  const auto members = static_cast<double>(application.members);
+  const double share = static_cast<double>(application.workers.size()) / members;
+  if (kind_ == TableKind::kAveraged) {
+    math::apply_average(gradients, static_cast<float>(share), values_.floats(), out.floats());
+  } else {
+    const math::UpdateStep step = math::make_step(job.rule, application.clock.value(), lr_mult_,
+                                                  decay_mult_, share, applications_);
+    std::vector<float*> state;
+    for (const Buffer& buffer : rule_state_) state.push_back(buffer.floats().data());
+    const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);
+    math::apply_update(job.rule.kind, step, gradients, scale, values_.floats(), out.floats(),
+                       state);
+  }
+  values_ = std::move(out);
+  ++applications_;
+}
+
+std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job) {
+  const Slack slack = job.slack_at(reader.clock);
+  if (may_read(clock_.version(), clock_.done(reader.worker), reader.clock, slack)) {
+    parked_.erase(reader.worker);
+    return answer(reader);
+  }
+  const auto [entry, added] = parked_.try_emplace(reader.worker, Parked{reader, slack});
+  if (!added && reader.clock >= entry->second.reader.clock) entry->second = {reader, slack};
+  return std::nullopt;
+}
+
+Answer SliceState::answer(const Reader& reader) const {
+  return {reader, clock_.version(), clock_.done(reader.worker), Frame(values_)};
+}
+
+Answer SliceState::snapshot(PeerId peer) const {
+  return {Reader{peer, WorkerId(), clock_.version()}, clock_.version(), Clock(), Frame(values_)};
+}
+
+void SliceState::release(std::vector<Answer>& released) {
+  for (auto parked = parked_.begin(); parked != parked_.end();) {
+    const Reader& reader = parked->second.reader;
+    if (may_read(clock_.version(), clock_.done(reader.worker), reader.clock,
+                 parked->second.slack)) {
+      released.push_back(answer(reader));
+      parked = parked_.erase(parked);
+    } else {
+      ++parked;
+    }
+  }
+}
+
+void SliceState::update(const JobView& job, std::vector<Answer>& released) {
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
+    const Clock clock = waiting->first;
+    std::erase_if(waiting->second, [&](WorkerId worker) {
+      const Member* member = job.membership.find(worker);
+      const bool left = member == nullptr || clock >= member->leave;
+      if (left) held_.erase({clock, worker});
+      return left;
+    });
+    waiting = waiting->second.empty() ? waiting_.erase(waiting) : std::next(waiting);
+  }
+  std::erase_if(parked_, [&](const auto& entry) {
+    const Member* member = job.membership.find(entry.first);
+    return member == nullptr || member->fenced;
+  });
+  for (auto& [worker, parked] : parked_) {
+    parked.slack = std::max(parked.slack, job.slack_at(parked.reader.clock));
+  }
+  clock_.update(job.membership);
+  apply_ready(job);
+  release(released);
+}
+
+}  // namespace taut::server

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "common/net/endpoint.hpp"
+#include "common/net/message.hpp"
+#include "common/ssp/aggregation.hpp"
+#include "common/ssp/slice_clock.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/ssp/table.hpp"
+#include "server/job_view.hpp"
+
+namespace taut::server {
+
+/// Who reads a slice, and at which clock.
+struct Reader {
+  PeerId peer;
+  WorkerId worker;
+  Clock clock;
+};
+
+/// A read that may be answered now.
+struct Answer {
+  Reader reader;
+  Clock version;
+  Clock done;
+  Frame values;  // [count] float32; shared by every reader until the slice is written again
+};
+
+/// One slice of a table at its shard: values, clocks, updates that wait to be applied and reads that
+/// wait to become true. The consistency contract, for one slice.
+/// Thread    shard thread
+class SliceState {
+ public:
+  /// Fills the slice with its initial values. Throws std::bad_alloc.
+  SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool);
+
+  /// Judges a push and, where it is the one expected, accepts it, applies what is complete now, and
+  /// releases the reads that it makes true.
+  /// gradient  [count] float32 at any alignment; kept until it is applied
+  /// scale     what clipping makes of it
+  /// REQUIRES: the worker is a member of the job's view.
+  PushVerdict push(WorkerId worker, Clock clock, const Frame& gradient, float scale,
+                   const JobView& job, std::vector<Answer>& released);
+
+  /// Answers a read, or parks it; a worker's newer read takes the place of its older one.
+  [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job);
+
+  /// The newest values, for readers that are not members.
+  [[nodiscard]] Answer snapshot(PeerId peer) const;
+
+  /// Takes over a changed view of the job: members that left are forgotten from their leave clock
+  /// on, and reads that are true now are released.
+  void update(const JobView& job, std::vector<Answer>& released);
+
+  [[nodiscard]] const Slice& place() const { return place_; }
+  [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
+  [[nodiscard]] Clock version() const { return clock_.version(); }
+  [[nodiscard]] std::size_t parked() const { return parked_.size(); }
+
+ private:
+  struct Held {
+    Frame gradient;
+    float scale = 1;
+  };
+  struct Parked {
+    Reader reader;
+    Slack slack;  // the largest that held since it was parked
+  };
+
+  void apply_ready(const JobView& job);
+  void apply(const Application& application, const JobView& job);
+  void release(std::vector<Answer>& released);
+  [[nodiscard]] Answer answer(const Reader& reader) const;
+
+  const Slice place_;
+  const TableKind kind_;
+  const float lr_mult_;
+  const float decay_mult_;
+  BufferPool& pool_;
+  const ModeAggregation policy_;
+  SliceClock clock_;
+  Buffer values_;
+  std::vector<Buffer> rule_state_;
+  std::int64_t applications_ = 0;
+  HeldUpdates waiting_;
+  std::map<std::pair<Clock, WorkerId>, Held> held_;
+  std::map<WorkerId, Parked> parked_;
+};
+
+}  // namespace taut::server

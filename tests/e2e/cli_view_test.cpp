@@ -1,0 +1,157 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/draw.hpp"
+#include "cli/job_view.hpp"
+#include "cli/status_view.hpp"
+#include "cli/summary.hpp"
+#include "common/types.hpp"
+#include "tests/support/catch.hpp"
+
+namespace taut::cli {
+namespace {
+
+/// Two workers under SSP 1, one clock apart.
+pb::JobStatus two_workers() {
+  pb::JobStatus job;
+  job.set_job(4);
+  job.set_name("lenet");
+  job.set_state(pb::RUNNING);
+  job.set_mode("SSP");
+  job.set_slack(1);
+  job.set_epoch(1);
+  job.set_max_iter(1000);
+  job.set_running_s(20);
+  for (int i = 0; i < 2; ++i) {
+    pb::WorkerStatus& worker = *job.add_workers();
+    worker.set_name("worker" + std::to_string(i));
+    worker.set_state("running");
+    pb::Progress& progress = *worker.mutable_progress();
+    progress.set_clock(250 + i);
+    progress.set_loss(0.5 + i);
+    progress.set_images_per_second(1000);
+    progress.set_images(16'000);
+    progress.set_compute_s(6);
+    progress.set_wait_s(2);
+    for (int staleness = 0; staleness < 2; ++staleness) {
+      progress.add_staleness()->set_staleness(staleness);
+      progress.mutable_staleness(staleness)->set_reads(staleness == 0 ? 300 : 100);
+    }
+  }
+  return job;
+}
+
+bool holds(const std::vector<std::string>& lines, const std::string& text) {
+  for (const std::string& line : lines) {
+    if (line.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_CASE("numbers are grouped by thousands", "[cli]") {
+  CHECK(grouped(0) == "0");
+  CHECK(grouped(999) == "999");
+  CHECK(grouped(1000) == "1,000");
+  CHECK(grouped(-1234567) == "-1,234,567");
+  CHECK(grouped(-100) == "-100");
+}
+
+TEST_CASE("a bar is as full as its fraction, and never more than full", "[cli]") {
+  CHECK(bar(0, 4) == "[----]");
+  CHECK(bar(0.5, 4) == "[##--]");
+  CHECK(bar(7, 4) == "[####]");
+}
+
+TEST_CASE("a histogram shows the smallest count as something", "[cli]") {
+  const auto lines = histogram({{0, 100'000}, {3, 1}}, 10);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == "0  100.0 %  100,000  ##########");
+  CHECK(lines[1] == "3    0.0 %        1  #");
+}
+
+TEST_CASE("a worker stands on the track where its clock is, and the bound where it is", "[cli]") {
+  CHECK(track(10, 14, 10, 14, 5) == "o...|");
+  CHECK(track(10, 14, 12, 14, 5) == "..o.|");
+  CHECK(track(10, 14, 14, 20, 5) == "....o");
+  CHECK(track(10, 1000, 1000, 12, 5) == "|...o");
+}
+
+TEST_CASE("a job's iteration is its slowest worker's, and a lost one does not count", "[cli]") {
+  pb::JobStatus job = two_workers();
+  CHECK(progress_of(job).iteration == 250);
+  CHECK(progress_of(job).apart == 1);
+  CHECK(progress_of(job).images_per_second == 2000);
+  CHECK(progress_of(job).loss == 1.0);
+  job.mutable_workers(0)->set_state("lost");
+  CHECK(progress_of(job).iteration == 251);
+  CHECK(progress_of(job).apart == 0);
+}
+
+TEST_CASE("the progress block says how far, how fast, how far apart, and the bound", "[cli]") {
+  const auto lines = progress_block(two_workers(), 80);
+  CHECK(holds(lines, "iteration 250 of 1,000"));
+  CHECK(holds(lines, "25 %"));
+  CHECK(holds(lines, "2,000 images/s"));
+  CHECK(holds(lines, "elapsed 0:20  left 1:00"));
+  CHECK(holds(lines, "waited 25 %"));
+  CHECK(holds(lines, "1 clock apart as last reported; reads were at most 1 behind; slack 1"));
+  for (const std::string& line : lines) CHECK(line.size() < 80);
+}
+
+TEST_CASE("a job without a bound is shown without one", "[cli]") {
+  pb::JobStatus job = two_workers();
+  job.set_mode("ASYNC");
+  job.set_slack(Slack::unbounded().clocks());
+  const auto lines = progress_block(job, 80);
+  CHECK(holds(lines, "no bound"));
+  CHECK(!holds(lines, "922"));
+}
+
+TEST_CASE("a job before its first report is shown without dividing by nothing", "[cli]") {
+  pb::JobStatus job;
+  job.set_state(pb::SUBMITTED);
+  job.set_mode("BSP");
+  CHECK(holds(progress_block(job, 80), "iteration 0 of 0"));
+  CHECK(progress_line(job).find("nan") == std::string::npos);
+  CHECK(!summary_lines({.job = job, .folder = "runs/x"}).empty());
+}
+
+TEST_CASE("the summary ends with accuracy, checksum and folder", "[cli]") {
+  RunSummary run{
+      .job = two_workers(), .wall_s = 21.5, .first_iteration_s = 1.25, .folder = "runs/x"};
+  run.job.set_state(pb::DONE);
+  run.job.set_parameters_sha256("abc123");
+  run.job.add_evaluations()->set_accuracy(0.5);
+  run.job.add_evaluations()->set_accuracy(0.9125);
+  const auto lines = summary_lines(run);
+  REQUIRE(lines.size() > 3);
+  CHECK(lines[lines.size() - 3] == "test accuracy: 0.9125");
+  CHECK(lines[lines.size() - 2] == "parameters sha256: abc123");
+  CHECK(lines[lines.size() - 1] == "run folder: runs/x");
+  CHECK(holds(lines, "SSP, slack 1"));
+  CHECK(holds(lines, "1.25 s after the start"));
+  CHECK(holds(lines, "worker0 25.0 %, worker1 25.0 %"));
+  CHECK(holds(lines, "75.0 %"));
+  // 16,000 images in 8 s, by each of two.
+  CHECK(holds(lines, "4,000"));
+}
+
+TEST_CASE("the summary's JSON holds every figure, and no number for no bound", "[cli]") {
+  RunSummary run{.job = two_workers(), .folder = "runs/x"};
+  auto json = nlohmann::json::parse(summary_json(run));
+  CHECK(json["slack"] == 1);
+  CHECK(json["iterations"] == 250);
+  CHECK(json["workers"].size() == 2);
+  CHECK(json["staleness"][1]["reads"] == 200);
+  CHECK(json["images_per_second"] == 4000);
+  run.job.set_mode("ASYNC");
+  json = nlohmann::json::parse(summary_json(run));
+  CHECK(json["slack"].is_null());
+}
+
+TEST_CASE("the status without a job says how to hand one over", "[cli]") {
+  pb::StatusReply status;
+  CHECK(holds(status_view(status, 80), "tautline submit"));
+}
+
+}  // namespace
+}  // namespace taut::cli

@@ -1,0 +1,213 @@
+"""Starts real Tautline processes for a test, on free ports of the loopback, and ends them all."""
+
+import gzip
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["TAUTLINE_BIN"])
+SOURCE = pathlib.Path(os.environ["TAUTLINE_SOURCE"])
+
+# A small net over 8x8 images: a test of processes, not of learning.
+NET = """
+net_param {
+  name: "tiny"
+  layer { name: "data" type: "Data" top: "data" top: "label"
+          transform_param { scale: 0.00390625 }
+          data_param { batch_size: 8 backend: IDX } }
+  layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1"
+          inner_product_param { num_output: 16 weight_filler { type: "xavier" } } }
+  layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }
+  layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2"
+          inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+  layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy"
+          include { phase: TEST } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
+}
+"""
+
+SOLVER = """
+solver_param { base_lr: 0.1 momentum: 0.9 max_iter: %d test_iter: 4 test_interval: %d }
+"""
+
+
+def write_idx(path, extents, data):
+    """An IDX file of bytes, gzip."""
+    head = struct.pack(">BBBB", 0, 0, 8, len(extents)) + struct.pack(f">{len(extents)}I", *extents)
+    with gzip.GzipFile(path, "wb", mtime=0) as out:
+        out.write(head + data)
+
+
+def write_data(folder, train=200, test=40):
+    """A data set that can be learned: class c lights up its own pixels of an 8x8 image."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(7)
+    for stem, count in (("train", train), ("t10k", test)):
+        labels = bytes(draw.randrange(10) for _ in range(count))
+        images = bytearray()
+        for label in labels:
+            image = bytearray(draw.randrange(40) for _ in range(64))
+            for pixel in range(label * 6, label * 6 + 6):
+                image[pixel] = 200 + draw.randrange(55)
+            images += image
+        write_idx(folder / f"{stem}-images-idx3-ubyte.gz", (count, 8, 8), bytes(images))
+        write_idx(folder / f"{stem}-labels-idx1-ubyte.gz", (count,), labels)
+    return folder
+
+
+def alive(pid):
+    """Whether a process exists and is no zombie."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def children_of(pid):
+    """(pid, name) of a process's children, e.g. (123, "worker0")."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) != pid:
+                continue
+            arguments = (entry / "cmdline").read_text().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if "--config" in arguments:
+            config = pathlib.Path(arguments[arguments.index("--config") + 1])
+            found.append((int(entry.name), config.stem))
+    return sorted(found, key=lambda child: child[1])
+
+
+def wait_until(condition, seconds=20, what="the condition"):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come true in {seconds} s")
+
+
+class ClusterTest(unittest.TestCase):
+    """A test with a folder of its own; every process that it starts is gone after it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tautline-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.addCleanup(self.kill_all)
+        self.processes = []
+        self.coordinator = None
+
+    def kill_all(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream:
+                    stream.close()
+
+    def file(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def job(self, name="job.textproto", iterations=30, workers=1, data=None, extra=""):
+        if data is None:
+            data = self.folder / "data"
+            if not data.exists():
+                write_data(data)
+        return self.file(name, f'name: "tiny"\nworkers: {workers}\ndata {{ folder: "{data}" }}\n'
+                         + NET + SOLVER % (iterations, iterations) + extra)
+
+    def tautline(self, *arguments, timeout=60):
+        """Runs the command to its end."""
+        return subprocess.run([BIN / "tautline", *map(str, arguments)], cwd=self.folder,
+                              capture_output=True, text=True, timeout=timeout)
+
+    def start(self, program, *arguments):
+        process = subprocess.Popen([BIN / program, *map(str, arguments)], cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return process
+
+    def start_daemon(self, role, name, settings="", wait=True):
+        """A daemon with its own config and log; waits until it is ready."""
+        section = f'{role} {{ name: "{name}" {settings} }}'
+        address = self.coordinator or "127.0.0.1:0"
+        log = self.folder / f"{name}.log"
+        config = self.file(f"{name}.textproto", f'coordinator_address: "{address}"\n{section}\n'
+                           f'log {{ file: "{log}" }}\nheartbeat_interval_s: 0.1\n')
+        ready = self.folder / f"{name}.ready"
+        ready.unlink(missing_ok=True)
+        process = self.start(f"tautline-{role}", "--config", config, "--ready-file", ready)
+        if wait:
+            wait_until(lambda: ready.exists() or process.poll() is not None, what=f"{name} ready")
+            self.assertIsNone(process.poll(), f"{name} ended: {log.read_text()}")
+        return process
+
+    def addresses(self, name):
+        """What a daemon's ready file says: {"coordinator": [address], "shard": [...]}."""
+        found = {}
+        for line in (self.folder / f"{name}.ready").read_text().splitlines():
+            kind, address = line.split(" ", 1)
+            found.setdefault(kind, []).append(address)
+        return found
+
+    def start_server(self, name="server0", shards=1, settings=""):
+        server = self.start_daemon("server", name, f"shards: {shards} coordinator {{ {settings} }}")
+        self.coordinator = self.addresses(name)["coordinator"][0]
+        return server
+
+    def start_worker(self, name="worker0", settings=""):
+        return self.start_daemon("worker", name, settings)
+
+    def ask(self, *arguments):
+        """A command of the control plane."""
+        return self.tautline(*arguments, "--coordinator", self.coordinator)
+
+    def status(self):
+        import json
+        answer = self.ask("status", "--json")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return json.loads(answer.stdout)
+
+    def wait_for_job(self, job, state, seconds=30):
+        def reached():
+            states = {int(j["job"]): j for j in self.status()["jobs"]}
+            return states[job] if states[job]["state"] == state else None
+        return wait_until(reached, seconds, f"job {job} {state}")
+
+    def assert_still_trains(self):
+        """The cluster that stands takes a job and finishes it."""
+        answer = self.ask("submit", self.job("after.textproto"))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        number = int(answer.stdout.split()[1])
+        return self.wait_for_job(number, "DONE")
+
+    def assert_ends(self, process, seconds=5):
+        """The process ends by itself within the time; returns its status."""
+        try:
+            return process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.fail(f"pid {process.pid} was still there after {seconds} s")
+
+    def assert_fails(self, answer, *words, status=1):
+        """One line that holds each of the words, and the exit status."""
+        self.assertEqual(answer.returncode, status, answer.stdout + answer.stderr)
+        for word in words:
+            self.assertIn(word, answer.stderr)
+
+
+__all__ = ["BIN", "NET", "SOLVER", "SOURCE", "ClusterTest", "alive", "children_of", "signal",
+           "wait_until", "write_data", "write_idx"]

@@ -1,0 +1,140 @@
+#include "cli/control_client.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "proto/wire_version.hpp"
+#include "tests/e2e/fake_coordinator.hpp"
+#include "tests/support/catch.hpp"
+
+namespace taut::cli {
+namespace {
+
+using test::FakeCoordinator;
+
+pb::ControlMessage accepted() {
+  pb::ControlMessage answer;
+  answer.mutable_hello_reply()->set_accepted(true);
+  answer.mutable_hello_reply()->set_wire_version(kWireVersion);
+  return answer;
+}
+
+TEST_CASE("nobody at the coordinator's address is said after the deadline, with the way out",
+          "[cli]") {
+  ZmqContext context;
+  const auto client = ControlClient::connect(context.make_endpoint(), "127.0.0.1:9",
+                                             std::chrono::milliseconds(300));
+  REQUIRE(!client);
+  CHECK(client.error().code == ErrorCode::kTimeout);
+  CHECK(client.error().message ==
+        "no coordinator at 127.0.0.1:9 answered in 0.3 s; start tautline-server with coordinator "
+        "{} in its config, or name another address with --coordinator");
+}
+
+TEST_CASE("a refused hello gives the coordinator's reason", "[cli]") {
+  FakeCoordinator fake([](const pb::ControlMessage&) {
+    pb::ControlMessage answer;
+    answer.mutable_hello_reply()->set_reason("wire version 1 here, 2 there");
+    return answer;
+  });
+  const auto client = connect_control(fake.address(), 5);
+  REQUIRE(!client);
+  CHECK(client.error().code == ErrorCode::kMismatch);
+  CHECK(client.error().message.find("wire version 1 here, 2 there") != std::string::npos);
+}
+
+TEST_CASE("the client introduces itself as one, with its wire version", "[cli]") {
+  std::mutex mutex;
+  pb::Hello seen;
+  FakeCoordinator fake([&](const pb::ControlMessage& message) {
+    const std::lock_guard lock(mutex);
+    seen = message.hello();
+    return accepted();
+  });
+  REQUIRE(connect_control(fake.address(), 5));
+  const std::lock_guard lock(mutex);
+  CHECK(seen.role() == pb::ROLE_CLIENT);
+  CHECK(seen.wire_version() == kWireVersion);
+  CHECK(seen.session() != 0);
+}
+
+TEST_CASE("a request that is lost is sent again with the same number and token", "[cli]") {
+  std::mutex mutex;
+  std::set<std::uint64_t> numbers;
+  std::set<std::uint64_t> tokens;
+  int submits = 0;
+  FakeCoordinator fake([&](const pb::ControlMessage& message) -> std::optional<pb::ControlMessage> {
+    if (message.has_hello()) return accepted();
+    const std::lock_guard lock(mutex);
+    numbers.insert(message.request());
+    tokens.insert(message.submit().token());
+    if (++submits == 1) return std::nullopt;
+    pb::ControlMessage answer;
+    answer.mutable_submit_reply()->set_job(7);
+    return answer;
+  });
+  auto client = connect_control(fake.address(), 5);
+  REQUIRE(client);
+  const auto job = client.value().submit(pb::Job());
+  REQUIRE(job);
+  CHECK(job.value().job() == 7);
+  const std::lock_guard lock(mutex);
+  CHECK(submits == 2);
+  CHECK(numbers.size() == 1);
+  CHECK(tokens.size() == 1);
+}
+
+TEST_CASE("a coordinator that restarted is greeted again before a request is repeated", "[cli]") {
+  std::atomic<int> hellos{0};
+  FakeCoordinator fake([&](const pb::ControlMessage& message) -> std::optional<pb::ControlMessage> {
+    if (message.has_hello()) {
+      ++hellos;
+      return accepted();
+    }
+    // As one that was restarted after the first hello: it answers nobody that it does not know.
+    if (hellos < 2) return std::nullopt;
+    pb::ControlMessage answer;
+    answer.mutable_status_reply();
+    return answer;
+  });
+  auto client = connect_control(fake.address(), 5);
+  REQUIRE(client);
+  CHECK(client.value().status());
+  CHECK(hellos >= 2);
+}
+
+TEST_CASE("what the coordinator refuses is the error of the request", "[cli]") {
+  FakeCoordinator fake([](const pb::ControlMessage& message) {
+    pb::ControlMessage answer = accepted();
+    if (message.has_set_slack()) answer.mutable_command_reply()->set_error("no job 3");
+    if (message.has_submit()) answer.mutable_submit_reply()->set_error("no worker has joined");
+    if (message.has_status_request()) answer.mutable_status_reply()->set_error("no job 4");
+    return answer;
+  });
+  auto client = connect_control(fake.address(), 5);
+  REQUIRE(client);
+  CHECK(client.value().set_slack(JobId(3), Slack(2)).error().message == "no job 3");
+  CHECK(client.value().submit(pb::Job()).error().message == "no worker has joined");
+  CHECK(client.value().status(JobId(4)).error().message == "no job 4");
+}
+
+TEST_CASE("async goes to the coordinator as the slack that has no bound", "[cli]") {
+  std::atomic<std::int64_t> slack{0};
+  FakeCoordinator fake([&](const pb::ControlMessage& message) {
+    pb::ControlMessage answer = accepted();
+    if (message.has_set_slack()) {
+      slack = message.set_slack().slack();
+      answer.mutable_command_reply()->set_message("done");
+    }
+    return answer;
+  });
+  auto client = connect_control(fake.address(), 5);
+  REQUIRE(client);
+  CHECK(client.value().set_slack(JobId(1), Slack::unbounded()).value() == "done");
+  CHECK(slack == std::numeric_limits<std::int64_t>::max());
+}
+
+}  // namespace
+}  // namespace taut::cli

@@ -1,0 +1,83 @@
+"""`tautline train` from its first process to its summary."""
+
+import json
+import re
+import shutil
+
+from cluster import *
+
+
+class Train(ClusterTest):
+    def train(self, *arguments):
+        answer = self.tautline("train", self.job(workers=2), "--output", self.folder / "run",
+                               *arguments)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        return answer.stdout, json.loads((self.folder / "run/summary.json").read_text())
+
+    def test_thirty_iterations_end_with_accuracy_checksum_and_summary(self):
+        out, summary = self.train("--max-iter", 30)
+        self.assertRegex(out, r"test accuracy: 0\.\d{4}|test accuracy: 1\.0000")
+        self.assertRegex(out, r"parameters sha256: [0-9a-f]{64}\n")
+        self.assertIn(f"run folder: {self.folder / 'run'}", out)
+        self.assertEqual(summary["state"], "done")
+        self.assertEqual(summary["iterations"], 30)
+        self.assertEqual((summary["mode"], summary["slack"]), ("SSP", 1))
+        self.assertEqual([w["clock"] for w in summary["workers"]], [30, 30])
+        self.assertGreater(summary["evaluations"][-1]["accuracy"], 0.5)
+        self.assertGreater(summary["first_iteration_s"], 0)
+        for name in ("job.textproto", "server0.log", "worker0.log", "worker1.log",
+                     "server0.textproto", "worker1.textproto"):
+            self.assertTrue((self.folder / "run" / name).exists(), name)
+
+    def test_no_read_is_staler_than_the_bound_and_the_histogram_counts_all(self):
+        for slack in (0, 1, 3):
+            _, summary = self.train("--slack", slack)
+            self.assertTrue(summary["staleness"])
+            for bin in summary["staleness"]:
+                self.assertTrue(0 <= bin["staleness"] <= slack, summary["staleness"])
+
+    def test_bsp_ends_in_the_same_bits_each_time(self):
+        checksums = set()
+        for _ in range(3):
+            _, summary = self.train("--mode", "bsp")
+            self.assertRegex(summary["parameters_sha256"], r"^[0-9a-f]{64}$")
+            checksums.add(summary["parameters_sha256"])
+        self.assertEqual(len(checksums), 1)
+
+    def test_another_seed_ends_in_other_bits(self):
+        _, one = self.train("--mode", "bsp", "--seed", 1)
+        _, two = self.train("--mode", "bsp", "--seed", 2)
+        self.assertNotEqual(one["parameters_sha256"], two["parameters_sha256"])
+
+    def test_async_runs_without_a_bound(self):
+        out, summary = self.train("--mode", "async")
+        self.assertEqual(summary["mode"], "ASYNC")
+        self.assertIsNone(summary["slack"])
+        self.assertIn("ASYNC", out)
+
+    def test_several_servers_and_shards_share_the_tables(self):
+        _, summary = self.train("--servers", 2, "--shards", 2, "--workers", 3)
+        self.assertEqual(summary["servers"], 2)
+        self.assertEqual(len(summary["workers"]), 3)
+        self.assertEqual(summary["state"], "done")
+
+    def test_a_run_without_output_gets_a_folder_of_its_own(self):
+        job = self.job()
+        for number in (1, 2):
+            answer = self.tautline("train", job)
+            self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+            found = re.search(r"run folder: (\S+)\n$", answer.stdout)
+            self.assertRegex(found[1], rf"^runs/\d{{4}}-\d\d-\d\d-tiny-{number}$")
+            self.assertTrue((self.folder / found[1] / "summary.json").exists())
+
+    def test_an_output_folder_can_be_used_again(self):
+        self.train()
+        self.train()
+
+    def test_the_job_as_resolved_can_be_trained_again(self):
+        _, first = self.train("--mode", "bsp", "--max-iter", 12)
+        again = shutil.copy(self.folder / "run/job.textproto", self.folder / "again.textproto")
+        answer = self.tautline("train", again, "--output", self.folder / "second")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        second = json.loads((self.folder / "second/summary.json").read_text())
+        self.assertEqual(first["parameters_sha256"], second["parameters_sha256"])

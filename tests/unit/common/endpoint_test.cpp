@@ -1,0 +1,248 @@
+// One suite for both transports: what holds in memory must hold over ZeroMQ.
+#include "common/net/endpoint.hpp"
+
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "common/net/memory_network.hpp"
+#include "common/net/zmq_endpoint.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+
+namespace {
+
+constexpr Duration kWait{5'000'000};
+
+Message message(std::initializer_list<std::string> parts) {
+  Message made;
+  for (const std::string& part : parts) made.frames.push_back(Frame::copy_of(part));
+  return made;
+}
+
+/// A transport under test.
+struct Transport {
+  std::string name;
+  std::function<std::unique_ptr<Endpoint>(EndpointLimits)> make;
+  std::shared_ptr<void> alive;
+};
+
+Transport zmq_transport() {
+  auto context = std::make_shared<ZmqContext>();
+  return {"ZeroMQ", [context](EndpointLimits limits) { return context->make_endpoint(limits); },
+          context};
+}
+
+Transport memory_transport() {
+  auto network = std::make_shared<MemoryNetwork>(1);
+  return {"memory", [network](EndpointLimits limits) { return network->make_endpoint(limits); },
+          network};
+}
+
+std::vector<Transport> transports() { return {zmq_transport(), memory_transport()}; }
+
+struct Pair {
+  std::unique_ptr<Endpoint> server;
+  std::unique_ptr<Endpoint> client;
+  PeerId to_server;
+  std::string address;
+};
+
+Pair connected(const Transport& transport, EndpointLimits limits = {}) {
+  Pair pair{transport.make(limits), transport.make(limits), {}, {}};
+  pair.address = pair.server->bind("127.0.0.1:0").value();
+  pair.to_server = pair.client->connect(pair.address).value();
+  return pair;
+}
+
+}  // namespace
+
+TEST_CASE("a message arrives whole and can be answered", "[endpoint]") {
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport);
+    REQUIRE(pair.client->send(pair.to_server, message({"head", "", "tail"})));
+    const auto got = pair.server->receive(kWait);
+    REQUIRE(got);
+    REQUIRE(got->message.frames.size() == 3);
+    CHECK(got->message.frames[0].text() == "head");
+    CHECK(got->message.frames[1].empty());
+    CHECK(got->message.frames[2].text() == "tail");
+    REQUIRE(pair.server->send(got->from, message({"reply"})));
+    const auto reply = pair.client->receive(kWait);
+    REQUIRE(reply);
+    CHECK(reply->from == pair.to_server);
+    CHECK(reply->message.frames[0].text() == "reply");
+  }
+}
+
+TEST_CASE("one connection keeps the order of its messages", "[endpoint]") {
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport);
+    for (int i = 0; i < 500; ++i) {
+      REQUIRE(pair.client->send(pair.to_server, message({std::to_string(i)})));
+    }
+    for (int i = 0; i < 500; ++i) {
+      const auto got = pair.server->receive(kWait);
+      REQUIRE(got);
+      CHECK(got->message.frames[0].text() == std::to_string(i));
+    }
+  }
+}
+
+TEST_CASE("what is sent before the listener is there arrives when it comes", "[endpoint]") {
+  const Transport zmq = zmq_transport();
+  auto first = zmq.make({});
+  const std::string address = first->bind("127.0.0.1:0").value();
+  first.reset();
+  auto client = zmq.make({});
+  const PeerId server = client->connect(address).value();
+  REQUIRE(client->send(server, message({"early"})));
+  auto late = zmq.make({});
+  Result<std::string> bound = late->bind(address);
+  for (int i = 0; !bound && i < 100; ++i) bound = late->bind(address);
+  REQUIRE(bound);
+  const auto got = late->receive(kWait);
+  REQUIRE(got);
+  CHECK(got->message.frames[0].text() == "early");
+}
+
+TEST_CASE("a taken port is reported as taken", "[endpoint]") {
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    auto one = transport.make({});
+    auto two = transport.make({});
+    const std::string address = one->bind("127.0.0.1:0").value();
+    const auto refused = two->bind(address);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ErrorCode::kExists);
+    CHECK(refused.error().message.find("in use") != std::string::npos);
+    CHECK(refused.error().message.find(address) != std::string::npos);
+  }
+}
+
+TEST_CASE("a wait for a message ends when its time is over", "[endpoint]") {
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    auto endpoint = transport.make({});
+    CHECK_FALSE(endpoint->receive(Duration(20'000)));
+  }
+}
+
+TEST_CASE("a wake-up ends a wait", "[endpoint]") {
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    auto endpoint = transport.make({});
+    endpoint->wake();
+    const TimePoint before = steady_now();
+    CHECK_FALSE(endpoint->receive(kWait));
+    CHECK(steady_now() - before < kWait);
+  }
+}
+
+TEST_CASE("a peer that never was cannot be sent to", "[endpoint]") {
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport);
+    const auto sent = pair.server->send(PeerId(999), message({"x"}));
+    REQUIRE_FALSE(sent);
+    CHECK(sent.error().code == ErrorCode::kNotFound);
+  }
+}
+
+TEST_CASE("frames beyond the limit never arrive, and the endpoint goes on", "[endpoint]") {
+  EndpointLimits limits;
+  limits.frame = Bytes(1000);
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport, limits);
+    REQUIRE(pair.client->send(pair.to_server, message({std::string(1001, 'x')})));
+    CHECK_FALSE(pair.server->receive(Duration(200'000)));
+    auto other = transport.make(limits);
+    const PeerId again = other->connect(pair.address).value();
+    REQUIRE(other->send(again, message({"small"})));
+    const auto got = pair.server->receive(kWait);
+    REQUIRE(got);
+    CHECK(got->message.frames[0].text() == "small");
+  }
+}
+
+TEST_CASE("a message of too many frames is dropped, and the endpoint goes on", "[endpoint]") {
+  EndpointLimits limits;
+  limits.frames = 3;
+  for (const Transport& transport : transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport, limits);
+    REQUIRE(pair.client->send(pair.to_server, message({"1", "2", "3", "4"})));
+    REQUIRE(pair.client->send(pair.to_server, message({"fits"})));
+    std::optional<Incoming> got;
+    for (int i = 0; !got && i < 10; ++i) got = pair.server->receive(kWait);
+    REQUIRE(got);
+    CHECK(got->message.frames[0].text() == "fits");
+  }
+}
+
+TEST_CASE("a large payload is shared, not copied, and lives until it was sent", "[endpoint]") {
+  const Transport zmq = zmq_transport();
+  Pair pair = connected(zmq);
+  BufferPool pool;
+  Buffer buffer = pool.acquire(1 << 20);
+  std::memset(buffer.data(), 7, buffer.size());
+  Message payload;
+  payload.frames.push_back(Frame(buffer));
+  REQUIRE(pair.client->send(pair.to_server, std::move(payload)));
+  CHECK_FALSE(buffer.unshared());
+  const auto got = pair.server->receive(kWait);
+  REQUIRE(got);
+  CHECK(got->message.frames[0].size() == buffer.size());
+  CHECK(std::memcmp(got->message.frames[0].bytes().data(), buffer.data(), buffer.size()) == 0);
+}
+
+TEST_CASE("the in-memory network drops, repeats and reorders by its seed alone", "[endpoint]") {
+  const auto run = [](std::uint64_t seed) {
+    NetworkFaults faults;
+    faults.drop = 0.3;
+    faults.duplicate = 0.3;
+    faults.reorder = true;
+    faults.delay_max = Duration(5000);
+    MemoryNetwork network(seed, faults);
+    auto server = network.make_endpoint();
+    auto client = network.make_endpoint();
+    const PeerId to = client->connect(server->bind("127.0.0.1:0").value()).value();
+    for (int i = 0; i < 100; ++i) {
+      if (!client->send(to, message({std::to_string(i)}))) return std::string("failed");
+    }
+    std::string order;
+    while (auto got = server->receive(Duration(1'000'000))) {
+      order += std::string(got->message.frames[0].text()) + " ";
+    }
+    return order;
+  };
+  CHECK(run(1) == run(1));
+  CHECK(run(1) != run(2));
+}
+
+TEST_CASE("a partition is one way and heals", "[endpoint]") {
+  MemoryNetwork network(1);
+  auto server = network.make_endpoint();
+  auto client = network.make_endpoint();
+  const PeerId to = client->connect(server->bind("127.0.0.1:0").value()).value();
+  network.name(*server, "server");
+  network.name(*client, "client");
+  network.partition("client", "server");
+  REQUIRE(client->send(to, message({"lost"})));
+  CHECK_FALSE(server->receive(Duration(10'000)));
+  network.heal();
+  REQUIRE(client->send(to, message({"found"})));
+  const auto got = server->receive(Duration(10'000));
+  REQUIRE(got);
+  CHECK(got->message.frames[0].text() == "found");
+
+  network.break_connections(*client);
+  REQUIRE(client->send(to, message({"again"})));
+  const auto anew = server->receive(Duration(10'000));
+  REQUIRE(anew);
+  CHECK(anew->from != got->from);
+}

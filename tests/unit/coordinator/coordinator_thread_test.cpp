@@ -1,0 +1,131 @@
+#include "server/coordinator/coordinator_thread.hpp"
+
+#include "common/net/zmq_endpoint.hpp"
+#include "proto/control_message.hpp"
+#include "proto/wire_version.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace taut {
+namespace {
+
+constexpr Duration kPatience = 10s;
+
+pb::ControlMessage hello(std::uint32_t wire_version) {
+  pb::ControlMessage message;
+  message.set_request(5);
+  pb::Hello& body = *message.mutable_hello();
+  body.set_wire_version(wire_version);
+  body.set_role(pb::ROLE_WORKER);
+  body.set_name("w0");
+  body.set_session(1);
+  return message;
+}
+
+/// The first message that is an answer to `request`, or one without a body.
+pb::ControlMessage await_reply(Endpoint& endpoint, std::uint64_t request) {
+  const TimePoint deadline = steady_now() + kPatience;
+  while (steady_now() < deadline) {
+    const std::optional<Incoming> incoming = endpoint.receive(deadline - steady_now());
+    if (!incoming) continue;
+    const auto message = decode_control(incoming->message);
+    if (message && message.value().request() == request) return message.value();
+  }
+  return {};
+}
+
+/// A store whose disk is full for as long as the test says.
+class FullStore final : public CoordinatorStore {
+ public:
+  explicit FullStore(std::shared_ptr<std::atomic<int>> failures)
+      : failures_(std::move(failures)), kept_(make_memory_store()) {}
+  Result<CoordinatorRecords> load() override { return kept_->load(); }
+  Result<void> save(const CoordinatorChanges& changes) override {
+    if (failures_->fetch_sub(1) > 0) return make_error(ErrorCode::kIo, "no space left");
+    return kept_->save(changes);
+  }
+
+ private:
+  std::shared_ptr<std::atomic<int>> failures_;
+  std::unique_ptr<CoordinatorStore> kept_;
+};
+
+std::unique_ptr<CoordinatorThread> start(ZmqContext& context,
+                                         std::unique_ptr<CoordinatorStore> store) {
+  CoordinatorThread::Config config;
+  config.address = "127.0.0.1:0";
+  config.tick = 10ms;
+  return CoordinatorThread::start(context.make_endpoint(), std::move(store), config).value();
+}
+
+}  // namespace
+
+TEST_CASE("the coordinator's thread answers over a socket and ends when told", "[coordinator]") {
+  ZmqContext context;
+  const auto thread = start(context, make_memory_store());
+  CHECK_FALSE(thread->address().ends_with(":0"));
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
+  const pb::ControlMessage reply = await_reply(*endpoint, 5);
+  CHECK(reply.hello_reply().accepted());
+  thread->stop();
+  thread->stop();
+  CHECK(thread->failure().empty());
+}
+
+TEST_CASE("garbage, empty and foreign frames leave the coordinator serving", "[coordinator]") {
+  ZmqContext context;
+  const auto thread = start(context, make_memory_store());
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  std::string other_version;
+  append_prefix(Plane::kControl, other_version);
+  other_version[6] = 9;
+  for (const std::string& bytes :
+       {std::string(), std::string("x"), std::string(1000, '\xff'), other_version,
+        other_version + "garbage", std::string("TAUTD\0\1\0", 8)}) {
+    Message message;
+    message.frames.push_back(Frame::copy_of(bytes));
+    REQUIRE(endpoint->send(coordinator, message).has_value());
+    message.frames.push_back(Frame::copy_of("and another"));
+    REQUIRE(endpoint->send(coordinator, message).has_value());
+  }
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion + 1))).has_value());
+  const pb::ControlMessage refused = await_reply(*endpoint, 5);
+  REQUIRE(refused.has_hello_reply());
+  CHECK_FALSE(refused.hello_reply().accepted());
+  CHECK_THAT(refused.hello_reply().reason(), Contains("wire version 2"));
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
+  CHECK(await_reply(*endpoint, 5).hello_reply().accepted());
+}
+
+TEST_CASE("a port in use is refused by its address", "[coordinator]") {
+  ZmqContext context;
+  const auto thread = start(context, make_memory_store());
+  CoordinatorThread::Config config;
+  config.address = thread->address();
+  const auto second =
+      CoordinatorThread::start(context.make_endpoint(), make_memory_store(), config);
+  REQUIRE_FALSE(second.has_value());
+  CHECK(second.error().code == ErrorCode::kExists);
+  CHECK_THAT(second.error().message, Contains(thread->address()));
+}
+
+TEST_CASE("nothing is answered before it is saved", "[coordinator]") {
+  ZmqContext context;
+  const auto failures = std::make_shared<std::atomic<int>>(3);
+  const auto thread = start(context, std::make_unique<FullStore>(failures));
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
+  // The hello that could not be saved was not answered; once the disk has room, asking again helps.
+  CHECK_FALSE(endpoint->receive(200ms).has_value());
+  CHECK(failures->load() < 0);
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
+  CHECK(await_reply(*endpoint, 5).hello_reply().accepted());
+}
+
+}  // namespace taut

@@ -1,0 +1,274 @@
+#include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_cluster.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace taut {
+namespace {
+
+/// A cluster with a job that has begun.
+struct Running {
+  Running(int servers, int workers, std::uint32_t asked, std::uint32_t slack = 1,
+          std::int32_t max_iter = 1000000) {
+    for (int i = 0; i < servers; ++i) cluster.add_server("s" + std::to_string(i));
+    for (int i = 0; i < workers; ++i) cluster.add_worker("w" + std::to_string(i));
+    cluster.run_for(1s);
+    job = cluster.submit(make_job(asked, max_iter, slack)).job();
+    REQUIRE(cluster.run_until([&] { return clock("w0") > 10; }));
+  }
+  std::int64_t clock(const std::string& name) { return cluster.at(name).worker.clock(); }
+  const pb::ServerJob& state(const std::string& server = "s0") {
+    return *cluster.at(server).server.state_of(job);
+  }
+  bool goes_on(const std::string& name) {
+    const std::int64_t before = clock(name);
+    return cluster.run_until([&] { return clock(name) > before + 20; });
+  }
+
+  FakeCluster cluster;
+  std::uint64_t job = 0;
+};
+
+constexpr std::int64_t kNever = Clock::never().value();
+
+}  // namespace
+
+TEST_CASE(
+    "a lost worker leaves from the lowest clock that a server still expects of it, and the "
+    "others go on",
+    "[coordinator][epoch]") {
+  Running running(2, 3, 0);
+  FakeCluster& cluster = running.cluster;
+  cluster.kill("w1");
+  // Within the bound the others stop.
+  cluster.run_for(10s);
+  CHECK(running.clock("w0") <= running.clock("w1") + 2);
+  REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
+  CHECK(running.goes_on("w0"));
+  const pb::Member& left = running.state().members(1);
+  CHECK(left.fenced());
+  CHECK(left.leave_clock() != kNever);
+  CHECK(left.leave_clock() <= running.clock("w1") + 1);
+  CHECK(running.state("s1").members(1).leave_clock() == left.leave_clock());
+  const pb::JobStatus status = cluster.status(running.job);
+  CHECK(status.workers(1).state() == "lost");
+  CHECK(status.epoch() == 1);
+  CHECK_THAT(status.message(),
+             StartsWith("worker \"w1\" was silent for 15.") && Contains("2 of 3 workers go on"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("the cut of a lost worker waits for every server", "[coordinator][epoch]") {
+  Running running(2, 2, 0);
+  running.cluster.at("s1").server.set_busy(true);
+  running.cluster.kill("w1");
+  running.cluster.run_for(25s);
+  CHECK(running.state("s0").members(1).fenced());
+  CHECK(running.state("s0").members(1).leave_clock() == kNever);
+  running.cluster.at("s1").server.set_busy(false);
+  CHECK(running.cluster.run_until([&] { return running.state("s1").epoch() == 1; }));
+  CHECK(running.cluster.broken().empty());
+}
+
+TEST_CASE("two workers that are lost at once leave in one change", "[coordinator][epoch]") {
+  Running running(2, 3, 0);
+  running.cluster.kill("w0");
+  running.cluster.kill("w2");
+  REQUIRE(running.cluster.run_until([&] { return running.state().epoch() == 1; }));
+  CHECK(running.state().members(0).leave_clock() != kNever);
+  CHECK(running.state().members(2).leave_clock() != kNever);
+  CHECK(running.goes_on("w1"));
+  CHECK(running.cluster.broken().empty());
+}
+
+TEST_CASE("a loss while another is being cut follows in a change of its own",
+          "[coordinator][epoch]") {
+  Running running(2, 3, 0);
+  FakeCluster& cluster = running.cluster;
+  cluster.kill("w1");
+  cluster.run_for(10s);
+  cluster.kill("w2");
+  cluster.at("s1").server.set_busy(true);
+  cluster.run_for(20s);
+  CHECK(running.state("s0").epoch() == 0);
+  cluster.at("s1").server.set_busy(false);
+  REQUIRE(cluster.run_until([&] { return running.state("s1").epoch() == 2; }));
+  CHECK(running.goes_on("w0"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("the next lowest worker evaluates when the one that did is lost",
+          "[coordinator][epoch]") {
+  Running running(1, 3, 0, 1, 3000);
+  CHECK(running.cluster.at("w0").worker.job()->evaluates());
+  CHECK_FALSE(running.cluster.at("w1").worker.job()->evaluates());
+  running.cluster.kill("w0");
+  REQUIRE(running.cluster.run_until(
+      [&] { return running.cluster.at("w1").worker.job()->evaluates(); }));
+  CHECK_FALSE(running.cluster.at("w2").worker.job()->evaluates());
+  REQUIRE(running.cluster.run_until_state(running.job, pb::DONE));
+  CHECK(running.cluster.status(running.job).parameters_sha256() == "digest");
+  CHECK(running.cluster.status(running.job).message() == "1 of 3 workers was lost");
+}
+
+TEST_CASE("a worker that joins takes the free slot from a clock above every push",
+          "[coordinator][epoch]") {
+  Running running(2, 3, 3);
+  FakeCluster& cluster = running.cluster;
+  cluster.kill("w1");
+  REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
+  cluster.add_worker("w3");
+  REQUIRE(cluster.run_until([&] { return running.clock("w3") > 0; }));
+  const pb::WorkerJob joined = *cluster.at("w3").worker.job();
+  CHECK(joined.worker() == 3);
+  CHECK(joined.slot() == 1);
+  CHECK(joined.slots() == 3);
+  CHECK(joined.start_clock() > 10);
+  CHECK(running.state().epoch() == 2);
+  CHECK(running.state().hold_from() == kNever);
+  CHECK(running.state().members(3).join_clock() == joined.start_clock());
+  CHECK(running.goes_on("w3"));
+  CHECK(running.goes_on("w0"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a worker that comes back after its loss is a new member", "[coordinator][epoch]") {
+  Running running(1, 2, 2);
+  FakeCluster& cluster = running.cluster;
+  const std::uint64_t first_life = cluster.at("w1").worker.job()->incarnation();
+
+  SECTION("as a new process") {
+    cluster.kill("w1");
+    cluster.run_for(1s);
+    cluster.add_worker("w1");
+  }
+  SECTION("as the same process, which learns that it was lost") {
+    cluster.at("w1").cut_off = true;
+    REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
+    cluster.at("w1").cut_off = false;
+    REQUIRE(cluster.run_until([&] { return !cluster.at("w1").worker.job(); }));
+  }
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.job().has_value(); }));
+  CHECK(cluster.at("w1").worker.job()->worker() == 2);
+  CHECK(cluster.at("w1").worker.job()->incarnation() > first_life);
+  CHECK(running.goes_on("w1"));
+  const pb::JobStatus status = cluster.status(running.job);
+  CHECK(status.workers(1).state() == "lost");
+  CHECK(status.workers(2).state() == "running");
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a worker without a free slot stays idle", "[coordinator][epoch]") {
+  Running running(1, 2, 0);
+  running.cluster.add_worker("w2");
+  running.cluster.run_for(10s);
+  CHECK_FALSE(running.cluster.at("w2").worker.job());
+  CHECK(running.state().epoch() == 0);
+}
+
+TEST_CASE("nobody joins a job that is about to end", "[coordinator][epoch]") {
+  Running running(1, 2, 2, 5, 20);
+  running.cluster.at("w0").worker.stuck = true;
+  running.cluster.kill("w1");
+  REQUIRE(running.cluster.run_until([&] { return running.state().epoch() == 1; }));
+  // Only clocks remain in which a newcomer has no part.
+  running.cluster.at("w0").worker.stuck = false;
+  REQUIRE(running.cluster.run_until_state(running.job, pb::DONE));
+  running.cluster.add_worker("w2");
+  running.cluster.run_for(5s);
+  CHECK_FALSE(running.cluster.at("w2").worker.job());
+}
+
+TEST_CASE("a joining worker that dies meanwhile holds nobody back", "[coordinator][epoch]") {
+  Running running(2, 2, 2);
+  FakeCluster& cluster = running.cluster;
+  cluster.kill("w1");
+  REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
+  cluster.at("s1").server.set_busy(true);
+  cluster.add_worker("w2");
+  REQUIRE(cluster.run_until([&] { return running.state("s0").hold_from() != kNever; }));
+  cluster.kill("w2");
+  cluster.run_for(20s);
+  cluster.at("s1").server.set_busy(false);
+  CHECK(running.goes_on("w0"));
+  CHECK(running.state().members_size() == 2);
+  CHECK(running.state().epoch() == 1);
+}
+
+TEST_CASE("a slack of the same mode changes at once", "[coordinator][epoch]") {
+  Running running(2, 2, 0);
+  CHECK(running.cluster.set_slack(running.job, 4).message() == "job 1: slack 1 -> 4");
+  REQUIRE(running.cluster.run_until([&] { return running.state("s1").slack() == 4; }));
+  CHECK(running.state().epoch() == 0);
+  CHECK(running.state().modes_size() == 1);
+  CHECK(running.cluster.set_slack(running.job, Slack::unbounded().clocks()).message() ==
+        "job 1: slack 4 -> async");
+  REQUIRE(running.cluster.run_until(
+      [&] { return running.cluster.status(running.job).mode() == "ASYNC"; }));
+  CHECK_THAT(running.cluster.set_slack(running.job, -1).error(), StartsWith("slack -1"));
+}
+
+TEST_CASE("a change between BSP and SSP happens at one clock ahead of every worker",
+          "[coordinator][epoch]") {
+  Running running(2, 2, 0);
+  FakeCluster& cluster = running.cluster;
+  CHECK_THAT(cluster.set_slack(running.job, 0).message(), Contains("ahead of every worker"));
+  REQUIRE(cluster.run_until([&] {
+    return running.state("s0").modes_size() == 2 && running.state("s1").modes_size() == 2;
+  }));
+  CHECK(running.state("s0").modes(1).mode() == pb::ModeChange::AGGREGATE);
+  CHECK(running.state("s0").modes(1).first_clock() > 10);
+  CHECK(running.state("s1").modes(1).first_clock() == running.state("s0").modes(1).first_clock());
+  CHECK(running.state("s0").slack() == 0);
+  CHECK(running.state("s0").hold_from() == kNever);
+  CHECK(running.state("s0").epoch() == 1);
+  CHECK(cluster.status(running.job).mode() == "BSP");
+  CHECK(running.goes_on("w0"));
+  CHECK(cluster.set_slack(running.job, 2).error().empty());
+  REQUIRE(cluster.run_until([&] { return running.state().modes_size() == 3; }));
+  CHECK(running.state().slack() == 2);
+  CHECK(running.goes_on("w1"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a change of mode waits for a busy shard, and moves above what it let through",
+          "[coordinator][epoch]") {
+  Running running(2, 2, 0, 1000);
+  FakeCluster& cluster = running.cluster;
+  // Nobody waits for anybody, so that one worker runs ahead at the shard that has not heard yet.
+  cluster.at("s0").server.set_busy(true);
+  cluster.at("s1").server.set_busy(true);
+  CHECK(cluster.set_slack(running.job, 0).error().empty());
+  cluster.run_for(5s);
+  CHECK(running.state("s0").modes_size() == 1);
+  cluster.at("s0").server.set_busy(false);
+  const std::int64_t first_try = running.state("s0").hold_from();
+  REQUIRE(first_try != kNever);
+  CHECK(running.clock("w0") > first_try);
+  cluster.run_for(5s);
+  CHECK(running.state("s0").modes_size() == 1);
+  cluster.at("s1").server.set_busy(false);
+  REQUIRE(cluster.run_until([&] { return running.state("s1").modes_size() == 2; }));
+  CHECK(running.state("s1").modes(1).first_clock() > first_try);
+  CHECK(running.goes_on("w0"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a loss during a change of mode is dealt with after it", "[coordinator][epoch]") {
+  Running running(2, 3, 0);
+  FakeCluster& cluster = running.cluster;
+  cluster.at("s1").server.set_busy(true);
+  CHECK(cluster.set_slack(running.job, 0).error().empty());
+  cluster.kill("w2");
+  cluster.run_for(20s);
+  CHECK_FALSE(running.state("s0").members(2).fenced());
+  cluster.at("s1").server.set_busy(false);
+  REQUIRE(cluster.run_until([&] { return running.state("s0").epoch() == 2; }));
+  CHECK(running.state("s0").modes_size() == 2);
+  CHECK(running.goes_on("w0"));
+  CHECK(cluster.broken().empty());
+}
+
+}  // namespace taut

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/ssp/slice_clock.hpp"
+#include "proto/control_session.hpp"
+#include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/store.hpp"
+
+namespace taut {
+
+/// A server with one slice, kept by the real SliceClock. It checks that no change of membership or
+/// mode contradicts what it has already accepted.
+class FakeServer {
+ public:
+  void take(const pb::ServerJob& state);
+  /// A job's state is applied on receipt, or once it is no longer busy.
+  void set_busy(bool busy);
+  [[nodiscard]] bool may_read(const pb::WorkerJob& job, std::int64_t clock) const;
+  bool push(const pb::WorkerJob& job, std::int64_t clock);
+  [[nodiscard]] pb::Heartbeat report() const;
+  void forget() { jobs_.clear(); }
+
+  [[nodiscard]] const pb::ServerJob* state_of(std::uint64_t job) const;
+  [[nodiscard]] bool has_finished(std::uint64_t job) const;
+  std::string refuses;              // why it runs no job; empty: it does
+  std::vector<std::string> broken;  // contradictions found
+
+ private:
+  struct Kept {
+    pb::ServerJob state;
+    SliceClock clock;
+    std::int64_t max_done = 0;
+  };
+  void apply(const pb::ServerJob& state);
+  void check(const Kept& kept, const pb::ServerJob& next);
+
+  std::map<std::uint64_t, Kept> jobs_;
+  std::map<std::uint64_t, pb::ServerJob> waiting_;
+  bool busy_ = false;
+};
+
+/// A worker whose training is counting its clock up, as the servers let it.
+class FakeWorker {
+ public:
+  void take(const pb::WorkerJob& state) { job_ = state; }
+  void forget() { *this = FakeWorker(); }
+  void step(const std::vector<FakeServer*>& servers);
+  [[nodiscard]] pb::Heartbeat report() const;
+  [[nodiscard]] std::int64_t clock() const { return progress_.clock(); }
+  [[nodiscard]] const std::optional<pb::WorkerJob>& job() const { return job_; }
+
+  bool stuck = false;  // neither trains nor heeds a stop
+  std::string fails;   // why it gives up
+
+ private:
+  std::optional<pb::WorkerJob> job_;
+  std::uint64_t began_ = 0;  // job and life that the progress is of
+  std::uint64_t began_as_ = 0;
+  pb::Progress progress_;
+  std::set<FakeServer*> pushed_;
+};
+
+struct FakeNetwork {
+  double drop = 0;
+  double duplicate = 0;
+  Duration delay_max{1000};  // drawn anew for each message, so that they overtake each other
+};
+
+/// A coordinator, servers, workers and a seeded network between them, in virtual time.
+class FakeCluster {
+ public:
+  struct Process {
+    std::string name;
+    pb::Role role = pb::ROLE_UNKNOWN;
+    std::unique_ptr<ControlSession> session;
+    PeerId peer;
+    bool cut_off = false;  // nothing goes through
+    FakeServer server;
+    FakeWorker worker;
+    std::vector<ControlEvent> events;
+  };
+
+  explicit FakeCluster(std::uint64_t seed = 1, FakeNetwork network = {},
+                       std::unique_ptr<CoordinatorStore> store = make_memory_store());
+
+  Process& add_server(const std::string& name, std::size_t shards = 1);
+  Process& add_worker(const std::string& name);
+  /// The process ends without a word. Adding one of the same name starts it anew.
+  void kill(const std::string& name);
+  [[nodiscard]] Process& at(const std::string& name) { return processes_.at(name); }
+
+  void run_for(Duration time);
+  /// Until something holds. Returns whether it came to hold within `limit`.
+  bool run_until(const std::function<bool()>& holds, Duration limit = std::chrono::seconds(60));
+  /// The coordinator ends and starts again from what it saved, `pause` later.
+  void restart_coordinator(Duration pause);
+
+  /// Asks the coordinator as a client would.
+  pb::ControlMessage ask(pb::ControlMessage request);
+  pb::SubmitReply submit(const pb::Job& job, std::uint64_t token = 0);
+  pb::JobStatus status(std::uint64_t job);
+  pb::CommandReply set_slack(std::uint64_t job, std::int64_t slack);
+  pb::CommandReply stop(std::uint64_t job);
+  bool run_until_state(std::uint64_t job, pb::JobState state);
+
+  /// Contradictions that any server found.
+  [[nodiscard]] std::vector<std::string> broken() const;
+  [[nodiscard]] TimePoint now() const { return now_; }
+
+  CoordinatorOptions options;
+
+ private:
+  struct Flight {
+    PeerId peer;
+    bool to_coordinator = false;
+    pb::ControlMessage message;
+  };
+
+  void start(Process& process, ControlIdentity identity);
+  void step();
+  void carry_out(CoordinatorOutput output);
+  void carry_out(Process& process, const ControlOutput& output);
+  void put(PeerId peer, bool to_coordinator, const pb::ControlMessage& message);
+  void deliver(const Flight& flight);
+  Process* find(PeerId peer);
+
+  std::unique_ptr<CoordinatorStore> store_;
+  std::unique_ptr<Coordinator> coordinator_;
+  TimePoint now_{std::chrono::hours(1)};
+  TimePoint next_coordinator_tick_ = now_;
+  FakeNetwork network_;
+  std::mt19937_64 random_;
+  std::multimap<TimePoint, Flight> flights_;
+  std::map<std::string, Process> processes_;
+  std::vector<std::string> broken_;  // found by servers that are gone
+  std::uint64_t next_peer_ = 1;
+  std::uint64_t next_session_ = 100;
+};
+
+/// A definition that passes the coordinator's checks.
+[[nodiscard]] pb::Job make_job(std::uint32_t workers, std::int32_t max_iter = 1000000,
+                               std::uint32_t slack = 1);
+
+}  // namespace taut

@@ -1,0 +1,166 @@
+#include "proto/wire_version.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_cluster.hpp"
+
+using namespace std::chrono_literals;
+
+namespace taut {
+namespace {
+
+const TimePoint kStart{1h};
+
+pb::ControlMessage hello(pb::Role role, const std::string& name, std::uint64_t session) {
+  pb::ControlMessage message;
+  pb::Hello& body = *message.mutable_hello();
+  body.set_wire_version(kWireVersion);
+  body.set_build("test build");
+  body.set_role(role);
+  body.set_name(name);
+  body.set_session(session);
+  if (role == pb::ROLE_SERVER) body.add_shard_addresses("127.0.0.1:7601");
+  return message;
+}
+
+pb::ControlMessage heartbeat() {
+  pb::ControlMessage message;
+  message.mutable_heartbeat();
+  return message;
+}
+
+/// The one reply to a message, or one without a body where nothing was answered.
+pb::ControlMessage reply_to(Coordinator& coordinator, PeerId from,
+                            const pb::ControlMessage& message, TimePoint now) {
+  const CoordinatorOutput output = coordinator.handle(from, message, now);
+  return output.messages.empty() ? pb::ControlMessage() : output.messages.front().message;
+}
+
+}  // namespace
+
+TEST_CASE("a hello of another wire version is refused with both sides' values", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  pb::ControlMessage message = hello(pb::ROLE_WORKER, "w0", 1);
+  message.mutable_hello()->set_wire_version(kWireVersion + 6);
+  const pb::HelloReply reply = reply_to(coordinator, PeerId(1), message, kStart).hello_reply();
+  CHECK_FALSE(reply.accepted());
+  CHECK(reply.reason().find("wire version 1 (" + build_name()) != std::string::npos);
+  CHECK(reply.reason().find("wire version 7 (test build)") != std::string::npos);
+  CHECK(reply.wire_version() == kWireVersion);
+}
+
+TEST_CASE("a hello of no known role, or without a name or shards, is refused", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  pb::ControlMessage no_shards = hello(pb::ROLE_SERVER, "s0", 1);
+  no_shards.mutable_hello()->clear_shard_addresses();
+  for (const auto& message : {hello(pb::ROLE_UNKNOWN, "x", 1), hello(pb::ROLE_WORKER, "", 1),
+                              hello(pb::ROLE_WORKER, std::string(1000, 'x'), 1), no_shards}) {
+    const pb::HelloReply reply = reply_to(coordinator, PeerId(1), message, kStart).hello_reply();
+    CHECK_FALSE(reply.accepted());
+    CHECK_FALSE(reply.reason().empty());
+  }
+  CHECK(reply_to(coordinator, PeerId(1), hello(pb::ROLE_CLIENT, "", 1), kStart)
+            .hello_reply()
+            .accepted());
+}
+
+TEST_CASE("a second live worker of the same name is refused by name", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  const auto first = hello(pb::ROLE_WORKER, "w0", 1);
+  const auto second = hello(pb::ROLE_WORKER, "w0", 2);
+  CHECK(reply_to(coordinator, PeerId(1), first, kStart).hello_reply().accepted());
+  // Whether the first one lives is known once it has spoken again.
+  CHECK_FALSE(reply_to(coordinator, PeerId(2), second, kStart + 1s).has_hello_reply());
+  CHECK(reply_to(coordinator, PeerId(1), heartbeat(), kStart + 1s).heartbeat_reply().known());
+  const pb::HelloReply reply =
+      reply_to(coordinator, PeerId(2), second, kStart + 1500ms).hello_reply();
+  CHECK_FALSE(reply.accepted());
+  CHECK(reply.reason() ==
+        "worker \"w0\" is already here, for 1.5 s; choose another name with worker { name: "
+        "\"...\" }");
+  CHECK(reply_to(coordinator, PeerId(1), heartbeat(), kStart + 2s).heartbeat_reply().known());
+}
+
+TEST_CASE("a worker and a server may bear the same name", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  CHECK(reply_to(coordinator, PeerId(1), hello(pb::ROLE_WORKER, "x", 1), kStart)
+            .hello_reply()
+            .accepted());
+  CHECK(reply_to(coordinator, PeerId(2), hello(pb::ROLE_SERVER, "x", 2), kStart)
+            .hello_reply()
+            .accepted());
+}
+
+TEST_CASE("the same process is welcome on another connection, in the same life", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  const auto message = hello(pb::ROLE_WORKER, "w0", 1);
+  const auto first = reply_to(coordinator, PeerId(1), message, kStart).hello_reply();
+  CHECK_FALSE(reply_to(coordinator, PeerId(2), heartbeat(), kStart + 1s).heartbeat_reply().known());
+  const auto again = reply_to(coordinator, PeerId(2), message, kStart + 1s).hello_reply();
+  CHECK(again.accepted());
+  CHECK(again.incarnation() == first.incarnation());
+  CHECK(reply_to(coordinator, PeerId(2), heartbeat(), kStart + 2s).heartbeat_reply().known());
+  CHECK_FALSE(reply_to(coordinator, PeerId(1), heartbeat(), kStart + 2s).heartbeat_reply().known());
+}
+
+TEST_CASE("a silent worker is declared lost, and its name is free for a new life",
+          "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  const auto old_one = hello(pb::ROLE_WORKER, "w0", 1);
+  const auto life = reply_to(coordinator, PeerId(1), old_one, kStart).hello_reply().incarnation();
+  for (int second = 1; second <= 15; ++second) {
+    static_cast<void>(coordinator.tick(kStart + std::chrono::seconds(second)));
+  }
+  CHECK(coordinator.tick(kStart + 15s + 1ms).notes ==
+        Notes{"worker \"w0\" was silent for 15.0 s and was declared lost"});
+  CHECK_FALSE(
+      reply_to(coordinator, PeerId(1), heartbeat(), kStart + 16s).heartbeat_reply().known());
+
+  SECTION("of the same process, which is told why it was lost") {
+    const auto reply = reply_to(coordinator, PeerId(1), old_one, kStart + 16s).hello_reply();
+    CHECK(reply.accepted());
+    CHECK(reply.incarnation() > life);
+    CHECK(reply.lost_reason() == "worker \"w0\" was silent for 15.0 s");
+  }
+  SECTION("of another process") {
+    const auto reply =
+        reply_to(coordinator, PeerId(2), hello(pb::ROLE_WORKER, "w0", 2), kStart + 16s)
+            .hello_reply();
+    CHECK(reply.accepted());
+    CHECK(reply.incarnation() > life);
+    CHECK(reply.lost_reason().empty());
+  }
+}
+
+TEST_CASE("a worker that says goodbye leaves its name at once", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  CHECK(reply_to(coordinator, PeerId(1), hello(pb::ROLE_WORKER, "w0", 1), kStart)
+            .hello_reply()
+            .accepted());
+  pb::ControlMessage goodbye;
+  goodbye.mutable_goodbye()->set_reason("SIGTERM");
+  static_cast<void>(coordinator.handle(PeerId(1), goodbye, kStart + 1s));
+  CHECK(reply_to(coordinator, PeerId(2), hello(pb::ROLE_WORKER, "w0", 2), kStart + 1s)
+            .hello_reply()
+            .accepted());
+}
+
+TEST_CASE("nobody is declared lost for the time in which the coordinator itself stood still",
+          "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  CHECK(reply_to(coordinator, PeerId(1), hello(pb::ROLE_WORKER, "w0", 1), kStart)
+            .hello_reply()
+            .accepted());
+  static_cast<void>(coordinator.tick(kStart + 1s));
+  static_cast<void>(coordinator.tick(kStart + 100s));
+  CHECK(reply_to(coordinator, PeerId(1), heartbeat(), kStart + 100s).heartbeat_reply().known());
+}
+
+TEST_CASE("messages that are not for the coordinator are ignored", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  pb::ControlMessage message;
+  message.mutable_worker_job()->set_job(3);
+  CHECK(coordinator.handle(PeerId(1), message, kStart).messages.empty());
+  message.mutable_server_job_reply()->set_job(3);
+  CHECK(coordinator.handle(PeerId(1), message, kStart).messages.empty());
+}
+
+}  // namespace taut

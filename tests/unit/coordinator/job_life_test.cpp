@@ -1,0 +1,331 @@
+#include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_cluster.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace taut {
+namespace {
+
+void fill(FakeCluster& cluster, int servers, int workers) {
+  for (int i = 0; i < servers; ++i) cluster.add_server("s" + std::to_string(i), 2);
+  for (int i = 0; i < workers; ++i) cluster.add_worker("w" + std::to_string(i));
+  cluster.run_for(1s);
+}
+
+}  // namespace
+
+TEST_CASE("a job runs from its submission to done, with what the evaluating worker found",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 2, 2);
+  const pb::SubmitReply reply = cluster.submit(make_job(0, 100));
+  CHECK(reply.error().empty());
+  CHECK(reply.message().empty());
+  REQUIRE(cluster.run_until_state(reply.job(), pb::DONE));
+  const pb::JobStatus status = cluster.status(reply.job());
+  CHECK(status.parameters_sha256() == "digest");
+  REQUIRE(status.evaluations_size() == 1);
+  CHECK(status.evaluations(0).clock() == 100);
+  CHECK(status.mode() == "SSP");
+  CHECK(status.slack() == 1);
+  CHECK(status.max_iter() == 100);
+  CHECK(status.message().empty());
+  CHECK(status.running_s() > 0.9);
+  REQUIRE(status.workers_size() == 2);
+  CHECK(status.workers(0).state() == "finished");
+  CHECK(status.workers(1).progress().clock() == 100);
+  cluster.run_for(1s);
+  CHECK(cluster.at("s0").server.has_finished(reply.job()));
+  CHECK(cluster.at("s1").server.has_finished(reply.job()));
+  CHECK(cluster.status(reply.job()).running_s() == Approx(status.running_s()));
+}
+
+TEST_CASE("ranks follow the workers' names, and shards are numbered over the servers' names",
+          "[coordinator]") {
+  FakeCluster cluster;
+  for (const char* name : {"w2", "w0", "w1"}) cluster.add_worker(name);
+  cluster.add_server("b", 2);
+  cluster.add_server("a", 3);
+  cluster.run_for(1s);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w2").worker.clock() > 0; }));
+  const pb::WorkerJob second = *cluster.at("w1").worker.job();
+  CHECK(second.worker() == 1);
+  CHECK(second.slot() == 1);
+  CHECK(second.slots() == 3);
+  CHECK_FALSE(second.evaluates());
+  CHECK(cluster.at("w0").worker.job()->evaluates());
+  REQUIRE(second.shards_size() == 5);
+  CHECK(second.shards(0).address() == "a:7601");
+  CHECK(second.shards(4).address() == "b:7602");
+  CHECK(second.shards(4).shard() == 4);
+  CHECK(cluster.at("a").server.state_of(job)->first_shard() == 0);
+  CHECK(cluster.at("b").server.state_of(job)->first_shard() == 3);
+  CHECK(cluster.at("b").server.state_of(job)->members_size() == 3);
+}
+
+TEST_CASE("no worker is told of a job before every server has taken it over", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 2, 1);
+  cluster.at("s1").server.set_busy(true);
+  cluster.submit(make_job(0));
+  cluster.run_for(5s);
+  CHECK_FALSE(cluster.at("w0").worker.job());
+  cluster.at("s1").server.set_busy(false);
+  CHECK(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 0; }));
+}
+
+TEST_CASE("a job submitted to no workers, or to no servers, is refused with the way out",
+          "[coordinator]") {
+  FakeCluster cluster;
+  CHECK_THAT(cluster.submit(make_job(0)).error(), Contains("no server") && Contains("start one"));
+  cluster.add_server("s0");
+  cluster.run_for(1s);
+  const pb::SubmitReply reply = cluster.submit(make_job(0));
+  CHECK(reply.job() == 0);
+  CHECK(reply.error() == "no worker has joined; start one with \"tautline-worker --config FILE\"");
+}
+
+TEST_CASE("a job that cannot work whatever its model is refused", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  pb::Job job = make_job(0);
+  const auto error = [&] { return cluster.submit(job).error(); };
+  SECTION("no solver") {
+    job.clear_solver_param();
+    CHECK_THAT(error(), Contains("solver_param"));
+  }
+  SECTION("no iterations") {
+    job.mutable_solver_param()->set_max_iter(0);
+    CHECK_THAT(error(), Contains("max_iter is 0"));
+  }
+  SECTION("BSP with a slack") {
+    job.mutable_consistency()->set_mode(pb::Consistency::BSP);
+    job.mutable_consistency()->set_slack(3);
+    CHECK_THAT(error(), Contains("BSP") && Contains("slack is 3"));
+  }
+  SECTION("too many workers") {
+    job.set_workers(100000);
+    CHECK_THAT(error(), Contains("100000"));
+  }
+}
+
+TEST_CASE("the three modes are a slack and how updates apply", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  pb::Job job = make_job(0);
+  pb::Consistency& consistency = *job.mutable_consistency();
+  const auto started = [&] {
+    const std::uint64_t id = cluster.submit(job).job();
+    REQUIRE(cluster.run_until([&] { return cluster.at("s0").server.state_of(id) != nullptr; }));
+    return *cluster.at("s0").server.state_of(id);
+  };
+  SECTION("SSP") {
+    consistency.set_slack(3);
+    const pb::ServerJob state = started();
+    CHECK(state.slack() == 3);
+    CHECK(state.modes(0).mode() == pb::ModeChange::ON_ARRIVAL);
+  }
+  SECTION("SSP with slack 0 is BSP") {
+    consistency.set_slack(0);
+    const pb::ServerJob state = started();
+    CHECK(state.modes(0).mode() == pb::ModeChange::AGGREGATE);
+    CHECK(cluster.status(state.job()).mode() == "BSP");
+  }
+  SECTION("BSP") {
+    consistency.clear_slack();
+    consistency.set_mode(pb::Consistency::BSP);
+    const pb::ServerJob state = started();
+    CHECK(state.slack() == 0);
+    CHECK(state.modes(0).mode() == pb::ModeChange::AGGREGATE);
+  }
+  SECTION("ASYNC") {
+    consistency.clear_slack();
+    consistency.set_mode(pb::Consistency::ASYNC);
+    const pb::ServerJob state = started();
+    CHECK(Slack(state.slack()).is_unbounded());
+    CHECK(cluster.status(state.job()).mode() == "ASYNC");
+  }
+}
+
+TEST_CASE("a job that wants more workers than have joined waits, and says for how many",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  const pb::SubmitReply reply = cluster.submit(make_job(3));
+  CHECK(reply.error().empty());
+  CHECK(reply.message() == "waits for 2 more workers: 3 asked for, 1 here");
+  cluster.add_worker("w1");
+  cluster.run_for(2s);
+  CHECK(cluster.status(reply.job()).state() == pb::SUBMITTED);
+  CHECK(cluster.status(reply.job()).message() == "waits for 1 more worker: 3 asked for, 2 here");
+  cluster.add_worker("w2");
+  CHECK(cluster.run_until_state(reply.job(), pb::RUNNING));
+}
+
+TEST_CASE("one job runs at a time, and the next follows", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t first = cluster.submit(make_job(0, 50)).job();
+  const pb::SubmitReply second = cluster.submit(make_job(0, 50));
+  CHECK(second.job() == first + 1);
+  CHECK(second.message() == "waits for job 1 to end");
+  REQUIRE(cluster.run_until_state(first, pb::DONE));
+  CHECK(cluster.run_until_state(second.job(), pb::DONE));
+}
+
+TEST_CASE("a repeated submission is the same job", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  const std::uint64_t job = cluster.submit(make_job(0), 77).job();
+  CHECK(cluster.submit(make_job(0), 77).job() == job);
+  CHECK(cluster.submit(make_job(0), 78).job() == job + 1);
+}
+
+TEST_CASE("a stopped job's workers report, and it is stopped", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+
+  SECTION("as soon as they have") {
+    CHECK(cluster.stop(job).error().empty());
+    CHECK(cluster.stop(job).message() == "job 1 is being stopped");
+    CHECK(cluster.status(job).state() == pb::RUNNING);
+    REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+    CHECK(cluster.at("w1").worker.job()->stop_reason() == "stopped by request");
+    CHECK(cluster.status(job).workers(1).state() == "finished");
+  }
+  SECTION("after a limit where they do not answer") {
+    cluster.at("w1").worker.stuck = true;
+    const TimePoint asked = cluster.now();
+    CHECK(cluster.stop(job).error().empty());
+    REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+    CHECK(cluster.now() - asked >= cluster.options.stop_limit);
+  }
+  cluster.run_for(1s);
+  CHECK(cluster.at("s0").server.has_finished(job));
+  CHECK(cluster.stop(job).error() == "job 1 has ended: it is stopped");
+}
+
+TEST_CASE("a job that waits is stopped at once", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  const std::uint64_t job = cluster.submit(make_job(5)).job();
+  CHECK(cluster.stop(job).message() == "job 1 was stopped");
+  CHECK(cluster.status(job).state() == pb::STOPPED);
+}
+
+TEST_CASE("commands on jobs that are unknown or have ended say so", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  CHECK_THAT(cluster.stop(9).error(), StartsWith("job 9 is not known"));
+  CHECK_THAT(cluster.set_slack(9, 1).error(), StartsWith("job 9 is not known"));
+  const std::uint64_t job = cluster.submit(make_job(0, 10)).job();
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.set_slack(job, 1).error() == "job 1 has ended: it is done");
+  pb::ControlMessage request;
+  request.mutable_status_request()->set_job(9);
+  CHECK_THAT(cluster.ask(request).status_reply().error(), StartsWith("job 9 is not known"));
+}
+
+TEST_CASE("a worker that gives up fails the job in its own words", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.at("w1").worker.fails = "train-images.gz: no such file";
+  REQUIRE(cluster.run_until_state(job, pb::FAILED));
+  CHECK(cluster.status(job).message() == "worker \"w1\": train-images.gz: no such file");
+  // The other one is told to end, and the next job finds it free.
+  cluster.at("w1").worker.fails.clear();
+  const std::uint64_t next = cluster.submit(make_job(0, 20)).job();
+  CHECK(cluster.run_until_state(next, pb::DONE));
+}
+
+TEST_CASE("a server that cannot run a job fails it before any worker hears of it",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 2, 1);
+  cluster.at("s1").server.refuses = "solver type \"Magic\" is unknown";
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until_state(job, pb::FAILED));
+  CHECK(cluster.status(job).message() ==
+        "server \"s1\" at s1:7601: solver type \"Magic\" is unknown");
+  cluster.run_for(1s);
+  CHECK_FALSE(cluster.at("w0").worker.job());
+  CHECK(cluster.at("s0").server.has_finished(job));
+}
+
+TEST_CASE("a silent server fails the running job by name, and its workers are stopped",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 2, 2);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.kill("s1");
+  cluster.run_for(14s);
+  CHECK(cluster.status(job).state() == pb::RUNNING);
+  REQUIRE(cluster.run_until_state(job, pb::FAILED));
+  CHECK_THAT(cluster.status(job).message(),
+             StartsWith("server \"s1\" at s1:7601 was silent for 15."));
+  cluster.run_for(1s);
+  CHECK(cluster.at("w0").worker.job()->stop());
+  CHECK(cluster.at("w1").worker.job()->stop());
+  CHECK_THAT(cluster.at("w1").worker.job()->stop_reason(), Contains("\"s1\""));
+}
+
+TEST_CASE("a job whose workers are all lost fails", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.kill("w0");
+  cluster.kill("w1");
+  REQUIRE(cluster.run_until_state(job, pb::FAILED));
+  CHECK_THAT(cluster.status(job).message(),
+             StartsWith("every worker was lost") && Contains("silent for 15."));
+}
+
+TEST_CASE("a worker that has finished is not lost when it goes", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  cluster.run_for(1s);
+  const std::uint64_t job = cluster.submit(make_job(0, 300, 200)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 150; }));
+  cluster.at("w1").worker.stuck = true;
+  REQUIRE(cluster.run_until([&] { return cluster.status(job).workers(0).state() == "finished"; }));
+  cluster.kill("w0");
+  cluster.run_for(20s);
+  CHECK(cluster.status(job).workers(0).state() == "finished");
+  CHECK(cluster.status(job).epoch() == 0);
+  cluster.at("w1").worker.stuck = false;
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.status(job).parameters_sha256() == "digest");
+}
+
+TEST_CASE("the status lists jobs, servers and workers with their silence", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t job = cluster.submit(make_job(1)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.status(job).workers(0).progress().clock() > 0; }));
+  cluster.kill("w1");
+  cluster.run_for(20s);
+  pb::ControlMessage request;
+  request.mutable_status_request();
+  const pb::StatusReply reply = cluster.ask(request).status_reply();
+  REQUIRE(reply.jobs_size() == 1);
+  REQUIRE(reply.servers_size() == 1);
+  CHECK(reply.servers(0).state() == "live");
+  CHECK(reply.servers(0).shards() == 2);
+  REQUIRE(reply.workers_size() == 2);
+  CHECK(reply.workers(0).state() == "running");
+  CHECK(reply.workers(0).device() == "cpu");
+  CHECK(reply.workers(0).silent_s() < 1);
+  CHECK(reply.workers(1).state() == "lost");
+  CHECK(reply.workers(1).silent_s() > 19);
+}
+
+}  // namespace taut

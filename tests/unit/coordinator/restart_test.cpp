@@ -1,0 +1,236 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/coordinator/sqlite_database.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_cluster.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+namespace fs = std::filesystem;
+
+namespace taut {
+namespace {
+
+/// A folder of its own that goes with the test.
+struct Folder {
+  Folder() : path(fs::temp_directory_path() / ("taut_state_" + std::to_string(getpid()))) {
+    fs::remove_all(path);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  fs::path path;
+};
+
+void fill(FakeCluster& cluster) {
+  cluster.add_server("s0");
+  cluster.add_server("s1");
+  cluster.add_worker("w0");
+  cluster.add_worker("w1");
+  cluster.run_for(1s);
+}
+
+void goes_on_after_restart(std::unique_ptr<CoordinatorStore> store) {
+  FakeCluster cluster(1, {}, std::move(store));
+  fill(cluster);
+  const std::uint64_t job = cluster.submit(make_job(0, 2000), 55).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  CHECK(cluster.set_slack(job, 3).error().empty());
+  cluster.run_for(1s);
+  const std::uint64_t life = cluster.at("w1").worker.job()->incarnation();
+  cluster.restart_coordinator(4s);
+  CHECK(cluster.status(job).state() == pb::RUNNING);
+  CHECK(cluster.status(job).slack() == 3);
+  CHECK(cluster.submit(make_job(0, 2000), 55).job() == job);
+  cluster.run_for(20s);
+  CHECK(cluster.status(job).epoch() == 0);
+  CHECK(cluster.at("w1").worker.job()->incarnation() == life);
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  // Numbers are never given twice.
+  CHECK(cluster.submit(make_job(0)).job() == job + 1);
+  cluster.restart_coordinator(1s);
+  CHECK(cluster.status(job).state() == pb::DONE);
+  CHECK(cluster.status(job).parameters_sha256() == "digest");
+  CHECK(cluster.broken().empty());
+}
+
+pb::StoredJob stored_job(std::uint64_t id, const std::string& message) {
+  pb::StoredJob job;
+  job.set_job(id);
+  job.set_message(message);
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("a job that ran goes on when the coordinator restarts", "[coordinator][store]") {
+  SECTION("from memory") {
+    goes_on_after_restart(make_memory_store());
+  }
+  SECTION("from SQLite") {
+    const Folder folder;
+    goes_on_after_restart(open_sqlite_store(folder.path).value());
+  }
+}
+
+TEST_CASE("whoever does not come back after a restart is lost after the heartbeat limit",
+          "[coordinator][store]") {
+  FakeCluster cluster;
+  fill(cluster);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+
+  SECTION("a worker: the other goes on") {
+    cluster.kill("w1");
+    cluster.restart_coordinator(1s);
+    cluster.run_for(14s);
+    CHECK(cluster.status(job).epoch() == 0);
+    REQUIRE(cluster.run_until([&] { return cluster.status(job).epoch() == 1; }));
+    CHECK_THAT(cluster.status(job).message(), Contains("after the coordinator's restart"));
+    CHECK(cluster.status(job).state() == pb::RUNNING);
+  }
+  SECTION("a server: the job fails") {
+    cluster.kill("s1");
+    cluster.restart_coordinator(1s);
+    REQUIRE(cluster.run_until_state(job, pb::FAILED));
+    CHECK_THAT(cluster.status(job).message(), StartsWith("server \"s1\" at s1:7601 was silent"));
+  }
+  SECTION("a server that was restarted too: the job fails at once, and the next one runs") {
+    cluster.add_server("s1");
+    cluster.restart_coordinator(1s);
+    cluster.run_for(3s);
+    CHECK(cluster.status(job).state() == pb::FAILED);
+    CHECK_THAT(cluster.status(job).message(), StartsWith("server \"s1\" is a new process"));
+    const std::uint64_t next = cluster.submit(make_job(2, 10)).job();
+    CHECK(cluster.run_until_state(next, pb::DONE));
+  }
+}
+
+TEST_CASE("a restart in the middle of a change of members finishes it", "[coordinator][store]") {
+  FakeCluster cluster;
+  fill(cluster);
+  const std::uint64_t job = cluster.submit(make_job(2)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.at("s1").server.set_busy(true);
+
+  SECTION("a loss") {
+    cluster.kill("w1");
+    cluster.run_for(20s);
+    REQUIRE(cluster.at("s0").server.state_of(job)->members(1).fenced());
+  }
+  SECTION("a change of mode") {
+    CHECK(cluster.set_slack(job, 0).error().empty());
+    cluster.run_for(1s);
+    REQUIRE(cluster.at("s0").server.state_of(job)->hold_from() != Clock::never().value());
+  }
+  cluster.restart_coordinator(1s);
+  cluster.at("s1").server.set_busy(false);
+  CHECK(cluster.run_until([&] { return cluster.status(job).epoch() == 1; }));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a coordinator without its state starts afresh, and the others learn that it did",
+          "[coordinator][store]") {
+  auto records = std::make_shared<CoordinatorRecords>();
+  FakeCluster cluster(1, {}, make_memory_store(records));
+  fill(cluster);
+  cluster.submit(make_job(0));
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  *records = {};
+  cluster.options.session = 12345;
+  cluster.restart_coordinator(1s);
+  cluster.run_for(3s);
+  CHECK_FALSE(cluster.at("w0").worker.job());
+  CHECK(cluster.at("s0").server.report().jobs().empty());
+  const std::uint64_t job = cluster.submit(make_job(2, 10)).job();
+  CHECK(cluster.run_until_state(job, pb::DONE));
+}
+
+TEST_CASE("a queued job for every worker waits until all had time to come back",
+          "[coordinator][store]") {
+  FakeCluster cluster;
+  fill(cluster);
+  const std::uint64_t first = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  const std::uint64_t second = cluster.submit(make_job(0, 100)).job();
+  CHECK(cluster.stop(first).error().empty());
+  cluster.restart_coordinator(1s);
+  cluster.run_for(10s);
+  CHECK(cluster.status(first).state() == pb::STOPPED);
+  CHECK(cluster.status(second).state() == pb::SUBMITTED);
+  CHECK(cluster.run_until_state(second, pb::DONE));
+  CHECK(cluster.status(second).workers_size() == 2);
+}
+
+TEST_CASE("a store gives back what was saved last", "[store]") {
+  const Folder folder;
+  const auto records = std::make_shared<CoordinatorRecords>();
+  const bool in_memory = GENERATE(true, false);
+  const auto open = [&] {
+    return in_memory ? make_memory_store(records) : open_sqlite_store(folder.path).value();
+  };
+  {
+    const auto store = open();
+    CHECK(store->load().value().jobs.empty());
+    CoordinatorChanges changes;
+    changes.counters.emplace().set_next_job(4);
+    changes.jobs[JobId(2)] = stored_job(2, "first");
+    changes.jobs[JobId(3)] = stored_job(3, std::string("with\0zero", 9));
+    REQUIRE(store->save(changes).has_value());
+    CoordinatorChanges later;
+    later.jobs[JobId(2)] = stored_job(2, "second");
+    REQUIRE(store->save(later).has_value());
+  }
+  const CoordinatorRecords loaded = open()->load().value();
+  CHECK(loaded.counters.next_job() == 4);
+  REQUIRE(loaded.jobs.size() == 2);
+  CHECK(loaded.jobs.at(JobId(2)).message() == "second");
+  CHECK(loaded.jobs.at(JobId(3)).message() == std::string("with\0zero", 9));
+}
+
+TEST_CASE("a state folder that is in use, foreign, newer or damaged is refused by name",
+          "[store]") {
+  const Folder folder;
+  const std::string file = folder.path / "coordinator.sqlite";
+  fs::create_directories(folder.path);
+  const auto refusal = [&] {
+    const auto opened = open_sqlite_store(folder.path);
+    REQUIRE_FALSE(opened.has_value());
+    CHECK_THAT(opened.error().message, Contains(file));
+    return opened.error();
+  };
+  SECTION("in use") {
+    const auto holder = open_sqlite_store(folder.path).value();
+    CHECK(refusal().code == ErrorCode::kExists);
+  }
+  SECTION("another program's") {
+    REQUIRE(SqliteDatabase::open(file).value().run("CREATE TABLE x (y)").has_value());
+    CHECK_THAT(refusal().message, Contains("another program"));
+  }
+  SECTION("of a newer release") {
+    static_cast<void>(open_sqlite_store(folder.path).value());
+    REQUIRE(SqliteDatabase::open(file).value().run("PRAGMA user_version = 9").has_value());
+    CHECK_THAT(refusal().message, Contains("version 9") && Contains("knows 1"));
+  }
+  SECTION("no database at all") {
+    std::ofstream(file) << std::string(4096, 'x');
+    CHECK(refusal().code == ErrorCode::kInvalid);
+  }
+  SECTION("a record that does not parse") {
+    static_cast<void>(open_sqlite_store(folder.path).value());
+    REQUIRE(SqliteDatabase::open(file)
+                .value()
+                .run("INSERT INTO jobs VALUES (3, 'DONE', x'ffffffff')")
+                .has_value());
+    const auto loaded = open_sqlite_store(folder.path).value()->load();
+    REQUIRE_FALSE(loaded.has_value());
+    CHECK_THAT(loaded.error().message, Contains("job 3"));
+  }
+}
+
+}  // namespace taut

@@ -1,0 +1,100 @@
+"""scripts/check_layout finds what it is there to find, and lets the rest pass."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = sys.argv.pop(1)
+
+
+class CheckLayout(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = self.folder.name
+        self.write("common/result.hpp", "#pragma once\n")
+        self.write("worker/client/client.hpp", "#pragma once\n")
+        self.write("proto/text.hpp", "#pragma once\n")
+        self.write("cuda/stream.hpp", "#pragma once\n")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, path, text):
+        whole = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(whole), exist_ok=True)
+        with open(whole, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def check(self, *arguments):
+        done = subprocess.run([sys.executable, SCRIPT, "--root", self.root, *arguments],
+                              capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_what_the_table_allows_passes(self):
+        self.write("server/shard.cpp", '#include "common/result.hpp"\n#include "proto/job.pb.h"\n')
+        self.write("worker/backend/cuda_backend.cpp", '#include "cuda/stream.hpp"\n')
+        self.write("tests/sim/run.cpp", '#include "worker/client/client.hpp"\n')
+        self.assertEqual(self.check("includes"), (0, "0 violations\n"))
+
+    def test_a_server_that_includes_a_worker_is_told(self):
+        self.write("server/shard.cpp", '\n#include "worker/client/client.hpp"\n')
+        code, output = self.check("includes")
+        self.assertEqual(code, 1)
+        self.assertIn('server/shard.cpp:2: server/ may not include "worker/client/client.hpp"',
+                      output)
+
+    def test_math_that_includes_a_schema_is_told(self):
+        self.write("common/math/rule.hpp", '#include "proto/solver.pb.h"\n')
+        code, output = self.check("includes")
+        self.assertEqual(code, 1)
+        self.assertIn('common/math/ may not include "proto/solver.pb.h"', output)
+
+    def test_cuda_outside_of_its_wrapper_is_told(self):
+        self.write("worker/backend/cpu_backend.cpp", '#include "cuda/stream.hpp"\n')
+        self.write("worker/layers/pool.cpp", "#include <cuda_runtime.h>\n")
+        code, output = self.check("includes")
+        self.assertEqual(code, 1)
+        self.assertIn('worker/backend/ may not include "cuda/stream.hpp"', output)
+        self.assertIn("worker/layers/pool.cpp: includes <cuda_runtime.h>", output)
+
+    def test_an_include_that_is_not_seen_from_the_root_is_told(self):
+        self.write("common/check.cpp", '#include "result.hpp"\n')
+        self.assertIn('"result.hpp" is no file, seen from the root', self.check("includes")[1])
+
+    def test_a_folder_that_is_no_room_is_told(self):
+        self.write("extra/tool.cpp", "\n")
+        self.assertIn("extra/tool.cpp: lies in no room", self.check("includes")[1])
+
+    def test_a_long_file_is_a_warning_only(self):
+        self.write("common/long.hpp", "\n" * 401)
+        code, output = self.check("includes")
+        self.assertEqual(code, 0)
+        self.assertIn("warning: common/long.hpp: 401 lines", output)
+
+    def test_a_file_out_of_format_is_told(self):
+        self.write("common/check.cpp", "int  x ;\n")
+        self.write(".clang-format", "BasedOnStyle: Google\n")
+        code, output = self.check("format")
+        self.assertEqual(code, 1)
+        self.assertIn("common/check.cpp: is not formatted", output)
+        self.assertNotIn("common/result.hpp", output)
+
+    def test_a_header_that_leans_on_another_is_told(self):
+        self.write("common/bare.hpp", "inline std::size_t size() { return 0; }\n")
+        self.write("common/own.hpp", "inline int one() { return 1; }\n")
+        self.write("common/own.cpp", '#include "common/own.hpp"\n')
+        entry = {"directory": self.root, "file": os.path.join(self.root, "common/own.cpp"),
+                 "command": "c++ -I. -std=c++20 -o own.o -c common/own.cpp"}
+        self.write("build/compile_commands.json", json.dumps([entry]))
+        code, output = self.check("headers", "--build", os.path.join(self.root, "build"))
+        self.assertEqual(code, 1)
+        self.assertIn("common/bare.hpp: does not compile alone", output)
+        self.assertIn("1 with their own source", output)
+        self.assertIn("1 violations", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,195 @@
+#include "worker/model/graph.hpp"
+
+#include "tests/support/catch.hpp"
+#include "tests/unit/model/net_text.hpp"
+
+using namespace taut;
+using namespace taut::test;
+
+namespace {
+
+const std::string kLoss =
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+    "  inner_product_param { num_output: 10 } }"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+
+std::vector<std::string> layer_names(const model::Graph& graph) {
+  std::vector<std::string> names;
+  for (const model::Node& node : graph.nodes) names.push_back(node.definition.name());
+  return names;
+}
+
+std::vector<std::string> output_names(const model::Graph& graph) {
+  std::vector<std::string> names;
+  for (const std::size_t blob : graph.outputs) names.push_back(graph.blobs[blob].name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a phase has the layers that its rules let in", "[graph]") {
+  const std::string text = kData +
+                           "layer { name: 'a' type: 'ReLU' bottom: 'data' top: 'a'"
+                           "  include { phase: TRAIN } }"
+                           "layer { name: 'b' type: 'ReLU' bottom: 'data' top: 'b'"
+                           "  exclude { phase: TRAIN } }"
+                           "layer { name: 'c' type: 'ReLU' bottom: 'data' top: 'c'"
+                           "  include { phase: TRAIN } include { phase: TEST } }"
+                           "layer { name: 'd' type: 'ReLU' bottom: 'data' top: 'd' exclude {} }";
+  CHECK(layer_names(graph_of(text, pb::TRAIN)) == Names{"in", "a", "c"});
+  const model::Graph test = graph_of(text, pb::TEST);
+  CHECK(layer_names(test) == Names{"in", "b", "c"});
+  CHECK(test.phase == pb::TEST);
+  CHECK(test.nodes[1].definition.phase() == pb::TEST);
+}
+
+TEST_CASE("bottoms, tops and outputs are linked", "[graph]") {
+  const model::Graph graph = graph_of("name: 'n' " + kData + kLoss);
+  CHECK(graph.name == "n");
+  REQUIRE(graph.nodes.size() == 3);
+  CHECK(graph.nodes[1].bottoms == std::vector<std::size_t>{0});
+  CHECK(graph.nodes[2].bottoms == std::vector<std::size_t>{2, 1});
+  CHECK(graph.nodes[2].tops == std::vector<std::size_t>{3});
+  CHECK(graph.nodes[2].loss_weights == std::vector<float>{1});
+  CHECK(output_names(graph) == Names{"loss"});
+  CHECK(model::label_classes(graph) == 10);
+}
+
+TEST_CASE("gradients are needed between the first trained parameter and the loss", "[graph]") {
+  const std::string text =
+      kData +
+      "layer { name: 'c1' type: 'Convolution' bottom: 'data' top: 'c1' param { lr_mult: 0 }"
+      "  param { lr_mult: 0 } convolution_param { num_output: 2 kernel_size: 1 } }"
+      "layer { name: 'c2' type: 'Convolution' bottom: 'c1' top: 'c2'"
+      "  convolution_param { num_output: 2 kernel_size: 1 } }"
+      "layer { name: 'side' type: 'Softmax' bottom: 'c2' top: 'side' }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'c2' top: 'ip'"
+      "  inner_product_param { num_output: 10 } }"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+  const model::Graph graph = graph_of(text);
+  CHECK(graph.parameters[0].kind == TableKind::kFrozen);
+  CHECK(graph.parameters[2].kind == TableKind::kTrained);
+  Names needing;
+  for (const model::Blob& blob : graph.blobs) {
+    if (blob.needs_gradient) needing.push_back(blob.name);
+  }
+  CHECK(needing == Names{"c2", "ip"});
+  Names backward;
+  for (const model::Node& node : graph.nodes) {
+    if (node.needs_backward) backward.push_back(node.definition.name());
+  }
+  CHECK(backward == Names{"c2", "ip", "loss"});
+
+  const model::Graph test = graph_of(text, pb::TEST);
+  for (const model::Node& node : test.nodes) CHECK_FALSE(node.needs_backward);
+}
+
+TEST_CASE("a loss weight of zero stops the gradient", "[graph]") {
+  const model::Graph graph = graph_of(
+      kData +
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 10 } }"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss'"
+      "  loss_weight: 0 }");
+  for (const model::Node& node : graph.nodes) CHECK_FALSE(node.needs_backward);
+}
+
+TEST_CASE("a layer works in place where its bottom can be spared", "[graph]") {
+  const std::string ip =
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 10 } }";
+  const std::string relu = "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'ip' }";
+  const std::string drop = "layer { name: 'drop' type: 'Dropout' bottom: 'ip' top: 'ip' }";
+
+  const model::Graph chain = graph_of(kData + ip + relu + drop);
+  CHECK(chain.blobs.size() == 3);
+  CHECK(chain.nodes[2].tops == chain.nodes[2].bottoms);
+  CHECK(chain.nodes[3].tops == chain.nodes[1].tops);
+  CHECK(output_names(chain) == Names{"label", "ip"});
+
+  SECTION("not where another layer has read it") {
+    const model::Graph graph = graph_of(
+        kData + ip + "layer { name: 'side' type: 'Softmax' bottom: 'ip' top: 'side' }" + relu);
+    CHECK(graph.nodes[3].tops != graph.nodes[3].bottoms);
+    CHECK(graph.blobs[graph.nodes[3].tops[0]].name == "ip");
+    CHECK(output_names(graph) == Names{"label", "side", "ip"});
+  }
+  SECTION("not where its maker's gradient needs the values") {
+    const model::Graph graph =
+        graph_of(kData + ip + "layer { name: 'tanh' type: 'TanH' bottom: 'ip' top: 'ip' }" + drop);
+    CHECK(graph.nodes[2].tops == graph.nodes[2].bottoms);
+    CHECK(graph.nodes[3].tops != graph.nodes[3].bottoms);
+  }
+  SECTION("not a Sigmoid, which would hide a ReLU's sign") {
+    const model::Graph graph =
+        graph_of(kData + ip + relu + "layer { name: 's' type: 'Sigmoid' bottom: 'ip' top: 'ip' }");
+    CHECK(graph.nodes[3].tops != graph.nodes[3].bottoms);
+  }
+  SECTION("not over the data set's batch") {
+    const model::Graph graph =
+        graph_of(kData + "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'data' }");
+    CHECK(graph.nodes[1].tops != graph.nodes[1].bottoms);
+  }
+}
+
+TEST_CASE("links that cannot be are told", "[graph]") {
+  const std::string conv =
+      "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'"
+      "  convolution_param { num_output: 2 kernel_size: 1 } }";
+  const auto pool = [](const std::string& links) {
+    return "layer { name: 'pool1' type: 'Pooling' " + links + " pooling_param { kernel_size: 2 } }";
+  };
+  CHECK(error_of_net(kData + conv + pool("bottom: 'conv1x' top: 'pool1'")) ==
+        "layer \"pool1\" wants bottom \"conv1x\", which no layer above makes; did you mean "
+        "\"conv1\"?");
+  CHECK(error_of_net(kData + pool("bottom: 'conv1' top: 'pool1'") + conv) ==
+        "layer \"pool1\" wants bottom \"conv1\", which no layer above makes");
+  CHECK(error_of_net(kData + conv + pool("bottom: 'data' top: 'conv1'")) ==
+        "layer \"pool1\" makes top \"conv1\", which layer \"conv1\" makes already");
+  CHECK(error_of_net(kData + conv + pool("bottom: 'conv1' top: 'conv1'")) ==
+        "layer \"pool1\" has \"conv1\" as bottom and as top: Pooling does not work in place");
+  CHECK(error_of_net(kData + conv + conv) ==
+        "two layers of phase TRAIN are named \"conv1\" (types Convolution and Convolution): rename "
+        "one, or give them include rules");
+  CHECK(error_of_net(kData + "layer { type: 'ReLU' }") ==
+        "layer 1 (type \"ReLU\") has no name: its parameters and messages need one");
+  CHECK(error_of_net("layer { name: 'a' type: 'ReLU' include {} exclude {} }") ==
+        "layer \"a\" has include and exclude rules: give one kind");
+}
+
+TEST_CASE("an unknown type is told, with the known ones", "[graph]") {
+  CHECK(error_of_net(one_layer("Convolutoin", "")) ==
+        "layer \"l\" is of unknown type \"Convolutoin\"; did you mean \"Convolution\"?; known are "
+        "Data, Input, Convolution, Pooling, InnerProduct, ReLU, Sigmoid, TanH, Dropout, Softmax, "
+        "SoftmaxWithLoss, Accuracy");
+  CHECK(error_of_net("layer { name: 'l' }").find("layer \"l\" has no type; known are Data, ") == 0);
+}
+
+TEST_CASE("another number of bottoms or tops is told", "[graph]") {
+  CHECK(error_of_net(kData + "layer { name: 'r' type: 'ReLU' top: 'r' }") ==
+        "layer \"r\" wants 1 bottom, and names 0");
+  CHECK(error_of_net(kData + "layer { name: 'r' type: 'ReLU' bottom: 'data' }") ==
+        "layer \"r\" wants 1 top, and names 0");
+  CHECK(error_of_net(one_layer("SoftmaxWithLoss", "")) ==
+        "layer \"l\" wants 2 bottoms, and names 1");
+  CHECK(error_of_net("layer { name: 'in' type: 'Data' top: 'a' top: 'b' top: 'c' }") ==
+        "layer \"in\" wants 1 to 2 tops, and names 3");
+}
+
+TEST_CASE("a loss weight where no loss can be is told", "[graph]") {
+  CHECK(error_of_net(one_layer("ReLU", "loss_weight: 2")) ==
+        "layer \"l\" (ReLU): loss_weight of top \"out\" is 2: only the first top of a "
+        "SoftmaxWithLoss can be a loss");
+  CHECK(error_of_net(one_layer("ReLU", "loss_weight: 0 loss_weight: 0")) ==
+        "layer \"l\" (ReLU): loss_weight is given 2 times for 1 tops");
+}
+
+TEST_CASE("a net of very many layers is refused", "[graph]") {
+  pb::NetParameter net;
+  for (int i = 0; i < 10001; ++i) net.add_layer()->set_name(std::to_string(i));
+  const auto graph = model::build_graph(net, {});
+  REQUIRE_FALSE(graph.has_value());
+  CHECK(graph.error().message == "the net has 10001 layers, the limit is 10000");
+}

@@ -1,0 +1,198 @@
+#include "worker/model/job.hpp"
+
+#include "proto/text.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
+#include "worker/model/file_kind.hpp"
+#include "worker/model/job_data.hpp"
+
+using namespace taut;
+using namespace taut::model;
+using taut::test::TempFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr RecordShape kRecord{.channels = 1, .height = 4, .width = 4};
+
+const std::string kNet =
+    "name: 'n'"
+    "layer { name: 'in' type: 'Data' top: 'data' top: 'label'"
+    "  data_param { batch_size: 4 source: 'images' backend: IDX } }"
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+    "  inner_product_param { num_output: 10 } }"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+const std::string kSolver = "base_lr: 0.1 max_iter: 10\n";
+
+pb::Job load(const fs::path& path) {
+  auto job = load_job(path);
+  INFO((job ? std::string() : job.error().message));
+  REQUIRE(job.has_value());
+  return std::move(job.value());
+}
+
+std::string error_of(const fs::path& path) {
+  const auto job = load_job(path);
+  REQUIRE_FALSE(job.has_value());
+  return job.error().message;
+}
+
+pb::Job job_of(const std::string& text) {
+  pb::Job job;
+  REQUIRE(parse_text(text, "job", job).has_value());
+  return job;
+}
+
+using Lines = std::vector<std::string>;
+
+Lines warnings_of(const std::string& text) {
+  const auto checked = check_job(job_of(text), kRecord);
+  INFO((checked ? std::string() : checked.error().message));
+  REQUIRE(checked.has_value());
+  return checked.value();
+}
+
+}  // namespace
+
+TEST_CASE("a job is loaded whole, its files found beside it and above it", "[job]") {
+  const TempFolder folder;
+  folder.write("models/net.prototxt", kNet);
+  folder.write("jobs/solver.prototxt", kSolver);
+  fs::create_directories(folder.path() / "images");
+  const auto path = folder.write(
+      "jobs/deep/small.textproto",
+      "net: 'models/net.prototxt' solver: 'solver.prototxt' data { folder: 'nowhere' } seed: 3");
+  const pb::Job job = load(path);
+  CHECK(job.name() == "small");
+  CHECK(job.seed() == 3);
+  CHECK_FALSE(job.has_net());
+  CHECK_FALSE(job.has_solver());
+  CHECK(job.net_param().layer_size() == 3);
+  CHECK(job.solver_param().max_iter() == 10);
+  CHECK(job.net_param().layer(0).data_param().source() == (folder.path() / "images").string());
+  CHECK(job.data(0).folder() == "nowhere");
+}
+
+TEST_CASE("a solver's net is taken where the job gives none", "[job]") {
+  const TempFolder folder;
+  folder.write("models/net.prototxt", kNet);
+  folder.write("models/solver.prototxt", kSolver + "net: 'net.prototxt' random_seed: 5");
+  const auto path = folder.write("job.textproto", "name: 'x' solver: 'models/solver.prototxt'");
+  const pb::Job job = load(path);
+  CHECK(job.net_param().name() == "n");
+  CHECK(job.name() == "x");
+  CHECK(job.seed() == 5);
+  CHECK_FALSE(job.solver_param().has_net());
+
+  const pb::Job bare = load(folder.path() / "models/solver.prototxt");
+  CHECK(bare.name() == "solver");
+  CHECK(bare.net_param().name() == "n");
+  CHECK(bare.solver_param().max_iter() == 10);
+}
+
+TEST_CASE("a job that is not whole is told", "[job]") {
+  const TempFolder folder;
+  folder.write("net.prototxt", kNet);
+  folder.write("solver.prototxt", kSolver);
+  const auto job = [&](const std::string& text) {
+    return folder.write("job.textproto", text).string();
+  };
+  std::string path = job("name: 'x' workers: 2");
+  CHECK(error_of(path) == path + ": gives neither solver nor solver_param");
+  path = job("name: 'x' workers: 2 solver: 'solver.prototxt'");
+  CHECK(error_of(path) == path + ": neither the job nor its solver names a net");
+  path = job("solver: 'a' solver_param {} workers: 1");
+  CHECK(error_of(path) == path + ": gives solver and solver_param; give one");
+  path = job("solver: 'solver.prototxt' net: 'a' net_param {} workers: 1");
+  CHECK(error_of(path) == path + ": gives net and net_param; give one");
+  path = job("solver: 'absent.prototxt' workers: 1");
+  CHECK(error_of(path).find(path + ": solver absent.prototxt: not found; looked for ") == 0);
+  path = job("solver: 'solver.prototxt' net: 'absent.prototxt'");
+  CHECK(error_of(path).find(path + ": net absent.prototxt: not found; looked for ") == 0);
+  path = job("solver: 'solver.prototxt'\nworkers: 2\n  stalenes: 3");
+  CHECK(error_of(path) == path + ":3:3: no field \"stalenes\" in Job");
+  const auto net = (folder.path() / "net.prototxt").string();
+  CHECK(error_of(net) == net + ": describes a net; a job or a solver file is wanted here");
+  CHECK(load_job(folder.path() / "absent").error().code == ErrorCode::kNotFound);
+}
+
+TEST_CASE("a file's kind is seen from its fields, mistakes or not", "[job]") {
+  CHECK(file_kind("net: 'x' solver: 'y'", "f").value() == FileKind::kJob);
+  CHECK(file_kind("net: 'x' base_lr: 1", "f").value() == FileKind::kSolver);
+  CHECK(file_kind(kNet, "f").value() == FileKind::kNet);
+  CHECK(file_kind("# c\nworker { name: 'job' }", "f").value() == FileKind::kCluster);
+  CHECK(file_kind("net: 'x' base_lrr: 1 max_iter: 3 }} {", "f").value() == FileKind::kSolver);
+  CHECK(file_kind("stuff: 1", "f").error().message ==
+        "f: holds no field of a job, a net, a solver or a cluster");
+  CHECK_FALSE(file_kind("", "f").has_value());
+  CHECK_FALSE(file_kind(std::string_view("\0\xff{{\"", 5), "f").has_value());
+}
+
+TEST_CASE("a phase's data is the job's, the net's, or the default set", "[job]") {
+  const std::string net = "net_param { " + kNet + " } ";
+  const DataPlace from_net{"images", "", ""};
+  CHECK(data_of(job_of(net), pb::TRAIN).value() == from_net);
+  const pb::Job folder = job_of(net + "data { folder: 'a' }");
+  CHECK(data_of(folder, pb::TRAIN).value() == DataPlace{"a", "", ""});
+  CHECK(data_of(folder, pb::TEST).value() == DataPlace{"a", "", ""});
+  const pb::Job test = job_of(net + "data { phase: TEST folder: 'b' }");
+  CHECK(data_of(test, pb::TRAIN).value() == from_net);
+  CHECK(data_of(test, pb::TEST).value() == DataPlace{"b", "", ""});
+  const pb::Job files = job_of(net +
+                               "data { images: 'i' labels: 'l' } data { folder: 'b' "
+                               "phase: TEST }");
+  CHECK(data_of(files, pb::TRAIN).value() == DataPlace{"", "i", "l"});
+  CHECK(data_of(job_of(""), pb::TRAIN).value() == DataPlace{kDefaultDataFolder, "", ""});
+}
+
+TEST_CASE("data that cannot be read is told", "[job]") {
+  CHECK(data_of(job_of("data { images: 'i' }"), pb::TRAIN).error().message ==
+        "data: give a folder, or both images and labels");
+  CHECK(
+      data_of(job_of("data { images: 'i' labels: 'l' folder: 'f' }"), pb::TRAIN).error().message ==
+      "data: give a folder, or both images and labels");
+  CHECK(data_of(job_of("net_param { layer { name: 'mnist' type: 'Data'"
+                       "  data_param { source: 'train_lmdb' } } }"),
+                pb::TRAIN)
+            .error()
+            .message ==
+        "layer \"mnist\" names the LMDB \"train_lmdb\", which is not read: name a folder of IDX "
+        "files with the job's data { folder: ... }, or with --data");
+}
+
+TEST_CASE("a job is checked without running it", "[job]") {
+  const TempFolder folder;
+  const std::string here = "data { folder: '" + folder.path().string() + "' } ";
+  const std::string whole = "net_param { " + kNet + " } solver_param { " + kSolver + " } ";
+  CHECK(warnings_of(whole + here).empty());
+  CHECK(warnings_of(whole) == Lines{"data \"images\" is not there; training needs it"});
+  CHECK(warnings_of(whole + "data { images: '/no/i' labels: '/no/l' }") ==
+        Lines{"data \"/no/i\" is not there; training needs it",
+              "data \"/no/l\" is not there; training needs it"});
+  CHECK(warnings_of(whole + here + "consistency { mode: BSP slack: 3 }") ==
+        Lines{"consistency.slack 3: mode BSP does not read it"});
+  CHECK(warnings_of(here + "seed: 4 net_param { " + kNet + " } solver_param { random_seed: 3 " +
+                    kSolver + " }") == Lines{"random_seed 3: superseded by the job's seed 4"});
+}
+
+TEST_CASE("a job that cannot work is told", "[job]") {
+  const auto error = [](const std::string& text) {
+    const auto checked = check_job(job_of(text), kRecord);
+    REQUIRE_FALSE(checked.has_value());
+    return checked.error().message;
+  };
+  CHECK(error("solver_param { base_lr: 1 }") == "max_iter is missing");
+  CHECK(error("solver_param { " + kSolver + " }") ==
+        "the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
+  CHECK(error("solver_param { " + kSolver + " } net_param { layer { name: 'a' type: 'b' } }")
+            .find("layer \"a\" is of unknown type \"b\"") == 0);
+  CHECK(error("solver_param { " + kSolver +
+              "test_iter: 1 } net_param {"
+              "  layer { name: 'in' type: 'Data' top: 'd' top: 'l' include { phase: TRAIN }"
+              "    data_param { batch_size: 1 } }"
+              "  layer { name: 'ip' type: 'InnerProduct' bottom: 'd' top: 'ip'"
+              "    inner_product_param { num_output: 2 } include { phase: TRAIN } }"
+              "  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'l' top: 'x'"
+              "    include { phase: TRAIN } } }") ==
+        "the solver has test_iter, and the net's TEST phase has no output");
+}

@@ -1,0 +1,109 @@
+#include "worker/model/solver.hpp"
+
+#include "proto/text.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+
+namespace {
+
+Result<std::vector<std::string>> check(const std::string& text) {
+  pb::SolverParameter solver;
+  REQUIRE(parse_text(text, "solver", solver).has_value());
+  return model::check_solver(solver);
+}
+
+const std::string kBase = "base_lr: 0.1 max_iter: 10 ";
+
+std::string error_of(const std::string& text) {
+  const auto checked = check(text);
+  REQUIRE_FALSE(checked.has_value());
+  CHECK(checked.error().code == ErrorCode::kInvalid);
+  return checked.error().message;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a solver of each policy and type passes without a warning", "[solver]") {
+  for (const char* policy :
+       {"lr_policy: 'fixed'", "lr_policy: 'step' gamma: 0.1 stepsize: 5",
+        "lr_policy: 'multistep' gamma: 0.1 stepvalue: 3 stepvalue: 7",
+        "lr_policy: 'exp' gamma: 0.9", "lr_policy: 'inv' gamma: 0.1 power: 0.75",
+        "lr_policy: 'poly' power: 1", "lr_policy: 'sigmoid' gamma: -0.1 stepsize: 5",
+        "lr_policy: 'cosine' warmup_iter: 3", "type: 'Nesterov' momentum: 0.9",
+        "type: 'Adam' momentum: 0.9 momentum2: 0.99", "clip_gradients: 5", "clip_gradients: -1",
+        "regularization_type: 'L1' weight_decay: 0.1", "test_iter: 5 test_interval: 2"}) {
+    INFO(policy);
+    const auto checked = check(kBase + policy);
+    REQUIRE(checked.has_value());
+    CHECK(checked.value().empty());
+  }
+}
+
+TEST_CASE("names that are not known are told, with those that are", "[solver]") {
+  CHECK(error_of(kBase + "type: 'AdamW'") ==
+        "type \"AdamW\" is unknown; did you mean \"Adam\"?; known are SGD, Nesterov, Adam");
+  CHECK(error_of(kBase + "lr_policy: 'inverse'") ==
+        "lr_policy \"inverse\" is unknown; known are fixed, step, multistep, exp, inv, poly, "
+        "sigmoid, cosine");
+  CHECK(error_of(kBase + "regularization_type: 'L3'") ==
+        "regularization_type \"L3\" is unknown; did you mean \"L1\"?; known are L1, L2");
+}
+
+TEST_CASE("fields that are needed and missing are told", "[solver]") {
+  CHECK(error_of("max_iter: 1") == "base_lr is missing");
+  CHECK(error_of("base_lr: 1") == "max_iter is missing");
+  CHECK(error_of(kBase + "lr_policy: 'step' stepsize: 1") ==
+        "gamma is missing: lr_policy \"step\" needs it");
+  CHECK(error_of(kBase + "lr_policy: 'step' gamma: 1") ==
+        "stepsize is missing: lr_policy \"step\" needs it");
+  CHECK(error_of(kBase + "lr_policy: 'multistep' gamma: 1") ==
+        "stepvalue is missing: lr_policy \"multistep\" needs it");
+  CHECK(error_of(kBase + "lr_policy: 'inv' gamma: 1") ==
+        "power is missing: lr_policy \"inv\" needs it");
+  CHECK(error_of(kBase + "test_interval: 5") ==
+        "test_interval is 5, and test_iter is missing: say how many batches a test takes");
+}
+
+TEST_CASE("numbers that cannot be are told", "[solver]") {
+  CHECK(error_of("base_lr: -0.5 max_iter: 1") == "base_lr is -0.5; it begins at 0");
+  CHECK(error_of("base_lr: nan max_iter: 1") == "base_lr is nan; it begins at 0");
+  CHECK(error_of("base_lr: 1 max_iter: 0") == "max_iter is 0; it begins at 1");
+  CHECK(error_of(kBase + "momentum: 1") == "momentum is 1; it lies in [0, 1)");
+  CHECK(error_of(kBase + "momentum2: -1") == "momentum2 is -1; it lies in [0, 1)");
+  CHECK(error_of(kBase + "delta: 0") == "delta is 0; it lies above 0");
+  CHECK(error_of(kBase + "weight_decay: -1") == "weight_decay is -1; it begins at 0");
+  CHECK(error_of(kBase + "clip_gradients: 0") ==
+        "clip_gradients is 0; it lies above 0, or is -1 for none");
+  CHECK(error_of(kBase + "lr_policy: 'exp' gamma: -1") == "gamma is -1; it begins at 0");
+  CHECK(error_of(kBase + "lr_policy: 'sigmoid' gamma: inf stepsize: 1") == "gamma is inf");
+  CHECK(error_of(kBase + "lr_policy: 'poly' power: -1") == "power is -1; it begins at 0");
+  CHECK(error_of(kBase + "lr_policy: 'step' gamma: 1 stepsize: 0") ==
+        "stepsize is 0; it begins at 1");
+  CHECK(error_of(kBase + "lr_policy: 'multistep' gamma: 1 stepvalue: 5 stepvalue: 5") ==
+        "stepvalue 5 follows 5: they begin at 1 and rise");
+  CHECK(error_of(kBase + "warmup_iter: -1") == "warmup_iter is -1; it begins at 0");
+  CHECK(error_of(kBase + "warmup_start_lr: -1") == "warmup_start_lr is -1; it begins at 0");
+  CHECK(error_of(kBase + "test_iter: 0") == "test_iter is 0; it begins at 1");
+  CHECK(error_of(kBase + "test_iter: 1 test_iter: 2") ==
+        "test_iter is given 2 times; a job has one test phase");
+  CHECK(error_of(kBase + "test_interval: -1") == "test_interval is -1; it begins at 0");
+  CHECK(error_of(kBase + "display: -1") == "display is -1; it begins at 0");
+  CHECK(error_of(kBase + "average_loss: 0") == "average_loss is 0; it begins at 1");
+  CHECK(error_of(kBase + "snapshot: -1") == "snapshot is -1; it begins at 0");
+}
+
+TEST_CASE("what a solver says in vain is warned of", "[solver]") {
+  CHECK(check(kBase + "solver_mode: CPU").value() ==
+        Lines{"solver_mode CPU: superseded by the worker's device setting"});
+  CHECK(check(kBase + "snapshot: 5 snapshot_prefix: 'x'").value() ==
+        Lines{"snapshot 5: no snapshots are written yet",
+              "snapshot_prefix \"x\": no snapshots are written yet"});
+  CHECK(check(kBase + "gamma: 1 power: 1 stepsize: 1 stepvalue: 1").value() ==
+        Lines{"gamma: lr_policy \"fixed\" does not read it",
+              "power: lr_policy \"fixed\" does not read it",
+              "stepsize: lr_policy \"fixed\" does not read it",
+              "stepvalue: lr_policy \"fixed\" does not read it"});
+}

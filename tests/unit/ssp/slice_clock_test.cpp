@@ -1,0 +1,96 @@
+#include "common/ssp/slice_clock.hpp"
+
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+
+namespace {
+
+Member member(std::uint32_t worker, std::int64_t join = 0) {
+  return {WorkerId(worker), Incarnation(worker + 1), Clock(join)};
+}
+
+Membership members(std::vector<Member> all) {
+  return {EpochId(1), std::move(all), {{Clock(0), ApplyMode::kOnArrival}}};
+}
+
+}  // namespace
+
+TEST_CASE("the version is the slowest member's progress", "[clock]") {
+  SliceClock clock;
+  clock.update(members({member(0), member(1)}));
+  CHECK(clock.version() == Clock(0));
+  CHECK_FALSE(clock.accept(WorkerId(0)));
+  CHECK_FALSE(clock.accept(WorkerId(0)));
+  CHECK(clock.done(WorkerId(0)) == Clock(2));
+  CHECK(clock.accept(WorkerId(1)));
+  CHECK(clock.version() == Clock(1));
+}
+
+TEST_CASE("a push is expected once and in order", "[clock]") {
+  SliceClock clock;
+  clock.update(members({member(0)}));
+  CHECK(clock.judge(WorkerId(0), Clock(0)) == PushVerdict::kAccept);
+  CHECK(clock.judge(WorkerId(0), Clock(1)) == PushVerdict::kAhead);
+  clock.accept(WorkerId(0));
+  CHECK(clock.judge(WorkerId(0), Clock(0)) == PushVerdict::kDuplicate);
+  CHECK(clock.judge(WorkerId(0), Clock(1)) == PushVerdict::kAccept);
+}
+
+TEST_CASE("a lost worker holds nobody back beyond its leave clock", "[clock]") {
+  SliceClock clock;
+  clock.update(members({member(0), member(1)}));
+  for (int i = 0; i < 5; ++i) clock.accept(WorkerId(0));
+  clock.accept(WorkerId(1));
+  CHECK(clock.version() == Clock(1));
+
+  Member lost = member(1);
+  lost.leave = Clock(1);
+  CHECK(clock.update(members({member(0), lost})));
+  CHECK(clock.version() == Clock(5));
+}
+
+TEST_CASE("a lost worker that owes an update from before its leave clock still counts", "[clock]") {
+  SliceClock clock;
+  Member lost = member(1);
+  lost.leave = Clock(3);
+  clock.update(members({member(0), lost}));
+  for (int i = 0; i < 5; ++i) clock.accept(WorkerId(0));
+  CHECK(clock.version() == Clock(0));
+}
+
+TEST_CASE("a joining worker counts from its join clock and never lowers the version", "[clock]") {
+  SliceClock clock;
+  clock.update(members({member(0)}));
+  for (int i = 0; i < 4; ++i) clock.accept(WorkerId(0));
+  CHECK(clock.version() == Clock(4));
+  clock.update(members({member(0), member(1, 6)}));
+  CHECK(clock.version() == Clock(4));
+  for (int i = 0; i < 4; ++i) clock.accept(WorkerId(0));
+  CHECK(clock.version() == Clock(6));
+  CHECK(clock.done(WorkerId(1)) == Clock(6));
+}
+
+TEST_CASE("the version stands still when nobody is left", "[clock]") {
+  SliceClock clock;
+  clock.update(members({member(0)}));
+  clock.accept(WorkerId(0));
+  Member lost = member(0);
+  lost.leave = Clock(1);
+  CHECK_FALSE(clock.update(members({lost})));
+  CHECK(clock.version() == Clock(1));
+}
+
+TEST_CASE("a read is answered exactly when the contract says so", "[clock]") {
+  for (std::int64_t v = 0; v < 8; ++v) {
+    for (std::int64_t done = 0; done < 8; ++done) {
+      for (std::int64_t c = 0; c < 8; ++c) {
+        for (std::int64_t s = 0; s < 4; ++s) {
+          CHECK(may_read(Clock(v), Clock(done), Clock(c), Slack(s)) ==
+                (v >= c - s && done >= c));
+        }
+        CHECK(may_read(Clock(v), Clock(done), Clock(c), Slack::unbounded()) == (done >= c));
+      }
+    }
+  }
+}

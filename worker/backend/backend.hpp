@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "worker/backend/device_memory.hpp"
+#include "worker/backend/ops.hpp"
+#include "worker/backend/stream.hpp"
+
+namespace taut {
+
+/// A device that failed, or has no memory left: the run cannot go on.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// One device: its memory, its streams, and the operations that layers are made of. Nothing outside
+/// of a backend knows which device it is.
+/// Errors    DeviceError from everything that touches the device
+/// Thread    any; each stream by one thread at a time, each operation on one stream at a time
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  /// The device in a few words, for logs: "CPU, oneDNN 2.6.0, 1 thread".
+  [[nodiscard]] virtual std::string description() const = 0;
+  /// True where device memory is the host's: worker/backend/cpu_backend.hpp's host_view then works.
+  [[nodiscard]] virtual bool shares_host_memory() const = 0;
+
+  /// Uninitialised memory, aligned for any element and any vector instruction.
+  [[nodiscard]] virtual DeviceBuffer allocate(Bytes size) = 0;
+  [[nodiscard]] DeviceBuffer allocate_floats(std::size_t count) {
+    return allocate(Bytes(count * sizeof(float)));
+  }
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+
+  /// Copies between equally long spans. Host memory must stay as it is until the stream has passed.
+  virtual void copy_to_device(Stream&, std::span<const float> from, DeviceSpan<float> to) = 0;
+  virtual void copy_to_host(Stream&, DeviceSpan<const float> from, std::span<float> to) = 0;
+  virtual void copy(Stream&, DeviceSpan<const float> from, DeviceSpan<float> to) = 0;
+  virtual void fill(Stream&, DeviceSpan<float> to, float value) = 0;
+  /// into += from
+  virtual void add(Stream&, DeviceSpan<const float> from, DeviceSpan<float> into) = 0;
+
+  /// Copies a tensor from or to Caffe's order (rows of rows; images as N, C, H, W), whatever order
+  /// the device keeps it in.
+  virtual void write_tensor(Stream&, const Extents& shape, std::span<const float> from,
+                            DeviceSpan<float> to) = 0;
+  virtual void read_tensor(Stream&, const Extents& shape, DeviceSpan<const float> from,
+                           std::span<float> to) = 0;
+
+  /// Errors of all of these: std::invalid_argument for a shape that the device cannot work with.
+  [[nodiscard]] virtual std::unique_ptr<LinearOp> convolution(const ConvolutionSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<PoolingOp> pooling(const PoolingSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<LinearOp> inner_product(const InnerProductSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<ActivationOp> activation(const ActivationSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<DropoutOp> dropout(const DropoutSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<SoftmaxOp> softmax(const SoftmaxSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<SoftmaxLossOp> softmax_loss(const SoftmaxLossSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<AccuracyOp> accuracy(const AccuracySpec&) = 0;
+};
+
+enum class DeviceKind : std::uint8_t { kAuto, kCpu, kCuda };
+
+struct BackendOptions {
+  DeviceKind device = DeviceKind::kAuto;
+  int threads = 0;      // of the CPU's computation; 0: as many as OpenMP would take
+  int cuda_device = 0;  // which, in the order of the driver
+};
+
+struct BackendChoice {
+  std::unique_ptr<Backend> backend;
+  std::string reason;  // one line for the user: what was chosen, and why nothing better was
+};
+
+/// Opens a device. AUTO takes CUDA where it is built in and a device answers, else the CPU.
+/// Errors    unavailable: CUDA was asked for by name and is not there; invalid: a thread count
+/// below 0
+[[nodiscard]] Result<BackendChoice> make_backend(const BackendOptions& options);
+
+}  // namespace taut

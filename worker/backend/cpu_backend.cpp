@@ -1,0 +1,158 @@
+#include "worker/backend/cpu_backend.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "worker/backend/cpu_dnnl.hpp"
+#include "worker/backend/cpu_ops.hpp"
+#include "worker/backend/cpu_parallel.hpp"
+
+namespace taut {
+namespace cpu {
+
+bool lies_channels_last(const Extents& shape) {
+  return shape.size() == 4 && shape[1] > 1 && shape[2] * shape[3] > 1;
+}
+
+ImageShape image_shape(const Extents& shape) {
+  TAUT_CHECK(shape.size() == 4, "only tensors of rank 4 are images");
+  return {shape[0], shape[1], shape[2], shape[3]};
+}
+
+}  // namespace cpu
+
+namespace {
+
+/// What is queued has been done, so every mark has been passed.
+class PassedEvent final : public Event {
+ public:
+  void record(Stream&) override {}
+  void wait(Stream&) override {}
+  bool query() override { return true; }
+  void finish() override {}
+};
+
+constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads) {}
+
+  std::string description() const override {
+    const int threads = threads_ > 0 ? threads_ : omp_get_max_threads();
+    return fmt::format("CPU, oneDNN {}, {} thread{}", dnnl_cpu::version(), threads,
+                       threads == 1 ? "" : "s");
+  }
+  bool shares_host_memory() const override { return true; }
+
+  DeviceBuffer allocate(Bytes size) override {
+    if (size.value() == 0) return {};
+    const std::size_t whole = (size.value() + kAlignment - 1) / kAlignment * kAlignment;
+    void* address = std::aligned_alloc(kAlignment, whole);
+    if (address == nullptr) {
+      throw DeviceError(
+          fmt::format("CPU: no memory for a block of {} bytes; use a smaller batch", size.value()));
+    }
+    return {address, size, [](void* block) noexcept { std::free(block); }};
+  }
+  std::unique_ptr<Stream> make_stream() override {
+    return std::make_unique<cpu::InlineStream>(threads_);
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<PassedEvent>(); }
+
+  void copy_to_device(Stream&, std::span<const float> from, DeviceSpan<float> to) override {
+    copy_elements(from, host_view(to));
+  }
+  void copy_to_host(Stream&, DeviceSpan<const float> from, std::span<float> to) override {
+    copy_elements(host_view(from), to);
+  }
+  void copy(Stream&, DeviceSpan<const float> from, DeviceSpan<float> to) override {
+    copy_elements(host_view(from), host_view(to));
+  }
+  void fill(Stream&, DeviceSpan<float> to, float value) override {
+    std::ranges::fill(host_view(to), value);
+  }
+  void add(Stream& stream, DeviceSpan<const float> from, DeviceSpan<float> into) override {
+    TAUT_CHECK(from.size() == into.size(), "a sum of different sizes");
+    cpu::enter(stream);
+    const float* source = from.address();
+    float* target = into.address();
+    cpu::parallel_ranges(from.size(), cpu::kElementGrain, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) target[i] += source[i];
+    });
+  }
+
+  void write_tensor(Stream& stream, const Extents& shape, std::span<const float> from,
+                    DeviceSpan<float> to) override {
+    move_tensor(stream, shape, from, host_view(to), dnnl_cpu::ImageOrder::kChannelsLast);
+  }
+  void read_tensor(Stream& stream, const Extents& shape, DeviceSpan<const float> from,
+                   std::span<float> to) override {
+    move_tensor(stream, shape, host_view(from), to, dnnl_cpu::ImageOrder::kChannelsFirst);
+  }
+
+  std::unique_ptr<LinearOp> convolution(const ConvolutionSpec& spec) override {
+    enter();
+    return dnnl_cpu::make_convolution(spec);
+  }
+  std::unique_ptr<PoolingOp> pooling(const PoolingSpec& spec) override {
+    enter();
+    return spec.method == PoolingMethod::kMax ? dnnl_cpu::make_max_pooling(spec)
+                                              : cpu::make_average_pooling(spec);
+  }
+  std::unique_ptr<LinearOp> inner_product(const InnerProductSpec& spec) override {
+    enter();
+    return cpu::make_inner_product(spec);
+  }
+  std::unique_ptr<ActivationOp> activation(const ActivationSpec& spec) override {
+    return cpu::make_activation(spec);
+  }
+  std::unique_ptr<DropoutOp> dropout(const DropoutSpec& spec) override {
+    enter();
+    return cpu::make_dropout(spec);
+  }
+  std::unique_ptr<SoftmaxOp> softmax(const SoftmaxSpec& spec) override {
+    return cpu::make_softmax(spec);
+  }
+  std::unique_ptr<SoftmaxLossOp> softmax_loss(const SoftmaxLossSpec& spec) override {
+    return cpu::make_softmax_loss(spec);
+  }
+  std::unique_ptr<AccuracyOp> accuracy(const AccuracySpec& spec) override {
+    return cpu::make_accuracy(spec);
+  }
+
+ private:
+  static void copy_elements(std::span<const float> from, std::span<float> to) {
+    TAUT_CHECK(from.size() == to.size(), "a copy between different sizes");
+    std::ranges::copy(from, to.begin());
+  }
+
+  static void move_tensor(Stream& stream, const Extents& shape, std::span<const float> from,
+                          std::span<float> to, dnnl_cpu::ImageOrder order) {
+    TAUT_CHECK(from.size() == to.size(), "a tensor copied between different sizes");
+    if (!cpu::lies_channels_last(shape)) {
+      copy_elements(from, to);
+      return;
+    }
+    cpu::enter(stream);
+    const ImageShape image = cpu::image_shape(shape);
+    TAUT_CHECK(image.count() == from.size(), "a tensor of another shape");
+    dnnl_cpu::ImageReorder(image, order).run(from.data(), to.data());
+  }
+
+  /// oneDNN fits what it makes to the thread count of the maker.
+  void enter() const { cpu::InlineStream(threads_).enter(); }
+
+  int threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
+  return std::make_unique<CpuBackend>(options.threads);
+}
+
+}  // namespace taut

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <stdexcept>
+
+#include "worker/backend/cpu_ops.hpp"
+
+namespace taut::cpu {
+namespace {
+
+/// The class that a label names. Errors: std::invalid_argument; a NaN is no class either.
+std::size_t class_of(float label, std::size_t position, std::size_t classes) {
+  if (label >= 0 && label < static_cast<float>(classes)) return static_cast<std::size_t>(label);
+  throw std::invalid_argument(fmt::format(
+      "label {} at position {} of the batch is not one of the {} classes 0 to {}; check "
+      "the data set's labels and the last layer's num_output",
+      label, position, classes, classes - 1));
+}
+
+/// The first element of a position's scores.
+std::size_t place_of(const AxisView& view, std::size_t position) {
+  return position / view.inner * view.length * view.inner + position % view.inner;
+}
+
+/// Labels are matched to positions in Caffe's order, which is the order in memory for axis 1 of
+/// images and for any axis of other tensors.
+AxisView view_of_scores(const char* layer, const Extents& shape, std::size_t axis) {
+  if (lies_channels_last(shape) && axis != 1) {
+    throw std::invalid_argument(
+        fmt::format("{}: the classes of images lie along axis 1, not {}", layer, axis));
+  }
+  return view_along(shape, axis);
+}
+
+class SoftmaxLoss final : public SoftmaxLossOp {
+ public:
+  explicit SoftmaxLoss(const SoftmaxLossSpec& spec)
+      : spec_(spec), view_(view_of_scores("SoftmaxWithLoss", spec.shape, spec.axis)) {}
+
+  void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> labels,
+               DeviceSpan<float> probabilities, DeviceSpan<float> loss) override {
+    check_labels(labels);
+    double sum = 0;
+    for (std::size_t position = 0; position < view_.positions(); ++position) {
+      const std::size_t at = place_of(view_, position);
+      float* p = probabilities.address() + at;
+      softmax_of(bottom.address() + at, p, view_.length, view_.inner);
+      const float label = labels.address()[position];
+      if (is_ignored(label)) continue;
+      const float likely = p[class_of(label, position, view_.length) * view_.inner];
+      sum -= std::log(std::max(likely, std::numeric_limits<float>::min()));
+    }
+    *loss.address() = static_cast<float>(sum / counted(labels));
+  }
+
+  void backward(Stream&, DeviceSpan<const float> probabilities, DeviceSpan<const float> labels,
+                float weight, DeviceSpan<float> bottom_gradient) override {
+    check_labels(labels);
+    const float scale = weight / static_cast<float>(counted(labels));
+    for (std::size_t position = 0; position < view_.positions(); ++position) {
+      const std::size_t at = place_of(view_, position);
+      const float* p = probabilities.address() + at;
+      float* dx = bottom_gradient.address() + at;
+      const float label = labels.address()[position];
+      const float factor = is_ignored(label) ? 0 : scale;
+      for (std::size_t k = 0; k < view_.length; ++k) {
+        dx[k * view_.inner] = factor * p[k * view_.inner];
+      }
+      if (!is_ignored(label)) dx[class_of(label, position, view_.length) * view_.inner] -= scale;
+    }
+  }
+
+ private:
+  void check_labels(DeviceSpan<const float> labels) const {
+    TAUT_CHECK(labels.size() == view_.positions(), "one label for each position");
+  }
+  [[nodiscard]] bool is_ignored(float label) const {
+    return spec_.has_ignore_label && label == static_cast<float>(spec_.ignore_label);
+  }
+  /// How many positions count, at least 1: Caffe's normalization VALID.
+  [[nodiscard]] double counted(DeviceSpan<const float> labels) const {
+    const float* first = labels.address();
+    const auto count = std::count_if(first, first + labels.size(),
+                                     [&](float label) { return !is_ignored(label); });
+    return static_cast<double>(std::max<std::ptrdiff_t>(count, 1));
+  }
+
+  SoftmaxLossSpec spec_;
+  AxisView view_;
+};
+
+class Accuracy final : public AccuracyOp {
+ public:
+  explicit Accuracy(const AccuracySpec& spec)
+      : top_k_(static_cast<std::size_t>(spec.top_k)),
+        view_(view_of_scores("Accuracy", spec.shape, spec.axis)) {}
+
+  void forward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
+               DeviceSpan<float> accuracy) override {
+    TAUT_CHECK(labels.size() == view_.positions(), "one label for each position");
+    std::size_t right = 0;
+    for (std::size_t position = 0; position < view_.positions(); ++position) {
+      const float* score = scores.address() + place_of(view_, position);
+      const std::size_t truth = class_of(labels.address()[position], position, view_.length);
+      std::size_t rivals = 0;
+      for (std::size_t k = 0; k < view_.length; ++k) {
+        const bool at_least = score[k * view_.inner] >= score[truth * view_.inner];
+        rivals += k != truth && at_least ? 1 : 0;
+      }
+      right += rivals < top_k_ ? 1 : 0;
+    }
+    *accuracy.address() = static_cast<float>(right) / static_cast<float>(view_.positions());
+  }
+
+ private:
+  std::size_t top_k_;
+  AxisView view_;
+};
+
+}  // namespace
+
+std::unique_ptr<SoftmaxLossOp> make_softmax_loss(const SoftmaxLossSpec& spec) {
+  return std::make_unique<SoftmaxLoss>(spec);
+}
+
+std::unique_ptr<AccuracyOp> make_accuracy(const AccuracySpec& spec) {
+  return std::make_unique<Accuracy>(spec);
+}
+
+}  // namespace taut::cpu

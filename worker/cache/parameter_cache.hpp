@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/ssp/table.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "worker/backend/device_memory.hpp"
+#include "worker/client/client.hpp"
+
+namespace taut {
+
+/// The parameters as the compute sees them: values in device memory with a version, and a place for
+/// the gradient that backward makes. Behind it stands a parameter server, or nobody.
+///
+/// A replica is one copy of the net that computes on its own batch; each calls acquire() and
+/// publish() once for every table and clock.
+/// Thread    the compute thread
+class ParameterCache {
+ public:
+  ParameterCache() = default;
+  ParameterCache(const ParameterCache&) = delete;
+  ParameterCache& operator=(const ParameterCache&) = delete;
+  virtual ~ParameterCache() = default;
+
+  /// The tables' values for `clock`; the first one needs to be waited for, once in a clock.
+  /// Errors    timeout, stale, mismatch, closed: as Client::wait
+  [[nodiscard]] virtual Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) = 0;
+
+  /// Where a replica's gradient of a table at this clock goes; valid until publish().
+  [[nodiscard]] virtual DeviceSpan<float> gradient(std::size_t replica, TableId table) = 0;
+
+  /// The gradient is ready: it is on its way, and so are the values for the next clock. Where the
+  /// solver clips, they leave only with finish_clock().
+  virtual void publish(std::size_t replica, TableId table, Clock clock) = 0;
+
+  /// A replica has published all its tables.
+  virtual void finish_clock(std::size_t replica, Clock clock) = 0;
+
+  /// A copy of the newest values of a table, and their version. Waits for no worker.
+  [[nodiscard]] virtual Result<Clock> snapshot(TableId table, std::span<float> into) = 0;
+
+  /// Waits until all that was published has arrived.
+  [[nodiscard]] virtual Result<void> flush(Duration wait) = 0;
+
+  /// How stale the values were that acquire() gave.
+  [[nodiscard]] virtual const StalenessHistogram& staleness() const = 0;
+};
+
+}  // namespace taut

@@ -1,0 +1,85 @@
+#include "worker/cache/served_cache.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "common/check.hpp"
+#include "common/math/update_kernels.hpp"
+#include "worker/backend/cpu_backend.hpp"
+
+namespace taut {
+
+Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& backend,
+                                                       std::vector<TableSpec> tables,
+                                                       Options options) {
+  if (!backend.shares_host_memory()) {
+    return make_error(ErrorCode::kUnavailable,
+                      backend.description() + ": parameters are kept in host memory only so far; "
+                                              "set device: CPU");
+  }
+  TAUT_TRY(client.open(tables, options.wait));
+  std::unique_ptr<ServedCache> cache(new ServedCache(client, options));
+  for (TableSpec& spec : tables) {
+    Table table;
+    table.front = backend.allocate_floats(spec.count());
+    table.back = backend.allocate_floats(spec.count());
+    table.spec = std::move(spec);
+    cache->tables_.push_back(std::move(table));
+  }
+  for (Table& table : cache->tables_) {
+    // A frozen table is never pushed, so it stays at clock 0 for ever.
+    const Clock clock = table.spec.kind == TableKind::kFrozen ? Clock(0) : options.start;
+    client.read(table.spec.id, clock, host_view(table.back.as<float>()));
+  }
+  return cache;
+}
+
+Result<DeviceSpan<const float>> ServedCache::acquire(TableId id, Clock clock) {
+  Table& table = tables_[id.value()];
+  const Clock wanted = table.spec.kind == TableKind::kFrozen ? Clock(0) : clock;
+  if (table.held != wanted) {
+    TAUT_TRY(client_.wait(id, wanted, options_.wait));
+    std::swap(table.front, table.back);
+    table.held = wanted;
+  }
+  return DeviceSpan<const float>(table.front.as<float>());
+}
+
+DeviceSpan<float> ServedCache::gradient(std::size_t replica, TableId id) {
+  TAUT_CHECK(replica == 0, "a served cache has one replica");
+  Table& table = tables_[id.value()];
+  if (!table.gradient) table.gradient = client_.gradient_buffer(id);
+  const auto floats = table.gradient.floats();
+  return {floats.data(), floats.size()};
+}
+
+void ServedCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
+  if (!options_.clips) send(tables_[id.value()], clock, 0);
+}
+
+void ServedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
+  if (!options_.clips) return;
+  double squares = 0;
+  for (const Table& table : tables_) {
+    if (table.gradient) squares += math::sum_of_squares(table.gradient.floats());
+  }
+  const auto norm = static_cast<float>(std::sqrt(squares));
+  for (Table& table : tables_) {
+    if (table.gradient) send(table, clock, norm);
+  }
+}
+
+void ServedCache::send(Table& table, Clock clock, float norm) {
+  TAUT_CHECK(table.gradient, "a table is published after its gradient was made");
+  client_.push_and_read(table.spec.id, clock, table.gradient, host_view(table.back.as<float>()),
+                        norm);
+  // The client keeps the buffer until the shards have it; the next gradient gets another one.
+  table.gradient = Buffer();
+}
+
+Result<Clock> ServedCache::snapshot(TableId table, std::span<float> into) {
+  TAUT_TRY(const ReadResult read, client_.snapshot(table, into, options_.wait));
+  return read.version;
+}
+
+}  // namespace taut

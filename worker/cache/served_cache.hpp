@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/backend/backend.hpp"
+#include "worker/cache/parameter_cache.hpp"
+
+namespace taut {
+
+/// Parameters that live in a parameter server. Each table has two value buffers: the compute reads
+/// one while fresh values land in the other, and they change places between two uses.
+class ServedCache final : public ParameterCache {
+ public:
+  struct Options {
+    Clock start;                 // the first clock
+    bool clips = false;          // the solver clips: updates leave together, with their norm
+    Duration wait{60'000'000};   // a read that takes longer fails
+  };
+
+  /// Opens the tables at the shards and starts reading them.
+  /// Errors    as Client::open; unavailable: a device without host memory
+  [[nodiscard]] static Result<std::unique_ptr<ServedCache>> open(Client& client, Backend& backend,
+                                                                 std::vector<TableSpec> tables,
+                                                                 Options options);
+
+  /// Closes the client, whose thread would else go on writing into the buffers.
+  ~ServedCache() override { client_.close(); }
+
+  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
+  DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
+  void publish(std::size_t replica, TableId table, Clock clock) override;
+  void finish_clock(std::size_t replica, Clock clock) override;
+  Result<Clock> snapshot(TableId table, std::span<float> into) override;
+  Result<void> flush(Duration wait) override { return client_.flush(wait); }
+  const StalenessHistogram& staleness() const override { return client_.staleness(); }
+
+ private:
+  struct Table {
+    TableSpec spec;
+    DeviceBuffer front;  // read by the compute
+    DeviceBuffer back;   // written by the client's thread
+    Buffer gradient;
+    std::optional<Clock> held;  // the clock whose values are in front
+  };
+
+  ServedCache(Client& client, Options options) : client_(client), options_(options) {}
+  void send(Table& table, Clock clock, float norm);
+
+  Client& client_;
+  const Options options_;
+  std::vector<Table> tables_;
+};
+
+}  // namespace taut

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/net/endpoint.hpp"
+#include "common/result.hpp"
+#include "common/ssp/table.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+
+namespace taut {
+
+/// Where a shard listens.
+struct ShardAddress {
+  ShardId shard;
+  std::string address;
+};
+
+/// What a member of a job needs to speak to its shards.
+struct ClientOptions {
+  JobId job;
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string job_hash;
+  std::vector<ShardAddress> shards;
+  Duration resend{1'000'000};  // what was not answered for so long is sent again
+};
+
+/// A read that has come in.
+struct ReadResult {
+  Clock clock;    // of the read
+  Clock version;  // the lowest V of the table's slices: the staleness is clock - version
+};
+
+/// How stale the reads were: staleness in clocks, and how many reads had it.
+using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
+
+/// Tables in a parameter server: opens them, pushes updates, reads values under the job's staleness
+/// bound. Every call but wait() and open() returns at once; one thread of its own moves the bytes.
+/// Thread    one caller, the same for all calls
+class Client {
+ public:
+  /// endpoint  unconnected; the client's from now on
+  Client(std::unique_ptr<Endpoint> endpoint, ClientOptions options);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Opens the job's tables at every shard; all workers name the same.
+  /// Errors    timeout (which shards did not answer), mismatch (both sides' values)
+  [[nodiscard]] Result<void> open(std::vector<TableSpec> tables, Duration wait);
+
+  /// Memory for an update; what is pushed is never copied.
+  [[nodiscard]] Buffer gradient_buffer(TableId table);
+
+  /// Pushes this worker's update of a table at `clock`.
+  /// gradient  [count] float32 from gradient_buffer(); not to be written again
+  /// norm      L2 norm of the worker's gradient over all tables, where the solver clips; else 0
+  void push(TableId table, Clock clock, const Buffer& gradient, float norm = 0);
+
+  /// The same, and at once the read for the next clock, as one message.
+  void push_and_read(TableId table, Clock clock, const Buffer& gradient, std::span<float> into,
+                     float norm = 0);
+
+  /// Reads a table at `clock`; `into` is written by the client's thread until wait() or close()
+  /// returns.
+  void read(TableId table, Clock clock, std::span<float> into);
+
+  /// Waits for the read of a table at `clock`.
+  /// Errors    timeout; stale (this worker was declared lost); mismatch; closed
+  [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
+
+  /// Reads the newest whole table, as one that is no member does; waits for no worker. Where slices
+  /// had different versions it asks again, a few times at most.
+  [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);
+
+  /// Waits until every update pushed so far was acknowledged.
+  [[nodiscard]] Result<void> flush(Duration wait);
+
+  /// Of all reads that wait() has returned.
+  [[nodiscard]] const StalenessHistogram& staleness() const;
+  /// Payload bytes so far.
+  struct Traffic {
+    std::uint64_t pushed = 0;
+    std::uint64_t read = 0;
+  };
+  [[nodiscard]] Traffic traffic() const;
+
+  /// Makes waits return with closed, now and from now on. Thread: any.
+  void cancel();
+
+  /// Ends the client's thread: once it returns, no memory handed to read() is written any more.
+  void close();
+
+ private:
+  class Mover;
+  std::unique_ptr<Mover> mover_;
+  StalenessHistogram staleness_;
+};
+
+}  // namespace taut

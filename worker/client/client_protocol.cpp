@@ -1,0 +1,315 @@
+#include "worker/client/client_protocol.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/check.hpp"
+#include "proto/job_state.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut {
+namespace {
+
+// How long a shard in the middle of an epoch change is left alone.
+constexpr Duration kPatience{20'000};
+
+}  // namespace
+
+ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards,
+                               Duration resend)
+    : identity_(std::move(identity)), shards_(std::move(shards)), resend_(resend) {
+  for (const ShardId shard : shards_) links_[shard] = Link{};
+}
+
+void ClientProtocol::open(std::vector<TableSpec> tables) {
+  TAUT_CHECK(tables_.empty() && !tables.empty(), "tables are opened once");
+  tables_ = std::move(tables);
+  layout_ = SliceLayout(tables_, shards_);
+  for (const Slice& place : layout_.slices()) slices_.push_back(SliceLink{place, {}, {}, {}, false});
+  reads_.resize(tables_.size());
+  snapshots_.resize(tables_.size());
+}
+
+bool ClientProtocol::ready() const {
+  return std::ranges::all_of(
+      links_, [](const auto& entry) { return entry.second.state == LinkState::kReady; });
+}
+
+void ClientProtocol::touch(SliceLink& slice) {
+  if (std::exchange(slice.dirty, true)) return;
+  dirty_.push_back(static_cast<std::size_t>(&slice - slices_.data()));
+}
+
+void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, float norm) {
+  for (const Slice& place : layout_.slices_of(table)) {
+    SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
+    slice.pushes.push_back({clock,
+                            gradient.part(place.offset * sizeof(float),
+                                          place.count * sizeof(float)),
+                            norm, {}, {}});
+    ++unacknowledged_;
+    touch(slice);
+  }
+}
+
+void ClientProtocol::read(TableId table, Clock clock, std::span<float> into) {
+  begin(table, clock, into, false);
+}
+
+void ClientProtocol::snapshot(TableId table, std::span<float> into) {
+  begin(table, Clock(0), into, true);
+}
+
+void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bool snapshot) {
+  const auto places = layout_.slices_of(table);
+  auto& pending = (snapshot ? snapshots_ : reads_)[table.value()];
+  pending = {clock, places.size(), Clock::never(), Clock(-1)};
+  for (const Slice& place : places) {
+    SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
+    auto& read = snapshot ? slice.snapshot : slice.read;
+    read = PendingRead{clock, into.subspan(place.offset, place.count), {}};
+    touch(slice);
+  }
+}
+
+void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint now) {
+  const auto found = links_.find(from);
+  if (found == links_.end() || message.job != identity_.job) return;
+  Link& link = found->second;
+  if (const auto* batch = std::get_if<DataItems>(&message.body)) {
+    for (const DataItem& item : batch->items) handle_item(item, now);
+  } else if (const auto* greeting = std::get_if<pb::DataHelloReply>(&message.body)) {
+    if (greeting->greet_again()) {
+      restart(from);
+    } else if (!greeting->accepted()) {
+      fail(ErrorCode::kMismatch,
+           fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
+    } else if (link.state == LinkState::kGreeting) {
+      link = {LinkState::kOpening, {}};
+    }
+  } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
+    if (!opened->accepted()) {
+      fail(ErrorCode::kMismatch, fmt::format("shard {} cannot open the tables: {}", from.value(),
+                                             opened->reason()));
+    } else if (link.state == LinkState::kOpening) {
+      link = {LinkState::kReady, {}};
+      for (SliceLink& slice : slices_) {
+        if (slice.place.shard == from) touch(slice);
+      }
+    }
+  }
+}
+
+/// A shard that does not know the connection: it broke, and what was under way may be lost.
+void ClientProtocol::restart(ShardId shard) {
+  Link& link = links_[shard];
+  if (link.state == LinkState::kGreeting) return;
+  link = Link{};
+  for (SliceLink& slice : slices_) {
+    if (slice.place.shard != shard) continue;
+    for (PendingPush& push : slice.pushes) push.sent.reset();
+    if (slice.read) slice.read->sent.reset();
+    if (slice.snapshot) slice.snapshot->sent.reset();
+    touch(slice);
+  }
+}
+
+void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
+  if (layout_.find(item.table, item.slice) == nullptr) return;
+  SliceLink& slice = slices_[layout_.index_of(item.table, item.slice)];
+  switch (item.kind) {
+    case pb::DataItem::ACK:
+      acknowledge(slice, item.done);
+      break;
+    case pb::DataItem::VALUE:
+      acknowledge(slice, item.done);
+      receive_value(slice, item);
+      break;
+    case pb::DataItem::SNAPSHOT_VALUE:
+      receive_value(slice, item);
+      break;
+    case pb::DataItem::REFUSED:
+      handle_refusal(slice, item, now);
+      break;
+    default:
+      break;
+  }
+}
+
+void ClientProtocol::acknowledge(SliceLink& slice, Clock done) {
+  while (!slice.pushes.empty() && slice.pushes.front().clock < done) {
+    slice.pushes.pop_front();
+    --unacknowledged_;
+  }
+}
+
+void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
+  const bool snapshot = item.kind == pb::DataItem::SNAPSHOT_VALUE;
+  auto& read = snapshot ? slice.snapshot : slice.read;
+  // A late or repeated answer to a read that is over.
+  if (!read || (!snapshot && read->clock != item.clock)) return;
+  if (item.payload.size() != read->into.size_bytes()) {
+    fail(ErrorCode::kMismatch,
+         fmt::format("table {} slice {}: {} bytes came, {} were expected", item.table.value(),
+                     item.slice.value(), item.payload.size(), read->into.size_bytes()));
+    return;
+  }
+  std::memcpy(read->into.data(), item.payload.bytes().data(), item.payload.size());
+  read.reset();
+  PendingTable& table = (snapshot ? snapshots_ : reads_)[item.table.value()];
+  table.lowest = std::min(table.lowest, item.version);
+  table.highest = std::max(table.highest, item.version);
+  if (--table.slices_left == 0) {
+    completed_.push_back(
+        {item.table, table.clock, table.lowest, snapshot, table.lowest == table.highest});
+  }
+}
+
+void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, TimePoint now) {
+  switch (item.refusal) {
+    case pb::DataItem::HELD:
+      for (PendingPush& push : slice.pushes) {
+        if (push.clock != item.clock) continue;
+        push.sent.reset();
+        push.not_before = now + kPatience;
+      }
+      return;
+    case pb::DataItem::OUT_OF_ORDER:
+      acknowledge(slice, item.done);
+      if (slice.pushes.empty() || slice.pushes.front().clock > item.done) {
+        fail(ErrorCode::kMismatch,
+             fmt::format("table {} slice {}: the shard expects clock {}, which was acknowledged",
+                         item.table.value(), item.slice.value(), item.done.value()));
+        return;
+      }
+      for (PendingPush& push : slice.pushes) push.sent.reset();
+      touch(slice);
+      return;
+    case pb::DataItem::STALE_INCARNATION:
+      fail(ErrorCode::kStale, item.reason);
+      return;
+    default:
+      fail(ErrorCode::kMismatch, fmt::format("table {} slice {}: refused: {}", item.table.value(),
+                                             item.slice.value(), item.reason));
+  }
+}
+
+void ClientProtocol::fail(ErrorCode code, std::string message) {
+  if (!failure_) failure_ = make_error(code, std::move(message));
+}
+
+void ClientProtocol::tick(TimePoint now) {
+  const auto overdue = [&](std::optional<TimePoint>& sent) {
+    if (!sent || now - *sent < resend_) return false;
+    sent.reset();
+    return true;
+  };
+  for (auto& [shard, link] : links_) overdue(link.sent);
+  for (SliceLink& slice : slices_) {
+    bool again = false;
+    for (PendingPush& push : slice.pushes) {
+      again |= overdue(push.sent);
+      again |= push.not_before && now >= *push.not_before;
+    }
+    if (slice.read) again |= overdue(slice.read->sent);
+    if (slice.snapshot) again |= overdue(slice.snapshot->sent);
+    if (again) touch(slice);
+  }
+}
+
+DataMessage ClientProtocol::envelope() const {
+  return DataMessage{identity_.job, identity_.worker, identity_.incarnation, {}};
+}
+
+void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out,
+                                   TimePoint now) {
+  if (link.state == LinkState::kReady || link.sent) return;
+  DataMessage message = envelope();
+  if (link.state == LinkState::kGreeting) {
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_build(build_name());
+    hello.set_role("worker");
+    hello.set_job_hash(identity_.job_hash);
+    message.body = std::move(hello);
+  } else {
+    if (tables_.empty()) return;
+    pb::OpenTables wanted;
+    for (const TableSpec& table : tables_) *wanted.add_tables() = to_wire(table);
+    message.body = std::move(wanted);
+  }
+  link.sent = now;
+  out.push_back({shard, std::move(message)});
+}
+
+void ClientProtocol::add_items(SliceLink& slice, std::map<ShardId, DataItems>& batches,
+                               TimePoint now) {
+  DataItems& batch = batches[slice.place.shard];
+  const auto add = [&](DataItem::Kind kind, Clock clock, const Frame& payload, float norm) {
+    DataItem item;
+    item.kind = kind;
+    item.table = slice.place.table;
+    item.slice = slice.place.slice;
+    item.offset = slice.place.offset;
+    item.count = slice.place.count;
+    item.clock = clock;
+    item.payload = payload;
+    item.gradient_norm = norm;
+    batch.items.push_back(std::move(item));
+  };
+  for (PendingPush& push : slice.pushes) {
+    if (push.sent || (push.not_before && now < *push.not_before)) continue;
+    push.not_before.reset();
+    push.sent = now;
+    const bool then_read =
+        slice.read && !slice.read->sent && slice.read->clock == push.clock.next();
+    if (then_read) slice.read->sent = now;
+    add(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.clock, push.gradient,
+        push.norm);
+  }
+  if (slice.read && !slice.read->sent) {
+    slice.read->sent = now;
+    add(pb::DataItem::READ, slice.read->clock, {}, 0);
+  }
+  if (slice.snapshot && !slice.snapshot->sent) {
+    slice.snapshot->sent = now;
+    add(pb::DataItem::SNAPSHOT, slice.snapshot->clock, {}, 0);
+  }
+}
+
+std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint now) {
+  std::vector<Outgoing> out;
+  for (auto& [shard, link] : links_) greet_or_open(shard, link, out, now);
+  const auto send = [&](ShardId shard, DataItems&& batch) {
+    DataMessage message = envelope();
+    message.body = std::move(batch);
+    out.push_back({shard, std::move(message)});
+  };
+  std::map<ShardId, DataItems> batches;
+  std::vector<std::size_t> later;
+  for (const std::size_t index : std::exchange(dirty_, {})) {
+    SliceLink& slice = slices_[index];
+    if (links_[slice.place.shard].state != LinkState::kReady) {
+      later.push_back(index);
+      continue;
+    }
+    slice.dirty = false;
+    add_items(slice, batches, now);
+    DataItems& batch = batches[slice.place.shard];
+    if (batch.items.size() >= DataItems::kMaxItems) send(slice.place.shard, std::exchange(batch, {}));
+  }
+  dirty_.insert(dirty_.end(), later.begin(), later.end());
+  for (auto& [shard, batch] : batches) {
+    if (!batch.items.empty()) send(shard, std::move(batch));
+  }
+  return out;
+}
+
+std::vector<CompletedRead> ClientProtocol::take_completed() {
+  return std::exchange(completed_, {});
+}
+
+}  // namespace taut

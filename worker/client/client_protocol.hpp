@@ -1,0 +1,133 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/data_message.hpp"
+
+namespace taut {
+
+/// Who speaks on the data plane.
+struct ClientIdentity {
+  JobId job;
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string job_hash;
+};
+
+/// A read of a whole table that has come in.
+struct CompletedRead {
+  TableId table;
+  Clock clock;    // of the read
+  Clock version;  // the lowest V of the table's slices
+  bool snapshot = false;
+  bool uniform = true;  // every slice had the same V
+};
+
+/// The worker's side of the data plane as a state machine: what was pushed and not yet acknowledged,
+/// what is being read, and when to send what again. No socket, thread or clock.
+/// Thread    the client's own
+class ClientProtocol {
+ public:
+  struct Outgoing {
+    ShardId to;
+    DataMessage message;
+  };
+
+  /// resend  what was not answered for so long is sent again
+  ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards, Duration resend);
+
+  /// Names the job's tables; the same list at every worker. Once.
+  void open(std::vector<TableSpec> tables);
+  /// True once every shard has opened the tables.
+  [[nodiscard]] bool ready() const;
+
+  /// One update: [count] float32, kept until every shard has acknowledged its slices.
+  /// norm  L2 norm of the worker's whole gradient at this clock where clipping is on, else 0
+  void push(TableId table, Clock clock, const Frame& gradient, float norm);
+  /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed. A
+  /// newer read of the table takes its place.
+  void read(TableId table, Clock clock, std::span<float> into);
+  /// Reads the newest whole table; waits for nobody.
+  void snapshot(TableId table, std::span<float> into);
+
+  void handle(ShardId from, const DataMessage& message, TimePoint now);
+  /// Marks what has waited too long to be sent again.
+  void tick(TimePoint now);
+
+  /// What is to be sent now, one message a shard: a push and the read that follows it are one item.
+  [[nodiscard]] std::vector<Outgoing> take_outgoing(TimePoint now);
+  [[nodiscard]] std::vector<CompletedRead> take_completed();
+  /// Why this client cannot go on; nothing while it can.
+  [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
+  /// Pushes not yet acknowledged, in slices.
+  [[nodiscard]] std::size_t unacknowledged() const { return unacknowledged_; }
+
+ private:
+  enum class LinkState : std::uint8_t { kGreeting, kOpening, kReady };
+  struct Link {
+    LinkState state = LinkState::kGreeting;
+    std::optional<TimePoint> sent;  // the greeting or opening under way
+  };
+  struct PendingPush {
+    Clock clock;
+    Frame gradient;
+    float norm = 0;
+    std::optional<TimePoint> sent;
+    std::optional<TimePoint> not_before;  // the shard asked for patience
+  };
+  struct PendingRead {
+    Clock clock;
+    std::span<float> into;
+    std::optional<TimePoint> sent;
+  };
+  struct SliceLink {
+    Slice place;
+    std::deque<PendingPush> pushes;  // ascending clocks
+    std::optional<PendingRead> read;
+    std::optional<PendingRead> snapshot;
+    bool dirty = false;
+  };
+  struct PendingTable {
+    Clock clock;
+    std::size_t slices_left = 0;
+    Clock lowest;
+    Clock highest;
+  };
+
+  void touch(SliceLink& slice);
+  void begin(TableId table, Clock clock, std::span<float> into, bool snapshot);
+  void handle_item(const DataItem& item, TimePoint now);
+  void handle_refusal(SliceLink& slice, const DataItem& item, TimePoint now);
+  void receive_value(SliceLink& slice, const DataItem& item);
+  void acknowledge(SliceLink& slice, Clock done);
+  void restart(ShardId shard);
+  void add_items(SliceLink& slice, std::map<ShardId, DataItems>& batches, TimePoint now);
+  void greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out, TimePoint now);
+  void fail(ErrorCode code, std::string message);
+  [[nodiscard]] DataMessage envelope() const;
+
+  const ClientIdentity identity_;
+  const std::vector<ShardId> shards_;
+  const Duration resend_;
+  std::map<ShardId, Link> links_;
+  std::vector<TableSpec> tables_;
+  SliceLayout layout_;
+  std::vector<SliceLink> slices_;  // by SliceLayout::index_of
+  std::vector<std::size_t> dirty_;
+  std::vector<PendingTable> reads_;      // by table
+  std::vector<PendingTable> snapshots_;  // by table
+  std::vector<CompletedRead> completed_;
+  std::size_t unacknowledged_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace taut

@@ -1,0 +1,127 @@
+#include "worker/data/sampler.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <string_view>
+
+#include "common/math/philox.hpp"
+
+namespace taut::data {
+namespace {
+
+/// A permutation of [0, size) for every pass, computed element by element.
+class PassOrder {
+ public:
+  PassOrder(std::uint64_t size, std::uint64_t key) : size_(size), key_(key) {
+    const auto bits = static_cast<unsigned>(std::bit_width(size - 1));
+    half_bits_ = bits < 2 ? 1 : (bits + 1) / 2;
+  }
+
+  /// The domain is less than four times the size, so a walk takes fewer than four steps on average.
+  [[nodiscard]] std::uint64_t at(std::uint64_t pass, std::uint64_t place) const {
+    std::uint64_t value = place;
+    do {
+      value = encrypt(pass, value);
+    } while (value >= size_);
+    return value;
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t encrypt(std::uint64_t pass, std::uint64_t value) const {
+    const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+    std::uint64_t left = value >> half_bits_;
+    std::uint64_t right = value & mask;
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      const math::Philox draw = math::Philox::at(key_, pass, round << 32U | right);
+      const std::uint64_t mixed = left ^ (draw.words[0] & mask);
+      left = right;
+      right = mixed;
+    }
+    return left << half_bits_ | right;
+  }
+
+  std::uint64_t size_;
+  std::uint64_t key_;
+  unsigned half_bits_ = 1;
+};
+
+/// Another key for each use of a seed and for each share.
+std::uint64_t order_key(std::uint64_t seed, std::uint32_t slot) {
+  constexpr std::string_view kUse = "data order";
+  const math::Philox draw =
+      math::Philox::at(seed, math::name_stream(kUse.data(), kUse.size()), slot);
+  return std::uint64_t{draw.words[1]} << 32U | draw.words[0];
+}
+
+class ShuffledSampler final : public Sampler {
+ public:
+  ShuffledSampler(std::uint64_t share_size, Share share, std::uint32_t batch, std::uint64_t seed)
+      : share_size_(share_size),
+        share_(share),
+        batch_(batch),
+        order_(share_size, order_key(seed, share.slot)) {}
+
+  std::uint32_t batch() const override { return batch_; }
+  std::uint64_t index(Clock clock, std::uint32_t i) const override {
+    const std::uint64_t drawn = static_cast<std::uint64_t>(clock.value()) * batch_ + i;
+    const std::uint64_t place = order_.at(drawn / share_size_, drawn % share_size_);
+    return share_.slot + place * share_.slots;
+  }
+
+ private:
+  std::uint64_t share_size_;
+  Share share_;
+  std::uint32_t batch_;
+  PassOrder order_;
+};
+
+class SequentialSampler final : public Sampler {
+ public:
+  SequentialSampler(std::uint64_t records, std::uint32_t batch)
+      : records_(records), batch_(batch) {}
+
+  std::uint32_t batch() const override { return batch_; }
+  std::uint64_t index(Clock clock, std::uint32_t i) const override {
+    return (static_cast<std::uint64_t>(clock.value()) * batch_ + i) % records_;
+  }
+
+ private:
+  std::uint64_t records_;
+  std::uint32_t batch_;
+};
+
+/// The Feistel network's halves are drawn from 32-bit words.
+constexpr std::uint64_t kMostRecords = 1ULL << 62;
+
+Result<void> check(std::uint64_t records, std::uint32_t batch) {
+  if (batch == 0) return invalid("the batch is 0; it begins at 1");
+  if (records > 0 && records <= kMostRecords) return ok();
+  return invalid(
+      fmt::format("the data set has {} records; 1 to {} can be drawn from", records, kMostRecords));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sampler>> shuffled_sampler(std::uint64_t records, Share share,
+                                                  std::uint32_t batch, std::uint64_t seed) {
+  TAUT_TRY(check(records, batch));
+  if (share.slot >= share.slots) {
+    return invalid(fmt::format("slot {} of {} slots: slots count from 0", share.slot, share.slots));
+  }
+  if (share.slot >= records) {
+    return invalid(
+        fmt::format("slot {} of {} has no records: the data set has {}; use fewer workers",
+                    share.slot, share.slots, records));
+  }
+  const std::uint64_t share_size = (records - share.slot + share.slots - 1) / share.slots;
+  return std::unique_ptr<Sampler>(
+      std::make_unique<ShuffledSampler>(share_size, share, batch, seed));
+}
+
+Result<std::unique_ptr<Sampler>> sequential_sampler(std::uint64_t records, std::uint32_t batch) {
+  TAUT_TRY(check(records, batch));
+  return std::unique_ptr<Sampler>(std::make_unique<SequentialSampler>(records, batch));
+}
+
+}  // namespace taut::data

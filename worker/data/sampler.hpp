@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+
+namespace taut::data {
+
+/// Which records a batch holds: a pure function of the clock. Thread: any.
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+
+  /// Records in a batch; at least one.
+  [[nodiscard]] virtual std::uint32_t batch() const = 0;
+  /// The record at place i of the batch of a clock. REQUIRES: clock >= 0, i < batch().
+  [[nodiscard]] virtual std::uint64_t index(Clock clock, std::uint32_t i) const = 0;
+};
+
+/// One worker's share of the records: those whose number leaves `slot` when divided by `slots`.
+struct Share {
+  std::uint32_t slot = 0;
+  std::uint32_t slots = 1;
+};
+
+/// Walks a share pass by pass, each pass in an order of its own, so that every record is drawn once
+/// in a pass. A pure function of (records, share, batch, seed): nothing is stored, any clock is
+/// as near as the first one, and a batch may end one pass and begin the next.
+/// Errors    invalid: a batch of 0, a slot outside of the slots, a share without records
+/// Source    the order is a Feistel network on Philox, walked until it falls within the share:
+/// Black
+///           and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, sections 4 and 5
+[[nodiscard]] Result<std::unique_ptr<Sampler>> shuffled_sampler(std::uint64_t records, Share share,
+                                                                std::uint32_t batch,
+                                                                std::uint64_t seed);
+
+/// Walks all records in their order, again from the first one after the last: for the test phase.
+/// Errors    invalid: a batch of 0, no records
+[[nodiscard]] Result<std::unique_ptr<Sampler>> sequential_sampler(std::uint64_t records,
+                                                                  std::uint32_t batch);
+
+}  // namespace taut::data

@@ -1,0 +1,70 @@
+#include "worker/evaluator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/backend/cpu_backend.hpp"
+
+namespace taut::worker {
+namespace {
+
+constexpr Duration kDataWait{60'000'000};
+
+bool is_accuracy(const model::Graph& graph, const std::string& blob) {
+  return std::ranges::any_of(graph.nodes, [&](const model::Node& node) {
+    return node.definition.type() == "Accuracy" &&
+           std::ranges::find(node.definition.top(), blob) != node.definition.top().end();
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Backend& backend,
+                                                     int iterations) {
+  const model::Graph& graph = *assets.test_graph();
+  std::unique_ptr<Evaluator> evaluator(new Evaluator());
+  for (const TableSpec& wanted : graph.parameters) {
+    const auto& trained = assets.train_graph().parameters;
+    const auto found = std::ranges::find(trained, wanted.name, &TableSpec::name);
+    if (found == trained.end() || found->shape != wanted.shape) {
+      return invalid(fmt::format("the test net's parameter \"{}\" {}", wanted.name,
+                                 found == trained.end() ? "is not in the training net"
+                                                        : "has another shape in training"));
+    }
+    Parameter parameter{found->id, backend.allocate_floats(wanted.count())};
+    evaluator->parameters_.push_back(std::move(parameter));
+  }
+  evaluator->assets_ = &assets;
+  evaluator->net_ = std::make_unique<Net>(graph, backend, Net::Options{});
+  evaluator->stream_ = backend.make_stream();
+  evaluator->iterations_ = iterations;
+  return evaluator;
+}
+
+Result<TestResult> Evaluator::run(ParameterCache& cache) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const DeviceSpan<float> values = parameters_[i].values.as<float>();
+    TAUT_TRY(cache.snapshot(parameters_[i].table, host_view(values)));
+    net_->bind_value(i, values);
+  }
+  // A loader of its own, so that every test sees the same records.
+  TAUT_TRY(auto loader, assets_->test_loader());
+  TestResult result;
+  for (int i = 0; i < iterations_; ++i) {
+    TAUT_TRY(data::Batch batch, loader->next(kDataWait));
+    net_->set_batch(*stream_, batch.images, batch.labels);
+    for (std::size_t layer = 0; layer < net_->layer_count(); ++layer) {
+      net_->forward(layer, *stream_, Clock(0));
+    }
+    result.loss += net_->loss(*stream_) / iterations_;
+    for (const auto& [name, value] : net_->outputs(*stream_)) {
+      if (is_accuracy(*assets_->test_graph(), name)) result.accuracy += value / iterations_;
+    }
+    loader->recycle(std::move(batch));
+  }
+  return result;
+}
+
+}  // namespace taut::worker

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "worker/backend/backend.hpp"
+#include "worker/cache/parameter_cache.hpp"
+#include "worker/data/data_loader.hpp"
+#include "worker/layers/net.hpp"
+#include "worker/progress.hpp"
+#include "worker/replica.hpp"
+
+namespace taut::worker {
+
+/// The test phase: the test net over the test data, with a snapshot of the parameters.
+/// Thread    the compute thread
+class Evaluator {
+ public:
+  /// iterations  batches of one test; 0: once over the test data
+  /// Errors      invalid: a test net whose parameters are not those of the training net
+  [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(const JobAssets& assets,
+                                                                 Backend& backend, int iterations);
+
+  /// One test phase; the result's clock is left to the caller.
+  [[nodiscard]] Result<TestResult> run(ParameterCache& cache);
+
+ private:
+  struct Parameter {
+    TableId table;  // in the training net
+    DeviceBuffer values;
+  };
+  Evaluator() = default;
+
+  const JobAssets* assets_ = nullptr;
+  std::unique_ptr<Net> net_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Parameter> parameters_;  // by the test net's numbering
+  int iterations_ = 0;
+};
+
+}  // namespace taut::worker

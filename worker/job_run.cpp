@@ -1,0 +1,153 @@
+#include "worker/job_run.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/log.hpp"
+#include "common/math/philox.hpp"
+#include "common/sha256.hpp"
+#include "proto/job_state.hpp"
+#include "worker/cache/served_cache.hpp"
+#include "worker/client/client.hpp"
+
+namespace taut::worker {
+namespace {
+
+constexpr Duration kFlushWait{60'000'000};
+constexpr Duration kFinalWait{600'000'000};
+
+ClientOptions client_options(const pb::WorkerJob& job) {
+  ClientOptions options;
+  options.job = JobId(job.job());
+  options.worker = WorkerId(job.worker());
+  options.incarnation = Incarnation(job.incarnation());
+  options.job_hash = job_hash(job.definition());
+  for (const pb::ShardInfo& shard : job.shards()) {
+    options.shards.push_back({ShardId(shard.shard()), shard.address()});
+  }
+  return options;
+}
+
+/// A random wait of up to `most` milliseconds at every clock.
+Straggle straggle_of(double most, std::uint64_t seed, std::uint32_t slot) {
+  if (most <= 0) return {};
+  return [=](Clock clock) {
+    const auto draw =
+        math::Philox::at(seed, slot, static_cast<std::uint64_t>(clock.value())).words[0];
+    std::this_thread::sleep_for(
+        Duration(static_cast<Duration::rep>(1000 * most * math::unit_float(draw))));
+  };
+}
+
+/// Ends the client's waits when the job is told to stop.
+class StopWatch {
+ public:
+  StopWatch(Client& client, const std::atomic<bool>& stop) : thread_([this, &client, &stop] {
+    while (!over_) {
+      if (stop) {
+        client.cancel();
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }) {}
+  ~StopWatch() {
+    over_ = true;
+    thread_.join();
+  }
+  StopWatch(const StopWatch&) = delete;
+  StopWatch& operator=(const StopWatch&) = delete;
+
+ private:
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Trainer::Options trainer_options(const pb::SolverParameter& solver) {
+  Trainer::Options options;
+  options.end = Clock(solver.max_iter());
+  options.average_loss = solver.average_loss();
+  options.display = solver.display();
+  options.test_interval = solver.test_interval();
+  options.test_initialization = solver.test_initialization();
+  return options;
+}
+
+Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph& graph,
+                                      Clock until, Duration wait, const std::atomic<bool>& stop) {
+  const TimePoint deadline = steady_now() + wait;
+  Sha256 digest;
+  std::vector<float> values;
+  for (const TableSpec& table : graph.parameters) {
+    values.resize(table.count());
+    while (true) {
+      TAUT_TRY(const Clock version, cache.snapshot(table.id, values));
+      if (version >= until || table.kind == TableKind::kFrozen) break;
+      if (stop) return make_error(ErrorCode::kClosed, "stopped while others were still training");
+      if (steady_now() > deadline) {
+        return make_error(ErrorCode::kTimeout,
+                          fmt::format("table \"{}\" stands at clock {} of {}: another worker has "
+                                      "not finished",
+                                      table.name, version.value(), until.value()));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    digest.update(std::as_bytes(std::span(values)));
+  }
+  return digest.finish();
+}
+
+Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContext& context,
+                           double slowdown_ms, const std::atomic<bool>& stop,
+                           ProgressBoard& board) {
+  const pb::Job& definition = job.definition();
+  const pb::SolverParameter& solver = definition.solver_param();
+  TAUT_TRY(const JobAssets assets, JobAssets::open(definition, job.slots()));
+  const Clock start(job.start_clock());
+  std::vector<Replica> replicas;
+  TAUT_TRY(Replica replica, assets.make_replica(backend, job.slot(), job.slots(), start));
+  replicas.push_back(std::move(replica));
+
+  Client client(context.make_endpoint(), client_options(job));
+  const StopWatch watch(client, stop);
+  ServedCache::Options cache_options;
+  cache_options.start = start;
+  cache_options.clips = solver.clip_gradients() > 0;
+  TAUT_TRY(auto cache, ServedCache::open(client, backend, assets.train_graph().parameters,
+                                         cache_options));
+
+  std::unique_ptr<Evaluator> evaluator;
+  if (job.evaluates() && assets.test_graph() != nullptr) {
+    TAUT_TRY(evaluator, Evaluator::create(assets, backend, solver.test_iter(0)));
+  }
+  Trainer::Options options = trainer_options(solver);
+  options.start = start;
+  options.straggle = straggle_of(slowdown_ms, definition.seed(), job.slot());
+  Trainer trainer(replicas, *cache, backend, evaluator.get(), std::move(options), board);
+  TAUT_TRY(const Clock reached, trainer.run(stop));
+  if (stop) return JobOutcome{reached, {}};
+  TAUT_TRY(cache->flush(kFlushWait));
+
+  JobOutcome outcome{reached, {}};
+  if (!job.evaluates()) return outcome;
+  TAUT_TRY(outcome.parameters_sha256,
+           digest_parameters(*cache, assets.train_graph(), reached, kFinalWait, stop));
+  if (evaluator != nullptr) {
+    TAUT_TRY(TestResult result, evaluator->run(*cache));
+    result.clock = reached;
+    ProgressReport report = board.read();
+    report.tests.push_back(result);
+    board.post(report);
+    log::info("iteration {}: test accuracy {:.4f}, loss {:.4f}", reached.value(), result.accuracy,
+              result.loss);
+  }
+  return outcome;
+}
+
+}  // namespace taut::worker

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "common/result.hpp"
+#include "proto/control.pb.h"
+#include "worker/backend/backend.hpp"
+#include "worker/progress.hpp"
+#include "worker/trainer.hpp"
+
+namespace taut::worker {
+
+/// How a run ended.
+struct JobOutcome {
+  Clock clock;
+  std::string parameters_sha256;  // of the final parameters, where this process evaluates
+};
+
+/// The trainer's options that a solver settles.
+[[nodiscard]] Trainer::Options trainer_options(const pb::SolverParameter& solver);
+
+/// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32.
+/// until  waits until every table holds all updates before this clock
+[[nodiscard]] Result<std::string> digest_parameters(ParameterCache& cache,
+                                                    const model::Graph& graph, Clock until,
+                                                    Duration wait, const std::atomic<bool>& stop);
+
+/// Trains one job as a member of it: opens data and net, connects to the shards, runs the loop, and
+/// ends with the test phase where this worker evaluates.
+/// Errors    anything that kept the job from running to its end, in one line
+/// Thread    a thread of its own; `stop` may be set from any
+[[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend,
+                                         ZmqContext& context, double slowdown_ms,
+                                         const std::atomic<bool>& stop, ProgressBoard& board);
+
+}  // namespace taut::worker

@@ -1,0 +1,29 @@
+#include "worker/layers/layer_makers.hpp"
+
+namespace taut::layers {
+namespace {
+
+/// Bottoms: scores, labels. It has no gradient.
+class Accuracy final : public Layer {
+ public:
+  explicit Accuracy(std::unique_ptr<AccuracyOp> op) : op_(std::move(op)) {}
+
+  void forward(const Ports& ports, Stream& stream, Clock) override {
+    op_->forward(stream, ports.bottoms[0].value, ports.bottoms[1].value, ports.tops[0].value);
+  }
+  void backward(const Ports&, Stream&) override {}
+
+ private:
+  std::unique_ptr<AccuracyOp> op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_accuracy(Backend& backend, const LayerSetup& setup) {
+  return std::make_unique<Accuracy>(
+      backend.accuracy({.shape = setup.bottoms[0],
+                        .axis = 1,
+                        .top_k = setup.node.definition.accuracy_param().top_k()}));
+}
+
+}  // namespace taut::layers

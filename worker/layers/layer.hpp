@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/types.hpp"
+#include "worker/backend/backend.hpp"
+#include "worker/model/graph.hpp"
+
+namespace taut {
+
+/// A blob as a layer sees it. Layer and shapes are fixed when the layer is made.
+struct Tensor {
+  DeviceSpan<float> value;
+  DeviceSpan<float> gradient;  // empty: nobody wants it
+};
+
+struct Parameter {
+  DeviceSpan<const float> value;
+  DeviceSpan<float> gradient;  // empty: nobody wants it
+};
+
+/// What a layer is connected to in one call. In place: a top's spans are its bottom's.
+struct Ports {
+  std::span<const Tensor> bottoms;
+  std::span<const Tensor> tops;
+  std::span<const Parameter> parameters;
+};
+
+/// One layer of a net. It owns what it keeps between forward and backward, nothing else.
+/// Thread    one at a time
+class Layer {
+ public:
+  Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+  virtual ~Layer() = default;
+
+  /// Overwrites the tops' values. Errors: std::invalid_argument for labels that are no class.
+  virtual void forward(const Ports& ports, Stream& stream, Clock clock) = 0;
+
+  /// Overwrites the gradients of bottoms and parameters, those that are wanted. Follows a forward.
+  virtual void backward(const Ports& ports, Stream& stream) = 0;
+};
+
+/// What a layer is made from.
+struct LayerSetup {
+  const model::Node& node;
+  std::vector<Extents> bottoms;
+  std::vector<Extents> tops;
+  std::vector<bool> bottom_gradients;  // which bottoms' gradients will be asked for
+  bool training = true;
+  std::uint64_t seed = 0;
+  std::uint32_t slot = 0;   // of the member
+  std::uint32_t index = 0;  // of the layer in its net
+};
+
+/// Makes the layer that `setup.node.definition.type` names; Data and Input are no layers, they are
+/// fed. REQUIRES: shapes as model::build_graph settles them.
+/// Errors    std::invalid_argument, with the layer's name: what the backend cannot work with
+[[nodiscard]] std::unique_ptr<Layer> make_layer(Backend& backend, const LayerSetup& setup);
+
+/// Whether a type of layer is fed from outside.
+[[nodiscard]] bool is_input(const model::Node& node);
+
+}  // namespace taut

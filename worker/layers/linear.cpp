@@ -1,0 +1,75 @@
+#include <stdexcept>
+
+#include "worker/layers/layer_makers.hpp"
+#include "worker/model/window.hpp"
+
+namespace taut::layers {
+namespace {
+
+/// A convolution or an inner product. Parameters: weights, then the bias where there is one.
+class Linear final : public Layer {
+ public:
+  explicit Linear(std::unique_ptr<LinearOp> op) : op_(std::move(op)) {}
+
+  void forward(const Ports& ports, Stream& stream, Clock) override {
+    op_->forward(stream, ports.bottoms[0].value, ports.parameters[0].value, bias_of(ports).value,
+                 ports.tops[0].value);
+  }
+
+  void backward(const Ports& ports, Stream& stream) override {
+    const Tensor& bottom = ports.bottoms[0];
+    const Tensor& top = ports.tops[0];
+    const Parameter& weights = ports.parameters[0];
+    op_->backward_parameters(stream, bottom.value, top.gradient, weights.gradient,
+                             bias_of(ports).gradient);
+    if (!bottom.gradient.empty()) {
+      op_->backward_bottom(stream, top.gradient, weights.value, bottom.gradient);
+    }
+  }
+
+ private:
+  static Parameter bias_of(const Ports& ports) {
+    return ports.parameters.size() > 1 ? ports.parameters[1] : Parameter{};
+  }
+
+  std::unique_ptr<LinearOp> op_;
+};
+
+Window window_of(const pb::ConvolutionParameter& parameter) {
+  const Result<model::Window> settled = model::convolution_window(parameter);
+  if (!settled) throw std::invalid_argument(settled.error().message);
+  const auto& [h, w] = settled.value();
+  return {h.kernel, w.kernel, h.stride, w.stride, h.pad, w.pad, h.dilation, w.dilation};
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_convolution(Backend& backend, const LayerSetup& setup) {
+  const pb::ConvolutionParameter& parameter = setup.node.definition.convolution_param();
+  return std::make_unique<Linear>(
+      backend.convolution({.bottom = image_of(setup.bottoms[0]),
+                           .top = image_of(setup.tops[0]),
+                           .window = window_of(parameter),
+                           .group = parameter.group(),
+                           .bias = parameter.bias_term(),
+                           .bottom_gradient = setup.bottom_gradients[0]}));
+}
+
+std::unique_ptr<Layer> make_inner_product(Backend& backend, const LayerSetup& setup) {
+  const pb::InnerProductParameter& parameter = setup.node.definition.inner_product_param();
+  const Extents& bottom = setup.bottoms[0];
+  const std::size_t axis = axis_of(parameter.axis(), bottom);
+  if (axis == 3) {
+    // Its top would be taken for images, whose order in memory is the backend's own.
+    throw std::invalid_argument("axis 3 has no implementation; use an axis up to 2");
+  }
+  InnerProductSpec spec{.bottom = bottom,
+                        .rows = 1,
+                        .inputs = 1,
+                        .outputs = parameter.num_output(),
+                        .bias = parameter.bias_term()};
+  for (std::size_t i = 0; i < bottom.size(); ++i) (i < axis ? spec.rows : spec.inputs) *= bottom[i];
+  return std::make_unique<Linear>(backend.inner_product(spec));
+}
+
+}  // namespace taut::layers

@@ -1,0 +1,221 @@
+#include "worker/layers/net.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "common/check.hpp"
+
+namespace taut {
+namespace {
+
+bool contains(const std::vector<std::size_t>& list, std::size_t item) {
+  return std::ranges::find(list, item) != list.end();
+}
+
+bool is_in_place(const model::Node& node, std::size_t bottom) {
+  return contains(node.tops, node.bottoms[bottom]);
+}
+
+}  // namespace
+
+Net::Net(const model::Graph& graph, Backend& backend, const Options& options)
+    : graph_(graph), backend_(backend), parameters_(graph.parameters.size()) {
+  allocate_blobs();
+  make_steps(options);
+  share_bottom_gradients();
+  share_parameter_gradients();
+}
+
+Net::~Net() = default;
+
+DeviceSpan<float> Net::new_floats(std::size_t count) {
+  memory_.push_back(backend_.allocate_floats(count));
+  return memory_.back().as<float>();
+}
+
+void Net::allocate_blobs() {
+  for (const model::Blob& blob : graph_.blobs) {
+    const std::size_t count = model::element_count(blob.shape);
+    Tensor& tensor = blobs_.emplace_back();
+    tensor.value = new_floats(count);
+    if (blob.needs_gradient) tensor.gradient = new_floats(count);
+  }
+}
+
+bool Net::wants_gradient(std::size_t layer, std::size_t bottom) const {
+  const model::Node& node = graph_.nodes[layer];
+  return node.needs_backward && graph_.blobs[node.bottoms[bottom]].needs_gradient;
+}
+
+void Net::make_steps(const Options& options) {
+  for (std::size_t index = 0; index < graph_.nodes.size(); ++index) {
+    const model::Node& node = graph_.nodes[index];
+    Step& step = steps_.emplace_back();
+    LayerSetup setup{.node = node,
+                     .bottoms = {},
+                     .tops = {},
+                     .bottom_gradients = {},
+                     .training = graph_.phase == pb::TRAIN,
+                     .seed = options.seed,
+                     .slot = options.slot,
+                     .index = static_cast<std::uint32_t>(index)};
+    for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
+      setup.bottoms.push_back(graph_.blobs[node.bottoms[k]].shape);
+      setup.bottom_gradients.push_back(wants_gradient(index, k));
+      Tensor bottom = blobs_[node.bottoms[k]];
+      if (!wants_gradient(index, k)) bottom.gradient = {};
+      step.bottoms.push_back(bottom);
+    }
+    for (const std::size_t top : node.tops) {
+      setup.tops.push_back(graph_.blobs[top].shape);
+      step.tops.push_back(blobs_[top]);
+    }
+    step.parameters.resize(node.parameters.size());
+    step.partial.resize(node.parameters.size());
+    if (is_input(node)) {
+      fed_.insert(fed_.end(), node.tops.begin(), node.tops.end());
+    } else {
+      step.layer = make_layer(backend_, setup);
+    }
+  }
+  if (fed_.size() > 2) {
+    throw std::invalid_argument(fmt::format(
+        "net \"{}\": {} blobs are fed; only images and labels can be", graph_.name, fed_.size()));
+  }
+}
+
+/// Backward runs from the last layer down, so a blob's last reader writes its gradient and the
+/// others add theirs. A layer in place turns its top's gradient into its bottom's.
+void Net::share_bottom_gradients() {
+  std::vector<bool> written(blobs_.size(), false);
+  for (std::size_t index = steps_.size(); index-- > 0;) {
+    const model::Node& node = graph_.nodes[index];
+    for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
+      if (!wants_gradient(index, k) || is_in_place(node, k)) continue;
+      Tensor& bottom = steps_[index].bottoms[k];
+      if (written[node.bottoms[k]]) {
+        const DeviceSpan<float> total = bottom.gradient;
+        bottom.gradient = new_floats(total.size());
+        steps_[index].bottom_sums.push_back({bottom.gradient, total});
+      }
+      written[node.bottoms[k]] = true;
+    }
+  }
+}
+
+/// The same for a parameter that several layers share; the first of them completes it.
+void Net::share_parameter_gradients() {
+  if (graph_.phase != pb::TRAIN) return;
+  for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter) {
+    if (graph_.parameters[parameter].kind != TableKind::kTrained) continue;
+    Step* last_of_backward = nullptr;
+    for (std::size_t index = steps_.size(); index-- > 0;) {
+      const model::Node& node = graph_.nodes[index];
+      for (std::size_t k = 0; node.needs_backward && k < node.parameters.size(); ++k) {
+        if (node.parameters[k] != parameter) continue;
+        if (last_of_backward != nullptr) {
+          steps_[index].partial[k] = new_floats(graph_.parameters[parameter].count());
+        }
+        last_of_backward = &steps_[index];
+      }
+    }
+    if (last_of_backward == nullptr) {
+      const auto user = std::ranges::find_if(graph_.nodes, [&](const model::Node& node) {
+        return contains(node.parameters, parameter);
+      });
+      TAUT_CHECK(user != graph_.nodes.end(), "every parameter belongs to a layer");
+      last_of_backward = &steps_[static_cast<std::size_t>(user - graph_.nodes.begin())];
+      last_of_backward->without_gradient.push_back(parameter);
+    }
+    last_of_backward->gradients_after.push_back(parameter);
+  }
+}
+
+std::span<const std::size_t> Net::parameters_of(std::size_t layer) const {
+  return graph_.nodes[layer].parameters;
+}
+
+std::span<const std::size_t> Net::gradients_after(std::size_t layer) const {
+  return steps_[layer].gradients_after;
+}
+
+void Net::bind_value(std::size_t parameter, DeviceSpan<const float> value) {
+  TAUT_CHECK(value.size() == graph_.parameters[parameter].count(), "a value of another size");
+  parameters_[parameter].value = value;
+}
+
+void Net::bind_gradient(std::size_t parameter, DeviceSpan<float> gradient) {
+  TAUT_CHECK(gradient.size() == graph_.parameters[parameter].count(), "a gradient of another size");
+  parameters_[parameter].gradient = gradient;
+}
+
+void Net::set_batch(Stream& stream, std::span<const float> images, std::span<const float> labels) {
+  const std::span<const float> given[] = {images, labels};
+  TAUT_CHECK(fed_.size() == 2 || labels.empty(), "labels for a graph that has none");
+  for (std::size_t i = 0; i < fed_.size(); ++i) {
+    backend_.write_tensor(stream, graph_.blobs[fed_[i]].shape, given[i], blobs_[fed_[i]].value);
+  }
+}
+
+void Net::forward(std::size_t layer, Stream& stream, Clock clock) {
+  Step& step = steps_[layer];
+  if (step.layer == nullptr) return;
+  const model::Node& node = graph_.nodes[layer];
+  for (std::size_t k = 0; k < node.parameters.size(); ++k) {
+    step.parameters[k].value = parameters_[node.parameters[k]].value;
+    TAUT_CHECK(!step.parameters[k].value.empty(), "forward before a parameter was bound");
+  }
+  step.layer->forward({step.bottoms, step.tops, step.parameters}, stream, clock);
+}
+
+void Net::backward(std::size_t layer, Stream& stream) {
+  Step& step = steps_[layer];
+  const model::Node& node = graph_.nodes[layer];
+  for (const std::size_t parameter : step.without_gradient) {
+    backend_.fill(stream, parameters_[parameter].gradient, 0);
+  }
+  if (step.layer == nullptr || !node.needs_backward) return;
+  for (std::size_t k = 0; k < node.parameters.size(); ++k) {
+    if (graph_.parameters[node.parameters[k]].kind != TableKind::kTrained) continue;
+    const DeviceSpan<float> bound = parameters_[node.parameters[k]].gradient;
+    TAUT_CHECK(!bound.empty(), "backward before a gradient was bound");
+    step.parameters[k].gradient = step.partial[k].empty() ? bound : step.partial[k];
+  }
+  step.layer->backward({step.bottoms, step.tops, step.parameters}, stream);
+  for (const Sum& sum : step.bottom_sums) backend_.add(stream, sum.from, sum.into);
+  for (std::size_t k = 0; k < node.parameters.size(); ++k) {
+    if (step.partial[k].empty()) continue;
+    backend_.add(stream, step.partial[k], parameters_[node.parameters[k]].gradient);
+  }
+}
+
+float Net::read_number(Stream& stream, std::size_t blob) {
+  float number = 0;
+  backend_.copy_to_host(stream, blobs_[blob].value, std::span(&number, 1));
+  stream.finish();
+  return number;
+}
+
+double Net::loss(Stream& stream) {
+  double sum = 0;
+  for (const model::Node& node : graph_.nodes) {
+    for (std::size_t i = 0; i < node.tops.size(); ++i) {
+      if (node.loss_weights[i] == 0) continue;
+      sum += double{node.loss_weights[i]} * read_number(stream, node.tops[i]);
+    }
+  }
+  return sum;
+}
+
+std::vector<Net::Output> Net::outputs(Stream& stream) {
+  std::vector<Output> numbers;
+  for (const std::size_t blob : graph_.outputs) {
+    if (blobs_[blob].value.size() != 1 || contains(fed_, blob)) continue;
+    numbers.push_back({graph_.blobs[blob].name, read_number(stream, blob)});
+  }
+  return numbers;
+}
+
+}  // namespace taut

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/ssp/table.hpp"
+#include "common/types.hpp"
+#include "worker/backend/backend.hpp"
+#include "worker/layers/layer.hpp"
+#include "worker/model/graph.hpp"
+
+namespace taut {
+
+/// A settled graph on a device. The caller walks the layers: forward from 0 upwards, backward from
+/// the last one down, so that it can wait for and send each layer's parameters on its own.
+///
+/// Parameters' memory is the caller's. Values that a layer's forward read are read again by its
+/// backward: they stay until then. Gradients are this net's own mean over its batch; they are
+/// overwritten, and complete when gradients_after() says so.
+/// Thread    one at a time
+class Net {
+ public:
+  struct Options {
+    std::uint64_t seed = 0;  // of the job
+    std::uint32_t slot = 0;  // of the member: what it drops out depends on it
+  };
+
+  /// Allocates every blob. Keeps `backend`; copies what it needs of `graph`.
+  /// Errors    std::invalid_argument: names a layer that the backend cannot work with; DeviceError
+  Net(const model::Graph& graph, Backend& backend, const Options& options);
+  ~Net();
+
+  [[nodiscard]] std::span<const TableSpec> parameters() const { return graph_.parameters; }
+  [[nodiscard]] std::size_t layer_count() const { return graph_.nodes.size(); }
+  /// What a layer reads, weights first; a parameter that is shared belongs to several layers.
+  [[nodiscard]] std::span<const std::size_t> parameters_of(std::size_t layer) const;
+  /// The trained parameters whose gradients are complete after this layer's backward: each is named
+  /// by exactly one layer of a TRAIN net.
+  [[nodiscard]] std::span<const std::size_t> gradients_after(std::size_t layer) const;
+
+  /// May change between any two clocks.
+  void bind_value(std::size_t parameter, DeviceSpan<const float> value);
+  void bind_gradient(std::size_t parameter, DeviceSpan<float> gradient);
+
+  /// Feeds the input layers: images in Caffe's order, and one label for each where the graph has
+  /// labels. Host memory stays as it is until the stream has passed.
+  void set_batch(Stream& stream, std::span<const float> images, std::span<const float> labels);
+
+  /// REQUIRES: the layer's parameters have values. Errors: std::invalid_argument for a label that
+  /// is no class.
+  void forward(std::size_t layer, Stream& stream, Clock clock);
+  /// REQUIRES: the layer's trained parameters have gradients bound. Does nothing where nothing is
+  /// wanted.
+  void backward(std::size_t layer, Stream& stream);
+
+  /// The weighted sum of the losses of the last forward. Waits for the stream.
+  [[nodiscard]] double loss(Stream& stream);
+
+  struct Output {
+    std::string name;
+    double value = 0;
+  };
+  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Waits
+  /// for the stream.
+  [[nodiscard]] std::vector<Output> outputs(Stream& stream);
+
+ private:
+  /// A sum that follows a layer's backward: what somebody else has written, plus this layer's.
+  struct Sum {
+    DeviceSpan<const float> from;
+    DeviceSpan<float> into;
+  };
+  struct Step {
+    std::unique_ptr<Layer> layer;  // none: it is fed
+    std::vector<Tensor> bottoms;
+    std::vector<Tensor> tops;
+    std::vector<Parameter> parameters;       // values and gradients as bound
+    std::vector<DeviceSpan<float>> partial;  // for each parameter: not empty where it is summed
+    std::vector<Sum> bottom_sums;
+    std::vector<std::size_t> gradients_after;
+    std::vector<std::size_t> without_gradient;  // trained, but before no loss: zeros
+  };
+
+  void allocate_blobs();
+  void make_steps(const Options& options);
+  void share_bottom_gradients();
+  void share_parameter_gradients();
+  [[nodiscard]] bool wants_gradient(std::size_t layer, std::size_t bottom) const;
+  [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count);
+  [[nodiscard]] float read_number(Stream& stream, std::size_t blob);
+
+  model::Graph graph_;
+  Backend& backend_;
+  std::vector<DeviceBuffer> memory_;
+  std::vector<Tensor> blobs_;          // as in graph_.blobs
+  std::vector<std::size_t> fed_;       // the input layers' tops
+  std::vector<Parameter> parameters_;  // as in graph_.parameters
+  std::vector<Step> steps_;            // as in graph_.nodes
+};
+
+}  // namespace taut

@@ -1,0 +1,116 @@
+// tautline-worker: trains jobs on this machine's device, as a member of a cluster or alone.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "common/affinity.hpp"
+#include "common/file.hpp"
+#include "common/log.hpp"
+#include "common/stop_signal.hpp"
+#include "proto/cluster_config.hpp"
+#include "proto/wire_version.hpp"
+#include "worker/local_run.hpp"
+#include "worker/model/job.hpp"
+#include "worker/worker_daemon.hpp"
+
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::string name;
+  std::string ready_file;
+  bool with_parent = false;
+  std::string local_job;
+  std::uint32_t replicas = 1;
+  int threads = 1;
+  int max_iter = 0;
+  std::string data;
+};
+
+/// Prints why the process ends, once: in the log where that is a file, and on the terminal.
+void print_failure(const std::string& failure, bool log_is_file) {
+  if (log_is_file) taut::log::error("{}", failure);
+  std::fprintf(stderr, "tautline-worker: %s\n", failure.c_str());
+}
+
+taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
+  using namespace taut;
+  TAUT_TRY(pb::ClusterConfig config, load_cluster_config(arguments.config));
+  if (!arguments.name.empty()) config.mutable_worker()->set_name(arguments.name);
+  TAUT_TRY(log::start(log_options(config, "worker", config.worker().name())));
+  log_is_file = !config.log().file().empty();
+  if (!config.worker().pin().empty()) {
+    TAUT_TRY(pin_process(config.worker().pin()));
+  }
+  TAUT_TRY(auto daemon, worker::WorkerDaemon::start(config));
+  log::info("{}", build_name());
+  return daemon->run([&]() -> Result<void> {
+    if (arguments.ready_file.empty()) return ok();
+    return write_file_atomically(arguments.ready_file, "worker " + config.worker().name() + "\n");
+  });
+}
+
+taut::Result<void> work_alone(const Arguments& arguments) {
+  using namespace taut;
+  log::Options log_to;
+  log_to.role = "worker";
+  log_to.name = "alone";
+  TAUT_TRY(log::start(log_to));
+  TAUT_TRY(pb::Job job, model::load_job(arguments.local_job));
+  if (arguments.max_iter > 0) job.mutable_solver_param()->set_max_iter(arguments.max_iter);
+  if (!arguments.data.empty()) {
+    job.clear_data();
+    job.add_data()->set_folder(arguments.data);
+  }
+  BackendOptions options;
+  options.threads = arguments.threads;
+  TAUT_TRY(const BackendChoice choice, make_backend(options));
+  log::info("{}", choice.reason);
+  return worker::run_locally(job, *choice.backend, arguments.replicas);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Tautline's worker: trains jobs as a member of a cluster, or one job alone.");
+  app.footer(
+      "Examples:\n"
+      "  tautline-worker --config configs/clusters/local.textproto --name w1\n"
+      "  tautline-worker --local configs/jobs/fashion_lenet.textproto --replicas 2");
+  auto* config = app.add_option("--config", arguments.config, "The daemon's config, text protobuf");
+  auto* local = app.add_option("--local", arguments.local_job,
+                               "Train this job in this process, without a server, and print the "
+                               "result");
+  config->excludes(local);
+  app.add_option("--name", arguments.name, "Overrides worker.name");
+  app.add_option("--ready-file", arguments.ready_file,
+                 "Written once the coordinator has accepted this worker");
+  app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
+  app.add_option("--replicas", arguments.replicas, "With --local: do the sums of so many workers")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--threads", arguments.threads, "With --local: compute threads")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--max-iter", arguments.max_iter, "With --local: overrides the solver's");
+  app.add_option("--data", arguments.data, "With --local: the data set's folder");
+  CLI11_PARSE(app, argc, argv);
+  if (arguments.config.empty() && arguments.local_job.empty()) {
+    std::fprintf(stderr, "tautline-worker: give --config or --local; see --help\n");
+    return 2;
+  }
+  taut::settle_process_signals(arguments.with_parent);
+  if (arguments.local_job.empty()) taut::watch_stop_signals();
+  std::string failure;
+  bool log_is_file = false;
+  try {
+    auto worked =
+        arguments.local_job.empty() ? work(arguments, log_is_file) : work_alone(arguments);
+    if (!worked) failure = worked.error().message;
+  } catch (const std::exception& fault) {
+    failure = fault.what();
+  }
+  if (!failure.empty()) print_failure(failure, log_is_file);
+  taut::log::stop();
+  return failure.empty() ? 0 : 1;
+}

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "proto/did_you_mean.hpp"
+#include "worker/model/gradients.hpp"
+#include "worker/model/graph.hpp"
+#include "worker/model/layer_rule.hpp"
+#include "worker/model/parameters.hpp"
+#include "worker/model/phase.hpp"
+#include "worker/model/shape.hpp"
+
+namespace taut::model {
+namespace {
+
+/// Grows a graph by one layer after the other.
+class Assembly {
+ public:
+  Assembly(std::string name, const GraphOptions& options) : options_(options) {
+    graph_.name = std::move(name);
+    graph_.phase = options.phase;
+  }
+
+  /// Errors: invalid, without the layer's name.
+  Result<void> add(pb::LayerParameter layer) {
+    TAUT_TRY(const LayerRule* rule, find_rule(layer.type()));
+    TAUT_TRY(check_counts(layer, *rule));
+    Node node;
+    TAUT_TRY(node.bottoms, find_bottoms(layer));
+    std::vector<Shape> bottom_shapes;
+    for (const std::size_t bottom : node.bottoms) {
+      bottom_shapes.push_back(graph_.blobs[bottom].shape);
+    }
+    TAUT_TRY(const LayerShapes shapes,
+             of_type(*rule, rule->settle(layer, bottom_shapes, options_)));
+    TAUT_TRY(node.loss_weights, of_type(*rule, loss_weights_of(layer, *rule)));
+    TAUT_TRY(node.parameters,
+             of_type(*rule, add_parameters(layer, shapes.parameters, graph_.parameters)));
+    for (const std::size_t bottom : node.bottoms) ++states_[bottom].readers;
+    TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops));
+    node.definition = std::move(layer);
+    graph_.nodes.push_back(std::move(node));
+    differentiable_.push_back(rule->differentiable_bottoms);
+    return ok();
+  }
+
+  Graph finish() && {
+    for (std::size_t blob = 0; blob < graph_.blobs.size(); ++blob) {
+      if (states_[blob].readers == 0) graph_.outputs.push_back(blob);
+    }
+    mark_gradients(graph_, differentiable_);
+    return std::move(graph_);
+  }
+
+ private:
+  struct BlobState {
+    int readers = 0;         // since it was last written
+    bool must_stay = false;  // its last writer's LayerRule::top_must_stay
+  };
+
+  /// Puts the layer's type before the message.
+  template <class T>
+  static Result<T> of_type(const LayerRule& rule, Result<T> result) {
+    if (result) return result;
+    return invalid(fmt::format("({}): {}", rule.type, result.error().message));
+  }
+
+  static Result<void> check_count(const char* what, int count, std::size_t fewest,
+                                  std::size_t most) {
+    const auto given = static_cast<std::size_t>(count);
+    if (given >= fewest && given <= most) return ok();
+    const std::string wanted =
+        fewest == most ? std::to_string(fewest) : fmt::format("{} to {}", fewest, most);
+    return invalid(fmt::format("wants {} {}{}, and names {}", wanted, what,
+                               fewest == 1 && most == 1 ? "" : "s", given));
+  }
+
+  static Result<void> check_counts(const pb::LayerParameter& layer, const LayerRule& rule) {
+    TAUT_TRY(check_count("bottom", layer.bottom_size(), rule.fewest_bottoms, rule.most_bottoms));
+    return check_count("top", layer.top_size(), rule.fewest_tops, rule.most_tops);
+  }
+
+  [[nodiscard]] Result<std::vector<std::size_t>> find_bottoms(
+      const pb::LayerParameter& layer) const {
+    std::vector<std::size_t> bottoms;
+    for (const std::string& name : layer.bottom()) {
+      const auto found = newest_.find(name);
+      if (found == newest_.end()) {
+        std::vector<std::string> names;
+        for (const auto& [known, blob] : newest_) names.push_back(known);
+        std::sort(names.begin(), names.end());
+        return invalid(fmt::format("wants bottom \"{}\", which no layer above makes{}", name,
+                                   did_you_mean(name, names)));
+      }
+      bottoms.push_back(found->second);
+    }
+    return bottoms;
+  }
+
+  static Result<std::vector<float>> loss_weights_of(const pb::LayerParameter& layer,
+                                                    const LayerRule& rule) {
+    std::vector<float> weights(static_cast<std::size_t>(layer.top_size()), 0.0F);
+    if (rule.is_loss) weights[0] = 1;
+    if (layer.loss_weight_size() == 0) return weights;
+    if (layer.loss_weight_size() != layer.top_size()) {
+      return invalid(fmt::format("loss_weight is given {} times for {} tops",
+                                 layer.loss_weight_size(), layer.top_size()));
+    }
+    weights.assign(layer.loss_weight().begin(), layer.loss_weight().end());
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] != 0 && !(rule.is_loss && i == 0)) {
+        return invalid(
+            fmt::format("loss_weight of top \"{}\" is {}: only the first top of a "
+                        "SoftmaxWithLoss can be a loss",
+                        layer.top(static_cast<int>(i)), weights[i]));
+      }
+    }
+    return weights;
+  }
+
+  Result<std::vector<std::size_t>> add_tops(const pb::LayerParameter& layer, const LayerRule& rule,
+                                            const std::vector<Shape>& shapes) {
+    std::vector<std::size_t> tops;
+    for (int i = 0; i < layer.top_size(); ++i) {
+      const std::string& name = layer.top(i);
+      const Shape& shape = shapes[static_cast<std::size_t>(i)];
+      TAUT_TRY(of_type(rule, check_shape(shape, fmt::format("top \"{}\"", name))));
+      const bool named_as_bottom = i < layer.bottom_size() && layer.bottom(i) == name;
+      TAUT_TRY(check_name(layer, rule, name, named_as_bottom));
+      tops.push_back(named_as_bottom && may_write_over(rule, newest_[name])
+                         ? newest_[name]
+                         : new_blob(name, shape));
+      states_[tops.back()] = {.readers = 0, .must_stay = rule.top_must_stay};
+    }
+    return tops;
+  }
+
+  Result<void> check_name(const pb::LayerParameter& layer, const LayerRule& rule,
+                          const std::string& name, bool named_as_bottom) {
+    if (named_as_bottom) {
+      if (rule.in_place != InPlace::kNever) {
+        makers_[name] = layer.name();
+        return ok();
+      }
+      return invalid(fmt::format("has \"{}\" as bottom and as top: {} does not work in place", name,
+                                 layer.type()));
+    }
+    const auto [maker, is_new] = makers_.emplace(name, layer.name());
+    if (is_new) return ok();
+    return invalid(
+        fmt::format("makes top \"{}\", which layer \"{}\" makes already", name, maker->second));
+  }
+
+  /// Writing over a blob is for its only reader, and only where its maker can spare its values.
+  bool may_write_over(const LayerRule& rule, std::size_t blob) const {
+    return rule.in_place == InPlace::kOver && !states_[blob].must_stay &&
+           states_[blob].readers == 1;
+  }
+
+  std::size_t new_blob(const std::string& name, const Shape& shape) {
+    graph_.blobs.push_back({.name = name, .shape = shape});
+    states_.emplace_back();
+    return newest_[name] = graph_.blobs.size() - 1;
+  }
+
+  const GraphOptions& options_;
+  Graph graph_;
+  std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as layers below see it
+  std::unordered_map<std::string, std::string> makers_;  // the layer that last wrote a name
+  std::vector<BlobState> states_;                        // for each blob
+  std::vector<std::size_t> differentiable_;              // for each node
+};
+
+}  // namespace
+
+Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& options) {
+  TAUT_TRY(std::vector<pb::LayerParameter> layers, layers_of_phase(net, options.phase));
+  Assembly assembly(net.name(), options);
+  for (pb::LayerParameter& layer : layers) {
+    const std::string title = fmt::format("layer \"{}\"", layer.name());
+    if (auto added = assembly.add(std::move(layer)); !added) {
+      return invalid(fmt::format("{} {}", title, added.error().message));
+    }
+  }
+  return std::move(assembly).finish();
+}
+
+}  // namespace taut::model

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "common/result.hpp"
+
+namespace taut::model {
+
+/// What a text file describes.
+enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster };
+
+/// "job", "net", "solver" or "cluster".
+[[nodiscard]] std::string to_string(FileKind kind);
+
+/// The kind whose schema knows most of the text's outermost field names, so that a file with a
+/// mistake still has a kind. `name` stands for the text in messages.
+/// Errors    invalid: no schema knows any of them
+[[nodiscard]] Result<FileKind> file_kind(std::string_view text, const std::string& name);
+
+/// The same of a file. Errors: also not_found.
+[[nodiscard]] Result<FileKind> file_kind(const std::filesystem::path& path);
+
+}  // namespace taut::model

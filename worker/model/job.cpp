@@ -1,0 +1,147 @@
+#include "worker/model/job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/file.hpp"
+#include "proto/text.hpp"
+#include "worker/model/file_kind.hpp"
+#include "worker/model/job_data.hpp"
+#include "worker/model/solver.hpp"
+
+namespace taut::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Reads the file that `field` of `mentioned_in` names. Returns where it was found.
+Result<fs::path> read_mentioned(const char* field, const std::string& named,
+                                const fs::path& mentioned_in, google::protobuf::Message& out) {
+  auto found = find_mentioned(named, mentioned_in);
+  if (!found) {
+    return make_error(found.error().code, fmt::format("{}: {} {}", mentioned_in.string(), field,
+                                                      found.error().message));
+  }
+  TAUT_TRY(read_text(found.value(), out));
+  return found.value();
+}
+
+/// A job as its file gives it: a solver file is a job that gives nothing else.
+Result<pb::Job> read_job(const fs::path& path) {
+  TAUT_TRY(const FileKind kind, file_kind(path));
+  pb::Job job;
+  if (kind == FileKind::kSolver) {
+    TAUT_TRY(read_text(path, *job.mutable_solver_param()));
+  } else if (kind == FileKind::kJob) {
+    TAUT_TRY(read_text(path, job));
+  } else {
+    return invalid(fmt::format("{}: describes a {}; a job or a solver file is wanted here",
+                               path.string(), to_string(kind)));
+  }
+  return job;
+}
+
+/// Returns the file in which the solver stands.
+Result<fs::path> settle_solver(const fs::path& path, pb::Job& job) {
+  if (job.has_solver() && job.has_solver_param()) {
+    return invalid(fmt::format("{}: gives solver and solver_param; give one", path.string()));
+  }
+  if (job.has_solver_param()) return path;
+  if (!job.has_solver()) {
+    return invalid(fmt::format("{}: gives neither solver nor solver_param", path.string()));
+  }
+  TAUT_TRY(const fs::path found,
+           read_mentioned("solver", job.solver(), path, *job.mutable_solver_param()));
+  job.clear_solver();
+  return found;
+}
+
+/// Returns the file in which the net stands.
+Result<fs::path> settle_net(const fs::path& path, const fs::path& solver_path, pb::Job& job) {
+  if (job.has_net() && job.has_net_param()) {
+    return invalid(fmt::format("{}: gives net and net_param; give one", path.string()));
+  }
+  fs::path found = path;
+  if (job.has_net()) {
+    TAUT_TRY(found, read_mentioned("net", job.net(), path, *job.mutable_net_param()));
+  } else if (!job.has_net_param()) {
+    if (!job.solver_param().has_net()) {
+      return invalid(fmt::format("{}: neither the job nor its solver names a net", path.string()));
+    }
+    TAUT_TRY(found, read_mentioned("net", job.solver_param().net(), solver_path,
+                                   *job.mutable_net_param()));
+  }
+  job.clear_net();
+  job.mutable_solver_param()->clear_net();
+  return found;
+}
+
+bool has_loss(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return std::any_of(node.loss_weights.begin(), node.loss_weights.end(),
+                       [](float weight) { return weight != 0; });
+  });
+}
+
+Result<void> check_graphs(const pb::Job& job, const RecordShape& record) {
+  TAUT_TRY(const Graph train,
+           build_graph(job.net_param(), {.phase = pb::TRAIN, .record = record, .batch = 0}));
+  if (!has_loss(train)) {
+    return invalid("the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
+  }
+  if (job.solver_param().test_iter_size() == 0) return ok();
+  TAUT_TRY(const Graph test,
+           build_graph(job.net_param(), {.phase = pb::TEST, .record = record, .batch = 0}));
+  if (test.outputs.empty()) {
+    return invalid("the solver has test_iter, and the net's TEST phase has no output");
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<pb::Job> load_job(const fs::path& path) {
+  TAUT_TRY(pb::Job job, read_job(path));
+  TAUT_TRY(const fs::path solver_path, settle_solver(path, job));
+  TAUT_TRY(const fs::path net_path, settle_net(path, solver_path, job));
+  settle_data_paths(path, net_path, job);
+  if (!job.has_name()) job.set_name(path.stem().string());
+  if (!job.has_seed() && job.solver_param().random_seed() >= 0) {
+    job.set_seed(static_cast<std::uint64_t>(job.solver_param().random_seed()));
+  }
+  return job;
+}
+
+Result<std::vector<std::string>> check_job(const pb::Job& job, const RecordShape& record) {
+  TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
+  TAUT_TRY(check_graphs(job, record));
+  const bool tests = job.solver_param().test_iter_size() > 0;
+  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
+    if (phase == pb::TEST && !tests) continue;
+    auto data = data_of(job, phase);
+    if (!data) {
+      warnings.push_back(data.error().message);
+      continue;
+    }
+    for (const std::string& line : missing_data(data.value())) {
+      if (std::find(warnings.begin(), warnings.end(), line) == warnings.end()) {
+        warnings.push_back(line);
+      }
+    }
+  }
+  const pb::Consistency& consistency = job.consistency();
+  if (consistency.has_slack() && consistency.mode() != pb::Consistency::SSP) {
+    warnings.push_back(fmt::format("consistency.slack {}: mode {} does not read it",
+                                   consistency.slack(),
+                                   pb::Consistency::Mode_Name(consistency.mode())));
+  }
+  if (job.has_seed() && job.solver_param().random_seed() >= 0 &&
+      job.seed() != static_cast<std::uint64_t>(job.solver_param().random_seed())) {
+    warnings.push_back(fmt::format("random_seed {}: superseded by the job's seed {}",
+                                   job.solver_param().random_seed(), job.seed()));
+  }
+  return warnings;
+}
+
+}  // namespace taut::model

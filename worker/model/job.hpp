@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/job.pb.h"
+#include "worker/model/graph.hpp"
+
+namespace taut::model {
+
+/// Reads a job file, or a bare solver file as a job, and makes it whole: the net and the solver
+/// that it names stand in net_param and solver_param, the paths of data that is there are absolute,
+/// the name is the file's where it gives none, and the seed is the solver's where only that gives
+/// one. A solver's own net is taken where the job gives none. Errors    not_found, or invalid with
+/// line and column; a net or a solver that is given twice or
+///           not at all
+[[nodiscard]] Result<pb::Job> load_job(const std::filesystem::path& path);
+
+/// Builds what a whole job describes without running it: the solver, the net of both phases, the
+/// data. Returns what the user should be warned of, one line each.
+/// record    what the data set holds, as far as it is known
+/// Errors    invalid: as check_solver, build_graph and data_of say, or a net without a loss
+[[nodiscard]] Result<std::vector<std::string>> check_job(const pb::Job& job,
+                                                         const RecordShape& record);
+
+}  // namespace taut::model

@@ -1,0 +1,83 @@
+#include "worker/model/job_data.hpp"
+
+#include <fmt/format.h>
+
+#include <system_error>
+
+#include "common/file.hpp"
+#include "worker/model/phase.hpp"
+
+namespace taut::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_for(const pb::DataSource& source, pb::Phase phase) {
+  return source.phase() == phase || (!source.has_phase() && source.has_folder());
+}
+
+Result<void> check_source(const pb::DataSource& source) {
+  const bool files = source.has_images() || source.has_labels();
+  if (files != source.has_folder() && source.has_images() == source.has_labels()) return ok();
+  return invalid("data: give a folder, or both images and labels");
+}
+
+std::string absolute_if_found(const std::string& path, const fs::path& mentioned_in) {
+  const auto found = find_mentioned(path, mentioned_in);
+  if (!found) return path;
+  std::error_code failed;
+  const fs::path absolute = fs::absolute(found.value(), failed);
+  return failed ? path : absolute.lexically_normal().string();
+}
+
+}  // namespace
+
+Result<DataPlace> data_of(const pb::Job& job, pb::Phase phase) {
+  for (int i = job.data_size(); i-- > 0;) {
+    const pb::DataSource& source = job.data(i);
+    TAUT_TRY(check_source(source));
+    if (is_for(source, phase)) {
+      return DataPlace{source.folder(), source.images(), source.labels()};
+    }
+  }
+  TAUT_TRY(const auto layers, layers_of_phase(job.net_param(), phase));
+  for (const pb::LayerParameter& layer : layers) {
+    const pb::DataParameter& data = layer.data_param();
+    if (layer.type() != "Data" || !data.has_source()) continue;
+    if (data.backend() == pb::DataParameter::IDX) return DataPlace{data.source(), "", ""};
+    return invalid(
+        fmt::format("layer \"{}\" names the {} \"{}\", which is not read: name a folder "
+                    "of IDX files with the job's data {{ folder: ... }}, or with --data",
+                    layer.name(), pb::DataParameter::DB_Name(data.backend()), data.source()));
+  }
+  return DataPlace{kDefaultDataFolder, "", ""};
+}
+
+std::vector<std::string> missing_data(const DataPlace& place) {
+  std::vector<std::string> lines;
+  for (const std::string& path : {place.folder, place.images, place.labels}) {
+    std::error_code ignored;
+    if (!path.empty() && !fs::exists(path, ignored)) {
+      lines.push_back(fmt::format("data \"{}\" is not there; training needs it", path));
+    }
+  }
+  return lines;
+}
+
+void settle_data_paths(const fs::path& job_path, const fs::path& net_path, pb::Job& job) {
+  for (pb::DataSource& source : *job.mutable_data()) {
+    for (std::string* path : {source.has_folder() ? source.mutable_folder() : nullptr,
+                              source.has_images() ? source.mutable_images() : nullptr,
+                              source.has_labels() ? source.mutable_labels() : nullptr}) {
+      if (path != nullptr) *path = absolute_if_found(*path, job_path);
+    }
+  }
+  for (pb::LayerParameter& layer : *job.mutable_net_param()->mutable_layer()) {
+    if (!layer.data_param().has_source()) continue;
+    if (layer.data_param().backend() != pb::DataParameter::IDX) continue;
+    std::string& source = *layer.mutable_data_param()->mutable_source();
+    source = absolute_if_found(source, net_path);
+  }
+}
+
+}  // namespace taut::model

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/job.pb.h"
+
+namespace taut::model {
+
+/// Where the default data set lies: Debian's package dataset-fashion-mnist.
+inline constexpr const char* kDefaultDataFolder = "/usr/share/datasets/fashion-mnist";
+
+/// Where the records of one phase come from: a folder, or two files.
+struct DataPlace {
+  std::string folder;
+  std::string images;
+  std::string labels;
+  friend bool operator==(const DataPlace&, const DataPlace&) = default;
+};
+
+/// The place that holds for a phase: the job's last data entry for it (an entry with a folder and
+/// no phase is for both), or what the net's Data layer names, or the default data set. A net whose
+/// phase has no Data layer gets the default one too: it does not ask. Errors    invalid: an entry
+/// with half of the files, or with files and a folder; a Data layer that
+///           names a database, which is not read
+[[nodiscard]] Result<DataPlace> data_of(const pb::Job& job, pb::Phase phase);
+
+/// One line for each file or folder that is not there.
+[[nodiscard]] std::vector<std::string> missing_data(const DataPlace& place);
+
+/// Makes the data paths of a job and of its net absolute where they are found, from the working
+/// folder or from the file that names them; others stay as they are.
+void settle_data_paths(const std::filesystem::path& job_path, const std::filesystem::path& net_path,
+                       pb::Job& job);
+
+}  // namespace taut::model

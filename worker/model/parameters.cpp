@@ -1,0 +1,140 @@
+#include "worker/model/parameters.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "proto/did_you_mean.hpp"
+#include "worker/model/shape.hpp"
+
+namespace taut::model {
+namespace {
+
+math::Fan fan_of(const Shape& shape) {
+  const auto count = static_cast<double>(element_count(shape));
+  return {.in = count / static_cast<double>(shape[0]),
+          .out = shape.size() > 1 ? count / static_cast<double>(shape[1]) : count};
+}
+
+math::FanMode fan_mode(pb::FillerParameter::VarianceNorm norm) {
+  switch (norm) {
+    case pb::FillerParameter::FAN_IN:
+      return math::FanMode::kIn;
+    case pb::FillerParameter::FAN_OUT:
+      return math::FanMode::kOut;
+    case pb::FillerParameter::AVERAGE:
+      return math::FanMode::kAverage;
+  }
+  return math::FanMode::kIn;
+}
+
+Result<void> check_multiplier(const std::string& table, const char* field, float value) {
+  if (std::isfinite(value) && value >= 0) return ok();
+  return invalid(fmt::format("{} of parameter \"{}\" is {}; it begins at 0", field, table, value));
+}
+
+/// A layer that shares a table may repeat its multipliers or leave them out, not change them.
+Result<void> check_shared(const TableSpec& table, const ParameterWish& wish,
+                          const pb::ParamSpec& spec) {
+  if (table.shape != wish.shape) {
+    return invalid(
+        fmt::format("parameter \"{}\" is shared: it has shape {} in an earlier layer, and "
+                    "{} here",
+                    table.name, to_string(table.shape), to_string(wish.shape)));
+  }
+  if (spec.has_lr_mult() && spec.lr_mult() != table.lr_mult) {
+    return invalid(
+        fmt::format("parameter \"{}\" is shared: its lr_mult is {} in an earlier layer, "
+                    "and {} here",
+                    table.name, table.lr_mult, spec.lr_mult()));
+  }
+  if (spec.has_decay_mult() && spec.decay_mult() != table.decay_mult) {
+    return invalid(
+        fmt::format("parameter \"{}\" is shared: its decay_mult is {} in an earlier "
+                    "layer, and {} here",
+                    table.name, table.decay_mult, spec.decay_mult()));
+  }
+  return ok();
+}
+
+Result<TableSpec> new_table(const std::string& name, std::size_t id, const ParameterWish& wish,
+                            const pb::ParamSpec& spec) {
+  TAUT_TRY(check_shape(wish.shape, fmt::format("parameter \"{}\"", name)));
+  TAUT_TRY(check_multiplier(name, "lr_mult", spec.lr_mult()));
+  TAUT_TRY(check_multiplier(name, "decay_mult", spec.decay_mult()));
+  auto filler = settle_filler(wish.filler, wish.shape);
+  if (!filler) {
+    return invalid(fmt::format("{}_filler {}", wish.suffix, filler.error().message));
+  }
+  return TableSpec{.id = TableId(static_cast<std::uint32_t>(id)),
+                   .name = name,
+                   .shape = wish.shape,
+                   .kind = spec.lr_mult() == 0 ? TableKind::kFrozen : TableKind::kTrained,
+                   .filler = filler.value(),
+                   .lr_mult = spec.lr_mult(),
+                   .decay_mult = spec.decay_mult()};
+}
+
+}  // namespace
+
+Result<math::Filler> settle_filler(const pb::FillerParameter& filler, const Shape& shape) {
+  for (const float value :
+       {filler.value(), filler.min(), filler.max(), filler.mean(), filler.std()}) {
+    if (!std::isfinite(value)) return invalid(fmt::format("holds the number {}", value));
+  }
+  using Kind = math::Filler::Kind;
+  if (filler.type() == "constant") return math::Filler{Kind::kConstant, filler.value(), 0};
+  if (filler.type() == "uniform") {
+    if (filler.min() <= filler.max()) {
+      return math::Filler{Kind::kUniform, filler.min(), filler.max()};
+    }
+    return invalid(
+        fmt::format("is uniform from {} to {}: min lies above max", filler.min(), filler.max()));
+  }
+  if (filler.type() == "gaussian") {
+    if (filler.std() >= 0) return math::Filler{Kind::kGaussian, filler.mean(), filler.std()};
+    return invalid(fmt::format("is gaussian with std {}; it begins at 0", filler.std()));
+  }
+  if (filler.type() == "xavier") {
+    return math::xavier(fan_of(shape), fan_mode(filler.variance_norm()));
+  }
+  if (filler.type() == "msra") {
+    return math::msra(fan_of(shape), fan_mode(filler.variance_norm()));
+  }
+  constexpr std::array<std::string_view, 5> kTypes{"constant", "uniform", "gaussian", "xavier",
+                                                   "msra"};
+  return invalid(fmt::format("is of unknown type \"{}\"{}; known are {}", filler.type(),
+                             did_you_mean(filler.type(), kTypes), fmt::join(kTypes, ", ")));
+}
+
+Result<std::vector<std::size_t>> add_parameters(const pb::LayerParameter& layer,
+                                                const std::vector<ParameterWish>& wishes,
+                                                std::vector<TableSpec>& tables) {
+  if (static_cast<std::size_t>(layer.param_size()) > wishes.size()) {
+    return invalid(fmt::format("param is given {} times, and the layer has {} parameters",
+                               layer.param_size(), wishes.size()));
+  }
+  std::vector<std::size_t> indices;
+  for (std::size_t i = 0; i < wishes.size(); ++i) {
+    const bool specified = i < static_cast<std::size_t>(layer.param_size());
+    const pb::ParamSpec& spec =
+        specified ? layer.param(static_cast<int>(i)) : pb::ParamSpec::default_instance();
+    const std::string name =
+        spec.name().empty() ? layer.name() + "/" + wishes[i].suffix : spec.name();
+    const auto shared = std::find_if(tables.begin(), tables.end(),
+                                     [&](const TableSpec& table) { return table.name == name; });
+    indices.push_back(static_cast<std::size_t>(shared - tables.begin()));
+    if (shared != tables.end()) {
+      TAUT_TRY(check_shared(*shared, wishes[i], spec));
+    } else {
+      TAUT_TRY(TableSpec table, new_table(name, tables.size(), wishes[i], spec));
+      tables.push_back(std::move(table));
+    }
+  }
+  return indices;
+}
+
+}  // namespace taut::model

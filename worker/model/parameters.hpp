@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "common/math/filler.hpp"
+#include "common/result.hpp"
+#include "worker/model/graph.hpp"
+#include "worker/model/layer_rule.hpp"
+
+namespace taut::model {
+
+/// The distribution that a filler's text means for a parameter of this shape. Fans as in Caffe:
+/// in = count / shape[0], out = count / shape[1] (count where there is one axis).
+/// Errors    invalid: unknown type (lists the known ones), bounds or deviations that cannot be
+/// Source    Caffe, filler.hpp
+[[nodiscard]] Result<math::Filler> settle_filler(const pb::FillerParameter& filler,
+                                                 const Shape& shape);
+
+/// Adds a layer's parameters to the graph's tables; returns their indices. A parameter is named by
+/// its ParamSpec, or "<layer>/<suffix>"; one name is one table, shared by every layer that gives
+/// it. Errors    invalid, without the layer's name: more specs than parameters, a shared name with
+///           another shape or multiplier, a filler that cannot be
+[[nodiscard]] Result<std::vector<std::size_t>> add_parameters(
+    const pb::LayerParameter& layer, const std::vector<ParameterWish>& wishes,
+    std::vector<TableSpec>& tables);
+
+}  // namespace taut::model

@@ -1,0 +1,62 @@
+#include "worker/model/phase.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+namespace taut::model {
+namespace {
+
+constexpr int kMostLayers = 10000;
+
+template <class Rules>
+bool any_holds(const Rules& rules, pb::Phase phase) {
+  return std::any_of(rules.begin(), rules.end(), [&](const pb::NetStateRule& rule) {
+    return !rule.has_phase() || rule.phase() == phase;
+  });
+}
+
+bool takes_part(const pb::LayerParameter& layer, pb::Phase phase) {
+  if (layer.include_size() > 0) return any_holds(layer.include(), phase);
+  return !any_holds(layer.exclude(), phase);
+}
+
+}  // namespace
+
+Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& net,
+                                                        pb::Phase phase) {
+  if (net.layer_size() > kMostLayers) {
+    return invalid(
+        fmt::format("the net has {} layers, the limit is {}", net.layer_size(), kMostLayers));
+  }
+  std::vector<pb::LayerParameter> layers;
+  std::unordered_map<std::string, std::string> type_of;
+  for (int i = 0; i < net.layer_size(); ++i) {
+    const pb::LayerParameter& layer = net.layer(i);
+    if (layer.name().empty()) {
+      return invalid(
+          fmt::format("layer {} (type \"{}\") has no name: its parameters and messages "
+                      "need one",
+                      i, layer.type()));
+    }
+    if (layer.include_size() > 0 && layer.exclude_size() > 0) {
+      return invalid(
+          fmt::format("layer \"{}\" has include and exclude rules: give one kind", layer.name()));
+    }
+    if (!takes_part(layer, phase)) continue;
+    const auto [first, is_new] = type_of.emplace(layer.name(), layer.type());
+    if (!is_new) {
+      return invalid(
+          fmt::format("two layers of phase {} are named \"{}\" (types {} and {}): rename "
+                      "one, or give them include rules",
+                      pb::Phase_Name(phase), layer.name(), first->second, layer.type()));
+    }
+    layers.push_back(layer);
+    layers.back().set_phase(phase);
+  }
+  return layers;
+}
+
+}  // namespace taut::model

@@ -1,0 +1,179 @@
+#include "worker/model/solver.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "proto/did_you_mean.hpp"
+
+namespace taut::model {
+namespace {
+
+/// A learning-rate policy and the fields that it reads.
+struct Policy {
+  std::string_view name;
+  bool gamma = false;
+  bool power = false;
+  bool stepsize = false;
+  bool stepvalue = false;
+};
+
+constexpr std::array kPolicies{
+    Policy{.name = "fixed"},
+    Policy{.name = "step", .gamma = true, .stepsize = true},
+    Policy{.name = "multistep", .gamma = true, .stepvalue = true},
+    Policy{.name = "exp", .gamma = true},
+    Policy{.name = "inv", .gamma = true, .power = true},
+    Policy{.name = "poly", .power = true},
+    Policy{.name = "sigmoid", .gamma = true, .stepsize = true},
+    Policy{.name = "cosine"},
+};
+constexpr std::array<std::string_view, 3> kTypes{"SGD", "Nesterov", "Adam"};
+constexpr std::array<std::string_view, 2> kRegularizations{"L1", "L2"};
+
+template <class Names>
+Result<void> check_known(const char* field, const std::string& value, const Names& known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return ok();
+  return invalid(fmt::format("{} \"{}\" is unknown{}; known are {}", field, value,
+                             did_you_mean(value, known), fmt::join(known, ", ")));
+}
+
+Result<void> check_at_least(const char* field, double value, double least) {
+  if (std::isfinite(value) && value >= least) return ok();
+  return invalid(fmt::format("{} is {}; it begins at {}", field, value, least));
+}
+
+/// For averages that forget: 1 would never forget.
+Result<void> check_fraction(const char* field, double value) {
+  if (value >= 0 && value < 1) return ok();
+  return invalid(fmt::format("{} is {}; it lies in [0, 1)", field, value));
+}
+
+Result<void> check_needed(const Policy& policy, const char* field, bool needed, bool given) {
+  if (!needed || given) return ok();
+  return invalid(fmt::format("{} is missing: lr_policy \"{}\" needs it", field, policy.name));
+}
+
+Result<Policy> find_policy(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Policy& policy : kPolicies) {
+    if (policy.name == name) return policy;
+    names.push_back(policy.name);
+  }
+  TAUT_TRY(check_known("lr_policy", name, names));
+  return kPolicies[0];
+}
+
+Result<void> check_stepvalues(const pb::SolverParameter& solver) {
+  int last = 0;
+  for (const int value : solver.stepvalue()) {
+    if (value <= last) {
+      return invalid(fmt::format("stepvalue {} follows {}: they begin at 1 and rise", value, last));
+    }
+    last = value;
+  }
+  return ok();
+}
+
+Result<void> check_learning_rate(const pb::SolverParameter& solver, const Policy& policy) {
+  if (!solver.has_base_lr()) return invalid("base_lr is missing");
+  TAUT_TRY(check_at_least("base_lr", solver.base_lr(), 0));
+  TAUT_TRY(check_needed(policy, "gamma", policy.gamma, solver.has_gamma()));
+  TAUT_TRY(check_needed(policy, "power", policy.power, solver.has_power()));
+  TAUT_TRY(check_needed(policy, "stepsize", policy.stepsize, solver.has_stepsize()));
+  TAUT_TRY(check_needed(policy, "stepvalue", policy.stepvalue, solver.stepvalue_size() > 0));
+  if (policy.name == "sigmoid") {
+    // Its gamma is a slope: below 0, the rate falls.
+    if (!std::isfinite(solver.gamma())) {
+      return invalid(fmt::format("gamma is {}", solver.gamma()));
+    }
+  } else {
+    TAUT_TRY(check_at_least("gamma", solver.gamma(), 0));
+  }
+  TAUT_TRY(check_at_least("power", solver.power(), 0));
+  if (solver.has_stepsize()) {
+    TAUT_TRY(check_at_least("stepsize", solver.stepsize(), 1));
+  }
+  TAUT_TRY(check_at_least("warmup_iter", solver.warmup_iter(), 0));
+  TAUT_TRY(check_at_least("warmup_start_lr", solver.warmup_start_lr(), 0));
+  return check_stepvalues(solver);
+}
+
+Result<void> check_rule(const pb::SolverParameter& solver) {
+  TAUT_TRY(check_known("type", solver.type(), kTypes));
+  TAUT_TRY(check_fraction("momentum", solver.momentum()));
+  TAUT_TRY(check_fraction("momentum2", solver.momentum2()));
+  if (!(solver.delta() > 0 && std::isfinite(solver.delta()))) {
+    return invalid(fmt::format("delta is {}; it lies above 0", solver.delta()));
+  }
+  TAUT_TRY(check_at_least("weight_decay", solver.weight_decay(), 0));
+  TAUT_TRY(check_known("regularization_type", solver.regularization_type(), kRegularizations));
+  const float clip = solver.clip_gradients();
+  if (solver.has_clip_gradients() && clip != -1 && !(clip > 0 && std::isfinite(clip))) {
+    return invalid(fmt::format("clip_gradients is {}; it lies above 0, or is -1 for none", clip));
+  }
+  return ok();
+}
+
+Result<void> check_course(const pb::SolverParameter& solver) {
+  if (!solver.has_max_iter()) return invalid("max_iter is missing");
+  TAUT_TRY(check_at_least("max_iter", solver.max_iter(), 1));
+  if (solver.test_iter_size() > 1) {
+    return invalid(fmt::format("test_iter is given {} times; a job has one test phase",
+                               solver.test_iter_size()));
+  }
+  for (const int batches : solver.test_iter()) {
+    TAUT_TRY(check_at_least("test_iter", batches, 1));
+  }
+  TAUT_TRY(check_at_least("test_interval", solver.test_interval(), 0));
+  if (solver.test_interval() > 0 && solver.test_iter_size() == 0) {
+    return invalid(
+        fmt::format("test_interval is {}, and test_iter is missing: say how many batches "
+                    "a test takes",
+                    solver.test_interval()));
+  }
+  TAUT_TRY(check_at_least("display", solver.display(), 0));
+  TAUT_TRY(check_at_least("average_loss", solver.average_loss(), 1));
+  return check_at_least("snapshot", solver.snapshot(), 0);
+}
+
+void warn_unread(const Policy& policy, const char* field, bool given, bool read,
+                 std::vector<std::string>& warnings) {
+  if (!given || read) return;
+  warnings.push_back(fmt::format("{}: lr_policy \"{}\" does not read it", field, policy.name));
+}
+
+std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Policy& policy) {
+  std::vector<std::string> warnings;
+  if (solver.has_solver_mode()) {
+    warnings.push_back(fmt::format("solver_mode {}: superseded by the worker's device setting",
+                                   pb::SolverParameter::SolverMode_Name(solver.solver_mode())));
+  }
+  if (solver.snapshot() > 0) {
+    warnings.push_back(fmt::format("snapshot {}: no snapshots are written yet", solver.snapshot()));
+  }
+  if (solver.has_snapshot_prefix()) {
+    warnings.push_back(fmt::format("snapshot_prefix \"{}\": no snapshots are written yet",
+                                   solver.snapshot_prefix()));
+  }
+  warn_unread(policy, "gamma", solver.has_gamma(), policy.gamma, warnings);
+  warn_unread(policy, "power", solver.has_power(), policy.power, warnings);
+  warn_unread(policy, "stepsize", solver.has_stepsize(), policy.stepsize, warnings);
+  warn_unread(policy, "stepvalue", solver.stepvalue_size() > 0, policy.stepvalue, warnings);
+  return warnings;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver) {
+  TAUT_TRY(const Policy policy, find_policy(solver.lr_policy()));
+  TAUT_TRY(check_learning_rate(solver, policy));
+  TAUT_TRY(check_rule(solver));
+  TAUT_TRY(check_course(solver));
+  return warnings_of(solver, policy);
+}
+
+}  // namespace taut::model

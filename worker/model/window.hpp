@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/result.hpp"
+#include "proto/net.pb.h"
+
+namespace taut::model {
+
+/// How a convolution or a pooling walks over one side of an image.
+struct WindowSide {
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t pad = 0;  // before and after
+  std::int64_t dilation = 1;
+
+  /// What the kernel covers, holes included.
+  [[nodiscard]] std::int64_t covered() const { return dilation * (kernel - 1) + 1; }
+  friend bool operator==(const WindowSide&, const WindowSide&) = default;
+};
+
+struct Window {
+  WindowSide height;
+  WindowSide width;
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
+/// The window that a convolution's fields say; repeated fields hold one number for both sides, or
+/// the height's and the width's.
+/// Errors    invalid: no kernel, a side said twice, zero or huge numbers; names the field
+[[nodiscard]] Result<Window> convolution_window(const pb::ConvolutionParameter& parameter);
+
+/// The window of a pooling over a height x width image; global pooling covers all of it.
+/// Errors    as convolution_window; a pad that is no smaller than the kernel
+[[nodiscard]] Result<Window> pooling_window(const pb::PoolingParameter& parameter,
+                                            std::int64_t height, std::int64_t width);
+
+/// Positions of a convolution's window: floor((size + 2 pad - covered) / stride) + 1.
+/// Errors    invalid: the kernel is larger than the padded input; gives the values
+[[nodiscard]] Result<std::int64_t> convolution_extent(std::int64_t size, const WindowSide& side,
+                                                      const std::string& side_name);
+
+/// Positions of a pooling's window: the quotient is rounded up, and a last window that would start
+/// behind the image and its front pad is left out. Caffe leaves it out only where there is a pad;
+/// without one such a window would hold no element.
+/// Errors    as convolution_extent
+/// Source    Caffe, pooling_layer.cpp, PoolingLayer::Reshape
+[[nodiscard]] Result<std::int64_t> pooling_extent(std::int64_t size, const WindowSide& side,
+                                                  const std::string& side_name);
+
+}  // namespace taut::model

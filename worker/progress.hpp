@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "worker/client/client.hpp"
+
+namespace taut::worker {
+
+/// What a test phase found.
+struct TestResult {
+  Clock clock;
+  double accuracy = 0;
+  double loss = 0;
+};
+
+/// Where a run stands, for whoever shows it.
+struct ProgressReport {
+  Clock clock;                   // clocks finished
+  double loss = 0;               // the newest, averaged over the solver's average_loss
+  double images_per_second = 0;  // of the last second or so
+  std::uint64_t images = 0;
+  Duration compute{0};
+  Duration wait{0};  // for parameters and data
+  std::optional<TimePoint> first_iteration;  // when the first clock's compute began
+  StalenessHistogram staleness;
+  std::vector<TestResult> tests;
+};
+
+/// The newest report, between the compute thread that writes it and the one that sends it.
+/// Thread: any.
+class ProgressBoard {
+ public:
+  void post(const ProgressReport& report) {
+    std::scoped_lock lock(mutex_);
+    report_ = report;
+  }
+  [[nodiscard]] ProgressReport read() const {
+    std::scoped_lock lock(mutex_);
+    return report_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  ProgressReport report_;
+};
+
+}  // namespace taut::worker

@@ -1,0 +1,129 @@
+#include "worker/trainer.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "common/log.hpp"
+
+namespace taut::worker {
+namespace {
+
+constexpr Duration kDataWait{60'000'000};
+constexpr Duration kRateWindow{1'000'000};
+
+}  // namespace
+
+Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend& backend,
+                 Evaluator* evaluator, Options options, ProgressBoard& board)
+    : replicas_(replicas),
+      cache_(cache),
+      evaluator_(evaluator),
+      options_(std::move(options)),
+      board_(board),
+      stream_(backend.make_stream()) {
+  report_.clock = options_.start;
+}
+
+Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
+  rate_since_ = steady_now();
+  Clock clock = options_.start;
+  for (; clock < options_.end && !stop; clock = clock.next()) {
+    log::set_context(-1, clock.value(), -1);
+    const bool due = options_.test_interval > 0 && clock.value() % options_.test_interval == 0;
+    if (due && (clock > Clock(0) || options_.test_initialization)) {
+      TAUT_TRY(test(clock));
+    }
+    if (options_.straggle) options_.straggle(clock);
+    const TimePoint begin = steady_now();
+    if (!report_.first_iteration) report_.first_iteration = begin;
+    TAUT_TRY(train_clock(clock));
+    record(clock, steady_now() - begin);
+  }
+  log::clear_context();
+  return clock;
+}
+
+Result<void> Trainer::train_clock(Clock clock) {
+  loss_ = 0;
+  for (std::size_t replica = 0; replica < replicas_.size(); ++replica) {
+    TAUT_TRY(forward(replica, clock));
+    backward(replica, clock);
+    cache_.finish_clock(replica, clock);
+    loss_ += replicas_[replica].net->loss(*stream_) / static_cast<double>(replicas_.size());
+  }
+  return ok();
+}
+
+Result<void> Trainer::forward(std::size_t index, Clock clock) {
+  Replica& replica = replicas_[index];
+  const TimePoint begin = steady_now();
+  TAUT_TRY(data::Batch batch, replica.loader->next(kDataWait));
+  report_.wait += steady_now() - begin;
+  replica.net->set_batch(*stream_, batch.images, batch.labels);
+  for (std::size_t layer = 0; layer < replica.net->layer_count(); ++layer) {
+    for (const std::size_t table : replica.net->parameters_of(layer)) {
+      const TimePoint asked = steady_now();
+      TAUT_TRY(const auto values, cache_.acquire(TableId(static_cast<std::uint32_t>(table)), clock));
+      report_.wait += steady_now() - asked;
+      replica.net->bind_value(table, values);
+    }
+    replica.net->forward(layer, *stream_, clock);
+  }
+  replica.loader->recycle(std::move(batch));
+  return ok();
+}
+
+void Trainer::backward(std::size_t index, Clock clock) {
+  Net& net = *replicas_[index].net;
+  const auto tables = net.parameters();
+  for (std::size_t layer = net.layer_count(); layer-- > 0;) {
+    for (const std::size_t table : net.parameters_of(layer)) {
+      net.bind_gradient(table, cache_.gradient(index, tables[table].id));
+    }
+    net.backward(layer, *stream_);
+    for (const std::size_t table : net.parameters_of(layer)) {
+      if (tables[table].kind != TableKind::kFrozen) cache_.publish(index, tables[table].id, clock);
+    }
+  }
+}
+
+Result<void> Trainer::test(Clock clock) {
+  if (evaluator_ == nullptr) return ok();
+  TAUT_TRY(TestResult result, evaluator_->run(cache_));
+  result.clock = clock;
+  log::info("iteration {}: test accuracy {:.4f}, loss {:.4f}", clock.value(), result.accuracy,
+            result.loss);
+  report_.tests.push_back(result);
+  board_.post(report_);
+  return ok();
+}
+
+void Trainer::record(Clock clock, Duration took) {
+  losses_.push_back(loss_);
+  if (losses_.size() > static_cast<std::size_t>(std::max(1, options_.average_loss))) {
+    losses_.erase(losses_.begin());
+  }
+  report_.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) /
+                 static_cast<double>(losses_.size());
+  report_.clock = clock.next();
+  report_.compute += took;
+  for (const Replica& replica : replicas_) {
+    report_.images += static_cast<std::uint64_t>(replica.batch);
+  }
+  const Duration window = steady_now() - rate_since_;
+  if (window >= kRateWindow) {
+    report_.images_per_second =
+        static_cast<double>(report_.images - rate_images_) / seconds(window);
+    rate_since_ = steady_now();
+    rate_images_ = report_.images;
+  }
+  report_.staleness = cache_.staleness();
+  board_.post(report_);
+  if (options_.display > 0 && clock.value() % options_.display == 0) {
+    log::info("iteration {}: loss {:.4f}, {:.0f} images/s", clock.value(), report_.loss,
+              report_.images_per_second);
+  }
+}
+
+}  // namespace taut::worker

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "proto/solver.pb.h"
+#include "worker/backend/backend.hpp"
+#include "worker/cache/parameter_cache.hpp"
+#include "worker/evaluator.hpp"
+#include "worker/progress.hpp"
+#include "worker/replica.hpp"
+
+namespace taut::worker {
+
+/// Called before each clock's compute: waits that an experiment asks for.
+using Straggle = std::function<void(Clock)>;
+
+/// The training loop: the same with a server behind the cache and without.
+/// Thread    the compute thread
+class Trainer {
+ public:
+  struct Options {
+    Clock start;
+    Clock end;
+    int average_loss = 1;
+    int display = 0;        // a log line every so many clocks; 0: none
+    int test_interval = 0;  // a test phase every so many clocks; 0: only at the end
+    bool test_initialization = true;
+    Straggle straggle;
+  };
+
+  /// evaluator  null: this process runs no test phase
+  Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend& backend,
+          Evaluator* evaluator, Options options, ProgressBoard& board);
+
+  /// Trains from start to end, or until `stop` is set. Returns the clock it reached.
+  /// Errors    as ParameterCache::acquire and DataLoader::next
+  [[nodiscard]] Result<Clock> run(const std::atomic<bool>& stop);
+
+ private:
+  [[nodiscard]] Result<void> train_clock(Clock clock);
+  [[nodiscard]] Result<void> forward(std::size_t replica, Clock clock);
+  void backward(std::size_t replica, Clock clock);
+  [[nodiscard]] Result<void> test(Clock clock);
+  void record(Clock clock, Duration took);
+
+  std::vector<Replica>& replicas_;
+  ParameterCache& cache_;
+  Evaluator* evaluator_;
+  const Options options_;
+  ProgressBoard& board_;
+  std::unique_ptr<Stream> stream_;
+  ProgressReport report_;
+  std::vector<double> losses_;  // the last average_loss of them
+  double loss_ = 0;             // of this clock, over all replicas
+  TimePoint rate_since_;
+  std::uint64_t rate_images_ = 0;
+};
+
+}  // namespace taut::worker

@@ -1,0 +1,200 @@
+#include "worker/worker_daemon.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <random>
+#include <utility>
+
+#include "common/log.hpp"
+#include "common/stop_signal.hpp"
+
+namespace taut::worker {
+namespace {
+
+constexpr Duration kStep{100'000};
+
+Duration from_seconds(double value) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+}
+
+DeviceKind device_kind(pb::WorkerConfig::Device device) {
+  switch (device) {
+    case pb::WorkerConfig::CPU:
+      return DeviceKind::kCpu;
+    case pb::WorkerConfig::CUDA:
+      return DeviceKind::kCuda;
+    default:
+      return DeviceKind::kAuto;
+  }
+}
+
+void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
+  for (const TestResult& test : report.tests) {
+    pb::Evaluation& one = *progress.add_evaluations();
+    one.set_clock(test.clock.value());
+    one.set_accuracy(test.accuracy);
+    one.set_loss(test.loss);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfig& config) {
+  std::unique_ptr<WorkerDaemon> daemon(new WorkerDaemon(config));
+  const pb::WorkerConfig& settings = config.worker();
+  BackendOptions device;
+  device.device = device_kind(settings.device());
+  device.threads = static_cast<int>(settings.threads());
+  TAUT_TRY(BackendChoice choice, make_backend(device));
+  daemon->backend_ = std::move(choice.backend);
+  log::info("{}", choice.reason);
+
+  ControlIdentity identity;
+  identity.role = pb::ROLE_WORKER;
+  identity.name = settings.name();
+  std::random_device source;
+  identity.session = (std::uint64_t{source()} << 32U) | source();
+  identity.device = daemon->backend_->description();
+  ControlTimings timings;
+  timings.heartbeat_interval = from_seconds(config.heartbeat_interval_s());
+  timings.wait_limit = from_seconds(config.start_wait_s());
+  TAUT_TRY(daemon->link_, ControlLink::open(daemon->context_.make_endpoint(),
+                                            config.coordinator_address(), identity, timings));
+  return daemon;
+}
+
+WorkerDaemon::~WorkerDaemon() { end_run(); }
+
+void WorkerDaemon::end_run() {
+  if (!run_) return;
+  run_->stop = true;
+  run_->thread.join();
+  run_.reset();
+}
+
+Result<bool> WorkerDaemon::step() {
+  if (stop_signal() != 0) {
+    log::info("stopping");
+    link_->say_goodbye("the worker was told to stop");
+    end_run();
+    return false;
+  }
+  report();
+  for (const ControlEvent& event : link_->step(kStep)) {
+    TAUT_TRY(handle(event));
+  }
+  return true;
+}
+
+Result<void> WorkerDaemon::handle(const ControlEvent& event) {
+  using namespace control_event;
+  if (const auto* job = std::get_if<pb::WorkerJob>(&event)) {
+    take_job(*job);
+  } else if (std::holds_alternative<Accepted>(event)) {
+    log::info("joined the coordinator at {}", config_.coordinator_address());
+  } else if (const auto* refused = std::get_if<Refused>(&event)) {
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("the coordinator at {} refuses this worker: {}",
+                                  config_.coordinator_address(), refused->reason));
+  } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
+    log::warn("{}", lost->reason);
+    end_run();
+  } else if (const auto* gone = std::get_if<Unreachable>(&event)) {
+    return make_error(ErrorCode::kTimeout, fmt::format("no coordinator at {}: {}",
+                                                       config_.coordinator_address(),
+                                                       gone->reason));
+  }
+  return ok();
+}
+
+void WorkerDaemon::take_job(const pb::WorkerJob& job) {
+  const bool same = run_ && run_->job.job() == job.job() &&
+                    run_->job.incarnation() == job.incarnation();
+  if (same) {
+    std::scoped_lock lock(run_->mutex);
+    run_->job.set_revision(job.revision());
+    if (job.stop() && !run_->stop.exchange(true)) {
+      log::info("job {}: told to stop: {}", job.job(), job.stop_reason());
+    }
+    return;
+  }
+  end_run();
+  reported_end_ = false;
+  run_ = std::make_unique<Run>();
+  run_->job = job;
+  run_->begun = steady_now();
+  if (job.stop()) run_->stop = true;
+  log::info("job {}: member {}, share {} of {}, from clock {}", job.job(), job.worker(), job.slot(),
+            job.slots(), job.start_clock());
+  run_->thread = std::thread([this, run = run_.get(), job] {
+    std::string error;
+    JobOutcome outcome;
+    try {
+      auto ended = run_job(job, *backend_, context_, config_.worker().slowdown_ms(), run->stop,
+                           run->board);
+      if (ended) {
+        outcome = ended.value();
+      } else if (!run->stop) {
+        error = ended.error().message;
+      }
+    } catch (const std::exception& failure) {
+      error = failure.what();
+    }
+    if (!error.empty()) log::error("job {}: {}", job.job(), error);
+    {
+      std::scoped_lock lock(run->mutex);
+      run->finished = true;
+      run->error = error;
+      run->outcome = outcome;
+    }
+    link_->wake();
+  });
+}
+
+pb::Progress WorkerDaemon::progress_of(Run& run) const {
+  const ProgressReport report = run.board.read();
+  std::scoped_lock lock(run.mutex);
+  pb::Progress progress;
+  progress.set_job(run.job.job());
+  progress.set_revision(run.job.revision());
+  progress.set_incarnation(run.job.incarnation());
+  progress.set_clock(std::max(report.clock.value(), run.job.start_clock()));
+  progress.set_loss(report.loss);
+  progress.set_images_per_second(report.images_per_second);
+  progress.set_images(report.images);
+  progress.set_compute_s(seconds(report.compute - report.wait));
+  progress.set_wait_s(seconds(report.wait));
+  for (const auto& [staleness, reads] : report.staleness) {
+    pb::StalenessBin& bin = *progress.add_staleness();
+    bin.set_staleness(staleness);
+    bin.set_reads(reads);
+  }
+  fill_evaluations(report, progress);
+  if (report.first_iteration) {
+    progress.set_seconds_to_first_iteration(seconds(*report.first_iteration - run.begun));
+  }
+  progress.set_finished(run.finished);
+  progress.set_error(run.error);
+  progress.set_parameters_sha256(run.outcome.parameters_sha256);
+  return progress;
+}
+
+void WorkerDaemon::report() {
+  if (!run_) {
+    link_->report({}, false);
+    return;
+  }
+  pb::Heartbeat content;
+  *content.mutable_progress() = progress_of(*run_);
+  // What the coordinator waits for goes at once; the rest with the next heartbeat.
+  const bool ended = content.progress().finished();
+  const bool news = (ended && !reported_end_) ||
+                    reported_revision_ != content.progress().revision();
+  reported_end_ = ended;
+  reported_revision_ = content.progress().revision();
+  link_->report(std::move(content), news);
+}
+
+}  // namespace taut::worker

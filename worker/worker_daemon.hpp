@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "common/result.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/control_link.hpp"
+#include "worker/backend/backend.hpp"
+#include "worker/job_run.hpp"
+#include "worker/progress.hpp"
+
+namespace taut::worker {
+
+/// A worker process: its line to the coordinator, and one job at a time on a thread of its own.
+/// Heartbeats come from this thread, so that a busy processor is not taken for a dead one.
+/// Thread    main
+class WorkerDaemon {
+ public:
+  /// Opens the device and the line to the coordinator.
+  /// Errors    unavailable: the device that was asked for is not there
+  [[nodiscard]] static Result<std::unique_ptr<WorkerDaemon>> start(
+      const pb::ClusterConfig& config);
+  ~WorkerDaemon();
+  WorkerDaemon(const WorkerDaemon&) = delete;
+  WorkerDaemon& operator=(const WorkerDaemon&) = delete;
+
+  /// Works until a stop signal comes. `joined` is called once, when the coordinator has accepted.
+  /// Errors    unavailable: the coordinator did not answer, or refused this worker
+  template <class Joined>
+  [[nodiscard]] Result<void> run(const Joined& joined) {
+    bool told = false;
+    while (true) {
+      TAUT_TRY(const bool goes_on, step());
+      if (!goes_on) return ok();
+      if (!told && link_->session().accepted()) {
+        told = true;
+        TAUT_TRY(joined());
+      }
+    }
+  }
+
+ private:
+  /// The job under way, or the last one until the next.
+  struct Run {
+    pb::WorkerJob job;
+    TimePoint begun;
+    std::atomic<bool> stop = false;
+    ProgressBoard board;
+    std::mutex mutex;  // guards the rest
+    bool finished = false;
+    std::string error;
+    JobOutcome outcome;
+    std::thread thread;
+  };
+
+  explicit WorkerDaemon(const pb::ClusterConfig& config) : config_(config) {}
+  [[nodiscard]] Result<bool> step();
+  [[nodiscard]] Result<void> handle(const ControlEvent& event);
+  void take_job(const pb::WorkerJob& job);
+  void end_run();
+  void report();
+  [[nodiscard]] pb::Progress progress_of(Run& run) const;
+
+  const pb::ClusterConfig config_;
+  ZmqContext context_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ControlLink> link_;
+  std::unique_ptr<Run> run_;
+  bool reported_end_ = false;
+  std::uint64_t reported_revision_ = 0;
+};
+
+}  // namespace taut::worker
