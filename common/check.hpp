@@ -11,9 +11,9 @@ namespace taut::detail {
 }  // namespace taut::detail
 
 /// Aborts, in every build, when one of our own assumptions is broken. Never for input from outside.
-#define TAUT_CHECK(condition, message)                                             \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]] {                                               \
-      ::taut::detail::check_failed(#condition, __FILE__, __LINE__, (message));     \
-    }                                                                              \
+#define TAUT_CHECK(condition, message)                                         \
+  do {                                                                         \
+    if (!(condition)) [[unlikely]] {                                           \
+      ::taut::detail::check_failed(#condition, __FILE__, __LINE__, (message)); \
+    }                                                                          \
   } while (false)

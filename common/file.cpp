@@ -14,7 +14,9 @@ namespace taut {
 namespace fs = std::filesystem;
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
 
 bool is_gzip(std::string_view bytes) {
   return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
@@ -41,8 +43,8 @@ Result<std::string> read_file(const fs::path& path, Bytes limit) {
   while (in.read(block, sizeof block) || in.gcount() > 0) {
     bytes.append(block, static_cast<std::size_t>(in.gcount()));
     if (bytes.size() > limit.value()) {
-      return invalid(fmt::format("{}: larger than the limit of {} bytes", path.string(),
-                                 limit.value()));
+      return invalid(
+          fmt::format("{}: larger than the limit of {} bytes", path.string(), limit.value()));
     }
   }
   if (in.bad()) {
@@ -89,8 +91,8 @@ Result<std::string> read_file_gz(const fs::path& path, Bytes limit) {
 
 Result<void> write_file_atomically(const fs::path& path, std::string_view bytes) {
   const auto failed = [&](const char* step) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: cannot {}: {}", path.string(), step,
-                                                  reason(errno)));
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot {}: {}", path.string(), step, reason(errno)));
   };
   const std::string beside = path.string() + ".part" + std::to_string(getpid());
   const int file = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -20,7 +20,8 @@ namespace taut {
 [[nodiscard]] Result<std::string> read_file_gz(const std::filesystem::path& path,
                                                Bytes limit = Bytes(4ULL << 30));
 
-/// Writes beside the target, flushes to the disk and renames: a reader sees the old file or the new.
+/// Writes beside the target, flushes to the disk and renames: a reader sees the old file or the
+/// new.
 [[nodiscard]] Result<void> write_file_atomically(const std::filesystem::path& path,
                                                  std::string_view bytes);
 

@@ -83,8 +83,8 @@ Result<void> start(const Options& options) {
     try {
       sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file);
     } catch (const spdlog::spdlog_ex& failure) {
-      return make_error(ErrorCode::kIo, fmt::format("log file {}: {}", options.file,
-                                                    failure.what()));
+      return make_error(ErrorCode::kIo,
+                        fmt::format("log file {}: {}", options.file, failure.what()));
     }
   }
   auto logger = std::make_shared<spdlog::logger>("tautline", sink);
@@ -93,8 +93,7 @@ Result<void> start(const Options& options) {
   } else {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<ContextFlag>('*');
-    const std::string who =
-        options.name.empty() ? options.role : options.role + " " + options.name;
+    const std::string who = options.name.empty() ? options.role : options.role + " " + options.name;
     formatter->set_pattern("%H:%M:%S.%e %^%l%$ [" + who + "%*] %v");
     logger->set_formatter(std::move(formatter));
   }

@@ -13,8 +13,8 @@ namespace taut::log {
 enum class Format : std::uint8_t { kText, kJson };
 
 struct Options {
-  std::string role;            // "server", "worker", "cli": stands in every line
-  std::string name;            // which of them
+  std::string role;  // "server", "worker", "cli": stands in every line
+  std::string name;  // which of them
   Format format = Format::kText;
   std::string level = "info";  // trace, debug, info, warn, error
   std::string file;            // empty: standard error
@@ -26,7 +26,9 @@ struct Options {
 
 /// What this thread's lines carry from now on; a negative number leaves the field out.
 void set_context(std::int64_t rank, std::int64_t clock, std::int64_t epoch);
-inline void clear_context() { set_context(-1, -1, -1); }
+inline void clear_context() {
+  set_context(-1, -1, -1);
+}
 
 /// Flushes what was logged.
 void stop();

@@ -38,7 +38,9 @@ using Result = boost::outcome_v2::basic_result<T, Error, boost::outcome_v2::poli
 }
 
 /// The value of a Result<void> that went well.
-[[nodiscard]] inline auto ok() { return boost::outcome_v2::success(); }
+[[nodiscard]] inline auto ok() {
+  return boost::outcome_v2::success();
+}
 
 }  // namespace taut
 

@@ -30,7 +30,9 @@ void watch_stop_signals() {
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 
-int stop_signal() { return asked; }
+int stop_signal() {
+  return asked;
+}
 
 void settle_process_signals(bool with_parent) {
   std::signal(SIGPIPE, SIG_IGN);

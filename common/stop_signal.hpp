@@ -10,7 +10,8 @@ void watch_stop_signals();
 /// The signal that asked this process to end; 0: none has. Thread: any.
 [[nodiscard]] int stop_signal();
 
-/// Blocks SIGPIPE and asks the kernel to end this process when its parent does, where `with_parent`.
+/// Blocks SIGPIPE and asks the kernel to end this process when its parent does, where
+/// `with_parent`.
 void settle_process_signals(bool with_parent);
 
 }  // namespace taut

@@ -28,8 +28,8 @@ class TimePoint {
 
 /// The steady clock of this machine. State machines never call it: they are told the time.
 [[nodiscard]] inline TimePoint steady_now() {
-  return TimePoint(std::chrono::duration_cast<Duration>(
-      std::chrono::steady_clock::now().time_since_epoch()));
+  return TimePoint(
+      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
 /// Seconds as a number, for rates and reports.

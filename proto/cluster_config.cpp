@@ -10,8 +10,8 @@ namespace {
 Result<void> check_range(const std::string& file, const char* field, double value, double low,
                          double high) {
   if (value >= low && value <= high) return ok();
-  return invalid(fmt::format("{}: {} is {}; it must lie between {} and {}", file, field, value, low,
-                             high));
+  return invalid(
+      fmt::format("{}: {} is {}; it must lie between {} and {}", file, field, value, low, high));
 }
 
 bool is_loopback(const std::string& host) {
@@ -19,8 +19,8 @@ bool is_loopback(const std::string& host) {
 }
 
 std::string host_of(const std::string& address) {
-  const bool bare = address.starts_with('[') ? address.ends_with(']')
-                                              : address.find(':') != address.rfind(':');
+  const bool bare =
+      address.starts_with('[') ? address.ends_with(']') : address.find(':') != address.rfind(':');
   const auto colon = address.rfind(':');
   return bare || colon == std::string::npos ? address : address.substr(0, colon);
 }
@@ -45,19 +45,20 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
                        config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
   if (config.heartbeat_interval_s() * 2 > config.server().coordinator().heartbeat_limit_s()) {
-    return invalid(fmt::format("{}: heartbeat_interval_s {} is more than half of "
-                               "heartbeat_limit_s {}: live daemons would be declared lost",
-                               file, config.heartbeat_interval_s(),
-                               config.server().coordinator().heartbeat_limit_s()));
+    return invalid(fmt::format(
+        "{}: heartbeat_interval_s {} is more than half of "
+        "heartbeat_limit_s {}: live daemons would be declared lost",
+        file, config.heartbeat_interval_s(), config.server().coordinator().heartbeat_limit_s()));
   }
   return config;
 }
 
 Result<void> check_listen_address(const std::string& address, const pb::ClusterConfig& config) {
   if (is_loopback(host_of(address)) || config.insecure()) return ok();
-  return invalid(fmt::format("{} is not a loopback address, and nothing is authenticated or "
-                             "encrypted yet: set insecure: true to listen there all the same",
-                             address));
+  return invalid(
+      fmt::format("{} is not a loopback address, and nothing is authenticated or "
+                  "encrypted yet: set insecure: true to listen there all the same",
+                  address));
 }
 
 std::string join_address(const std::string& host, std::uint32_t port) {
@@ -70,8 +71,8 @@ log::Options log_options(const pb::ClusterConfig& config, const std::string& rol
   log::Options options;
   options.role = role;
   options.name = name;
-  options.format = config.log().format() == pb::LogConfig::JSON ? log::Format::kJson
-                                                                : log::Format::kText;
+  options.format =
+      config.log().format() == pb::LogConfig::JSON ? log::Format::kJson : log::Format::kText;
   options.level = config.log().level();
   options.file = config.log().file();
   return options;

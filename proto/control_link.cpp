@@ -14,8 +14,8 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::unique_ptr<Endpoint>
                                                        ControlIdentity identity,
                                                        ControlTimings timings) {
   TAUT_TRY(const PeerId coordinator, endpoint->connect(coordinator_address));
-  return std::unique_ptr<ControlLink>(new ControlLink(
-      std::move(endpoint), coordinator_address, coordinator, std::move(identity), timings));
+  return std::unique_ptr<ControlLink>(new ControlLink(std::move(endpoint), coordinator_address,
+                                                      coordinator, std::move(identity), timings));
 }
 
 ControlLink::ControlLink(std::unique_ptr<Endpoint> endpoint, std::string address,

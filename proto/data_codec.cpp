@@ -81,8 +81,7 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames) {
                                    frames.frames.size() - 1, batch.items.size()));
       }
       item.payload = frames.frames[next_frame++];
-      if (item.count > item.payload.size() ||
-          item.count * sizeof(float) != item.payload.size()) {
+      if (item.count > item.payload.size() || item.count * sizeof(float) != item.payload.size()) {
         return invalid(fmt::format("table {} slice {}: {} elements announced, {} bytes came",
                                    item.table.value(), item.slice.value(), item.count,
                                    item.payload.size()));
@@ -91,8 +90,8 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames) {
     batch.items.push_back(std::move(item));
   }
   if (next_frame != frames.frames.size()) {
-    return invalid(fmt::format("{} payload frames, but the items name {}",
-                               frames.frames.size() - 1, next_frame - 1));
+    return invalid(fmt::format("{} payload frames, but the items name {}", frames.frames.size() - 1,
+                               next_frame - 1));
   }
   return batch;
 }
@@ -117,9 +116,7 @@ Message encode(const DataMessage& message) {
       }
     }
     void operator()(const pb::DataHello& body) const { *header.mutable_hello() = body; }
-    void operator()(const pb::DataHelloReply& body) const {
-      *header.mutable_hello_reply() = body;
-    }
+    void operator()(const pb::DataHelloReply& body) const { *header.mutable_hello_reply() = body; }
     void operator()(const pb::OpenTables& body) const { *header.mutable_open_tables() = body; }
     void operator()(const pb::OpenTablesReply& body) const {
       *header.mutable_open_tables_reply() = body;
@@ -138,8 +135,8 @@ Result<DataMessage> decode_data(const Message& frames) {
   const Frame& first = frames.frames[0];
   TAUT_TRY(const std::uint16_t version, read_prefix(Plane::kData, first));
   if (first.size() > kMaxHeaderBytes) {
-    return invalid(fmt::format("a data header of {} bytes; the limit is {}", first.size(),
-                               kMaxHeaderBytes));
+    return invalid(
+        fmt::format("a data header of {} bytes; the limit is {}", first.size(), kMaxHeaderBytes));
   }
   pb::DataHeader header;
   if (!header.ParseFromArray(first.bytes().data() + kPrefixBytes,

@@ -28,7 +28,7 @@ struct DataItem {
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
   float gradient_norm = 0;  // of a worker's whole gradient, in pushes; 0: nothing is clipped
-  Frame payload;  // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
+  Frame payload;            // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
 };
 
 /// Items that travel together: what is ready at once costs one message.

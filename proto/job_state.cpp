@@ -20,10 +20,9 @@ constexpr std::uint64_t kMaxElements = 1ULL << 40U;
 
 const std::map<std::string, Policy, std::less<>>& policies() {
   static const std::map<std::string, Policy, std::less<>> known = {
-      {"fixed", Policy::kFixed},         {"step", Policy::kStep},
-      {"multistep", Policy::kMultistep}, {"exp", Policy::kExp},
-      {"inv", Policy::kInv},             {"poly", Policy::kPoly},
-      {"sigmoid", Policy::kSigmoid},     {"cosine", Policy::kCosine},
+      {"fixed", Policy::kFixed},     {"step", Policy::kStep},     {"multistep", Policy::kMultistep},
+      {"exp", Policy::kExp},         {"inv", Policy::kInv},       {"poly", Policy::kPoly},
+      {"sigmoid", Policy::kSigmoid}, {"cosine", Policy::kCosine},
   };
   return known;
 }
@@ -31,13 +30,14 @@ const std::map<std::string, Policy, std::less<>>& policies() {
 Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
   const auto found = policies().find(solver.lr_policy());
   if (found == policies().end()) {
-    return invalid(fmt::format("lr_policy \"{}\" is unknown; choose fixed, step, multistep, exp, "
-                               "inv, poly, sigmoid or cosine",
-                               solver.lr_policy()));
+    return invalid(
+        fmt::format("lr_policy \"{}\" is unknown; choose fixed, step, multistep, exp, "
+                    "inv, poly, sigmoid or cosine",
+                    solver.lr_policy()));
   }
   if ((found->second == Policy::kStep) && solver.stepsize() <= 0) {
-    return invalid(fmt::format("lr_policy \"step\" needs a stepsize above 0, not {}",
-                               solver.stepsize()));
+    return invalid(
+        fmt::format("lr_policy \"step\" needs a stepsize above 0, not {}", solver.stepsize()));
   }
   math::LearningRate rate;
   rate.policy = found->second;
@@ -64,8 +64,8 @@ Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
   } else if (solver.type() == "Adam") {
     rule.kind = math::RuleKind::kAdam;
   } else {
-    return invalid(fmt::format("solver type \"{}\" is unknown; choose SGD, Nesterov or Adam",
-                               solver.type()));
+    return invalid(
+        fmt::format("solver type \"{}\" is unknown; choose SGD, Nesterov or Adam", solver.type()));
   }
   rule.momentum = solver.momentum();
   rule.momentum2 = solver.momentum2();
@@ -89,9 +89,8 @@ Result<Membership> to_membership(const pb::ServerJob& job) {
   }
   std::map<Clock, ApplyMode> modes;
   for (const pb::ModeChange& change : job.modes()) {
-    modes[Clock(change.first_clock())] = change.mode() == pb::ModeChange::AGGREGATE
-                                             ? ApplyMode::kAggregate
-                                             : ApplyMode::kOnArrival;
+    modes[Clock(change.first_clock())] =
+        change.mode() == pb::ModeChange::AGGREGATE ? ApplyMode::kAggregate : ApplyMode::kOnArrival;
   }
   if (modes.empty() || modes.begin()->first > Clock(0)) {
     return invalid(fmt::format("job {}: no mode is named from clock 0 on", job.job()));
@@ -152,8 +151,8 @@ Result<TableSpec> from_wire(const pb::TableSpec& wire) {
   } else if (filler.type() == "gaussian") {
     table.filler = {math::Filler::Kind::kGaussian, filler.mean(), filler.std()};
   } else {
-    return invalid(fmt::format("table \"{}\": filler \"{}\" is not settled", wire.name(),
-                               filler.type()));
+    return invalid(
+        fmt::format("table \"{}\": filler \"{}\" is not settled", wire.name(), filler.type()));
   }
   table.lr_mult = wire.lr_mult();
   table.decay_mult = wire.decay_mult();

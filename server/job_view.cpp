@@ -8,6 +8,9 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   auto view = std::make_shared<JobView>();
   view->job = JobId(job.job());
   view->revision = job.revision();
+  view->finished = job.finished();
+  // Word that a job is over carries nothing else.
+  if (view->finished) return std::shared_ptr<const JobView>(std::move(view));
   view->hash = job_hash(job.definition());
   view->seed = job.definition().seed();
   TAUT_TRY(view->rule, to_update_rule(job.definition().solver_param()));
@@ -16,7 +19,6 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->slack = Slack(job.slack());
   view->hold_from = Clock(job.hold_from());
   for (const pb::ShardInfo& shard : job.shards()) view->shards.emplace_back(shard.shard());
-  view->finished = job.finished();
   return std::shared_ptr<const JobView>(std::move(view));
 }
 

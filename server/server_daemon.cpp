@@ -79,9 +79,14 @@ Result<void> ServerDaemon::start_shards() {
   TAUT_TRY(check_listen_address(settings.listen(), config_));
   for (std::uint32_t i = 0; i < settings.shards(); ++i) {
     const std::uint32_t port = settings.port_base() == 0 ? 0 : settings.port_base() + i;
-    auto shard = ShardThread::start(
-        context_, join_address(settings.listen(), port), i,
-        [this](std::size_t index, ShardReport report) { take_report(index, std::move(report)); });
+    auto shard = ShardThread::start(context_, join_address(settings.listen(), port), i,
+                                    [this](std::size_t index, ShardReport report) {
+                                      {
+                                        std::scoped_lock lock(mutex_);
+                                        jobs_.take_report(index, std::move(report));
+                                      }
+                                      if (link_) link_->wake();
+                                    });
     if (!shard && shard.error().code == ErrorCode::kExists) {
       return with_setting(shard.error(), "server.port_base");
     }
@@ -127,67 +132,32 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
     std::scoped_lock lock(mutex_);
     jobs_.clear();
   } else if (const auto* gone = std::get_if<Unreachable>(&event)) {
-    return make_error(ErrorCode::kTimeout, fmt::format("no coordinator at {}: {}",
-                                                       coordinator_address_, gone->reason));
+    return make_error(ErrorCode::kTimeout,
+                      fmt::format("no coordinator at {}: {}", coordinator_address_, gone->reason));
   }
   return ok();
 }
 
 void ServerDaemon::take_job(const pb::ServerJob& job) {
-  auto view = make_job_view(job);
+  std::shared_ptr<const JobView> view;
   {
     std::scoped_lock lock(mutex_);
-    JobProgress& progress = jobs_[job.job()];
-    if (progress.revision >= job.revision()) return;
-    progress = JobProgress{job.revision(), {}, view ? "" : view.error().message};
-    changed_ = true;
+    view = jobs_.take_job(job);
   }
   if (!view) return;
   log::info("job {}: revision {}{}", job.job(), job.revision(), job.finished() ? ", over" : "");
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    shards_[i]->set_job(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)), view.value());
+    shards_[i]->set_job(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)), view);
   }
-}
-
-void ServerDaemon::take_report(std::size_t index, ShardReport report) {
-  {
-    std::scoped_lock lock(mutex_);
-    const auto found = jobs_.find(report.job.value());
-    if (found == jobs_.end() || found->second.revision != report.revision) return;
-    found->second.reports[index] = std::move(report);
-    changed_ = true;
-  }
-  link_->wake();
 }
 
 void ServerDaemon::send_reports() {
-  pb::Heartbeat content;
+  std::optional<pb::Heartbeat> news;
   {
     std::scoped_lock lock(mutex_);
-    if (!changed_) return;
-    changed_ = false;
-    for (const auto& [job, progress] : jobs_) {
-      if (progress.error.empty() && progress.reports.size() < shards_.size()) continue;
-      pb::ServerJobReply& reply = *content.add_jobs();
-      reply.set_job(job);
-      reply.set_revision(progress.revision);
-      reply.set_error(progress.error);
-      std::map<WorkerId, Clock> fenced;
-      for (const auto& [index, report] : progress.reports) {
-        reply.set_max_done(std::max(reply.max_done(), report.max_done.value()));
-        for (const auto& [worker, done] : report.fenced) {
-          const auto [entry, added] = fenced.emplace(worker, done);
-          if (!added) entry->second = std::min(entry->second, done);
-        }
-      }
-      for (const auto& [worker, done] : fenced) {
-        pb::FencedProgress& one = *reply.add_fenced();
-        one.set_worker(worker.value());
-        one.set_min_done(done.value());
-      }
-    }
+    news = jobs_.take_news();
   }
-  link_->report(std::move(content), true);
+  if (news) link_->report(std::move(*news), true);
 }
 
 }  // namespace taut::server

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +10,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/control_link.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
+#include "server/server_jobs.hpp"
 #include "server/shard_thread.hpp"
 
 namespace taut::server {
@@ -23,8 +23,7 @@ class ServerDaemon {
   /// Binds everything and starts the threads.
   /// Errors    exists: a port is in use, and the setting that changes it; invalid: an address that
   ///           must not or cannot be bound
-  [[nodiscard]] static Result<std::unique_ptr<ServerDaemon>> start(
-      const pb::ClusterConfig& config);
+  [[nodiscard]] static Result<std::unique_ptr<ServerDaemon>> start(const pb::ClusterConfig& config);
 
   /// Serves until a stop signal comes.
   /// Errors    unavailable: the coordinator did not answer, or refused this server
@@ -35,28 +34,20 @@ class ServerDaemon {
   [[nodiscard]] std::vector<std::string> shard_addresses() const;
 
  private:
-  /// What the shards have answered to the newest view of a job.
-  struct JobProgress {
-    std::uint64_t revision = 0;
-    std::map<std::size_t, ShardReport> reports;  // by shard
-    std::string error;
-  };
-
-  explicit ServerDaemon(const pb::ClusterConfig& config) : config_(config) {}
+  explicit ServerDaemon(const pb::ClusterConfig& config)
+      : config_(config), jobs_(config.server().shards()) {}
   [[nodiscard]] Result<void> start_coordinator();
   [[nodiscard]] Result<void> start_shards();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::ServerJob& job);
-  void take_report(std::size_t index, ShardReport report);
   void send_reports();
 
   const pb::ClusterConfig config_;
   ZmqContext context_;
   std::string coordinator_address_;
   std::unique_ptr<CoordinatorThread> coordinator_;
-  std::mutex mutex_;  // guards jobs_ and changed_
-  std::map<std::uint64_t, JobProgress> jobs_;
-  bool changed_ = false;
+  std::mutex mutex_;  // guards jobs_
+  ServerJobs jobs_;
   std::unique_ptr<ControlLink> link_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
 };

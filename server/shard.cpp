@@ -36,8 +36,7 @@ bool is_push(const DataItem& item) {
 }
 
 std::string describe(const TableSpec& table) {
-  return fmt::format("table {} \"{}\" of {} elements", table.id.value(), table.name,
-                     table.count());
+  return fmt::format("table {} \"{}\" of {} elements", table.id.value(), table.name, table.count());
 }
 
 /// The first difference between two descriptions of a job's tables, or nothing.
@@ -67,8 +66,7 @@ class Shard::Outbox {
     if (found == batches_.end()) found = batches_.insert(batches_.end(), {to, {}});
     found->second.items.push_back(std::move(item));
   }
-  void add(const Answer& answer, const Slice& place,
-           DataItem::Kind kind = pb::DataItem::VALUE) {
+  void add(const Answer& answer, const Slice& place, DataItem::Kind kind = pb::DataItem::VALUE) {
     DataItem item;
     item.kind = kind;
     item.table = place.table;
@@ -126,8 +124,8 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
     reply.set_reason(
         wire_mismatch(kWireVersion, build_name(), hello.wire_version(), hello.build()));
   } else if (job == jobs_.end()) {
-    reply.set_reason(fmt::format("job {} is unknown to shard {}", message.job.value(),
-                                 id_.value()));
+    reply.set_reason(
+        fmt::format("job {} is unknown to shard {}", message.job.value(), id_.value()));
   } else if (job->second.view->hash != hello.job_hash()) {
     reply.set_job_hash(job->second.view->hash);
     reply.set_reason(fmt::format("job {} is {} here and {} there: the definitions differ",
@@ -198,8 +196,8 @@ void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batc
   }
 }
 
-void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& item,
-                       JobState& job, Outbox& out) {
+void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
+                       Outbox& out) {
   const JobView& view = *job.view;
   const Slice* place = job.layout.find(item.table, item.slice);
   if (place == nullptr || place->shard != id_) {
@@ -246,8 +244,9 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       return;
     }
     std::vector<Answer> released;
-    const PushVerdict verdict = slice.push(message.worker, item.clock, item.payload,
-                                           math::clip_scale(view.rule, item.gradient_norm), view, released);
+    const PushVerdict verdict =
+        slice.push(message.worker, item.clock, item.payload,
+                   math::clip_scale(view.rule, item.gradient_norm), view, released);
     for (const Answer& answer : released) out.add(answer, *place);
     if (verdict == PushVerdict::kAhead) {
       DataItem reply = refuse(item, pb::DataItem::OUT_OF_ORDER, "earlier updates are missing");

@@ -63,8 +63,8 @@ class Shard {
   DataMessage open(const DataMessage& message, const pb::OpenTables& wanted);
   void create_slices(JobState& job, std::vector<TableSpec> tables);
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
-  void serve_item(PeerId from, const DataMessage& message, const DataItem& item,
-                  JobState& job, Outbox& out);
+  void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
+                  Outbox& out);
 
   ShardId id_;
   BufferPool& pool_;

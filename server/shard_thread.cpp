@@ -22,8 +22,8 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
       new ShardThread(std::move(endpoint), std::move(bound), index, std::move(on_report)));
 }
 
-ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address,
-                         std::size_t index, OnReport on_report)
+ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
+                         OnReport on_report)
     : endpoint_(std::move(endpoint)),
       address_(std::move(address)),
       index_(index),

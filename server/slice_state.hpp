@@ -30,9 +30,8 @@ struct Answer {
   Frame values;  // [count] float32; shared by every reader until the slice is written again
 };
 
-/// One slice of a table at its shard: values, clocks, updates that wait to be applied and reads that
-/// wait to become true. The consistency contract, for one slice.
-/// Thread    shard thread
+/// One slice of a table at its shard: values, clocks, updates that wait to be applied and reads
+/// that wait to become true. The consistency contract, for one slice. Thread    shard thread
 class SliceState {
  public:
   /// Fills the slice with its initial values. Throws std::bad_alloc.

@@ -29,9 +29,9 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
     const auto& trained = assets.train_graph().parameters;
     const auto found = std::ranges::find(trained, wanted.name, &TableSpec::name);
     if (found == trained.end() || found->shape != wanted.shape) {
-      return invalid(fmt::format("the test net's parameter \"{}\" {}", wanted.name,
-                                 found == trained.end() ? "is not in the training net"
-                                                        : "has another shape in training"));
+      return invalid(fmt::format(
+          "the test net's parameter \"{}\" {}", wanted.name,
+          found == trained.end() ? "is not in the training net" : "has another shape in training"));
     }
     Parameter parameter{found->id, backend.allocate_floats(wanted.count())};
     evaluator->parameters_.push_back(std::move(parameter));

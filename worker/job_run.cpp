@@ -46,15 +46,16 @@ Straggle straggle_of(double most, std::uint64_t seed, std::uint32_t slot) {
 /// Ends the client's waits when the job is told to stop.
 class StopWatch {
  public:
-  StopWatch(Client& client, const std::atomic<bool>& stop) : thread_([this, &client, &stop] {
-    while (!over_) {
-      if (stop) {
-        client.cancel();
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }) {}
+  StopWatch(Client& client, const std::atomic<bool>& stop)
+      : thread_([this, &client, &stop] {
+          while (!over_) {
+            if (stop) {
+              client.cancel();
+              return;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          }
+        }) {}
   ~StopWatch() {
     over_ = true;
     thread_.join();
@@ -79,8 +80,8 @@ Trainer::Options trainer_options(const pb::SolverParameter& solver) {
   return options;
 }
 
-Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph& graph,
-                                      Clock until, Duration wait, const std::atomic<bool>& stop) {
+Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph& graph, Clock until,
+                                      Duration wait, const std::atomic<bool>& stop) {
   const TimePoint deadline = steady_now() + wait;
   Sha256 digest;
   std::vector<float> values;
@@ -119,8 +120,8 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   ServedCache::Options cache_options;
   cache_options.start = start;
   cache_options.clips = solver.clip_gradients() > 0;
-  TAUT_TRY(auto cache, ServedCache::open(client, backend, assets.train_graph().parameters,
-                                         cache_options));
+  TAUT_TRY(auto cache,
+           ServedCache::open(client, backend, assets.train_graph().parameters, cache_options));
 
   std::unique_ptr<Evaluator> evaluator;
   if (job.evaluates() && assets.test_graph() != nullptr) {

@@ -27,7 +27,7 @@ struct ProgressReport {
   double images_per_second = 0;  // of the last second or so
   std::uint64_t images = 0;
   Duration compute{0};
-  Duration wait{0};  // for parameters and data
+  Duration wait{0};                          // for parameters and data
   std::optional<TimePoint> first_iteration;  // when the first clock's compute began
   StalenessHistogram staleness;
   std::vector<TestResult> tests;

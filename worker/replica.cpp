@@ -101,8 +101,8 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
 }
 
 Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader() const {
-  TAUT_TRY(auto sampler, data::sequential_sampler(test_data_->size(),
-                                                  static_cast<std::uint32_t>(test_batch_)));
+  TAUT_TRY(auto sampler,
+           data::sequential_sampler(test_data_->size(), static_cast<std::uint32_t>(test_batch_)));
   data::DataLoader::Options options;
   options.transform = test_transform_;
   return data::DataLoader::start(test_data_, std::move(sampler), options);

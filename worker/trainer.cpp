@@ -64,7 +64,8 @@ Result<void> Trainer::forward(std::size_t index, Clock clock) {
   for (std::size_t layer = 0; layer < replica.net->layer_count(); ++layer) {
     for (const std::size_t table : replica.net->parameters_of(layer)) {
       const TimePoint asked = steady_now();
-      TAUT_TRY(const auto values, cache_.acquire(TableId(static_cast<std::uint32_t>(table)), clock));
+      TAUT_TRY(const auto values,
+               cache_.acquire(TableId(static_cast<std::uint32_t>(table)), clock));
       report_.wait += steady_now() - asked;
       replica.net->bind_value(table, values);
     }
@@ -79,11 +80,12 @@ void Trainer::backward(std::size_t index, Clock clock) {
   const auto tables = net.parameters();
   for (std::size_t layer = net.layer_count(); layer-- > 0;) {
     for (const std::size_t table : net.parameters_of(layer)) {
+      if (tables[table].kind == TableKind::kFrozen) continue;
       net.bind_gradient(table, cache_.gradient(index, tables[table].id));
     }
     net.backward(layer, *stream_);
-    for (const std::size_t table : net.parameters_of(layer)) {
-      if (tables[table].kind != TableKind::kFrozen) cache_.publish(index, tables[table].id, clock);
+    for (const std::size_t table : net.gradients_after(layer)) {
+      cache_.publish(index, tables[table].id, clock);
     }
   }
 }
@@ -104,8 +106,8 @@ void Trainer::record(Clock clock, Duration took) {
   if (losses_.size() > static_cast<std::size_t>(std::max(1, options_.average_loss))) {
     losses_.erase(losses_.begin());
   }
-  report_.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) /
-                 static_cast<double>(losses_.size());
+  report_.loss =
+      std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(losses_.size());
   report_.clock = clock.next();
   report_.compute += took;
   for (const Replica& replica : replicas_) {

@@ -65,7 +65,9 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   return daemon;
 }
 
-WorkerDaemon::~WorkerDaemon() { end_run(); }
+WorkerDaemon::~WorkerDaemon() {
+  end_run();
+}
 
 void WorkerDaemon::end_run() {
   if (!run_) return;
@@ -102,16 +104,16 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
     log::warn("{}", lost->reason);
     end_run();
   } else if (const auto* gone = std::get_if<Unreachable>(&event)) {
-    return make_error(ErrorCode::kTimeout, fmt::format("no coordinator at {}: {}",
-                                                       config_.coordinator_address(),
-                                                       gone->reason));
+    return make_error(
+        ErrorCode::kTimeout,
+        fmt::format("no coordinator at {}: {}", config_.coordinator_address(), gone->reason));
   }
   return ok();
 }
 
 void WorkerDaemon::take_job(const pb::WorkerJob& job) {
-  const bool same = run_ && run_->job.job() == job.job() &&
-                    run_->job.incarnation() == job.incarnation();
+  const bool same =
+      run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {
     std::scoped_lock lock(run_->mutex);
     run_->job.set_revision(job.revision());
@@ -132,8 +134,8 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     std::string error;
     JobOutcome outcome;
     try {
-      auto ended = run_job(job, *backend_, context_, config_.worker().slowdown_ms(), run->stop,
-                           run->board);
+      auto ended =
+          run_job(job, *backend_, context_, config_.worker().slowdown_ms(), run->stop, run->board);
       if (ended) {
         outcome = ended.value();
       } else if (!run->stop) {
@@ -190,8 +192,8 @@ void WorkerDaemon::report() {
   *content.mutable_progress() = progress_of(*run_);
   // What the coordinator waits for goes at once; the rest with the next heartbeat.
   const bool ended = content.progress().finished();
-  const bool news = (ended && !reported_end_) ||
-                    reported_revision_ != content.progress().revision();
+  const bool news =
+      (ended && !reported_end_) || reported_revision_ != content.progress().revision();
   reported_end_ = ended;
   reported_revision_ = content.progress().revision();
   link_->report(std::move(content), news);

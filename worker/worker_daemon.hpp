@@ -24,8 +24,7 @@ class WorkerDaemon {
  public:
   /// Opens the device and the line to the coordinator.
   /// Errors    unavailable: the device that was asked for is not there
-  [[nodiscard]] static Result<std::unique_ptr<WorkerDaemon>> start(
-      const pb::ClusterConfig& config);
+  [[nodiscard]] static Result<std::unique_ptr<WorkerDaemon>> start(const pb::ClusterConfig& config);
   ~WorkerDaemon();
   WorkerDaemon(const WorkerDaemon&) = delete;
   WorkerDaemon& operator=(const WorkerDaemon&) = delete;

@@ -26,8 +26,7 @@ Filler xavier(Fan fan, FanMode mode) {
 }
 
 Filler msra(Fan fan, FanMode mode) {
-  return Filler{Filler::Kind::kGaussian, 0,
-                static_cast<float>(std::sqrt(2.0 / fan_of(fan, mode)))};
+  return Filler{Filler::Kind::kGaussian, 0, static_cast<float>(std::sqrt(2.0 / fan_of(fan, mode)))};
 }
 
 float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stream,
@@ -47,8 +46,7 @@ float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stre
       const double v = static_cast<double>(draw.words[pair + 1]) * 0x1.0p-32;
       constexpr double kTwoPi = 6.283185307179586;
       const double radius = std::sqrt(-2 * std::log(u));
-      const double normal =
-          radius * (index % 2 == 0 ? std::cos(kTwoPi * v) : std::sin(kTwoPi * v));
+      const double normal = radius * (index % 2 == 0 ? std::cos(kTwoPi * v) : std::sin(kTwoPi * v));
       return filler.a + filler.b * static_cast<float>(normal);
     }
   }

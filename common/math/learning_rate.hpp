@@ -27,7 +27,7 @@ struct LearningRate {
   std::int64_t step = 1;
   std::vector<std::int64_t> steps;  // ascending
   std::int64_t horizon = 1;         // max_iter
-  std::int64_t warmup = 0;          // clocks of linear rise from `warmup_base` to the policy's value
+  std::int64_t warmup = 0;  // clocks of linear rise from `warmup_base` to the policy's value
   double warmup_base = 0;
 
   [[nodiscard]] double at(std::int64_t clock) const;

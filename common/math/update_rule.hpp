@@ -15,9 +15,9 @@ enum class Regularization : std::uint8_t { kL2, kL1 };
 struct UpdateRule {
   RuleKind kind = RuleKind::kSgd;
   LearningRate rate;
-  float momentum = 0;       // Adam: beta1
-  float momentum2 = 0.999F; // Adam: beta2
-  float delta = 1e-8F;      // Adam: epsilon
+  float momentum = 0;        // Adam: beta1
+  float momentum2 = 0.999F;  // Adam: beta2
+  float delta = 1e-8F;       // Adam: epsilon
   float weight_decay = 0;
   Regularization regularization = Regularization::kL2;
   float clip_norm = -1;  // a worker's gradient is scaled down to this L2 norm; negative: never
@@ -45,8 +45,8 @@ struct UpdateRule {
 
 /// The numbers of one application: the same for every element of a slice.
 struct UpdateStep {
-  float rate = 0;      // learning rate, with the table's lr_mult
-  float decay = 0;     // weight decay, with the table's decay_mult and this application's share
+  float rate = 0;   // learning rate, with the table's lr_mult
+  float decay = 0;  // weight decay, with the table's decay_mult and this application's share
   float momentum = 0;
   float momentum2 = 0;
   float delta = 0;
@@ -56,15 +56,17 @@ struct UpdateStep {
 
 /// One application of the rule at `clock`.
 /// share         which part of a clock's updates it applies: 1 for an aggregate of all members, 1/n
-///               for one arrival of n. Weight decay is scaled by it, so that it acts once per clock.
+///               for one arrival of n. Weight decay is scaled by it, so that it acts once per
+///               clock.
 /// applications  how many applications this slice has had before
 ///
-/// What a rule means when each update is applied on arrival (SSP, ASYNC), n members each sending its
-/// own mean, divided by n here:
-/// SGD       n steps of 1/n each: the same sum as the aggregate's one step.
-/// momentum, Nesterov   the velocity decays n times per clock instead of once, and gathers 1/n of
-///           the gradient each time; under a constant gradient both end at rate * g / (1 - momentum)
-///           per application, n applications of 1/n per clock: the parameters move as far per clock.
+/// What a rule means when each update is applied on arrival (SSP, ASYNC), n members each sending
+/// its own mean, divided by n here: SGD       n steps of 1/n each: the same sum as the aggregate's
+/// one step. momentum, Nesterov   the velocity decays n times per clock instead of once, and
+/// gathers 1/n of
+///           the gradient each time; under a constant gradient both end at rate * g / (1 -
+///           momentum) per application, n applications of 1/n per clock: the parameters move as far
+///           per clock.
 /// Adam      moments are averages over arrivals of g/n, whose scale cancels in m / sqrt(v): each
 ///           arrival is a step of about `rate`, so a clock moves up to n times as far as the
 ///           aggregate's; divide base_lr by n to compare runs. Bias correction counts arrivals.

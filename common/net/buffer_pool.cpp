@@ -12,10 +12,10 @@ constexpr std::size_t kSmallest = 256;
 class HostAllocator final : public BufferAllocator {
  public:
   void* allocate(std::size_t size) override {
-    return ::operator new(size, std::align_val_t{kAlignment});
+    return ::operator new (size, std::align_val_t{kAlignment});
   }
   void deallocate(void* memory, std::size_t /*size*/) noexcept override {
-    ::operator delete(memory, std::align_val_t{kAlignment});
+    ::operator delete (memory, std::align_val_t{kAlignment});
   }
 };
 
@@ -99,11 +99,10 @@ Buffer BufferPool::acquire(std::size_t size) {
       throw;
     }
   }
-  return Buffer(std::shared_ptr<std::byte>(
-                    static_cast<std::byte*>(memory),
-                    [shelves = shelves_, rounded](std::byte* spent) {
-                      shelves->give_back(spent, rounded);
-                    }),
+  return Buffer(std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
+                                           [shelves = shelves_, rounded](std::byte* spent) {
+                                             shelves->give_back(spent, rounded);
+                                           }),
                 size);
 }
 

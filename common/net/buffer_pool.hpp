@@ -47,8 +47,7 @@ class Buffer {
 
  private:
   friend class BufferPool;
-  Buffer(std::shared_ptr<std::byte> data, std::size_t size)
-      : data_(std::move(data)), size_(size) {}
+  Buffer(std::shared_ptr<std::byte> data, std::size_t size) : data_(std::move(data)), size_(size) {}
 
   std::shared_ptr<std::byte> data_;
   std::size_t size_ = 0;

@@ -15,11 +15,11 @@ namespace {
 
 /// One direction of a connection ends at a peer number of the receiving endpoint.
 struct Link {
-  std::string address;            // that the connecting side asked for
+  std::string address;  // that the connecting side asked for
   MemoryEndpoint* connecting = nullptr;
-  PeerId at_connecting;           // how the connecting side names the listener
-  PeerId at_listening;            // how the listener names the connecting side; changes on a break
-  std::uint64_t generation = 0;   // grows when the connection breaks
+  PeerId at_connecting;          // how the connecting side names the listener
+  PeerId at_listening;           // how the listener names the connecting side; changes on a break
+  std::uint64_t generation = 0;  // grows when the connection breaks
   TimePoint last_to_listener;
   TimePoint last_to_connecting;
 };
@@ -179,8 +179,7 @@ std::string MemoryNetwork::State::name_of(const MemoryEndpoint* endpoint) const 
 bool MemoryNetwork::State::parted(const Link& link, bool to_listener) const {
   const auto listener = bound.find(link.address);
   const std::string connecting = name_of(link.connecting);
-  const std::string listening =
-      listener == bound.end() ? link.address : name_of(listener->second);
+  const std::string listening = listener == bound.end() ? link.address : name_of(listener->second);
   return to_listener ? partitions.contains({connecting, listening})
                      : partitions.contains({listening, connecting});
 }
@@ -203,8 +202,7 @@ void MemoryNetwork::State::schedule(const std::shared_ptr<Link>& link, bool to_l
     due = std::max(due, last);
     last = due;
   }
-  in_flight.emplace(std::pair(due, order++),
-                    Flight{link, to_listener, link->generation, message});
+  in_flight.emplace(std::pair(due, order++), Flight{link, to_listener, link->generation, message});
 }
 
 void MemoryNetwork::State::deliver(Flight& flight) {
@@ -239,14 +237,24 @@ std::unique_ptr<Endpoint> MemoryNetwork::make_endpoint(EndpointLimits limits) {
   return std::make_unique<MemoryEndpoint>(state_, limits);
 }
 
-TimePoint MemoryNetwork::now() const { return state_->now; }
-bool MemoryNetwork::step(TimePoint until) { return state_->step(until); }
-std::uint64_t MemoryNetwork::delivered() const { return state_->delivered; }
-void MemoryNetwork::set_faults(NetworkFaults faults) { state_->faults = faults; }
+TimePoint MemoryNetwork::now() const {
+  return state_->now;
+}
+bool MemoryNetwork::step(TimePoint until) {
+  return state_->step(until);
+}
+std::uint64_t MemoryNetwork::delivered() const {
+  return state_->delivered;
+}
+void MemoryNetwork::set_faults(NetworkFaults faults) {
+  state_->faults = faults;
+}
 void MemoryNetwork::partition(const std::string& a, const std::string& b) {
   state_->partitions.insert({a, b});
 }
-void MemoryNetwork::heal() { state_->partitions.clear(); }
+void MemoryNetwork::heal() {
+  state_->partitions.clear();
+}
 void MemoryNetwork::name(Endpoint& endpoint, const std::string& name) {
   state_->names[dynamic_cast<MemoryEndpoint*>(&endpoint)] = name;
 }

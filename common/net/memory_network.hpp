@@ -22,8 +22,9 @@ struct NetworkFaults {
   bool reorder = false;  // a shorter delay may overtake; otherwise a connection keeps its order
 };
 
-/// The in-memory twin of ZmqContext: endpoints that exchange messages in virtual time, in one thread,
-/// the same for the same seed and calls. Time passes when step() or a waiting receive() says so.
+/// The in-memory twin of ZmqContext: endpoints that exchange messages in virtual time, in one
+/// thread, the same for the same seed and calls. Time passes when step() or a waiting receive()
+/// says so.
 class MemoryNetwork {
  public:
   explicit MemoryNetwork(std::uint64_t seed, NetworkFaults faults = {});
@@ -34,8 +35,8 @@ class MemoryNetwork {
   [[nodiscard]] std::unique_ptr<Endpoint> make_endpoint(EndpointLimits limits = {});
 
   [[nodiscard]] TimePoint now() const;
-  /// Moves time to the next delivery that is due at or before `until`, delivers it and returns true;
-  /// or moves time to `until` and returns false.
+  /// Moves time to the next delivery that is due at or before `until`, delivers it and returns
+  /// true; or moves time to `until` and returns false.
   bool step(TimePoint until);
   [[nodiscard]] std::uint64_t delivered() const;
 

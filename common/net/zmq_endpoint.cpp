@@ -27,8 +27,8 @@ void release_owner(void* /*bytes*/, void* owner) noexcept {
 zmq::message_t to_zmq(const Frame& frame) {
   if (frame.size() < kCopyBelow) return {frame.bytes().data(), frame.size()};
   auto owner = std::make_unique<std::shared_ptr<const void>>(frame.owner());
-  zmq::message_t message(const_cast<std::byte*>(frame.bytes().data()), frame.size(),
-                         release_owner, owner.get());
+  zmq::message_t message(const_cast<std::byte*>(frame.bytes().data()), frame.size(), release_owner,
+                         owner.get());
   owner.release();
   return message;
 }
@@ -179,8 +179,8 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
     for (std::size_t i = 0; i < message.frames.size(); ++i) {
       zmq::message_t frame = to_zmq(message.frames[i]);
       const bool more = i + 1 < message.frames.size();
-      const auto flags = zmq::send_flags::dontwait |
-                         (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
+      const auto flags =
+          zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
       if (!socket.send(frame, flags)) {
         TAUT_CHECK(!begun, "ZeroMQ accepted a part of a message");
         return refused(EAGAIN);
@@ -265,8 +265,7 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
     if (router_) items.push_back({router_.handle(), 0, ZMQ_POLLIN, 0});
     for (Dealer& dealer : dealers_) items.push_back({dealer.socket.handle(), 0, ZMQ_POLLIN, 0});
     const Duration left = deadline - steady_now();
-    const int ready = zmq_poll(items.data(), static_cast<int>(items.size()),
-                               to_milliseconds(left));
+    const int ready = zmq_poll(items.data(), static_cast<int>(items.size()), to_milliseconds(left));
     if (ready < 0 && errno == EINTR) return std::nullopt;
     if ((items[0].revents & ZMQ_POLLIN) != 0) {
       std::uint64_t count = 0;

@@ -7,8 +7,7 @@
 
 namespace taut {
 
-Membership::Membership(EpochId epoch, std::vector<Member> members,
-                       std::map<Clock, ApplyMode> modes)
+Membership::Membership(EpochId epoch, std::vector<Member> members, std::map<Clock, ApplyMode> modes)
     : epoch_(epoch), members_(std::move(members)), modes_(std::move(modes)) {
   TAUT_CHECK(!modes_.empty() && modes_.begin()->first <= Clock(0), "a mode from clock 0 on");
   std::sort(members_.begin(), members_.end(),

@@ -100,7 +100,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   now_ = now;
   // Whoever was silent while this process did not run (stopped, a disk that hung) may well live.
   const Duration pause = now - last_tick_;
-  if (pause > options_.heartbeat_limit / 2) registry_.excuse_silence(pause);
+  if (pause > options_.heartbeat_limit / 2) registry_.excuse_silence(pause, now);
   last_tick_ = now;
   for (const Participant* lost : registry_.lose_silent(now)) {
     out_.notes.push_back(lost->lost_reason + " and was declared lost");

@@ -137,8 +137,10 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
   return lost;
 }
 
-void Registry::excuse_silence(Duration pause) {
-  for (auto& [key, participant] : participants_) participant.heard = participant.heard + pause;
+void Registry::excuse_silence(Duration pause, TimePoint now) {
+  for (auto& [key, participant] : participants_) {
+    participant.heard = std::min(participant.heard + pause, now);
+  }
 }
 
 const Participant* Registry::find(pb::Role role, const std::string& name) const {

@@ -61,7 +61,7 @@ class Registry {
   /// Declares lost who was silent beyond the limit; returns them.
   std::vector<const Participant*> lose_silent(TimePoint now);
   /// Nobody could be heard for so long, because the coordinator itself did not run.
-  void excuse_silence(Duration pause);
+  void excuse_silence(Duration pause, TimePoint now);
 
   /// The live process of this name and life, or nullptr.
   [[nodiscard]] const Participant* find_live(pb::Role role, const std::string& name,

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 
 #include "worker/backend/cpu_dnnl.hpp"
@@ -35,7 +36,8 @@ class PassedEvent final : public Event {
   void finish() override {}
 };
 
-constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector
+constexpr std::size_t kAlignment = 64;             // a cache line, and the widest vector
+constexpr std::uint64_t kMostBytes = 1ULL << 40U;  // more is a mistake, not worth asking for
 
 class CpuBackend final : public Backend {
  public:
@@ -51,7 +53,7 @@ class CpuBackend final : public Backend {
   DeviceBuffer allocate(Bytes size) override {
     if (size.value() == 0) return {};
     const std::size_t whole = (size.value() + kAlignment - 1) / kAlignment * kAlignment;
-    void* address = std::aligned_alloc(kAlignment, whole);
+    void* address = size.value() <= kMostBytes ? std::aligned_alloc(kAlignment, whole) : nullptr;
     if (address == nullptr) {
       throw DeviceError(
           fmt::format("CPU: no memory for a block of {} bytes; use a smaller batch", size.value()));

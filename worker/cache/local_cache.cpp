@@ -79,9 +79,8 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& scal
   }
   std::vector<float*> state;
   for (auto& one : table.state) state.push_back(one.data());
-  const math::UpdateStep step =
-      math::make_step(options_.rule, clock.value(), table.spec.lr_mult, table.spec.decay_mult, 1.0,
-                      clock.value());
+  const math::UpdateStep step = math::make_step(options_.rule, clock.value(), table.spec.lr_mult,
+                                                table.spec.decay_mult, 1.0, clock.value());
   const float scale =
       options_.sum ? 1.0F : static_cast<float>(1.0 / static_cast<double>(options_.replicas));
   math::apply_update(options_.rule.kind, step, gradients, scale, values, values, state);

@@ -14,8 +14,9 @@ Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& 
                                                        Options options) {
   if (!backend.shares_host_memory()) {
     return make_error(ErrorCode::kUnavailable,
-                      backend.description() + ": parameters are kept in host memory only so far; "
-                                              "set device: CPU");
+                      backend.description() +
+                          ": parameters are kept in host memory only so far; "
+                          "set device: CPU");
   }
   TAUT_TRY(client.open(tables, options.wait));
   std::unique_ptr<ServedCache> cache(new ServedCache(client, options));

@@ -14,9 +14,9 @@ namespace taut {
 class ServedCache final : public ParameterCache {
  public:
   struct Options {
-    Clock start;                 // the first clock
-    bool clips = false;          // the solver clips: updates leave together, with their norm
-    Duration wait{60'000'000};   // a read that takes longer fails
+    Clock start;                // the first clock
+    bool clips = false;         // the solver clips: updates leave together, with their norm
+    Duration wait{60'000'000};  // a read that takes longer fails
   };
 
   /// Opens the tables at the shards and starts reading them.

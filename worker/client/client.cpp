@@ -86,8 +86,8 @@ class Client::Mover {
   template <class Done>
   Result<void> await(Duration wait, const std::string& what, const Done& done) {
     std::unique_lock lock(mutex_);
-    const bool in_time = changed_.wait_for(
-        lock, wait, [&] { return done() || failure_.has_value() || cancelled_; });
+    const bool in_time =
+        changed_.wait_for(lock, wait, [&] { return done() || failure_.has_value() || cancelled_; });
     if (done()) return ok();
     if (cancelled_) return make_error(ErrorCode::kClosed, what + ": the client was closed");
     if (failure_) return *failure_;
@@ -104,7 +104,7 @@ class Client::Mover {
 
   // What the caller waits for. Guarded by mutex_; use inside await().
   bool ready_ = false;
-  std::vector<CompletedRead> reads_;      // the newest completed of each table
+  std::vector<CompletedRead> reads_;  // the newest completed of each table
   std::vector<std::optional<CompletedRead>> snapshots_;
   std::size_t unacknowledged_ = 0;
   std::uint64_t pushes_seen_ = 0;
@@ -117,9 +117,7 @@ class Client::Mover {
     std::scoped_lock lock(mutex_);
     return *std::exchange(snapshots_[table.value()], std::nullopt);
   }
-  [[nodiscard]] bool idle() const {
-    return pushes_seen_ == pushes_posted_ && unacknowledged_ == 0;
-  }
+  [[nodiscard]] bool idle() const { return pushes_seen_ == pushes_posted_ && unacknowledged_ == 0; }
   void resize(std::size_t tables) {
     std::scoped_lock lock(mutex_);
     reads_.assign(tables, CompletedRead{TableId(), Clock(-1), Clock(-1), false, true});
@@ -242,7 +240,8 @@ Client::~Client() = default;
 Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
   mover_->resize(tables.size());
   mover_->table_bytes_.clear();
-  for (const TableSpec& table : tables) mover_->table_bytes_.push_back(table.count() * sizeof(float));
+  for (const TableSpec& table : tables)
+    mover_->table_bytes_.push_back(table.count() * sizeof(float));
   mover_->post(OpenRequest{std::move(tables)});
   return mover_->await(wait, "opening the tables at the shards", [this] { return mover_->ready_; });
 }
@@ -265,10 +264,9 @@ void Client::read(TableId table, Clock clock, std::span<float> into) {
 }
 
 Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {
-  TAUT_TRY(mover_->await(wait,
-                         fmt::format("the read of table {} at clock {}", table.value(),
-                                     clock.value()),
-                         [&] { return mover_->reads_[table.value()].clock == clock; }));
+  TAUT_TRY(mover_->await(
+      wait, fmt::format("the read of table {} at clock {}", table.value(), clock.value()),
+      [&] { return mover_->reads_[table.value()].clock == clock; }));
   const CompletedRead read = mover_->read_of(table);
   ++staleness_[std::max<std::int64_t>(0, clock - read.version)];
   return ReadResult{read.clock, read.version};
@@ -290,12 +288,20 @@ Result<void> Client::flush(Duration wait) {
   return mover_->await(wait, "the acknowledgement of updates", [this] { return mover_->idle(); });
 }
 
-const StalenessHistogram& Client::staleness() const { return staleness_; }
+const StalenessHistogram& Client::staleness() const {
+  return staleness_;
+}
 
-Client::Traffic Client::traffic() const { return {mover_->pushed_, mover_->received_}; }
+Client::Traffic Client::traffic() const {
+  return {mover_->pushed_, mover_->received_};
+}
 
-void Client::cancel() { mover_->cancel(); }
+void Client::cancel() {
+  mover_->cancel();
+}
 
-void Client::close() { mover_->close(); }
+void Client::close() {
+  mover_->close();
+}
 
 }  // namespace taut

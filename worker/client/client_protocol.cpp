@@ -28,7 +28,8 @@ void ClientProtocol::open(std::vector<TableSpec> tables) {
   TAUT_CHECK(tables_.empty() && !tables.empty(), "tables are opened once");
   tables_ = std::move(tables);
   layout_ = SliceLayout(tables_, shards_);
-  for (const Slice& place : layout_.slices()) slices_.push_back(SliceLink{place, {}, {}, {}, false});
+  for (const Slice& place : layout_.slices())
+    slices_.push_back(SliceLink{place, {}, {}, {}, false});
   reads_.resize(tables_.size());
   snapshots_.resize(tables_.size());
 }
@@ -46,10 +47,12 @@ void ClientProtocol::touch(SliceLink& slice) {
 void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, float norm) {
   for (const Slice& place : layout_.slices_of(table)) {
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
-    slice.pushes.push_back({clock,
-                            gradient.part(place.offset * sizeof(float),
-                                          place.count * sizeof(float)),
-                            norm, {}, {}});
+    slice.pushes.push_back(
+        {clock,
+         gradient.part(place.offset * sizeof(float), place.count * sizeof(float)),
+         norm,
+         {},
+         {}});
     ++unacknowledged_;
     touch(slice);
   }
@@ -92,8 +95,8 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
     }
   } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
     if (!opened->accepted()) {
-      fail(ErrorCode::kMismatch, fmt::format("shard {} cannot open the tables: {}", from.value(),
-                                             opened->reason()));
+      fail(ErrorCode::kMismatch,
+           fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {
       link = {LinkState::kReady, {}};
       for (SliceLink& slice : slices_) {
@@ -299,7 +302,8 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
     slice.dirty = false;
     add_items(slice, batches, now);
     DataItems& batch = batches[slice.place.shard];
-    if (batch.items.size() >= DataItems::kMaxItems) send(slice.place.shard, std::exchange(batch, {}));
+    if (batch.items.size() >= DataItems::kMaxItems)
+      send(slice.place.shard, std::exchange(batch, {}));
   }
   dirty_.insert(dirty_.end(), later.begin(), later.end());
   for (auto& [shard, batch] : batches) {

@@ -32,8 +32,8 @@ struct CompletedRead {
   bool uniform = true;  // every slice had the same V
 };
 
-/// The worker's side of the data plane as a state machine: what was pushed and not yet acknowledged,
-/// what is being read, and when to send what again. No socket, thread or clock.
+/// The worker's side of the data plane as a state machine: what was pushed and not yet
+/// acknowledged, what is being read, and when to send what again. No socket, thread or clock.
 /// Thread    the client's own
 class ClientProtocol {
  public:
@@ -53,8 +53,8 @@ class ClientProtocol {
   /// One update: [count] float32, kept until every shard has acknowledged its slices.
   /// norm  L2 norm of the worker's whole gradient at this clock where clipping is on, else 0
   void push(TableId table, Clock clock, const Frame& gradient, float norm);
-  /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed. A
-  /// newer read of the table takes its place.
+  /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed.
+  /// A newer read of the table takes its place.
   void read(TableId table, Clock clock, std::span<float> into);
   /// Reads the newest whole table; waits for nobody.
   void snapshot(TableId table, std::span<float> into);

@@ -40,7 +40,9 @@ Transport memory_transport() {
           network};
 }
 
-std::vector<Transport> transports() { return {zmq_transport(), memory_transport()}; }
+std::vector<Transport> transports() {
+  return {zmq_transport(), memory_transport()};
+}
 
 struct Pair {
   std::unique_ptr<Endpoint> server;

@@ -19,8 +19,8 @@ std::vector<float> values(const Filler& filler, const std::string& name, std::si
 }  // namespace
 
 TEST_CASE("any part of a table's first values can be made alone", "[filler]") {
-  for (const auto kind : {Filler::Kind::kConstant, Filler::Kind::kUniform,
-                          Filler::Kind::kGaussian}) {
+  for (const auto kind :
+       {Filler::Kind::kConstant, Filler::Kind::kUniform, Filler::Kind::kGaussian}) {
     const Filler filler{kind, 0.25F, 2.0F};
     const auto whole = values(filler, "ip1/weight", 1000);
     std::vector<float> part(311);

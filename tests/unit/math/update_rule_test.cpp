@@ -108,8 +108,8 @@ TEST_CASE("Nesterov and Adam follow their formulas for three steps", "[update-ru
   double v = 0;
   for (int t = 0; t < 3; ++t) {
     const auto i = static_cast<std::size_t>(t);
-    value = apply(nesterov, make_step(nesterov, t, 1, 1, 1.0, t), {{gradients[i]}}, 1, value,
-                  velocity);
+    value =
+        apply(nesterov, make_step(nesterov, t, 1, 1, 1.0, t), {{gradients[i]}}, 1, value, velocity);
     const double next = 0.9 * v + 0.1 * gradients[i];
     w -= 1.9 * next - 0.9 * v;
     v = next;

@@ -57,8 +57,9 @@ TEST_CASE("on arrival each update is applied at once and divided by the clock's 
 }
 
 TEST_CASE("the mode is a function of the clock", "[aggregation]") {
-  const Membership changing(EpochId(3), {member(0)},
-                            {{Clock(0), ApplyMode::kAggregate}, {Clock(10), ApplyMode::kOnArrival}});
+  const Membership changing(
+      EpochId(3), {member(0)},
+      {{Clock(0), ApplyMode::kAggregate}, {Clock(10), ApplyMode::kOnArrival}});
   CHECK(changing.mode_at(Clock(9)) == ApplyMode::kAggregate);
   CHECK(changing.mode_at(Clock(10)) == ApplyMode::kOnArrival);
 }

@@ -86,8 +86,7 @@ TEST_CASE("a read is answered exactly when the contract says so", "[clock]") {
     for (std::int64_t done = 0; done < 8; ++done) {
       for (std::int64_t c = 0; c < 8; ++c) {
         for (std::int64_t s = 0; s < 4; ++s) {
-          CHECK(may_read(Clock(v), Clock(done), Clock(c), Slack(s)) ==
-                (v >= c - s && done >= c));
+          CHECK(may_read(Clock(v), Clock(done), Clock(c), Slack(s)) == (v >= c - s && done >= c));
         }
         CHECK(may_read(Clock(v), Clock(done), Clock(c), Slack::unbounded()) == (done >= c));
       }

@@ -1,0 +1,56 @@
+#include "server/server_jobs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace taut::server {
+
+std::shared_ptr<const JobView> ServerJobs::take_job(const pb::ServerJob& job) {
+  Progress& progress = jobs_[job.job()];
+  // The same again is answered again: the answer may have been lost.
+  changed_ = true;
+  if (progress.revision >= job.revision()) return nullptr;
+  auto view = make_job_view(job);
+  progress = Progress{job.revision(), {}, view ? "" : view.error().message};
+  return view ? view.value() : nullptr;
+}
+
+void ServerJobs::take_report(std::size_t shard, ShardReport report) {
+  const auto found = jobs_.find(report.job.value());
+  if (found == jobs_.end() || found->second.revision != report.revision) return;
+  found->second.reports[shard] = std::move(report);
+  changed_ = true;
+}
+
+std::optional<pb::Heartbeat> ServerJobs::take_news() {
+  if (!std::exchange(changed_, false)) return std::nullopt;
+  pb::Heartbeat content;
+  for (const auto& [job, progress] : jobs_) {
+    if (!progress.error.empty() || progress.reports.size() == shards_) {
+      fill(job, progress, *content.add_jobs());
+    }
+  }
+  return content;
+}
+
+void ServerJobs::fill(std::uint64_t job, const Progress& progress,
+                      pb::ServerJobReply& reply) const {
+  reply.set_job(job);
+  reply.set_revision(progress.revision);
+  reply.set_error(progress.error);
+  std::map<WorkerId, Clock> fenced;
+  for (const auto& [shard, report] : progress.reports) {
+    reply.set_max_done(std::max(reply.max_done(), report.max_done.value()));
+    for (const auto& [worker, done] : report.fenced) {
+      const auto [entry, added] = fenced.emplace(worker, done);
+      if (!added) entry->second = std::min(entry->second, done);
+    }
+  }
+  for (const auto& [worker, done] : fenced) {
+    pb::FencedProgress& one = *reply.add_fenced();
+    one.set_worker(worker.value());
+    one.set_min_done(done.value());
+  }
+}
+
+}  // namespace taut::server

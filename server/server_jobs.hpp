@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "proto/control.pb.h"
+#include "server/job_view.hpp"
+#include "server/shard.hpp"
+
+namespace taut::server {
+
+/// What a server owes the coordinator: for each job, the newest view and what its shards have
+/// answered to it. No I/O.
+/// Thread    one at a time
+class ServerJobs {
+ public:
+  explicit ServerJobs(std::size_t shards) : shards_(shards) {}
+
+  /// A view that every shard is to take over; nothing when it is not newer, or cannot work here.
+  [[nodiscard]] std::shared_ptr<const JobView> take_job(const pb::ServerJob& job);
+  /// A shard's answer to it.
+  void take_report(std::size_t shard, ShardReport report);
+  /// Forgets everything: the coordinator does not know this server any more.
+  void clear() { jobs_.clear(); }
+
+  /// What heartbeats carry now, where it changed since the last call.
+  [[nodiscard]] std::optional<pb::Heartbeat> take_news();
+
+ private:
+  struct Progress {
+    std::uint64_t revision = 0;
+    std::map<std::size_t, ShardReport> reports;  // by shard
+    std::string error;
+  };
+  void fill(std::uint64_t job, const Progress& progress, pb::ServerJobReply& reply) const;
+
+  const std::size_t shards_;
+  std::map<std::uint64_t, Progress> jobs_;
+  bool changed_ = false;
+};
+
+}  // namespace taut::server
