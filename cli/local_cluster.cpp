@@ -59,11 +59,15 @@ Result<void> LocalCluster::start_process(const fs::path& program, const std::str
                                          const pb::ClusterConfig& config, const fs::path& folder) {
   const fs::path config_file = folder / (name + ".textproto");
   TAUT_TRY(write_file_atomically(config_file, to_text(config)));
+  const fs::path ready_file = folder / (name + ".ready");
+  // One that an earlier run left in this folder names ports of long ago.
+  std::error_code none;
+  fs::remove(ready_file, none);
   TAUT_TRY(auto child,
            ChildProcess::start({.name = name,
                                 .program = program,
                                 .arguments = {"--config", config_file.string(), "--ready-file",
-                                              (folder / (name + ".ready")).string()},
+                                              ready_file.string()},
                                 .log = folder / (name + ".log")}));
   children_.push_back(std::move(child));
   return ok();

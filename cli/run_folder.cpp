@@ -34,11 +34,6 @@ Result<fs::path> make_run_folder(const fs::path& wanted, const std::string& job_
   if (!wanted.empty()) {
     fs::create_directories(wanted, failed);
     if (failed) return cannot_make(wanted, failed);
-    // A ready file that an earlier run left would name a coordinator that is gone.
-    for (const auto& entry : fs::directory_iterator(wanted, failed)) {
-      std::error_code ignored;
-      if (entry.path().extension() == ".ready") fs::remove(entry.path(), ignored);
-    }
     return wanted;
   }
   fs::create_directories("runs", failed);

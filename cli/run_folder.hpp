@@ -8,8 +8,7 @@
 namespace taut::cli {
 
 /// Makes the folder that a run writes into: `wanted`, or where that is empty a new one under `runs`
-/// in the working folder, named by the day, the job and the first number that is free. Files of an
-/// earlier run that would be taken for this one's are removed from a folder that is there already.
+/// in the working folder, named by the day, the job and the first number that is free.
 /// Errors    io
 [[nodiscard]] Result<std::filesystem::path> make_run_folder(const std::filesystem::path& wanted,
                                                             const std::string& job_name);

@@ -4,6 +4,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,11 +16,11 @@ namespace {
 struct Context {
   std::int64_t rank = -1;
   std::int64_t clock = -1;
-  std::int64_t epoch = -1;
 };
 
 // A thread's own context: it needs no lock, and a line says where its thread stood.
 thread_local Context context;
+std::atomic<std::int64_t> current_epoch = -1;
 
 /// One JSON object a line, with the fields that monitoring systems expect.
 class JsonFormatter final : public spdlog::formatter {
@@ -37,7 +38,7 @@ class JsonFormatter final : public spdlog::formatter {
     line["name"] = name_;
     if (context.rank >= 0) line["rank"] = context.rank;
     if (context.clock >= 0) line["clock"] = context.clock;
-    if (context.epoch >= 0) line["epoch"] = context.epoch;
+    if (const std::int64_t epoch = current_epoch; epoch >= 0) line["epoch"] = epoch;
     line["message"] = std::string(message.payload.data(), message.payload.size());
     const std::string text =
         line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -60,7 +61,9 @@ class ContextFlag final : public spdlog::custom_flag_formatter {
     std::string text;
     if (context.rank >= 0) text += fmt::format(" rank={}", context.rank);
     if (context.clock >= 0) text += fmt::format(" clock={}", context.clock);
-    if (context.epoch >= 0) text += fmt::format(" epoch={}", context.epoch);
+    if (const std::int64_t epoch = current_epoch; epoch >= 0) {
+      text += fmt::format(" epoch={}", epoch);
+    }
     out.append(text.data(), text.data() + text.size());
   }
   [[nodiscard]] std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
@@ -103,8 +106,12 @@ Result<void> start(const Options& options) {
   return ok();
 }
 
-void set_context(std::int64_t rank, std::int64_t clock, std::int64_t epoch) {
-  context = Context{rank, clock, epoch};
+void set_context(std::int64_t rank, std::int64_t clock) {
+  context = Context{rank, clock};
+}
+
+void set_epoch(std::int64_t epoch) {
+  current_epoch = epoch;
 }
 
 void stop() {

@@ -25,10 +25,13 @@ struct Options {
 [[nodiscard]] Result<void> start(const Options& options);
 
 /// What this thread's lines carry from now on; a negative number leaves the field out.
-void set_context(std::int64_t rank, std::int64_t clock, std::int64_t epoch);
+void set_context(std::int64_t rank, std::int64_t clock);
 inline void clear_context() {
-  set_context(-1, -1, -1);
+  set_context(-1, -1);
 }
+/// The epoch of the job under way, in the lines of every thread; a negative number leaves it out.
+/// Thread: any.
+void set_epoch(std::int64_t epoch);
 
 /// Flushes what was logged.
 void stop();

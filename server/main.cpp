@@ -6,6 +6,7 @@
 
 #include "common/file.hpp"
 #include "common/log.hpp"
+#include "common/memory.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/cluster_config.hpp"
 #include "proto/wire_version.hpp"
@@ -60,6 +61,7 @@ int main(int argc, char** argv) {
                  "Written once everything listens: the addresses, one a line");
   app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
   CLI11_PARSE(app, argc, argv);
+  taut::keep_freed_memory();
   taut::settle_process_signals(arguments.with_parent);
   taut::watch_stop_signals();
   std::string failure;

@@ -145,6 +145,7 @@ void ServerDaemon::take_job(const pb::ServerJob& job) {
     view = jobs_.take_job(job);
   }
   if (!view) return;
+  log::set_epoch(job.finished() ? -1 : static_cast<std::int64_t>(job.epoch()));
   log::info("job {}: revision {}{}", job.job(), job.revision(), job.finished() ? ", over" : "");
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     shards_[i]->set_job(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)), view);

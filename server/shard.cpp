@@ -1,8 +1,10 @@
 #include "server/shard.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <new>
 #include <utility>
 
@@ -36,7 +38,22 @@ bool is_push(const DataItem& item) {
 }
 
 std::string describe(const TableSpec& table) {
-  return fmt::format("table {} \"{}\" of {} elements", table.id.value(), table.name, table.count());
+  static constexpr const char* kKinds[] = {"trained", "averaged", "frozen"};
+  static constexpr const char* kFillers[] = {"constant", "uniform", "gaussian"};
+  return fmt::format(
+      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}; lr_mult {}; decay_mult {})",
+      table.id.value(), table.name, table.count(), fmt::join(table.shape, "x"),
+      kKinds[static_cast<std::size_t>(table.kind)],
+      kFillers[static_cast<std::size_t>(table.filler.kind)], table.filler.a, table.filler.b,
+      table.lr_mult, table.decay_mult);
+}
+
+/// The first digits of a hash that a peer sent, where it is one: other bytes are no text.
+std::string short_hash(const std::string& hash) {
+  const bool hex = !hash.empty() && std::ranges::all_of(hash, [](unsigned char digit) {
+    return std::isxdigit(digit) != 0;
+  });
+  return hex ? hash.substr(0, 12) : fmt::format("({} bytes that are no hash)", hash.size());
 }
 
 /// The first difference between two descriptions of a job's tables, or nothing.
@@ -129,8 +146,8 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
   } else if (job->second.view->hash != hello.job_hash()) {
     reply.set_job_hash(job->second.view->hash);
     reply.set_reason(fmt::format("job {} is {} here and {} there: the definitions differ",
-                                 message.job.value(), job->second.view->hash.substr(0, 12),
-                                 hello.job_hash().substr(0, 12)));
+                                 message.job.value(), short_hash(job->second.view->hash),
+                                 short_hash(hello.job_hash())));
   } else {
     if (greeted_.size() >= kMaxGreeted) greeted_.erase(greeted_.begin());
     greeted_.insert(from);
@@ -172,9 +189,9 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
 }
 
 void Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
-  job.layout = SliceLayout(tables, job.view->shards);
+  job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
   for (const Slice& slice : job.layout.slices()) {
-    if (slice.shard != id_) continue;
+    if (slice.shard != job.id) continue;
     const TableSpec& table = tables[slice.table.value()];
     job.slices.emplace(job.layout.index_of(slice.table, slice.slice),
                        std::make_unique<SliceState>(table, slice, *job.view, pool_));
@@ -200,10 +217,10 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
                        Outbox& out) {
   const JobView& view = *job.view;
   const Slice* place = job.layout.find(item.table, item.slice);
-  if (place == nullptr || place->shard != id_) {
+  if (place == nullptr || place->shard != job.id) {
     out.add(from, refuse(item, pb::DataItem::UNKNOWN_TABLE,
                          fmt::format("table {} slice {} is not on shard {}", item.table.value(),
-                                     item.slice.value(), id_.value())));
+                                     item.slice.value(), job.id.value())));
     return;
   }
   if (!is_push(item) && item.kind != pb::DataItem::READ && item.kind != pb::DataItem::SNAPSHOT) {
@@ -239,7 +256,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
                                        place->count, item.offset, item.count)));
       return;
     }
-    if (item.clock >= view.hold_from) {
+    if (item.clock >= view.hold_from && item.clock >= slice.done(message.worker)) {
       out.add(from, refuse(item, pb::DataItem::HELD, "the job's epoch is being changed"));
       return;
     }
@@ -277,6 +294,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view)
   auto [entry, added] = jobs_.try_emplace(view->job);
   JobState& job = entry->second;
   if (!added && job.view->revision >= view->revision) return {};
+  if (added) job.id = id_;
   job.view = view;
   Outbox out(view->job);
   std::vector<Answer> released;
@@ -296,7 +314,8 @@ ShardReport Shard::report(JobId id) const {
   const JobState& job = found->second;
   report.revision = job.view->revision;
   for (const Member& member : job.view->membership.members()) {
-    Clock lowest = job.slices.empty() ? member.join : Clock::never();
+    // Nobody pushes before the tables are open everywhere.
+    Clock lowest = job.tables.empty() ? member.join : Clock::never();
     for (const auto& [index, slice] : job.slices) {
       const Clock done = slice->done(member.worker);
       lowest = std::min(lowest, done);

@@ -34,7 +34,8 @@ struct ShardReport {
 /// Thread    shard thread
 class Shard {
  public:
-  Shard(ShardId id, BufferPool& pool) : id_(id), pool_(pool) {}
+  Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements)
+      : id_(id), pool_(pool), slice_elements_(slice_elements) {}
 
   /// Takes one message and returns what is to be sent. Bad input is answered, never fatal.
   [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message);
@@ -47,11 +48,13 @@ class Shard {
   [[nodiscard]] ShardReport report(JobId job) const;
 
   [[nodiscard]] ShardId id() const { return id_; }
-  /// The shard of a server is known by its number only once a job starts.
+  /// The shard of a server is known by its number only once a job starts. Jobs that are known
+  /// already keep theirs.
   void set_id(ShardId id) { id_ = id; }
 
  private:
   struct JobState {
+    ShardId id;  // of this shard in the job
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
     SliceLayout layout;
@@ -68,6 +71,7 @@ class Shard {
 
   ShardId id_;
   BufferPool& pool_;
+  const std::uint64_t slice_elements_;
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
 };

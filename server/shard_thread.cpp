@@ -45,7 +45,7 @@ void ShardThread::set_job(ShardId id, std::shared_ptr<const JobView> view) {
 }
 
 void ShardThread::run() {
-  log::set_context(static_cast<std::int64_t>(index_), -1, -1);
+  log::set_context(static_cast<std::int64_t>(index_), -1);
   while (!stopping_) {
     while (auto command = commands_.pop(Duration::zero())) obey(*command);
     if (auto incoming = endpoint_->receive(kIdle)) receive(*incoming);

@@ -32,7 +32,8 @@ PushVerdict SliceState::push(WorkerId worker, Clock clock, const Frame& gradient
   if (verdict != PushVerdict::kAccept) return verdict;
   auto& workers = waiting_[clock];
   workers.insert(std::upper_bound(workers.begin(), workers.end(), worker), worker);
-  held_[{clock, worker}] = Held{gradient, scale};
+  // Running statistics are no gradients: nothing clips them.
+  held_[{clock, worker}] = Held{gradient, kind_ == TableKind::kAveraged ? 1.0F : scale};
   clock_.accept(worker);
   apply_ready(job);
   // Even when V stands still: the worker's own parked read may have waited for this push.
@@ -82,7 +83,11 @@ void SliceState::apply(const Application& application, const JobView& job) {
 std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job) {
   const Slack slack = job.slack_at(reader.clock);
   if (may_read(clock_.version(), clock_.done(reader.worker), reader.clock, slack)) {
-    parked_.erase(reader.worker);
+    // A late copy of an older read leaves a newer one parked.
+    const auto parked = parked_.find(reader.worker);
+    if (parked != parked_.end() && parked->second.reader.clock <= reader.clock) {
+      parked_.erase(parked);
+    }
     return answer(reader);
   }
   const auto [entry, added] = parked_.try_emplace(reader.worker, Parked{reader, slack});

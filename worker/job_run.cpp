@@ -129,6 +129,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   }
   Trainer::Options options = trainer_options(solver);
   options.start = start;
+  options.rank = job.worker();
   options.straggle = straggle_of(slowdown_ms, definition.seed(), job.slot());
   Trainer trainer(replicas, *cache, backend, evaluator.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));

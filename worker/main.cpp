@@ -7,6 +7,7 @@
 #include "common/affinity.hpp"
 #include "common/file.hpp"
 #include "common/log.hpp"
+#include "common/memory.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/cluster_config.hpp"
 #include "proto/wire_version.hpp"
@@ -99,6 +100,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "tautline-worker: give --config or --local; see --help\n");
     return 2;
   }
+  taut::keep_freed_memory();
   taut::settle_process_signals(arguments.with_parent);
   if (arguments.local_job.empty()) taut::watch_stop_signals();
   std::string failure;

@@ -29,7 +29,7 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   rate_since_ = steady_now();
   Clock clock = options_.start;
   for (; clock < options_.end && !stop; clock = clock.next()) {
-    log::set_context(-1, clock.value(), -1);
+    log::set_context(options_.rank, clock.value());
     const bool due = options_.test_interval > 0 && clock.value() % options_.test_interval == 0;
     if (due && (clock > Clock(0) || options_.test_initialization)) {
       TAUT_TRY(test(clock));

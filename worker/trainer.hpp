@@ -30,6 +30,7 @@ class Trainer {
     int display = 0;        // a log line every so many clocks; 0: none
     int test_interval = 0;  // a test phase every so many clocks; 0: only at the end
     bool test_initialization = true;
+    std::int64_t rank = -1;  // stands in the log; negative: alone
     Straggle straggle;
   };
 

@@ -112,6 +112,7 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
 }
 
 void WorkerDaemon::take_job(const pb::WorkerJob& job) {
+  log::set_epoch(static_cast<std::int64_t>(job.epoch()));
   const bool same =
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {

@@ -75,7 +75,12 @@ void end_preparation(JobRecord& job, bool made) {
   pb::StoredJob& stored = job.change();
   stored.clear_preparing();
   stored.set_hold_from(kNever);
-  if (made) stored.set_epoch(stored.epoch() + 1);
+  if (made) {
+    stored.set_epoch(stored.epoch() + 1);
+    for (int i = 0; i < stored.members_size(); ++i) {
+      if (job.works(stored.members(i))) job.revise_worker(i);
+    }
+  }
 }
 
 /// Begins the change that is due, if any. Returns whether one was begun or made.

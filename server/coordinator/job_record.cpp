@@ -145,6 +145,7 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_slot(member.slot());
   state.set_slots(stored_.slots());
   state.set_start_clock(member.join_clock());
+  state.set_epoch(stored_.epoch());
   add_shards(stored_, state);
   state.set_evaluates(member.worker() == stored_.evaluating());
   state.set_stop(stored_.closing());

@@ -1,6 +1,7 @@
 """Starts real Tautline processes for a test, on free ports of the loopback, and ends them all."""
 
 import gzip
+import json
 import os
 import pathlib
 import random
@@ -62,13 +63,17 @@ def write_data(folder, train=200, test=40):
     return folder
 
 
+def state_of(pid):
+    """The letter that stands for a process's state, e.g. "T" for stopped; "" where it is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def alive(pid):
     """Whether a process exists and is no zombie."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+    return state_of(pid) not in ("", "Z")
 
 
 def children_of(pid):
@@ -130,10 +135,13 @@ class ClusterTest(unittest.TestCase):
         return self.file(name, f'name: "tiny"\nworkers: {workers}\ndata {{ folder: "{data}" }}\n'
                          + NET + SOLVER % (iterations, iterations) + extra)
 
-    def tautline(self, *arguments, timeout=60):
-        """Runs the command to its end."""
-        return subprocess.run([BIN / "tautline", *map(str, arguments)], cwd=self.folder,
+    def run_program(self, program, *arguments, timeout=60):
+        """Runs a program of ours to its end."""
+        return subprocess.run([BIN / program, *map(str, arguments)], cwd=self.folder,
                               capture_output=True, text=True, timeout=timeout)
+
+    def tautline(self, *arguments, timeout=60):
+        return self.run_program("tautline", *arguments, timeout=timeout)
 
     def start(self, program, *arguments):
         process = subprocess.Popen([BIN / program, *map(str, arguments)], cwd=self.folder,
@@ -177,7 +185,6 @@ class ClusterTest(unittest.TestCase):
         return self.tautline(*arguments, "--coordinator", self.coordinator)
 
     def status(self):
-        import json
         answer = self.ask("status", "--json")
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return json.loads(answer.stdout)
@@ -210,4 +217,4 @@ class ClusterTest(unittest.TestCase):
 
 
 __all__ = ["BIN", "NET", "SOLVER", "SOURCE", "ClusterTest", "alive", "children_of", "signal",
-           "wait_until", "write_data", "write_idx"]
+           "state_of", "wait_until", "write_data", "write_idx"]

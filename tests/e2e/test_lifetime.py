@@ -1,6 +1,7 @@
 """Every process ends when it should, and only then."""
 
 import os
+import socket
 import time
 
 from cluster import *
@@ -21,7 +22,14 @@ class TrainLifetime(ClusterTest):
         wait_until(training, what="training")
         children = children_of(train.pid)
         self.assertEqual([name for _, name in children], ["server0", "worker0", "worker1"])
+        self.addCleanup(self.kill_left, children)
         return train, children
+
+    def kill_left(self, children):
+        """What a failing test leaves would disturb the next ones."""
+        for pid, _ in children:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
 
     def assert_all_gone(self, children):
         for pid, name in children:
@@ -58,7 +66,9 @@ class TrainLifetime(ClusterTest):
 
     def test_train_killed_outright_leaves_no_stopped_process(self):
         train, children = self.begin()
-        os.kill(children[1][0], signal.SIGSTOP)
+        stopped = children[1][0]
+        os.kill(stopped, signal.SIGSTOP)
+        wait_until(lambda: state_of(stopped) == "T", what="the stop")
         train.kill()
         self.assert_all_gone(children)
 
@@ -111,6 +121,16 @@ class DaemonLifetime(ClusterTest):
         time.sleep(0.5)
         worker.terminate()
         self.assertEqual(self.assert_ends(worker), 0)
+
+    def test_a_worker_may_be_started_before_the_server(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+        worker = self.start_daemon("worker", "worker0", wait=False)
+        time.sleep(0.5)
+        self.assertIsNone(worker.poll())
+        self.start_daemon("server", "server0", "coordinator {}")
+        wait_until((self.folder / "worker0.ready").exists, what="worker0 ready")
+        self.assert_still_trains()
 
     def test_a_job_can_be_stopped_and_the_next_one_runs(self):
         self.start_server()

@@ -44,6 +44,17 @@ class Train(ClusterTest):
             checksums.add(summary["parameters_sha256"])
         self.assertEqual(len(checksums), 1)
 
+    def test_bsp_ends_in_the_bits_of_one_process_also_when_a_worker_is_slowed(self):
+        job = self.job(workers=2, extra="consistency { mode: BSP }\n")
+        alone = self.run_program("tautline-worker", "--local", job, "--replicas", 2)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        expected = re.search(r"parameters sha256: ([0-9a-f]{64})", alone.stdout)[1]
+        self.start_server(shards=2)
+        self.start_worker("worker0")
+        self.start_worker("worker1", "slowdown_ms: 10")
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        self.assertEqual(self.wait_for_job(1, "DONE")["parameters_sha256"], expected)
+
     def test_another_seed_ends_in_other_bits(self):
         _, one = self.train("--mode", "bsp", "--seed", 1)
         _, two = self.train("--mode", "bsp", "--seed", 2)

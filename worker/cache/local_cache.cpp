@@ -57,7 +57,7 @@ std::vector<float> LocalCache::clip_scales() const {
   for (std::size_t replica = 0; replica < options_.replicas; ++replica) {
     double squares = 0;
     for (const Table& table : tables_) {
-      if (table.spec.kind == TableKind::kFrozen) continue;
+      if (table.spec.kind != TableKind::kTrained) continue;
       squares += math::sum_of_squares(host_view(table.gradients[replica].as<float>()));
     }
     const auto norm = static_cast<float>(std::sqrt(squares));
@@ -70,7 +70,9 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& scal
   std::vector<math::GradientView> gradients;
   for (std::size_t replica = 0; replica < options_.replicas; ++replica) {
     const auto view = host_view(table.gradients[replica].as<float>());
-    gradients.push_back({std::as_bytes(view).data(), scales[replica]});
+    // Running statistics are no gradients: nothing clips them.
+    const bool clipped = table.spec.kind == TableKind::kTrained;
+    gradients.push_back({std::as_bytes(view).data(), clipped ? scales[replica] : 1.0F});
   }
   const auto values = host_view(table.values.as<float>());
   if (table.spec.kind == TableKind::kAveraged) {

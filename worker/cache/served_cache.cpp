@@ -62,9 +62,12 @@ void ServedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
   if (!options_.clips) return;
   double squares = 0;
   for (const Table& table : tables_) {
-    if (table.gradient) squares += math::sum_of_squares(table.gradient.floats());
+    if (!table.gradient || table.spec.kind != TableKind::kTrained) continue;
+    squares += math::sum_of_squares(table.gradient.floats());
   }
-  const auto norm = static_cast<float>(std::sqrt(squares));
+  auto norm = static_cast<float>(std::sqrt(squares));
+  // A gradient without a norm cannot be clipped: it goes as it is, and the loss shows it.
+  if (std::isnan(norm)) norm = 0;
   for (Table& table : tables_) {
     if (table.gradient) send(table, clock, norm);
   }

@@ -117,7 +117,14 @@ class Client::Mover {
     std::scoped_lock lock(mutex_);
     return *std::exchange(snapshots_[table.value()], std::nullopt);
   }
-  [[nodiscard]] bool idle() const { return pushes_seen_ == pushes_posted_ && unacknowledged_ == 0; }
+  [[nodiscard]] bool flushed(std::size_t at_most) const {
+    return pushes_seen_ == pushes_posted_ && unacknowledged_ <= at_most;
+  }
+  /// A read that is asked for anew has not come in, even if one at the same clock has.
+  void forget_read(TableId table) {
+    std::scoped_lock lock(mutex_);
+    reads_[table.value()].clock = Clock(-1);
+  }
   void resize(std::size_t tables) {
     std::scoped_lock lock(mutex_);
     reads_.assign(tables, CompletedRead{TableId(), Clock(-1), Clock(-1), false, true});
@@ -260,6 +267,7 @@ void Client::push_and_read(TableId table, Clock clock, const Buffer& gradient,
 }
 
 void Client::read(TableId table, Clock clock, std::span<float> into) {
+  mover_->forget_read(table);
   mover_->post(ReadRequest{table, clock, into, false});
 }
 
@@ -284,8 +292,9 @@ Result<ReadResult> Client::snapshot(TableId table, std::span<float> into, Durati
   return ReadResult{read.version, read.version};
 }
 
-Result<void> Client::flush(Duration wait) {
-  return mover_->await(wait, "the acknowledgement of updates", [this] { return mover_->idle(); });
+Result<void> Client::flush(Duration wait, std::size_t at_most) {
+  return mover_->await(wait, "the acknowledgement of updates",
+                       [&] { return mover_->flushed(at_most); });
 }
 
 const StalenessHistogram& Client::staleness() const {

@@ -80,8 +80,8 @@ class Client {
   /// had different versions it asks again, a few times at most.
   [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);
 
-  /// Waits until every update pushed so far was acknowledged.
-  [[nodiscard]] Result<void> flush(Duration wait);
+  /// Waits until at most so many slices of updates are not acknowledged: none, if not told.
+  [[nodiscard]] Result<void> flush(Duration wait, std::size_t at_most = 0);
 
   /// Of all reads that wait() has returned.
   [[nodiscard]] const StalenessHistogram& staleness() const;

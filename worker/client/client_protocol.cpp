@@ -19,17 +19,20 @@ constexpr Duration kPatience{20'000};
 }  // namespace
 
 ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards,
-                               Duration resend)
-    : identity_(std::move(identity)), shards_(std::move(shards)), resend_(resend) {
+                               ResendPolicy resend, std::uint64_t slice_elements)
+    : identity_(std::move(identity)),
+      shards_(std::move(shards)),
+      slice_elements_(slice_elements),
+      resend_(resend) {
   for (const ShardId shard : shards_) links_[shard] = Link{};
 }
 
 void ClientProtocol::open(std::vector<TableSpec> tables) {
   TAUT_CHECK(tables_.empty() && !tables.empty(), "tables are opened once");
   tables_ = std::move(tables);
-  layout_ = SliceLayout(tables_, shards_);
+  layout_ = SliceLayout(tables_, shards_, slice_elements_);
   for (const Slice& place : layout_.slices())
-    slices_.push_back(SliceLink{place, {}, {}, {}, false});
+    slices_.push_back(SliceLink{place, {}, {}, {}, {}, false});
   reads_.resize(tables_.size());
   snapshots_.resize(tables_.size());
 }
@@ -52,6 +55,7 @@ void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, flo
          gradient.part(place.offset * sizeof(float), place.count * sizeof(float)),
          norm,
          {},
+         0,
          {}});
     ++unacknowledged_;
     touch(slice);
@@ -73,7 +77,7 @@ void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bo
   for (const Slice& place : places) {
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
     auto& read = snapshot ? slice.snapshot : slice.read;
-    read = PendingRead{clock, into.subspan(place.offset, place.count), {}};
+    read = PendingRead{clock, into.subspan(place.offset, place.count), {}, 0};
     touch(slice);
   }
 }
@@ -91,14 +95,15 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
     } else if (link.state == LinkState::kGreeting) {
-      link = {LinkState::kOpening, {}};
+      if (link.sent && link.attempts == 1) resend_.measured(now - *link.sent);
+      link = {LinkState::kOpening, {}, 0};
     }
   } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
     if (!opened->accepted()) {
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {
-      link = {LinkState::kReady, {}};
+      link = {LinkState::kReady, {}, 0};
       for (SliceLink& slice : slices_) {
         if (slice.place.shard == from) touch(slice);
       }
@@ -116,6 +121,7 @@ void ClientProtocol::restart(ShardId shard) {
     for (PendingPush& push : slice.pushes) push.sent.reset();
     if (slice.read) slice.read->sent.reset();
     if (slice.snapshot) slice.snapshot->sent.reset();
+    slice.acknowledged = Clock();
     touch(slice);
   }
 }
@@ -125,10 +131,10 @@ void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
   SliceLink& slice = slices_[layout_.index_of(item.table, item.slice)];
   switch (item.kind) {
     case pb::DataItem::ACK:
-      acknowledge(slice, item.done);
+      acknowledge(slice, item.done, now);
       break;
     case pb::DataItem::VALUE:
-      acknowledge(slice, item.done);
+      acknowledge(slice, item.done, now);
       receive_value(slice, item);
       break;
     case pb::DataItem::SNAPSHOT_VALUE:
@@ -142,8 +148,11 @@ void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
   }
 }
 
-void ClientProtocol::acknowledge(SliceLink& slice, Clock done) {
+void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
+  slice.acknowledged = std::max(slice.acknowledged, done);
   while (!slice.pushes.empty() && slice.pushes.front().clock < done) {
+    const PendingPush& push = slice.pushes.front();
+    if (push.sent && push.attempts == 1) resend_.measured(now - *push.sent);
     slice.pushes.pop_front();
     --unacknowledged_;
   }
@@ -178,10 +187,14 @@ void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, Time
         if (push.clock != item.clock) continue;
         push.sent.reset();
         push.not_before = now + kPatience;
+        // The read that came with it was not taken either.
+        if (slice.read && slice.read->clock == push.clock.next()) slice.read->sent.reset();
       }
       return;
     case pb::DataItem::OUT_OF_ORDER:
-      acknowledge(slice, item.done);
+      // A late answer: the shard has accepted more since.
+      if (item.done < slice.acknowledged) return;
+      acknowledge(slice, item.done, now);
       if (slice.pushes.empty() || slice.pushes.front().clock > item.done) {
         fail(ErrorCode::kMismatch,
              fmt::format("table {} slice {}: the shard expects clock {}, which was acknowledged",
@@ -189,6 +202,7 @@ void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, Time
         return;
       }
       for (PendingPush& push : slice.pushes) push.sent.reset();
+      if (slice.read && slice.read->clock == item.clock.next()) slice.read->sent.reset();
       touch(slice);
       return;
     case pb::DataItem::STALE_INCARNATION:
@@ -205,20 +219,20 @@ void ClientProtocol::fail(ErrorCode code, std::string message) {
 }
 
 void ClientProtocol::tick(TimePoint now) {
-  const auto overdue = [&](std::optional<TimePoint>& sent) {
-    if (!sent || now - *sent < resend_) return false;
-    sent.reset();
+  const auto overdue = [&](auto& pending) {
+    if (!pending.sent || now - *pending.sent < resend_.timeout(pending.attempts)) return false;
+    pending.sent.reset();
     return true;
   };
-  for (auto& [shard, link] : links_) overdue(link.sent);
+  for (auto& [shard, link] : links_) overdue(link);
   for (SliceLink& slice : slices_) {
     bool again = false;
     for (PendingPush& push : slice.pushes) {
-      again |= overdue(push.sent);
+      again |= overdue(push);
       again |= push.not_before && now >= *push.not_before;
     }
-    if (slice.read) again |= overdue(slice.read->sent);
-    if (slice.snapshot) again |= overdue(slice.snapshot->sent);
+    if (slice.read) again |= overdue(*slice.read);
+    if (slice.snapshot) again |= overdue(*slice.snapshot);
     if (again) touch(slice);
   }
 }
@@ -245,12 +259,11 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
     message.body = std::move(wanted);
   }
   link.sent = now;
+  ++link.attempts;
   out.push_back({shard, std::move(message)});
 }
 
-void ClientProtocol::add_items(SliceLink& slice, std::map<ShardId, DataItems>& batches,
-                               TimePoint now) {
-  DataItems& batch = batches[slice.place.shard];
+void ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now) {
   const auto add = [&](DataItem::Kind kind, Clock clock, const Frame& payload, float norm) {
     DataItem item;
     item.kind = kind;
@@ -261,24 +274,36 @@ void ClientProtocol::add_items(SliceLink& slice, std::map<ShardId, DataItems>& b
     item.clock = clock;
     item.payload = payload;
     item.gradient_norm = norm;
-    batch.items.push_back(std::move(item));
+    items.push_back(std::move(item));
   };
+  bool read_waits = false;
   for (PendingPush& push : slice.pushes) {
-    if (push.sent || (push.not_before && now < *push.not_before)) continue;
+    if (push.not_before && now < *push.not_before) {
+      // What comes behind it would be refused as out of order; its read travels with it again.
+      read_waits = slice.read && slice.read->clock > push.clock;
+      break;
+    }
+    if (push.sent) continue;
     push.not_before.reset();
     push.sent = now;
+    ++push.attempts;
     const bool then_read =
         slice.read && !slice.read->sent && slice.read->clock == push.clock.next();
-    if (then_read) slice.read->sent = now;
+    if (then_read) {
+      slice.read->sent = now;
+      ++slice.read->attempts;
+    }
     add(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.clock, push.gradient,
         push.norm);
   }
-  if (slice.read && !slice.read->sent) {
+  if (slice.read && !slice.read->sent && !read_waits) {
     slice.read->sent = now;
+    ++slice.read->attempts;
     add(pb::DataItem::READ, slice.read->clock, {}, 0);
   }
   if (slice.snapshot && !slice.snapshot->sent) {
     slice.snapshot->sent = now;
+    ++slice.snapshot->attempts;
     add(pb::DataItem::SNAPSHOT, slice.snapshot->clock, {}, 0);
   }
 }
@@ -300,10 +325,14 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
       continue;
     }
     slice.dirty = false;
-    add_items(slice, batches, now);
+    std::vector<DataItem> items;
+    add_items(slice, items, now);
     DataItems& batch = batches[slice.place.shard];
-    if (batch.items.size() >= DataItems::kMaxItems)
-      send(slice.place.shard, std::exchange(batch, {}));
+    for (DataItem& item : items) {
+      batch.items.push_back(std::move(item));
+      if (batch.items.size() == DataItems::kMaxItems)
+        send(slice.place.shard, std::exchange(batch, {}));
+    }
   }
   dirty_.insert(dirty_.end(), later.begin(), later.end());
   for (auto& [shard, batch] : batches) {

@@ -12,6 +12,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
+#include "worker/client/resend_timer.hpp"
 
 namespace taut {
 
@@ -43,7 +44,8 @@ class ClientProtocol {
   };
 
   /// resend  what was not answered for so long is sent again
-  ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards, Duration resend);
+  ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards, ResendPolicy resend,
+                 std::uint64_t slice_elements = SliceLayout::kSliceElements);
 
   /// Names the job's tables; the same list at every worker. Once.
   void open(std::vector<TableSpec> tables);
@@ -76,24 +78,28 @@ class ClientProtocol {
   struct Link {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
+    int attempts = 0;
   };
   struct PendingPush {
     Clock clock;
     Frame gradient;
     float norm = 0;
     std::optional<TimePoint> sent;
+    int attempts = 0;
     std::optional<TimePoint> not_before;  // the shard asked for patience
   };
   struct PendingRead {
     Clock clock;
     std::span<float> into;
     std::optional<TimePoint> sent;
+    int attempts = 0;
   };
   struct SliceLink {
     Slice place;
     std::deque<PendingPush> pushes;  // ascending clocks
     std::optional<PendingRead> read;
     std::optional<PendingRead> snapshot;
+    Clock acknowledged;  // the highest done on this connection
     bool dirty = false;
   };
   struct PendingTable {
@@ -108,16 +114,17 @@ class ClientProtocol {
   void handle_item(const DataItem& item, TimePoint now);
   void handle_refusal(SliceLink& slice, const DataItem& item, TimePoint now);
   void receive_value(SliceLink& slice, const DataItem& item);
-  void acknowledge(SliceLink& slice, Clock done);
+  void acknowledge(SliceLink& slice, Clock done, TimePoint now);
   void restart(ShardId shard);
-  void add_items(SliceLink& slice, std::map<ShardId, DataItems>& batches, TimePoint now);
+  void add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now);
   void greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out, TimePoint now);
   void fail(ErrorCode code, std::string message);
   [[nodiscard]] DataMessage envelope() const;
 
   const ClientIdentity identity_;
   const std::vector<ShardId> shards_;
-  const Duration resend_;
+  const std::uint64_t slice_elements_;
+  ResendTimer resend_;
   std::map<ShardId, Link> links_;
   std::vector<TableSpec> tables_;
   SliceLayout layout_;

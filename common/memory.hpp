@@ -1,0 +1,10 @@
+#pragma once
+
+namespace taut {
+
+/// Makes the C library keep freed memory instead of giving it back to the kernel. ZeroMQ allocates
+/// anew for each frame that it receives; without this every large one is paid for in page faults.
+/// Thread    main, before others start
+void keep_freed_memory();
+
+}  // namespace taut

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "tests/bench/data_plane/measure.hpp"
+
+namespace taut::bench {
+
+struct WorkerOptions {
+  std::string coordinator;
+  std::string name;
+  std::uint64_t table_bytes = 1 << 20;
+  double seconds = 1;  // of each pattern
+};
+
+/// Joins a cluster as a worker, takes the bench's job, and measures each pattern on its tables.
+/// Errors    timeout, or what the cluster refused
+[[nodiscard]] Result<std::vector<Sample>> run_worker(const WorkerOptions& options);
+
+}  // namespace taut::bench

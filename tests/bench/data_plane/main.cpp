@@ -1,0 +1,285 @@
+// tautline-bench: what moving and applying parameters costs, beside the limits it is held against.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "cli/child_process.hpp"
+#include "cli/control_client.hpp"
+#include "cli/local_cluster.hpp"
+#include "common/file.hpp"
+#include "common/log.hpp"
+#include "common/memory.hpp"
+#include "tests/bench/data_plane/bench_worker.hpp"
+#include "tests/bench/data_plane/limits.hpp"
+
+namespace {
+
+using namespace taut;
+using namespace taut::bench;
+namespace fs = std::filesystem;
+
+struct Options {
+  std::vector<std::uint64_t> sizes = {4096, 65536, 1 << 20, 4 << 20, 64 << 20};
+  std::vector<std::string> clusters = {"1x1", "1x2", "2x1", "2x2"};
+  double seconds = 1;
+  std::string json;
+  fs::path folder;
+};
+
+fs::path this_program() { return fs::read_symlink("/proc/self/exe"); }
+
+std::string size_name(std::uint64_t bytes) {
+  return bytes >= (1U << 20U) ? fmt::format("{} MiB", bytes >> 20U)
+                              : fmt::format("{} KiB", bytes >> 10U);
+}
+
+/// Starts a copy of this program in another role.
+Result<cli::ChildProcess> start_role(std::vector<std::string> arguments, const fs::path& log) {
+  return cli::ChildProcess::start({"bench", this_program(), std::move(arguments), log});
+}
+
+/// Waits for a child to end. Errors: timeout.
+Result<void> await_end(cli::ChildProcess& child, double limit_s) {
+  const TimePoint until = steady_now() + Duration(static_cast<Duration::rep>(limit_s * 1e6));
+  while (child.running()) {
+    if (steady_now() > until) return make_error(ErrorCode::kTimeout, "a bench worker hangs");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return ok();
+}
+
+/// The first line that a child prints.
+Result<std::string> first_line(const fs::path& log) {
+  for (int i = 0; i < 500; ++i) {
+    std::ifstream in(log);
+    std::string line;
+    if (std::getline(in, line) && !in.eof()) return line;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return make_error(ErrorCode::kTimeout, "the raw ZeroMQ process did not start");
+}
+
+pb::Job bench_job(int workers) {
+  pb::Job job;
+  job.set_name("bench");
+  job.set_workers(static_cast<std::uint32_t>(workers));
+  job.set_reduction(pb::Job::SUM);
+  job.mutable_consistency()->set_mode(pb::Consistency::ASYNC);
+  job.mutable_net_param()->set_name("bench");
+  job.mutable_solver_param()->set_base_lr(1e-6F);
+  job.mutable_solver_param()->set_max_iter(1 << 30);
+  return job;
+}
+
+class Bench {
+ public:
+  explicit Bench(Options options) : options_(std::move(options)) {
+    report_["rows"] = nlohmann::json::array();
+  }
+
+  Result<void> run() {
+    TAUT_TRY(measure_limits());
+    for (const std::string& cluster : options_.clusters) {
+      TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
+    }
+    if (!options_.json.empty()) {
+      TAUT_TRY(write_file_atomically(options_.json, report_.dump(2) + "\n"));
+    }
+    return ok();
+  }
+
+ private:
+  Result<void> measure_limits() {
+    const fs::path log = options_.folder / "raw.log";
+    TAUT_TRY(auto echo, start_role({"--raw-server"}, log));
+    TAUT_TRY(const std::string address, first_line(log));
+    fmt::print("limits in this run\n  {:>8}  {:>14} {:>14} {:>12}\n", "size", "raw ZMQ push",
+               "raw push+pull", "memcpy");
+    for (const std::uint64_t size : options_.sizes) {
+      const auto raw = raw_zmq(address, size, options_.seconds);
+      raw_[size] = raw;
+      const double copied = memcpy_rate(size);
+      fmt::print("  {:>8}  {:>9.2f} GB/s {:>9.2f} GB/s {:>7.1f} GB/s\n", size_name(size),
+                 raw[0].rate(), raw[1].rate(), copied);
+      for (const Sample& sample : raw) add_row("raw ZeroMQ", "", {sample}, 0);
+      if (raw[2].median_us > 0) {
+        fmt::print("  {:>8}  raw ZeroMQ round trip {:.0f} us\n", size_name(size), raw[2].median_us);
+      }
+    }
+    echo.kill();
+    fmt::print("update rules, 64 MiB of parameters, one thread\n");
+    for (const RuleRate& rate : rule_rates(64ULL << 20U)) {
+      fmt::print("  {:>8}  {:6.1f} GB/s, {:.0f} % of a triad's {:.1f} GB/s\n", rate.rule,
+                 rate.rule_rate, 100 * rate.rule_rate / rate.triad_rate, rate.triad_rate);
+      report_["rules"].push_back(
+          {{"rule", rate.rule}, {"gb_s", rate.rule_rate}, {"triad_gb_s", rate.triad_rate}});
+    }
+    return ok();
+  }
+
+  Result<void> measure_cluster(int servers, int workers) {
+    fmt::print("{} server{}, {} worker{}\n", servers, servers == 1 ? "" : "s", workers,
+               workers == 1 ? "" : "s");
+    for (const std::uint64_t size : options_.sizes) {
+      TAUT_TRY(measure_size(servers, workers, size));
+    }
+    return ok();
+  }
+
+  Result<void> measure_size(int servers, int workers, std::uint64_t size) {
+    cli::LocalClusterOptions cluster_options;
+    cluster_options.servers = static_cast<std::uint32_t>(servers);
+    cluster_options.workers = 0;
+    cluster_options.folder = options_.folder;
+    TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
+    std::vector<cli::ChildProcess> children;
+    for (int i = 0; i < workers; ++i) {
+      TAUT_TRY(auto child, start_role({"--worker", fmt::format("bench{}", i), "--coordinator",
+                                       cluster.coordinator(), "--size", std::to_string(size),
+                                       "--seconds", std::to_string(options_.seconds)},
+                                      worker_log(i)));
+      children.push_back(std::move(child));
+    }
+    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10));
+    TAUT_TRY(await_workers(control, workers));
+    TAUT_TRY(control.submit(bench_job(workers)));
+    for (cli::ChildProcess& child : children) {
+      TAUT_TRY(await_end(child, 60 + 20 * options_.seconds));
+      if (!child.ended_well()) {
+        return make_error(ErrorCode::kUnavailable, fmt::format("a bench worker {}; see {}",
+                                                               child.ending(),
+                                                               child.log().string()));
+      }
+    }
+    double server_cpu = 0;
+    for (cli::ChildProcess& server : cluster.children()) server_cpu += cpu_seconds_of(server.pid());
+    TAUT_TRY(print_samples(servers, workers, size, server_cpu));
+    cluster.stop(Duration(5'000'000));
+    return ok();
+  }
+
+  [[nodiscard]] fs::path worker_log(int i) const {
+    return options_.folder / fmt::format("bench{}.out", i);
+  }
+
+  static Result<void> await_workers(cli::ControlClient& control, int workers) {
+    for (int i = 0; i < 200; ++i) {
+      TAUT_TRY(const pb::StatusReply status, control.status());
+      if (status.workers_size() >= workers) return ok();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return make_error(ErrorCode::kTimeout, "the bench workers did not join");
+  }
+
+  Result<void> print_samples(int servers, int workers, std::uint64_t size, double server_cpu) {
+    std::map<std::string, std::vector<Sample>> patterns;
+    double moved = 0;
+    double cpu = server_cpu;
+    for (int i = 0; i < workers; ++i) {
+      TAUT_TRY(const std::string text, read_file(worker_log(i)));
+      std::istringstream lines(text);
+      std::string line;
+      while (std::getline(lines, line)) {
+        if (!line.starts_with('{')) continue;
+        const Sample sample = sample_of(nlohmann::json::parse(line));
+        patterns[sample.pattern].push_back(sample);
+        moved += sample.pattern == "push+pull" ? 2 * sample.gigabytes : sample.gigabytes;
+        cpu += sample.cpu_s;
+      }
+    }
+    const std::string name = fmt::format("{}x{}", servers, workers);
+    for (const auto& [pattern, samples] : patterns) add_row("tautline", name, samples, server_cpu);
+    fmt::print("  {:>8}", size_name(size));
+    for (const char* pattern : {"push", "pull", "push+pull"}) {
+      double rate = 0;
+      for (const Sample& sample : patterns[pattern]) rate += sample.rate();
+      fmt::print("  {} {:5.2f} GB/s{}", pattern, rate, ratio_to_raw(pattern, size, rate, workers));
+    }
+    fmt::print("  {:.2f} CPU s/GB\n", moved > 0 ? cpu / moved : 0);
+    for (const Sample& sample : patterns["round trip"]) {
+      fmt::print("  {:>8}  round trip of push+pull {:.0f} us, {:.2f} x raw ZeroMQ\n",
+                 size_name(size), sample.median_us, sample.median_us / raw_[size][2].median_us);
+    }
+    std::fflush(stdout);
+    return ok();
+  }
+
+  std::string ratio_to_raw(const std::string& pattern, std::uint64_t size, double rate,
+                           int workers) {
+    if (workers != 1 || pattern == "pull") return "";
+    const Sample& raw = raw_[size][pattern == "push" ? 0 : 1];
+    return fmt::format(" ({:3.0f} % of raw)", 100 * rate / raw.rate());
+  }
+
+  void add_row(const std::string& what, const std::string& cluster,
+               const std::vector<Sample>& samples, double server_cpu) {
+    for (const Sample& sample : samples) {
+      nlohmann::json row = to_json(sample);
+      row["what"] = what;
+      row["cluster"] = cluster;
+      row["server_cpu_s"] = server_cpu;
+      report_["rows"].push_back(std::move(row));
+    }
+  }
+
+  const Options options_;
+  std::map<std::uint64_t, std::vector<Sample>> raw_;
+  nlohmann::json report_;
+};
+
+int work(const WorkerOptions& options) {
+  const auto samples = run_worker(options);
+  if (!samples) {
+    fmt::print(stderr, "{}: {}\n", options.name, samples.error().message);
+    return 1;
+  }
+  for (const Sample& sample : samples.value()) fmt::print("{}\n", to_json(sample).dump());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  WorkerOptions worker;
+  bool raw_server = false;
+  CLI::App app("Times push, pull and push+pull against real server processes on loopback.");
+  app.footer("Example:\n  tautline-bench --clusters 1x1 --sizes 4096,1048576 --json out.json");
+  app.add_option("--sizes", options.sizes, "Table sizes in bytes")->delimiter(',');
+  app.add_option("--clusters", options.clusters, "Servers x workers, such as 1x1,2x2")
+      ->delimiter(',');
+  app.add_option("--seconds", options.seconds, "Of each measurement");
+  app.add_option("--json", options.json, "Writes every row there");
+  app.add_option("--worker", worker.name, "")->group("");
+  app.add_option("--coordinator", worker.coordinator, "")->group("");
+  app.add_option("--size", worker.table_bytes, "")->group("");
+  app.add_flag("--raw-server", raw_server, "")->group("");
+  CLI11_PARSE(app, argc, argv);
+  // Rows appear as they are measured, also in a file or a pipe.
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
+  if (raw_server) {
+    serve_raw_zmq();
+    return 0;
+  }
+  worker.seconds = options.seconds;
+  if (!worker.name.empty()) {
+    // As the worker daemon does; the raw ZeroMQ pair runs as it comes.
+    keep_freed_memory();
+    return work(worker);
+  }
+
+  options.folder = fs::temp_directory_path() / fmt::format("tautline-bench-{}", getpid());
+  fs::create_directories(options.folder);
+  const auto done = Bench(options).run();
+  std::error_code ignored;
+  fs::remove_all(options.folder, ignored);
+  if (!done) fmt::print(stderr, "tautline-bench: {}\n", done.error().message);
+  return done ? 0 : 1;
+}

@@ -1,0 +1,62 @@
+#include <google/protobuf/stubs/logging.h>
+
+#include "common/check.hpp"
+#include "proto/data_message.hpp"
+#include "tests/fuzz/frames.hpp"
+#include "tests/fuzz/fuzz_target.hpp"
+
+namespace taut {
+
+std::vector<std::string> fuzz::samples() {
+  std::vector<std::string> samples;
+  const auto add = [&](auto body) {
+    samples.push_back(
+        to_bytes(encode(DataMessage{JobId(7), WorkerId(1), Incarnation(2), std::move(body)})));
+  };
+  DataItem push;
+  push.kind = pb::DataItem::PUSH_READ;
+  push.count = 3;
+  push.clock = Clock(5);
+  push.gradient_norm = 1.5F;
+  push.payload = Frame::copy_of(std::string(12, '\x3f'));
+  DataItem read;
+  read.kind = pb::DataItem::READ;
+  DataItem refused;
+  refused.kind = pb::DataItem::REFUSED;
+  refused.reason = "out of order";
+  add(DataItems{{push, read, push, refused}});
+  pb::DataHello hello;
+  hello.set_wire_version(1);
+  hello.set_role("worker");
+  hello.set_job_hash("0123456789abcdef");
+  add(hello);
+  pb::OpenTables open;
+  open.add_tables()->set_name("conv1");
+  open.mutable_tables(0)->add_shape(20);
+  open.mutable_tables(0)->mutable_filler()->set_type("gaussian");
+  add(open);
+  pb::OpenTablesReply opened;
+  opened.set_reason("no");
+  add(opened);
+  return samples;
+}
+
+}  // namespace taut
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const google::protobuf::LogSilencer silent;
+  const auto decoded = taut::decode_data(taut::fuzz::to_message({data, size}));
+  if (!decoded) {
+    TAUT_CHECK(!decoded.error().message.empty(), "a refusal says why");
+    return 0;
+  }
+  // What was understood is written and understood again.
+  TAUT_CHECK(taut::decode_data(taut::encode(decoded.value())).has_value(), "a round trip");
+  if (const auto* batch = std::get_if<taut::DataItems>(&decoded.value().body)) {
+    for (const taut::DataItem& item : batch->items) {
+      TAUT_CHECK(item.payload.empty() || item.payload.size() == item.count * sizeof(float),
+                 "a payload of another size than announced");
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/time.hpp"
+#include "tests/sim/checker.hpp"
+#include "tests/sim/plan.hpp"
+
+namespace taut::sim {
+
+/// What came of a run.
+struct Outcome {
+  bool done = false;  // the job reached its end
+  bool ended = false;  // it ended, well or not
+  std::string state;
+  std::string message;
+  TimePoint took;
+  std::uint64_t messages = 0;
+  std::uint64_t reads = 0;
+  std::uint64_t hash = 0;         // of everything that happened
+  std::uint64_t values_hash = 0;  // of what every read held and of the final values, by place
+  std::uint32_t members = 0;      // who ever took part
+  std::optional<Broken> broken;
+};
+
+/// Runs a whole cluster in one thread and virtual time: the state machines that the daemons run,
+/// over a faulty network; and checks what happens against the contract.
+[[nodiscard]] Outcome run(const Plan& plan);
+
+}  // namespace taut::sim

@@ -1,0 +1,369 @@
+#include "tests/sim/slice_oracle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace taut::sim {
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+bool is_push(DataItem::Kind kind) {
+  return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+}  // namespace
+
+Contract Contract::of(const pb::ServerJob& view) {
+  Contract contract;
+  for (const pb::Member& member : view.members()) {
+    contract.members[member.worker()] = {member.incarnation(), member.join_clock(),
+                                         member.leave_clock(), member.fenced()};
+  }
+  for (const pb::ModeChange& change : view.modes()) {
+    contract.aggregated[change.first_clock()] = change.mode() == pb::ModeChange::AGGREGATE;
+  }
+  contract.slack = view.slack();
+  contract.hold_from = view.hold_from();
+  contract.mean = view.definition().reduction() == pb::Job::MEAN;
+  return contract;
+}
+
+bool Contract::aggregates_at(std::int64_t clock) const {
+  bool aggregates = false;
+  for (const auto& [first, mode] : aggregated) {
+    if (first <= clock) aggregates = mode;
+  }
+  return aggregates;
+}
+
+std::size_t Contract::count_at(std::int64_t clock) const {
+  std::size_t count = 0;
+  for (const auto& [worker, member] : members) {
+    if (member.join <= clock && clock < member.leave) ++count;
+  }
+  return count;
+}
+
+std::int64_t Contract::slack_at(std::int64_t clock) const {
+  if (clock == 0) return slack;
+  if (aggregates_at(clock - 1)) return 0;
+  std::int64_t last_aggregated_end = 0;
+  bool before = false;
+  for (const auto& [first, mode] : aggregated) {
+    if (first > clock - 1) break;
+    if (before && !mode) last_aggregated_end = first;
+    before = mode;
+  }
+  return std::min(slack, clock - last_aggregated_end);
+}
+
+SliceOracle::SliceOracle(TableId table, SliceId slice)
+    : table_(table), slice_(slice), values_(kSliceElements, 0.0F) {}
+
+Broken SliceOracle::broken(const char* rule, std::string what) const {
+  return {rule, fmt::format("table {} slice {}: {}", table_.value(), slice_.value(), what)};
+}
+
+std::int64_t SliceOracle::done(std::uint32_t worker) const {
+  const auto found = done_.find(worker);
+  return found == done_.end() ? -1 : found->second;
+}
+
+void SliceOracle::take_view(const Contract& contract) {
+  for (const auto& [worker, member] : contract.members) done_.try_emplace(worker, member.join);
+  for (auto held = held_.begin(); held != held_.end();) {
+    std::erase_if(held->second, [&](std::uint32_t worker) {
+      return held->first >= contract.members.at(worker).leave;
+    });
+    held = held->second.empty() ? held_.erase(held) : std::next(held);
+  }
+  std::erase_if(waiting_, [&](const auto& entry) { return contract.members.at(entry.first).fenced; });
+  for (auto& [worker, read] : waiting_) {
+    read.slack = std::max(read.slack, contract.slack_at(read.clock));
+  }
+  raise_version(contract);
+  apply_ready(contract);
+  note_due();
+}
+
+void SliceOracle::raise_version(const Contract& contract) {
+  std::int64_t lowest = kNever;
+  for (const auto& [worker, member] : contract.members) {
+    // One that has left owes its updates from before then, and no others.
+    if (done_.at(worker) < member.leave) lowest = std::min(lowest, done_.at(worker));
+  }
+  if (lowest != kNever) version_ = std::max(version_, lowest);
+}
+
+void SliceOracle::apply_ready(const Contract& contract) {
+  while (!held_.empty()) {
+    const auto& [clock, workers] = *held_.begin();
+    if (!contract.aggregates_at(clock)) {
+      apply(clock, {workers.front()}, contract);
+      continue;
+    }
+    const bool all = std::ranges::all_of(contract.members, [&](const auto& entry) {
+      const bool takes_part = entry.second.join <= clock && clock < entry.second.leave;
+      return !takes_part || std::ranges::find(workers, entry.first) != workers.end();
+    });
+    if (!all) return;
+    apply(clock, std::vector<std::uint32_t>(workers), contract);
+  }
+}
+
+void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
+                        const Contract& contract) {
+  std::vector<float> sum(kSliceElements, 0.0F);
+  std::vector<float> update(kSliceElements);
+  bool first = true;
+  for (const std::uint32_t worker : workers) {
+    toy_update(table_, slice_, WorkerId(worker), Clock(clock), update);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
+    first = false;
+  }
+  const auto members = static_cast<double>(contract.count_at(clock));
+  const float scale = contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
+  earlier_values_.push_back(values_);
+  for (std::size_t i = 0; i < sum.size(); ++i) values_[i] -= sum[i] * scale;
+  auto& left = held_.at(clock);
+  std::erase_if(left, [&](std::uint32_t worker) {
+    return std::ranges::find(workers, worker) != workers.end();
+  });
+  if (left.empty()) held_.erase(clock);
+}
+
+void SliceOracle::accept(std::uint32_t worker, std::int64_t clock, const Contract& contract) {
+  auto& workers = held_[clock];
+  workers.insert(std::ranges::upper_bound(workers, worker), worker);
+  ++done_.at(worker);
+  raise_version(contract);
+  apply_ready(contract);
+}
+
+bool SliceOracle::is_true(std::uint32_t worker, const Waiting& read) const {
+  if (done_.at(worker) < read.clock) return false;
+  return read.slack == kNever || version_ >= read.clock - read.slack;
+}
+
+void SliceOracle::note_due() {
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
+    if (!is_true(waiting->first, waiting->second)) {
+      ++waiting;
+      continue;
+    }
+    waiting->second.due = true;
+    answerable_.emplace_back(waiting->first, waiting->second);
+    waiting = waiting_.erase(waiting);
+  }
+}
+
+std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& contract) {
+  if (item.item == pb::DataItem::SNAPSHOT) {
+    snapshots_.push_back(item.peer);
+    return std::nullopt;
+  }
+  const std::uint32_t worker = item.worker.value();
+  const auto member = contract.members.find(worker);
+  if (member == contract.members.end()) {
+    refusals_.push_back({item.peer, item.clock.value(), {pb::DataItem::NO_MEMBER}});
+    return std::nullopt;
+  }
+  if (member->second.fenced || member->second.incarnation != item.incarnation.value()) {
+    refusals_.push_back({item.peer, item.clock.value(), {pb::DataItem::STALE_INCARNATION}});
+    return std::nullopt;
+  }
+  std::int64_t read_clock = item.clock.value();
+  if (is_push(item.item)) {
+    const std::int64_t clock = item.clock.value();
+    const std::int64_t expected = done_.at(worker);
+    const bool held = clock >= contract.hold_from;
+    if (clock > expected || (clock == expected && held)) {
+      Refusal refusal{item.peer, clock, {}};
+      if (held) refusal.kinds.push_back(pb::DataItem::HELD);
+      if (clock > expected) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
+      refusals_.push_back(std::move(refusal));
+      return std::nullopt;
+    }
+    if (clock == expected) accept(worker, clock, contract);
+    owed_.push_back({item.peer, clock, clock < expected && held});
+    note_due();
+    read_clock = clock + 1;
+    if (clock < expected && held) return std::nullopt;
+  }
+  if (item.item == pb::DataItem::PUSH) return std::nullopt;
+  Waiting read{read_clock, contract.slack_at(read_clock), item.peer};
+  if (is_true(worker, read)) {
+    read.due = true;
+    answerable_.emplace_back(worker, read);
+    // Asked again: one answer is enough, to the connection that asked last.
+    const auto old = waiting_.find(worker);
+    if (old != waiting_.end() && old->second.clock <= read_clock) waiting_.erase(old);
+    return std::nullopt;
+  }
+  const auto old = waiting_.find(worker);
+  if (old == waiting_.end() || old->second.clock <= read_clock) waiting_[worker] = read;
+  return std::nullopt;
+}
+
+std::optional<Broken> SliceOracle::said(const Event& item, std::span<const float> values,
+                                        const Contract& contract) {
+  const std::int64_t clock = item.clock.value();
+  switch (item.item) {
+    case pb::DataItem::VALUE:
+      for (Owed& owed : owed_) {
+        if (owed.peer == item.peer && owed.clock < item.done.value()) owed.paid = true;
+      }
+      return check_value(item, values, contract);
+    case pb::DataItem::SNAPSHOT_VALUE: {
+      const auto asked = std::ranges::find(snapshots_, item.peer);
+      if (asked == snapshots_.end()) return broken("answer", "a snapshot that nobody asked for");
+      snapshots_.erase(asked);
+      if (!same_bits(values, values_)) return broken("bits", "a snapshot of other values");
+      return std::nullopt;
+    }
+    case pb::DataItem::ACK: {
+      bool paid = false;
+      for (Owed& owed : owed_) {
+        if (owed.peer != item.peer || owed.clock >= item.done.value()) continue;
+        owed.paid = paid = true;
+      }
+      if (!paid) {
+        return broken("once", fmt::format("an update of clock {} is acknowledged that the shard "
+                                          "should not have accepted",
+                                          clock));
+      }
+      return std::nullopt;
+    }
+    case pb::DataItem::REFUSED: {
+      for (Refusal& refusal : refusals_) {
+        if (refusal.paid || refusal.peer != item.peer || refusal.clock != clock) continue;
+        if (std::ranges::find(refusal.kinds, item.refusal) == refusal.kinds.end()) continue;
+        refusal.paid = true;
+        return std::nullopt;
+      }
+      for (Owed& owed : owed_) {
+        if (!owed.may_refuse_held || owed.paid || owed.clock != clock) continue;
+        if (item.refusal != pb::DataItem::HELD) continue;
+        owed.paid = true;
+        return std::nullopt;
+      }
+      return broken("refusal", fmt::format("a request at clock {} is refused as {}", clock,
+                                           pb::DataItem::Refusal_Name(item.refusal)));
+    }
+    default:
+      return broken("answer", "a shard says what only workers say");
+  }
+}
+
+std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<const float> values,
+                                               const Contract& contract) {
+  const std::int64_t clock = item.clock.value();
+  const auto asked = std::ranges::find_if(answerable_, [&](const auto& entry) {
+    return !entry.second.answered && entry.second.peer == item.peer && entry.second.clock == clock;
+  });
+  if (asked == answerable_.end()) {
+    for (const auto& [worker, read] : waiting_) {
+      if (read.peer != item.peer || read.clock != clock) continue;
+      if (done_.at(worker) < clock) {
+        return broken("own write",
+                      fmt::format("worker {} reads clock {} although {} of its updates came",
+                                  worker, clock, done_.at(worker)));
+      }
+      return broken("bound", fmt::format("worker {} reads clock {} at V = {} under slack {}",
+                                         worker, clock, version_, read.slack));
+    }
+    return broken("answer", fmt::format("a read at clock {} that is not open is answered", clock));
+  }
+  asked->second.answered = true;
+  const std::uint32_t worker = asked->first;
+  if (item.version.value() < earliest_version_ || item.version.value() > version_) {
+    return broken("version", fmt::format("an answer to worker {} at clock {} says V = {}; it is {}",
+                                         worker, clock, item.version.value(), version_));
+  }
+  if (item.version.value() < last_version_said_) return broken("version", "V has fallen");
+  last_version_said_ = item.version.value();
+  if (item.done.value() > done_.at(worker) || item.done.value() < clock) {
+    return broken("version", fmt::format("an answer to worker {} at clock {} says done = {}; it "
+                                         "is {}",
+                                         worker, clock, item.done.value(), done_.at(worker)));
+  }
+  if (!contract.mean) {
+    // What it must hold, from the contract alone; a copy that has come is checked below.
+    const std::int64_t slack = asked->second.slack;
+    for (const auto& [other, member] : contract.members) {
+      const auto count = static_cast<std::int64_t>(-values[2UL * other]);
+      const std::int64_t bound = slack == kNever ? member.join : clock - slack;
+      const std::int64_t least = std::min(bound, member.leave) - member.join;
+      if (other != worker && count < least) {
+        return broken("bound", fmt::format("worker {} reads clock {} under slack {} with {} of "
+                                           "worker {}'s updates; {} are due",
+                                           worker, clock, slack, count, other, least));
+      }
+    }
+    const auto own = static_cast<std::int64_t>(-values[2UL * worker]);
+    if (own < clock - contract.members.at(worker).join) {
+      return broken("own write", fmt::format("worker {} reads clock {} with {} of its own updates",
+                                             worker, clock, own));
+    }
+  }
+  const bool known = same_bits(values, values_) ||
+                     std::ranges::any_of(earlier_values_, [&](const std::vector<float>& before) {
+                       return same_bits(values, before);
+                     });
+  if (known) return std::nullopt;
+  for (const auto& [other, member] : contract.members) {
+    if (contract.mean || values[2UL * other] == values_[2UL * other]) continue;
+    return broken("once", fmt::format("worker {} at clock {} reads {} updates of worker {}; {} were "
+                                      "accepted and are due to be applied",
+                                      worker, clock, -values[2UL * other], other,
+                                      -values_[2UL * other]));
+  }
+  return broken("bits", fmt::format("worker {} at clock {} reads other bits than the accepted "
+                                    "updates add up to",
+                                    worker, clock));
+}
+
+std::optional<Broken> SliceOracle::end_step() {
+  for (const auto& [worker, read] : answerable_) {
+    if (read.answered) continue;
+    // A repeated request in one message may be answered once.
+    const bool once = std::ranges::any_of(answerable_, [&, w = worker, &one = read](const auto& entry) {
+      return entry.second.answered && entry.first == w && entry.second.clock == one.clock &&
+             entry.second.peer == one.peer;
+    });
+    if (once) continue;
+    return broken("release", fmt::format("worker {}'s read at clock {} is true at V = {}, done = {}, "
+                                         "slack {}, and is not answered",
+                                         worker, read.clock, version_, done_.at(worker),
+                                         read.slack == kNever ? -1 : read.slack));
+  }
+  for (const Owed& owed : owed_) {
+    if (!owed.paid) {
+      return broken("answer", fmt::format("an update of clock {} is not acknowledged", owed.clock));
+    }
+  }
+  for (const Refusal& refusal : refusals_) {
+    if (refusal.paid) continue;
+    const bool fenced = refusal.kinds.front() == pb::DataItem::STALE_INCARNATION;
+    return broken(fenced ? "fenced" : "answer",
+                  fmt::format("a request at clock {} is not refused as {}", refusal.clock,
+                              pb::DataItem::Refusal_Name(refusal.kinds.front())));
+  }
+  if (!snapshots_.empty()) return broken("release", "a snapshot is not answered");
+  answerable_.clear();
+  owed_.clear();
+  refusals_.clear();
+  earlier_values_.clear();
+  earliest_version_ = version_;
+  return std::nullopt;
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/sim/history.hpp"
+#include "tests/sim/toy_job.hpp"
+
+namespace taut::sim {
+
+/// The first thing that the contract forbids.
+struct Broken {
+  std::string rule;  // bound, own write, order, once, fenced, release, answer, bits, end, ...
+  std::string what;
+};
+
+/// What the coordinator published of a job, as the contract reads it.
+struct Contract {
+  struct Member {
+    std::uint64_t incarnation = 0;
+    std::int64_t join = 0;
+    std::int64_t leave = 0;
+    bool fenced = false;
+  };
+  std::map<std::uint32_t, Member> members;
+  std::map<std::int64_t, bool> aggregated;  // from this clock on
+  std::int64_t slack = 0;
+  std::int64_t hold_from = 0;
+  bool mean = false;
+
+  static Contract of(const pb::ServerJob& view);
+  [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
+  /// Who takes part at this clock.
+  [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
+  /// The slack of a read at this clock. Updates apply in the order of clocks, so a read shows its
+  /// reader's own update only when every aggregate of an earlier clock has been made: in BSP, slack
+  /// 0; after a change from BSP at clock K, never less than V >= K.
+  [[nodiscard]] std::int64_t slack_at(std::int64_t clock) const;
+};
+
+/// One slice, as section 2 of the design says that it behaves, worked out from what its shard was
+/// told and asked, and compared with what the shard said. It shares no code with the shard.
+class SliceOracle {
+ public:
+  SliceOracle(TableId table, SliceId slice);
+
+  void take_view(const Contract& contract);
+  [[nodiscard]] std::optional<Broken> asked(const Event& item, const Contract& contract);
+  [[nodiscard]] std::optional<Broken> said(const Event& item, std::span<const float> values,
+                                           const Contract& contract);
+  /// The shard has said all that it says to this step.
+  [[nodiscard]] std::optional<Broken> end_step();
+
+  [[nodiscard]] std::int64_t done(std::uint32_t worker) const;
+  [[nodiscard]] std::int64_t version() const { return version_; }
+  [[nodiscard]] const std::vector<float>& values() const { return values_; }
+
+ private:
+  struct Waiting {
+    std::int64_t clock = 0;
+    std::int64_t slack = 0;  // the largest in force since it came
+    PeerId peer;
+    bool due = false;       // true now: must be answered in this step
+    bool answered = false;  // in this step
+  };
+  struct Owed {
+    PeerId peer;
+    std::int64_t clock = 0;
+    bool may_refuse_held = false;
+    bool paid = false;
+  };
+  struct Refusal {
+    PeerId peer;
+    std::int64_t clock = 0;
+    std::vector<DataItem::Refusal> kinds;
+    bool paid = false;
+  };
+
+  void accept(std::uint32_t worker, std::int64_t clock, const Contract& contract);
+  void apply_ready(const Contract& contract);
+  void apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
+             const Contract& contract);
+  void raise_version(const Contract& contract);
+  void note_due();
+  [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read) const;
+  [[nodiscard]] Broken broken(const char* rule, std::string what) const;
+  [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
+                                                  const Contract& contract);
+
+  const TableId table_;
+  const SliceId slice_;
+  std::map<std::uint32_t, std::int64_t> done_;
+  std::int64_t version_ = 0;
+  std::vector<float> values_;
+  std::map<std::int64_t, std::vector<std::uint32_t>> held_;  // accepted, not applied; ascending
+  std::map<std::uint32_t, Waiting> waiting_;
+  // Within a step.
+  std::vector<std::vector<float>> earlier_values_;
+  std::int64_t earliest_version_ = 0;
+  std::vector<std::pair<std::uint32_t, Waiting>> answerable_;  // reads that are true, oldest first
+  std::vector<Owed> owed_;
+  std::vector<Refusal> refusals_;
+  std::vector<PeerId> snapshots_;
+  std::int64_t last_version_said_ = 0;
+};
+
+}  // namespace taut::sim

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+#include "tests/sim/cluster.hpp"
+#include "tests/sim/plan.hpp"
+
+namespace {
+
+using namespace taut;
+using namespace taut::sim;
+
+struct Options {
+  std::uint64_t seed = 1;
+  std::uint64_t seeds = 1;
+  std::int64_t steps = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t servers = 0;
+  std::string slack;
+  std::string faults = "all";
+  bool verbose = false;
+};
+
+/// Errors    invalid: an argument that means nothing
+Result<PlanLimits> limits_of(const Options& options) {
+  PlanLimits limits;
+  TAUT_TRY(limits.faults, Faults::parse(options.faults));
+  if (options.steps > 0) limits.clocks = options.steps;
+  if (options.workers > 0) limits.workers = options.workers;
+  if (options.servers > 0) limits.servers = options.servers;
+  if (options.slack == "async") {
+    limits.slack = Slack::unbounded();
+  } else if (!options.slack.empty()) {
+    limits.slack = Slack(std::stol(options.slack));
+  }
+  return limits;
+}
+
+int simulate(const Options& options, const PlanLimits& limits) {
+  std::uint64_t hash = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t reads = 0;
+  std::uint64_t failed = 0;
+  const std::clock_t begin = std::clock();
+  for (std::uint64_t i = 0; i < options.seeds; ++i) {
+    const std::uint64_t seed = options.seed + i;
+    const Outcome outcome = run(draw_plan(seed, limits));
+    hash = Random::mix(hash + outcome.hash);
+    messages += outcome.messages;
+    reads += outcome.reads;
+    failed += outcome.done ? 0 : 1;
+    if (options.verbose) {
+      fmt::print("seed {}: {} after {:.3f} s, {} messages, {} reads, {} members {}\n", seed,
+                 outcome.state, seconds(outcome.took.since_origin()), outcome.messages,
+                 outcome.reads, outcome.members, outcome.message);
+    }
+    if (outcome.broken) {
+      fmt::print("seed {} breaks the contract: {}: {}\n", seed, outcome.broken->rule,
+                 outcome.broken->what);
+      fmt::print("again: tautline-sim --seed {}{} --faults {}\n", seed,
+                 options.steps > 0 ? fmt::format(" --steps {}", options.steps) : "",
+                 options.faults);
+      fmt::print("{:016x}\n", hash);
+      return 1;
+    }
+  }
+  const double spent = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  // The time goes to another stream: what is printed here is the same for the same seed.
+  fmt::print(stderr, "{:.2f} s of processor time: {:.0f} messages a second\n", spent,
+             static_cast<double>(messages) / spent);
+  fmt::print("seeds {} to {}: {} messages, {} reads checked, {} jobs ended early, none breaks the "
+             "contract\n",
+             options.seed, options.seed + options.seeds - 1, messages, reads, failed);
+  fmt::print("{:016x}\n", hash);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs a simulated cluster on a faulty network and checks the consistency contract.");
+  Options options;
+  app.add_option("--seed", options.seed, "of the first run");
+  app.add_option("--seeds", options.seeds, "how many runs, one seed after another");
+  app.add_option("--steps", options.steps, "clocks of each worker; drawn where not given");
+  app.add_option("--faults", options.faults,
+                 "all, none, or of drop, duplicate, delay, reorder, partition, reconnect, pause, "
+                 "kill, join, slack, restart");
+  app.add_option("--workers", options.workers, "drawn where not given");
+  app.add_option("--servers", options.servers, "drawn where not given");
+  app.add_option("--slack", options.slack, "0 is BSP; async; drawn where not given")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const bool number = !text.empty() && text.size() < 10 &&
+                                text.find_first_not_of("0123456789") == std::string::npos;
+            return number || text == "async" ? "" : "a slack is a number of clocks, or async";
+          },
+          "SLACK"));
+  app.add_flag("--verbose", options.verbose, "one line for each run");
+  CLI11_PARSE(app, argc, argv);
+  const auto limits = limits_of(options);
+  if (!limits) {
+    fmt::print(stderr, "tautline-sim: {}\n", limits.error().message);
+    return 2;
+  }
+  return simulate(options, limits.value());
+}

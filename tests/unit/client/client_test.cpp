@@ -1,0 +1,360 @@
+#include "worker/client/client.hpp"
+
+#include <future>
+#include <map>
+#include <random>
+
+#include "proto/wire_version.hpp"
+#include "tests/unit/client/served_job.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut {
+namespace {
+
+using test::JobMaker;
+using test::kDeadline;
+using test::same_bits;
+using test::ServedJob;
+
+constexpr Duration kSoon{30'000};
+const TableId kTable{0};
+
+std::vector<TableSpec> two_tables() {
+  return {test::make_table(0, {4}), test::make_table(1, {2, 3})};
+}
+
+void push(Client& client, std::uint32_t worker, std::int64_t clock, TableId table = kTable) {
+  const Buffer gradient = client.gradient_buffer(table);
+  const auto values = test::gradient_of(worker, clock, gradient.floats().size());
+  std::ranges::copy(values, gradient.floats().begin());
+  client.push(table, Clock(clock), gradient);
+}
+
+/// Loses, repeats and delays what a real endpoint carries, and makes its connections anew.
+class FaultyEndpoint final : public Endpoint {
+ public:
+  FaultyEndpoint(std::unique_ptr<Endpoint> inner, std::uint64_t seed)
+      : inner_(std::move(inner)), random_(seed) {}
+
+  Result<std::string> bind(const std::string& address) override { return inner_->bind(address); }
+  Result<PeerId> connect(const std::string& address) override {
+    TAUT_TRY(const PeerId peer, inner_->connect(address));
+    const PeerId outer(lines_.size() + 1);
+    lines_[outer] = {address, peer};
+    return outer;
+  }
+  void disconnect(PeerId peer) override { inner_->disconnect(lines_.at(peer).peer); }
+  Result<void> send(PeerId to, Message message) override {
+    Line& line = lines_.at(to);
+    if (random_() % 40 == 0) {
+      inner_->disconnect(line.peer);
+      TAUT_TRY(line.peer, inner_->connect(line.address));
+    }
+    if (random_() % 12 == 0) return ok();
+    if (random_() % 12 == 0) static_cast<void>(inner_->send(line.peer, message));
+    return inner_->send(line.peer, std::move(message));
+  }
+  std::optional<Incoming> receive(Duration wait) override {
+    // Short, because what is lost here is noticed by the caller's timer alone.
+    auto incoming = inner_->receive(std::min(wait, Duration(2'000)));
+    if (!incoming || random_() % 12 == 0) return std::nullopt;
+    for (const auto& [outer, line] : lines_) {
+      if (line.peer == incoming->from) return Incoming{outer, std::move(incoming->message)};
+    }
+    return std::nullopt;
+  }
+  void wake() override { inner_->wake(); }
+
+ private:
+  struct Line {
+    std::string address;
+    PeerId peer;
+  };
+  std::unique_ptr<Endpoint> inner_;
+  std::mt19937_64 random_;
+  std::map<PeerId, Line> lines_;
+};
+
+}  // namespace
+
+TEST_CASE("a client opens tables, pushes, and reads its own writes", "[client]") {
+  ServedJob served(JobMaker(1, Slack(1), 2));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  std::vector<float> values(6);
+  client->read(TableId(1), Clock(0), values);
+  auto result = client->wait(TableId(1), Clock(0), kDeadline);
+  REQUIRE(result.has_value());
+  CHECK(result.value().version == Clock(0));
+  const auto before = values;
+  const Buffer gradient = client->gradient_buffer(TableId(1));
+  std::ranges::fill(gradient.floats(), 1.0F);
+  client->push_and_read(TableId(1), Clock(0), gradient, values);
+  result = client->wait(TableId(1), Clock(1), kDeadline);
+  REQUIRE(result.has_value());
+  CHECK(result.value().version == Clock(1));
+  for (std::size_t i = 0; i < 6; ++i) CHECK(values[i] == Approx(before[i] - 0.5F));
+  CHECK(client->flush(kDeadline).has_value());
+  CHECK(client->traffic().pushed == 24);
+  CHECK(client->traffic().read == 48);
+}
+
+TEST_CASE("a read under BSP waits for the others, and the staleness of each read is counted",
+          "[client]") {
+  ServedJob served(JobMaker(2));
+  const auto fast = served.client(0);
+  const auto slow = served.client(1);
+  REQUIRE(fast->open(two_tables(), kDeadline).has_value());
+  REQUIRE(slow->open(two_tables(), kDeadline).has_value());
+  std::vector<float> values(4);
+  push(*fast, 0, 0);
+  fast->read(kTable, Clock(1), values);
+  const auto early = fast->wait(kTable, Clock(1), kSoon);
+  REQUIRE_FALSE(early.has_value());
+  CHECK(early.error().code == ErrorCode::kTimeout);
+  CHECK_THAT(early.error().message, Contains("table 0") && Contains("clock 1"));
+  push(*slow, 1, 0);
+  CHECK(fast->wait(kTable, Clock(1), kDeadline).value().version == Clock(1));
+  CHECK(fast->staleness() == StalenessHistogram{{0, 1}});
+}
+
+TEST_CASE("a snapshot waits for no worker", "[client]") {
+  ServedJob served(JobMaker(2, Slack(0), 2));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  std::vector<float> first(4);
+  std::vector<float> second(4);
+  CHECK(client->snapshot(kTable, first, kDeadline).value().version == Clock(0));
+  push(*client, 0, 0);
+  REQUIRE(client->flush(kDeadline).has_value());
+  CHECK(client->snapshot(kTable, second, kDeadline).value().version == Clock(0));
+  CHECK(same_bits(first, second));
+}
+
+TEST_CASE("all workers must name the same tables: opening others is refused with both",
+          "[client]") {
+  ServedJob served(JobMaker(2));
+  const auto one = served.client(0);
+  const auto two = served.client(1);
+  REQUIRE(one->open(two_tables(), kDeadline).has_value());
+  auto other = two_tables();
+  other[1].shape = {7};
+  const auto refused = two->open(other, kDeadline);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kMismatch);
+  CHECK_THAT(refused.error().message, Contains("6 elements") && Contains("7 elements"));
+}
+
+TEST_CASE("a client of another job is refused with both hashes", "[client]") {
+  ServedJob served(JobMaker(1));
+  ClientOptions options = served.options(WorkerId(0));
+  options.job_hash = std::string(64, 'd');
+  Client client(served.context.make_endpoint(), options);
+  const auto refused = client.open(two_tables(), kDeadline);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kMismatch);
+  CHECK_THAT(refused.error().message,
+             Contains("dddddddddddd") && Contains(served.job.hash().substr(0, 12)));
+}
+
+TEST_CASE("a worker that was declared lost learns it from its next message", "[client]") {
+  ServedJob served(JobMaker(2));
+  const auto client = served.client(1);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  served.job.leave(WorkerId(1), Clock(0));
+  served.change();
+  push(*client, 1, 0);
+  const auto refused = client->flush(kDeadline);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kStale);
+  CHECK_THAT(refused.error().message, Contains("stale incarnation"));
+}
+
+TEST_CASE("raising the slack of a running job releases a client that waits", "[client]") {
+  ServedJob served(JobMaker(2, Slack(1)));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  for (std::int64_t clock = 0; clock < 3; ++clock) push(*client, 0, clock);
+  std::vector<float> values(4);
+  client->read(kTable, Clock(3), values);
+  CHECK_FALSE(client->wait(kTable, Clock(3), kSoon).has_value());
+  served.job.state.set_slack(Slack::unbounded().clocks());
+  served.change();
+  const auto result = client->wait(kTable, Clock(3), kDeadline);
+  REQUIRE(result.has_value());
+  CHECK(result.value().version == Clock(0));
+  CHECK(client->staleness() == StalenessHistogram{{3, 1}});
+}
+
+TEST_CASE("updates wait out the preparation of an epoch", "[client]") {
+  ServedJob served(JobMaker(1));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  served.job.state.set_hold_from(1);
+  served.change();
+  push(*client, 0, 0);
+  push(*client, 0, 1);
+  const auto held = client->flush(kSoon);
+  REQUIRE_FALSE(held.has_value());
+  CHECK(held.error().code == ErrorCode::kTimeout);
+  served.job.state.set_hold_from(Clock::never().value());
+  served.change();
+  CHECK(client->flush(kDeadline).has_value());
+}
+
+TEST_CASE("a client without shards to speak to says so when its time is over", "[client]") {
+  ServedJob served(JobMaker(1));
+  ClientOptions options = served.options(WorkerId(0));
+  options.shards[0].address = "127.0.0.1:1";
+  Client client(served.context.make_endpoint(), options);
+  const auto refused = client.open(two_tables(), kSoon);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kTimeout);
+  const TimePoint begin = steady_now();
+  client.close();
+  CHECK(steady_now() - begin < Duration(5'000'000));
+}
+
+TEST_CASE("cancelling ends a wait at once, and closing ends the writing into memory", "[client]") {
+  ServedJob served(JobMaker(2));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  push(*client, 0, 0);
+  std::vector<float> values(4);
+  client->read(kTable, Clock(1), values);
+  auto waiting =
+      std::async(std::launch::async, [&] { return client->wait(kTable, Clock(1), kDeadline); });
+  client->cancel();
+  const auto result = waiting.get();
+  REQUIRE_FALSE(result.has_value());
+  CHECK(result.error().code == ErrorCode::kClosed);
+  client->close();
+  const auto untouched = values;
+  const auto other = served.client(1);
+  REQUIRE(other->open(two_tables(), kDeadline).has_value());
+  push(*other, 1, 0);
+  REQUIRE(other->flush(kDeadline).has_value());
+  CHECK(values == untouched);
+}
+
+TEST_CASE("reads and updates that were lost or whose connection broke are made once", "[client]") {
+  const std::uint64_t seed = 23;
+  CAPTURE(seed);
+  constexpr std::int64_t kClocks = 30;
+  constexpr std::uint32_t kWorkers = 2;
+  const auto train = [](ServedJob& served, std::uint32_t worker, Client& client) {
+    std::vector<std::vector<float>> values;
+    const auto tables = two_tables();
+    if (!client.open(tables, kDeadline)) return false;
+    for (const TableSpec& table : tables) values.emplace_back(table.count());
+    for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+      for (const TableSpec& table : tables) {
+        client.read(table.id, Clock(clock), values[table.id.value()]);
+        if (!client.wait(table.id, Clock(clock), kDeadline)) return false;
+        push(client, worker, clock, table.id);
+      }
+    }
+    static_cast<void>(served);
+    return client.flush(kDeadline).has_value();
+  };
+  const auto result_of = [&](bool faulty) {
+    ServedJob served(JobMaker(kWorkers, Slack(0), 2));
+    std::vector<std::unique_ptr<Client>> clients;
+    std::vector<std::future<bool>> running;
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
+      auto endpoint = served.context.make_endpoint();
+      if (faulty) endpoint = std::make_unique<FaultyEndpoint>(std::move(endpoint), seed + worker);
+      clients.push_back(std::make_unique<Client>(
+          std::move(endpoint), served.options(WorkerId(worker), Duration(30'000))));
+    }
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
+      running.push_back(std::async(
+          std::launch::async, [&, worker] { return train(served, worker, *clients[worker]); }));
+    }
+    for (auto& one : running) CHECK(one.get());
+    std::vector<float> first(4);
+    std::vector<float> second(6);
+    const auto reader = served.client(0);
+    REQUIRE(reader->open(two_tables(), kDeadline).has_value());
+    CHECK(reader->snapshot(TableId(0), first, kDeadline).value().version == Clock(kClocks));
+    CHECK(reader->snapshot(TableId(1), second, kDeadline).value().version == Clock(kClocks));
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  };
+  CHECK(same_bits(result_of(true), result_of(false)));
+}
+
+TEST_CASE("a snapshot that came too late is not taken for a later one", "[client]") {
+  // A shard that the test plays: it answers a snapshot only when it is told to.
+  ZmqContext context;
+  const auto shard = context.make_endpoint();
+  const auto bound = shard->bind("127.0.0.1:0");
+  REQUIRE(bound.has_value());
+  ClientOptions options;
+  options.job = JobId(7);
+  options.resend = kDeadline;
+  options.shards.push_back({ShardId(0), bound.value()});
+  Client client(context.make_endpoint(), options);
+
+  std::optional<PeerId> peer;
+  const auto hear = [&] {
+    const TimePoint deadline = steady_now() + kDeadline;
+    while (steady_now() < deadline) {
+      if (auto incoming = shard->receive(Duration(100'000))) {
+        peer = incoming->from;
+        return decode_data(incoming->message).value();
+      }
+    }
+    FAIL("nothing came from the client");
+    return DataMessage();
+  };
+  const auto say = [&](auto body) {
+    REQUIRE(shard->send(*peer, encode({JobId(7), {}, {}, std::move(body)})).has_value());
+  };
+  const auto answer = [&](std::int64_t version) {
+    DataItem item;
+    item.kind = pb::DataItem::SNAPSHOT_VALUE;
+    item.version = Clock(version);
+    item.count = 4;
+    item.payload = test::frame_of(std::vector<float>(4, static_cast<float>(version)));
+    say(DataItems{{item}});
+  };
+  auto opening = std::async(std::launch::async,
+                            [&] { return client.open({test::make_table(0, {4})}, kDeadline); });
+  CHECK(std::holds_alternative<pb::DataHello>(hear().body));
+  pb::DataHelloReply hello;
+  hello.set_accepted(true);
+  say(hello);
+  CHECK(std::holds_alternative<pb::OpenTables>(hear().body));
+  pb::OpenTablesReply opened;
+  opened.set_accepted(true);
+  say(opened);
+  REQUIRE(opening.get().has_value());
+
+  std::vector<float> values(4);
+  CHECK(client.snapshot(kTable, values, kSoon).error().code == ErrorCode::kTimeout);
+  CHECK(std::holds_alternative<DataItems>(hear().body));
+  answer(1);
+  // The late answer has been worked off once a message behind it was answered.
+  std::vector<float> read(4);
+  client.read(kTable, Clock(0), read);
+  static_cast<void>(hear());
+  DataItem value;
+  value.kind = pb::DataItem::VALUE;
+  value.count = 4;
+  value.payload = test::frame_of({0, 0, 0, 0});
+  say(DataItems{{value}});
+  REQUIRE(client.wait(kTable, Clock(0), kDeadline).has_value());
+
+  auto second =
+      std::async(std::launch::async, [&] { return client.snapshot(kTable, values, kDeadline); });
+  CHECK(std::holds_alternative<DataItems>(hear().body));
+  answer(2);
+  const auto result = second.get();
+  REQUIRE(result.has_value());
+  CHECK(result.value().version == Clock(2));
+  CHECK(values == std::vector<float>(4, 2.0F));
+}
+
+}  // namespace taut

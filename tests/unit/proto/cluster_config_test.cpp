@@ -1,0 +1,117 @@
+#include "proto/cluster_config.hpp"
+
+#include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut {
+namespace {
+
+Result<pb::ClusterConfig> load(const std::string& text) {
+  const test::TempFolder folder;
+  return load_cluster_config(folder.write("cluster.textproto", text));
+}
+
+std::string refusal_of(const std::string& text) {
+  const auto config = load(text);
+  CAPTURE(text);
+  REQUIRE_FALSE(config.has_value());
+  CHECK_THAT(config.error().message, Contains("cluster.textproto"));
+  return config.error().message;
+}
+
+pb::ClusterConfig insecure() {
+  pb::ClusterConfig config;
+  config.set_insecure(true);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("an empty cluster file is a whole configuration", "[cluster_config]") {
+  const auto config = load("");
+  REQUIRE(config.has_value());
+  CHECK(config.value().coordinator_address() == "127.0.0.1:7600");
+  CHECK(config.value().server().shards() == 1);
+}
+
+TEST_CASE("a cluster file that is not there, or misspelled, says where", "[cluster_config]") {
+  const auto gone = load_cluster_config("/no/such/cluster.textproto");
+  REQUIRE_FALSE(gone.has_value());
+  CHECK(gone.error().code == ErrorCode::kNotFound);
+  CHECK_THAT(gone.error().message, Contains("/no/such/cluster.textproto"));
+  CHECK_THAT(refusal_of("server {\n  shard: 2\n}"), Contains(":2:3:") && Contains("shards"));
+}
+
+TEST_CASE("every number of a cluster file must lie in its range", "[cluster_config]") {
+  CHECK_THAT(refusal_of("server { shards: 0 }"), Contains("server.shards is 0"));
+  CHECK_THAT(refusal_of("server { shards: 257 }"), Contains("257"));
+  CHECK_THAT(refusal_of("server { port_base: 65536 }"), Contains("65536"));
+  CHECK_THAT(refusal_of("worker { threads: 0 }"), Contains("worker.threads"));
+  CHECK_THAT(refusal_of("worker { slowdown_ms: -1 }"), Contains("-1"));
+  CHECK_THAT(refusal_of("worker { slowdown_ms: nan }"), Contains("nan"));
+  CHECK_THAT(refusal_of("start_wait_s: inf"), Contains("start_wait_s"));
+  CHECK_THAT(refusal_of("heartbeat_interval_s: 0"), Contains("heartbeat_interval_s"));
+  CHECK_THAT(refusal_of("server { coordinator { heartbeat_limit_s: 1e9 } }"),
+             Contains("heartbeat_limit_s"));
+  CHECK(load("server { shards: 256 port_base: 60000 }").has_value());
+}
+
+TEST_CASE("heartbeats that would come too late are refused with both numbers", "[cluster_config]") {
+  CHECK_THAT(refusal_of("heartbeat_interval_s: 2 server { coordinator { heartbeat_limit_s: 3 } }"),
+             Contains("2") && Contains("3") && Contains("lost"));
+}
+
+TEST_CASE("an address of the coordinator is a host and a port that exists", "[cluster_config]") {
+  for (const char* address : {"", "localhost", "localhost:", "localhost:abc", "localhost:65536",
+                              "localhost:-1", ":7600", "localhost:7600x"}) {
+    CAPTURE(address);
+    const auto config = load("coordinator_address: \"" + std::string(address) + "\"");
+    CHECK_FALSE(config.has_value());
+    if (!config) CHECK_THAT(config.error().message, Contains("coordinator_address"));
+  }
+  CHECK(load("coordinator_address: '[::1]:7600'").has_value());
+  CHECK(load("coordinator_address: 'node7.cluster:7600'").has_value());
+}
+
+TEST_CASE("the last shard's port must exist too", "[cluster_config]") {
+  CHECK_THAT(refusal_of("server { shards: 8 port_base: 65530 }"), Contains("65530"));
+  CHECK(load("server { shards: 6 port_base: 65530 }").has_value());
+}
+
+TEST_CASE("only loopback is listened on, unless the file says insecure", "[cluster_config]") {
+  const pb::ClusterConfig config;
+  for (const char* address : {"127.0.0.1:7600", "127.0.0.1", "127.3.2.1:1", "localhost:0", "::1",
+                              "[::1]:7600", "[::1]"}) {
+    CAPTURE(address);
+    CHECK(check_listen_address(address, config).has_value());
+  }
+  for (const char* address :
+       {"0.0.0.0:7600", "*:7600", "10.0.0.7", "::", "[::]:7600", "eth0:7600",
+        "localhost.example.org:80", "127.example.org:80", "::ffff:10.0.0.7"}) {
+    CAPTURE(address);
+    const auto refused = check_listen_address(address, config);
+    CHECK_FALSE(refused.has_value());
+    if (!refused) CHECK_THAT(refused.error().message, Contains(address) && Contains("insecure"));
+    CHECK(check_listen_address(address, insecure()).has_value());
+  }
+}
+
+TEST_CASE("a host and a port are joined, IPv6 in brackets", "[cluster_config]") {
+  CHECK(join_address("127.0.0.1", 80) == "127.0.0.1:80");
+  CHECK(join_address("::1", 80) == "[::1]:80");
+  CHECK(join_address("[::1]", 0) == "[::1]:0");
+}
+
+TEST_CASE("the log's options are those of the file", "[cluster_config]") {
+  const auto config = load("log { format: JSON level: 'debug' file: '/tmp/log' }").value();
+  const log::Options options = log_options(config, "server", "s0");
+  CHECK(options.format == log::Format::kJson);
+  CHECK(options.level == "debug");
+  CHECK(options.file == "/tmp/log");
+  CHECK(options.role == "server");
+  CHECK(options.name == "s0");
+}
+
+}  // namespace taut

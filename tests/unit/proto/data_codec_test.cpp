@@ -1,0 +1,323 @@
+#include <google/protobuf/stubs/logging.h>
+
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "proto/data_message.hpp"
+#include "proto/wire_version.hpp"
+#include "tests/support/catch.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut {
+namespace {
+
+Frame floats(std::size_t count) {
+  return Frame::copy_of(std::string(count * sizeof(float), '\x3f'));
+}
+
+DataItem item(DataItem::Kind kind, std::size_t count = 0) {
+  DataItem made;
+  made.kind = kind;
+  made.table = TableId(3);
+  made.slice = SliceId(2);
+  made.offset = (1ULL << 40U) + 5;
+  made.count = count;
+  made.clock = Clock(1'000'000'007);
+  made.version = Clock(12);
+  made.done = Clock(13);
+  made.gradient_norm = 0.5F;
+  if (count > 0) made.payload = floats(count);
+  return made;
+}
+
+DataMessage sample() {
+  DataMessage message{JobId(0x8000000000000001ULL), WorkerId(4), Incarnation(1ULL << 60U), {}};
+  DataItem refused = item(pb::DataItem::REFUSED);
+  refused.refusal = pb::DataItem::HELD;
+  refused.reason = "soon";
+  message.body = DataItems{{item(pb::DataItem::PUSH, 3), item(pb::DataItem::READ),
+                            item(pb::DataItem::PUSH_READ, 1), item(pb::DataItem::SNAPSHOT),
+                            item(pb::DataItem::ACK), item(pb::DataItem::VALUE, 2), refused,
+                            item(pb::DataItem::SNAPSHOT_VALUE, 4)}};
+  return message;
+}
+
+/// A message of one item's header, changed, with these payload frames.
+Message changed(DataItem from, const std::function<void(pb::DataHeader&)>& change,
+                const std::vector<Frame>& payloads) {
+  DataMessage message = sample();
+  message.body = DataItems{{std::move(from)}};
+  const Message encoded = encode(message);
+  pb::DataHeader header;
+  const std::string_view bytes = encoded.frames[0].text().substr(kPrefixBytes);
+  REQUIRE(header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
+  change(header);
+  std::string prefixed;
+  append_prefix(Plane::kData, prefixed);
+  Message out;
+  out.frames.push_back(Frame::copy_of(prefixed + header.SerializeAsString()));
+  out.frames.insert(out.frames.end(), payloads.begin(), payloads.end());
+  return out;
+}
+
+Message with_header(std::string bytes, const Message& rest) {
+  Message message = rest;
+  message.frames.at(0) = Frame::copy_of(bytes);
+  return message;
+}
+
+std::string refusal_of(const Message& message) {
+  const auto decoded = decode_data(message);
+  REQUIRE_FALSE(decoded.has_value());
+  CHECK_FALSE(decoded.error().message.empty());
+  return decoded.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("items survive the way through frames, each with its own payload", "[codec]") {
+  const Message frames = encode(sample());
+  CHECK(frames.frames.size() == 5);
+  const auto decoded = decode_data(frames);
+  REQUIRE(decoded.has_value());
+  CHECK(decoded.value().job == sample().job);
+  CHECK(decoded.value().worker == sample().worker);
+  CHECK(decoded.value().incarnation == sample().incarnation);
+  const DataMessage original = sample();
+  const auto& expected = std::get<DataItems>(original.body).items;
+  const auto& items = std::get<DataItems>(decoded.value().body).items;
+  REQUIRE(items.size() == expected.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    CAPTURE(i);
+    CHECK(items[i].kind == expected[i].kind);
+    CHECK(items[i].table == expected[i].table);
+    CHECK(items[i].slice == expected[i].slice);
+    CHECK(items[i].offset == expected[i].offset);
+    CHECK(items[i].count == expected[i].count);
+    CHECK(items[i].clock == expected[i].clock);
+    CHECK(items[i].version == expected[i].version);
+    CHECK(items[i].done == expected[i].done);
+    CHECK(items[i].refusal == expected[i].refusal);
+    CHECK(items[i].reason == expected[i].reason);
+    CHECK(items[i].gradient_norm == expected[i].gradient_norm);
+    CHECK(items[i].payload.text() == expected[i].payload.text());
+  }
+}
+
+TEST_CASE("payloads are shared with their frames, not copied", "[codec]") {
+  DataMessage message = sample();
+  const Frame payload = floats(1000);
+  DataItem push = item(pb::DataItem::PUSH, 1000);
+  push.payload = payload;
+  message.body = DataItems{{push}};
+  const Message frames = encode(message);
+  CHECK(frames.frames.at(1).bytes().data() == payload.bytes().data());
+  const auto decoded = decode_data(frames);
+  REQUIRE(decoded.has_value());
+  const auto& items = std::get<DataItems>(decoded.value().body).items;
+  CHECK(items.at(0).payload.bytes().data() == payload.bytes().data());
+}
+
+TEST_CASE("greetings and openings survive the way through frames", "[codec]") {
+  const auto round_trip = [](const auto& body) {
+    using Body = std::decay_t<decltype(body)>;
+    const auto decoded = decode_data(encode(DataMessage{JobId(1), {}, {}, body}));
+    REQUIRE(decoded.has_value());
+    REQUIRE(std::holds_alternative<Body>(decoded.value().body));
+    CHECK(std::get<Body>(decoded.value().body).SerializeAsString() == body.SerializeAsString());
+  };
+  pb::DataHello hello;
+  hello.set_wire_version(1);
+  hello.set_job_hash(std::string("\0\xff\x80", 3));
+  round_trip(hello);
+  pb::DataHelloReply reply;
+  reply.set_reason("because");
+  round_trip(reply);
+  pb::OpenTables open;
+  open.add_tables()->set_name("conv1");
+  round_trip(open);
+  pb::OpenTablesReply opened;
+  opened.set_accepted(true);
+  round_trip(opened);
+}
+
+TEST_CASE("a data message that is cut off at any byte is refused", "[codec]") {
+  const Message whole = encode(sample());
+  const std::string header(whole.frames[0].text());
+  for (std::size_t length = 0; length < header.size(); ++length) {
+    CAPTURE(length);
+    CHECK_FALSE(decode_data(with_header(header.substr(0, length), whole)).has_value());
+  }
+  for (std::size_t frame = 1; frame < whole.frames.size(); ++frame) {
+    for (std::size_t length = 0; length < whole.frames[frame].size(); ++length) {
+      CAPTURE(frame, length);
+      Message cut = whole;
+      cut.frames[frame] = cut.frames[frame].part(0, length);
+      CHECK_THAT(refusal_of(cut), Contains("bytes came"));
+    }
+  }
+}
+
+TEST_CASE("mutated bytes decode to something consistent or are refused", "[codec]") {
+  const std::uint64_t seed = 77;
+  CAPTURE(seed);
+  const google::protobuf::LogSilencer silent;  // it prints a line for each text that is none
+  std::mt19937_64 random(seed);
+  const Message whole = encode(sample());
+  const std::string header(whole.frames[0].text());
+  int refused = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    std::string bytes = header;
+    const std::size_t changes = 1 + random() % 4;
+    for (std::size_t c = 0; c < changes; ++c) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    const auto decoded = decode_data(with_header(bytes, whole));
+    if (!decoded) {
+      ++refused;
+      continue;
+    }
+    const auto* batch = std::get_if<DataItems>(&decoded.value().body);
+    if (batch == nullptr) continue;
+    for (const DataItem& one : batch->items) {
+      const bool fits = one.payload.empty() || one.payload.size() == one.count * sizeof(float);
+      const bool valid =
+          fits && one.clock >= Clock(0) && one.clock < Clock::never() && one.gradient_norm >= 0;
+      if (!valid) FAIL("mutation " << i << " decodes to an item that is not valid");
+    }
+  }
+  CHECK(refused > 10'000);
+}
+
+TEST_CASE("random bytes behind the prefix never abort", "[codec]") {
+  const std::uint64_t seed = 78;
+  CAPTURE(seed);
+  const google::protobuf::LogSilencer silent;
+  std::mt19937_64 random(seed);
+  std::string prefix;
+  append_prefix(Plane::kData, prefix);
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string bytes(random() % 80, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    Message message;
+    message.frames.push_back(Frame::copy_of(prefix + bytes));
+    if (random() % 2 == 0) message.frames.push_back(floats(1));
+    if (!decode_data(message)) ++refused;
+  }
+  CHECK(refused > 19'000);
+}
+
+TEST_CASE("frames that are missing or left over are refused with their number", "[codec]") {
+  CHECK_FALSE(decode_data(Message()).has_value());
+  Message fewer = encode(sample());
+  fewer.frames.pop_back();
+  CHECK_THAT(refusal_of(fewer), Contains("3 payload frames"));
+  Message more = encode(sample());
+  more.frames.push_back(floats(1));
+  CHECK_THAT(refusal_of(more), Contains("5 payload frames"));
+  Message hello = encode(DataMessage{JobId(1), {}, {}, pb::DataHello()});
+  hello.frames.push_back(floats(1));
+  CHECK_FALSE(decode_data(hello).has_value());
+}
+
+TEST_CASE("a count that does not match its payload is refused, however large it is", "[codec]") {
+  for (const std::uint64_t count :
+       {std::uint64_t{0}, std::uint64_t{2}, std::uint64_t{4}, std::uint64_t{12},
+        (std::uint64_t{1} << 62U) + 3,  // times four it wraps around to the right size
+        std::numeric_limits<std::uint64_t>::max()}) {
+    CAPTURE(count);
+    const auto message = changed(item(pb::DataItem::PUSH, 3),
+                                 [count](pb::DataHeader& header) {
+                                   header.mutable_items()->mutable_items(0)->set_count(count);
+                                 },
+                                 {floats(3)});
+    CHECK_THAT(refusal_of(message), Contains(std::to_string(count)) && Contains("12 bytes"));
+  }
+}
+
+TEST_CASE("kinds, types, layouts, clocks and norms that cannot be are refused", "[codec]") {
+  const auto refused = [](DataItem::Kind kind, const auto& change) {
+    const std::size_t count = kind == pb::DataItem::PUSH ? 3 : 0;
+    std::vector<Frame> payloads;
+    if (count > 0) payloads.push_back(floats(count));
+    return !decode_data(changed(
+                            item(kind, count),
+                            [&](pb::DataHeader& header) {
+                              change(*header.mutable_items()->mutable_items(0));
+                            },
+                            payloads))
+                .has_value();
+  };
+  const auto push = pb::DataItem::PUSH;
+  const auto read = pb::DataItem::READ;
+  REQUIRE_FALSE(refused(push, [](pb::DataItem&) {}));
+  REQUIRE_FALSE(refused(read, [](pb::DataItem&) {}));
+  CHECK(refused(read, [](auto& one) { one.set_kind(pb::DataItem::UNKNOWN); }));
+  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(9)); }));
+  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(-1)); }));
+  CHECK(refused(push, [](auto& one) { one.set_layout(pb::DataItem::ROWS); }));
+  CHECK(refused(
+      push, [](auto& one) { one.set_element_type(static_cast<pb::DataItem::ElementType>(1)); }));
+  CHECK(refused(push, [](auto& one) { one.set_payload(false); }));
+  CHECK(refused(read, [](auto& one) { one.set_payload(true); }));
+  CHECK(refused(push, [](auto& one) { one.set_clock(-1); }));
+  CHECK(refused(read, [](auto& one) { one.set_clock(std::numeric_limits<std::int64_t>::min()); }));
+  CHECK(refused(read, [](auto& one) { one.set_clock(Clock::never().value()); }));
+  CHECK(refused(push, [](auto& one) { one.set_gradient_norm(-1); }));
+  CHECK(refused(push,
+                [](auto& one) { one.set_gradient_norm(std::numeric_limits<float>::quiet_NaN()); }));
+}
+
+TEST_CASE("a header of more items than a message may have is refused", "[codec]") {
+  DataMessage message = sample();
+  message.body =
+      DataItems{std::vector<DataItem>(4 * DataItems::kMaxItems, item(pb::DataItem::READ))};
+  CHECK_FALSE(decode_data(encode(message)).has_value());
+  message.body = DataItems{std::vector<DataItem>(DataItems::kMaxItems, item(pb::DataItem::READ))};
+  CHECK(decode_data(encode(message)).has_value());
+}
+
+TEST_CASE("an oversized header is refused before it is parsed", "[codec]") {
+  std::string bytes;
+  append_prefix(Plane::kData, bytes);
+  bytes.resize((16U << 20U) + 1, '\x7f');
+  Message message;
+  message.frames.push_back(Frame::copy_of(bytes));
+  CHECK_THAT(refusal_of(message), Contains("limit"));
+}
+
+TEST_CASE("a data header without a body, or of another plane, is refused", "[codec]") {
+  std::string prefix;
+  append_prefix(Plane::kData, prefix);
+  Message empty;
+  empty.frames.push_back(Frame::copy_of(prefix));
+  CHECK_THAT(refusal_of(empty), Contains("body"));
+  std::string control;
+  append_prefix(Plane::kControl, control);
+  Message wrong;
+  wrong.frames.push_back(Frame::copy_of(control));
+  CHECK_THAT(refusal_of(wrong), Contains("right port"));
+}
+
+TEST_CASE("of another wire version only a data hello and its reply are read", "[codec]") {
+  const auto with_version = [](const DataMessage& message) {
+    Message frames = encode(message);
+    std::string bytes(frames.frames[0].text());
+    bytes[6] = 9;
+    return with_header(bytes, frames);
+  };
+  const auto refused = decode_data(with_version(sample()));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kMismatch);
+  CHECK_THAT(refused.error().message, Contains("version 9") && Contains("speaks 1"));
+  DataMessage open{JobId(1), {}, {}, pb::OpenTables()};
+  CHECK(decode_data(with_version(open)).error().code == ErrorCode::kMismatch);
+  CHECK(decode_data(with_version({JobId(1), {}, {}, pb::DataHello()})).has_value());
+  CHECK(decode_data(with_version({JobId(1), {}, {}, pb::DataHelloReply()})).has_value());
+}
+
+}  // namespace taut

@@ -1,0 +1,554 @@
+#include "server/shard.hpp"
+
+#include <limits>
+#include <random>
+
+#include "proto/wire_version.hpp"
+#include "tests/unit/server/job_maker.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut::server {
+namespace {
+
+using test::JobMaker;
+using test::same_bits;
+
+constexpr PeerId kPeer{1};
+
+/// A shard with one job, and peers that speak to it.
+struct Talk {
+  explicit Talk(JobMaker maker, std::vector<TableSpec> list = {test::make_table(0, {4})},
+                ShardId id = ShardId(0))
+      : job(std::move(maker)), tables(std::move(list)), shard(id, pool) {
+    change();
+  }
+
+  std::vector<Outgoing> change() { return shard.set_job(job.view()); }
+
+  DataMessage envelope(std::uint32_t worker) {
+    const bool member = worker < static_cast<std::uint32_t>(job.state.members_size());
+    return {JobId(7),
+            WorkerId(worker),
+            member ? job.incarnation(WorkerId(worker)) : Incarnation(999),
+            {}};
+  }
+  pb::DataHelloReply hello(PeerId from = kPeer) {
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_build("a test");
+    hello.set_role("worker");
+    hello.set_job_hash(job.hash());
+    return say_hello(from, hello);
+  }
+  pb::DataHelloReply say_hello(PeerId from, const pb::DataHello& hello) {
+    DataMessage message = envelope(0);
+    message.body = hello;
+    return only<pb::DataHelloReply>(shard.handle(from, message), from);
+  }
+  pb::OpenTablesReply open(PeerId from = kPeer) { return open(from, tables); }
+  pb::OpenTablesReply open(PeerId from, const std::vector<TableSpec>& named) {
+    pb::OpenTables wanted;
+    for (const TableSpec& table : named) *wanted.add_tables() = to_wire(table);
+    return open(from, wanted);
+  }
+  pb::OpenTablesReply open(PeerId from, const pb::OpenTables& wanted) {
+    DataMessage message = envelope(0);
+    message.body = wanted;
+    return only<pb::OpenTablesReply>(shard.handle(from, message), from);
+  }
+  void start(PeerId from = kPeer) {
+    REQUIRE(hello(from).accepted());
+    REQUIRE(open(from).accepted());
+  }
+
+  std::vector<Outgoing> send(PeerId from, std::uint32_t worker, std::vector<DataItem> items) {
+    DataMessage message = envelope(worker);
+    message.body = DataItems{std::move(items)};
+    return shard.handle(from, std::move(message));
+  }
+  /// The one answer to one item.
+  DataItem ask(std::uint32_t worker, const DataItem& item, PeerId from = kPeer) {
+    const auto out = send(from, worker, {item});
+    const auto batch = only<DataItems>(out, from);
+    REQUIRE(batch.items.size() == 1);
+    return batch.items[0];
+  }
+  static DataItem item(DataItem::Kind kind, std::int64_t clock, std::uint32_t table = 0,
+                       std::uint32_t slice = 0) {
+    DataItem item;
+    item.kind = kind;
+    item.table = TableId(table);
+    item.slice = SliceId(slice);
+    item.clock = Clock(clock);
+    return item;
+  }
+  static DataItem push(std::uint32_t worker, std::int64_t clock,
+                       DataItem::Kind kind = pb::DataItem::PUSH) {
+    DataItem made = item(kind, clock);
+    made.count = 4;
+    made.payload = test::frame_of(test::gradient_of(worker, clock, 4));
+    return made;
+  }
+  std::vector<float> values() {
+    const DataItem answer = ask(0, item(pb::DataItem::SNAPSHOT, 0));
+    REQUIRE(answer.kind == pb::DataItem::SNAPSHOT_VALUE);
+    return test::floats_of(answer.payload);
+  }
+
+  template <class Body>
+  static Body only(const std::vector<Outgoing>& out, PeerId to) {
+    REQUIRE(out.size() == 1);
+    REQUIRE(out[0].to == to);
+    // What a shard says must survive the way through bytes.
+    auto message = decode_data(encode(out[0].message));
+    REQUIRE(message.has_value());
+    REQUIRE(std::holds_alternative<Body>(message.value().body));
+    return std::get<Body>(message.value().body);
+  }
+
+  JobMaker job;
+  std::vector<TableSpec> tables;
+  BufferPool pool;
+  Shard shard;
+};
+
+}  // namespace
+
+TEST_CASE("a hello of another wire version is refused with both sides' versions and builds",
+          "[shard]") {
+  Talk talk(JobMaker(1));
+  pb::DataHello hello;
+  hello.set_wire_version(9);
+  hello.set_build("another build");
+  hello.set_job_hash(talk.job.hash());
+  const auto reply = talk.say_hello(kPeer, hello);
+  CHECK_FALSE(reply.accepted());
+  CHECK_FALSE(reply.greet_again());
+  CHECK_THAT(reply.reason(), Contains("wire version 1") && Contains("wire version 9") &&
+                                 Contains(build_name()) && Contains("another build"));
+}
+
+TEST_CASE("a hello of another job's definition is refused with both hashes", "[shard]") {
+  Talk talk(JobMaker(1));
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash(std::string(64, 'e'));
+  const auto reply = talk.say_hello(kPeer, hello);
+  CHECK_FALSE(reply.accepted());
+  CHECK(reply.job_hash() == talk.job.hash());
+  CHECK_THAT(reply.reason(), Contains(talk.job.hash().substr(0, 12)) && Contains("eeeeeeeeeeee"));
+}
+
+TEST_CASE("the refusal of a hello whose job hash is no text can be read", "[shard]") {
+  Talk talk(JobMaker(1));
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash("\xff\xfe\xc0 no hash at all");
+  CHECK_FALSE(talk.say_hello(kPeer, hello).accepted());
+}
+
+TEST_CASE("a hello for a job that the shard does not know names the job", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.job.state.set_finished(true);
+  talk.change();
+  const auto reply = talk.hello();
+  CHECK_FALSE(reply.accepted());
+  CHECK_THAT(reply.reason(), Contains("job 7"));
+}
+
+TEST_CASE("every new connection must say hello before anything is served", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start(PeerId(1));
+  const auto out = talk.send(PeerId(2), 0, {Talk::push(0, 0)});
+  const auto reply = Talk::only<pb::DataHelloReply>(out, PeerId(2));
+  CHECK_FALSE(reply.accepted());
+  CHECK(reply.greet_again());
+  DataMessage opening = talk.envelope(0);
+  opening.body = pb::OpenTables();
+  CHECK(Talk::only<pb::DataHelloReply>(talk.shard.handle(PeerId(2), opening), PeerId(2))
+            .greet_again());
+  // Nothing of it was applied.
+  CHECK(talk.ask(0, Talk::push(0, 0), PeerId(1)).kind == pb::DataItem::ACK);
+  REQUIRE(talk.hello(PeerId(2)).accepted());
+  CHECK(talk.ask(0, Talk::push(0, 1), PeerId(2)).done == Clock(2));
+}
+
+TEST_CASE("a refused hello opens nothing", "[shard]") {
+  Talk talk(JobMaker(1));
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash("other");
+  CHECK_FALSE(talk.say_hello(kPeer, hello).accepted());
+  const auto out = talk.send(kPeer, 0, {Talk::push(0, 0)});
+  CHECK(Talk::only<pb::DataHelloReply>(out, kPeer).greet_again());
+}
+
+TEST_CASE("all workers open the same tables; the second opening changes nothing", "[shard]") {
+  Talk talk(JobMaker(2));
+  talk.start(PeerId(1));
+  CHECK(talk.ask(0, Talk::push(0, 0), PeerId(1)).kind == pb::DataItem::ACK);
+  talk.start(PeerId(2));
+  CHECK(talk.ask(0, Talk::push(0, 0), PeerId(1)).done == Clock(1));
+}
+
+TEST_CASE("opening other tables is refused with both sides' values", "[shard]") {
+  Talk talk(JobMaker(2));
+  talk.start();
+  const auto refusal = [&](const std::vector<TableSpec>& named) {
+    const auto reply = talk.open(kPeer, named);
+    CHECK_FALSE(reply.accepted());
+    return reply.reason();
+  };
+  CHECK_THAT(refusal({talk.tables[0], test::make_table(1, {2})}),
+             Contains("1 table") && Contains("2"));
+  CHECK_THAT(refusal({test::make_table(0, {5})}), Contains("4 elements") && Contains("5 elements"));
+  TableSpec renamed = talk.tables[0];
+  renamed.name = "weights";
+  CHECK_THAT(refusal({renamed}), Contains("table0") && Contains("weights"));
+  TableSpec faster = talk.tables[0];
+  faster.lr_mult = 2.5F;
+  CHECK_THAT(refusal({faster}), Contains("2.5"));
+  TableSpec reshaped = talk.tables[0];
+  reshaped.shape = {2, 2};
+  CHECK_THAT(refusal({reshaped}), Contains("2x2") || Contains("2, 2"));
+  TableSpec frozen = talk.tables[0];
+  frozen.kind = TableKind::kFrozen;
+  CHECK_THAT(refusal({frozen}), Contains("frozen") || Contains("FROZEN"));
+  TableSpec filled = talk.tables[0];
+  filled.filler = {math::Filler::Kind::kConstant, 0.75F, 0};
+  CHECK_THAT(refusal({filled}), Contains("0.75"));
+}
+
+TEST_CASE("tables that cannot work are refused, and others can be opened afterwards", "[shard]") {
+  Talk talk(JobMaker(1));
+  REQUIRE(talk.hello().accepted());
+  CHECK_FALSE(talk.open(kPeer, pb::OpenTables()).accepted());
+  pb::OpenTables wanted;
+  *wanted.add_tables() = to_wire(talk.tables[0]);
+  const auto refused = [&](const auto& change) {
+    pb::OpenTables broken = wanted;
+    change(*broken.mutable_tables(0));
+    const auto reply = talk.open(kPeer, broken);
+    CHECK_FALSE(reply.reason().empty());
+    return !reply.accepted();
+  };
+  CHECK(refused([](pb::TableSpec& table) { table.set_table(3); }));
+  CHECK(refused([](pb::TableSpec& table) { table.set_shape(0, 0); }));
+  CHECK(refused([](pb::TableSpec& table) { table.set_shape(0, -4); }));
+  CHECK(refused([](pb::TableSpec& table) {
+    table.set_shape(0, std::numeric_limits<std::int64_t>::max());
+    table.add_shape(std::numeric_limits<std::int64_t>::max());
+  }));
+  CHECK(refused([](pb::TableSpec& table) { table.mutable_filler()->set_type("xavier"); }));
+  CHECK(refused([](pb::TableSpec& table) { table.set_kind(static_cast<pb::TableSpec::Kind>(8)); }));
+  CHECK(talk.open().accepted());
+}
+
+TEST_CASE("items before the tables are open are answered with NOT_OPEN", "[shard]") {
+  Talk talk(JobMaker(1));
+  REQUIRE(talk.hello().accepted());
+  CHECK(talk.ask(0, Talk::push(0, 0)).refusal == pb::DataItem::NOT_OPEN);
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 0)).refusal == pb::DataItem::NOT_OPEN);
+}
+
+TEST_CASE("a push that was accepted before is acknowledged again and dropped", "[shard]") {
+  Talk talk(JobMaker(1, Slack(1)));
+  talk.start();
+  CHECK(talk.ask(0, Talk::push(0, 0)).kind == pb::DataItem::ACK);
+  const auto once = talk.values();
+  const DataItem again = talk.ask(0, Talk::push(0, 0));
+  CHECK(again.kind == pb::DataItem::ACK);
+  CHECK(again.clock == Clock(0));
+  CHECK(again.done == Clock(1));
+  CHECK(same_bits(talk.values(), once));
+}
+
+TEST_CASE("a push that is ahead is refused with the clock that is expected", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  talk.ask(0, Talk::push(0, 0));
+  const DataItem refused = talk.ask(0, Talk::push(0, 3));
+  CHECK(refused.refusal == pb::DataItem::OUT_OF_ORDER);
+  CHECK(refused.done == Clock(1));
+  CHECK(refused.clock == Clock(3));
+}
+
+TEST_CASE("a push and the read that follows it are answered as one", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  const DataItem answer = talk.ask(0, Talk::push(0, 0, pb::DataItem::PUSH_READ));
+  CHECK(answer.kind == pb::DataItem::VALUE);
+  CHECK(answer.clock == Clock(1));
+  CHECK(answer.version == Clock(1));
+  CHECK(answer.done == Clock(1));
+  CHECK(answer.count == 4);
+  CHECK(same_bits(test::floats_of(answer.payload), talk.values()));
+  // Once more, as after a lost answer.
+  const DataItem repeated = talk.ask(0, Talk::push(0, 0, pb::DataItem::PUSH_READ));
+  CHECK(repeated.kind == pb::DataItem::VALUE);
+  CHECK(same_bits(test::floats_of(repeated.payload), test::floats_of(answer.payload)));
+}
+
+TEST_CASE("a read that must wait is answered to its own peer once others have pushed", "[shard]") {
+  Talk talk(JobMaker(2));
+  talk.start(PeerId(1));
+  talk.start(PeerId(2));
+  const DataItem ack = talk.ask(0, Talk::push(0, 0, pb::DataItem::PUSH_READ), PeerId(1));
+  CHECK(ack.kind == pb::DataItem::ACK);
+  CHECK(ack.done == Clock(1));
+  const auto out = talk.send(PeerId(2), 1, {Talk::push(1, 0, pb::DataItem::PUSH_READ)});
+  REQUIRE(out.size() == 2);
+  for (const Outgoing& one : out) {
+    const auto& batch = std::get<DataItems>(one.message.body);
+    REQUIRE(batch.items.size() == 1);
+    CHECK(batch.items[0].kind == pb::DataItem::VALUE);
+    CHECK(batch.items[0].version == Clock(1));
+  }
+  CHECK(out[0].to != out[1].to);
+}
+
+TEST_CASE("a stale incarnation is refused with these words, and changes nothing", "[shard]") {
+  Talk talk(JobMaker(2, Slack(1)));
+  talk.start();
+  talk.job.leave(WorkerId(1), Clock(0));
+  talk.change();
+  const auto before = talk.values();
+  for (const auto kind : {pb::DataItem::PUSH, pb::DataItem::PUSH_READ}) {
+    const DataItem refused = talk.ask(1, Talk::push(1, 0, kind));
+    CHECK(refused.refusal == pb::DataItem::STALE_INCARNATION);
+    CHECK_THAT(refused.reason, Contains("stale incarnation"));
+  }
+  CHECK(talk.ask(1, Talk::item(pb::DataItem::READ, 0)).refusal == pb::DataItem::STALE_INCARNATION);
+  // Another life of a member is as stale.
+  talk.job.member(WorkerId(0)).set_incarnation(55);
+  CHECK(talk.ask(0, Talk::push(0, 0)).refusal == pb::DataItem::STALE_INCARNATION);
+  CHECK(same_bits(talk.values(), before));
+}
+
+TEST_CASE("messages of survivors are never refused because an epoch changed meanwhile", "[shard]") {
+  Talk talk(JobMaker(2));
+  talk.start();
+  for (std::int64_t clock = 0; clock < 4; ++clock) {
+    CHECK(talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK);
+    talk.job.state.set_epoch(static_cast<std::uint64_t>(clock) + 1);
+    if (clock == 0) talk.job.join(Clock(9));
+    if (clock == 1) talk.job.leave(WorkerId(1), Clock(0));
+    talk.change();
+    // A message from before the change, and a copy of it.
+    CHECK(talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK);
+  }
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 4)).kind == pb::DataItem::VALUE);
+}
+
+TEST_CASE("while an epoch is prepared, pushes from its clock on are HELD and reads go on",
+          "[shard]") {
+  Talk talk(JobMaker(1, Slack(2)));
+  talk.start();
+  talk.job.state.set_hold_from(1);
+  talk.change();
+  CHECK(talk.ask(0, Talk::push(0, 0)).kind == pb::DataItem::ACK);
+  const auto before = talk.values();
+  const DataItem held = talk.ask(0, Talk::push(0, 1));
+  CHECK(held.refusal == pb::DataItem::HELD);
+  CHECK(held.clock == Clock(1));
+  CHECK(talk.ask(0, Talk::push(0, 1, pb::DataItem::PUSH_READ)).refusal == pb::DataItem::HELD);
+  CHECK(same_bits(talk.values(), before));
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 1)).kind == pb::DataItem::VALUE);
+  talk.job.state.set_hold_from(Clock::never().value());
+  talk.change();
+  CHECK(talk.ask(0, Talk::push(0, 1)).kind == pb::DataItem::ACK);
+}
+
+TEST_CASE("a copy of an accepted push is acknowledged even while its clock is held", "[shard]") {
+  Talk talk(JobMaker(1, Slack(2)));
+  talk.start();
+  for (std::int64_t clock = 0; clock < 3; ++clock) talk.ask(0, Talk::push(0, clock));
+  talk.job.state.set_hold_from(1);
+  talk.change();
+  const DataItem again = talk.ask(0, Talk::push(0, 2));
+  CHECK(again.kind == pb::DataItem::ACK);
+  CHECK(again.done == Clock(3));
+}
+
+TEST_CASE("whoever is no member may take snapshots and nothing else", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  CHECK(talk.ask(5, Talk::push(5, 0)).refusal == pb::DataItem::NO_MEMBER);
+  CHECK(talk.ask(5, Talk::item(pb::DataItem::READ, 0)).refusal == pb::DataItem::NO_MEMBER);
+  const DataItem snapshot = talk.ask(5, Talk::item(pb::DataItem::SNAPSHOT, 0));
+  CHECK(snapshot.kind == pb::DataItem::SNAPSHOT_VALUE);
+  CHECK(snapshot.version == Clock(0));
+}
+
+TEST_CASE("wrong jobs, tables, slices and ranges are each answered", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  const auto refusal = [&](const DataItem& item) { return talk.ask(0, item).refusal; };
+  CHECK(refusal(Talk::item(pb::DataItem::READ, 0, 1)) == pb::DataItem::UNKNOWN_TABLE);
+  CHECK(refusal(Talk::item(pb::DataItem::READ, 0, 0, 1)) == pb::DataItem::UNKNOWN_TABLE);
+  CHECK(refusal(Talk::item(pb::DataItem::READ, 0, 0xffffffffU, 0xffffffffU)) ==
+        pb::DataItem::UNKNOWN_TABLE);
+  CHECK(refusal(Talk::item(pb::DataItem::SNAPSHOT, 0, 7)) == pb::DataItem::UNKNOWN_TABLE);
+  for (const auto kind : {pb::DataItem::ACK, pb::DataItem::VALUE, pb::DataItem::REFUSED,
+                          pb::DataItem::SNAPSHOT_VALUE}) {
+    DataItem answer = Talk::item(kind, 0);
+    CHECK(refusal(answer) == pb::DataItem::BAD_RANGE);
+  }
+  DataItem part = Talk::push(0, 0);
+  part.count = 3;
+  part.payload = part.payload.part(0, 12);
+  CHECK(refusal(part) == pb::DataItem::BAD_RANGE);
+  DataItem moved = Talk::push(0, 0);
+  moved.offset = 1;
+  CHECK(refusal(moved) == pb::DataItem::BAD_RANGE);
+  DataItem none = Talk::push(0, 0);
+  none.count = 0;
+  none.payload = Frame();
+  CHECK(refusal(none) == pb::DataItem::BAD_RANGE);
+
+  DataMessage other = talk.envelope(0);
+  other.job = JobId(8);
+  other.body = DataItems{{Talk::item(pb::DataItem::READ, 0)}};
+  const auto batch = Talk::only<DataItems>(talk.shard.handle(kPeer, other), kPeer);
+  CHECK(batch.items.at(0).refusal == pb::DataItem::UNKNOWN_JOB);
+  // It still serves.
+  CHECK(talk.ask(0, Talk::push(0, 0)).kind == pb::DataItem::ACK);
+}
+
+TEST_CASE("a slice of another shard is refused", "[shard]") {
+  Talk talk(JobMaker(1, Slack(0), 2), {test::make_table(0, {4}), test::make_table(1, {4})});
+  talk.start();
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 0, 0)).kind == pb::DataItem::VALUE);
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 0, 1)).refusal == pb::DataItem::UNKNOWN_TABLE);
+}
+
+TEST_CASE("whatever items a peer sends, each is answered and the shard goes on", "[shard]") {
+  const std::uint64_t seed = 5;
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  Talk talk(JobMaker(3, Slack(1)), {test::make_table(0, {4}), test::make_table(1, {2, 3})});
+  talk.start();
+  const auto pick = [&](std::initializer_list<std::uint64_t> values) {
+    return *(values.begin() + random() % values.size());
+  };
+  constexpr std::uint64_t kBig = std::numeric_limits<std::uint64_t>::max();
+  for (int i = 0; i < 20000; ++i) {
+    DataItem item;
+    item.kind = static_cast<DataItem::Kind>(random() % 9);
+    item.table = TableId(static_cast<std::uint32_t>(pick({0, 0, 1, 1, 2, kBig})));
+    item.slice = SliceId(static_cast<std::uint32_t>(pick({0, 0, 0, 1, kBig})));
+    item.offset = pick({0, 0, 0, 1, kBig});
+    item.count = pick({4, 6, 0, 5, kBig});
+    item.clock = Clock(static_cast<std::int64_t>(pick({0, 1, 2, 3, kBig / 2 - 1})));
+    item.payload = test::frame_of(std::vector<float>(item.count <= 6 ? item.count : 0, 1.0F));
+    talk.send(kPeer, static_cast<std::uint32_t>(pick({0, 0, 1, 2, 9})), {item});
+  }
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::SNAPSHOT, 0)).kind == pb::DataItem::SNAPSHOT_VALUE);
+}
+
+TEST_CASE("an older view of a job is ignored", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  const auto old = talk.job.view();
+  talk.job.state.set_hold_from(0);
+  talk.change();
+  static_cast<void>(talk.shard.set_job(old));
+  CHECK(talk.ask(0, Talk::push(0, 0)).refusal == pb::DataItem::HELD);
+}
+
+TEST_CASE("word that another job is over does not disturb the one that runs", "[shard]") {
+  Talk talk(JobMaker(1, Slack(0), 2), {test::make_table(0, {4}), test::make_table(1, {4})});
+  talk.start();
+  // In that other job this shard had another number.
+  talk.shard.set_id(ShardId(1));
+  JobMaker other(1);
+  other.state.set_job(6);
+  other.state.set_finished(true);
+  static_cast<void>(talk.shard.set_job(other.view()));
+  CHECK(talk.ask(0, Talk::push(0, 0)).kind == pb::DataItem::ACK);
+}
+
+TEST_CASE("a job that is over is forgotten, and may come again", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  talk.ask(0, Talk::push(0, 0));
+  const auto used = talk.pool.usage().used;
+  CHECK(used > Bytes(0));
+  talk.job.state.set_finished(true);
+  talk.change();
+  CHECK(talk.pool.usage().used == Bytes(0));
+  CHECK(talk.ask(0, Talk::push(0, 1)).refusal == pb::DataItem::UNKNOWN_JOB);
+  CHECK(talk.shard.report(JobId(7)).revision == 0);
+}
+
+TEST_CASE("raised slack and a loss release parked reads as messages to their peers", "[shard]") {
+  Talk talk(JobMaker(2, Slack(1)));
+  talk.start();
+  talk.ask(0, Talk::push(0, 0));
+  CHECK(talk.ask(0, Talk::push(0, 1, pb::DataItem::PUSH_READ)).kind == pb::DataItem::ACK);
+  talk.job.state.set_slack(2);
+  auto batch = Talk::only<DataItems>(talk.change(), kPeer);
+  REQUIRE(batch.items.size() == 1);
+  CHECK(batch.items[0].kind == pb::DataItem::VALUE);
+  CHECK(batch.items[0].clock == Clock(2));
+  CHECK(talk.ask(0, Talk::push(0, 2, pb::DataItem::PUSH_READ)).kind == pb::DataItem::ACK);
+  talk.job.leave(WorkerId(1), Clock(0));
+  batch = Talk::only<DataItems>(talk.change(), kPeer);
+  REQUIRE(batch.items.size() == 1);
+  CHECK(batch.items[0].version == Clock(3));
+}
+
+TEST_CASE("a report names the lowest clock of the fenced and the highest of all", "[shard]") {
+  Talk talk(JobMaker(3, Slack(5)), {test::make_table(0, {4}), test::make_table(1, {4})});
+  talk.start();
+  const auto push = [&](std::uint32_t worker, std::uint32_t table, std::int64_t clock) {
+    DataItem item = Talk::push(worker, clock);
+    item.table = TableId(table);
+    REQUIRE(talk.ask(worker, item).kind == pb::DataItem::ACK);
+  };
+  push(0, 0, 0);
+  push(0, 0, 1);
+  push(1, 0, 0);
+  push(1, 0, 1);
+  push(1, 1, 0);
+  talk.job.fence(WorkerId(1));
+  talk.change();
+  const ShardReport report = talk.shard.report(JobId(7));
+  CHECK(report.revision == 2);
+  CHECK(report.max_done == Clock(2));
+  CHECK(report.fenced == std::map<WorkerId, Clock>{{WorkerId(1), Clock(1)}});
+}
+
+TEST_CASE("a shard without slices of its own does not lower the cut of a lost worker", "[shard]") {
+  // Two tables on four shards: shards 2 and 3 have none.
+  Talk talk(JobMaker(2, Slack(0), 4), {test::make_table(0, {4}), test::make_table(1, {4})},
+            ShardId(3));
+  talk.start();
+  talk.job.fence(WorkerId(1));
+  talk.change();
+  CHECK(talk.shard.report(JobId(7)).fenced.at(WorkerId(1)) == Clock::never());
+}
+
+TEST_CASE("a shard whose tables were never opened has seen no push of a lost worker", "[shard]") {
+  Talk talk(JobMaker(2));
+  talk.job.fence(WorkerId(1));
+  talk.change();
+  CHECK(talk.shard.report(JobId(7)).fenced.at(WorkerId(1)) == Clock(0));
+}
+
+TEST_CASE("many answers to one peer travel in messages of a limited size", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  const std::vector<DataItem> items(2500, Talk::item(pb::DataItem::SNAPSHOT, 0));
+  const auto out = talk.send(kPeer, 0, items);
+  std::size_t answered = 0;
+  for (const Outgoing& one : out) {
+    const auto& batch = std::get<DataItems>(one.message.body);
+    CHECK(batch.items.size() <= DataItems::kMaxItems);
+    answered += batch.items.size();
+  }
+  CHECK(answered == 2500);
+}
+
+}  // namespace taut::server

@@ -1,0 +1,190 @@
+#include "server/shard_thread.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "proto/wire_version.hpp"
+#include "tests/unit/server/job_maker.hpp"
+
+namespace taut::server {
+namespace {
+
+using test::JobMaker;
+
+constexpr Duration kDeadline{10'000'000};
+
+/// Reports as they come from a shard's thread.
+class Reports {
+ public:
+  void put(ShardReport report) {
+    std::scoped_lock lock(mutex_);
+    reports_.push_back(std::move(report));
+    came_.notify_all();
+  }
+  std::optional<ShardReport> take() {
+    std::unique_lock lock(mutex_);
+    if (!came_.wait_for(lock, kDeadline, [&] { return !reports_.empty(); })) return std::nullopt;
+    ShardReport report = reports_.front();
+    reports_.pop_front();
+    return report;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<ShardReport> reports_;
+};
+
+/// A shard on loopback and one connection to it.
+struct Line {
+  Line() {
+    auto started = ShardThread::start(
+        context, "127.0.0.1:0", 0,
+        [this](std::size_t, ShardReport report) { reports.put(std::move(report)); });
+    REQUIRE(started.has_value());
+    shard = std::move(started.value());
+    endpoint = context.make_endpoint();
+    reconnect();
+  }
+  void reconnect() {
+    if (peer) endpoint->disconnect(*peer);
+    auto connected = endpoint->connect(shard->address());
+    REQUIRE(connected.has_value());
+    peer = connected.value();
+  }
+  void set_job() {
+    shard->set_job(ShardId(0), job.view());
+    REQUIRE(reports.take());
+  }
+  DataMessage ask(const DataMessage& message) {
+    REQUIRE(endpoint->send(*peer, encode(message)).has_value());
+    return receive();
+  }
+  DataMessage receive() {
+    const TimePoint deadline = steady_now() + kDeadline;
+    while (steady_now() < deadline) {
+      if (auto incoming = endpoint->receive(Duration(100'000))) {
+        auto message = decode_data(incoming->message);
+        REQUIRE(message.has_value());
+        return message.value();
+      }
+    }
+    FAIL("no answer from the shard");
+    return {};
+  }
+  DataMessage envelope() { return {JobId(7), WorkerId(0), job.incarnation(WorkerId(0)), {}}; }
+  pb::DataHelloReply hello() {
+    DataMessage message = envelope();
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_job_hash(job.hash());
+    message.body = hello;
+    return std::get<pb::DataHelloReply>(ask(message).body);
+  }
+  void open() {
+    DataMessage message = envelope();
+    pb::OpenTables wanted;
+    *wanted.add_tables() = to_wire(test::make_table(0, {4}));
+    message.body = wanted;
+    REQUIRE(std::get<pb::OpenTablesReply>(ask(message).body).accepted());
+  }
+  DataMessage snapshot() {
+    DataMessage message = envelope();
+    DataItem item;
+    item.kind = pb::DataItem::SNAPSHOT;
+    message.body = DataItems{{item}};
+    return message;
+  }
+
+  ZmqContext context;
+  Reports reports;
+  JobMaker job{1};
+  std::unique_ptr<ShardThread> shard;
+  std::unique_ptr<Endpoint> endpoint;
+  std::optional<PeerId> peer;
+};
+
+}  // namespace
+
+TEST_CASE("a shard serves over ZeroMQ, and asks each new connection for a hello",
+          "[shard_thread]") {
+  Line line;
+  CHECK_FALSE(line.hello().accepted());  // no job yet
+  line.set_job();
+  REQUIRE(line.hello().accepted());
+  line.open();
+  const auto answer = std::get<DataItems>(line.ask(line.snapshot()).body);
+  REQUIRE(answer.items.size() == 1);
+  CHECK(answer.items[0].kind == pb::DataItem::SNAPSHOT_VALUE);
+
+  line.reconnect();
+  CHECK(std::get<pb::DataHelloReply>(line.ask(line.snapshot()).body).greet_again());
+  CHECK(line.hello().accepted());
+  // The tables are still there, as they were.
+  const auto again = std::get<DataItems>(line.ask(line.snapshot()).body);
+  CHECK(test::floats_of(again.items.at(0).payload) == test::floats_of(answer.items[0].payload));
+}
+
+TEST_CASE("garbage on a shard's port is dropped, and the shard goes on serving", "[shard_thread]") {
+  Line line;
+  line.set_job();
+  const auto send = [&](std::vector<std::string> frames) {
+    Message message;
+    for (const std::string& bytes : frames) message.frames.push_back(Frame::copy_of(bytes));
+    REQUIRE(line.endpoint->send(*line.peer, std::move(message)).has_value());
+  };
+  send({""});
+  send({"", "", ""});
+  send({"GET / HTTP/1.1\r\n\r\n"});
+  send({std::string(1 << 20, '\xff')});
+  send({std::string("TAUTD\0\1\0", 8)});
+  send({std::string("TAUTD\0\1\0\xff\xff\xff\xff", 12)});
+  send({std::string("TAUTC\0\1\0", 8)});
+  send(std::vector<std::string>(300, "x"));
+  Message other_version = encode(line.snapshot());
+  std::string header(other_version.frames[0].text());
+  header[6] = 2;
+  send({header});
+  CHECK(line.hello().accepted());
+}
+
+TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
+  Line line;
+  line.set_job();
+  line.job.fence(WorkerId(0));
+  line.shard->set_job(ShardId(0), line.job.view());
+  const auto report = line.reports.take();
+  REQUIRE(report);
+  CHECK(report->revision == 2);
+  CHECK(report->fenced.contains(WorkerId(0)));
+  line.job.state.set_finished(true);
+  line.shard->set_job(ShardId(0), line.job.view());
+  const auto last = line.reports.take();
+  REQUIRE(last);
+  CHECK(last->job == JobId(7));
+  CHECK(last->revision == 3);
+}
+
+TEST_CASE("a shard whose port is in use says so", "[shard_thread]") {
+  Line line;
+  const auto second =
+      ShardThread::start(line.context, line.shard->address(), 1, [](std::size_t, ShardReport) {});
+  REQUIRE_FALSE(second.has_value());
+  CHECK(second.error().code == ErrorCode::kExists);
+  const auto nowhere =
+      ShardThread::start(line.context, "not an address", 1, [](std::size_t, ShardReport) {});
+  REQUIRE_FALSE(nowhere.has_value());
+  CHECK(nowhere.error().code == ErrorCode::kInvalid);
+}
+
+TEST_CASE("a shard that is waiting ends at once when it is told to", "[shard_thread]") {
+  Line line;
+  line.set_job();
+  const TimePoint begin = steady_now();
+  line.shard.reset();
+  CHECK(steady_now() - begin < Duration(2'000'000));
+}
+
+}  // namespace taut::server

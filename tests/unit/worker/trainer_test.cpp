@@ -1,0 +1,227 @@
+#include "worker/trainer.hpp"
+
+#include <future>
+#include <string>
+
+#include "proto/text.hpp"
+#include "tests/support/temp_folder.hpp"
+#include "tests/unit/client/served_job.hpp"
+#include "tests/unit/data/idx_bytes.hpp"
+#include "worker/backend/cpu_backend.hpp"
+#include "worker/cache/local_cache.hpp"
+#include "worker/cache/served_cache.hpp"
+
+namespace taut::worker {
+namespace {
+
+using test::JobMaker;
+using test::kDeadline;
+using test::ServedJob;
+
+constexpr std::uint32_t kWorkers = 2;
+constexpr Clock kEnd{6};
+
+/// A job of two inner products on made-up images of 6 x 5.
+class TinyJob {
+ public:
+  TinyJob() {
+    for (const std::string part : {"train", "t10k"}) {
+      folder_.write(part + "-images-idx3-ubyte", test::idx_images(40, 6, 5));
+      folder_.write(part + "-labels-idx1-ubyte", test::idx_labels(40));
+    }
+    const std::string text =
+        "name: 'tiny' seed: 42 "
+        "net_param { "
+        "  layer { name: 'in' type: 'Data' top: 'data' top: 'label' "
+        "          data_param { batch_size: 4 } transform_param { scale: 0.00390625 } } "
+        "  layer { name: 'one' type: 'InnerProduct' bottom: 'data' top: 'one' "
+        "          inner_product_param { num_output: 7 weight_filler { type: 'xavier' } } } "
+        "  layer { name: 'relu' type: 'ReLU' bottom: 'one' top: 'one' } "
+        "  layer { name: 'two' type: 'InnerProduct' bottom: 'one' top: 'two' "
+        "          inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } } "
+        "  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'two' bottom: 'label' top: 'loss' "
+        "} "
+        "} "
+        "solver_param { base_lr: 0.1 momentum: 0.9 weight_decay: 0.001 max_iter: 6 } "
+        "data { folder: '" +
+        folder_.path().string() + "' }";
+    REQUIRE(parse_text(text, "job", job).has_value());
+  }
+  [[nodiscard]] JobAssets assets() const {
+    auto opened = JobAssets::open(job, kWorkers);
+    INFO((opened ? std::string() : opened.error().message));
+    REQUIRE(opened.has_value());
+    return std::move(opened.value());
+  }
+
+  pb::Job job;
+
+ private:
+  test::TempFolder folder_;
+};
+
+std::unique_ptr<Backend> cpu() {
+  BackendOptions options;
+  options.device = DeviceKind::kCpu;
+  options.threads = 1;
+  return make_cpu_backend(options);
+}
+
+Trainer::Options until(Clock end) {
+  Trainer::Options options;
+  options.end = end;
+  return options;
+}
+
+std::vector<std::vector<float>> values_of(ParameterCache& cache, const model::Graph& graph) {
+  std::vector<std::vector<float>> all;
+  for (const TableSpec& table : graph.parameters) {
+    all.emplace_back(table.count());
+    REQUIRE(cache.snapshot(table.id, all.back()).has_value());
+  }
+  return all;
+}
+
+std::unique_ptr<LocalCache> local_cache(const TinyJob& tiny, const JobAssets& assets,
+                                        Backend& backend, std::size_t replicas) {
+  LocalCache::Options options;
+  options.seed = tiny.job.seed();
+  options.replicas = replicas;
+  options.rule = to_update_rule(tiny.job.solver_param()).value();
+  return std::make_unique<LocalCache>(backend, assets.train_graph().parameters, options);
+}
+
+/// A cache that loses its server at a clock.
+class FailingCache final : public ParameterCache {
+ public:
+  FailingCache(ParameterCache& inner, Clock from) : inner_(inner), from_(from) {}
+  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override {
+    if (clock >= from_) return make_error(ErrorCode::kStale, "stale incarnation");
+    return inner_.acquire(table, clock);
+  }
+  DeviceSpan<float> gradient(std::size_t replica, TableId table) override {
+    return inner_.gradient(replica, table);
+  }
+  void publish(std::size_t replica, TableId table, Clock clock) override {
+    inner_.publish(replica, table, clock);
+  }
+  void finish_clock(std::size_t replica, Clock clock) override {
+    inner_.finish_clock(replica, clock);
+  }
+  Result<Clock> snapshot(TableId table, std::span<float> into) override {
+    return inner_.snapshot(table, into);
+  }
+  Result<void> flush(Duration wait) override { return inner_.flush(wait); }
+  const StalenessHistogram& staleness() const override { return inner_.staleness(); }
+
+ private:
+  ParameterCache& inner_;
+  const Clock from_;
+};
+
+}  // namespace
+
+TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP", "[trainer]") {
+  const TinyJob tiny;
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  const std::atomic<bool> stop = false;
+
+  std::vector<Replica> replicas;
+  for (std::uint32_t slot = 0; slot < kWorkers; ++slot) {
+    replicas.push_back(std::move(assets.make_replica(*backend, slot, kWorkers, Clock(0)).value()));
+  }
+  const auto local = local_cache(tiny, assets, *backend, kWorkers);
+  ProgressBoard board;
+  Trainer trainer(replicas, *local, *backend, nullptr, until(kEnd), board);
+  REQUIRE(trainer.run(stop).value() == kEnd);
+  CHECK(board.read().clock == kEnd);
+  CHECK(board.read().images == 4 * kWorkers * 6);
+  const auto expected = values_of(*local, assets.train_graph());
+
+  JobMaker maker(kWorkers, Slack(0), 2);
+  *maker.state.mutable_definition() = tiny.job;
+  ServedJob served(maker);
+  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::future<std::string>> running;
+  for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
+    clients.push_back(served.client(worker));
+    running.push_back(std::async(std::launch::async, [&, worker]() -> std::string {
+      const auto own = cpu();
+      std::vector<Replica> one;
+      auto replica = assets.make_replica(*own, worker, kWorkers, Clock(0));
+      if (!replica) return replica.error().message;
+      one.push_back(std::move(replica.value()));
+      ServedCache::Options options;
+      options.wait = kDeadline;
+      auto cache =
+          ServedCache::open(*clients[worker], *own, assets.train_graph().parameters, options);
+      if (!cache) return cache.error().message;
+      ProgressBoard progress;
+      Trainer member(one, *cache.value(), *own, nullptr, until(kEnd), progress);
+      auto reached = member.run(stop);
+      if (!reached) return reached.error().message;
+      auto flushed = cache.value()->flush(kDeadline);
+      return flushed ? "" : flushed.error().message;
+    }));
+  }
+  for (auto& one : running) REQUIRE(one.get() == "");
+  const auto reader = served.client(0);
+  REQUIRE(reader->open(assets.train_graph().parameters, kDeadline).has_value());
+  for (const TableSpec& table : assets.train_graph().parameters) {
+    CAPTURE(table.name);
+    std::vector<float> values(table.count());
+    CHECK(reader->snapshot(table.id, values, kDeadline).value().version == kEnd);
+    CHECK(test::same_bits(values, expected[table.id.value()]));
+  }
+}
+
+TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") {
+  const TinyJob tiny;
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  std::atomic<bool> stop = false;
+  Trainer::Options options = until(kEnd);
+  options.straggle = [&](Clock clock) { stop = clock == Clock(2); };
+  ProgressBoard board;
+  Trainer trainer(replicas, *cache, *backend, nullptr, options, board);
+  CHECK(trainer.run(stop).value() == Clock(3));
+}
+
+TEST_CASE("a run begins and ends at the clocks that it is given", "[trainer]") {
+  const TinyJob tiny;
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(4)).value()));
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  const std::atomic<bool> stop = false;
+  Trainer::Options options = until(kEnd);
+  options.start = Clock(4);
+  ProgressBoard board;
+  Trainer trainer(replicas, *cache, *backend, nullptr, options, board);
+  CHECK(trainer.run(stop).value() == kEnd);
+  CHECK(board.read().images == 4 * 2);
+}
+
+TEST_CASE("a run whose parameters are refused ends with the reason", "[trainer]") {
+  const TinyJob tiny;
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+  const auto inner = local_cache(tiny, assets, *backend, 1);
+  FailingCache cache(*inner, Clock(3));
+  const std::atomic<bool> stop = false;
+  ProgressBoard board;
+  Trainer trainer(replicas, cache, *backend, nullptr, until(kEnd), board);
+  const auto ended = trainer.run(stop);
+  REQUIRE_FALSE(ended.has_value());
+  CHECK(ended.error().code == ErrorCode::kStale);
+  CHECK(board.read().clock == Clock(3));
+}
+
+}  // namespace taut::worker

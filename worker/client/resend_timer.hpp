@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "common/time.hpp"
+
+namespace taut {
+
+/// How long to wait for an answer before asking again.
+struct ResendPolicy {
+  Duration first;  // before any round trip was measured
+  Duration least;
+  Duration most;
+
+  ResendPolicy(Duration first_, Duration least_, Duration most_)
+      : first(first_), least(least_), most(most_) {}
+  /// Always the same.
+  ResendPolicy(Duration fixed) : ResendPolicy(fixed, fixed, fixed) {}  // NOLINT: a plain duration
+};
+
+/// The time after which something that was sent counts as lost: the measured round trip and four
+/// times its deviation, twice as long after each attempt. A read that waits at the shard for other
+/// workers is asked for again ever more rarely, so that a lost answer costs no more than the wait
+/// before it.
+/// Source    Jacobson, "Congestion avoidance and control", SIGCOMM 1988; RFC 6298
+class ResendTimer {
+ public:
+  explicit ResendTimer(ResendPolicy policy) : policy_(policy) {}
+
+  /// Notes a round trip of something that was sent once: of a repeated one nobody knows which
+  /// attempt was answered (Karn's rule).
+  void measured(Duration round_trip) {
+    if (!mean_) {
+      mean_ = round_trip;
+      deviation_ = round_trip / 2;
+      return;
+    }
+    const Duration error = round_trip - *mean_;
+    deviation_ += (std::max(error, -error) - deviation_) / 4;
+    *mean_ += error / 8;
+  }
+
+  /// How long to wait after the nth attempt, from 1.
+  [[nodiscard]] Duration timeout(int attempts) const {
+    const Duration base = mean_ ? *mean_ + 4 * deviation_ : policy_.first;
+    const int doublings = std::clamp(attempts - 1, 0, 20);
+    return std::min(std::max(base, policy_.least) * (1L << doublings), policy_.most);
+  }
+
+ private:
+  const ResendPolicy policy_;
+  std::optional<Duration> mean_;
+  Duration deviation_{0};
+};
+
+}  // namespace taut
