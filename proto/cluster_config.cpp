@@ -15,7 +15,20 @@ Result<void> check_range(const std::string& file, const char* field, double valu
 }
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+  // "127.example.org" is a name, not an address.
+  const bool is_ipv4 = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host == "localhost" || host == "::1" || host == "[::1]" ||
+         (is_ipv4 && host.starts_with("127."));
+}
+
+/// "host:port" with a host and a port that can be.
+bool is_address(const std::string& address) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  const std::string port = address.substr(colon + 1);
+  const bool is_number = !port.empty() && port.size() <= 5 &&
+                         port.find_first_not_of("0123456789") == std::string::npos;
+  return is_number && std::stoi(port) <= 65535;
 }
 
 std::string host_of(const std::string& address) {
@@ -31,13 +44,16 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   pb::ClusterConfig config;
   TAUT_TRY(read_text(path, config));
   const std::string file = path.string();
-  const auto colon = config.coordinator_address().rfind(':');
-  if (colon == std::string::npos || colon + 1 == config.coordinator_address().size()) {
+  if (!is_address(config.coordinator_address())) {
     return invalid(fmt::format("{}: coordinator_address \"{}\" is not \"host:port\"", file,
                                config.coordinator_address()));
   }
   TAUT_TRY(check_range(file, "server.shards", config.server().shards(), 1, 256));
   TAUT_TRY(check_range(file, "server.port_base", config.server().port_base(), 0, 65535));
+  if (config.server().port_base() + config.server().shards() - 1 > 65535) {
+    return invalid(fmt::format("{}: server.port_base {} leaves no ports for {} shards", file,
+                               config.server().port_base(), config.server().shards()));
+  }
   TAUT_TRY(check_range(file, "worker.threads", config.worker().threads(), 1, 1024));
   TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
   TAUT_TRY(check_range(file, "start_wait_s", config.start_wait_s(), 0.1, 86400));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace taut {
 namespace {
 
 constexpr std::size_t kMaxHeaderBytes = 16UL << 20U;
+constexpr std::size_t kPackBelow = 16UL << 10U;
 
 bool carries_payload(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ ||
@@ -43,6 +45,7 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
                                static_cast<int>(wire.element_type()),
                                static_cast<int>(wire.layout())));
   }
+  if (wire.packed() && !wire.payload()) return invalid("a packed data item without a payload");
   if (wire.payload() != carries_payload(wire.kind())) {
     return invalid(fmt::format("a data item of kind {} {} a payload",
                                pb::DataItem::Kind_Name(wire.kind()),
@@ -69,31 +72,102 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   return item;
 }
 
+/// Hands a message's payload bytes out to its items, in their order.
+class PayloadReader {
+ public:
+  PayloadReader(const pb::DataItems& wire, const Message& frames) : frames_(frames) {
+    const auto& items = wire.items();
+    has_pack_ = std::any_of(items.begin(), items.end(),
+                            [](const pb::DataItem& item) { return item.packed(); });
+    next_frame_ = has_pack_ ? 2 : 1;
+  }
+
+  Result<Frame> take(const pb::DataItem& item) { return item.packed() ? part(item) : whole(item); }
+
+  /// Errors: payload bytes that belong to no item.
+  [[nodiscard]] Result<void> finish() const {
+    if (next_frame_ != frames_.frames.size()) {
+      return invalid(fmt::format("{} payload frames, but the items name {}",
+                                 frames_.frames.size() - 1, next_frame_ - 1));
+    }
+    if (has_pack_ && pack_used_ != frames_.frames[1].size()) {
+      return invalid(fmt::format("{} packed bytes, but the items name {}", frames_.frames[1].size(),
+                                 pack_used_));
+    }
+    return ok();
+  }
+
+ private:
+  Result<Frame> whole(const pb::DataItem& item) {
+    if (next_frame_ >= frames_.frames.size()) return lacks(item, 0);
+    const Frame& frame = frames_.frames[next_frame_++];
+    if (item.count() > frame.size() || item.count() * sizeof(float) != frame.size()) {
+      return lacks(item, frame.size());
+    }
+    return frame;
+  }
+  Result<Frame> part(const pb::DataItem& item) {
+    if (frames_.frames.size() < 2) return lacks(item, 0);
+    const std::size_t left = frames_.frames[1].size() - pack_used_;
+    if (item.count() > left || item.count() * sizeof(float) > left) return lacks(item, left);
+    const std::size_t size = item.count() * sizeof(float);
+    const std::size_t begin = std::exchange(pack_used_, pack_used_ + size);
+    return frames_.frames[1].part(begin, size);
+  }
+  static Error lacks(const pb::DataItem& item, std::size_t bytes) {
+    return invalid(fmt::format("table {} slice {}: {} elements announced, {} bytes came",
+                               item.table(), item.slice(), item.count(), bytes));
+  }
+
+  const Message& frames_;
+  bool has_pack_ = false;
+  std::size_t next_frame_ = 1;
+  std::size_t pack_used_ = 0;
+};
+
 Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames) {
+  if (static_cast<std::size_t>(wire.items_size()) > DataItems::kMaxItems) {
+    return invalid(fmt::format("{} items in one message; the limit is {}", wire.items_size(),
+                               DataItems::kMaxItems));
+  }
   DataItems batch;
   batch.items.reserve(static_cast<std::size_t>(wire.items_size()));
-  std::size_t next_frame = 1;
+  PayloadReader payloads(wire, frames);
   for (pb::DataItem& one : *wire.mutable_items()) {
     TAUT_TRY(DataItem item, from_wire(one));
     if (one.payload()) {
-      if (next_frame == frames.frames.size()) {
-        return invalid(fmt::format("{} payload frames, but item {} needs another",
-                                   frames.frames.size() - 1, batch.items.size()));
-      }
-      item.payload = frames.frames[next_frame++];
-      if (item.count > item.payload.size() || item.count * sizeof(float) != item.payload.size()) {
-        return invalid(fmt::format("table {} slice {}: {} elements announced, {} bytes came",
-                                   item.table.value(), item.slice.value(), item.count,
-                                   item.payload.size()));
-      }
+      TAUT_TRY(item.payload, payloads.take(one));
     }
     batch.items.push_back(std::move(item));
   }
-  if (next_frame != frames.frames.size()) {
-    return invalid(fmt::format("{} payload frames, but the items name {}", frames.frames.size() - 1,
-                               next_frame - 1));
-  }
+  TAUT_TRY(payloads.finish());
   return batch;
+}
+
+/// Puts a batch's items into the header and its payloads into frames: small ones share a frame, for
+/// a frame of its own costs more than the copy.
+void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames) {
+  const auto is_small = [](const DataItem& item) {
+    return carries_payload(item.kind) && item.payload.size() < kPackBelow;
+  };
+  const bool packs = std::ranges::count_if(batch.items, is_small) > 1;
+  std::vector<std::byte> pack;
+  if (packs) frames.frames.emplace_back();
+  for (const DataItem& item : batch.items) {
+    pb::DataItem& one = *wire.add_items();
+    to_wire(item, one);
+    if (packs && is_small(item)) {
+      one.set_packed(true);
+      const auto bytes = item.payload.bytes();
+      pack.insert(pack.end(), bytes.begin(), bytes.end());
+    } else if (carries_payload(item.kind)) {
+      frames.frames.push_back(item.payload);
+    }
+  }
+  if (!packs) return;
+  auto owner = std::make_shared<std::vector<std::byte>>(std::move(pack));
+  const std::span<const std::byte> view(*owner);
+  frames.frames[1] = Frame(std::move(owner), view);
 }
 
 }  // namespace
@@ -109,11 +183,7 @@ Message encode(const DataMessage& message) {
     pb::DataHeader& header;
     Message& frames;
     void operator()(const DataItems& batch) const {
-      pb::DataItems& wire = *header.mutable_items();
-      for (const DataItem& item : batch.items) {
-        to_wire(item, *wire.add_items());
-        if (carries_payload(item.kind)) frames.frames.push_back(item.payload);
-      }
+      add_items(batch, *header.mutable_items(), frames);
     }
     void operator()(const pb::DataHello& body) const { *header.mutable_hello() = body; }
     void operator()(const pb::DataHelloReply& body) const { *header.mutable_hello_reply() = body; }

@@ -5,6 +5,9 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
+#if __has_include(<google/protobuf/stubs/logging.h>)
+#include <google/protobuf/stubs/logging.h>
+#endif
 
 #include <cstddef>
 #include <optional>
@@ -121,6 +124,13 @@ std::string to_text(const google::protobuf::Message& message) {
   std::string text;
   google::protobuf::TextFormat::PrintToString(message, &text);
   return text;
+}
+
+void silence_protobuf() {
+  // Releases from 22 on log through Abseil, and not about this.
+#if __has_include(<google/protobuf/stubs/logging.h>)
+  google::protobuf::SetLogHandler(nullptr);
+#endif
 }
 
 }  // namespace taut

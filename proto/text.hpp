@@ -19,6 +19,10 @@ namespace taut {
 [[nodiscard]] Result<void> read_text(const std::filesystem::path& path,
                                      google::protobuf::Message& out);
 
+/// Keeps the protobuf library from writing to standard error about bytes that a peer sent: whoever
+/// decodes them reports it. Thread: main, before others start.
+void silence_protobuf();
+
 /// The message as text protobuf.
 [[nodiscard]] std::string to_text(const google::protobuf::Message& message);
 

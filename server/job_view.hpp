@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,12 +29,11 @@ struct JobView {
   std::vector<ShardId> shards;
   bool finished = false;
 
-  /// The slack of a read at `clock`. Where the update before it is applied as an aggregate, only
-  /// slack 0 shows the reader its own writes.
+  /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits for
+  /// every aggregate before it: only then are the reader's own writes, which come after them, in
+  /// the values. Within BSP that is slack 0.
   [[nodiscard]] Slack slack_at(Clock clock) const {
-    const bool aggregated =
-        clock > Clock(0) && membership.mode_at(clock - 1) == ApplyMode::kAggregate;
-    return aggregated ? Slack(0) : slack;
+    return std::min(slack, Slack(clock - membership.aggregated_until(clock)));
   }
 };
 

@@ -9,6 +9,7 @@
 #include "common/memory.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/cluster_config.hpp"
+#include "proto/text.hpp"
 #include "proto/wire_version.hpp"
 #include "server/server_daemon.hpp"
 
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
   app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
   CLI11_PARSE(app, argc, argv);
   taut::keep_freed_memory();
+  taut::silence_protobuf();
   taut::settle_process_signals(arguments.with_parent);
   taut::watch_stop_signals();
   std::string failure;

@@ -129,8 +129,14 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
                                   coordinator_address_, refused->reason));
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
-    std::scoped_lock lock(mutex_);
-    jobs_.clear();
+    std::vector<std::shared_ptr<const JobView>> over;
+    {
+      std::scoped_lock lock(mutex_);
+      over = jobs_.clear();
+    }
+    for (const auto& view : over) {
+      for (auto& shard : shards_) shard->set_job(ShardId(), view);
+    }
   } else if (const auto* gone = std::get_if<Unreachable>(&event)) {
     return make_error(ErrorCode::kTimeout,
                       fmt::format("no coordinator at {}: {}", coordinator_address_, gone->reason));

@@ -1,17 +1,24 @@
 #include "server/server_jobs.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace taut::server {
 
 std::shared_ptr<const JobView> ServerJobs::take_job(const pb::ServerJob& job) {
+  // Word that a job is over was heard once another one is under way.
+  if (!job.finished()) {
+    std::erase_if(jobs_, [&](const auto& entry) {
+      return entry.second.finished && entry.first != job.job();
+    });
+  }
   Progress& progress = jobs_[job.job()];
   // The same again is answered again: the answer may have been lost.
   changed_ = true;
   if (progress.revision >= job.revision()) return nullptr;
   auto view = make_job_view(job);
-  progress = Progress{job.revision(), {}, view ? "" : view.error().message};
+  progress = Progress{job.revision(), job.finished(), {}, view ? "" : view.error().message};
   return view ? view.value() : nullptr;
 }
 
@@ -20,6 +27,19 @@ void ServerJobs::take_report(std::size_t shard, ShardReport report) {
   if (found == jobs_.end() || found->second.revision != report.revision) return;
   found->second.reports[shard] = std::move(report);
   changed_ = true;
+}
+
+std::vector<std::shared_ptr<const JobView>> ServerJobs::clear() {
+  std::vector<std::shared_ptr<const JobView>> over;
+  for (const auto& [job, progress] : std::exchange(jobs_, {})) {
+    auto view = std::make_shared<JobView>();
+    view->job = JobId(job);
+    // What shards report of it is no answer to anything that is still to come.
+    view->revision = std::numeric_limits<std::uint64_t>::max();
+    view->finished = true;
+    over.push_back(std::move(view));
+  }
+  return over;
 }
 
 std::optional<pb::Heartbeat> ServerJobs::take_news() {

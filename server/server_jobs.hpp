@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/control.pb.h"
 #include "server/job_view.hpp"
@@ -23,8 +24,9 @@ class ServerJobs {
   [[nodiscard]] std::shared_ptr<const JobView> take_job(const pb::ServerJob& job);
   /// A shard's answer to it.
   void take_report(std::size_t shard, ShardReport report);
-  /// Forgets everything: the coordinator does not know this server any more.
-  void clear() { jobs_.clear(); }
+  /// Forgets everything: the coordinator does not know this server any more, and may number its
+  /// jobs anew. Returns the word for every shard that they are over.
+  [[nodiscard]] std::vector<std::shared_ptr<const JobView>> clear();
 
   /// What heartbeats carry now, where it changed since the last call.
   [[nodiscard]] std::optional<pb::Heartbeat> take_news();
@@ -32,6 +34,7 @@ class ServerJobs {
  private:
   struct Progress {
     std::uint64_t revision = 0;
+    bool finished = false;
     std::map<std::size_t, ShardReport> reports;  // by shard
     std::string error;
   };

@@ -10,6 +10,7 @@
 #include "common/memory.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/cluster_config.hpp"
+#include "proto/text.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/local_run.hpp"
 #include "worker/model/job.hpp"
@@ -101,6 +102,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   taut::keep_freed_memory();
+  taut::silence_protobuf();
   taut::settle_process_signals(arguments.with_parent);
   if (arguments.local_job.empty()) taut::watch_stop_signals();
   std::string failure;

@@ -1,6 +1,9 @@
 #include "worker/trainer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -51,6 +54,12 @@ Result<void> Trainer::train_clock(Clock clock) {
     backward(replica, clock);
     cache_.finish_clock(replica, clock);
     loss_ += replicas_[replica].net->loss(*stream_) / static_cast<double>(replicas_.size());
+  }
+  if (!std::isfinite(loss_)) {
+    return invalid(
+        fmt::format("the loss is {} at iteration {}: the training has diverged; try a "
+                    "lower base_lr, or clip_gradients",
+                    loss_, clock.value()));
   }
   return ok();
 }

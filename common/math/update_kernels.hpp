@@ -15,10 +15,12 @@ struct GradientView {
 };
 
 /// Applies sum over i of (gradients[i].scale * gradients[i]), times `scale`, to a slice in one
-/// pass: sum in the order given, scaling, decay, rule and write. The sum's order is the result's
-/// bits. gradients  at least one, each of values.size() elements values     [n] read out        [n]
-/// written; may be the same memory as `values`, never overlap it otherwise state rule.state_count()
-/// arrays of [n], updated in place Thread     any; no shared state
+/// pass: sum in the order given, scaling, decay, rule and write. The order is the result's bits.
+/// gradients  at least one, each of values.size() elements
+/// values     [n] read
+/// out        [n] written; may be the same memory as `values`, never overlaps it otherwise
+/// state      rule.state_count() arrays of [n], updated in place
+/// Thread     any; no shared state
 void apply_update(RuleKind kind, const UpdateStep& step, std::span<const GradientView> gradients,
                   float scale, std::span<const float> values, std::span<float> out,
                   std::span<float* const> state);

@@ -56,17 +56,16 @@ struct UpdateStep {
 
 /// One application of the rule at `clock`.
 /// share         which part of a clock's updates it applies: 1 for an aggregate of all members, 1/n
-///               for one arrival of n. Weight decay is scaled by it, so that it acts once per
-///               clock.
+///               for one arrival of n. Weight decay is scaled by it, and so acts once per clock
 /// applications  how many applications this slice has had before
 ///
 /// What a rule means when each update is applied on arrival (SSP, ASYNC), n members each sending
-/// its own mean, divided by n here: SGD       n steps of 1/n each: the same sum as the aggregate's
-/// one step. momentum, Nesterov   the velocity decays n times per clock instead of once, and
-/// gathers 1/n of
-///           the gradient each time; under a constant gradient both end at rate * g / (1 -
-///           momentum) per application, n applications of 1/n per clock: the parameters move as far
-///           per clock.
+/// its own mean, divided by n here:
+/// SGD       n steps of 1/n each: the same sum as the aggregate's one step.
+/// momentum, Nesterov
+///           the velocity decays n times per clock instead of once, and gathers 1/n of the gradient
+///           each time; under a constant gradient g the parameters move by rate * g / (1 - momentum)
+///           per clock, as with the aggregate.
 /// Adam      moments are averages over arrivals of g/n, whose scale cancels in m / sqrt(v): each
 ///           arrival is a step of about `rate`, so a clock moves up to n times as far as the
 ///           aggregate's; divide base_lr by n to compare runs. Bias correction counts arrivals.

@@ -6,7 +6,9 @@ namespace taut {
 
 std::optional<Application> ModeAggregation::next(const HeldUpdates& held,
                                                  const Membership& membership) const {
-  for (const auto& [clock, workers] : held) {
+  for (const auto& entry : held) {
+    const Clock clock = entry.first;
+    const auto& workers = entry.second;
     const std::size_t members = membership.count_at(clock);
     if (membership.mode_at(clock) == ApplyMode::kOnArrival) {
       return Application{clock, {workers.front()}, members};

@@ -32,4 +32,13 @@ ApplyMode Membership::mode_at(Clock clock) const {
   return after == modes_.begin() ? after->second : std::prev(after)->second;
 }
 
+Clock Membership::aggregated_until(Clock clock) const {
+  Clock end = clock;
+  for (auto mode = modes_.lower_bound(clock); mode != modes_.begin(); end = mode->first) {
+    --mode;
+    if (mode->second == ApplyMode::kAggregate) return end;
+  }
+  return Clock(0);
+}
+
 }  // namespace taut

@@ -41,6 +41,9 @@ class Membership {
   /// How many take part at this clock.
   [[nodiscard]] std::size_t count_at(Clock clock) const;
   [[nodiscard]] ApplyMode mode_at(Clock clock) const;
+  /// One past the last clock below `clock` whose updates are applied as an aggregate; 0: there is
+  /// none.
+  [[nodiscard]] Clock aggregated_until(Clock clock) const;
 
  private:
   EpochId epoch_;

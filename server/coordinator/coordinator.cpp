@@ -210,7 +210,8 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
   pb::WorkerJob& stop = *send(from).mutable_worker_job();
   stop.set_job(progress.job());
   stop.set_revision(progress.revision() + 1);
-  stop.set_incarnation(worker.incarnation.value());
+  // Meant for the life that reports: a later one, which a late report reached, begins afresh.
+  stop.set_incarnation(progress.incarnation());
   stop.set_stop(true);
   stop.set_stop_reason(index >= 0 ? "the job has ended" : "this worker is no member of the job");
 }

@@ -19,8 +19,8 @@ using Notes = std::vector<std::string>;
 }
 
 /// Carries a running job's members and mode towards what is wanted, one change at a time, each in
-/// two phases, so that every server sees it happen at the same clock: leave  the lost are fenced;
-/// the clock from which they are missing is the lowest that any server
+/// two phases, so that every server sees it happen at the same clock:
+/// leave  the lost are fenced; the clock from which they are missing is the lowest that any server
 ///        still waits for; losses go before everything else, as the others may be waiting
 /// mode   pushes from a clock K on are held; once no server has accepted one of them, the mode
 ///        changes at K; otherwise K is raised

@@ -228,6 +228,13 @@ void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes) 
   };
   if (any([&job](const pb::StoredMember& member) { return job.works(member); })) return;
   if (any([](const pb::StoredMember& member) { return member.finished(); })) {
+    // Aggregates that waited for a lost worker hold the others' acknowledged updates: the servers
+    // take its cut over, and apply them, before they forget the job.
+    const bool cut_due = any([](const pb::StoredMember& member) {
+      return member.lost() && member.member().leave_clock() == Clock::never().value();
+    });
+    const bool any_lost = any([](const pb::StoredMember& member) { return member.lost(); });
+    if (cut_due || (any_lost && !job.servers_have(job.stored().revision()))) return;
     job.change().set_message(what_was_lost(job));
     end(job, pb::DONE, now, notes);
   } else {

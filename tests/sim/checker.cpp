@@ -21,6 +21,7 @@ double names_of(std::int64_t join, std::int64_t count) {
 void Checker::take(const History& history) {
   for (const Event& event : history.events()) {
     if (broken_) return;
+    if (trace_) trace_(event);
     broken_ = next(event, history);
     if (broken_) {
       broken_->what += fmt::format(" (at {} us)", event.at.since_origin().count());
@@ -31,6 +32,7 @@ void Checker::take(const History& history) {
 std::optional<Broken> Checker::next(const Event& event, const History& history) {
   switch (event.kind) {
     case Event::Kind::kView:
+    case Event::Kind::kGreeted:
     case Event::Kind::kOpened:
     case Event::Kind::kAsked:
     case Event::Kind::kSaid:
@@ -57,9 +59,14 @@ SliceOracle& Checker::oracle(ShardSide& shard, TableId table, SliceId slice) {
 
 std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
   ShardSide& shard = shards_[event.shard.value()];
+  if (shard.forgotten) return std::nullopt;
   switch (event.kind) {
     case Event::Kind::kView: {
       const pb::ServerJob& view = history.views()[event.view];
+      if (view.finished()) {
+        shard.forgotten = true;
+        return std::nullopt;
+      }
       shard.contract = Contract::of(view);
       if (view.revision() > newest_revision_) {
         newest_revision_ = view.revision();
@@ -77,10 +84,14 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
       }
       return std::nullopt;
     }
+    case Event::Kind::kGreeted:
+      shard.greeted.insert(event.peer);
+      return std::nullopt;
     case Event::Kind::kOpened:
       shard.open = true;
       return std::nullopt;
     case Event::Kind::kAsked:
+      if (!shard.greeted.contains(event.peer)) return std::nullopt;
       if (!shard.open || !shard.contract) {
         return Broken{"answer", fmt::format("shard {} is asked before its tables are open",
                                             event.shard.value())};

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +28,9 @@ namespace taut::sim {
 /// At the end      what was pushed and not lost has been applied once, everywhere
 class Checker {
  public:
-  explicit Checker(const ToyJob& job) : job_(job) {}
+  /// trace  told every event before it is checked; may be empty
+  explicit Checker(const ToyJob& job, std::function<void(const Event&)> trace = {})
+      : job_(job), trace_(std::move(trace)) {}
 
   /// Takes the next stretch.
   void take(const History& history);
@@ -39,7 +43,9 @@ class Checker {
     std::optional<Contract> contract;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
     std::vector<SliceOracle*> touched;
+    std::set<PeerId> greeted;
     bool open = false;
+    bool forgotten = false;  // the job is over
   };
   struct OpenRead {
     std::int64_t clock = 0;
@@ -67,6 +73,7 @@ class Checker {
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
 
   const ToyJob job_;
+  const std::function<void(const Event&)> trace_;
   std::map<std::uint32_t, ShardSide> shards_;
   std::map<std::uint32_t, WorkerSide> workers_;
   Contract newest_;

@@ -17,10 +17,10 @@ using Kind = Plan::Event::Kind;
 
 class Cluster {
  public:
-  explicit Cluster(const Plan& plan)
+  Cluster(const Plan& plan, std::function<void(const Event&)> trace)
       : plan_(plan),
         network_(Random::mix(plan.seed ^ 0x5eedULL), plan.faults, plan.framed),
-        checker_(plan.job),
+        checker_(plan.job, std::move(trace)),
         history_([this](const History& history) { read(history); }),
         world_{plan_, network_, history_, pool_},
         disk_(std::make_shared<CoordinatorRecords>()) {
@@ -227,8 +227,8 @@ class Cluster {
 
 }  // namespace
 
-Outcome run(const Plan& plan) {
-  Cluster cluster(plan);
+Outcome run(const Plan& plan, std::function<void(const Event&)> trace) {
+  Cluster cluster(plan, std::move(trace));
   return cluster.run();
 }
 

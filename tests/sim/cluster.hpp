@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,7 @@ struct Outcome {
 
 /// Runs a whole cluster in one thread and virtual time: the state machines that the daemons run,
 /// over a faulty network; and checks what happens against the contract.
-[[nodiscard]] Outcome run(const Plan& plan);
+/// trace  told every event that the checker reads; may be empty
+[[nodiscard]] Outcome run(const Plan& plan, std::function<void(const Event&)> trace = {});
 
 }  // namespace taut::sim

@@ -1,5 +1,8 @@
 #include "tests/sim/history.hpp"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <bit>
 
 namespace taut::sim {
@@ -8,6 +11,19 @@ namespace {
 constexpr std::size_t kStretch = 1U << 14U;
 
 }  // namespace
+
+std::string describe(const Event& event) {
+  static constexpr std::array kNames = {"view", "greeted", "opened", "asked", "said", "step",
+                                        "reads from", "pushed", "reading", "read", "finished", "failed", "end"};
+  return fmt::format("{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
+                     "V {} done {}",
+                     event.at.since_origin().count(), kNames[static_cast<std::size_t>(event.kind)],
+                     event.shard.value(), event.peer.value(), event.worker.value(),
+                     event.incarnation.value(), pb::DataItem::Kind_Name(event.item),
+                     pb::DataItem::Refusal_Name(event.refusal), event.table.value(),
+                     event.slice.value(), event.clock.value(), event.version.value(),
+                     event.done.value());
+}
 
 void History::add(const Event& event, std::span<const float> values) {
   Event& kept = events_.emplace_back(event);

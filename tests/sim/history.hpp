@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/net/endpoint.hpp"
@@ -17,10 +18,11 @@ namespace taut::sim {
 struct Event {
   enum class Kind : std::uint8_t {
     kView,      // a shard took over what the coordinator published: `view`
+    kGreeted,   // a shard accepted a connection's hello: what comes before one is not served
     kOpened,    // a shard accepted the tables, now or again
     kAsked,     // a shard was asked for one item
     kSaid,      // a shard said one item
-    kStep,      // what the shard said since kView, kOpened or kAsked was all that it says to it
+    kStep,      // what the shard said since the last step was all that it says to it
     kReadsFrom, // a member was told where to begin
     kPushed,    // a worker handed a table's update to its client
     kReading,   // a worker asked its client for a table
@@ -46,6 +48,9 @@ struct Event {
   std::uint32_t values_begin = 0;  // of History::values(); [values_end - values_begin]
   std::uint32_t values_end = 0;
 };
+
+/// One line for a person.
+[[nodiscard]] std::string describe(const Event& event);
 
 /// All that happened, in order, as a stretch of it that the reader takes and forgets, and a hash of
 /// the whole: the same run has the same hash.

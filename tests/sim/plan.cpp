@@ -115,10 +115,11 @@ class EventDrawer {
   void draw_kill(std::uint32_t worker, bool comes_back) {
     const Duration from = moment();
     add(from, Kind::kKill, worker);
-    if (comes_back && random_.chance(0.7)) {
-      add(from + Duration(random_.between(1000, plan_.heartbeat_limit.count() * 2)), Kind::kStart,
-          worker);
-    }
+    const bool soon = comes_back && random_.chance(0.7);
+    const std::int64_t limit = plan_.heartbeat_limit.count();
+    // A job that had not begun waits for it, however late.
+    const std::int64_t pause = soon ? random_.between(1000, limit * 2) : limit * 20;
+    add(from + Duration(pause), Kind::kStart, worker);
   }
 
   Plan& plan_;

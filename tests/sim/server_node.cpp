@@ -56,10 +56,15 @@ void ServerNode::say(OneShard& one, std::vector<server::Outgoing> messages, Time
   step.shard = one.shard->id();
   for (server::Outgoing& out : messages) {
     world_.history.add_items(Event::Kind::kSaid, now, one.shard->id(), out.to, out.message);
+    Event event = step;
+    event.peer = out.to;
     const auto* opened = std::get_if<pb::OpenTablesReply>(&out.message.body);
+    const auto* greeted = std::get_if<pb::DataHelloReply>(&out.message.body);
     if (opened != nullptr && opened->accepted()) {
-      Event event = step;
       event.kind = Event::Kind::kOpened;
+      world_.history.add(event);
+    } else if (greeted != nullptr && greeted->accepted()) {
+      event.kind = Event::Kind::kGreeted;
       world_.history.add(event);
     }
     world_.network.send(one.socket, out.to, std::move(out.message));
@@ -78,10 +83,10 @@ void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     OneShard& one = shards_[i];
     one.shard->set_id(ShardId(job->first_shard() + static_cast<std::uint32_t>(i)));
+    world_.history.add_view(now, one.shard->id(), *job);
     if (!view->finished) {
       job_ = view->job;
       hash_ = view->hash;
-      world_.history.add_view(now, one.shard->id(), *job);
       one.places.clear();
       const auto tables = toy_tables(world_.plan.job);
       const SliceLayout layout(tables, all, kSliceElements);
@@ -104,7 +109,7 @@ void ServerNode::read_all(TimePoint now) {
     hello.set_wire_version(kWireVersion);
     hello.set_job_hash(hash_);
     message.body = hello;
-    (void)one.shard->handle(reader, message);
+    say(one, one.shard->handle(reader, message), now);
     DataItems items;
     for (const Slice& slice : one.places) {
       DataItem item;

@@ -184,19 +184,17 @@ std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& cont
   if (is_push(item.item)) {
     const std::int64_t clock = item.clock.value();
     const std::int64_t expected = done_.at(worker);
-    const bool held = clock >= contract.hold_from;
-    if (clock > expected || (clock == expected && held)) {
+    if (clock > expected || (clock == expected && clock >= contract.hold_from)) {
       Refusal refusal{item.peer, clock, {}};
-      if (held) refusal.kinds.push_back(pb::DataItem::HELD);
+      if (clock >= contract.hold_from) refusal.kinds.push_back(pb::DataItem::HELD);
       if (clock > expected) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
       refusals_.push_back(std::move(refusal));
       return std::nullopt;
     }
     if (clock == expected) accept(worker, clock, contract);
-    owed_.push_back({item.peer, clock, clock < expected && held});
+    owed_.push_back({item.peer, clock});
     note_due();
     read_clock = clock + 1;
-    if (clock < expected && held) return std::nullopt;
   }
   if (item.item == pb::DataItem::PUSH) return std::nullopt;
   Waiting read{read_clock, contract.slack_at(read_clock), item.peer};
@@ -247,12 +245,6 @@ std::optional<Broken> SliceOracle::said(const Event& item, std::span<const float
         if (refusal.paid || refusal.peer != item.peer || refusal.clock != clock) continue;
         if (std::ranges::find(refusal.kinds, item.refusal) == refusal.kinds.end()) continue;
         refusal.paid = true;
-        return std::nullopt;
-      }
-      for (Owed& owed : owed_) {
-        if (!owed.may_refuse_held || owed.paid || owed.clock != clock) continue;
-        if (item.refusal != pb::DataItem::HELD) continue;
-        owed.paid = true;
         return std::nullopt;
       }
       return broken("refusal", fmt::format("a request at clock {} is refused as {}", clock,

@@ -69,7 +69,6 @@ class SliceOracle {
   struct Owed {
     PeerId peer;
     std::int64_t clock = 0;
-    bool may_refuse_held = false;
     bool paid = false;
   };
   struct Refusal {

@@ -23,6 +23,7 @@ struct Options {
   std::string slack;
   std::string faults = "all";
   bool verbose = false;
+  bool trace = false;
 };
 
 /// Errors    invalid: an argument that means nothing
@@ -48,7 +49,9 @@ int simulate(const Options& options, const PlanLimits& limits) {
   const std::clock_t begin = std::clock();
   for (std::uint64_t i = 0; i < options.seeds; ++i) {
     const std::uint64_t seed = options.seed + i;
-    const Outcome outcome = run(draw_plan(seed, limits));
+    const auto print = [](const Event& event) { fmt::print("{}\n", describe(event)); };
+    const Outcome outcome = options.trace ? run(draw_plan(seed, limits), print)
+                                          : run(draw_plan(seed, limits));
     hash = Random::mix(hash + outcome.hash);
     messages += outcome.messages;
     reads += outcome.reads;
@@ -101,6 +104,7 @@ int main(int argc, char** argv) {
           },
           "SLACK"));
   app.add_flag("--verbose", options.verbose, "one line for each run");
+  app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);
   const auto limits = limits_of(options);
   if (!limits) {

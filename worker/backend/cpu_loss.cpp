@@ -107,8 +107,9 @@ class Accuracy final : public AccuracyOp {
       const std::size_t truth = class_of(labels.address()[position], position, view_.length);
       std::size_t rivals = 0;
       for (std::size_t k = 0; k < view_.length; ++k) {
-        const bool at_least = score[k * view_.inner] >= score[truth * view_.inner];
-        rivals += k != truth && at_least ? 1 : 0;
+        // Written so that a score that is no number makes the answer wrong, never right.
+        const bool below = score[k * view_.inner] < score[truth * view_.inner];
+        rivals += k != truth && !below ? 1 : 0;
       }
       right += rivals < top_k_ ? 1 : 0;
     }

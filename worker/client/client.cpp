@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -36,9 +37,12 @@ struct ReadRequest {
   TableId table;
   Clock clock;
   std::span<float> into;
-  bool snapshot = false;
 };
-using Request = std::variant<OpenRequest, PushRequest, ReadRequest>;
+struct SnapshotRequest {
+  TableId table;
+  Buffer into;
+};
+using Request = std::variant<OpenRequest, PushRequest, ReadRequest, SnapshotRequest>;
 
 }  // namespace
 
@@ -79,7 +83,7 @@ class Client::Mover {
       if (!failure_) failure_ = make_error(ErrorCode::kUnavailable, "the client's queue is full");
       return;
     }
-    endpoint_->wake();
+    if (asleep_.exchange(false)) endpoint_->wake();
   }
 
   /// Waits until `done` holds under the lock. Errors: as Client::wait.
@@ -105,7 +109,11 @@ class Client::Mover {
   // What the caller waits for. Guarded by mutex_; use inside await().
   bool ready_ = false;
   std::vector<CompletedRead> reads_;  // the newest completed of each table
-  std::vector<std::optional<CompletedRead>> snapshots_;
+  struct Snapshot {
+    CompletedRead read;
+    Buffer values;
+  };
+  std::vector<Snapshot> snapshots_;  // the newest completed of each table
   std::size_t unacknowledged_ = 0;
   std::uint64_t pushes_seen_ = 0;
 
@@ -113,9 +121,9 @@ class Client::Mover {
     std::scoped_lock lock(mutex_);
     return reads_[table.value()];
   }
-  [[nodiscard]] CompletedRead take_snapshot(TableId table) {
+  [[nodiscard]] CompletedRead snapshot_of(TableId table) {
     std::scoped_lock lock(mutex_);
-    return *std::exchange(snapshots_[table.value()], std::nullopt);
+    return snapshots_[table.value()].read;
   }
   [[nodiscard]] bool flushed(std::size_t at_most) const {
     return pushes_seen_ == pushes_posted_ && unacknowledged_ <= at_most;
@@ -128,7 +136,7 @@ class Client::Mover {
   void resize(std::size_t tables) {
     std::scoped_lock lock(mutex_);
     reads_.assign(tables, CompletedRead{TableId(), Clock(-1), Clock(-1), false, true});
-    snapshots_.assign(tables, std::nullopt);
+    snapshots_.assign(tables, Snapshot());
   }
 
   BufferPool pool_;
@@ -148,7 +156,13 @@ class Client::Mover {
       drain_requests();
       send();
       publish();
-      if (auto incoming = endpoint_->receive(kTick)) {
+      // A request that comes after this mark wakes the endpoint; one before it is seen here.
+      asleep_ = true;
+      if (requests_.size() > 0) asleep_ = false;
+      const Duration patience = asleep_ ? kTick : Duration::zero();
+      auto incoming = endpoint_->receive(patience);
+      asleep_ = false;
+      if (incoming) {
         receive(*incoming);
         // What else lies there already belongs to the same round of answers.
         for (int i = 0; i < 64; ++i) {
@@ -176,11 +190,11 @@ class Client::Mover {
         protocol_.push(push->table, push->clock, Frame(push->gradient), push->norm);
         ++pushes_drained_;
       } else if (auto* read = std::get_if<ReadRequest>(&*request)) {
-        if (read->snapshot) {
-          protocol_.snapshot(read->table, read->into);
-        } else {
-          protocol_.read(read->table, read->clock, read->into);
-        }
+        protocol_.read(read->table, read->clock, read->into);
+      } else if (auto* snapshot = std::get_if<SnapshotRequest>(&*request)) {
+        protocol_.snapshot(snapshot->table, snapshot->into.floats());
+        // Kept until the next one: a late answer must find it, whether or not anybody still waits.
+        snapshot_memory_[snapshot->table] = std::move(snapshot->into);
       }
     }
   }
@@ -212,7 +226,7 @@ class Client::Mover {
     std::scoped_lock lock(mutex_);
     for (const CompletedRead& read : completed) {
       if (read.snapshot) {
-        snapshots_[read.table.value()] = read;
+        snapshots_[read.table.value()] = {read, snapshot_memory_[read.table]};
       } else {
         reads_[read.table.value()] = read;
       }
@@ -228,6 +242,7 @@ class Client::Mover {
   ClientProtocol protocol_;
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
+  std::map<TableId, Buffer> snapshot_memory_;
   BoundedQueue<Request> requests_{kQueuedRequests};
   TimePoint last_tick_;
   std::uint64_t pushes_posted_ = 0;   // the caller's
@@ -237,6 +252,7 @@ class Client::Mover {
   std::optional<Error> failure_;
   bool cancelled_ = false;
   std::atomic<bool> stopping_ = false;
+  std::atomic<bool> asleep_ = false;  // the thread waits for messages, and nothing has woken it
   std::thread thread_;
 };
 
@@ -268,7 +284,7 @@ void Client::push_and_read(TableId table, Clock clock, const Buffer& gradient,
 
 void Client::read(TableId table, Clock clock, std::span<float> into) {
   mover_->forget_read(table);
-  mover_->post(ReadRequest{table, clock, into, false});
+  mover_->post(ReadRequest{table, clock, into});
 }
 
 Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {
@@ -283,10 +299,14 @@ Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {
 Result<ReadResult> Client::snapshot(TableId table, std::span<float> into, Duration wait) {
   CompletedRead read;
   for (int i = 0; i < kSnapshotTries; ++i) {
-    mover_->post(ReadRequest{table, Clock(0), into, true});
-    TAUT_TRY(mover_->await(wait, fmt::format("the snapshot of table {}", table.value()),
-                           [&] { return mover_->snapshots_[table.value()].has_value(); }));
-    read = mover_->take_snapshot(table);
+    // Memory of the client's own: after a timeout an answer may still come, and finds it there.
+    const Buffer values = mover_->pool_.acquire(into.size_bytes());
+    mover_->post(SnapshotRequest{table, values});
+    TAUT_TRY(mover_->await(wait, fmt::format("the snapshot of table {}", table.value()), [&] {
+      return mover_->snapshots_[table.value()].values.data() == values.data();
+    }));
+    std::ranges::copy(values.floats(), into.begin());
+    read = mover_->snapshot_of(table);
     if (read.uniform) break;
   }
   return ReadResult{read.version, read.version};

@@ -41,8 +41,7 @@ class DataLoader {
   };
 
   /// Errors    invalid: a depth of 0, means that fit neither all channels nor each, a scale or a
-  /// mean
-  ///           that is no number
+  ///           mean that is no number
   [[nodiscard]] static Result<std::unique_ptr<DataLoader>> start(
       std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
       Options options);

@@ -43,8 +43,7 @@ enum class Part : std::uint8_t { kTrain, kTest };
 /// Opens a data set whose files have their published names: train-images-idx3-ubyte,
 /// train-labels-idx1-ubyte, and t10k-... for the test part, each plain or with .gz.
 /// Errors    not_found: says how to get the data; invalid: as parse_idx, or another number of
-/// labels
-///           than of images
+///           labels than of images
 [[nodiscard]] Result<std::unique_ptr<Dataset>> open_dataset(const std::filesystem::path& folder,
                                                             Part part);
 

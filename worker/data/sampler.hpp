@@ -29,8 +29,7 @@ struct Share {
 /// in a pass. A pure function of (records, share, batch, seed): nothing is stored, any clock is
 /// as near as the first one, and a batch may end one pass and begin the next.
 /// Errors    invalid: a batch of 0, a slot outside of the slots, a share without records
-/// Source    the order is a Feistel network on Philox, walked until it falls within the share:
-/// Black
+/// Source    the order is a Feistel network on Philox, walked until it falls within the share: Black
 ///           and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, sections 4 and 5
 [[nodiscard]] Result<std::unique_ptr<Sampler>> shuffled_sampler(std::uint64_t records, Share share,
                                                                 std::uint32_t batch,

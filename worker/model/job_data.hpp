@@ -22,9 +22,9 @@ struct DataPlace {
 
 /// The place that holds for a phase: the job's last data entry for it (an entry with a folder and
 /// no phase is for both), or what the net's Data layer names, or the default data set. A net whose
-/// phase has no Data layer gets the default one too: it does not ask. Errors    invalid: an entry
-/// with half of the files, or with files and a folder; a Data layer that
-///           names a database, which is not read
+/// phase has no Data layer gets the default one too: it does not ask.
+/// Errors    invalid: an entry with half of the files, or with files and a folder; a Data layer
+///           that names a database, which is not read
 [[nodiscard]] Result<DataPlace> data_of(const pb::Job& job, pb::Phase phase);
 
 /// One line for each file or folder that is not there.

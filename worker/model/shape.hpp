@@ -11,8 +11,7 @@ namespace taut::model {
 /// Larger blobs and parameters are refused: far above any device's memory, far below an overflow.
 inline constexpr std::uint64_t kMostElements = 1ULL << 40;
 
-/// Errors    invalid: an extent below 1, or more than kMostElements elements; `what` begins the
-/// line
+/// Errors    invalid: an extent below 1, or more than kMostElements elements; `what` begins it
 [[nodiscard]] Result<void> check_shape(const Shape& shape, const std::string& what);
 
 /// An axis that may count from the end (-1 is the last one), as an index into the shape.

@@ -115,7 +115,8 @@ class Patterns {
 
   Sample pull() {
     return measure("pull", [this]() -> Result<void> {
-      for (std::size_t i = 0; i < tables_.size(); ++i) client_.read(tables_[i].id, clock_, values_[i]);
+      for (std::size_t i = 0; i < tables_.size(); ++i)
+        client_.read(tables_[i].id, clock_, values_[i]);
       for (const TableSpec& table : tables_) {
         TAUT_TRY(client_.wait(table.id, clock_, kWait));
       }
@@ -124,7 +125,8 @@ class Patterns {
   }
 
   Sample push_pull() {
-    for (std::size_t i = 0; i < tables_.size(); ++i) client_.read(tables_[i].id, clock_, values_[i]);
+    for (std::size_t i = 0; i < tables_.size(); ++i)
+      client_.read(tables_[i].id, clock_, values_[i]);
     return measure("push+pull", [this]() -> Result<void> {
       for (std::size_t i = 0; i < tables_.size(); ++i) {
         TAUT_TRY(client_.wait(tables_[i].id, clock_, kWait));

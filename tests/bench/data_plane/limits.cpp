@@ -8,6 +8,7 @@
 #include <zmq.hpp>
 
 #include "common/math/update_kernels.hpp"
+#include "common/net/buffer_pool.hpp"
 
 namespace taut::bench {
 namespace {
@@ -133,11 +134,22 @@ double memcpy_rate(std::uint64_t bytes) {
 
 std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
   const std::size_t count = bytes / sizeof(float);
-  std::vector<float> values(count, 1.0F);
-  std::vector<float> gradient(count, 1e-6F);
-  std::vector<float> first(count, 0.0F);
-  std::vector<float> second(count, 0.0F);
-  const math::GradientView view{std::as_bytes(std::span(gradient)).data(), 1};
+  // Aligned as a shard's buffers are.
+  BufferPool pool;
+  const auto filled = [&](float value) {
+    const Buffer buffer = pool.acquire(bytes);
+    std::ranges::fill(buffer.floats(), value);
+    return buffer;
+  };
+  const Buffer values_buffer = filled(1.0F);
+  const Buffer gradient_buffer = filled(1e-6F);
+  const Buffer first_buffer = filled(0.0F);
+  const Buffer second_buffer = filled(0.0F);
+  const auto values = values_buffer.floats();
+  const auto gradient = gradient_buffer.floats();
+  const auto first = first_buffer.floats();
+  const auto second = second_buffer.floats();
+  const math::GradientView view{gradient_buffer.data(), 1};
   const std::array<float*, 2> state = {first.data(), second.data()};
 
   const double triad_time = best_of(9, [&] {
@@ -155,10 +167,9 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
     double streams;  // reads and writes of each element
   };
   std::vector<RuleRate> rates;
-  for (const Case& one : {Case{"SGD", math::RuleKind::kSgd, 3},
-                          Case{"momentum", math::RuleKind::kMomentum, 5},
-                          Case{"Nesterov", math::RuleKind::kNesterov, 5},
-                          Case{"Adam", math::RuleKind::kAdam, 7}}) {
+  for (const Case& one :
+       {Case{"SGD", math::RuleKind::kSgd, 3}, Case{"momentum", math::RuleKind::kMomentum, 5},
+        Case{"Nesterov", math::RuleKind::kNesterov, 5}, Case{"Adam", math::RuleKind::kAdam, 7}}) {
     math::UpdateRule rule;
     rule.kind = one.kind;
     rule.momentum = 0.9F;

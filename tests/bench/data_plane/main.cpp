@@ -33,7 +33,9 @@ struct Options {
   fs::path folder;
 };
 
-fs::path this_program() { return fs::read_symlink("/proc/self/exe"); }
+fs::path this_program() {
+  return fs::read_symlink("/proc/self/exe");
+}
 
 std::string size_name(std::uint64_t bytes) {
   return bytes >= (1U << 20U) ? fmt::format("{} MiB", bytes >> 20U)
@@ -153,9 +155,9 @@ class Bench {
     for (cli::ChildProcess& child : children) {
       TAUT_TRY(await_end(child, 60 + 20 * options_.seconds));
       if (!child.ended_well()) {
-        return make_error(ErrorCode::kUnavailable, fmt::format("a bench worker {}; see {}",
-                                                               child.ending(),
-                                                               child.log().string()));
+        return make_error(
+            ErrorCode::kUnavailable,
+            fmt::format("a bench worker {}; see {}", child.ending(), child.log().string()));
       }
     }
     double server_cpu = 0;

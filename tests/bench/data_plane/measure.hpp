@@ -16,7 +16,7 @@ struct Sample {
   std::uint64_t table_bytes = 0;
   double gigabytes = 0;  // moved one way in all
   double wall_s = 0;
-  double cpu_s = 0;  // of this process
+  double cpu_s = 0;      // of this process
   double median_us = 0;  // round trips only
 
   [[nodiscard]] double rate() const { return wall_s > 0 ? gigabytes / wall_s : 0; }

@@ -272,6 +272,14 @@ TEST_CASE("accuracy counts a label among the top k, ties against it", "[layers]"
   CHECK(accuracy(3, {0, 1, 2, 0}) == Approx(1));
 }
 
+TEST_CASE("a score that is no number is never counted as right", "[layers]") {
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  LayerBench bench("type: 'Accuracy'", {{2, 3}, {2}});
+  bench.bottoms = {{none, none, none, 1, none, 2}, {0, 2}};
+  bench.forward();
+  CHECK(bench.tops[0][0] == 0);
+}
+
 TEST_CASE("accuracy over pixels takes the classes along axis 1", "[layers]") {
   LayerBench bench("type: 'Accuracy'", {{1, 2, 1, 3}, {1, 1, 1, 3}});
   bench.bottoms = {{5, 0, 5, 0, 5, 0}, {0, 1, 1}};

@@ -116,11 +116,18 @@ TEST_CASE("after the coordinator has forgotten this server nothing of before is 
   JobMaker maker(1);
   ServerJobs jobs(1);
   REQUIRE(jobs.take_job(maker.state) != nullptr);
-  jobs.clear();
+  const auto over = jobs.clear();
+  // The shards must forget it too: the coordinator may number its jobs anew.
+  REQUIRE(over.size() == 1);
+  CHECK(over[0]->job == JobId(7));
+  CHECK(over[0]->finished);
   jobs.take_report(0, report_of(1, 0));
   CHECK(jobs.take_news().value_or(pb::Heartbeat()).jobs_size() == 0);
   // The same revision is news to a server that has forgotten it.
   CHECK(jobs.take_job(maker.state) != nullptr);
+  // What the shards report of the old one is no answer to the new one.
+  jobs.take_report(0, report_of(over[0]->revision, 0));
+  CHECK(jobs.take_news().value_or(pb::Heartbeat()).jobs_size() == 0);
 }
 
 TEST_CASE("word that a job is over needs nothing but its number", "[server_jobs]") {

@@ -351,6 +351,24 @@ TEST_CASE("a change from BSP to SSP reads with slack 0 until the first update on
   CHECK(one.read(0, 3));
 }
 
+TEST_CASE("own writes that wait behind an aggregate are read only once they are applied",
+          "[slice]") {
+  JobMaker maker(2);
+  maker.mode_from(Clock(2), pb::ModeChange::ON_ARRIVAL);
+  maker.state.set_slack(kAsync.clocks());
+  OneSlice one(maker);
+  for (std::int64_t clock = 0; clock < 3; ++clock) one.push(0, clock);
+  // Update 2 is to be applied on arrival, but aggregates 0 and 1 come before it.
+  CHECK_FALSE(one.read(0, 3));
+  one.push(1, 0);
+  CHECK(one.take_released().empty());
+  one.push(1, 1);
+  REQUIRE(one.released.size() == 1);
+  auto expected = descend(initial(), {own(0, 0), own(1, 0)}, 2);
+  expected = descend(expected, {own(0, 1), own(1, 1)}, 2, 1);
+  CHECK(same_bits(test::floats_of(one.released[0].values), descend(expected, {own(0, 2)}, 2, 2)));
+}
+
 TEST_CASE("a change from SSP to BSP aggregates from its clock on, whatever the slack says",
           "[slice]") {
   JobMaker maker(2, Slack(3));

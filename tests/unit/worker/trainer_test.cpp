@@ -224,4 +224,21 @@ TEST_CASE("a run whose parameters are refused ends with the reason", "[trainer]"
   CHECK(board.read().clock == Clock(3));
 }
 
+TEST_CASE("a loss that is no number ends the run with what to try", "[trainer]") {
+  TinyJob tiny;
+  tiny.job.mutable_solver_param()->set_base_lr(1e30F);
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  const std::atomic<bool> stop = false;
+  ProgressBoard board;
+  Trainer trainer(replicas, *cache, *backend, nullptr, until(Clock(50)), board);
+  const auto ended = trainer.run(stop);
+  REQUIRE_FALSE(ended.has_value());
+  CHECK(ended.error().message.find("diverged") != std::string::npos);
+  CHECK(ended.error().message.find("base_lr") != std::string::npos);
+}
+
 }  // namespace taut::worker
