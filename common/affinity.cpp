@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <string_view>
@@ -36,7 +37,7 @@ bool parse(std::string_view text, cpu_set_t& set) {
 
 }  // namespace
 
-Result<void> pin_process(const std::string& processors) {
+Result<void> pin_this_thread(const std::string& processors) {
   cpu_set_t set;
   if (!parse(processors, set)) {
     return invalid(
@@ -46,6 +47,13 @@ Result<void> pin_process(const std::string& processors) {
     return invalid(fmt::format("pin \"{}\" names a processor that is not there", processors));
   }
   return ok();
+}
+
+void follow_main_thread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  // The main thread bears the number of its process.
+  if (sched_getaffinity(getpid(), sizeof set, &set) == 0) sched_setaffinity(0, sizeof set, &set);
 }
 
 }  // namespace taut

@@ -6,9 +6,13 @@
 
 namespace taut {
 
-/// Keeps this process, threads to come included, on the processors of a list such as "0,2-3".
+/// Keeps the calling thread, and the threads that it starts, on the processors of a list such as
+/// "0,2-3".
 /// Errors    invalid: a list that cannot be read, or a processor that is not there
-/// Thread    main, before others start
-[[nodiscard]] Result<void> pin_process(const std::string& processors);
+[[nodiscard]] Result<void> pin_this_thread(const std::string& processors);
+
+/// Lets the calling thread run wherever the main thread may: for helpers of a pinned thread, which
+/// would take its processors from it.
+void follow_main_thread();
 
 }  // namespace taut

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/affinity.hpp"
 #include "common/log.hpp"
 #include "common/math/philox.hpp"
 #include "common/sha256.hpp"
@@ -105,8 +106,11 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
 }
 
 Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContext& context,
-                           double slowdown_ms, const std::atomic<bool>& stop,
+                           const pb::WorkerConfig& settings, const std::atomic<bool>& stop,
                            ProgressBoard& board) {
+  if (!settings.pin().empty()) {
+    TAUT_TRY(pin_this_thread(settings.pin()));
+  }
   const pb::Job& definition = job.definition();
   const pb::SolverParameter& solver = definition.solver_param();
   TAUT_TRY(const JobAssets assets, JobAssets::open(definition, job.slots()));
@@ -130,7 +134,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   Trainer::Options options = trainer_options(solver);
   options.start = start;
   options.rank = job.worker();
-  options.straggle = straggle_of(slowdown_ms, definition.seed(), job.slot());
+  options.straggle = straggle_of(settings.slowdown_ms(), definition.seed(), job.slot());
   Trainer trainer(replicas, *cache, backend, evaluator.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));
   if (stop) return JobOutcome{reached, {}};

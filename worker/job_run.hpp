@@ -6,6 +6,7 @@
 
 #include "common/net/zmq_endpoint.hpp"
 #include "common/result.hpp"
+#include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "worker/backend/backend.hpp"
 #include "worker/progress.hpp"
@@ -33,7 +34,7 @@ struct JobOutcome {
 /// Errors    anything that kept the job from running to its end, in one line
 /// Thread    a thread of its own; `stop` may be set from any
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend,
-                                         ZmqContext& context, double slowdown_ms,
+                                         ZmqContext& context, const pb::WorkerConfig& settings,
                                          const std::atomic<bool>& stop, ProgressBoard& board);
 
 }  // namespace taut::worker

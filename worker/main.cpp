@@ -4,7 +4,6 @@
 #include <exception>
 #include <string>
 
-#include "common/affinity.hpp"
 #include "common/file.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
@@ -42,9 +41,6 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   if (!arguments.name.empty()) config.mutable_worker()->set_name(arguments.name);
   TAUT_TRY(log::start(log_options(config, "worker", config.worker().name())));
   log_is_file = !config.log().file().empty();
-  if (!config.worker().pin().empty()) {
-    TAUT_TRY(pin_process(config.worker().pin()));
-  }
   TAUT_TRY(auto daemon, worker::WorkerDaemon::start(config));
   log::info("{}", build_name());
   return daemon->run([&]() -> Result<void> {

@@ -5,15 +5,21 @@
  *   to a worker  VALUE(clock, other): the answer to the read at `clock`, and how many of the other
  *                worker's updates it holds; ACK(clock): accepted, the read is parked
  * A lost message is made good by sending once more, slice by slice, when nothing else moves; besides, each worker may
- * once repeat what it has had no answer to too early, so that a message comes twice. Whatever stands
- * still otherwise is a deadlock.
+ * REPEATS times repeat what it has had no answer to too early, so that a message comes twice.
+ * Whatever stands still otherwise is a deadlock.
  *
  *   spin -a -DSLACK=1 clock_protocol.pml && gcc -O2 -o pan pan.c && ./pan
  */
 #ifndef SLACK
 #define SLACK 1
 #endif
+#ifndef CLOCKS
 #define CLOCKS 4
+#endif
+/* How often each worker may repeat a request for no reason: each makes the search much longer. */
+#ifndef REPEATS
+#define REPEATS 0
+#endif
 #define WORKERS 2
 #define SLICES 2
 
@@ -123,7 +129,7 @@ proctype Worker(byte w) {
   byte other;
   byte slice;
   bool has[2];  /* by slice: the answer to this clock's read has come */
-  bool hasty = false;
+  byte repeats;
   do
   :: clock == CLOCKS -> break
   :: clock < CLOCKS ->
@@ -142,8 +148,8 @@ proctype Worker(byte w) {
      :: has[0] && has[1] -> break
      :: nempty(to_worker[PLACE(w, 0)]) -> take(0)
      :: nempty(to_worker[PLACE(w, 1)]) -> take(1)
-     :: !hasty && !has[0] -> hasty = true; to_shard[PLACE(w, 0)] ! PUSH_READ, clock
-     :: !hasty && !has[1] -> hasty = true; to_shard[PLACE(w, 1)] ! PUSH_READ, clock
+     :: repeats < REPEATS && !has[0] -> repeats++; to_shard[PLACE(w, 0)] ! PUSH_READ, clock
+     :: repeats < REPEATS && !has[1] -> repeats++; to_shard[PLACE(w, 1)] ! PUSH_READ, clock
      :: timeout && !lossy && !mended[PLACE(w, 0)] && !has[0] ->
         mended[PLACE(w, 0)] = true;
         to_shard[PLACE(w, 0)] ! PUSH_READ, clock

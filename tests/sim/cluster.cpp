@@ -167,7 +167,11 @@ class Cluster {
     for (const Event& event : history.events()) {
       const bool final_value =
           event.kind == Event::Kind::kSaid && event.item == pb::DataItem::SNAPSHOT_VALUE;
-      if (event.kind == Event::Kind::kReadsFrom) members_ = std::max(members_, event.worker.value() + 1);
+      if (event.kind == Event::Kind::kReadsFrom) {
+        members_ = std::max(members_, event.worker.value() + 1);
+        first_begun_ = std::min(first_begun_, event.at);
+      }
+      if (event.kind == Event::Kind::kFinished) last_finished_ = event.at;
       if (event.kind != Event::Kind::kRead && !final_value) continue;
       std::uint64_t hash = Random::mix(std::uint64_t{event.worker.value()} << 32U ^
                                        std::uint64_t{event.table.value()} << 16U ^
@@ -198,6 +202,7 @@ class Cluster {
     outcome.state = pb::JobState_Name(status.state());
     outcome.message = status.message();
     outcome.took = network_.now();
+    outcome.trained = last_finished_ - first_begun_;
     outcome.messages = network_.delivered();
     outcome.reads = checker_.reads();
     outcome.hash = history_.hash();
@@ -222,6 +227,8 @@ class Cluster {
   std::uint64_t next_session_ = 1;
   std::uint64_t values_hash_ = 0;
   std::uint32_t members_ = 0;
+  TimePoint first_begun_ = TimePoint::never();
+  TimePoint last_finished_;
   std::set<std::pair<TableId, SliceId>> final_slices_;
 };
 

@@ -18,6 +18,7 @@ struct Outcome {
   std::string state;
   std::string message;
   TimePoint took;
+  Duration trained{0};  // from the first worker's beginning to the last one's end
   std::uint64_t messages = 0;
   std::uint64_t reads = 0;
   std::uint64_t hash = 0;         // of everything that happened

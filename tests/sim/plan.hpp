@@ -64,7 +64,7 @@ struct Plan {
   Duration heartbeat_interval{50'000};
   Duration heartbeat_limit{2'000'000};
   Duration limit{600'000'000};  // of virtual time
-  ResendPolicy resend{Duration(50'000), Duration(1000), Duration(400'000)};
+  ResendPolicy resend{Duration(10'000), Duration(1000), Duration(200'000)};
   bool may_fail = false;  // something happens that may end the job early, as it should
   std::vector<Event> events;
 

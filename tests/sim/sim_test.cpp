@@ -1,19 +1,18 @@
-#include <map>
-#include <set>
-#include <sstream>
+#include <iostream>
 
-#include "tests/sim/sim_cluster.hpp"
+#include "tests/sim/cluster.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;
+using taut::sim::LinkFaults;
 using taut::sim::Outcome;
 using taut::sim::Plan;
-using taut::sim::ReadRecord;
+using Kind = taut::sim::Plan::Event::Kind;
 
 namespace {
 
-NetworkFaults rough() {
-  NetworkFaults faults;
+LinkFaults rough() {
+  LinkFaults faults;
   faults.drop = 0.05;
   faults.duplicate = 0.05;
   faults.reorder = true;
@@ -22,34 +21,12 @@ NetworkFaults rough() {
   return faults;
 }
 
-/// The contract on every read, from the values alone: element w is minus the number of w's updates.
-/// members  who takes part from the first clock to the last
-void check_reads(const Outcome& outcome, std::uint32_t members) {
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<float>> last;
-  for (const ReadRecord& read : outcome.reads) {
-    INFO("member " << read.member << " table " << read.table << " clock " << read.clock
-                   << " version " << read.version << " slack " << read.slack.to_string());
-    CHECK(-read.values[read.member.value()] >= static_cast<float>(read.clock.value()));
-    if (!read.slack.is_unbounded()) {
-      CHECK(read.clock - read.version <= read.slack.clocks());
-      for (std::uint32_t w = 0; w < members; ++w) {
-        CHECK(-read.values[w] >= static_cast<float>(read.clock.value() - read.slack.clocks()));
-      }
-    }
-    auto& before = last[{read.member.value(), read.table}];
-    if (!before.empty()) {
-      for (std::size_t w = 0; w < before.size(); ++w) CHECK(read.values[w] <= before[w]);
-    }
-    before = read.values;
-  }
-}
-
 Outcome run_and_check(const Plan& plan) {
-  INFO("seed " << plan.seed);
   Outcome outcome = sim::run(plan);
-  INFO(outcome.state << ": " << outcome.message);
-  CHECK(outcome.ended);
-  check_reads(outcome, static_cast<std::uint32_t>(plan.workers));
+  INFO("seed " << plan.seed << " slack " << plan.job.slack.to_string() << " " << outcome.state
+               << ": " << outcome.message);
+  CHECK(outcome.done);
+  if (outcome.broken) FAIL_CHECK(outcome.broken->rule << ": " << outcome.broken->what);
   return outcome;
 }
 
@@ -58,9 +35,9 @@ Outcome run_and_check(const Plan& plan) {
 TEST_CASE("a run on a calm network keeps the contract in every mode", "[sim]") {
   for (const Slack slack : {Slack(0), Slack(1), Slack(3), Slack::unbounded()}) {
     Plan plan;
-    plan.slack = slack;
+    plan.job.slack = slack;
     const Outcome outcome = run_and_check(plan);
-    CHECK(outcome.reads.size() == 3UL * 20 * 5);
+    CHECK(outcome.reads == 3UL * 20 * plan.job.tables);
   }
 }
 
@@ -69,7 +46,7 @@ TEST_CASE("loss, repetition and reordering of messages never break the contract"
     for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
       Plan plan;
       plan.seed = seed;
-      plan.slack = slack;
+      plan.job.slack = slack;
       plan.servers = 2;
       plan.faults = rough();
       run_and_check(plan);
@@ -77,88 +54,66 @@ TEST_CASE("loss, repetition and reordering of messages never break the contract"
   }
 }
 
-TEST_CASE("BSP reads the same bits whatever the network does", "[sim]") {
-  const auto reads_of = [](std::uint64_t seed, const NetworkFaults& faults) {
-    Plan plan;
-    plan.seed = seed;
-    plan.slack = Slack(0);
-    plan.faults = faults;
-    std::map<std::tuple<std::uint32_t, std::uint32_t, Clock>, std::vector<float>> reads;
-    for (const ReadRecord& read : run_and_check(plan).reads) {
-      reads[{read.member.value(), read.table, read.clock}] = read.values;
-    }
-    return reads;
-  };
-  CHECK(reads_of(1, {}) == reads_of(2, rough()));
+TEST_CASE("BSP under loss, repetition and reordering ends in the same bits, in 3 times the time",
+          "[sim]") {
+  Plan calm;
+  calm.job = {.tables = 3, .slices = 2, .clocks = 100, .workers = 3, .slack = Slack(0), .mean = true};
+  calm.servers = 2;
+  calm.faults.delay_min = Duration(50);
+  calm.faults.delay_max = Duration(300);
+  Plan harmed = calm;
+  harmed.faults.drop = 0.1;
+  harmed.faults.duplicate = 0.1;
+  harmed.faults.reorder = true;
+  const Outcome without = run_and_check(calm);
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    harmed.seed = seed;
+    const Outcome with = run_and_check(harmed);
+    CHECK(with.members == 3);
+    CHECK(with.values_hash == without.values_hash);
+    CHECK(with.trained <= 3 * without.trained);
+    std::cout << "BSP, 100 clocks: " << seconds(without.trained) << " s without faults, "
+              << seconds(with.trained) << " s with, seed " << seed << "\n";
+  }
 }
 
-TEST_CASE("the same seed gives the same run", "[sim]") {
-  const auto trace = [](std::uint64_t seed) {
+TEST_CASE("the same seed gives the same run, another one another", "[sim]") {
+  const auto hash = [](std::uint64_t seed) {
     Plan plan;
     plan.seed = seed;
     plan.faults = rough();
-    const Outcome outcome = sim::run(plan);
-    std::ostringstream text;
-    text << outcome.took.since_origin().count() << " " << outcome.messages;
-    for (const ReadRecord& read : outcome.reads) {
-      text << " " << read.member << "," << read.table << "," << read.clock << "," << read.version;
-    }
-    return text.str();
+    return sim::run(plan).hash;
   };
-  CHECK(trace(3) == trace(3));
-  CHECK(trace(3) != trace(4));
+  CHECK(hash(3) == hash(3));
+  CHECK(hash(3) != hash(4));
 }
 
 TEST_CASE("connections that break and come back lose and repeat nothing", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Plan plan;
     plan.seed = seed;
-    plan.clocks = 60;
+    plan.job.clocks = 60;
     plan.faults = rough();
-    for (int i = 1; i < 10; ++i) {
-      plan.events.push_back({Duration(i * 30'000), Plan::Event::Kind::kBreakConnections, i % 3});
+    for (std::int64_t i = 1; i < 10; ++i) {
+      plan.events.push_back({Duration(i * 30'000), Kind::kBreak,
+                             plan.worker_node(static_cast<std::uint32_t>(i % 3))});
     }
     run_and_check(plan);
   }
 }
 
-TEST_CASE("the slack may be raised and lowered while a job runs", "[sim]") {
+TEST_CASE("the bound and the mode may change while a job runs", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    Plan plan;
-    plan.seed = seed;
-    plan.clocks = 200;
-    plan.slack = Slack(1);
-    plan.faults = rough();
-    plan.events = {{Duration(200'000), Plan::Event::Kind::kSetSlack, 4},
-                   {Duration(500'000), Plan::Event::Kind::kSetSlack, 2}};
-    INFO("seed " << seed);
-    const Outcome outcome = sim::run(plan);
-    INFO(outcome.message);
-    CHECK(outcome.ended);
-    std::int64_t stalest = 0;
-    for (const ReadRecord& read : outcome.reads) {
-      stalest = std::max(stalest, read.clock - read.version);
-    }
-    CHECK(stalest <= 4);
-  }
-}
-
-TEST_CASE("a job changes between BSP and SSP at a clock ahead of every worker", "[sim]") {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    Plan plan;
-    plan.seed = seed;
-    plan.clocks = 300;
-    plan.slack = Slack(0);
-    plan.faults = rough();
-    plan.events = {{Duration(300'000), Plan::Event::Kind::kSetSlack, 3},
-                   {Duration(900'000), Plan::Event::Kind::kSetSlack, 0}};
-    INFO("seed " << seed);
-    const Outcome outcome = sim::run(plan);
-    INFO(outcome.message);
-    CHECK(outcome.ended);
-    for (const ReadRecord& read : outcome.reads) {
-      CHECK(read.clock - read.version <= 3);
-      CHECK(-read.values[read.member.value()] >= static_cast<float>(read.clock.value()));
+    for (const Slack slack : {Slack(0), Slack(1)}) {
+      Plan plan;
+      plan.seed = seed;
+      plan.job.slack = slack;
+      plan.job.clocks = 200;
+      plan.faults = rough();
+      plan.events = {{Duration(200'000), Kind::kSetSlack, 4},
+                     {Duration(400'000), Kind::kSetSlack, 2},
+                     {Duration(600'000), Kind::kSetSlack, 0}};
+      run_and_check(plan);
     }
   }
 }
@@ -168,49 +123,40 @@ TEST_CASE("the others go on when a worker is lost", "[sim]") {
     for (const Slack slack : {Slack(0), Slack(1), Slack::unbounded()}) {
       Plan plan;
       plan.seed = seed;
-      plan.slack = slack;
-      plan.clocks = 100;
+      plan.job.slack = slack;
+      plan.job.clocks = 100;
       plan.faults = rough();
-      plan.events = {{Duration(150'000), Plan::Event::Kind::kKillWorker, 1}};
-      INFO("seed " << seed << " slack " << slack.to_string());
-      const Outcome outcome = sim::run(plan);
-      INFO(outcome.state << ": " << outcome.message);
-      CHECK(outcome.ended);
-      std::map<std::uint32_t, Clock> reached;
-      for (const ReadRecord& read : outcome.reads) {
-        reached[read.member.value()] = std::max(reached[read.member.value()], read.clock);
-      }
-      CHECK(reached[0] == Clock(99));
-      CHECK(reached[2] == Clock(99));
-      CHECK(reached[1] < Clock(99));
+      plan.events = {{Duration(150'000), Kind::kKill, 1}};
+      run_and_check(plan);
     }
   }
 }
 
-TEST_CASE("a worker that is lost and comes back joins anew at a later clock", "[sim]") {
+TEST_CASE("a worker that was lost comes back as a new member", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     for (const Slack slack : {Slack(0), Slack(2)}) {
       Plan plan;
       plan.seed = seed;
-      plan.slack = slack;
-      plan.clocks = 3000;
+      plan.job.slack = slack;
+      plan.job.clocks = 600;
       plan.faults = rough();
       plan.faults.drop = 0.01;
-      plan.heartbeat_limit = Duration(800'000);
-      plan.events = {{Duration(300'000), Plan::Event::Kind::kKillWorker, 1},
-                     {Duration(2'000'000), Plan::Event::Kind::kStartWorker, 1}};
-      INFO("seed " << seed << " slack " << slack.to_string());
-      const Outcome outcome = sim::run(plan);
-      INFO(outcome.state << ": " << outcome.message);
-      CHECK(outcome.ended);
-      std::map<std::uint32_t, std::pair<Clock, Clock>> clocks;
-      for (const ReadRecord& read : outcome.reads) {
-        const auto [entry, added] = clocks.try_emplace(read.member.value(), read.clock, read.clock);
-        entry->second.second = std::max(entry->second.second, read.clock);
-      }
-      REQUIRE(clocks.contains(3));
-      CHECK(clocks[3].first > clocks[1].second);
-      CHECK(clocks[3].second == Clock(2999));
+      plan.heartbeat_limit = Duration(500'000);
+      plan.events = {{Duration(200'000), Kind::kKill, 1}, {Duration(900'000), Kind::kStart, 1}};
+      CHECK(run_and_check(plan).members == 4);
     }
+  }
+}
+
+TEST_CASE("a worker that slept until it was declared lost harms nobody", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Plan plan;
+    plan.seed = seed;
+    plan.job.clocks = 600;
+    plan.faults = rough();
+    plan.heartbeat_limit = Duration(500'000);
+    plan.events = {{Duration(200'000), Kind::kPause, plan.worker_node(1)},
+                   {Duration(1'200'000), Kind::kResume, plan.worker_node(1)}};
+    CHECK(run_and_check(plan).members == 4);
   }
 }

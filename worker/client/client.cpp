@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/affinity.hpp"
 #include "common/bounded_queue.hpp"
 #include "common/check.hpp"
 #include "common/log.hpp"
@@ -152,6 +153,7 @@ class Client::Mover {
   }
 
   void run() {
+    follow_main_thread();
     while (!stopping_) {
       drain_requests();
       send();

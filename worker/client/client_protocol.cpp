@@ -15,6 +15,11 @@ namespace {
 
 // How long a shard in the middle of an epoch change is left alone.
 constexpr Duration kPatience{20'000};
+constexpr int kManyAttempts = 1000;
+// A read may wait at its shard for others, and then lose its answer: where the pause before it is
+// asked for again grew with the wait, one worker's delay would become everybody's. It is a small
+// message, so the pause stops growing soon.
+constexpr int kReadAttempts = 3;
 
 }  // namespace
 
@@ -103,6 +108,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {
+      if (link.sent && link.attempts == 1) resend_.measured(now - *link.sent);
       link = {LinkState::kReady, {}, 0};
       for (SliceLink& slice : slices_) {
         if (slice.place.shard == from) touch(slice);
@@ -219,8 +225,9 @@ void ClientProtocol::fail(ErrorCode code, std::string message) {
 }
 
 void ClientProtocol::tick(TimePoint now) {
-  const auto overdue = [&](auto& pending) {
-    if (!pending.sent || now - *pending.sent < resend_.timeout(pending.attempts)) return false;
+  const auto overdue = [&](auto& pending, int most_attempts = kManyAttempts) {
+    const int attempts = std::min(pending.attempts, most_attempts);
+    if (!pending.sent || now - *pending.sent < resend_.timeout(attempts)) return false;
     pending.sent.reset();
     return true;
   };
@@ -231,7 +238,7 @@ void ClientProtocol::tick(TimePoint now) {
       again |= overdue(push);
       again |= push.not_before && now >= *push.not_before;
     }
-    if (slice.read) again |= overdue(*slice.read);
+    if (slice.read) again |= overdue(*slice.read, kReadAttempts);
     if (slice.snapshot) again |= overdue(*slice.snapshot);
     if (again) touch(slice);
   }

@@ -20,16 +20,15 @@ struct ResendPolicy {
 };
 
 /// The time after which something that was sent counts as lost: the measured round trip and four
-/// times its deviation, twice as long after each attempt. A read that waits at the shard for other
-/// workers is asked for again ever more rarely, so that a lost answer costs no more than the wait
-/// before it.
+/// times its deviation, twice as long after each attempt.
 /// Source    Jacobson, "Congestion avoidance and control", SIGCOMM 1988; RFC 6298
 class ResendTimer {
  public:
   explicit ResendTimer(ResendPolicy policy) : policy_(policy) {}
 
   /// Notes a round trip of something that was sent once: of a repeated one nobody knows which
-  /// attempt was answered (Karn's rule).
+  /// attempt was answered (Karn's rule). An acknowledgement that was lost leaves it to a read that
+  /// waited for others to tell of its push: such a sample is too long, so shorter ones count more.
   void measured(Duration round_trip) {
     if (!mean_) {
       mean_ = round_trip;
@@ -38,7 +37,7 @@ class ResendTimer {
     }
     const Duration error = round_trip - *mean_;
     deviation_ += (std::max(error, -error) - deviation_) / 4;
-    *mean_ += error / 8;
+    *mean_ += error < Duration::zero() ? error / 2 : error / 8;
   }
 
   /// How long to wait after the nth attempt, from 1.

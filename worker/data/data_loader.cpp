@@ -8,6 +8,8 @@
 #include <exception>
 #include <utility>
 
+#include "common/affinity.hpp"
+
 namespace taut::data {
 namespace {
 
@@ -84,6 +86,7 @@ void DataLoader::recycle(Batch&& batch) {
 }
 
 void DataLoader::run() try {
+  follow_main_thread();
   for (Clock clock = options_.start; !ready_.closed(); clock = clock.next()) {
     Batch batch = spare_.pop(kNoWait).value_or(Batch());
     batch.clock = clock;

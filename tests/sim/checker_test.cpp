@@ -1,0 +1,113 @@
+#include "tests/sim/checker.hpp"
+
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+using namespace taut::sim;
+
+namespace {
+
+/// A history of one shard and one member, written by hand.
+class Script {
+ public:
+  Script() : checker_(job()), history_([this](const History& history) { checker_.take(history); }) {
+    pb::ServerJob view;
+    view.set_revision(1);
+    view.add_members()->set_leave_clock(Clock::never().value());
+    view.mutable_members(0)->set_incarnation(7);
+    view.add_modes()->set_mode(pb::ModeChange::ON_ARRIVAL);
+    view.set_slack(1);
+    view.set_hold_from(Clock::never().value());
+    view.mutable_definition()->set_reduction(pb::Job::SUM);
+    history_.add_view(TimePoint(), ShardId(0), view);
+    add(Event::Kind::kGreeted);
+    add(Event::Kind::kOpened);
+    add(Event::Kind::kStep);
+  }
+  static ToyJob job() {
+    ToyJob toy;
+    toy.tables = toy.slices = 1;
+    toy.workers = 1;
+    return toy;
+  }
+  Script& add(Event::Kind kind, DataItem::Kind item = pb::DataItem::UNKNOWN, Clock clock = Clock(),
+              Clock done = Clock(), std::uint64_t incarnation = 7) {
+    Event event;
+    event.kind = kind;
+    event.peer = PeerId(1);
+    event.incarnation = Incarnation(incarnation);
+    event.item = item;
+    event.clock = clock;
+    event.version = event.done = done;
+    history_.add(event, item == pb::DataItem::VALUE ? std::span<const float>(values_)
+                                                    : std::span<const float>());
+    return *this;
+  }
+  Script& asked(DataItem::Kind item, Clock clock, std::uint64_t incarnation = 7) {
+    return add(Event::Kind::kAsked, item, clock, Clock(), incarnation);
+  }
+  Script& said(DataItem::Kind item, Clock clock, Clock done) {
+    add(Event::Kind::kSaid, item, clock, done);
+    return add(Event::Kind::kStep);
+  }
+  /// Into the values that the shard says from now on.
+  void applied(Clock clock) {
+    std::vector<float> update(kSliceElements);
+    toy_update(TableId(0), SliceId(0), WorkerId(0), clock, update);
+    for (std::size_t i = 0; i < update.size(); ++i) values_[i] -= update[i];
+  }
+  std::string rule() {
+    history_.finish();
+    return checker_.broken() ? checker_.broken()->rule : "";
+  }
+
+ private:
+  Checker checker_;
+  History history_;
+  std::vector<float> values_ = std::vector<float>(kSliceElements, 0.0F);
+};
+
+}  // namespace
+
+TEST_CASE("the checker has nothing against a shard that keeps the contract", "[sim]") {
+  Script script;
+  script.asked(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
+  script.said(pb::DataItem::VALUE, Clock(1), Clock(1));
+  // Again: acknowledged and answered again, and not applied again.
+  script.asked(pb::DataItem::PUSH_READ, Clock(0)).said(pb::DataItem::VALUE, Clock(1), Clock(1));
+  CHECK(script.rule().empty());
+}
+
+TEST_CASE("the checker sees an update that is applied twice", "[sim]") {
+  Script script;
+  script.asked(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
+  script.applied(Clock(0));
+  script.said(pb::DataItem::VALUE, Clock(1), Clock(1));
+  CHECK(script.rule() == "once");
+}
+
+TEST_CASE("the checker sees a read that is answered without the reader's own update", "[sim]") {
+  Script script;
+  script.asked(pb::DataItem::READ, Clock(1)).said(pb::DataItem::VALUE, Clock(1), Clock(0));
+  CHECK(script.rule() == "own write");
+}
+
+TEST_CASE("the checker sees a read that could be answered and is not", "[sim]") {
+  Script script;
+  script.asked(pb::DataItem::READ, Clock(0)).add(Event::Kind::kStep);
+  CHECK(script.rule() == "release");
+}
+
+TEST_CASE("the checker sees that a fenced life's update is taken", "[sim]") {
+  Script script;
+  script.asked(pb::DataItem::PUSH, Clock(0), 6).said(pb::DataItem::ACK, Clock(0), Clock(1));
+  CHECK(script.rule() == "once");
+}
+
+TEST_CASE("the checker sees bits that the updates do not add up to", "[sim]") {
+  Script script;
+  script.asked(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
+  script.asked(pb::DataItem::PUSH_READ, Clock(1)).applied(Clock(1));
+  script.said(pb::DataItem::VALUE, Clock(2), Clock(2));
+  CHECK(script.rule() == "release");  // of the first read
+}

@@ -1,0 +1,254 @@
+#include "worker/cache/memory_plan_choice.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "worker/cache/memory_plan_bound.hpp"
+
+namespace taut::plan {
+
+Choice::Choice(const Problem& problem)
+    : problem_(&problem),
+      kept_(problem.carries.size(), false),
+      dropped_of_value_(problem.values.size()) {
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / 4);
+  for (const std::uint64_t room : problem.room) {
+    left_.push_back(static_cast<std::int64_t>(std::min(room, kMost)));
+  }
+  for (const Carry& carry : problem.carries) {
+    const std::uint64_t bytes = problem.bytes[carry.buffer];
+    if (carry.fetches) moved_bytes_ += bytes;
+    const bool first = dropped_of_value_[carry.value]++ == 0;
+    if (first && problem.values[carry.value].dirty) moved_bytes_ += bytes;
+  }
+}
+
+bool Choice::fits(std::size_t carry) const {
+  const Carry& one = problem_->carries[carry];
+  const auto bytes = static_cast<std::int64_t>(problem_->place_bytes[one.buffer]);
+  for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
+    if (left_[step % problem_->steps] < bytes) return false;
+  }
+  return true;
+}
+
+std::uint64_t Choice::gain(std::size_t carry) const {
+  const Carry& one = problem_->carries[carry];
+  const std::size_t others = dropped_of_value_[one.value] - (kept_[carry] ? 0 : 1);
+  const bool saves_write = problem_->values[one.value].dirty && others == 0;
+  return problem_->bytes[one.buffer] * ((one.fetches ? 1U : 0U) + (saves_write ? 1U : 0U));
+}
+
+void Choice::take(std::size_t carry, std::int64_t sign) {
+  const Carry& one = problem_->carries[carry];
+  const auto bytes = sign * static_cast<std::int64_t>(problem_->place_bytes[one.buffer]);
+  for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
+    left_[step % problem_->steps] -= bytes;
+  }
+}
+
+void Choice::keep(std::size_t carry) {
+  if (kept_[carry]) return;
+  moved_bytes_ -= gain(carry);
+  --dropped_of_value_[problem_->carries[carry].value];
+  kept_[carry] = true;
+  take(carry, 1);
+}
+
+void Choice::drop(std::size_t carry) {
+  if (!kept_[carry]) return;
+  moved_bytes_ += gain(carry);
+  ++dropped_of_value_[problem_->carries[carry].value];
+  kept_[carry] = false;
+  take(carry, -1);
+}
+
+namespace {
+
+/// Carries in falling order of a score.
+std::vector<std::size_t> ranked(const std::vector<double>& score) {
+  std::vector<std::size_t> order(score.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return score[a] > score[b]; });
+  return order;
+}
+
+void fill(Choice& choice, const std::vector<std::size_t>& order) {
+  for (const std::size_t carry : order) {
+    if (!choice.kept(carry) && choice.fits(carry)) choice.keep(carry);
+  }
+}
+
+/// Bytes saved for each byte of room and step: short carries first.
+std::vector<std::size_t> by_density(const Problem& problem, const Choice& choice) {
+  std::vector<double> score;
+  for (std::size_t carry = 0; carry < problem.carries.size(); ++carry) {
+    const Carry& one = problem.carries[carry];
+    const auto held = static_cast<double>(one.hold_steps()) *
+                      static_cast<double>(problem.place_bytes[one.buffer]);
+    score.push_back(static_cast<double>(choice.gain(carry)) / (held + 1e-9));
+  }
+  return ranked(score);
+}
+
+std::vector<std::size_t> by_prices(const Problem& problem, const Choice& choice,
+                                   const std::vector<double>& prices) {
+  const std::vector<double> costs = keep_costs(problem, prices);
+  std::vector<double> score;
+  for (std::size_t carry = 0; carry < costs.size(); ++carry) {
+    score.push_back(static_cast<double>(choice.gain(carry)) / (costs[carry] + 1e-9));
+  }
+  return ranked(score);
+}
+
+/// Depth first over the carries that compete, those that save most first.
+class Search {
+ public:
+  Search(const Problem& problem, Choice& best) : best_(best), now_(problem) {
+    std::vector<double> score;
+    for (std::size_t carry = 0; carry < problem.carries.size(); ++carry) {
+      if (problem.carries[carry].hold_steps() == 0) now_.keep(carry);
+      score.push_back(static_cast<double>(now_.gain(carry)));
+    }
+    for (const std::size_t carry : ranked(score)) {
+      if (problem.carries[carry].hold_steps() > 0) competing_.push_back(carry);
+    }
+    // Start with all kept, so that what is dropped on the way down is a lower bound.
+    for (const std::size_t carry : competing_) now_.keep(carry);
+    problem_ = &problem;
+  }
+
+  void run() {
+    if (competing_.size() <= kMostCarries) visit(0);
+  }
+
+ private:
+  static constexpr std::size_t kMostCarries = 40;
+  static constexpr std::size_t kMostNodes = 100'000;
+
+  [[nodiscard]] bool over(std::size_t carry) const {
+    const Carry& one = problem_->carries[carry];
+    for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
+      if (now_.left(step % problem_->steps) < 0) return true;
+    }
+    return false;
+  }
+
+  void visit(std::size_t depth) {
+    if (++nodes_ > kMostNodes || now_.moved_bytes() >= best_.moved_bytes()) return;
+    while (depth < competing_.size() && !over(competing_[depth])) ++depth;
+    if (depth == competing_.size()) {
+      best_ = now_;
+      return;
+    }
+    const std::size_t carry = competing_[depth];
+    now_.drop(carry);
+    visit(depth + 1);
+    now_.keep(carry);
+    if (kept_fit(depth)) visit(depth + 1);
+  }
+
+  /// Those settled as kept must fit without the open ones.
+  [[nodiscard]] bool kept_fit(std::size_t depth) {
+    const Carry& one = problem_->carries[competing_[depth]];
+    for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
+      const std::size_t at = step % problem_->steps;
+      std::int64_t left = now_.left(at);
+      for (std::size_t open = depth + 1; open < competing_.size(); ++open) {
+        const Carry& other = problem_->carries[competing_[open]];
+        const std::size_t distance = (at + problem_->steps - other.hold_from % problem_->steps) %
+                                     problem_->steps;
+        if (now_.kept(competing_[open]) && distance < other.hold_steps()) {
+          left += static_cast<std::int64_t>(problem_->place_bytes[other.buffer]);
+        }
+      }
+      if (left < 0) return false;
+    }
+    return true;
+  }
+
+  const Problem* problem_ = nullptr;
+  Choice& best_;
+  Choice now_;
+  std::vector<std::size_t> competing_;
+  std::size_t nodes_ = 0;
+};
+
+/// Carries that hold a step, as a walk through the cycle meets them.
+class Holders {
+ public:
+  explicit Holders(const Problem& problem) : problem_(problem), starts_(problem.steps) {
+    for (std::size_t carry = 0; carry < problem.carries.size(); ++carry) {
+      const Carry& one = problem.carries[carry];
+      if (one.hold_steps() == 0) continue;
+      starts_[one.hold_from % problem.steps].push_back(carry);
+      const bool before_start = one.hold_from < problem.steps && one.hold_to > problem.steps;
+      if (before_start) active_.push_back({carry, one.to - problem.steps});
+    }
+  }
+
+  struct Holder {
+    std::size_t carry;
+    std::size_t next_use;
+  };
+
+  std::vector<Holder>& at(std::size_t step) {
+    std::erase_if(active_, [&](const Holder& holder) { return holder.next_use <= step; });
+    for (const std::size_t carry : starts_[step]) {
+      const Carry& one = problem_.carries[carry];
+      const std::size_t lap = one.hold_from >= problem_.steps ? problem_.steps : 0;
+      active_.push_back({carry, one.to - lap});
+    }
+    return active_;
+  }
+
+ private:
+  const Problem& problem_;
+  std::vector<std::vector<std::size_t>> starts_;
+  std::vector<Holder> active_;
+};
+
+}  // namespace
+
+Choice choose_by_next_use(const Problem& problem) {
+  Choice choice(problem);
+  const std::vector<std::size_t> order = by_density(problem, choice);
+  for (const std::size_t carry : order) choice.keep(carry);
+  Holders holders(problem);
+  for (std::size_t step = 0; step < problem.steps; ++step) {
+    auto& active = holders.at(step);
+    const auto score = [&](const Holders::Holder& holder) {
+      const std::size_t buffer = problem.carries[holder.carry].buffer;
+      return static_cast<double>(holder.next_use - step) *
+             static_cast<double>(problem.place_bytes[buffer]) /
+             (static_cast<double>(choice.gain(holder.carry)) + 1e-9);
+    };
+    std::erase_if(active, [&](const auto& holder) { return !choice.kept(holder.carry); });
+    while (choice.left(step) < 0) {
+      const auto furthest = std::ranges::max_element(active, {}, score);
+      choice.drop(furthest->carry);
+      *furthest = active.back();
+      active.pop_back();
+    }
+  }
+  fill(choice, order);
+  return choice;
+}
+
+Choice choose(const Problem& problem) {
+  Choice best = choose_by_next_use(problem);
+  const Choice none(problem);
+  const auto consider = [&](const std::vector<std::size_t>& order) {
+    Choice candidate(problem);
+    fill(candidate, order);
+    if (candidate.moved_bytes() < best.moved_bytes()) best = std::move(candidate);
+  };
+  if (best.moved_bytes() == 0) return best;
+  consider(by_density(problem, none));
+  consider(by_prices(problem, none, dual_bound(problem, best.moved_bytes()).prices));
+  Search(problem, best).run();
+  return best;
+}
+
+}  // namespace taut::plan

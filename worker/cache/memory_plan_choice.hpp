@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "worker/cache/memory_plan_carries.hpp"
+
+namespace taut::plan {
+
+/// Which carries are kept, with the room that is left and the bytes that the dropped ones move.
+class Choice {
+ public:
+  /// Starts with every carry dropped.
+  explicit Choice(const Problem& problem);
+
+  [[nodiscard]] bool kept(std::size_t carry) const { return kept_[carry]; }
+  [[nodiscard]] std::uint64_t moved_bytes() const { return moved_bytes_; }
+  /// Negative: the kept ones do not fit.
+  [[nodiscard]] std::int64_t left(std::size_t step) const { return left_[step]; }
+  [[nodiscard]] bool fits(std::size_t carry) const;
+  /// Bytes that keeping it saves, with all others as they are.
+  [[nodiscard]] std::uint64_t gain(std::size_t carry) const;
+
+  void keep(std::size_t carry);
+  void drop(std::size_t carry);
+
+ private:
+  void take(std::size_t carry, std::int64_t sign);
+
+  const Problem* problem_;
+  std::vector<bool> kept_;
+  std::vector<std::size_t> dropped_of_value_;
+  std::vector<std::int64_t> left_;
+  std::uint64_t moved_bytes_ = 0;
+};
+
+/// The best choice found: Belady's rule around the cycle, a greedy one, one led by the prices of
+/// the lower bound, and where few carries compete a search that proves the best.
+[[nodiscard]] Choice choose(const Problem& problem);
+
+/// Belady's rule alone: where a step is over its room, the kept carry whose next use is furthest
+/// goes, distances weighted by bytes freed per byte moved, so that a clean one goes before a dirty.
+[[nodiscard]] Choice choose_by_next_use(const Problem& problem);
+
+}  // namespace taut::plan
