@@ -63,12 +63,11 @@ Result<void> LocalCluster::start_process(const fs::path& program, const std::str
   // One that an earlier run left in this folder names ports of long ago.
   std::error_code none;
   fs::remove(ready_file, none);
-  TAUT_TRY(auto child,
-           ChildProcess::start({.name = name,
-                                .program = program,
-                                .arguments = {"--config", config_file.string(), "--ready-file",
-                                              ready_file.string()},
-                                .log = folder / (name + ".log")}));
+  TAUT_TRY(auto child, ChildProcess::start({.name = name,
+                                            .program = program,
+                                            .arguments = {"--config", config_file.string(),
+                                                          "--ready-file", ready_file.string()},
+                                            .log = folder / (name + ".log")}));
   children_.push_back(std::move(child));
   return ok();
 }

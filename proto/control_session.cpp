@@ -59,6 +59,7 @@ ControlOutput ControlSession::tick(TimePoint now) {
     pb::ControlMessage& message = out.messages.emplace_back();
     message.set_request(++last_request_);
     *message.mutable_heartbeat() = heartbeat_;
+    message.mutable_heartbeat()->set_incarnation(incarnation_.value());
     next_send_ = now + timings_.heartbeat_interval;
   }
   return out;

@@ -32,8 +32,10 @@ struct JobView {
   /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits for
   /// every aggregate before it: only then are the reader's own writes, which come after them, in
   /// the values. Within BSP that is slack 0.
-  [[nodiscard]] Slack slack_at(Clock clock) const {
-    return std::min(slack, Slack(clock - membership.aggregated_until(clock)));
+  [[nodiscard]] Slack slack_at(Clock clock) const { return slack_at(clock, slack); }
+  /// The same for a read that came under another slack.
+  [[nodiscard]] Slack slack_at(Clock clock, Slack under) const {
+    return std::min(under, Slack(clock - membership.aggregated_until(clock)));
   }
 };
 

@@ -132,7 +132,7 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
     return member == nullptr || member->fenced;
   });
   for (auto& [worker, parked] : parked_) {
-    parked.slack = std::max(parked.slack, job.slack_at(parked.reader.clock));
+    parked.slack = job.slack_at(parked.reader.clock, std::max(parked.slack, job.slack));
   }
   clock_.update(job.membership);
   apply_ready(job);

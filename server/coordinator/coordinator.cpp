@@ -142,8 +142,12 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
 void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   const Participant* participant = registry_.hear(from, now_);
   pb::HeartbeatReply& reply = *send(from, message.request()).mutable_heartbeat_reply();
-  reply.set_known(participant != nullptr);
-  if (participant == nullptr) {
+  // A late copy of a hello can begin a life that its process has not heard of.
+  const std::uint64_t life = message.heartbeat().incarnation();
+  const bool known =
+      participant != nullptr && (life == 0 || life == participant->incarnation.value());
+  reply.set_known(known);
+  if (!known) {
     reply.set_reason("this connection has said no hello, or its process was declared lost");
     return;
   }

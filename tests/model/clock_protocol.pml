@@ -106,17 +106,17 @@ inline take(s) {
     if
     :: to_worker[PLACE(w, s)] ? ACK, c, other -> skip
     :: to_worker[PLACE(w, s)] ? VALUE, c, other ->
-    if
-    :: c == clock + 1 && !has[s] ->
-       has[s] = true;
-       /* The bound, at the worker: its clock is now c. */
-       assert(other + SLACK >= c);
-       assert(other <= pushed[1 - w]);
-       /* What was seen once is not missing later. */
-       assert(other >= seen[PLACE(w, s)]);
-       seen[PLACE(w, s)] = other
-    :: else -> skip  /* a late answer to a read that is over */
-    fi
+       if
+       :: c == clock + 1 && !has[s] ->
+          has[s] = true;
+          /* The bound, at the worker: its clock is now c. */
+          assert(other + SLACK >= c);
+          assert(other <= pushed[1 - w]);
+          /* What was seen once is not missing later. */
+          assert(other >= seen[PLACE(w, s)]);
+          seen[PLACE(w, s)] = other
+       :: else -> skip  /* a late answer to a read that is over */
+       fi
     fi;
     c = 0;
     other = 0
@@ -134,15 +134,16 @@ proctype Worker(byte w) {
   :: clock == CLOCKS -> break
   :: clock < CLOCKS ->
      atomic {
-     pushed[w] = clock + 1;
-     has[0] = false; has[1] = false;
-     for (slice : 0 .. SLICES - 1) {
-       if
-       :: to_shard[PLACE(w, slice)] ! PUSH_READ, clock
-       :: lossy -> lossy = false
-       fi
-     };
-     slice = 0
+       pushed[w] = clock + 1;
+       has[0] = false;
+       has[1] = false;
+       for (slice : 0 .. SLICES - 1) {
+         if
+         :: to_shard[PLACE(w, slice)] ! PUSH_READ, clock
+         :: lossy -> lossy = false
+         fi
+       };
+       slice = 0
      };
      do
      :: has[0] && has[1] -> break

@@ -156,10 +156,11 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       for (const auto& [number, shard] : shards_) {
         for (const auto& [key, slice] : shard.slices) {
           if (slice->done(event.worker.value()) >= clock) continue;
-          return Broken{"ack", fmt::format("worker {} believes that all it pushed up to clock {} was "
-                                           "accepted; table {} slice {} waits for {}",
-                                           event.worker.value(), clock, key.first, key.second,
-                                           slice->done(event.worker.value()))};
+          return Broken{"ack",
+                        fmt::format("worker {} believes that all it pushed up to clock {} was "
+                                    "accepted; table {} slice {} waits for {}",
+                                    event.worker.value(), clock, key.first, key.second,
+                                    slice->done(event.worker.value()))};
         }
       }
       return std::nullopt;
@@ -168,9 +169,10 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       if (worker.finished || member == newest_.members.end() || member->second.fenced) {
         return std::nullopt;
       }
-      return Broken{"survivor", fmt::format("worker {}, which is not lost, cannot go on: its client "
-                                            "gave up at clock {}",
-                                            event.worker.value(), clock)};
+      return Broken{"survivor",
+                    fmt::format("worker {}, which is not lost, cannot go on: its client "
+                                "gave up at clock {}",
+                                event.worker.value(), clock)};
     }
     default:
       return std::nullopt;
@@ -197,9 +199,9 @@ std::optional<Broken> Checker::check_read(const Event& event, std::span<const fl
   }
   const auto [version, first_time] = worker.version.try_emplace(table, event.version.value());
   if (event.version.value() < version->second) {
-    return Broken{"order", fmt::format("worker {} has seen table {} at V = {}, and now sees V = {}",
-                                       event.worker.value(), table, version->second,
-                                       event.version.value())};
+    return Broken{"order",
+                  fmt::format("worker {} has seen table {} at V = {}, and now sees V = {}",
+                              event.worker.value(), table, version->second, event.version.value())};
   }
   version->second = event.version.value();
   if (job_.mean) return std::nullopt;
@@ -216,9 +218,9 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
   WorkerSide& reader = workers_[event.worker.value()];
   const std::vector<float>& seen = reader.seen[event.table.value()];
   const auto where = [&](std::uint32_t of) {
-    return fmt::format("worker {} at clock {}, table {} slice {}: of worker {}'s updates it holds {}",
-                       event.worker.value(), read.clock, event.table.value(), slice, of,
-                       -values[2UL * of]);
+    return fmt::format(
+        "worker {} at clock {}, table {} slice {}: of worker {}'s updates it holds {}",
+        event.worker.value(), read.clock, event.table.value(), slice, of, -values[2UL * of]);
   };
   for (const auto& [other, member] : newest_.members) {
     const auto count = static_cast<std::int64_t>(-values[2UL * other]);

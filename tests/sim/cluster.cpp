@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
+#include <memory>
 #include <set>
 #include <utility>
-#include <memory>
 #include <vector>
 
 #include "tests/sim/nodes.hpp"
@@ -75,9 +75,7 @@ class Cluster {
     enter(node, std::make_unique<WorkerNode>(world_, number, next_session_++));
   }
 
-  [[nodiscard]] UserNode& user() {
-    return static_cast<UserNode&>(*places_[Plan::kUserNode].node);
-  }
+  [[nodiscard]] UserNode& user() { return static_cast<UserNode&>(*places_[Plan::kUserNode].node); }
   [[nodiscard]] bool over() { return user().status().state() >= pb::DONE; }
 
   [[nodiscard]] TimePoint next_timer() const {
@@ -173,15 +171,16 @@ class Cluster {
       }
       if (event.kind == Event::Kind::kFinished) last_finished_ = event.at;
       if (event.kind != Event::Kind::kRead && !final_value) continue;
-      std::uint64_t hash = Random::mix(std::uint64_t{event.worker.value()} << 32U ^
-                                       std::uint64_t{event.table.value()} << 16U ^
-                                       event.slice.value());
+      std::uint64_t hash =
+          Random::mix(std::uint64_t{event.worker.value()} << 32U ^
+                      std::uint64_t{event.table.value()} << 16U ^ event.slice.value());
       const Clock clock = final_value ? Clock(-1) : event.clock;
       hash = Random::mix(hash ^ static_cast<std::uint64_t>(clock.value()));
       for (const float value : history.values(event)) {
         hash = Random::mix(hash ^ std::bit_cast<std::uint32_t>(value));
       }
-      values_hash_ += final_value && !final_slices_.emplace(event.table, event.slice).second ? 0 : hash;
+      values_hash_ +=
+          final_value && !final_slices_.emplace(event.table, event.slice).second ? 0 : hash;
     }
   }
 

@@ -13,7 +13,7 @@ namespace taut::sim {
 
 /// What came of a run.
 struct Outcome {
-  bool done = false;  // the job reached its end
+  bool done = false;   // the job reached its end
   bool ended = false;  // it ended, well or not
   std::string state;
   std::string message;

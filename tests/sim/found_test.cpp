@@ -1,26 +1,57 @@
 // What the simulator has found, each with the smallest case that shows it.
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "proto/wire_version.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/job_view.hpp"
-#include "proto/wire_version.hpp"
+#include "server/slice_state.hpp"
 #include "tests/sim/cluster.hpp"
 #include "tests/sim/toy_job.hpp"
 #include "tests/support/catch.hpp"
+#include "worker/client/client_protocol.hpp"
 
 using namespace taut;
 using taut::sim::Plan;
 using Kind = taut::sim::Plan::Event::Kind;
 
-TEST_CASE("after a change from BSP a read waits for every aggregate, so that it holds its own "
-          "updates",
-          "[sim]") {
+TEST_CASE(
+    "after a change from BSP a read waits for every aggregate, so that it holds its own "
+    "updates",
+    "[sim]") {
   server::JobView view;
   view.slack = Slack(4);
-  view.membership = Membership(EpochId(), {}, {{Clock(0), ApplyMode::kAggregate},
-                                               {Clock(6), ApplyMode::kOnArrival}});
+  view.membership = Membership(
+      EpochId(), {}, {{Clock(0), ApplyMode::kAggregate}, {Clock(6), ApplyMode::kOnArrival}});
   CHECK(view.slack_at(Clock(6)) == Slack(0));
   // One that joined at clock 6 has pushed it; the aggregate of clock 5 comes before.
   CHECK(view.slack_at(Clock(7)) == Slack(1));
   CHECK(view.slack_at(Clock(20)) == Slack(4));
+}
+
+TEST_CASE(
+    "a read that waits while the mode changes to BSP waits for the aggregate of its own update",
+    "[sim]") {
+  server::JobView view;
+  view.slack = Slack(4);
+  const Member member{WorkerId(0), Incarnation(1), Clock(0)};
+  const Member other{WorkerId(1), Incarnation(2), Clock(0)};
+  view.membership = Membership(EpochId(), {member, other}, {{Clock(0), ApplyMode::kOnArrival}});
+  BufferPool pool;
+  TableSpec table = sim::toy_tables({.tables = 1, .slices = 1}).front();
+  const Slice place{TableId(0), SliceId(0), 0, table.count(), ShardId(0)};
+  server::SliceState slice(table, place, view, pool);
+  // The read overtakes its push, and the mode changes in between.
+  REQUIRE(!slice.read({PeerId(1), WorkerId(0), Clock(1)}, view));
+  view.slack = Slack(0);
+  view.membership = Membership(EpochId(), {member, other}, {{Clock(0), ApplyMode::kAggregate}});
+  std::vector<server::Answer> released;
+  slice.update(view, released);
+  const Frame update(pool.acquire(table.count() * sizeof(float)));
+  slice.push(WorkerId(0), Clock(0), update, 1, view, released);
+  CHECK(released.empty());
+  slice.push(WorkerId(1), Clock(0), update, 1, view, released);
+  CHECK(released.size() == 1);
 }
 
 TEST_CASE("BSP ends with the last updates of the others when a worker is lost at its last clock",
@@ -34,6 +65,73 @@ TEST_CASE("BSP ends with the last updates of the others when a worker is lost at
   CHECK(outcome.done);
   CHECK(outcome.members == 3);
   if (outcome.broken) FAIL_CHECK(outcome.broken->rule << ": " << outcome.broken->what);
+}
+
+TEST_CASE("a read goes on alone when a copy of its push is taken after another was refused",
+          "[sim]") {
+  const ShardId shard(0);
+  ClientProtocol client({JobId(1), WorkerId(0), Incarnation(1), "hash"}, {shard},
+                        Duration(1'000'000), sim::kSliceElements);
+  TimePoint now;
+  sim::ToyJob toy;
+  toy.tables = toy.slices = 1;
+  client.open(sim::toy_tables(toy));
+  const auto say = [&](auto body) {
+    client.handle(shard, DataMessage{JobId(1), {}, {}, std::move(body)}, now);
+  };
+  (void)client.take_outgoing(now);
+  pb::DataHelloReply greeted;
+  greeted.set_accepted(true);
+  say(greeted);
+  (void)client.take_outgoing(now);
+  pb::OpenTablesReply opened;
+  opened.set_accepted(true);
+  say(opened);
+
+  BufferPool pool;
+  std::vector<float> values(sim::kSliceElements);
+  client.read(TableId(0), Clock(1), values);
+  client.push(TableId(0), Clock(0), Frame(pool.acquire(values.size() * sizeof(float))), 0);
+  REQUIRE(client.take_outgoing(now).size() == 1);
+  DataItem answer;
+  answer.kind = pb::DataItem::REFUSED;
+  answer.refusal = pb::DataItem::HELD;
+  say(DataItems{{answer}});
+  answer.kind = pb::DataItem::ACK;
+  answer.done = Clock(1);
+  say(DataItems{{answer}});
+  const auto out = client.take_outgoing(now);
+  REQUIRE(out.size() == 1);
+  CHECK(std::get<DataItems>(out[0].message.body).items.front().kind == pb::DataItem::READ);
+}
+
+TEST_CASE("a process that a late hello gave another life is told to say hello again", "[sim]") {
+  Coordinator coordinator({}, {}, TimePoint());
+  pb::ControlMessage hello;
+  hello.mutable_hello()->set_wire_version(kWireVersion);
+  hello.mutable_hello()->set_role(pb::ROLE_WORKER);
+  hello.mutable_hello()->set_name("one");
+  hello.mutable_hello()->set_session(1);
+  const PeerId peer(1);
+  const auto greet = [&] {
+    const auto out = coordinator.handle(peer, hello, TimePoint());
+    return out.messages.front().message.hello_reply().incarnation();
+  };
+  const std::uint64_t first = greet();
+  pb::ControlMessage goodbye;
+  goodbye.mutable_goodbye()->set_reason("lost");
+  (void)coordinator.handle(peer, goodbye, TimePoint());
+  const std::uint64_t second = greet();  // the late copy; the process never sees the answer
+  REQUIRE(second != first);
+
+  const auto is_known = [&](std::uint64_t life) {
+    pb::ControlMessage heartbeat;
+    heartbeat.mutable_heartbeat()->set_incarnation(life);
+    const auto out = coordinator.handle(peer, heartbeat, TimePoint());
+    return out.messages.front().message.heartbeat_reply().known();
+  };
+  CHECK(!is_known(first));
+  CHECK(is_known(second));
 }
 
 TEST_CASE("a late report of an earlier life does not stop the life after it", "[sim]") {

@@ -13,16 +13,17 @@ constexpr std::size_t kStretch = 1U << 14U;
 }  // namespace
 
 std::string describe(const Event& event) {
-  static constexpr std::array kNames = {"view", "greeted", "opened", "asked", "said", "step",
-                                        "reads from", "pushed", "reading", "read", "finished", "failed", "end"};
-  return fmt::format("{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
-                     "V {} done {}",
-                     event.at.since_origin().count(), kNames[static_cast<std::size_t>(event.kind)],
-                     event.shard.value(), event.peer.value(), event.worker.value(),
-                     event.incarnation.value(), pb::DataItem::Kind_Name(event.item),
-                     pb::DataItem::Refusal_Name(event.refusal), event.table.value(),
-                     event.slice.value(), event.clock.value(), event.version.value(),
-                     event.done.value());
+  static constexpr std::array kNames = {"view",     "greeted",    "opened", "asked",   "said",
+                                        "step",     "reads from", "pushed", "reading", "read",
+                                        "finished", "failed",     "end"};
+  return fmt::format(
+      "{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
+      "V {} done {}",
+      event.at.since_origin().count(), kNames[static_cast<std::size_t>(event.kind)],
+      event.shard.value(), event.peer.value(), event.worker.value(), event.incarnation.value(),
+      pb::DataItem::Kind_Name(event.item), pb::DataItem::Refusal_Name(event.refusal),
+      event.table.value(), event.slice.value(), event.clock.value(), event.version.value(),
+      event.done.value());
 }
 
 void History::add(const Event& event, std::span<const float> values) {
@@ -74,7 +75,8 @@ void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId pe
     event.clock = item.clock;
     event.version = item.version;
     event.done = item.done;
-    const bool answer = item.kind == pb::DataItem::VALUE || item.kind == pb::DataItem::SNAPSHOT_VALUE;
+    const bool answer =
+        item.kind == pb::DataItem::VALUE || item.kind == pb::DataItem::SNAPSHOT_VALUE;
     if (!answer) {
       add(event);
       continue;

@@ -17,19 +17,19 @@ namespace taut::sim {
 /// One thing that was seen from outside the state machines.
 struct Event {
   enum class Kind : std::uint8_t {
-    kView,      // a shard took over what the coordinator published: `view`
-    kGreeted,   // a shard accepted a connection's hello: what comes before one is not served
-    kOpened,    // a shard accepted the tables, now or again
-    kAsked,     // a shard was asked for one item
-    kSaid,      // a shard said one item
-    kStep,      // what the shard said since the last step was all that it says to it
-    kReadsFrom, // a member was told where to begin
-    kPushed,    // a worker handed a table's update to its client
-    kReading,   // a worker asked its client for a table
-    kRead,      // the table came
-    kFinished,  // a worker knows that everything it pushed was accepted
-    kFailed,    // a worker's client gave up
-    kEnd,       // the run is over; `done`: the job ended well
+    kView,       // a shard took over what the coordinator published: `view`
+    kGreeted,    // a shard accepted a connection's hello: what comes before one is not served
+    kOpened,     // a shard accepted the tables, now or again
+    kAsked,      // a shard was asked for one item
+    kSaid,       // a shard said one item
+    kStep,       // what the shard said since the last step was all that it says to it
+    kReadsFrom,  // a member was told where to begin
+    kPushed,     // a worker handed a table's update to its client
+    kReading,    // a worker asked its client for a table
+    kRead,       // the table came
+    kFinished,   // a worker knows that everything it pushed was accepted
+    kFailed,     // a worker's client gave up
+    kEnd,        // the run is over; `done`: the job ended well
   };
   Kind kind = Kind::kStep;
   TimePoint at;

@@ -93,8 +93,8 @@ void Network::close(SocketId socket) {
 void Network::break_connections(NodeId node) {
   for (Link& link : links_) {
     const auto listener = bound_[link.address];
-    const bool ends_here = sockets_[link.connecting].node == node ||
-                           (listener && sockets_[*listener].node == node);
+    const bool ends_here =
+        sockets_[link.connecting].node == node || (listener && sockets_[*listener].node == node);
     if (link.alive && ends_here) break_link(link);
   }
 }

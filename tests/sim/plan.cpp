@@ -70,24 +70,23 @@ class EventDrawer {
   void repeat(std::uint64_t most, const Draw& draw) {
     for (std::uint64_t i = random_.below(most + 1); i > 0; --i) draw();
   }
-  std::uint32_t pick(std::uint32_t count) { return static_cast<std::uint32_t>(random_.below(count)); }
+  std::uint32_t pick(std::uint32_t count) {
+    return static_cast<std::uint32_t>(random_.below(count));
+  }
   Duration moment() { return Duration(random_.between(0, span_.count())); }
   void add(Duration at, Kind kind, std::int64_t value, NodeId towards = 0) {
     plan_.events.push_back({at, kind, value, towards});
   }
-  NodeId any_process() {
-    return plan_.server_node(pick(plan_.servers + plan_.job.workers));
-  }
+  NodeId any_process() { return plan_.server_node(pick(plan_.servers + plan_.job.workers)); }
 
   void draw_partition() {
     const NodeId a = any_process();
     NodeId b = random_.chance(0.3) ? Plan::kCoordinatorNode : any_process();
     if (a == b) b = Plan::kCoordinatorNode;
-    const bool worker_loses_coordinator =
-        b == Plan::kCoordinatorNode && a > plan_.worker_node(0);
+    const bool worker_loses_coordinator = b == Plan::kCoordinatorNode && a > plan_.worker_node(0);
     // A server, and one worker, are kept alive: their silence is shorter than the limit.
-    const Duration longest = worker_loses_coordinator ? plan_.heartbeat_limit * 3
-                                                      : plan_.heartbeat_limit / 3;
+    const Duration longest =
+        worker_loses_coordinator ? plan_.heartbeat_limit * 3 : plan_.heartbeat_limit / 3;
     const Duration from = moment();
     const Duration to = from + Duration(random_.between(1000, longest.count()));
     const std::uint64_t ways = random_.between(1, 3);
@@ -143,10 +142,11 @@ Result<Faults> Faults::parse(std::string_view text) {
       known = true;
     }
     if (!known) {
-      return invalid(fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
-                                 "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                                 "restart",
-                                 word));
+      return invalid(
+          fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
+                      "delay, reorder, partition, reconnect, pause, kill, join, slack, "
+                      "restart",
+                      word));
     }
   }
   return faults;
@@ -170,13 +170,15 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   if (limits.slack) plan.job.slack = *limits.slack;
   plan.job.mean = random.chance(0.2);
 
-  if (allowed.drop && random.chance(0.7)) plan.faults.drop = 0.01 * static_cast<double>(random.below(15));
+  if (allowed.drop && random.chance(0.7))
+    plan.faults.drop = 0.01 * static_cast<double>(random.below(15));
   if (allowed.duplicate && random.chance(0.7)) {
     plan.faults.duplicate = 0.01 * static_cast<double>(random.below(20));
   }
   plan.faults.delay_min = Duration(random.between(20, 200));
   plan.faults.delay_max = plan.faults.delay_min;
-  if (allowed.delay) plan.faults.delay_max += Duration(random.between(0, 1L << random.between(6, 14)));
+  if (allowed.delay)
+    plan.faults.delay_max += Duration(random.between(0, 1L << random.between(6, 14)));
   plan.faults.reorder = allowed.reorder && random.chance(0.7);
 
   // With members that come and go, a run lasts for a few of their silences.
@@ -184,7 +186,8 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   const bool slow = members_change && random.chance(0.5);
   plan.heartbeat_limit = Duration(400'000);
   plan.heartbeat_interval = Duration(40'000);
-  const Duration clock = Duration(slow ? random.between(10'000, 30'000) : random.between(300, 3000));
+  const Duration clock =
+      Duration(slow ? random.between(10'000, 30'000) : random.between(300, 3000));
   plan.compute_min = clock / 4;
   plan.compute_max = clock * 2;
   const Duration span = clock * plan.job.clocks * (slow ? 1 : 2) + Duration(20'000);

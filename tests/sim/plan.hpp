@@ -49,8 +49,8 @@ struct Plan {
     };
     Duration at;
     Kind kind = Kind::kKill;
-    std::int64_t value = 0;   // a worker (kKill, kStart), the slack, or a node
-    NodeId towards = 0;       // kBlock, kUnblock
+    std::int64_t value = 0;  // a worker (kKill, kStart), the slack, or a node
+    NodeId towards = 0;      // kBlock, kUnblock
   };
 
   std::uint64_t seed = 1;

@@ -57,7 +57,8 @@ TEST_CASE("loss, repetition and reordering of messages never break the contract"
 TEST_CASE("BSP under loss, repetition and reordering ends in the same bits, in 3 times the time",
           "[sim]") {
   Plan calm;
-  calm.job = {.tables = 3, .slices = 2, .clocks = 100, .workers = 3, .slack = Slack(0), .mean = true};
+  calm.job = {
+      .tables = 3, .slices = 2, .clocks = 100, .workers = 3, .slack = Slack(0), .mean = true};
   calm.servers = 2;
   calm.faults.delay_min = Duration(50);
   calm.faults.delay_max = Duration(300);

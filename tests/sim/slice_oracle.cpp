@@ -21,50 +21,6 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
 
 }  // namespace
 
-Contract Contract::of(const pb::ServerJob& view) {
-  Contract contract;
-  for (const pb::Member& member : view.members()) {
-    contract.members[member.worker()] = {member.incarnation(), member.join_clock(),
-                                         member.leave_clock(), member.fenced()};
-  }
-  for (const pb::ModeChange& change : view.modes()) {
-    contract.aggregated[change.first_clock()] = change.mode() == pb::ModeChange::AGGREGATE;
-  }
-  contract.slack = view.slack();
-  contract.hold_from = view.hold_from();
-  contract.mean = view.definition().reduction() == pb::Job::MEAN;
-  return contract;
-}
-
-bool Contract::aggregates_at(std::int64_t clock) const {
-  bool aggregates = false;
-  for (const auto& [first, mode] : aggregated) {
-    if (first <= clock) aggregates = mode;
-  }
-  return aggregates;
-}
-
-std::size_t Contract::count_at(std::int64_t clock) const {
-  std::size_t count = 0;
-  for (const auto& [worker, member] : members) {
-    if (member.join <= clock && clock < member.leave) ++count;
-  }
-  return count;
-}
-
-std::int64_t Contract::slack_at(std::int64_t clock) const {
-  if (clock == 0) return slack;
-  if (aggregates_at(clock - 1)) return 0;
-  std::int64_t last_aggregated_end = 0;
-  bool before = false;
-  for (const auto& [first, mode] : aggregated) {
-    if (first > clock - 1) break;
-    if (before && !mode) last_aggregated_end = first;
-    before = mode;
-  }
-  return std::min(slack, clock - last_aggregated_end);
-}
-
 SliceOracle::SliceOracle(TableId table, SliceId slice)
     : table_(table), slice_(slice), values_(kSliceElements, 0.0F) {}
 
@@ -85,9 +41,10 @@ void SliceOracle::take_view(const Contract& contract) {
     });
     held = held->second.empty() ? held_.erase(held) : std::next(held);
   }
-  std::erase_if(waiting_, [&](const auto& entry) { return contract.members.at(entry.first).fenced; });
+  std::erase_if(waiting_,
+                [&](const auto& entry) { return contract.members.at(entry.first).fenced; });
   for (auto& [worker, read] : waiting_) {
-    read.slack = std::max(read.slack, contract.slack_at(read.clock));
+    read.slack = contract.slack_at(read.clock, std::max(read.slack, contract.slack));
   }
   raise_version(contract);
   apply_ready(contract);
@@ -272,7 +229,11 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
       return broken("bound", fmt::format("worker {} reads clock {} at V = {} under slack {}",
                                          worker, clock, version_, read.slack));
     }
-    return broken("answer", fmt::format("a read at clock {} that is not open is answered", clock));
+    const bool fenced = std::ranges::any_of(refusals_, [&](const Refusal& refusal) {
+      return refusal.peer == item.peer && refusal.kinds.front() == pb::DataItem::STALE_INCARNATION;
+    });
+    return broken(fenced ? "fenced" : "answer",
+                  fmt::format("a read at clock {} that is not open is answered", clock));
   }
   asked->second.answered = true;
   const std::uint32_t worker = asked->first;
@@ -313,10 +274,10 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
   if (known) return std::nullopt;
   for (const auto& [other, member] : contract.members) {
     if (contract.mean || values[2UL * other] == values_[2UL * other]) continue;
-    return broken("once", fmt::format("worker {} at clock {} reads {} updates of worker {}; {} were "
-                                      "accepted and are due to be applied",
-                                      worker, clock, -values[2UL * other], other,
-                                      -values_[2UL * other]));
+    return broken("once",
+                  fmt::format("worker {} at clock {} reads {} updates of worker {}; {} were "
+                              "accepted and are due to be applied",
+                              worker, clock, -values[2UL * other], other, -values_[2UL * other]));
   }
   return broken("bits", fmt::format("worker {} at clock {} reads other bits than the accepted "
                                     "updates add up to",
@@ -327,15 +288,17 @@ std::optional<Broken> SliceOracle::end_step() {
   for (const auto& [worker, read] : answerable_) {
     if (read.answered) continue;
     // A repeated request in one message may be answered once.
-    const bool once = std::ranges::any_of(answerable_, [&, w = worker, &one = read](const auto& entry) {
-      return entry.second.answered && entry.first == w && entry.second.clock == one.clock &&
-             entry.second.peer == one.peer;
-    });
+    const bool once =
+        std::ranges::any_of(answerable_, [&, w = worker, &one = read](const auto& entry) {
+          return entry.second.answered && entry.first == w && entry.second.clock == one.clock &&
+                 entry.second.peer == one.peer;
+        });
     if (once) continue;
-    return broken("release", fmt::format("worker {}'s read at clock {} is true at V = {}, done = {}, "
-                                         "slack {}, and is not answered",
-                                         worker, read.clock, version_, done_.at(worker),
-                                         read.slack == kNever ? -1 : read.slack));
+    return broken("release",
+                  fmt::format("worker {}'s read at clock {} is true at V = {}, done = {}, "
+                              "slack {}, and is not answered",
+                              worker, read.clock, version_, done_.at(worker),
+                              read.slack == kNever ? -1 : read.slack));
   }
   for (const Owed& owed : owed_) {
     if (!owed.paid) {

@@ -50,8 +50,8 @@ int simulate(const Options& options, const PlanLimits& limits) {
   for (std::uint64_t i = 0; i < options.seeds; ++i) {
     const std::uint64_t seed = options.seed + i;
     const auto print = [](const Event& event) { fmt::print("{}\n", describe(event)); };
-    const Outcome outcome = options.trace ? run(draw_plan(seed, limits), print)
-                                          : run(draw_plan(seed, limits));
+    const Outcome outcome =
+        options.trace ? run(draw_plan(seed, limits), print) : run(draw_plan(seed, limits));
     hash = Random::mix(hash + outcome.hash);
     messages += outcome.messages;
     reads += outcome.reads;
@@ -75,9 +75,10 @@ int simulate(const Options& options, const PlanLimits& limits) {
   // The time goes to another stream: what is printed here is the same for the same seed.
   fmt::print(stderr, "{:.2f} s of processor time: {:.0f} messages a second\n", spent,
              static_cast<double>(messages) / spent);
-  fmt::print("seeds {} to {}: {} messages, {} reads checked, {} jobs ended early, none breaks the "
-             "contract\n",
-             options.seed, options.seed + options.seeds - 1, messages, reads, failed);
+  fmt::print(
+      "seeds {} to {}: {} messages, {} reads checked, {} jobs ended early, none breaks the "
+      "contract\n",
+      options.seed, options.seed + options.seeds - 1, messages, reads, failed);
   fmt::print("{:016x}\n", hash);
   return 0;
 }

@@ -50,7 +50,8 @@ void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std:
   Random random(Random::mix(where));
   for (std::uint32_t i = kMixed; i < kSliceElements; ++i) {
     const std::uint64_t bits = random.next();
-    const auto mantissa = static_cast<float>(static_cast<std::int32_t>(bits & 0xffffffU) - 0x800000);
+    const auto mantissa =
+        static_cast<float>(static_cast<std::int32_t>(bits & 0xffffffU) - 0x800000);
     out[i] = std::ldexp(mantissa, -static_cast<int>(20 + (bits >> 40U) % 12));
   }
 }

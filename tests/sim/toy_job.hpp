@@ -26,7 +26,7 @@ struct ToyJob {
   std::uint32_t slices = 2;  // of each table
   std::int64_t clocks = 20;
   std::uint32_t workers = 3;
-  Slack slack{1};    // 0: BSP
+  Slack slack{1};     // 0: BSP
   bool mean = false;  // divide by the members instead of adding up
 };
 

@@ -157,8 +157,7 @@ void WorkerNode::note_progress(TimePoint now) {
     failed_ = true;
     world_.history.add(event_of(Event::Kind::kFailed, now));
   }
-  const bool finished =
-      clock_ == Clock(world_.plan.job.clocks) && protocol_->unacknowledged() == 0;
+  const bool finished = clock_ == Clock(world_.plan.job.clocks) && protocol_->unacknowledged() == 0;
   if (finished && !finished_) world_.history.add(event_of(Event::Kind::kFinished, now));
   const bool urgent = finished != finished_ || revision_ != told_revision_;
   if (!urgent && clock_ == told_clock_) return;

@@ -15,7 +15,8 @@ enum class BufferKind : std::uint8_t { kParameter, kGradient, kActivation, kWork
 
 /// How long the value of a buffer is needed.
 enum class Lifetime : std::uint8_t {
-  kForever,    // beyond the iteration, and host memory holds it before the first one: parameters
+  // Until the next iteration overwrites it; host memory holds it before the first: parameters.
+  kForever,
   kIteration,  // until its last use in the iteration: gradients, activations
   kStep,       // within one step: workspace, and whatever each of its users makes again
 };
@@ -50,8 +51,8 @@ struct AccessTrace {
 };
 
 struct PlanOptions {
-  Bytes budget;              // of device memory, for all buffers together
-  Bytes alignment{256};      // of every offset; a power of two
+  Bytes budget;               // of device memory, for all buffers together
+  Bytes alignment{256};       // of every offset; a power of two
   std::size_t lookahead = 1;  // steps by which copies run beside the compute; 0: fewest bytes moved
 };
 
@@ -63,11 +64,11 @@ struct Residency {
   std::size_t begin = 0;      // the memory is its own from the start of this step, below N
   std::size_t first_use = 0;  // begin < first_use: the fetch runs beside the steps between
   std::size_t last_use = 0;
-  std::size_t end = 0;             // one past its last step; at most begin + N
-  bool fetched = false;            // copied from the host: issued at begin, awaited at first_use
-  bool written_back = false;       // copied to the host: issued after `written`, awaited before end
-  std::size_t written = 0;         // the last step that wrote the value
-  bool holds_across_end = false;   // its value lives on into the next iteration: load it at start
+  std::size_t end = 0;            // one past its last step; at most begin + N
+  bool fetched = false;           // copied from the host: issued at begin, awaited at first_use
+  bool written_back = false;      // copied to the host: issued after `written`, awaited before end
+  std::size_t written = 0;        // the last step that wrote the value
+  bool holds_across_end = false;  // its value lives on into the next iteration: load it at start
 };
 
 /// What to do around one step; numbers into MemoryPlan::residencies.
@@ -83,14 +84,14 @@ struct StepPlan {
 struct MemoryPlan {
   std::vector<Residency> residencies;
   std::vector<StepPlan> steps;
-  std::vector<bool> permanent;  // by buffer: it never leaves the device
-  Bytes arena_bytes;            // the highest address in use
-  Bytes peak_bytes;             // most bytes live at one step
-  Bytes fetched_bytes;          // host to device, each iteration
-  Bytes written_back_bytes;     // device to host, each iteration
-  std::size_t hidden_copies = 0;     // copies that have a step to run beside: double buffering
-  std::size_t exposed_copies = 0;    // the compute waits for all of them: single buffering
-  std::size_t packing_splits = 0;    // stays that were cut because no free address range fitted
+  std::vector<bool> permanent;     // by buffer: it never leaves the device
+  Bytes arena_bytes;               // the highest address in use
+  Bytes peak_bytes;                // most bytes live at one step
+  Bytes fetched_bytes;             // host to device, each iteration
+  Bytes written_back_bytes;        // device to host, each iteration
+  std::size_t hidden_copies = 0;   // copies that have a step to run beside: double buffering
+  std::size_t exposed_copies = 0;  // the compute waits for all of them: single buffering
+  Bytes packing_bytes;             // of those moved: because no free address range fitted
 
   [[nodiscard]] Bytes moved_bytes() const {
     return Bytes(fetched_bytes.value() + written_back_bytes.value());

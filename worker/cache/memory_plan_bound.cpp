@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "worker/cache/memory_plan_choice.hpp"
 
@@ -78,29 +80,34 @@ class Relaxed {
   std::vector<double> excess_;
 };
 
-}  // namespace
-
-std::vector<double> keep_costs(const Problem& problem, const std::vector<double>& prices) {
-  std::vector<double> sum(2 * problem.steps + 1, 0.0);
-  for (std::size_t step = 0; step < 2 * problem.steps; ++step) {
-    sum[step + 1] = sum[step] + prices[step % problem.steps];
+/// Prices a single one of the steps that are furthest over their room, where a net's peak alone often
+/// is the whole bound.
+void start_at_one_step(const Problem& problem, Relaxed& relaxed, std::vector<double>& prices) {
+  constexpr std::size_t kMostSteps = 64;
+  double best = relaxed.solve(prices);
+  const std::vector<double> excess = relaxed.excess();
+  std::vector<std::size_t> steps(problem.steps);
+  std::iota(steps.begin(), steps.end(), std::size_t{0});
+  std::ranges::stable_sort(steps,
+                           [&](std::size_t a, std::size_t b) { return excess[a] > excess[b]; });
+  steps.resize(std::min(steps.size(), kMostSteps));
+  std::vector<double> trial(problem.steps, 0.0);
+  for (const std::size_t step : steps) {
+    for (const double price : {1.0, 2.0}) {  // of a fetch, and of a write-back with it
+      trial[step] = price;
+      const double dual = relaxed.solve(trial);
+      if (dual > best) prices = trial;
+      best = std::max(best, dual);
+    }
+    trial[step] = 0;
   }
-  std::vector<double> costs;
-  for (const Carry& carry : problem.carries) {
-    const double price =
-        carry.hold_steps() == 0 ? 0.0 : sum[carry.hold_to] - sum[carry.hold_from];
-    costs.push_back(price * static_cast<double>(problem.place_bytes[carry.buffer]));
-  }
-  return costs;
 }
 
-DualBound dual_bound(const Problem& problem, std::uint64_t moved_bytes) {
-  constexpr int kRounds = 600;
-  DualBound bound;
-  bound.prices.assign(problem.steps, 0.0);
-  Relaxed relaxed(problem);
-  std::vector<double> prices = bound.prices;
-  const auto aim = static_cast<double>(moved_bytes);
+/// Improves prices along subgradients until nothing does. Returns the dual at the best ones.
+double climb(const Problem& problem, Relaxed& relaxed, double aim,
+             std::vector<double>& best_prices) {
+  constexpr int kRounds = 400;
+  std::vector<double> prices = best_prices;
   double best = 0;
   double stride = 1.0;
   int idle = 0;
@@ -108,12 +115,12 @@ DualBound dual_bound(const Problem& problem, std::uint64_t moved_bytes) {
     const double dual = relaxed.solve(prices);
     if (dual > best) {
       best = dual;
-      bound.prices = prices;
+      best_prices = prices;
       idle = 0;
     } else if (++idle == 15) {
       stride /= 2;
       idle = 0;
-      prices = bound.prices;
+      prices = best_prices;
       continue;
     }
     double norm = 0;
@@ -127,8 +134,38 @@ DualBound dual_bound(const Problem& problem, std::uint64_t moved_bytes) {
       prices[step] = std::max(0.0, prices[step] + length * relaxed.excess()[step]);
     }
   }
-  bound.bytes = static_cast<std::uint64_t>(std::ceil(std::max(0.0, best * (1 - 1e-9) - 1e-6)));
-  return bound;
+  return best;
+}
+
+}  // namespace
+
+std::vector<double> keep_costs(const Problem& problem, const std::vector<double>& prices) {
+  std::vector<double> sum(2 * problem.steps + 1, 0.0);
+  for (std::size_t step = 0; step < 2 * problem.steps; ++step) {
+    sum[step + 1] = sum[step] + prices[step % problem.steps];
+  }
+  std::vector<double> costs;
+  for (const Carry& carry : problem.carries) {
+    const double price = carry.hold_steps() == 0 ? 0.0 : sum[carry.hold_to] - sum[carry.hold_from];
+    costs.push_back(price * static_cast<double>(problem.place_bytes[carry.buffer]));
+  }
+  return costs;
+}
+
+DualBound dual_bound(const Problem& problem, std::uint64_t moved_bytes) {
+  Relaxed relaxed(problem);
+  const auto aim = static_cast<double>(moved_bytes);
+  std::vector<double> prices(problem.steps, 0.0);
+  double best = climb(problem, relaxed, aim, prices);
+  std::vector<double> other(problem.steps, 0.0);
+  start_at_one_step(problem, relaxed, other);
+  const double from_one = climb(problem, relaxed, aim, other);
+  if (from_one > best) {
+    best = from_one;
+    prices = std::move(other);
+  }
+  const double safe = std::max(0.0, best * (1 - 1e-9) - 1e-6);  // rounding never lifts a bound
+  return {static_cast<std::uint64_t>(std::ceil(safe)), std::move(prices)};
 }
 
 }  // namespace taut::plan

@@ -8,8 +8,8 @@
 namespace taut::plan {
 
 struct DualBound {
-  std::uint64_t bytes = 0;      // no choice of carries moves fewer
-  std::vector<double> prices;   // by step: bytes moved that one more byte of room would save
+  std::uint64_t bytes = 0;     // no choice of carries moves fewer
+  std::vector<double> prices;  // by step: bytes moved that one more byte of room would save
 };
 
 /// The Lagrangian dual of the choice: each step's room has a price, and each value is kept or dropped

@@ -28,18 +28,19 @@ Result<void> refuse_overflow(const AccessTrace& trace, const Problem& problem, s
   std::size_t largest = trace.steps[step].accesses.front().buffer;
   std::uint64_t need = 0;
   for (std::size_t buffer = 0; buffer < trace.buffers.size(); ++buffer) {
-    const bool used = std::ranges::any_of(
-        problem.uses[buffer], [&](const Use& use) { return use.step == step; });
+    const bool used =
+        std::ranges::any_of(problem.uses[buffer], [&](const Use& use) { return use.step == step; });
     if (!used) continue;
     need += problem.place_bytes[buffer];
     if (problem.bytes[buffer] > problem.bytes[largest]) largest = buffer;
   }
   const PlanBuffer& tensor = trace.buffers[largest];
-  return invalid(fmt::format(
-      "memory plan: step '{}' needs {} bytes at once, device_memory_budget is {} bytes; its largest "
-      "tensor is {} '{}' with {} bytes: raise the budget or lower the batch size",
-      trace.steps[step].name, need, budget.value(), to_string(tensor.kind), tensor.name,
-      tensor.bytes.value()));
+  return invalid(
+      fmt::format("memory plan: step '{}' needs {} bytes at once, device_memory_budget is {} "
+                  "bytes; its largest "
+                  "tensor is {} '{}' with {} bytes: raise the budget or lower the batch size",
+                  trace.steps[step].name, need, budget.value(), to_string(tensor.kind), tensor.name,
+                  tensor.bytes.value()));
 }
 
 /// Room of each step beside the buffers that it uses.
@@ -77,8 +78,7 @@ void add_carry(Problem& problem, std::size_t buffer, std::size_t use, bool fetch
 void carry_forever(Problem& problem, std::size_t buffer) {
   const auto& uses = problem.uses[buffer];
   const auto writer = std::ranges::find_if(uses, &Use::writes);
-  const auto start =
-      writer == uses.end() ? 0 : static_cast<std::size_t>(writer - uses.begin());
+  const auto start = writer == uses.end() ? 0 : static_cast<std::size_t>(writer - uses.begin());
   problem.values.push_back({.dirty = writer != uses.end(), .carries = {}});
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const std::size_t use = (start + i) % uses.size();
@@ -139,7 +139,8 @@ Result<Problem> make_problem(const AccessTrace& trace, const PlanOptions& option
   for (const PlanBuffer& buffer : trace.buffers) {
     const std::uint64_t bytes = buffer.bytes.value();
     problem.bytes.push_back(bytes);
-    problem.place_bytes.push_back((bytes + alignment - 1) & ~(alignment - 1));
+    const std::uint64_t padded = bytes + (alignment - 1);
+    problem.place_bytes.push_back((padded < bytes ? ~std::uint64_t{0} : padded) & ~(alignment - 1));
   }
   for (std::size_t step = 0; step < trace.steps.size(); ++step) {
     for (const Access& access : trace.steps[step].accesses) {
@@ -151,7 +152,9 @@ Result<Problem> make_problem(const AccessTrace& trace, const PlanOptions& option
     if (problem.uses[buffer].empty()) continue;
     const Lifetime lifetime = trace.buffers[buffer].lifetime;
     if (lifetime == Lifetime::kForever) carry_forever(problem, buffer);
-    if (lifetime == Lifetime::kIteration) TAUT_TRY(carry_within(trace, problem, buffer));
+    if (lifetime == Lifetime::kIteration) {
+      TAUT_TRY(carry_within(trace, problem, buffer));
+    }
   }
   reserve_copies(problem);
   return problem;

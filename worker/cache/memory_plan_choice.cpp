@@ -7,6 +7,20 @@
 #include "worker/cache/memory_plan_bound.hpp"
 
 namespace taut::plan {
+namespace {
+
+/// Whether the predicate is true for each step that holds a carry; stops at the first that is not.
+template <class Predicate>
+bool all_steps(const Problem& problem, const Carry& carry, Predicate predicate) {
+  std::size_t at = carry.hold_from % problem.steps;
+  for (std::size_t count = carry.hold_steps(); count > 0; --count) {
+    if (!predicate(at)) return false;
+    if (++at == problem.steps) at = 0;
+  }
+  return true;
+}
+
+}  // namespace
 
 Choice::Choice(const Problem& problem)
     : problem_(&problem),
@@ -27,10 +41,7 @@ Choice::Choice(const Problem& problem)
 bool Choice::fits(std::size_t carry) const {
   const Carry& one = problem_->carries[carry];
   const auto bytes = static_cast<std::int64_t>(problem_->place_bytes[one.buffer]);
-  for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
-    if (left_[step % problem_->steps] < bytes) return false;
-  }
-  return true;
+  return all_steps(*problem_, one, [&](std::size_t step) { return left_[step] >= bytes; });
 }
 
 std::uint64_t Choice::gain(std::size_t carry) const {
@@ -43,9 +54,10 @@ std::uint64_t Choice::gain(std::size_t carry) const {
 void Choice::take(std::size_t carry, std::int64_t sign) {
   const Carry& one = problem_->carries[carry];
   const auto bytes = sign * static_cast<std::int64_t>(problem_->place_bytes[one.buffer]);
-  for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
-    left_[step % problem_->steps] -= bytes;
-  }
+  all_steps(*problem_, one, [&](std::size_t step) {
+    left_[step] -= bytes;
+    return true;
+  });
 }
 
 void Choice::keep(std::size_t carry) {
@@ -66,11 +78,17 @@ void Choice::drop(std::size_t carry) {
 
 namespace {
 
+bool holds(const Problem& problem, std::size_t carry, std::size_t step) {
+  const Carry& one = problem.carries[carry];
+  return (step + 2 * problem.steps - one.hold_from) % problem.steps < one.hold_steps();
+}
+
 /// Carries in falling order of a score.
 std::vector<std::size_t> ranked(const std::vector<double>& score) {
   std::vector<std::size_t> order(score.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return score[a] > score[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return score[a] > score[b]; });
   return order;
 }
 
@@ -102,6 +120,66 @@ std::vector<std::size_t> by_prices(const Problem& problem, const Choice& choice,
   return ranked(score);
 }
 
+/// Keeps a dropped carry at the cost of others: in each step that is then over its room, the one goes
+/// that saves least for each step it holds. Takes the swap where it moves fewer bytes.
+class Exchange {
+ public:
+  Exchange(const Problem& problem, Choice& best)
+      : problem_(problem), best_(best), by_gain_(by_density(problem, Choice(problem))) {}
+
+  void run() {
+    bool better = true;
+    while (better) {
+      better = false;
+      for (const std::size_t carry : by_gain_) {
+        if (work_ > kMostWork) return;
+        if (!best_.kept(carry)) better |= enforce(carry);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMostWork = 2'000'000;  // carries looked at
+
+  bool enforce(std::size_t carry) {
+    Choice now = best_;
+    now.keep(carry);
+    bool possible = true;
+    all_steps(problem_, problem_.carries[carry], [&](std::size_t step) {
+      while (possible && now.left(step) < 0) possible = drop_one(now, step, carry);
+      return possible;
+    });
+    if (!possible) return false;
+    work_ += by_gain_.size() + problem_.steps;
+    fill(now, by_gain_);
+    if (now.moved_bytes() >= best_.moved_bytes()) return false;
+    best_ = std::move(now);
+    return true;
+  }
+
+  bool drop_one(Choice& now, std::size_t step, std::size_t except) {
+    std::size_t weakest = kNone;
+    double least = 0;
+    work_ += by_gain_.size();
+    for (const std::size_t carry : by_gain_) {
+      if (carry == except || !now.kept(carry) || !holds(problem_, carry, step)) continue;
+      const auto steps = static_cast<double>(problem_.carries[carry].hold_steps());
+      const double density = static_cast<double>(now.gain(carry)) / steps;
+      if (weakest != kNone && density >= least) continue;
+      weakest = carry;
+      least = density;
+    }
+    if (weakest == kNone) return false;
+    now.drop(weakest);
+    return true;
+  }
+
+  const Problem& problem_;
+  Choice& best_;
+  std::vector<std::size_t> by_gain_;
+  std::size_t work_ = 0;
+};
+
 /// Depth first over the carries that compete, those that save most first.
 class Search {
  public:
@@ -125,54 +203,49 @@ class Search {
 
  private:
   static constexpr std::size_t kMostCarries = 40;
-  static constexpr std::size_t kMostNodes = 100'000;
+  static constexpr std::size_t kMostWork = 5'000'000;  // steps looked at
 
   [[nodiscard]] bool over(std::size_t carry) const {
-    const Carry& one = problem_->carries[carry];
-    for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
-      if (now_.left(step % problem_->steps) < 0) return true;
-    }
-    return false;
+    return !all_steps(*problem_, problem_->carries[carry],
+                      [&](std::size_t step) { return now_.left(step) >= 0; });
   }
 
   void visit(std::size_t depth) {
-    if (++nodes_ > kMostNodes || now_.moved_bytes() >= best_.moved_bytes()) return;
+    if (work_ > kMostWork || now_.moved_bytes() >= best_.moved_bytes()) return;
+    work_ += problem_->steps;
     while (depth < competing_.size() && !over(competing_[depth])) ++depth;
     if (depth == competing_.size()) {
       best_ = now_;
       return;
     }
     const std::size_t carry = competing_[depth];
+    if (kept_fit(depth)) visit(depth + 1);
     now_.drop(carry);
     visit(depth + 1);
     now_.keep(carry);
-    if (kept_fit(depth)) visit(depth + 1);
   }
 
   /// Those settled as kept must fit without the open ones.
   [[nodiscard]] bool kept_fit(std::size_t depth) {
     const Carry& one = problem_->carries[competing_[depth]];
-    for (std::size_t step = one.hold_from; step < one.hold_to; ++step) {
-      const std::size_t at = step % problem_->steps;
+    return all_steps(*problem_, one, [&](std::size_t at) {
+      work_ += competing_.size() - depth;
       std::int64_t left = now_.left(at);
       for (std::size_t open = depth + 1; open < competing_.size(); ++open) {
-        const Carry& other = problem_->carries[competing_[open]];
-        const std::size_t distance = (at + problem_->steps - other.hold_from % problem_->steps) %
-                                     problem_->steps;
-        if (now_.kept(competing_[open]) && distance < other.hold_steps()) {
+        if (now_.kept(competing_[open]) && holds(*problem_, competing_[open], at)) {
+          const Carry& other = problem_->carries[competing_[open]];
           left += static_cast<std::int64_t>(problem_->place_bytes[other.buffer]);
         }
       }
-      if (left < 0) return false;
-    }
-    return true;
+      return left >= 0;
+    });
   }
 
   const Problem* problem_ = nullptr;
   Choice& best_;
   Choice now_;
   std::vector<std::size_t> competing_;
-  std::size_t nodes_ = 0;
+  std::size_t work_ = 0;
 };
 
 /// Carries that hold a step, as a walk through the cycle meets them.
@@ -184,21 +257,23 @@ class Holders {
       if (one.hold_steps() == 0) continue;
       starts_[one.hold_from % problem.steps].push_back(carry);
       const bool before_start = one.hold_from < problem.steps && one.hold_to > problem.steps;
-      if (before_start) active_.push_back({carry, one.to - problem.steps});
+      if (before_start)
+        active_.push_back({carry, one.to - problem.steps, one.hold_to - problem.steps});
     }
   }
 
   struct Holder {
     std::size_t carry;
     std::size_t next_use;
+    std::size_t hold_end;
   };
 
   std::vector<Holder>& at(std::size_t step) {
-    std::erase_if(active_, [&](const Holder& holder) { return holder.next_use <= step; });
+    std::erase_if(active_, [&](const Holder& holder) { return holder.hold_end <= step; });
     for (const std::size_t carry : starts_[step]) {
       const Carry& one = problem_.carries[carry];
       const std::size_t lap = one.hold_from >= problem_.steps ? problem_.steps : 0;
-      active_.push_back({carry, one.to - lap});
+      active_.push_back({carry, one.to - lap, one.hold_to - lap});
     }
     return active_;
   }
@@ -236,19 +311,31 @@ Choice choose_by_next_use(const Problem& problem) {
   return choice;
 }
 
-Choice choose(const Problem& problem) {
-  Choice best = choose_by_next_use(problem);
+std::vector<Choice> choose(const Problem& problem) {
+  std::vector<Choice> found = {choose_by_next_use(problem)};
+  if (found.front().moved_bytes() == 0) return found;
   const Choice none(problem);
-  const auto consider = [&](const std::vector<std::size_t>& order) {
-    Choice candidate(problem);
-    fill(candidate, order);
-    if (candidate.moved_bytes() < best.moved_bytes()) best = std::move(candidate);
+  const auto add = [&](const std::vector<std::size_t>& order) {
+    found.push_back(none);
+    fill(found.back(), order);
   };
-  if (best.moved_bytes() == 0) return best;
-  consider(by_density(problem, none));
-  consider(by_prices(problem, none, dual_bound(problem, best.moved_bytes()).prices));
+  add(by_density(problem, none));
+  const DualBound bound = dual_bound(problem, found.front().moved_bytes());
+  add(by_prices(problem, none, bound.prices));
+  std::ranges::stable_sort(found, {}, &Choice::moved_bytes);
+  if (found.front().moved_bytes() <= bound.bytes) return found;
+  // A large trace has its answer in a second rather than a better one.
+  constexpr std::size_t kFew = 1000;
+  const std::size_t mended = problem.carries.size() <= kFew ? found.size() : 1;
+  for (std::size_t i = 0; i < mended; ++i) {
+    found.push_back(found[i]);
+    Exchange(problem, found.back()).run();
+  }
+  Choice best = *std::ranges::min_element(found, {}, &Choice::moved_bytes);
   Search(problem, best).run();
-  return best;
+  found.push_back(std::move(best));
+  std::ranges::stable_sort(found, {}, &Choice::moved_bytes);
+  return found;
 }
 
 }  // namespace taut::plan

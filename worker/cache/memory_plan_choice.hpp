@@ -35,9 +35,10 @@ class Choice {
   std::uint64_t moved_bytes_ = 0;
 };
 
-/// The best choice found: Belady's rule around the cycle, a greedy one, one led by the prices of
-/// the lower bound, and where few carries compete a search that proves the best.
-[[nodiscard]] Choice choose(const Problem& problem);
+/// Choices that fit, the best first: Belady's rule around the cycle, a greedy one, and one led by the
+/// prices of the lower bound; where none of them meets the bound, the best of them mended by
+/// exchanges, and where few carries compete, by a search that proves the best.
+[[nodiscard]] std::vector<Choice> choose(const Problem& problem);
 
 /// Belady's rule alone: where a step is over its room, the kept carry whose next use is furthest
 /// goes, distances weighted by bytes freed per byte moved, so that a clean one goes before a dirty.

@@ -162,6 +162,8 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
     slice.pushes.pop_front();
     --unacknowledged_;
   }
+  // The read of a push that was refused, and of which another copy was taken, goes alone.
+  if (slice.read && !slice.read->sent) touch(slice);
 }
 
 void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {

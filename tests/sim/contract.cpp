@@ -1,0 +1,51 @@
+#include "tests/sim/contract.hpp"
+
+#include <algorithm>
+
+namespace taut::sim {
+
+Contract Contract::of(const pb::ServerJob& view) {
+  Contract contract;
+  for (const pb::Member& member : view.members()) {
+    contract.members[member.worker()] = {member.incarnation(), member.join_clock(),
+                                         member.leave_clock(), member.fenced()};
+  }
+  for (const pb::ModeChange& change : view.modes()) {
+    contract.aggregated[change.first_clock()] = change.mode() == pb::ModeChange::AGGREGATE;
+  }
+  contract.slack = view.slack();
+  contract.hold_from = view.hold_from();
+  contract.mean = view.definition().reduction() == pb::Job::MEAN;
+  return contract;
+}
+
+bool Contract::aggregates_at(std::int64_t clock) const {
+  bool aggregates = false;
+  for (const auto& [first, mode] : aggregated) {
+    if (first <= clock) aggregates = mode;
+  }
+  return aggregates;
+}
+
+std::size_t Contract::count_at(std::int64_t clock) const {
+  std::size_t count = 0;
+  for (const auto& [worker, member] : members) {
+    if (member.join <= clock && clock < member.leave) ++count;
+  }
+  return count;
+}
+
+std::int64_t Contract::slack_at(std::int64_t clock, std::int64_t under) const {
+  if (clock == 0) return under;
+  if (aggregates_at(clock - 1)) return 0;
+  std::int64_t last_aggregated_end = 0;
+  bool before = false;
+  for (const auto& [first, mode] : aggregated) {
+    if (first > clock - 1) break;
+    if (before && !mode) last_aggregated_end = first;
+    before = mode;
+  }
+  return std::min(under, clock - last_aggregated_end);
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "proto/control.pb.h"
+
+namespace taut::sim {
+
+/// The first thing that the contract forbids.
+struct Broken {
+  std::string rule;  // bound, own write, order, once, fenced, release, answer, bits, end, ...
+  std::string what;
+};
+
+/// What the coordinator published of a job, as the contract reads it.
+struct Contract {
+  struct Member {
+    std::uint64_t incarnation = 0;
+    std::int64_t join = 0;
+    std::int64_t leave = 0;
+    bool fenced = false;
+  };
+  std::map<std::uint32_t, Member> members;
+  std::map<std::int64_t, bool> aggregated;  // from this clock on
+  std::int64_t slack = 0;
+  std::int64_t hold_from = 0;
+  bool mean = false;
+
+  static Contract of(const pb::ServerJob& view);
+  [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
+  /// Who takes part at this clock.
+  [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
+  /// The slack of a read at this clock. Updates apply in the order of clocks, so a read shows its
+  /// reader's own update only when every aggregate of an earlier clock has been made: in BSP, slack
+  /// 0; after a change from BSP at clock K, never less than V >= K.
+  [[nodiscard]] std::int64_t slack_at(std::int64_t clock) const { return slack_at(clock, slack); }
+  /// The same for a read that came under another slack.
+  [[nodiscard]] std::int64_t slack_at(std::int64_t clock, std::int64_t under) const;
+};
+
+}  // namespace taut::sim
