@@ -28,6 +28,9 @@ constexpr Duration kJoinWithin = std::chrono::seconds(60);
 // Together with what ends the job, less than the 5 s that a user is promised.
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
 constexpr double kControlWait_s = 10;
+constexpr Duration kStatusWait{500'000};
+constexpr Duration kSilenceLimit{30'000'000};
+constexpr Duration kSubmitWait{10'000'000};
 
 Error stopped_by_user() {
   return make_error(ErrorCode::kClosed, "interrupted");
@@ -49,6 +52,7 @@ class TrainRun {
  private:
   [[nodiscard]] Result<void> start_cluster();
   [[nodiscard]] Result<void> await_workers();
+  [[nodiscard]] Result<pb::StatusReply> ask_status();
   [[nodiscard]] Result<pb::JobStatus> follow();
   /// Sleeps a little. Errors: a process ended meanwhile, or the user wants to stop.
   [[nodiscard]] Result<void> look_around();
@@ -87,10 +91,24 @@ Result<void> TrainRun::start_cluster() {
   return ok();
 }
 
+/// A coordinator that does not answer may have died with its server: the children are looked at
+/// between short waits.
+Result<pb::StatusReply> TrainRun::ask_status() {
+  const TimePoint until = steady_now() + kSilenceLimit;
+  control_->set_deadline(kStatusWait);
+  while (true) {
+    auto status = job_id_ == JobId() ? control_->status() : control_->status(job_id_);
+    if (status || status.error().code != ErrorCode::kTimeout || steady_now() > until) {
+      return status;
+    }
+    TAUT_TRY(look_around());
+  }
+}
+
 Result<void> TrainRun::await_workers() {
   const TimePoint deadline = steady_now() + kJoinWithin;
   while (true) {
-    TAUT_TRY(const pb::StatusReply status, control_->status());
+    TAUT_TRY(const pb::StatusReply status, ask_status());
     const auto workers = static_cast<std::uint32_t>(status.workers_size());
     const auto servers = static_cast<std::uint32_t>(status.servers_size());
     if (workers >= job_.workers() && servers >= options_.servers) return ok();
@@ -121,7 +139,7 @@ Result<pb::JobStatus> TrainRun::follow() {
     TAUT_TRY(look_around());
     if (steady_now() < next_draw) continue;
     next_draw = steady_now() + kBetweenDraws;
-    TAUT_TRY(pb::StatusReply status, control_->status(job_id_));
+    TAUT_TRY(pb::StatusReply status, ask_status());
     if (status.jobs_size() != 1) return invalid("the coordinator's status does not hold the job");
     pb::JobStatus& job = *status.mutable_jobs(0);
     display.show(job);
@@ -136,6 +154,7 @@ Result<pb::JobStatus> TrainRun::train() {
   TAUT_TRY(start_cluster());
   TAUT_TRY(await_workers());
   submitted_ = steady_now();
+  control_->set_deadline(kSubmitWait);
   TAUT_TRY(const pb::SubmitReply reply, control_->submit(job_));
   job_id_ = JobId(reply.job());
   return follow();
