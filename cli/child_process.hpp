@@ -12,9 +12,9 @@
 
 namespace taut::cli {
 
-/// A program that this process started. It never outlives this process: the kernel ends it with
-/// SIGTERM when this one dies, however that happens. Thread: the one that started it, which must
-/// live as long as the child.
+/// A program that this process started. It never outlives this process: the kernel kills it,
+/// stopped or not, when this one dies, however that happens. Thread: the one that started it, which
+/// must live as long as the child.
 class ChildProcess {
  public:
   struct Command {
