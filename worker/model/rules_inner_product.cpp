@@ -1,0 +1,27 @@
+#include <fmt/format.h>
+
+#include "worker/model/rules.hpp"
+#include "worker/model/shape.hpp"
+
+namespace taut::model::rules {
+
+Result<LayerShapes> settle_inner_product(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                         const GraphOptions&) {
+  const pb::InnerProductParameter& parameter = layer.inner_product_param();
+  const Shape& bottom = bottoms[0];
+  TAUT_TRY(const std::int64_t outputs, outputs_of(parameter, "inner_product_param"));
+  TAUT_TRY(const std::size_t axis,
+           axis_index(parameter.axis(), bottom, "inner_product_param.axis"));
+  Shape top(bottom.begin(), bottom.begin() + static_cast<std::ptrdiff_t>(axis));
+  top.push_back(outputs);
+  LayerShapes out{{top}, {}};
+  out.parameters.push_back({"weight",
+                            {outputs, extent_product(bottom, axis, bottom.size())},
+                            parameter.weight_filler()});
+  if (parameter.bias_term()) {
+    out.parameters.push_back({"bias", {outputs}, parameter.bias_filler()});
+  }
+  return out;
+}
+
+}  // namespace taut::model::rules

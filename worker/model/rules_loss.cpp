@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include "worker/model/rules.hpp"
+#include "worker/model/shape.hpp"
+
+namespace taut::model::rules {
+namespace {
+
+/// One label for every position of the scores outside of `axis`.
+Result<void> check_labels_fit(const Shape& scores, const Shape& labels, std::size_t axis) {
+  const auto wanted = element_count(scores) / static_cast<std::uint64_t>(scores[axis]);
+  if (element_count(labels) == wanted) return ok();
+  return invalid(
+      fmt::format("scores of shape {} want {} labels, and the second bottom has shape {}",
+                  to_string(scores), wanted, to_string(labels)));
+}
+
+}  // namespace
+
+Result<LayerShapes> settle_softmax(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                   const GraphOptions&) {
+  TAUT_TRY(axis_index(layer.softmax_param().axis(), bottoms[0], "softmax_param.axis"));
+  return LayerShapes{{bottoms[0]}, {}};
+}
+
+Result<LayerShapes> settle_softmax_loss(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                        const GraphOptions&) {
+  TAUT_TRY(const std::size_t axis,
+           axis_index(layer.softmax_param().axis(), bottoms[0], "softmax_param.axis"));
+  TAUT_TRY(check_labels_fit(bottoms[0], bottoms[1], axis));
+  LayerShapes out{{Shape{}}, {}};
+  if (layer.top_size() == 2) out.tops.push_back(bottoms[0]);
+  return out;
+}
+
+Result<LayerShapes> settle_accuracy(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                    const GraphOptions&) {
+  TAUT_TRY(const std::size_t axis, axis_index(1, bottoms[0], "the axis of the classes"));
+  TAUT_TRY(check_labels_fit(bottoms[0], bottoms[1], axis));
+  const std::int64_t top_k = layer.accuracy_param().top_k();
+  if (top_k < 1 || top_k > bottoms[0][axis]) {
+    return invalid(fmt::format("accuracy_param.top_k is {}, and there are {} classes", top_k,
+                               bottoms[0][axis]));
+  }
+  return LayerShapes{{Shape{}}, {}};
+}
+
+}  // namespace taut::model::rules
