@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "proto/cluster.pb.h"
 #include "proto/text.hpp"
@@ -16,8 +17,10 @@ int fail(std::string_view command, const std::string& message) {
 }
 
 void CoordinatorOption::add_to(CLI::App& command) {
-  auto* by_address = command.add_option("--coordinator", address,
-                                        "Where the coordinator listens (default 127.0.0.1:7600)");
+  auto* by_address =
+      command.add_option("--coordinator", address,
+                         "Where the coordinator listens (default: TAUTLINE_COORDINATOR, else "
+                         "127.0.0.1:7600)");
   by_address->type_name("HOST:PORT");
   command.add_option("--config", config_file, "Cluster file that names the coordinator's address")
       ->type_name("CLUSTERFILE")
@@ -33,6 +36,8 @@ Result<std::string> CoordinatorOption::resolve() const {
   pb::ClusterConfig config;
   if (!config_file.empty()) {
     TAUT_TRY(read_text(config_file, config));
+  } else if (const char* named = std::getenv("TAUTLINE_COORDINATOR"); named != nullptr) {
+    return std::string(named);
   }
   return config.coordinator_address();
 }

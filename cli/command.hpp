@@ -33,7 +33,8 @@ struct CoordinatorOption {
   double wait_s = 5;        // --wait
 
   void add_to(CLI::App& command);
-  /// "host:port". Errors: a cluster file that cannot be read.
+  /// "host:port": what the options say, else TAUTLINE_COORDINATOR, else the default.
+  /// Errors    a cluster file that cannot be read
   [[nodiscard]] Result<std::string> resolve() const;
 };
 

@@ -1,10 +1,15 @@
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "cli/command.hpp"
 #include "cli/control_client.hpp"
+#include "cli/job_view.hpp"
+#include "cli/progress_display.hpp"
+#include "common/stop_signal.hpp"
 #include "worker/model/job.hpp"
 
 namespace taut::cli {
@@ -12,14 +17,49 @@ namespace {
 
 struct SubmitOptions {
   std::string job_file;
+  bool follow = false;
   CoordinatorOption coordinator;
 };
 
-Result<pb::SubmitReply> submit(const SubmitOptions& options) {
+/// Shows the job until it ends. Errors: it failed or was stopped; interrupted; no answer.
+Result<void> follow(ControlClient& client, JobId id) {
+  constexpr auto kBetween = std::chrono::milliseconds(200);
+  watch_stop_signals();
+  ProgressDisplay display;
+  while (stop_signal() == 0) {
+    TAUT_TRY(const pb::StatusReply status, client.status(id));
+    if (status.jobs_size() != 1) return invalid("the coordinator's status does not hold the job");
+    const pb::JobStatus& job = status.jobs(0);
+    display.show(job);
+    if (has_ended(job.state())) {
+      if (job.state() != pb::DONE) {
+        return invalid(
+            fmt::format("job {} {}: {}", job.job(), state_name(job.state()), job.message()));
+      }
+      fmt::print("job {} done in {:.1f} s\n", job.job(), job.running_s());
+      if (!job.parameters_sha256().empty()) {
+        fmt::print("parameters sha256: {}\n", job.parameters_sha256());
+      }
+      return ok();
+    }
+    std::this_thread::sleep_for(kBetween);
+  }
+  return make_error(
+      ErrorCode::kClosed,
+      fmt::format("interrupted; job {0} goes on: tautline stop {0} ends it", id.value()));
+}
+
+Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
   TAUT_TRY(const pb::Job job, model::load_job(options.job_file));
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
-  return client.submit(job);
+  TAUT_TRY(const pb::SubmitReply reply, client.submit(job));
+  fmt::print(
+      "job {0} submitted{1}\n", reply.job(),
+      options.follow ? "" : fmt::format("; tautline status {} --watch follows it", reply.job()));
+  if (!reply.message().empty()) fmt::print("{}\n", reply.message());
+  std::fflush(stdout);
+  return options.follow ? follow(client, JobId(reply.job())) : ok();
 }
 
 }  // namespace
@@ -29,17 +69,12 @@ void add_submit(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("submit", "Hands a job to the coordinator");
   command->add_option("JOB", options->job_file, "Job file; the files it names go along")
       ->required();
+  command->add_flag("--follow", options->follow, "Shows its progress until it ends");
   options->coordinator.add_to(*command);
   command->footer("Example: tautline submit configs/jobs/fashion_lenet.textproto");
   command->callback([options, &status] {
-    const Result<pb::SubmitReply> reply = submit(*options);
-    if (!reply) {
-      status = fail("submit", reply.error().message);
-      return;
-    }
-    const auto job = reply.value().job();
-    fmt::print("job {} submitted; tautline status {} --watch follows it\n", job, job);
-    if (!reply.value().message().empty()) fmt::print("{}\n", reply.value().message());
+    const Result<void> done = submit(*options);
+    if (!done) status = fail("submit", done.error().message);
   });
 }
 

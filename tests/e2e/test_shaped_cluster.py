@@ -1,0 +1,132 @@
+"""`scripts/shaped_cluster`: the daemons in network namespaces whose cards have a given speed."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+from cluster import *
+
+SCRIPT = SOURCE / "scripts/shaped_cluster"
+
+# On one host: takes what another one sends, and prints how many bytes came in how many seconds.
+RECEIVE = """
+import os, socket, subprocess, sys, time
+SEND = "import os, socket; socket.create_connection((os.environ['HOST0'], 5555)).sendall(bytes(2_000_000))"
+listener = socket.create_server(("0.0.0.0", 5555))
+listener.settimeout(20)
+sender = subprocess.Popen(["ip", "netns", "exec", os.environ["SHAPED"] + "host1", sys.executable, "-c",
+                           SEND])
+connection, _ = listener.accept()
+begin, got = time.monotonic(), 0
+while data := connection.recv(1 << 20):
+    got += len(data)
+print(got, time.monotonic() - begin)
+sender.wait()
+"""
+
+
+def can_make_namespaces():
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        return False
+    made = subprocess.run(["ip", "netns", "add", "taut-probe"], capture_output=True)
+    subprocess.run(["ip", "netns", "delete", "taut-probe"], capture_output=True)
+    return made.returncode == 0
+
+
+class ShapedCluster(ClusterTest):
+    def script(self, *arguments, **how):
+        return subprocess.run([SCRIPT, "--bin", BIN, *map(str, arguments)], cwd=self.folder,
+                              capture_output=True, text=True, timeout=90, **how)
+
+    def require_namespaces(self):
+        if not can_make_namespaces():
+            self.skipTest("network namespaces need root, ip and tc")
+
+    def namespaces_of(self, pid):
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+        return [line for line in listed.splitlines() if line.startswith(f"taut{pid}-")]
+
+    def test_a_job_trains_over_shaped_cards(self):
+        self.require_namespaces()
+        answer = self.script("--rate", "100mbit", "--workers", 2, "--folder", self.folder / "run",
+                             "--job", self.job(workers=2))
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertIn("job 1 done", answer.stdout)
+        self.assertRegex(answer.stdout, r"parameters sha256: [0-9a-f]{64}\n")
+        self.assertIn("10.77.0.1:7600", (self.folder / "run/worker1.textproto").read_text())
+
+    def test_a_card_is_as_slow_as_it_was_told(self):
+        self.require_namespaces()
+        receive = self.file("receive.py", RECEIVE)
+        for options, least, most in ((("--rate", "8mbit"), 1.5, 60),
+                                     (("--rate", "none", "--rate-of", "host1=8mbit"), 1.5, 60),
+                                     (("--rate", "none"), 0, 1.5)):
+            answer = self.script(*options, "--servers", 0, "--workers", 0, "--hosts", 2, "--", "bash",
+                                 "-c", f"exec ip netns exec ${{SHAPED}}host0 python3 {receive}")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            got, seconds = answer.stdout.split()
+            self.assertEqual(int(got), 2_000_000)
+            self.assertTrue(least <= float(seconds) <= most, f"{options}: {seconds} s")
+
+    def test_a_signal_takes_everything_down(self):
+        self.require_namespaces()
+        mark = self.folder / "running"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            mark.unlink(missing_ok=True)
+            process = subprocess.Popen([SCRIPT, "--bin", BIN, "--folder", self.folder / "run", "--",
+                                        "bash", "-c", f"touch {mark}; sleep 60"], cwd=self.folder)
+            self.processes.append(process)
+            wait_until(mark.exists, what="the command")
+            daemons = [pid for pid, _ in children_of(process.pid)]
+            self.assertEqual(len(daemons), 3)
+            process.send_signal(number)
+            self.assertEqual(self.assert_ends(process, 10), 128 + number)
+            self.assertEqual(self.namespaces_of(process.pid), [])
+            self.assertFalse(any(alive(pid) for pid in daemons))
+
+    def test_what_a_killed_cluster_left_goes_with_the_next_one(self):
+        self.require_namespaces()
+        mark = self.folder / "running"
+        process = subprocess.Popen([SCRIPT, "--bin", BIN, "--", "bash", "-c",
+                                    f"touch {mark}; sleep 60"], cwd=self.folder)
+        self.processes.append(process)
+        wait_until(mark.exists, what="the command")
+        daemons = [pid for pid, _ in children_of(process.pid)]
+        process.kill()
+        process.wait()
+        self.assertTrue(self.namespaces_of(process.pid))
+        wait_until(lambda: not any(alive(pid) for pid in daemons), what="the daemons' end")
+        self.assertEqual(self.script("--servers", 0, "--workers", 0, "--", "true").returncode, 0)
+        self.assertEqual(self.namespaces_of(process.pid), [])
+
+    def test_the_status_is_the_commands(self):
+        self.require_namespaces()
+        answer = self.script("--servers", 0, "--workers", 0, "--", "bash", "-c", "exit 7")
+        self.assertEqual(answer.returncode, 7)
+
+    def test_bad_input_ends_with_one_line(self):
+        for arguments, words in (
+                (("--rate", "fast", "--", "true"), ('"fast" is no rate', "100mbit")),
+                (("--rate", "0mbit", "--", "true"), ('"0mbit" is no rate',)),
+                (("--workers", "many", "--", "true"), ('"many" is no number',)),
+                (("--rate-of", "worker0", "--", "true"), ("worker0", "HOST=RATE")),
+                (("--servers", 0, "--", "true"), ("workers need a server",)),
+                ((), ("COMMAND", "--job"))):
+            answer = self.script(*arguments)
+            self.assert_fails(answer, *words, status=2)
+
+    def test_a_host_that_is_not_there_is_named(self):
+        self.require_namespaces()
+        answer = self.script("--rate-of", "worker7=1mbit", "--", "true")
+        self.assert_fails(answer, "worker7", "there are server0, worker0, worker1")
+
+    def test_without_root_it_says_so(self):
+        if os.geteuid() != 0:
+            self.skipTest("is not root to begin with")
+        copy = pathlib.Path(shutil.copy(SCRIPT, self.folder / "shaped_cluster"))
+        self.folder.chmod(0o755)
+        answer = subprocess.run([copy, "--bin", BIN, "--servers", "0", "--workers", "0", "--", "true"],
+                                cwd="/", capture_output=True, text=True, timeout=60,
+                                user=65534, group=65534, extra_groups=[])
+        self.assert_fails(answer, "need root", "sudo")

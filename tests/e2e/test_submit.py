@@ -1,0 +1,33 @@
+"""`tautline submit` to daemons that run."""
+
+import os
+import subprocess
+
+from cluster import *
+
+
+class Submit(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.start_server()
+        self.start_worker()
+
+    def test_following_ends_with_the_job(self):
+        answer = self.ask("submit", "--follow", self.job())
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertRegex(answer.stdout, r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n$")
+
+    def test_following_a_job_that_is_stopped_says_so(self):
+        submit = self.start("tautline", "submit", "--follow", self.job(iterations=1000000),
+                            "--coordinator", self.coordinator)
+        self.wait_for_job(1, "RUNNING")
+        self.assertEqual(self.ask("stop", 1).returncode, 0)
+        _, error = submit.communicate(timeout=30)
+        self.assertEqual(submit.returncode, 1)
+        self.assertIn("job 1 stopped", error)
+
+    def test_the_environment_names_the_coordinator(self):
+        environment = dict(os.environ, TAUTLINE_COORDINATOR=self.coordinator)
+        answer = subprocess.run([BIN / "tautline", "submit", self.job(), "--follow"],
+                                env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
