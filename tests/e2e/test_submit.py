@@ -20,7 +20,8 @@ class Submit(ClusterTest):
     def test_following_a_job_that_is_stopped_says_so(self):
         submit = self.start("tautline", "submit", "--follow", self.job(iterations=1000000),
                             "--coordinator", self.coordinator)
-        self.wait_for_job(1, "RUNNING")
+        wait_until(lambda: any(job["state"] == "RUNNING" for job in self.status()["jobs"]),
+                   what="the running job")
         self.assertEqual(self.ask("stop", 1).returncode, 0)
         _, error = submit.communicate(timeout=30)
         self.assertEqual(submit.returncode, 1)
