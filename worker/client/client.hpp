@@ -32,6 +32,8 @@ struct ClientOptions {
   Duration resend{1'000'000};  // what was not answered for so long is sent again
 };
 
+class ClientDriver;
+
 /// A read that has come in.
 struct ReadResult {
   Clock clock;    // of the read
@@ -42,7 +44,8 @@ struct ReadResult {
 using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
 
 /// Tables in a parameter server: opens them, pushes updates, reads values under the job's staleness
-/// bound. Every call but wait() and open() returns at once; one thread of its own moves the bytes.
+/// bound. Calls that take no `wait` return at once. Bytes move while the caller waits, and on a
+/// thread of the client's own while it does not.
 /// Thread    one caller, the same for all calls
 class Client {
  public:
@@ -68,7 +71,7 @@ class Client {
   void push_and_read(TableId table, Clock clock, const Buffer& gradient, std::span<float> into,
                      float norm = 0);
 
-  /// Reads a table at `clock`; `into` is written by the client's thread until wait() or close()
+  /// Reads a table at `clock`; `into` may be written, on any thread, until wait() or close()
   /// returns.
   void read(TableId table, Clock clock, std::span<float> into);
 
@@ -99,8 +102,8 @@ class Client {
   void close();
 
  private:
-  class Mover;
-  std::unique_ptr<Mover> mover_;
+  std::unique_ptr<ClientDriver> driver_;
+  std::vector<std::size_t> table_bytes_;
   StalenessHistogram staleness_;
 };
 

@@ -317,6 +317,15 @@ void ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, T
   }
 }
 
+bool ClientProtocol::has_outgoing() const {
+  if (!dirty_.empty()) return true;
+  return std::ranges::any_of(links_, [this](const auto& entry) {
+    const Link& link = entry.second;
+    if (link.sent || link.state == LinkState::kReady) return false;
+    return link.state == LinkState::kGreeting || !tables_.empty();
+  });
+}
+
 std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint now) {
   std::vector<Outgoing> out;
   for (auto& [shard, link] : links_) greet_or_open(shard, link, out, now);

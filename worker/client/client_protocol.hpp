@@ -65,6 +65,8 @@ class ClientProtocol {
   /// Marks what has waited too long to be sent again.
   void tick(TimePoint now);
 
+  /// Whether take_outgoing() may have something; it may also have nothing yet.
+  [[nodiscard]] bool has_outgoing() const;
   /// What is to be sent now, one message a shard: a push and the read that follows it are one item.
   [[nodiscard]] std::vector<Outgoing> take_outgoing(TimePoint now);
   [[nodiscard]] std::vector<CompletedRead> take_completed();

@@ -1,0 +1,241 @@
+#include "worker/client/client_driver.hpp"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "common/affinity.hpp"
+#include "common/check.hpp"
+#include "common/log.hpp"
+
+namespace taut {
+namespace {
+
+constexpr Duration kIdle{100'000};
+constexpr Duration kTick{10'000};
+// A caller that has just waited waits again soon where answers are small: for so long the thread
+// does not take the lead from it.
+constexpr Duration kCallersTurn{300};
+constexpr int kAnswersAtOnce = 64;
+
+std::vector<ShardId> shard_ids(const ClientOptions& options) {
+  std::vector<ShardId> ids;
+  for (const ShardAddress& shard : options.shards) ids.push_back(shard.shard);
+  return ids;
+}
+
+}  // namespace
+
+ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options)
+    : endpoint_(std::move(endpoint)),
+      protocol_({options.job, options.worker, options.incarnation, options.job_hash},
+                shard_ids(options), options.resend) {
+  for (const ShardAddress& shard : options.shards) {
+    auto peer = endpoint_->connect(shard.address);
+    if (!peer) throw std::runtime_error(peer.error().message);
+    shard_of_[peer.value()] = shard.shard;
+    peer_of_[shard.shard] = peer.value();
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+void ClientDriver::close() {
+  {
+    std::scoped_lock lock(mutex_);
+    cancelled_ = true;
+    stopping_ = true;
+    wake_leader();
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void ClientDriver::cancel() {
+  std::scoped_lock lock(mutex_);
+  cancelled_ = true;
+  wake_leader();
+  changed_.notify_all();
+}
+
+/// REQUIRES: the lock.
+void ClientDriver::wake_leader() {
+  if (std::exchange(asleep_, false)) endpoint_->wake();
+}
+
+void ClientDriver::open(std::vector<TableSpec> tables) {
+  std::scoped_lock lock(mutex_);
+  reads_.assign(tables.size(), CompletedRead{TableId(), Clock(-1), Clock(-1), false, true});
+  snapshots_.assign(tables.size(), CompletedRead{TableId(), Clock(-1), Clock(-1), true, true});
+  snapshot_memory_.assign(tables.size(), Buffer());
+  protocol_.open(std::move(tables));
+  wake_leader();
+}
+
+void ClientDriver::push(TableId table, Clock clock, const Buffer& gradient, float norm) {
+  pushed_ += gradient.size();
+  std::scoped_lock lock(mutex_);
+  protocol_.push(table, clock, Frame(gradient), norm);
+  wake_leader();
+}
+
+void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradient,
+                                 std::span<float> into, float norm) {
+  pushed_ += gradient.size();
+  std::scoped_lock lock(mutex_);
+  // The read comes first: the protocol joins it to the push that it follows.
+  protocol_.read(table, clock.next(), into);
+  protocol_.push(table, clock, Frame(gradient), norm);
+  wake_leader();
+}
+
+void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
+  std::scoped_lock lock(mutex_);
+  // A read that is asked for anew has not come in, even if one at the same clock has.
+  reads_[table.value()].clock = Clock(-1);
+  protocol_.read(table, clock, into);
+  wake_leader();
+}
+
+void ClientDriver::snapshot(TableId table, const Buffer& values) {
+  std::scoped_lock lock(mutex_);
+  snapshots_[table.value()].clock = Clock(-1);
+  protocol_.snapshot(table, values.floats());
+  snapshot_memory_[table.value()] = values;
+  wake_leader();
+}
+
+template <class Done, class Describe>
+Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe& what) {
+  std::unique_lock lock(mutex_);
+  if (done()) return ok();
+  const TimePoint deadline = steady_now() + wait;
+  caller_waits_ = true;
+  while (!done() && !cancelled_ && !protocol_.failure()) {
+    const Duration left = deadline - steady_now();
+    if (left <= Duration::zero()) break;
+    if (led_) {
+      // The thread has the lead: it hands it over.
+      wake_leader();
+      changed_.wait_for(lock, std::min(left, kIdle));
+      continue;
+    }
+    led_ = true;
+    round(lock, Leader::kCaller, std::min(left, kIdle));
+    led_ = false;
+  }
+  caller_waits_ = false;
+  callers_until_ = steady_now() + kCallersTurn;
+  if (done()) return ok();
+  if (cancelled_) return make_error(ErrorCode::kClosed, what() + ": the client was closed");
+  if (protocol_.failure()) return *protocol_.failure();
+  return make_error(ErrorCode::kTimeout,
+                    fmt::format("{} took longer than {:.1f} s", what(), seconds(wait)));
+}
+
+Result<void> ClientDriver::await_open(Duration wait) {
+  return await(
+      wait, [this] { return protocol_.ready(); },
+      [] { return std::string("opening the tables at the shards"); });
+}
+
+Result<CompletedRead> ClientDriver::await_read(TableId table, Clock clock, Duration wait) {
+  const CompletedRead& read = reads_[table.value()];
+  TAUT_TRY(await(
+      wait, [&] { return read.clock == clock; },
+      [&] {
+        return fmt::format("the read of table {} at clock {}", table.value(), clock.value());
+      }));
+  std::scoped_lock lock(mutex_);
+  return read;
+}
+
+Result<CompletedRead> ClientDriver::await_snapshot(TableId table, Duration wait) {
+  const CompletedRead& read = snapshots_[table.value()];
+  TAUT_TRY(await(
+      wait, [&] { return read.clock != Clock(-1); },
+      [&] { return fmt::format("the snapshot of table {}", table.value()); }));
+  std::scoped_lock lock(mutex_);
+  return read;
+}
+
+Result<void> ClientDriver::await_acknowledged(std::size_t at_most, Duration wait) {
+  return await(
+      wait, [&] { return protocol_.unacknowledged() <= at_most; },
+      [] { return std::string("the acknowledgement of updates"); });
+}
+
+void ClientDriver::run() {
+  follow_main_thread();
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const TimePoint now = steady_now();
+    if (led_ || caller_waits_) {
+      changed_.wait_for(lock, kCallersTurn);
+    } else if (now < callers_until_) {
+      changed_.wait_for(lock, callers_until_ - now);
+    } else {
+      led_ = true;
+      round(lock, Leader::kThread, kIdle);
+      led_ = false;
+      if (caller_waits_) changed_.notify_all();
+    }
+  }
+}
+
+/// Sends what is to be sent, and takes what comes, waiting for it up to `patience`.
+/// REQUIRES: the lock, and the lead.
+void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience) {
+  while (protocol_.has_outgoing()) {
+    auto outgoing = protocol_.take_outgoing(steady_now());
+    if (outgoing.empty()) break;
+    lock.unlock();
+    for (auto& [shard, message] : outgoing) {
+      // What cannot be sent now is sent again when its time has passed.
+      if (auto sent = endpoint_->send(peer_of_[shard], encode(message)); !sent) {
+        log::debug("shard {}: {}", shard.value(), sent.error().message);
+      }
+    }
+    lock.lock();
+  }
+  if (stopping_) return;
+  // A caller who waits for the lead gets it at once.
+  if (leader == Leader::kThread && caller_waits_) patience = Duration::zero();
+  asleep_ = patience > Duration::zero();
+  lock.unlock();
+  auto incoming = endpoint_->receive(patience);
+  lock.lock();
+  asleep_ = false;
+  // What else lies there already belongs to the same round of answers.
+  for (int i = 0; incoming && i < kAnswersAtOnce; ++i) {
+    take(*incoming);
+    incoming = endpoint_->receive(Duration::zero());
+  }
+  if (incoming) take(*incoming);
+  if (const TimePoint now = steady_now(); now - last_tick_ >= kTick) {
+    last_tick_ = now;
+    protocol_.tick(now);
+  }
+  collect();
+}
+
+void ClientDriver::take(const Incoming& incoming) {
+  auto message = decode_data(incoming.message);
+  if (!message) {
+    log::warn("dropped a message from shard {}: {}", shard_of_[incoming.from].value(),
+              message.error().message);
+    return;
+  }
+  if (const auto* batch = std::get_if<DataItems>(&message.value().body)) {
+    for (const DataItem& item : batch->items) received_ += item.payload.size();
+  }
+  protocol_.handle(shard_of_[incoming.from], message.value(), steady_now());
+}
+
+void ClientDriver::collect() {
+  for (const CompletedRead& read : protocol_.take_completed()) {
+    (read.snapshot ? snapshots_ : reads_)[read.table.value()] = read;
+  }
+}
+
+}  // namespace taut

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/net/endpoint.hpp"
+#include "common/result.hpp"
+#include "worker/client/client.hpp"
+#include "worker/client/client_protocol.hpp"
+
+namespace taut {
+
+/// Moves a client protocol's messages over an endpoint. One thread at a time leads: it owns the
+/// endpoint, sends, and waits for answers. Whoever waits for an answer leads while it waits, for
+/// handing a small answer from one thread to another costs more than the answer; a thread of the
+/// driver's own leads while nobody waits.
+/// Source    Schmidt et al., "Leader/Followers: A Design Pattern for Efficient Multi-threaded Event
+///           Demultiplexing and Dispatching", PLoP 2000
+/// Thread    one caller beside the driver's own; cancel() from any
+class ClientDriver {
+ public:
+  ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options);
+  ~ClientDriver() { close(); }
+  ClientDriver(const ClientDriver&) = delete;
+  ClientDriver& operator=(const ClientDriver&) = delete;
+
+  void open(std::vector<TableSpec> tables);
+  void push(TableId table, Clock clock, const Buffer& gradient, float norm);
+  /// The push, and the read for the next clock with it.
+  void push_and_read(TableId table, Clock clock, const Buffer& gradient, std::span<float> into,
+                     float norm);
+  void read(TableId table, Clock clock, std::span<float> into);
+  /// values  kept until the next snapshot of the table: a late answer must find it
+  void snapshot(TableId table, const Buffer& values);
+
+  /// Errors of all of these: timeout; closed (cancelled); whatever the protocol failed with.
+  [[nodiscard]] Result<void> await_open(Duration wait);
+  [[nodiscard]] Result<CompletedRead> await_read(TableId table, Clock clock, Duration wait);
+  [[nodiscard]] Result<CompletedRead> await_snapshot(TableId table, Duration wait);
+  [[nodiscard]] Result<void> await_acknowledged(std::size_t at_most, Duration wait);
+
+  [[nodiscard]] BufferPool& pool() { return pool_; }
+  [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_}; }
+
+  /// Makes waits return with closed, now and from now on. Thread: any.
+  void cancel();
+  /// Ends the driver's thread.
+  void close();
+
+ private:
+  /// What is being waited for, as a function that looks under the lock.
+  template <class Done, class Describe>
+  Result<void> await(Duration wait, const Done& done, const Describe& what);
+  void run();
+  enum class Leader : std::uint8_t { kCaller, kThread };
+  void round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience);
+  void take(const Incoming& incoming);
+  void collect();
+  void wake_leader();
+
+  std::unique_ptr<Endpoint> endpoint_;  // the leader's
+  std::map<PeerId, ShardId> shard_of_;
+  std::map<ShardId, PeerId> peer_of_;
+  BufferPool pool_;
+  std::atomic<std::uint64_t> pushed_ = 0;
+  std::atomic<std::uint64_t> received_ = 0;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  ClientProtocol protocol_;
+  std::vector<CompletedRead> reads_;      // the newest completed of each table
+  std::vector<CompletedRead> snapshots_;  // the newest completed of each table
+  std::vector<Buffer> snapshot_memory_;   // of each table
+  bool led_ = false;                      // somebody leads
+  bool asleep_ = false;                   // the leader waits in the endpoint, and nobody woke it
+  bool caller_waits_ = false;
+  TimePoint callers_until_;  // the thread leaves the lead to callers until then
+  TimePoint last_tick_;
+  bool cancelled_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace taut
