@@ -96,6 +96,8 @@ Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
     const std::string name = fmt::format("worker{}", i);
     pb::WorkerConfig& worker = *config.mutable_worker();
     worker.set_name(name);
+    *config.mutable_records() = options.records;
+    config.mutable_records()->set_folder(options.folder.string());
     worker.set_device(options.device);
     worker.set_threads(options.threads);
     if (!options.pins.empty()) worker.set_pin(options.pins[i]);

@@ -18,11 +18,29 @@ struct TrainArguments {
   std::string device = "auto";
   std::string mode;
   std::string pin;
+  std::string records = "metrics";
 };
 
 std::string upper(std::string word) {
   for (char& c : word) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return word;
+}
+
+/// What workers are to write down. Throws CLI::ValidationError.
+pb::RecordsConfig records_of(const std::string& words) {
+  pb::RecordsConfig records;
+  std::istringstream parts(words);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part == "metrics" || part == "all") records.set_metrics(true);
+    if (part == "tensorboard" || part == "all") records.set_tensorboard(true);
+    if (part != "metrics" && part != "tensorboard" && part != "all" && part != "none") {
+      throw CLI::ValidationError("--records",
+                                 fmt::format("\"{}\" is no record; name metrics, tensorboard, all "
+                                             "or none, with ',' between them",
+                                             part));
+    }
+  }
+  return records;
 }
 
 /// What the words stand for. Throws CLI::ValidationError for options that contradict each other.
@@ -43,6 +61,7 @@ void settle(TrainArguments& arguments) {
                                  *options.slack, pb::Consistency::Mode_Name(*options.mode)));
     }
   }
+  options.records = records_of(arguments.records);
   if (arguments.pin.empty()) return;
   std::istringstream parts(arguments.pin);
   for (std::string part; std::getline(parts, part, ':');) options.pins.push_back(part);
@@ -84,6 +103,11 @@ void add_job_options(CLI::App& command, TrainArguments& arguments) {
   command.add_option("--max-iter", options.max_iter, "Iterations of each worker")
       ->check(CLI::PositiveNumber);
   command.add_option("--seed", options.seed, "Of the initial values and of what is drawn");
+  command
+      .add_option("--records", arguments.records,
+                  "What workers write into the run's folder: metrics (metrics.csv), tensorboard, "
+                  "all, none; ',' between them")
+      ->capture_default_str();
   command.add_option("--data", options.data, "Folder of the data set")->type_name("DIR");
   command.add_option("--output", options.output, "The run's folder (default: runs/DATE-JOB-N)")
       ->type_name("DIR");

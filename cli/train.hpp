@@ -28,6 +28,7 @@ struct TrainOptions {
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
   std::vector<std::string> pins;  // one for each worker, or none
+  pb::RecordsConfig records;      // what workers write down, in the run's folder
 };
 
 /// The whole job: the file's, with what the options say put over it, and data that is there.

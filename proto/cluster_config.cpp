@@ -60,6 +60,7 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));
   TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
                        config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
+  TAUT_TRY(check_range(file, "records.every", config.records().every(), 1, 1e6));
   if (config.heartbeat_interval_s() * 2 > config.server().coordinator().heartbeat_limit_s()) {
     return invalid(fmt::format(
         "{}: heartbeat_interval_s {} is more than half of "

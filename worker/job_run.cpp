@@ -106,8 +106,9 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
 }
 
 Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContext& context,
-                           const pb::WorkerConfig& settings, const std::atomic<bool>& stop,
+                           const pb::ClusterConfig& config, const std::atomic<bool>& stop,
                            ProgressBoard& board) {
+  const pb::WorkerConfig& settings = config.worker();
   if (!settings.pin().empty()) {
     TAUT_TRY(pin_this_thread(settings.pin()));
   }
@@ -135,6 +136,9 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   options.start = start;
   options.rank = job.worker();
   options.straggle = straggle_of(settings.slowdown_ms(), definition.seed(), job.slot());
+  TAUT_TRY(const std::unique_ptr<Recorder> recorder,
+           Recorder::open(config.records(), settings.name(), JobId(job.job()), start));
+  options.recorder = recorder.get();
   Trainer trainer(replicas, *cache, backend, evaluator.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));
   if (stop) return JobOutcome{reached, {}};
@@ -147,6 +151,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   if (evaluator != nullptr) {
     TAUT_TRY(TestResult result, evaluator->run(*cache));
     result.clock = reached;
+    if (recorder) recorder->on_test({reached, result.accuracy, result.loss});
     ProgressReport report = board.read();
     report.tests.push_back(result);
     board.post(report);

@@ -34,7 +34,7 @@ struct JobOutcome {
 /// Errors    anything that kept the job from running to its end, in one line
 /// Thread    a thread of its own; `stop` may be set from any
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend,
-                                         ZmqContext& context, const pb::WorkerConfig& settings,
+                                         ZmqContext& context, const pb::ClusterConfig& config,
                                          const std::atomic<bool>& stop, ProgressBoard& board);
 
 }  // namespace taut::worker

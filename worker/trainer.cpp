@@ -23,6 +23,7 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend&
       cache_(cache),
       evaluator_(evaluator),
       options_(std::move(options)),
+      backend_(backend),
       board_(board),
       stream_(backend.make_stream()) {
   report_.clock = options_.start;
@@ -77,6 +78,7 @@ Result<void> Trainer::forward(std::size_t index, Clock clock) {
                cache_.acquire(TableId(static_cast<std::uint32_t>(table)), clock));
       report_.wait += steady_now() - asked;
       replica.net->bind_value(table, values);
+      record_table(TableId(static_cast<std::uint32_t>(table)), "value", clock, values);
     }
     replica.net->forward(layer, *stream_, clock);
   }
@@ -94,6 +96,7 @@ void Trainer::backward(std::size_t index, Clock clock) {
     }
     net.backward(layer, *stream_);
     for (const std::size_t table : net.gradients_after(layer)) {
+      record_table(tables[table].id, "gradient", clock, cache_.gradient(index, tables[table].id));
       cache_.publish(index, tables[table].id, clock);
     }
   }
@@ -105,6 +108,9 @@ Result<void> Trainer::test(Clock clock) {
   result.clock = clock;
   log::info("iteration {}: test accuracy {:.4f}, loss {:.4f}", clock.value(), result.accuracy,
             result.loss);
+  if (options_.recorder != nullptr) {
+    options_.recorder->on_test({clock, result.accuracy, result.loss});
+  }
   report_.tests.push_back(result);
   board_.post(report_);
   return ok();
@@ -130,11 +136,25 @@ void Trainer::record(Clock clock, Duration took) {
     rate_images_ = report_.images;
   }
   report_.staleness = cache_.staleness();
+  if (options_.recorder != nullptr) {
+    options_.recorder->on_clock(
+        {clock, loss_, report_.compute, report_.wait, report_.images, &report_.staleness});
+  }
   board_.post(report_);
   if (options_.display > 0 && clock.value() % options_.display == 0) {
     log::info("iteration {}: loss {:.4f}, {:.0f} images/s", clock.value(), report_.loss,
               report_.images_per_second);
   }
+}
+
+void Trainer::record_table(TableId table, const char* what, Clock clock,
+                           DeviceSpan<const float> values) {
+  if (options_.recorder == nullptr || !options_.recorder->wants_tables(clock)) return;
+  table_copy_.resize(values.size());
+  backend_.copy_to_host(*stream_, values, table_copy_);
+  stream_->finish();
+  const std::string& name = replicas_[0].net->parameters()[table.value()].name;
+  options_.recorder->on_table(name, what, clock, table_copy_);
 }
 
 }  // namespace taut::worker

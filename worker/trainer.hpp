@@ -12,6 +12,7 @@
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/evaluator.hpp"
 #include "worker/progress.hpp"
+#include "worker/records/recorder.hpp"
 #include "worker/replica.hpp"
 
 namespace taut::worker {
@@ -32,6 +33,7 @@ class Trainer {
     bool test_initialization = true;
     std::int64_t rank = -1;  // stands in the log; negative: alone
     Straggle straggle;
+    Recorder* recorder = nullptr;  // null: nothing is written down
   };
 
   /// evaluator  null: this process runs no test phase
@@ -48,16 +50,19 @@ class Trainer {
   void backward(std::size_t replica, Clock clock);
   [[nodiscard]] Result<void> test(Clock clock);
   void record(Clock clock, Duration took);
+  void record_table(TableId table, const char* what, Clock clock, DeviceSpan<const float> values);
 
   std::vector<Replica>& replicas_;
   ParameterCache& cache_;
   Evaluator* evaluator_;
   const Options options_;
+  Backend& backend_;
   ProgressBoard& board_;
   std::unique_ptr<Stream> stream_;
   ProgressReport report_;
-  std::vector<double> losses_;  // the last average_loss of them
-  double loss_ = 0;             // of this clock, over all replicas
+  std::vector<float> table_copy_;  // on the host, while its distribution is taken
+  std::vector<double> losses_;     // the last average_loss of them
+  double loss_ = 0;                // of this clock, over all replicas
   TimePoint rate_since_;
   std::uint64_t rate_images_ = 0;
 };

@@ -135,7 +135,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     std::string error;
     JobOutcome outcome;
     try {
-      auto ended = run_job(job, *backend_, context_, config_.worker(), run->stop, run->board);
+      auto ended = run_job(job, *backend_, context_, config_, run->stop, run->board);
       if (ended) {
         outcome = ended.value();
       } else if (!run->stop) {

@@ -149,13 +149,13 @@ class ClusterTest(unittest.TestCase):
         self.processes.append(process)
         return process
 
-    def start_daemon(self, role, name, settings="", wait=True):
+    def start_daemon(self, role, name, settings="", wait=True, more=""):
         """A daemon with its own config and log; waits until it is ready."""
         section = f'{role} {{ name: "{name}" {settings} }}'
         address = self.coordinator or "127.0.0.1:0"
         log = self.folder / f"{name}.log"
         config = self.file(f"{name}.textproto", f'coordinator_address: "{address}"\n{section}\n'
-                           f'log {{ file: "{log}" }}\nheartbeat_interval_s: 0.1\n')
+                           f'log {{ file: "{log}" }}\nheartbeat_interval_s: 0.1\n{more}\n')
         ready = self.folder / f"{name}.ready"
         ready.unlink(missing_ok=True)
         process = self.start(f"tautline-{role}", "--config", config, "--ready-file", ready)

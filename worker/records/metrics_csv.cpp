@@ -1,0 +1,24 @@
+#include "worker/records/metrics_csv.hpp"
+
+#include <fmt/format.h>
+
+namespace taut::worker {
+
+std::string metrics_header() {
+  return "clock,unix_time_s,wall_s,loss,images,images_per_second,compute_s,wait_s,reads,"
+         "staleness_mean,staleness_max,test_accuracy,test_loss\n";
+}
+
+std::string metrics_line(const IntervalFigures& interval, double wall_s, double unix_time_s) {
+  return fmt::format("{},{:.6f},{:.6f},{:.9g},{},{:.2f},{:.6f},{:.6f},{},{:.4f},{},,\n",
+                     interval.clock.value(), unix_time_s, wall_s, interval.loss, interval.images,
+                     interval.images_per_second(), interval.compute_s, interval.wait_s,
+                     interval.reads, interval.staleness_mean, interval.staleness_max);
+}
+
+std::string metrics_line(const TestFigures& test, double wall_s, double unix_time_s) {
+  return fmt::format("{},{:.6f},{:.6f},,,,,,,,,{:.6g},{:.9g}\n", test.clock.value(), unix_time_s,
+                     wall_s, test.accuracy, test.loss);
+}
+
+}  // namespace taut::worker
