@@ -11,6 +11,7 @@
 #include "common/types.hpp"
 #include "worker/backend/device_memory.hpp"
 #include "worker/backend/ops.hpp"
+#include "worker/backend/ops_sequence.hpp"
 #include "worker/backend/stream.hpp"
 
 namespace taut {
@@ -69,6 +70,13 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<SoftmaxOp> softmax(const SoftmaxSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<SoftmaxLossOp> softmax_loss(const SoftmaxLossSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<AccuracyOp> accuracy(const AccuracySpec&) = 0;
+
+  [[nodiscard]] virtual std::unique_ptr<EmbedOp> embed(const EmbedSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<PositionEmbedOp> position_embed(const SequenceShape&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<RecurrentOp> recurrent(const RecurrentSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<LayerNormOp> layer_norm(const LayerNormSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<GeluOp> gelu() = 0;
+  [[nodiscard]] virtual std::unique_ptr<AttentionOp> attention(const AttentionSpec&) = 0;
 };
 
 enum class DeviceKind : std::uint8_t { kAuto, kCpu, kCuda };

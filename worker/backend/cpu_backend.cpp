@@ -9,6 +9,7 @@
 
 #include "worker/backend/cpu_dnnl.hpp"
 #include "worker/backend/cpu_ops.hpp"
+#include "worker/backend/cpu_ops_sequence.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 
 namespace taut {
@@ -124,6 +125,23 @@ class CpuBackend final : public Backend {
   }
   std::unique_ptr<AccuracyOp> accuracy(const AccuracySpec& spec) override {
     return cpu::make_accuracy(spec);
+  }
+
+  std::unique_ptr<EmbedOp> embed(const EmbedSpec& spec) override { return cpu::make_embed(spec); }
+  std::unique_ptr<PositionEmbedOp> position_embed(const SequenceShape& shape) override {
+    return cpu::make_position_embed(shape);
+  }
+  std::unique_ptr<RecurrentOp> recurrent(const RecurrentSpec& spec) override {
+    enter();
+    return cpu::make_recurrent(spec);
+  }
+  std::unique_ptr<LayerNormOp> layer_norm(const LayerNormSpec& spec) override {
+    return cpu::make_layer_norm(spec);
+  }
+  std::unique_ptr<GeluOp> gelu() override { return cpu::make_gelu(); }
+  std::unique_ptr<AttentionOp> attention(const AttentionSpec& spec) override {
+    enter();
+    return cpu::make_attention(spec);
   }
 
  private:

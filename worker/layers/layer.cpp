@@ -43,6 +43,14 @@ constexpr std::array kMakers{
     Maker{"Softmax", layers::make_softmax},
     Maker{"SoftmaxWithLoss", layers::make_softmax_loss},
     Maker{"Accuracy", layers::make_accuracy},
+    Maker{"Embed", layers::make_embed},
+    Maker{"PositionEmbed", layers::make_position_embed},
+    Maker{"RNN", layers::make_recurrent},
+    Maker{"LSTM", layers::make_recurrent},
+    Maker{"GRU", layers::make_recurrent},
+    Maker{"LayerNorm", layers::make_layer_norm},
+    Maker{"GELU", layers::make_gelu},
+    Maker{"MultiHeadAttention", layers::make_attention},
 };
 
 }  // namespace

@@ -18,6 +18,13 @@ namespace taut::layers {
 [[nodiscard]] std::unique_ptr<Layer> make_softmax_loss(Backend& backend, const LayerSetup& setup);
 [[nodiscard]] std::unique_ptr<Layer> make_accuracy(Backend& backend, const LayerSetup& setup);
 
+[[nodiscard]] std::unique_ptr<Layer> make_embed(Backend& backend, const LayerSetup& setup);
+[[nodiscard]] std::unique_ptr<Layer> make_position_embed(Backend& backend, const LayerSetup& setup);
+[[nodiscard]] std::unique_ptr<Layer> make_recurrent(Backend& backend, const LayerSetup& setup);
+[[nodiscard]] std::unique_ptr<Layer> make_layer_norm(Backend& backend, const LayerSetup& setup);
+[[nodiscard]] std::unique_ptr<Layer> make_gelu(Backend& backend, const LayerSetup& setup);
+[[nodiscard]] std::unique_ptr<Layer> make_attention(Backend& backend, const LayerSetup& setup);
+
 /// An axis that may count from the end, as an index. REQUIRES: the shape has it.
 [[nodiscard]] std::size_t axis_of(std::int64_t axis, const Extents& shape);
 

@@ -7,6 +7,7 @@
 
 #include "proto/did_you_mean.hpp"
 #include "worker/model/rules.hpp"
+#include "worker/model/rules_sequence.hpp"
 
 namespace taut::model {
 namespace {
@@ -55,6 +56,17 @@ constexpr std::array kRules{
               .most_bottoms = 2,
               .differentiable_bottoms = 0,
               .settle = rules::settle_accuracy},
+    LayerRule{.type = "Embed", .differentiable_bottoms = 0, .settle = rules::settle_embed},
+    LayerRule{.type = "PositionEmbed",
+              .in_place = InPlace::kNewBlob,
+              .settle = rules::settle_position_embed},
+    LayerRule{
+        .type = "RNN", .most_bottoms = 2, .top_must_stay = true, .settle = rules::settle_recurrent},
+    LayerRule{.type = "LSTM", .most_bottoms = 2, .settle = rules::settle_recurrent},
+    LayerRule{.type = "GRU", .most_bottoms = 2, .settle = rules::settle_recurrent},
+    LayerRule{.type = "LayerNorm", .settle = rules::settle_layer_norm},
+    LayerRule{.type = "GELU", .settle = rules::settle_unchanged},
+    LayerRule{.type = "MultiHeadAttention", .most_bottoms = 2, .settle = rules::settle_attention},
 };
 
 }  // namespace

@@ -1,0 +1,157 @@
+#include "worker/model/rules_sequence.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "worker/model/shape.hpp"
+
+namespace taut::model::rules {
+namespace {
+
+using Shapes = std::vector<Shape>;
+
+Result<void> check_is_sequence(const Shape& bottom) {
+  if (bottom.size() == 3) return ok();
+  return invalid(
+      fmt::format("the bottom has shape {}, and must be a sequence (T steps x N streams x C)",
+                  to_string(bottom)));
+}
+
+/// `what` names the second bottom: one number for each step of each stream.
+Result<void> check_markers(const Shapes& bottoms, const char* what) {
+  if (bottoms.size() < 2) return ok();
+  const Shape& sequence = bottoms[0];
+  if (bottoms[1] == Shape{sequence[0], sequence[1]}) return ok();
+  return invalid(fmt::format("the second bottom ({}) has shape {}; for a sequence of {} it is {}",
+                             what, to_string(bottoms[1]), to_string(sequence),
+                             to_string({sequence[0], sequence[1]})));
+}
+
+Result<std::int64_t> positive(std::uint32_t value, const char* field) {
+  if (value > 0) return std::int64_t{value};
+  return invalid(fmt::format("{} is missing or 0; it begins at 1", field));
+}
+
+Result<void> check_ratio(float ratio, const char* field) {
+  if (ratio >= 0 && ratio < 1) return ok();
+  return invalid(fmt::format("{} is {}; it lies in [0, 1)", field, ratio));
+}
+
+std::int64_t gates_of(const std::string& type) {
+  if (type == "LSTM") return 4;
+  return type == "GRU" ? 3 : 1;
+}
+
+}  // namespace
+
+Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                 const GraphOptions&) {
+  const pb::EmbedParameter& parameter = layer.embed_param();
+  TAUT_TRY(const std::int64_t outputs, positive(parameter.num_output(), "embed_param.num_output"));
+  TAUT_TRY(const std::int64_t inputs, positive(parameter.input_dim(), "embed_param.input_dim"));
+  if (bottoms[0].size() > 2) {
+    // Its top would be taken for images, whose order in memory is the backend's own.
+    return invalid(
+        fmt::format("the bottom has shape {}, and must be numbers of rank 1 or 2 (N, or "
+                    "T x N)",
+                    to_string(bottoms[0])));
+  }
+  Shape top = bottoms[0];
+  top.push_back(outputs);
+  LayerShapes out{{top}, {}};
+  out.parameters.push_back({"weight", {inputs, outputs}, parameter.weight_filler()});
+  if (parameter.bias_term()) {
+    out.parameters.push_back({"bias", {outputs}, parameter.bias_filler()});
+  }
+  return out;
+}
+
+Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                     const GraphOptions&) {
+  const pb::RecurrentParameter& parameter = layer.recurrent_param();
+  TAUT_TRY(check_is_sequence(bottoms[0]));
+  TAUT_TRY(check_markers(bottoms, "cont markers"));
+  TAUT_TRY(const std::int64_t hidden,
+           positive(parameter.num_output(), "recurrent_param.num_output"));
+  TAUT_TRY(const std::int64_t layers,
+           positive(parameter.num_layers(), "recurrent_param.num_layers"));
+  TAUT_TRY(check_ratio(parameter.dropout_ratio(), "recurrent_param.dropout_ratio"));
+  const std::int64_t rows = gates_of(layer.type()) * hidden;
+  LayerShapes out{{{bottoms[0][0], bottoms[0][1], hidden}}, {}};
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const std::string suffix = i == 0 ? "" : fmt::format("_l{}", i);
+    const std::int64_t inputs = i == 0 ? bottoms[0][2] : hidden;
+    out.parameters.push_back({"weight_x" + suffix, {rows, inputs}, parameter.weight_filler()});
+    out.parameters.push_back({"bias_x" + suffix, {rows}, parameter.bias_filler()});
+    out.parameters.push_back({"weight_h" + suffix, {rows, hidden}, parameter.weight_filler()});
+    if (layer.type() == "GRU") {
+      out.parameters.push_back({"bias_h" + suffix, {rows}, parameter.bias_filler()});
+    }
+  }
+  if (layer.type() == "RNN" && parameter.output_transform()) {
+    out.parameters.push_back({"weight_o", {hidden, hidden}, parameter.weight_filler()});
+    out.parameters.push_back({"bias_o", {hidden}, parameter.bias_filler()});
+  }
+  return out;
+}
+
+Result<LayerShapes> settle_layer_norm(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                      const GraphOptions&) {
+  const pb::LayerNormParameter& parameter = layer.layer_norm_param();
+  const Shape& bottom = bottoms[0];
+  if (bottom.size() > 3) {
+    return invalid(
+        fmt::format("the bottom has shape {}, and must be of rank 1 to 3 (N x C, or T x "
+                    "N x C)",
+                    to_string(bottom)));
+  }
+  TAUT_TRY(const std::size_t axis, axis_index(parameter.axis(), bottom, "layer_norm_param.axis"));
+  if (!(parameter.eps() > 0 && std::isfinite(parameter.eps()))) {
+    return invalid(fmt::format("layer_norm_param.eps is {}; it lies above 0", parameter.eps()));
+  }
+  LayerShapes out{{bottom}, {}};
+  if (!parameter.affine()) return out;
+  const Shape normalised(bottom.begin() + static_cast<std::ptrdiff_t>(axis), bottom.end());
+  pb::FillerParameter ones;
+  ones.set_value(1);
+  out.parameters.push_back({"weight", normalised, ones});
+  out.parameters.push_back({"bias", normalised, {}});
+  return out;
+}
+
+Result<LayerShapes> settle_attention(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                     const GraphOptions&) {
+  const pb::AttentionParameter& parameter = layer.attention_param();
+  TAUT_TRY(check_is_sequence(bottoms[0]));
+  TAUT_TRY(check_markers(bottoms, "mask"));
+  const std::int64_t channels = bottoms[0][2];
+  const std::int64_t heads = parameter.num_heads();
+  if (heads < 1 || channels % heads != 0) {
+    return invalid(fmt::format("attention_param.num_heads is {}, and must divide the {} channels",
+                               heads, channels));
+  }
+  TAUT_TRY(check_ratio(parameter.dropout_ratio(), "attention_param.dropout_ratio"));
+  LayerShapes out{{bottoms[0]}, {}};
+  const auto add = [&](const char* name, std::int64_t rows) {
+    const std::string suffix = name;
+    out.parameters.push_back({"weight_" + suffix, {rows, channels}, parameter.weight_filler()});
+    if (!parameter.bias_term()) return;
+    out.parameters.push_back({"bias_" + suffix, {rows}, parameter.bias_filler()});
+  };
+  add("qkv", 3 * channels);
+  add("o", channels);
+  return out;
+}
+
+Result<LayerShapes> settle_position_embed(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                          const GraphOptions&) {
+  TAUT_TRY(check_is_sequence(bottoms[0]));
+  LayerShapes out{{bottoms[0]}, {}};
+  out.parameters.push_back(
+      {"weight", {bottoms[0][0], bottoms[0][2]}, layer.position_embed_param().weight_filler()});
+  return out;
+}
+
+}  // namespace taut::model::rules
