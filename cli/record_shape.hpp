@@ -1,17 +1,21 @@
 #pragma once
 
-#include <optional>
+#include <string>
+#include <vector>
 
+#include "common/record_shape.hpp"
 #include "proto/job.pb.h"
-#include "worker/model/graph.hpp"
+#include "worker/model/job.hpp"
 
 namespace taut::cli {
 
-/// What a record is taken to be where no data set says it: MNIST's and Fashion-MNIST's.
-inline constexpr model::RecordShape kAssumedRecord{.channels = 1, .height = 28, .width = 28};
+/// What stands behind a job's data layers, from the heads of their files.
+struct JobRecords {
+  model::KnownRecords records;
+  /// Data layers whose files are not there or are no data set; MNIST's records are assumed there.
+  std::vector<std::string> unknown;
+};
 
-/// The shape of one image of a job's training data, read from the head of its IDX file; nothing
-/// where that is not there or is no such file.
-[[nodiscard]] std::optional<model::RecordShape> record_shape_of(const pb::Job& job);
+[[nodiscard]] JobRecords records_of(const pb::Job& job);
 
 }  // namespace taut::cli

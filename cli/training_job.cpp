@@ -50,14 +50,16 @@ void put_over(const TrainOptions& options, pb::Job& job) {
 Result<void> require_data(const pb::Job& job) {
   for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
     if (phase == pb::TEST && job.solver_param().test_iter_size() == 0) continue;
-    TAUT_TRY(const auto place, model::data_of(job, phase));
-    const auto missing = model::missing_data(place);
-    if (missing.empty()) continue;
-    return make_error(ErrorCode::kNotFound,
-                      fmt::format("{}: scripts/get_data mnist (or fashion-mnist) fetches a data "
-                                  "set, apt-get install dataset-fashion-mnist brings the default "
-                                  "one, --data DIR names another folder",
-                                  missing.front()));
+    TAUT_TRY(const auto layers, model::data_of(job, phase));
+    for (const model::LayerData& layer : layers) {
+      const auto missing = model::missing_data(layer.place);
+      if (missing.empty()) continue;
+      return make_error(ErrorCode::kNotFound,
+                        fmt::format("{}: scripts/get_data mnist (or fashion-mnist) fetches a data "
+                                    "set, apt-get install dataset-fashion-mnist brings the default "
+                                    "one, --data DIR names another folder",
+                                    missing.front()));
+    }
   }
   return ok();
 }
@@ -73,8 +75,7 @@ Result<pb::Job> training_job(const TrainOptions& options) {
   TAUT_TRY(pb::Job job, model::load_job(file));
   put_over(options, job);
   TAUT_TRY(require_data(job));
-  const auto record = record_shape_of(job);
-  TAUT_TRY(const auto warnings, model::check_job(job, record.value_or(kAssumedRecord)));
+  TAUT_TRY(const auto warnings, model::check_job(job, records_of(job).records));
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
   return job;
 }

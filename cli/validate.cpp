@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <memory>
@@ -33,17 +34,16 @@ struct Findings {
 };
 
 Result<void> describe_graphs(const pb::Job& job, Findings& found) {
-  const auto record = record_shape_of(job);
-  if (!record) {
+  const JobRecords known = records_of(job);
+  if (!known.unknown.empty()) {
     found.warnings.push_back(
-        fmt::format("no data set says how large a record is; the shapes below take {}x{}x{}",
-                    kAssumedRecord.channels, kAssumedRecord.height, kAssumedRecord.width));
+        fmt::format("no data set says how large the records of {} are; the shapes below take "
+                    "1x28x28",
+                    fmt::join(known.unknown, ", ")));
   }
   for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
     TAUT_TRY(const auto graph,
-             model::build_graph(
-                 job.net_param(),
-                 {.phase = phase, .record = record.value_or(kAssumedRecord), .batch = 0}));
+             model::build_graph(job.net_param(), known.records.graph_options(phase)));
     found.add(net_view(graph));
   }
   return ok();
@@ -82,10 +82,15 @@ Result<Findings> check_net(const fs::path& path) {
   model::settle_data_paths(path, path, job);
   Findings found;
   for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
-    const auto place = model::data_of(job, phase);
-    const auto missing =
-        place ? model::missing_data(place.value()) : std::vector{place.error().message};
-    found.warnings.insert(found.warnings.end(), missing.begin(), missing.end());
+    const auto layers = model::data_of(job, phase);
+    if (!layers) {
+      found.warnings.push_back(layers.error().message);
+      continue;
+    }
+    for (const model::LayerData& layer : layers.value()) {
+      const auto missing = model::missing_data(layer.place);
+      found.warnings.insert(found.warnings.end(), missing.begin(), missing.end());
+    }
   }
   TAUT_TRY(describe_graphs(job, found));
   return found;
@@ -94,7 +99,7 @@ Result<Findings> check_net(const fs::path& path) {
 Result<Findings> check_job_file(const fs::path& path) {
   TAUT_TRY(const pb::Job job, model::load_job(path));
   Findings found;
-  TAUT_TRY(found.warnings, model::check_job(job, record_shape_of(job).value_or(kAssumedRecord)));
+  TAUT_TRY(found.warnings, model::check_job(job, records_of(job).records));
   const pb::SolverParameter& solver = job.solver_param();
   found.lines.push_back(fmt::format("  job {}: {} for {} iterations, base_lr {:g} ({}), {}",
                                     job.name(), solver.type(), solver.max_iter(), solver.base_lr(),

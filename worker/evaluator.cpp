@@ -54,7 +54,7 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
   TestResult result;
   for (int i = 0; i < iterations_; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
-    net_->set_batch(*stream_, batch.images, batch.labels);
+    net_->set_batch(*stream_, batch.spans());
     for (std::size_t layer = 0; layer < net_->layer_count(); ++layer) {
       net_->forward(layer, *stream_, Clock(0));
     }

@@ -4,108 +4,125 @@
 
 #include <utility>
 
+#include "worker/data/open_source.hpp"
 #include "worker/model/job_data.hpp"
 
 namespace taut::worker {
 namespace {
 
-Result<std::shared_ptr<const data::Dataset>> open_data(const pb::Job& job, pb::Phase phase) {
-  TAUT_TRY(const model::DataPlace place, model::data_of(job, phase));
+/// Errors: invalid, a label that a layer has no output for.
+Result<void> check_labels(const FedGraph& fed) {
+  for (const model::Node& node : fed.graph.nodes) {
+    const auto source = fed.sources.find(node.definition.name());
+    if (!node.is_fed || source == fed.sources.end()) continue;
+    for (std::size_t top = 0; top < node.tops.size(); ++top) {
+      const model::LabelLimits limits = model::label_limits(fed.graph, node.tops[top]);
+      if (limits.classes == 0) continue;
+      TAUT_TRY(source->second->check_labels(
+          {.field = top, .classes = limits.classes, .ignored = limits.ignored}));
+    }
+  }
+  return ok();
+}
+
+Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase, std::uint32_t members) {
+  FedGraph fed;
+  model::GraphOptions options;
+  options.phase = phase;
+  if (phase == pb::TRAIN && job.global_batch()) options.batch_divisor = members;
+  TAUT_TRY(const auto layers, model::data_of(job, phase));
+  if (layers.empty()) {
+    return invalid(fmt::format("net \"{}\" has no Data layer to feed it in phase {}",
+                               job.net_param().name(), pb::Phase_Name(phase)));
+  }
   const data::Part part = phase == pb::TRAIN ? data::Part::kTrain : data::Part::kTest;
-  if (!place.folder.empty()) {
-    TAUT_TRY(auto set, data::open_dataset(place.folder, part));
-    return std::shared_ptr<const data::Dataset>(std::move(set));
+  for (const auto& [layer, place] : layers) {
+    TAUT_TRY(auto source,
+             data::open_source(layer, {place.folder, place.images, place.labels}, part));
+    options.records[layer.name()] = source->fields();
+    fed.sources[layer.name()] = std::move(source);
   }
-  TAUT_TRY(auto set, data::open_dataset(place.images, place.labels));
-  return std::shared_ptr<const data::Dataset>(std::move(set));
+  TAUT_TRY(fed.graph, model::build_graph(job.net_param(), options));
+  TAUT_TRY(check_labels(fed));
+  return fed;
 }
 
-model::RecordShape record_of(const data::Dataset& set) {
-  const data::ImageShape shape = set.shape();
-  return {shape.channels, shape.height, shape.width};
+/// Where a node's tops have their records: all have the same batch.
+Result<std::uint32_t> batch_of(const FedGraph& fed, const model::Node& node) {
+  const data::RecordSource& source = *fed.sources.at(node.definition.name());
+  const model::Blob& first = fed.graph.blobs[node.tops[0]];
+  const std::size_t axis = source.fields()[0].batch_axis;
+  if (axis < first.shape.size()) return static_cast<std::uint32_t>(first.shape[axis]);
+  return invalid(fmt::format("layer \"{}\": top \"{}\" of shape {} cannot hold a batch",
+                             node.definition.name(), first.name, model::to_string(first.shape)));
 }
 
-/// What feeds the net: its Data layer, or nothing where an Input layer does.
-const model::Node* data_node(const model::Graph& graph) {
-  for (const model::Node& node : graph.nodes) {
-    if (node.bottoms.empty() && !node.tops.empty()) return &node;
+/// Errors: invalid, an Input layer whose shapes are not those of the records.
+Result<void> check_feed(const FedGraph& fed, const model::Node& node, const data::Feed& feed) {
+  for (std::size_t top = 0; top < node.tops.size(); ++top) {
+    const model::Blob& blob = fed.graph.blobs[node.tops[top]];
+    if (model::element_count(blob.shape) == feed.elements()[top]) continue;
+    return invalid(fmt::format(
+        "layer \"{}\": top \"{}\" has shape {}, and a batch of the data set's records has {} "
+        "elements",
+        node.definition.name(), blob.name, model::to_string(blob.shape), feed.elements()[top]));
   }
-  return nullptr;
+  return ok();
 }
 
-Result<std::int64_t> batch_of(const model::Graph& graph) {
-  const model::Node* node = data_node(graph);
-  if (node == nullptr) {
-    return invalid(fmt::format("net \"{}\" has no Data layer to feed it", graph.name));
+Result<std::unique_ptr<data::DataLoader>> start_loader(const FedGraph& fed,
+                                                       data::FeedOptions options, Clock start) {
+  std::vector<std::unique_ptr<data::Feed>> feeds;
+  for (const model::Node& node : fed.graph.nodes) {
+    if (!node.is_fed) continue;
+    TAUT_TRY(options.batch, batch_of(fed, node));
+    TAUT_TRY(auto feed,
+             data::record_feed(fed.sources.at(node.definition.name()), options, node.tops.size()));
+    TAUT_TRY(check_feed(fed, node, *feed));
+    feeds.push_back(std::move(feed));
   }
-  return graph.blobs[node->tops[0]].shape[0];
-}
-
-Result<void> check_labels(const data::Dataset& set, const model::Graph& graph) {
-  const std::int64_t classes = model::label_classes(graph);
-  return classes > 0 ? set.check_labels(classes) : ok();
-}
-
-data::Transform transform_of(const model::Graph& graph) {
-  const pb::TransformationParameter& given = data_node(graph)->definition.transform_param();
-  return {given.scale(), {given.mean_value().begin(), given.mean_value().end()}};
+  return data::DataLoader::start(std::move(feeds), {.start = start});
 }
 
 }  // namespace
 
+std::int64_t FedGraph::batch() const {
+  const model::Node* first = nullptr;
+  for (const model::Node& node : graph.nodes) {
+    if (node.is_fed && first == nullptr) first = &node;
+  }
+  const auto batch = first == nullptr ? Result<std::uint32_t>(0U) : batch_of(*this, *first);
+  return batch ? batch.value() : 0;
+}
+
 Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members) {
   JobAssets assets;
   assets.job_ = job;
-  TAUT_TRY(assets.train_data_, open_data(job, pb::TRAIN));
-  model::GraphOptions options;
-  options.phase = pb::TRAIN;
-  options.record = record_of(*assets.train_data_);
-  TAUT_TRY(assets.train_, model::build_graph(job.net_param(), options));
-  TAUT_TRY(assets.train_batch_, batch_of(assets.train_));
-  if (job.global_batch() && members > 1) {
-    if (assets.train_batch_ % members != 0) {
-      return invalid(fmt::format("global_batch: a batch of {} cannot be split over {} members",
-                                 assets.train_batch_, members));
-    }
-    options.batch = assets.train_batch_ / members;
-    assets.train_batch_ = options.batch;
-    TAUT_TRY(assets.train_, model::build_graph(job.net_param(), options));
-  }
-  assets.train_transform_ = transform_of(assets.train_);
-  TAUT_TRY(check_labels(*assets.train_data_, assets.train_));
-
+  TAUT_TRY(assets.train_, open_phase(job, pb::TRAIN, members));
   if (job.solver_param().test_iter_size() == 0) return assets;
-  TAUT_TRY(assets.test_data_, open_data(job, pb::TEST));
-  const model::GraphOptions test{pb::TEST, record_of(*assets.test_data_), 0};
-  TAUT_TRY(model::Graph graph, model::build_graph(job.net_param(), test));
-  assets.test_ = std::make_unique<model::Graph>(std::move(graph));
-  TAUT_TRY(assets.test_batch_, batch_of(*assets.test_));
-  assets.test_transform_ = transform_of(*assets.test_);
-  TAUT_TRY(check_labels(*assets.test_data_, *assets.test_));
+  TAUT_TRY(FedGraph test, open_phase(job, pb::TEST, members));
+  assets.test_ = std::make_unique<FedGraph>(std::move(test));
   return assets;
 }
 
 Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, std::uint32_t slots,
                                         Clock start) const {
   Replica replica;
-  replica.batch = train_batch_;
-  replica.net = std::make_unique<Net>(train_, backend, Net::Options{job_.seed(), slot});
-  TAUT_TRY(auto sampler,
-           data::shuffled_sampler(train_data_->size(), {slot, slots},
-                                  static_cast<std::uint32_t>(train_batch_), job_.seed()));
-  data::DataLoader::Options options;
-  options.start = start;
-  options.transform = train_transform_;
-  TAUT_TRY(replica.loader, data::DataLoader::start(train_data_, std::move(sampler), options));
+  replica.batch = train_.batch();
+  replica.net = std::make_unique<Net>(train_.graph, backend, Net::Options{job_.seed(), slot});
+  data::FeedOptions options;
+  options.part = data::Part::kTrain;
+  options.share = {slot, slots};
+  options.seed = job_.seed();
+  TAUT_TRY(replica.loader, start_loader(train_, options, start));
   return replica;
 }
 
 Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader() const {
-  TAUT_TRY(auto sampler,
-           data::sequential_sampler(test_data_->size(), static_cast<std::uint32_t>(test_batch_)));
-  data::DataLoader::Options options;
-  options.transform = test_transform_;
-  return data::DataLoader::start(test_data_, std::move(sampler), options);
+  data::FeedOptions options;
+  options.part = data::Part::kTest;
+  options.seed = job_.seed();
+  return start_loader(*test_, options, Clock(0));
 }
 
 }  // namespace taut::worker

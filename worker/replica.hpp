@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,35 +22,37 @@ struct Replica {
   std::int64_t batch = 0;
 };
 
-/// A job's two nets and data sets, opened once for all replicas of a process.
+/// A net of one phase with the sources behind its data layers.
+struct FedGraph {
+  model::Graph graph;
+  std::map<std::string, std::shared_ptr<const data::RecordSource>> sources;  // by the layer's name
+
+  /// Records of a batch: of the first blob that is fed.
+  [[nodiscard]] std::int64_t batch() const;
+};
+
+/// A job's two nets and their data, opened once for all replicas of a process.
 class JobAssets {
  public:
   /// Opens the data, builds the graphs.
   /// members   that the job starts with; splits the batch where the job says global_batch
-  /// Errors    as build_graph, data_of and open_dataset; labels that the net has no output for
+  /// Errors    as build_graph, data_of and open_source; labels that the net has no output for
   [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members);
 
   /// A training replica that begins at a clock. Throws DeviceError.
   [[nodiscard]] Result<Replica> make_replica(Backend& backend, std::uint32_t slot,
                                              std::uint32_t slots, Clock start) const;
 
-  [[nodiscard]] const model::Graph& train_graph() const { return train_; }
+  [[nodiscard]] const model::Graph& train_graph() const { return train_.graph; }
   /// Null where the job has no test phase.
-  [[nodiscard]] const model::Graph* test_graph() const { return test_.get(); }
+  [[nodiscard]] const model::Graph* test_graph() const { return test_ ? &test_->graph : nullptr; }
   [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> test_loader() const;
   [[nodiscard]] const pb::Job& job() const { return job_; }
-  [[nodiscard]] std::int64_t test_batch() const { return test_batch_; }
 
  private:
   pb::Job job_;
-  model::Graph train_;
-  std::unique_ptr<model::Graph> test_;
-  std::shared_ptr<const data::Dataset> train_data_;
-  std::shared_ptr<const data::Dataset> test_data_;
-  data::Transform train_transform_;
-  data::Transform test_transform_;
-  std::int64_t train_batch_ = 0;
-  std::int64_t test_batch_ = 0;
+  FedGraph train_;
+  std::unique_ptr<FedGraph> test_;
 };
 
 }  // namespace taut::worker

@@ -70,7 +70,7 @@ Result<void> Trainer::forward(std::size_t index, Clock clock) {
   const TimePoint begin = steady_now();
   TAUT_TRY(data::Batch batch, replica.loader->next(kDataWait));
   report_.wait += steady_now() - begin;
-  replica.net->set_batch(*stream_, batch.images, batch.labels);
+  replica.net->set_batch(*stream_, batch.spans());
   for (std::size_t layer = 0; layer < replica.net->layer_count(); ++layer) {
     for (const std::size_t table : replica.net->parameters_of(layer)) {
       const TimePoint asked = steady_now();

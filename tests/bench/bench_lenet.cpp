@@ -55,7 +55,7 @@ model::Graph lenet() {
     give_up(parsed.error());
   }
   model::GraphOptions options;
-  options.record = {1, 28, 28};
+  options.record = labelled_image(1, 28, 28);
   options.batch = kBatch;
   Result<model::Graph> graph = model::build_graph(net, options);
   if (!graph) give_up(graph.error());
@@ -85,7 +85,7 @@ class Training {
   }
 
   void step(std::int64_t clock) {
-    net_.set_batch(*stream_, images_, labels_);
+    net_.set_batch(*stream_, {images_, labels_});
     for (std::size_t layer = 0; layer < net_.layer_count(); ++layer) {
       const TimePoint start = steady_now();
       net_.forward(layer, *stream_, Clock(clock));

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -16,51 +14,17 @@ namespace {
 constexpr Duration kNoWait{0};
 constexpr Duration kLookAgain = std::chrono::seconds(1);
 
-/// image  [n]  n pixels of one channel. No pointer aliases another, so that the loop becomes vector
-/// instructions.
-void scale_pixels(const std::uint8_t* __restrict pixels, std::size_t count, float mean, float scale,
-                  float* __restrict image) {
-  for (std::size_t i = 0; i < count; ++i) {
-    image[i] = (static_cast<float>(pixels[i]) - mean) * scale;
-  }
-}
-
-Result<void> check_transform(const Transform& transform, const ImageShape& shape) {
-  const std::size_t means = transform.mean.size();
-  if (means > 1 && means != static_cast<std::size_t>(shape.channels)) {
-    return invalid(fmt::format("{} means for images of {} channels: give one, or one for each",
-                               means, shape.channels));
-  }
-  const bool finite = std::all_of(transform.mean.begin(), transform.mean.end(),
-                                  [](float mean) { return std::isfinite(mean); });
-  if (finite && std::isfinite(transform.scale)) return ok();
-  return invalid(fmt::format("the transform's scale {} or one of its means ({}) is no number",
-                             transform.scale, fmt::join(transform.mean, ", ")));
-}
-
-std::vector<float> channel_means(const Transform& transform, const ImageShape& shape) {
-  if (transform.mean.size() > 1) return transform.mean;
-  return std::vector<float>(static_cast<std::size_t>(shape.channels),
-                            transform.mean.empty() ? 0.0F : transform.mean[0]);
-}
-
 }  // namespace
 
-Result<std::unique_ptr<DataLoader>> DataLoader::start(std::shared_ptr<const Dataset> dataset,
-                                                      std::shared_ptr<const Sampler> sampler,
+Result<std::unique_ptr<DataLoader>> DataLoader::start(std::vector<std::unique_ptr<Feed>> feeds,
                                                       Options options) {
   if (options.depth == 0) return invalid("the loader's depth is 0; it begins at 1");
-  TAUT_TRY(check_transform(options.transform, dataset->shape()));
-  return std::unique_ptr<DataLoader>(
-      new DataLoader(std::move(dataset), std::move(sampler), std::move(options)));
+  return std::unique_ptr<DataLoader>(new DataLoader(std::move(feeds), options));
 }
 
-DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset,
-                       std::shared_ptr<const Sampler> sampler, Options options)
-    : dataset_(std::move(dataset)),
-      sampler_(std::move(sampler)),
-      options_(std::move(options)),
-      means_(channel_means(options_.transform, dataset_->shape())),
+DataLoader::DataLoader(std::vector<std::unique_ptr<Feed>> feeds, Options options)
+    : feeds_(std::move(feeds)),
+      options_(options),
       ready_(options_.depth),
       spare_(options_.depth + 2),
       thread_([this] { run(); }) {}
@@ -90,35 +54,36 @@ void DataLoader::run() try {
   for (Clock clock = options_.start; !ready_.closed(); clock = clock.next()) {
     Batch batch = spare_.pop(kNoWait).value_or(Batch());
     batch.clock = clock;
-    decode(batch);
+    if (const auto filled = fill(batch); !filled) return fail(filled.error().message);
     while (!ready_.push(std::move(batch), kLookAgain)) {
       if (ready_.closed()) return;
     }
   }
 } catch (const std::exception& error) {
+  fail(error.what());
+}
+
+void DataLoader::fail(const std::string& why) {
   {
     std::scoped_lock lock(mutex_);
-    failure_ = error.what();
+    failure_ = why;
   }
   ready_.close();
 }
 
-void DataLoader::decode(Batch& batch) const {
-  const ImageShape shape = dataset_->shape();
-  const std::size_t pixels = shape.pixels();
-  const auto plane = static_cast<std::size_t>(shape.height * shape.width);
-  batch.images.resize(sampler_->batch() * pixels);
-  batch.labels.resize(sampler_->batch());
-  for (std::uint32_t i = 0; i < sampler_->batch(); ++i) {
-    const std::uint64_t record = sampler_->index(batch.clock, i);
-    const std::uint8_t* source = dataset_->pixels(record).data();
-    float* image = batch.images.data() + i * pixels;
-    for (std::size_t channel = 0; channel < means_.size(); ++channel) {
-      scale_pixels(source + channel * plane, plane, means_[channel], options_.transform.scale,
-                   image + channel * plane);
+Result<void> DataLoader::fill(Batch& batch) {
+  std::size_t blob = 0;
+  for (const std::unique_ptr<Feed>& feed : feeds_) {
+    std::vector<std::span<float>> tops;
+    for (const std::size_t elements : feed->elements()) {
+      if (blob == batch.blobs.size()) batch.blobs.emplace_back();
+      batch.blobs[blob].resize(elements);
+      tops.emplace_back(batch.blobs[blob]);
+      ++blob;
     }
-    batch.labels[i] = static_cast<float>(dataset_->label(record));
+    TAUT_TRY(feed->fill(batch.clock, tops));
   }
+  return ok();
 }
 
 }  // namespace taut::data

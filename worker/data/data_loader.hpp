@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,39 +12,33 @@
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
-#include "worker/data/dataset.hpp"
-#include "worker/data/sampler.hpp"
+#include "worker/data/feed.hpp"
 
 namespace taut::data {
 
-/// What becomes of a pixel: (pixel - mean) * scale.
-struct Transform {
-  float scale = 1;
-  std::vector<float> mean;  // none, one for all channels, or one for each
-};
-
-/// Decoded records of one clock.
+/// What a net is fed at one clock.
 struct Batch {
   Clock clock;
-  std::vector<float> images;  // (N, C, H, W)
-  std::vector<float> labels;  // (N)
+  std::vector<std::vector<float>> blobs;  // the tops of every feed, in order
+
+  [[nodiscard]] std::vector<std::span<const float>> spans() const {
+    return {blobs.begin(), blobs.end()};
+  }
 };
 
-/// Decodes batches ahead of the compute, clock by clock, on a thread of its own. What comes out
-/// depends on the data set, the sampler, the transform and the clock alone, never on timing.
+/// Makes batches ahead of the compute, clock by clock, on a thread of its own. What comes out
+/// depends on the feeds and the clock alone, never on timing.
 class DataLoader {
  public:
   struct Options {
     Clock start;            // of the first batch
-    std::size_t depth = 4;  // batches decoded ahead
-    Transform transform;
+    std::size_t depth = 4;  // batches made ahead
   };
 
-  /// Errors    invalid: a depth of 0, means that fit neither all channels nor each, a scale or a
-  ///           mean that is no number
+  /// feeds     one for each data layer, in the graph's order
+  /// Errors    invalid: a depth of 0
   [[nodiscard]] static Result<std::unique_ptr<DataLoader>> start(
-      std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-      Options options);
+      std::vector<std::unique_ptr<Feed>> feeds, Options options);
 
   /// Ends the thread, whatever it is waiting for.
   ~DataLoader();
@@ -59,15 +53,13 @@ class DataLoader {
   void recycle(Batch&& batch);
 
  private:
-  DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-             Options options);
+  DataLoader(std::vector<std::unique_ptr<Feed>> feeds, Options options);
   void run();
-  void decode(Batch& batch) const;
+  [[nodiscard]] Result<void> fill(Batch& batch);
+  void fail(const std::string& why);
 
-  const std::shared_ptr<const Dataset> dataset_;
-  const std::shared_ptr<const Sampler> sampler_;
+  const std::vector<std::unique_ptr<Feed>> feeds_;
   const Options options_;
-  const std::vector<float> means_;  // for each channel
   BoundedQueue<Batch> ready_;
   BoundedQueue<Batch> spare_;
   std::mutex mutex_;

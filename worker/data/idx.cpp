@@ -1,7 +1,10 @@
 #include "worker/data/idx.hpp"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "common/file.hpp"
@@ -48,20 +51,19 @@ Result<void> check_magic(const std::string& file, const std::string& name, std::
   return ok();
 }
 
-}  // namespace
-
-Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t extents) {
+/// The extents that stand in the first bytes of a file.
+Result<std::vector<std::uint64_t>> parse_head(const std::string& file, const std::string& name,
+                                              std::size_t extents) {
   TAUT_TRY(check_magic(file, name, extents));
-  Idx idx;
-  idx.header_bytes = kMagicBytes + kExtentBytes * extents;
-  if (file.size() < idx.header_bytes) {
+  const std::size_t header_bytes = kMagicBytes + kExtentBytes * extents;
+  if (file.size() < header_bytes) {
     return invalid(fmt::format("{}: truncated: {} bytes, the header alone has {}", name,
-                               file.size(), idx.header_bytes));
+                               file.size(), header_bytes));
   }
+  std::vector<std::uint64_t> found;
   std::uint64_t elements = 1;
   for (std::size_t i = 0; i < extents; ++i) {
     const std::uint64_t extent = big_endian(file, kMagicBytes + kExtentBytes * i);
-    idx.extents.push_back(extent);
     if (extent == 0 || extent > kLargestFile.value() / elements) {
       return invalid(
           fmt::format("{}: extent {} is {}; all of them multiply to 1 at least and {} at "
@@ -69,7 +71,19 @@ Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t ext
                       name, i, extent, kLargestFile.value()));
     }
     elements *= extent;
+    found.push_back(extent);
   }
+  return found;
+}
+
+}  // namespace
+
+Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t extents) {
+  Idx idx;
+  TAUT_TRY(idx.extents, parse_head(file, name, extents));
+  idx.header_bytes = kMagicBytes + kExtentBytes * extents;
+  std::uint64_t elements = 1;
+  for (const std::uint64_t extent : idx.extents) elements *= extent;
   const std::uint64_t held = file.size() - idx.header_bytes;
   if (held != elements) {
     return invalid(
@@ -80,6 +94,16 @@ Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t ext
   }
   idx.file = std::move(file);
   return idx;
+}
+
+Result<std::vector<std::uint64_t>> read_idx_extents(const std::filesystem::path& path,
+                                                    std::size_t extents) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (!file) return make_error(ErrorCode::kNotFound, path.string() + ": cannot be opened");
+  std::string head(kMagicBytes + kExtentBytes * extents, '\0');
+  const int got = gzread(file.get(), head.data(), static_cast<unsigned>(head.size()));
+  head.resize(static_cast<std::size_t>(std::max(got, 0)));
+  return parse_head(head, path.string(), extents);
 }
 
 Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents) {

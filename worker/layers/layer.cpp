@@ -55,10 +55,6 @@ constexpr std::array kMakers{
 
 }  // namespace
 
-bool is_input(const model::Node& node) {
-  return node.definition.type() == "Data" || node.definition.type() == "Input";
-}
-
 std::unique_ptr<Layer> make_layer(Backend& backend, const LayerSetup& setup) {
   const pb::LayerParameter& definition = setup.node.definition;
   const auto maker = std::ranges::find(kMakers, definition.type(), &Maker::type);

@@ -57,12 +57,8 @@ struct LayerSetup {
   std::uint32_t index = 0;  // of the layer in its net
 };
 
-/// Makes the layer that `setup.node.definition.type` names; Data and Input are no layers, they are
-/// fed. REQUIRES: shapes as model::build_graph settles them.
+/// Makes the layer that `setup.node.definition.type` names. REQUIRES: a node that is not fed; shapes as model::build_graph settles them.
 /// Errors    std::invalid_argument, with the layer's name: what the backend cannot work with
 [[nodiscard]] std::unique_ptr<Layer> make_layer(Backend& backend, const LayerSetup& setup);
-
-/// Whether a type of layer is fed from outside.
-[[nodiscard]] bool is_input(const model::Node& node);
 
 }  // namespace taut

@@ -1,9 +1,6 @@
 #include "worker/layers/net.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
 
 #include "common/check.hpp"
 
@@ -21,7 +18,10 @@ bool is_in_place(const model::Node& node, std::size_t bottom) {
 }  // namespace
 
 Net::Net(const model::Graph& graph, Backend& backend, const Options& options)
-    : graph_(graph), backend_(backend), parameters_(graph.parameters.size()) {
+    : graph_(graph),
+      backend_(backend),
+      fed_(model::fed_blobs(graph)),
+      parameters_(graph.parameters.size()) {
   allocate_blobs();
   make_steps(options);
   share_bottom_gradients();
@@ -74,15 +74,7 @@ void Net::make_steps(const Options& options) {
     }
     step.parameters.resize(node.parameters.size());
     step.partial.resize(node.parameters.size());
-    if (is_input(node)) {
-      fed_.insert(fed_.end(), node.tops.begin(), node.tops.end());
-    } else {
-      step.layer = make_layer(backend_, setup);
-    }
-  }
-  if (fed_.size() > 2) {
-    throw std::invalid_argument(fmt::format(
-        "net \"{}\": {} blobs are fed; only images and labels can be", graph_.name, fed_.size()));
+    if (!node.is_fed) step.layer = make_layer(backend_, setup);
   }
 }
 
@@ -151,11 +143,10 @@ void Net::bind_gradient(std::size_t parameter, DeviceSpan<float> gradient) {
   parameters_[parameter].gradient = gradient;
 }
 
-void Net::set_batch(Stream& stream, std::span<const float> images, std::span<const float> labels) {
-  const std::span<const float> given[] = {images, labels};
-  TAUT_CHECK(fed_.size() == 2 || labels.empty(), "labels for a graph that has none");
+void Net::set_batch(Stream& stream, std::span<const std::span<const float>> fed) {
+  TAUT_CHECK(fed.size() == fed_.size(), "a batch has one blob for each that is fed");
   for (std::size_t i = 0; i < fed_.size(); ++i) {
-    backend_.write_tensor(stream, graph_.blobs[fed_[i]].shape, given[i], blobs_[fed_[i]].value);
+    backend_.write_tensor(stream, graph_.blobs[fed_[i]].shape, fed[i], blobs_[fed_[i]].value);
   }
 }
 

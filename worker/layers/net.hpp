@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,9 +47,12 @@ class Net {
   void bind_value(std::size_t parameter, DeviceSpan<const float> value);
   void bind_gradient(std::size_t parameter, DeviceSpan<float> gradient);
 
-  /// Feeds the input layers: images in Caffe's order, and one label for each where the graph has
-  /// labels. Host memory stays as it is until the stream has passed.
-  void set_batch(Stream& stream, std::span<const float> images, std::span<const float> labels);
+  /// Feeds the net: one blob for each of model::fed_blobs, in that order, images in Caffe's order.
+  /// Host memory stays as it is until the stream has passed.
+  void set_batch(Stream& stream, std::span<const std::span<const float>> fed);
+  void set_batch(Stream& stream, std::initializer_list<std::span<const float>> fed) {
+    set_batch(stream, std::span(fed.begin(), fed.size()));
+  }
 
   /// REQUIRES: the layer's parameters have values. Errors: std::invalid_argument for a label that
   /// is no class.
@@ -97,7 +101,7 @@ class Net {
   Backend& backend_;
   std::vector<DeviceBuffer> memory_;
   std::vector<Tensor> blobs_;          // as in graph_.blobs
-  std::vector<std::size_t> fed_;       // the input layers' tops
+  std::vector<std::size_t> fed_;       // as model::fed_blobs
   std::vector<Parameter> parameters_;  // as in graph_.parameters
   std::vector<Step> steps_;            // as in graph_.nodes
 };

@@ -40,6 +40,7 @@ class Assembly {
              of_type(*rule, add_parameters(layer, shapes.parameters, graph_.parameters)));
     for (const std::size_t bottom : node.bottoms) ++states_[bottom].readers;
     TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops));
+    node.is_fed = rule->is_fed;
     node.definition = std::move(layer);
     graph_.nodes.push_back(std::move(node));
     differentiable_.push_back(rule->differentiable_bottoms);
@@ -185,6 +186,14 @@ Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& optio
     }
   }
   return std::move(assembly).finish();
+}
+
+std::vector<std::size_t> fed_blobs(const Graph& graph) {
+  std::vector<std::size_t> blobs;
+  for (const Node& node : graph.nodes) {
+    if (node.is_fed) blobs.insert(blobs.end(), node.tops.begin(), node.tops.end());
+  }
+  return blobs;
 }
 
 }  // namespace taut::model

@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/record_shape.hpp"
 #include "common/result.hpp"
 #include "common/ssp/table.hpp"
 #include "proto/net.pb.h"
@@ -33,6 +36,7 @@ struct Node {
   std::vector<std::size_t> tops;        // into Graph::blobs; in place: the same as the bottom
   std::vector<std::size_t> parameters;  // into Graph::parameters; weights first
   std::vector<float> loss_weights;      // one for each top; zero where it is no loss
+  bool is_fed = false;                  // its tops are written from outside
   bool needs_backward = false;
 };
 
@@ -46,17 +50,12 @@ struct Graph {
   std::vector<std::size_t> outputs;   // blobs that nobody consumes: losses, accuracies
 };
 
-/// What one record of the data set holds.
-struct RecordShape {
-  std::int64_t channels = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-};
-
 struct GraphOptions {
   pb::Phase phase = pb::TRAIN;
-  RecordShape record;      // of the data set that stands behind a Data layer
-  std::int64_t batch = 0;  // overrides the Data layers' batch_size where above 0
+  RecordShape record = {};  // behind a data layer that `records` does not name
+  std::map<std::string, RecordShape> records = {};  // behind a data layer, by the layer's name
+  std::int64_t batch = 0;          // overrides the data layers' batch_size where above 0
+  std::int64_t batch_divisor = 1;  // else divides them: the members that share a batch
 };
 
 /// Settles a model definition for one phase: which layers take part, who feeds whom, shapes,
@@ -64,8 +63,16 @@ struct GraphOptions {
 /// Errors    invalid: names the layer, and the blob, field or shape that cannot work
 [[nodiscard]] Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& options);
 
-/// What every label must stay below: the fewest classes that a layer with labels tells apart; 0
-/// where no layer reads labels.
-[[nodiscard]] std::int64_t label_classes(const Graph& graph);
+/// The blobs that are written from outside, in the order of their layers and tops.
+[[nodiscard]] std::vector<std::size_t> fed_blobs(const Graph& graph);
+
+/// What the labels of a blob may be.
+struct LabelLimits {
+  std::int64_t classes = 0;             // below which they stay; 0: nobody reads it as labels
+  std::optional<std::int64_t> ignored;  // a label that may be outside all the same
+};
+
+/// The fewest classes that a layer which reads the blob's numbers as labels tells apart.
+[[nodiscard]] LabelLimits label_limits(const Graph& graph, std::size_t blob);
 
 }  // namespace taut::model

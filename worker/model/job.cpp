@@ -84,19 +84,37 @@ bool has_loss(const Graph& graph) {
   });
 }
 
-Result<void> check_graphs(const pb::Job& job, const RecordShape& record) {
-  TAUT_TRY(const Graph train,
-           build_graph(job.net_param(), {.phase = pb::TRAIN, .record = record, .batch = 0}));
+Result<void> check_graphs(const pb::Job& job, const KnownRecords& records) {
+  TAUT_TRY(const Graph train, build_graph(job.net_param(), records.graph_options(pb::TRAIN)));
   if (!has_loss(train)) {
     return invalid("the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
   }
   if (job.solver_param().test_iter_size() == 0) return ok();
-  TAUT_TRY(const Graph test,
-           build_graph(job.net_param(), {.phase = pb::TEST, .record = record, .batch = 0}));
+  TAUT_TRY(const Graph test, build_graph(job.net_param(), records.graph_options(pb::TEST)));
   if (test.outputs.empty()) {
     return invalid("the solver has test_iter, and the net's TEST phase has no output");
   }
   return ok();
+}
+
+/// One line for each phase's data that training would miss.
+std::vector<std::string> data_warnings(const pb::Job& job) {
+  std::vector<std::string> warnings;
+  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
+    if (phase == pb::TEST && job.solver_param().test_iter_size() == 0) continue;
+    std::vector<std::string> lines;
+    if (const auto data = data_of(job, phase); !data) {
+      lines.push_back(data.error().message);
+    } else {
+      for (const LayerData& layer : data.value()) {
+        for (std::string& line : missing_data(layer.place)) lines.push_back(std::move(line));
+      }
+    }
+    for (std::string& line : lines) {
+      if (std::ranges::find(warnings, line) == warnings.end()) warnings.push_back(std::move(line));
+    }
+  }
+  return warnings;
 }
 
 }  // namespace
@@ -113,23 +131,18 @@ Result<pb::Job> load_job(const fs::path& path) {
   return job;
 }
 
-Result<std::vector<std::string>> check_job(const pb::Job& job, const RecordShape& record) {
+GraphOptions KnownRecords::graph_options(pb::Phase phase) const {
+  GraphOptions options;
+  options.phase = phase;
+  options.record = otherwise;
+  options.records = phase == pb::TRAIN ? train : test;
+  return options;
+}
+
+Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecords& records) {
   TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
-  TAUT_TRY(check_graphs(job, record));
-  const bool tests = job.solver_param().test_iter_size() > 0;
-  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
-    if (phase == pb::TEST && !tests) continue;
-    auto data = data_of(job, phase);
-    if (!data) {
-      warnings.push_back(data.error().message);
-      continue;
-    }
-    for (const std::string& line : missing_data(data.value())) {
-      if (std::find(warnings.begin(), warnings.end(), line) == warnings.end()) {
-        warnings.push_back(line);
-      }
-    }
-  }
+  TAUT_TRY(check_graphs(job, records));
+  for (std::string& line : data_warnings(job)) warnings.push_back(std::move(line));
   const pb::Consistency& consistency = job.consistency();
   if (consistency.has_slack() && consistency.mode() != pb::Consistency::SSP) {
     warnings.push_back(fmt::format("consistency.slack {}: mode {} does not read it",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,15 @@
 #include "worker/model/graph.hpp"
 
 namespace taut::model {
+
+/// What is known of the records behind a job's data layers.
+struct KnownRecords {
+  std::map<std::string, RecordShape> train;  // by the layer's name
+  std::map<std::string, RecordShape> test;
+  RecordShape otherwise;  // taken for every other data layer
+
+  [[nodiscard]] GraphOptions graph_options(pb::Phase phase) const;
+};
 
 /// Reads a job file, or a bare solver file as a job, and makes it whole: the net and the solver
 /// that it names stand in net_param and solver_param, the paths of data that is there are absolute,
@@ -20,9 +30,9 @@ namespace taut::model {
 
 /// Builds what a whole job describes without running it: the solver, the net of both phases, the
 /// data. Returns what the user should be warned of, one line each.
-/// record    what the data set holds, as far as it is known
+/// records   what stands behind the data layers, as far as it is known
 /// Errors    invalid: as check_solver, build_graph and data_of say, or a net without a loss
 [[nodiscard]] Result<std::vector<std::string>> check_job(const pb::Job& job,
-                                                         const RecordShape& record);
+                                                         const KnownRecords& records);
 
 }  // namespace taut::model

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "common/file.hpp"
+#include "worker/model/layer_rule.hpp"
 #include "worker/model/phase.hpp"
 
 namespace taut::model {
@@ -22,6 +25,41 @@ Result<void> check_source(const pb::DataSource& source) {
   return invalid("data: give a folder, or both images and labels");
 }
 
+/// The job's last entry for a layer in a phase, if any.
+const pb::DataSource* entry_for(const pb::Job& job, pb::Phase phase, const std::string& layer) {
+  for (int i = job.data_size(); i-- > 0;) {
+    const pb::DataSource& source = job.data(i);
+    if (is_for(source, phase) && (!source.has_layer() || source.layer() == layer)) return &source;
+  }
+  return nullptr;
+}
+
+Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource* entry) {
+  if (entry != nullptr) return DataPlace{entry->folder(), entry->images(), entry->labels()};
+  const pb::DataParameter& data = layer.data_param();
+  if (!data.has_source()) return DataPlace{kDefaultDataFolder, "", ""};
+  if (data.backend() == pb::DataParameter::IDX) return DataPlace{data.source(), "", ""};
+  return invalid(
+      fmt::format("layer \"{}\" names the {} \"{}\", which is not read: name a folder "
+                  "of IDX files with the job's data {{ folder: ... }}, or with --data",
+                  layer.name(), pb::DataParameter::DB_Name(data.backend()), data.source()));
+}
+
+/// Errors: invalid, an entry that cannot work, or one for a layer that no phase has.
+Result<void> check_sources(const pb::Job& job) {
+  for (const pb::DataSource& source : job.data()) {
+    TAUT_TRY(check_source(source));
+    const auto& layers = job.net_param().layer();
+    if (!source.has_layer() || std::ranges::any_of(layers, [&](const pb::LayerParameter& layer) {
+          return layer.name() == source.layer();
+        })) {
+      continue;
+    }
+    return invalid(fmt::format("data: the net has no layer \"{}\"", source.layer()));
+  }
+  return ok();
+}
+
 std::string absolute_if_found(const std::string& path, const fs::path& mentioned_in) {
   const auto found = find_mentioned(path, mentioned_in);
   if (!found) return path;
@@ -32,25 +70,17 @@ std::string absolute_if_found(const std::string& path, const fs::path& mentioned
 
 }  // namespace
 
-Result<DataPlace> data_of(const pb::Job& job, pb::Phase phase) {
-  for (int i = job.data_size(); i-- > 0;) {
-    const pb::DataSource& source = job.data(i);
-    TAUT_TRY(check_source(source));
-    if (is_for(source, phase)) {
-      return DataPlace{source.folder(), source.images(), source.labels()};
-    }
+Result<std::vector<LayerData>> data_of(const pb::Job& job, pb::Phase phase) {
+  TAUT_TRY(check_sources(job));
+  TAUT_TRY(auto layers, layers_of_phase(job.net_param(), phase));
+  std::vector<LayerData> found;
+  for (pb::LayerParameter& layer : layers) {
+    const auto rule = find_rule(layer.type());
+    if (!rule || !rule.value()->is_fed) continue;
+    TAUT_TRY(DataPlace place, place_of(layer, entry_for(job, phase, layer.name())));
+    found.push_back({std::move(layer), std::move(place)});
   }
-  TAUT_TRY(const auto layers, layers_of_phase(job.net_param(), phase));
-  for (const pb::LayerParameter& layer : layers) {
-    const pb::DataParameter& data = layer.data_param();
-    if (layer.type() != "Data" || !data.has_source()) continue;
-    if (data.backend() == pb::DataParameter::IDX) return DataPlace{data.source(), "", ""};
-    return invalid(
-        fmt::format("layer \"{}\" names the {} \"{}\", which is not read: name a folder "
-                    "of IDX files with the job's data {{ folder: ... }}, or with --data",
-                    layer.name(), pb::DataParameter::DB_Name(data.backend()), data.source()));
-  }
-  return DataPlace{kDefaultDataFolder, "", ""};
+  return found;
 }
 
 std::vector<std::string> missing_data(const DataPlace& place) {

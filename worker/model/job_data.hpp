@@ -20,12 +20,18 @@ struct DataPlace {
   friend bool operator==(const DataPlace&, const DataPlace&) = default;
 };
 
-/// The place that holds for a phase: the job's last data entry for it (an entry with a folder and
-/// no phase is for both), or what the net's Data layer names, or the default data set. A net whose
-/// phase has no Data layer gets the default one too: it does not ask.
-/// Errors    invalid: an entry with half of the files, or with files and a folder; a Data layer
-///           that names a database, which is not read
-[[nodiscard]] Result<DataPlace> data_of(const pb::Job& job, pb::Phase phase);
+/// A data layer of a phase and where its records come from.
+struct LayerData {
+  pb::LayerParameter layer;
+  DataPlace place;
+};
+
+/// The layers that feed a phase's net, each with the place that holds for it: the job's last data
+/// entry for the phase and the layer (an entry with a folder and no phase is for both), or what the
+/// layer names, or the default data set.
+/// Errors    invalid: an entry with half of the files, or with files and a folder, or for a layer
+///           that is not there; a Data layer that names a database, which is not read
+[[nodiscard]] Result<std::vector<LayerData>> data_of(const pb::Job& job, pb::Phase phase);
 
 /// One line for each file or folder that is not there.
 [[nodiscard]] std::vector<std::string> missing_data(const DataPlace& place);

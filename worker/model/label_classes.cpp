@@ -5,18 +5,20 @@
 
 namespace taut::model {
 
-std::int64_t label_classes(const Graph& graph) {
-  std::int64_t fewest = 0;
+LabelLimits label_limits(const Graph& graph, std::size_t blob) {
+  LabelLimits limits;
   for (const Node& node : graph.nodes) {
-    const bool is_loss = node.definition.type() == "SoftmaxWithLoss";
-    if (!is_loss && node.definition.type() != "Accuracy") continue;
+    const pb::LayerParameter& layer = node.definition;
+    const bool is_loss = layer.type() == "SoftmaxWithLoss";
+    if (!is_loss && layer.type() != "Accuracy") continue;
+    if (node.bottoms[1] != blob) continue;
     const Shape& scores = graph.blobs[node.bottoms[0]].shape;
-    const auto axis =
-        axis_index(is_loss ? node.definition.softmax_param().axis() : 1, scores, "axis");
+    const auto axis = axis_index(is_loss ? layer.softmax_param().axis() : 1, scores, "axis");
     const std::int64_t classes = scores[axis.value()];
-    fewest = fewest == 0 ? classes : std::min(fewest, classes);
+    limits.classes = limits.classes == 0 ? classes : std::min(limits.classes, classes);
+    if (layer.loss_param().has_ignore_label()) limits.ignored = layer.loss_param().ignore_label();
   }
-  return fewest;
+  return limits;
 }
 
 }  // namespace taut::model

@@ -43,6 +43,8 @@ struct LayerRule {
   InPlace in_place = InPlace::kNever;
   /// Its top keeps its values until the backward pass: nobody may work in place on it.
   bool top_must_stay = false;
+  /// It computes nothing: its tops are written from outside, batch by batch.
+  bool is_fed = false;
   /// Its first top is a loss, of weight 1 where the definition says nothing.
   bool is_loss = false;
   /// Bottoms have passed check_shape, and their number fits. Errors: invalid, without the layer's

@@ -6,53 +6,58 @@
 #include "tests/support/catch.hpp"
 
 using namespace std::chrono_literals;
-using taut::Clock;
-using taut::data::Batch;
-using taut::data::DataLoader;
-using taut::data::Dataset;
-using taut::data::Sampler;
-using taut::data::Transform;
+using namespace taut;
+using data::Batch;
+using data::DataLoader;
+using data::Feed;
+using data::RecordDraw;
+using data::RecordSource;
 
 namespace {
 
-/// Records of two channels whose pixel p of record i is (i + 10 * p) mod 256.
-class Numbers final : public Dataset {
+/// Records of three fields: (2, 3) numbers, (4) numbers whose batch stands behind them, and a
+/// random word.
+class Numbers final : public RecordSource {
  public:
-  static constexpr std::size_t kRecords = 50;
-  Numbers() {
-    for (std::size_t i = 0; i < kRecords; ++i) {
-      for (std::size_t p = 0; p < 12; ++p) bytes_.push_back(static_cast<std::uint8_t>(i + 10 * p));
-    }
-  }
+  static constexpr std::uint64_t kRecords = 50;
+
   std::uint64_t size() const override { return kRecords; }
-  taut::data::ImageShape shape() const override { return {2, 2, 3}; }
-  std::uint8_t label(std::uint64_t index) const override {
-    return static_cast<std::uint8_t>(index % 10);
+  const RecordShape& fields() const override { return fields_; }
+  Result<void> read(std::uint64_t index, const RecordDraw& draw,
+                    std::span<const std::span<float>> into) const override {
+    if (index == bad) return invalid("record 7 is bad");
+    for (std::size_t i = 0; i < 6; ++i) into[0][i] = static_cast<float>(index * 10 + i);
+    if (into.size() > 1) {
+      for (std::size_t i = 0; i < 4; ++i) into[1][i] = static_cast<float>(index * 100 + i);
+    }
+    if (into.size() > 2) into[2][0] = math::unit_float(draw.word(0));
+    return ok();
   }
-  std::span<const std::uint8_t> pixels(std::uint64_t index) const override {
-    return std::span(bytes_).subspan(index * 12, 12);
-  }
-  taut::Result<void> check_labels(std::int64_t) const override { return taut::ok(); }
+
+  std::uint64_t bad = kRecords;
 
  private:
-  std::vector<std::uint8_t> bytes_;
+  RecordShape fields_{{.shape = {2, 3}}, {.shape = {4}, .batch_axis = 1}, {}};
 };
 
-std::shared_ptr<const Sampler> shuffled() {
-  return taut::data::shuffled_sampler(Numbers::kRecords, {}, 8, 3).value();
+constexpr std::uint32_t kBatch = 8;
+
+data::FeedOptions options_of(std::uint32_t slot = 0) {
+  return {.part = data::Part::kTrain, .share = {slot, 2}, .batch = kBatch, .seed = 3};
 }
 
-std::unique_ptr<DataLoader> start(DataLoader::Options options) {
-  auto started = DataLoader::start(std::make_shared<Numbers>(), shuffled(), std::move(options));
+std::vector<std::unique_ptr<Feed>> feeds(std::size_t tops = 3, std::uint32_t slot = 0) {
+  std::vector<std::unique_ptr<Feed>> list;
+  list.push_back(
+      std::move(data::record_feed(std::make_shared<Numbers>(), options_of(slot), tops).value()));
+  return list;
+}
+
+std::unique_ptr<DataLoader> start(std::vector<std::unique_ptr<Feed>> list,
+                                  DataLoader::Options options = {}) {
+  auto started = DataLoader::start(std::move(list), options);
   REQUIRE(started.has_value());
   return std::move(started.value());
-}
-
-std::string error_of(DataLoader::Options options) {
-  const auto started =
-      DataLoader::start(std::make_shared<Numbers>(), shuffled(), std::move(options));
-  REQUIRE_FALSE(started.has_value());
-  return started.error().message;
 }
 
 Batch next(DataLoader& loader) {
@@ -61,83 +66,119 @@ Batch next(DataLoader& loader) {
   return std::move(batch.value());
 }
 
-class OutOfMemory final : public Sampler {
+class OutOfMemory final : public Feed {
  public:
-  std::uint32_t batch() const override { return 1; }
-  std::uint64_t index(Clock, std::uint32_t) const override { throw std::bad_alloc(); }
+  const std::vector<std::size_t>& elements() const override { return elements_; }
+  Result<void> fill(Clock, std::span<const std::span<float>>) override { throw std::bad_alloc(); }
+
+ private:
+  std::vector<std::size_t> elements_{1};
 };
 
 }  // namespace
 
-TEST_CASE("a batch holds what the sampler drew, transformed", "[loader]") {
-  const auto loader = start({.start = Clock(4), .transform = {.scale = 0.5F, .mean = {10, 20}}});
-  const auto sampler = shuffled();
+TEST_CASE("a batch holds what the sampler drew, each field in its layout", "[loader]") {
+  const auto loader = start(feeds(), {.start = Clock(4)});
+  const auto sampler = data::shuffled_sampler(Numbers::kRecords, {0, 2}, kBatch, 3).value();
   for (std::int64_t clock = 4; clock < 20; ++clock) {
     const Batch batch = next(*loader);
     REQUIRE(batch.clock == Clock(clock));
-    REQUIRE(batch.images.size() == 8 * 12);
-    REQUIRE(batch.labels.size() == 8);
-    for (std::uint32_t i = 0; i < 8; ++i) {
+    REQUIRE(batch.blobs.size() == 3);
+    REQUIRE(batch.blobs[0].size() == kBatch * 6);
+    REQUIRE(batch.blobs[1].size() == kBatch * 4);
+    REQUIRE(batch.blobs[2].size() == kBatch);
+    for (std::uint32_t i = 0; i < kBatch; ++i) {
       const std::uint64_t record = sampler->index(Clock(clock), i);
-      CHECK(batch.labels[i] == static_cast<float>(record % 10));
-      for (std::size_t p = 0; p < 12; ++p) {
-        const auto pixel = static_cast<float>((record + 10 * p) % 256);
-        CHECK(batch.images[i * 12 + p] == (pixel - (p < 6 ? 10.0F : 20.0F)) * 0.5F);
+      for (std::size_t p = 0; p < 6; ++p) {
+        CHECK(batch.blobs[0][i * 6 + p] == static_cast<float>(record * 10 + p));
+      }
+      for (std::size_t t = 0; t < 4; ++t) {
+        CHECK(batch.blobs[1][t * kBatch + i] == static_cast<float>(record * 100 + t));
       }
     }
   }
 }
 
+TEST_CASE("what is random depends on the seed, the member, the clock and the place", "[loader]") {
+  const auto first = start(feeds());
+  const auto again = start(feeds());
+  const auto other_member = start(feeds(3, 1));
+  const Batch one = next(*first);
+  CHECK(one.blobs[2] == next(*again).blobs[2]);
+  CHECK(one.blobs[2] != next(*other_member).blobs[2]);
+  CHECK(one.blobs[2] != next(*first).blobs[2]);
+  CHECK(one.blobs[2][0] != one.blobs[2][1]);
+}
+
+TEST_CASE("several data layers are fed side by side", "[loader]") {
+  auto list = feeds(1);
+  list.push_back(std::move(feeds(2, 1)[0]));
+  const auto loader = start(std::move(list));
+  const Batch batch = next(*loader);
+  REQUIRE(batch.blobs.size() == 3);
+  CHECK(batch.blobs[1] == next(*start(feeds(2, 1))).blobs[0]);
+  CHECK(batch.spans()[2].size() == kBatch * 4);
+}
+
 TEST_CASE("batches do not depend on depth, recycling or where the loader starts", "[loader]") {
-  const auto deep = start({.start = Clock(0), .depth = 7, .transform = {}});
-  const auto shallow = start({.start = Clock(0), .depth = 1, .transform = {}});
-  const auto late = start({.start = Clock(10), .transform = {}});
+  const auto deep = start(feeds(), {.start = Clock(0), .depth = 7});
+  const auto shallow = start(feeds(), {.start = Clock(0), .depth = 1});
+  const auto late = start(feeds(), {.start = Clock(10)});
   for (std::int64_t clock = 0; clock < 30; ++clock) {
     Batch one = next(*deep);
     const Batch two = next(*shallow);
-    CHECK(one.images == two.images);
-    CHECK(one.labels == two.labels);
-    if (clock >= 10) CHECK(next(*late).images == one.images);
+    CHECK(one.blobs == two.blobs);
+    if (clock >= 10) CHECK(next(*late).blobs == one.blobs);
     deep->recycle(std::move(one));
   }
 }
 
 TEST_CASE("recycled memory is used again", "[loader]") {
-  const auto loader = start({.start = Clock(0), .depth = 2, .transform = {}});
+  const auto loader = start(feeds(), {.start = Clock(0), .depth = 2});
   Batch batch = next(*loader);
-  const float* memory = batch.images.data();
+  const float* memory = batch.blobs[0].data();
   loader->recycle(std::move(batch));
   bool again = false;
   for (int i = 0; i < 10 && !again; ++i) {
     batch = next(*loader);
-    again = batch.images.data() == memory;
+    again = batch.blobs[0].data() == memory;
     loader->recycle(std::move(batch));
   }
   CHECK(again);
 }
 
 TEST_CASE("a loader that nobody reads from ends", "[loader]") {
-  for (int i = 0; i < 20; ++i) start({.start = Clock(0), .depth = 1, .transform = {}});
+  for (int i = 0; i < 20; ++i) start(feeds(), {.start = Clock(0), .depth = 1});
   SUCCEED("every loader joined its thread");
 }
 
 TEST_CASE("a thread that cannot go on says why", "[loader]") {
-  const auto loader =
-      DataLoader::start(std::make_shared<Numbers>(), std::make_shared<OutOfMemory>(), {});
-  REQUIRE(loader.has_value());
-  const auto batch = loader.value()->next(10s);
+  std::vector<std::unique_ptr<Feed>> list;
+  list.push_back(std::make_unique<OutOfMemory>());
+  const auto batch = start(std::move(list))->next(10s);
   REQUIRE_FALSE(batch.has_value());
-  CHECK(batch.error().code == taut::ErrorCode::kClosed);
+  CHECK(batch.error().code == ErrorCode::kClosed);
   CHECK(batch.error().message.find("the data loader ended: ") == 0);
   CHECK(batch.error().message.find("bad_alloc") != std::string::npos);
 }
 
+TEST_CASE("a record that cannot be read ends the loader with its name", "[loader]") {
+  auto source = std::make_shared<Numbers>();
+  source->bad = 7;
+  data::FeedOptions options = options_of();
+  options.part = data::Part::kTest;
+  std::vector<std::unique_ptr<Feed>> list;
+  list.push_back(std::move(data::record_feed(source, options, 1).value()));
+  const auto batch = start(std::move(list))->next(10s);
+  REQUIRE_FALSE(batch.has_value());
+  CHECK(batch.error().message == "the data loader ended: record 7 is bad");
+}
+
 TEST_CASE("a loader that cannot work is refused", "[loader]") {
-  CHECK(error_of({.start = Clock(0), .depth = 0, .transform = {}}) ==
-        "the loader's depth is 0; it begins at 1");
-  CHECK(error_of({.start = Clock(0), .transform = {.scale = 1, .mean = {1, 2, 3}}}) ==
-        "3 means for images of 2 channels: give one, or one for each");
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(error_of({.start = Clock(0), .transform = {.scale = nan, .mean = {}}}) ==
-        "the transform's scale nan or one of its means () is no number");
+  const auto started = DataLoader::start(feeds(), {.start = Clock(0), .depth = 0});
+  REQUIRE_FALSE(started.has_value());
+  CHECK(started.error().message == "the loader's depth is 0; it begins at 1");
+  const auto feed = data::record_feed(std::make_shared<Numbers>(), options_of(), 4);
+  REQUIRE_FALSE(feed.has_value());
+  CHECK(feed.error().message == "4 tops are fed from records of 3 fields");
 }

@@ -23,7 +23,7 @@ class NetBench {
            int threads = 1)
       : backend_(cpu(threads)),
         stream_(backend_->make_stream()),
-        graph(settle(text, phase, {.record = {1, 12, 12}, .batch = batch})),
+        graph(settle(text, phase, {.record = labelled_image(1, 12, 12), .batch = batch})),
         net(graph, *backend_, {.seed = 1, .slot = 0}) {
     for (std::size_t i = 0; i < net.parameters().size(); ++i) {
       const TableSpec& table = net.parameters()[i];
@@ -41,7 +41,7 @@ class NetBench {
   }
 
   double forward(std::int64_t clock = 0) {
-    net.set_batch(*stream_, images, labels);
+    net.set_batch(*stream_, {images, labels});
     for (std::size_t i = 0; i < net.layer_count(); ++i) net.forward(i, *stream_, Clock(clock));
     return net.loss(*stream_);
   }

@@ -54,7 +54,7 @@ TEST_CASE("bottoms, tops and outputs are linked", "[graph]") {
   CHECK(graph.nodes[2].tops == std::vector<std::size_t>{3});
   CHECK(graph.nodes[2].loss_weights == std::vector<float>{1});
   CHECK(output_names(graph) == Names{"loss"});
-  CHECK(model::label_classes(graph) == 10);
+  CHECK(model::label_limits(graph, 1).classes == 10);
 }
 
 TEST_CASE("gradients are needed between the first trained parameter and the loss", "[graph]") {
@@ -174,8 +174,9 @@ TEST_CASE("another number of bottoms or tops is told", "[graph]") {
         "layer \"r\" wants 1 top, and names 0");
   CHECK(error_of_net(one_layer("SoftmaxWithLoss", "")) ==
         "layer \"l\" wants 2 bottoms, and names 1");
-  CHECK(error_of_net("layer { name: 'in' type: 'Data' top: 'a' top: 'b' top: 'c' }") ==
-        "layer \"in\" wants 1 to 2 tops, and names 3");
+  CHECK(error_of_net(kData + "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'data'"
+                             "  bottom: 'label' top: 'a' top: 'b' top: 'c' }") ==
+        "layer \"l\" wants 1 to 2 tops, and names 3");
 }
 
 TEST_CASE("a loss weight where no loss can be is told", "[graph]") {

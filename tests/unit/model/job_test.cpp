@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr RecordShape kRecord{.channels = 1, .height = 4, .width = 4};
+const KnownRecords kRecord{{}, {}, labelled_image(1, 4, 4)};
 
 const std::string kNet =
     "name: 'n'"
@@ -129,20 +129,45 @@ TEST_CASE("a file's kind is seen from its fields, mistakes or not", "[job]") {
 }
 
 TEST_CASE("a phase's data is the job's, the net's, or the default set", "[job]") {
+  const auto place = [](const pb::Job& job, pb::Phase phase) {
+    const auto layers = data_of(job, phase);
+    REQUIRE(layers.has_value());
+    REQUIRE(layers.value().size() == 1);
+    return layers.value()[0].place;
+  };
   const std::string net = "net_param { " + kNet + " } ";
   const DataPlace from_net{"images", "", ""};
-  CHECK(data_of(job_of(net), pb::TRAIN).value() == from_net);
+  CHECK(place(job_of(net), pb::TRAIN) == from_net);
   const pb::Job folder = job_of(net + "data { folder: 'a' }");
-  CHECK(data_of(folder, pb::TRAIN).value() == DataPlace{"a", "", ""});
-  CHECK(data_of(folder, pb::TEST).value() == DataPlace{"a", "", ""});
+  CHECK(place(folder, pb::TRAIN) == DataPlace{"a", "", ""});
+  CHECK(place(folder, pb::TEST) == DataPlace{"a", "", ""});
   const pb::Job test = job_of(net + "data { phase: TEST folder: 'b' }");
-  CHECK(data_of(test, pb::TRAIN).value() == from_net);
-  CHECK(data_of(test, pb::TEST).value() == DataPlace{"b", "", ""});
+  CHECK(place(test, pb::TRAIN) == from_net);
+  CHECK(place(test, pb::TEST) == DataPlace{"b", "", ""});
   const pb::Job files = job_of(net +
                                "data { images: 'i' labels: 'l' } data { folder: 'b' "
                                "phase: TEST }");
-  CHECK(data_of(files, pb::TRAIN).value() == DataPlace{"", "i", "l"});
-  CHECK(data_of(job_of(""), pb::TRAIN).value() == DataPlace{kDefaultDataFolder, "", ""});
+  CHECK(place(files, pb::TRAIN) == DataPlace{"", "i", "l"});
+  const pb::Job bare = job_of("net_param { layer { name: 'in' type: 'Data' top: 'd' } }");
+  CHECK(place(bare, pb::TRAIN) == DataPlace{kDefaultDataFolder, "", ""});
+  CHECK(data_of(job_of(""), pb::TRAIN).value().empty());
+}
+
+TEST_CASE("a data entry may be for one layer alone", "[job]") {
+  const std::string layers =
+      "net_param { layer { name: 'left' type: 'Data' top: 'l' data_param { source: 'a' backend: "
+      "IDX "
+      "} } layer { name: 'right' type: 'Data' top: 'r' data_param { source: 'b' backend: IDX } } "
+      "} ";
+  const auto found = data_of(job_of(layers + "data { layer: 'right' folder: 'c' }"), pb::TEST);
+  REQUIRE(found.has_value());
+  REQUIRE(found.value().size() == 2);
+  CHECK(found.value()[0].place == DataPlace{"a", "", ""});
+  CHECK(found.value()[1].layer.name() == "right");
+  CHECK(found.value()[1].place == DataPlace{"c", "", ""});
+  CHECK(
+      data_of(job_of(layers + "data { layer: 'middle' folder: 'c' }"), pb::TRAIN).error().message ==
+      "data: the net has no layer \"middle\"");
 }
 
 TEST_CASE("data that cannot be read is told", "[job]") {

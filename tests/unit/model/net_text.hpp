@@ -9,7 +9,7 @@
 namespace taut::test {
 
 /// A record of the data set that the tests' Data layers stand for.
-inline constexpr model::RecordShape kRecord{.channels = 3, .height = 8, .width = 6};
+inline const RecordShape kRecord = labelled_image(3, 8, 6);
 
 inline pb::NetParameter net_of(const std::string& text) {
   pb::NetParameter net;

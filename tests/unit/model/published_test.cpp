@@ -11,7 +11,7 @@ using namespace taut::test;
 namespace {
 
 const std::filesystem::path kRoot = TAUT_SOURCE_FOLDER;
-constexpr model::RecordShape kDigit{.channels = 1, .height = 28, .width = 28};
+const RecordShape kDigit = labelled_image(1, 28, 28);
 
 model::Graph read_graph(const std::string& path, pb::Phase phase) {
   pb::NetParameter net;
@@ -49,7 +49,7 @@ TEST_CASE("the published LeNet builds unchanged in both phases", "[published]") 
   CHECK(shape_of(train, "ip2") == "64x10");
   CHECK(tables_of(train) == kLeNetTables);
   CHECK(train.parameters[1].lr_mult == 2);
-  CHECK(model::label_classes(train) == 10);
+  CHECK(model::label_limits(train, 1).classes == 10);
   std::uint64_t elements = 0;
   for (const TableSpec& table : train.parameters) elements += table.count();
   CHECK(elements == 431080);
@@ -79,7 +79,7 @@ TEST_CASE("this project's LeNet solver is a job that passes", "[published]") {
   const auto job = model::load_job(kRoot / "configs/models/lenet_solver.prototxt");
   INFO((job ? std::string() : job.error().message));
   REQUIRE(job.has_value());
-  const auto checked = model::check_job(job.value(), kDigit);
+  const auto checked = model::check_job(job.value(), {{}, {}, kDigit});
   INFO((checked ? std::string() : checked.error().message));
   REQUIRE(checked.has_value());
   CHECK(tables_of(read_graph("configs/models/lenet.prototxt", pb::TRAIN)) == kLeNetTables);

@@ -61,7 +61,30 @@ TEST_CASE("a Data layer makes batches of the data set's records", "[shapes]") {
       model::build_graph(net_of(kData), {.phase = pb::TRAIN, .record = {}, .batch = 0});
   REQUIRE_FALSE(unknown.has_value());
   CHECK(unknown.error().message ==
-        "layer \"in\" (Data): top \"data\" has shape 4x0x0x0: extents begin at 1");
+        "layer \"in\" (Data): names 2 tops, and the records hold 0 fields");
+}
+
+TEST_CASE("each data layer has its own records, of any shape and batch axis", "[shapes]") {
+  const pb::NetParameter net = net_of(
+      "layer { name: 'words' type: 'Data' top: 'word' top: 'next' top: 'cont'"
+      "  data_param { batch_size: 4 } }"
+      "layer { name: 'views' type: 'Data' top: 'view' data_param { batch_size: 6 } }");
+  model::GraphOptions options;
+  options.records["words"] = {{.shape = {50}, .batch_axis = 1}, {.shape = {50}}, {}};
+  options.records["views"] = labelled_image(3, 8, 6);
+  const auto graph = model::build_graph(net, options);
+  REQUIRE(graph.has_value());
+  CHECK(shape_of(graph.value(), "word") == "50x4");
+  CHECK(shape_of(graph.value(), "next") == "4x50");
+  CHECK(shape_of(graph.value(), "cont") == "4");
+  CHECK(shape_of(graph.value(), "view") == "6x3x8x6");
+  CHECK(model::fed_blobs(graph.value()) == std::vector<std::size_t>{0, 1, 2, 3});
+  options.batch_divisor = 2;
+  CHECK(shape_of(model::build_graph(net, options).value(), "word") == "50x2");
+  CHECK(shape_of(model::build_graph(net, options).value(), "view") == "3x3x8x6");
+  options.batch_divisor = 4;
+  CHECK(model::build_graph(net, options).error().message ==
+        "layer \"views\" (Data): a batch of 6 cannot be split over 4 members (global_batch)");
 }
 
 TEST_CASE("an Input layer makes the shapes that it says", "[shapes]") {

@@ -1,5 +1,3 @@
-#include "worker/data/dataset.hpp"
-
 #include <fmt/format.h>
 
 #include <string>
@@ -7,15 +5,16 @@
 #include <utility>
 
 #include "worker/data/idx.hpp"
+#include "worker/data/image_store.hpp"
 
 namespace taut::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-class IdxDataset final : public Dataset {
+class IdxImages final : public ImageStore {
  public:
-  IdxDataset(Idx images, Idx labels, std::string labels_name)
+  IdxImages(Idx images, Idx labels, std::string labels_name)
       : images_(std::move(images)),
         labels_(std::move(labels)),
         labels_name_(std::move(labels_name)),
@@ -24,19 +23,18 @@ class IdxDataset final : public Dataset {
 
   std::uint64_t size() const override { return images_.extents[0]; }
   ImageShape shape() const override { return shape_; }
-  std::uint8_t label(std::uint64_t index) const override { return labels_.elements()[index]; }
-  std::span<const std::uint8_t> pixels(std::uint64_t index) const override {
-    return images_.elements().subspan(index * shape_.pixels(), shape_.pixels());
+
+  Result<StoredImage> read(std::uint64_t index) const override {
+    StoredImage image;
+    image.shape = shape_;
+    image.pixels = images_.elements().subspan(index * shape_.pixels(), shape_.pixels());
+    image.label = labels_.elements()[index];
+    return image;
   }
 
-  Result<void> check_labels(std::int64_t classes) const override {
+  Result<void> check_labels(const RecordSource::LabelRange& range) const override {
     for (std::uint64_t i = 0; i < size(); ++i) {
-      if (label(i) >= classes) {
-        return invalid(
-            fmt::format("{}: record {} has label {}; the net tells {} classes apart (0 to "
-                        "{})",
-                        labels_name_, i, label(i), classes, classes - 1));
-      }
+      TAUT_TRY(check_label(labels_name_, i, labels_.elements()[i], range));
     }
     return ok();
   }
@@ -67,18 +65,36 @@ Result<fs::path> find_published(const fs::path& folder, const std::string& name)
   return missing(folder / (name + "[.gz]"));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Dataset>> open_dataset(const fs::path& folder, Part part) {
-  std::error_code ignored;
-  if (!fs::exists(folder, ignored)) return missing(folder);
-  const std::string prefix = part == Part::kTrain ? "train" : "t10k";
-  TAUT_TRY(const fs::path images, find_published(folder, prefix + "-images-idx3-ubyte"));
-  TAUT_TRY(const fs::path labels, find_published(folder, prefix + "-labels-idx1-ubyte"));
-  return open_dataset(images, labels);
+std::string prefix_of(Part part) {
+  return part == Part::kTrain ? "train" : "t10k";
 }
 
-Result<std::unique_ptr<Dataset>> open_dataset(const fs::path& images, const fs::path& labels) {
+ImageShape shape_of(const std::vector<std::uint64_t>& extents) {
+  return {1, static_cast<std::int64_t>(extents[1]), static_cast<std::int64_t>(extents[2])};
+}
+
+}  // namespace
+
+Result<ImageShape> peek_idx_file(const fs::path& images) {
+  TAUT_TRY(const auto extents, read_idx_extents(images, 3));
+  return shape_of(extents);
+}
+
+Result<ImageShape> peek_idx_folder(const fs::path& folder, Part part) {
+  TAUT_TRY(const fs::path images, find_published(folder, prefix_of(part) + "-images-idx3-ubyte"));
+  return peek_idx_file(images);
+}
+
+Result<std::unique_ptr<ImageStore>> open_idx_folder(const fs::path& folder, Part part) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return missing(folder);
+  const std::string prefix = prefix_of(part);
+  TAUT_TRY(const fs::path images, find_published(folder, prefix + "-images-idx3-ubyte"));
+  TAUT_TRY(const fs::path labels, find_published(folder, prefix + "-labels-idx1-ubyte"));
+  return open_idx_files(images, labels);
+}
+
+Result<std::unique_ptr<ImageStore>> open_idx_files(const fs::path& images, const fs::path& labels) {
   std::error_code ignored;
   for (const fs::path& path : {images, labels}) {
     if (!fs::exists(path, ignored)) return missing(path);
@@ -89,8 +105,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(const fs::path& images, const fs::
     return invalid(fmt::format("{} holds {} images, and {} holds {} labels", images.string(),
                                image_idx.extents[0], labels.string(), label_idx.extents[0]));
   }
-  return std::unique_ptr<Dataset>(
-      std::make_unique<IdxDataset>(std::move(image_idx), std::move(label_idx), labels.string()));
+  return std::unique_ptr<ImageStore>(
+      std::make_unique<IdxImages>(std::move(image_idx), std::move(label_idx), labels.string()));
 }
 
 }  // namespace taut::data

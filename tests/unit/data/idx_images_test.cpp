@@ -1,12 +1,12 @@
-#include "worker/data/dataset.hpp"
-
 #include <zlib.h>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/data/idx_bytes.hpp"
+#include "worker/data/image_store.hpp"
 
-using taut::data::open_dataset;
+using taut::data::open_idx_files;
+using taut::data::open_idx_folder;
 using taut::data::Part;
 using taut::test::idx_images;
 using taut::test::idx_labels;
@@ -23,7 +23,7 @@ void write_gz(const std::filesystem::path& path, const std::string& bytes) {
 }
 
 std::string error_of(const std::filesystem::path& folder, Part part, taut::ErrorCode code) {
-  const auto opened = open_dataset(folder, part);
+  const auto opened = open_idx_folder(folder, part);
   REQUIRE_FALSE(opened.has_value());
   CHECK(opened.error().code == code);
   return opened.error().message;
@@ -38,18 +38,18 @@ TEST_CASE("a folder's published names are opened, plain or gzip", "[dataset]") {
   write_gz(folder.path() / "t10k-images-idx3-ubyte.gz", idx_images(3, 4, 5));
   write_gz(folder.path() / "t10k-labels-idx1-ubyte.gz", idx_labels(3));
 
-  const auto train = open_dataset(folder.path(), Part::kTrain);
+  const auto train = open_idx_folder(folder.path(), Part::kTrain);
   REQUIRE(train.has_value());
   CHECK(train.value()->size() == 12);
   CHECK(train.value()->shape() == taut::data::ImageShape{1, 4, 5});
-  CHECK(train.value()->label(11) == 1);
-  CHECK(train.value()->pixels(2).size() == 20);
-  CHECK(train.value()->pixels(2)[3] == 17);
+  CHECK(train.value()->read(11).value().label == 1);
+  CHECK(train.value()->read(2).value().pixels.size() == 20);
+  CHECK(train.value()->read(2).value().pixels[3] == 17);
 
-  const auto test = open_dataset(folder.path(), Part::kTest);
+  const auto test = open_idx_folder(folder.path(), Part::kTest);
   REQUIRE(test.has_value());
   CHECK(test.value()->size() == 3);
-  CHECK(test.value()->pixels(1)[0] == 7);
+  CHECK(test.value()->read(1).value().pixels[0] == 7);
 }
 
 TEST_CASE("missing data says how to get it", "[dataset]") {
@@ -62,7 +62,7 @@ TEST_CASE("missing data says how to get it", "[dataset]") {
   folder.write("t10k-images-idx3-ubyte", idx_images(1, 2, 2));
   CHECK(error_of(folder.path(), Part::kTest, taut::ErrorCode::kNotFound) ==
         (folder.path() / "t10k-labels-idx1-ubyte[.gz]").string() + advice);
-  const auto one = open_dataset(absent / "images", absent / "labels");
+  const auto one = open_idx_files(absent / "images", absent / "labels");
   REQUIRE_FALSE(one.has_value());
   CHECK(one.error().message == (absent / "images").string() + advice);
 }
@@ -89,10 +89,11 @@ TEST_CASE("a label that the net does not tell apart is told", "[dataset]") {
   const TempFolder folder;
   folder.write("train-images-idx3-ubyte", idx_images(12, 2, 2));
   const auto labels = folder.write("train-labels-idx1-ubyte", idx_labels(12));
-  const auto dataset = open_dataset(folder.path(), Part::kTrain);
+  const auto dataset = open_idx_folder(folder.path(), Part::kTrain);
   REQUIRE(dataset.has_value());
-  CHECK(dataset.value()->check_labels(10).has_value());
-  const auto checked = dataset.value()->check_labels(9);
+  CHECK(dataset.value()->check_labels({.classes = 10, .ignored = {}}).has_value());
+  CHECK(dataset.value()->check_labels({.classes = 9, .ignored = 9}).has_value());
+  const auto checked = dataset.value()->check_labels({.classes = 9, .ignored = {}});
   REQUIRE_FALSE(checked.has_value());
   CHECK(checked.error().message ==
         labels.string() + ": record 9 has label 9; the net tells 9 classes apart (0 to 8)");

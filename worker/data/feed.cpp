@@ -1,0 +1,91 @@
+#include "worker/data/feed.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace taut::data {
+namespace {
+
+/// Where a field's records go within the blob of a batch, whose shape is (outer, N, inner).
+struct Layout {
+  std::size_t outer = 1;
+  std::size_t inner = 1;
+
+  explicit Layout(const RecordField& field) {
+    for (std::size_t axis = 0; axis < field.shape.size(); ++axis) {
+      (axis < field.batch_axis ? outer : inner) *= static_cast<std::size_t>(field.shape[axis]);
+    }
+  }
+  [[nodiscard]] std::size_t elements() const { return outer * inner; }
+};
+
+class RecordFeed final : public Feed {
+ public:
+  RecordFeed(std::shared_ptr<const RecordSource> source, std::unique_ptr<Sampler> sampler,
+             const FeedOptions& options, std::size_t tops)
+      : source_(std::move(source)),
+        sampler_(std::move(sampler)),
+        key_(draw_key(options.seed, options.share.slot)),
+        spans_(tops),
+        apart_(tops) {
+    for (std::size_t top = 0; top < tops; ++top) {
+      layouts_.emplace_back(source_->fields()[top]);
+      const std::size_t record = layouts_.back().elements();
+      elements_.push_back(record * sampler_->batch());
+      if (layouts_.back().outer > 1) apart_[top].resize(record);
+    }
+  }
+
+  const std::vector<std::size_t>& elements() const override { return elements_; }
+
+  Result<void> fill(Clock clock, std::span<const std::span<float>> tops) override {
+    for (std::uint32_t place = 0; place < sampler_->batch(); ++place) {
+      for (std::size_t top = 0; top < spans_.size(); ++top) {
+        const std::size_t record = layouts_[top].elements();
+        spans_[top] = apart_[top].empty() ? tops[top].subspan(place * record, record)
+                                          : std::span<float>(apart_[top]);
+      }
+      const RecordDraw draw(key_, clock, place);
+      TAUT_TRY(source_->read(sampler_->index(clock, place), draw, spans_));
+      for (std::size_t top = 0; top < spans_.size(); ++top) {
+        if (!apart_[top].empty()) scatter(top, place, tops[top]);
+      }
+    }
+    return ok();
+  }
+
+ private:
+  /// Puts a record that was read apart into its place of every outer position.
+  void scatter(std::size_t top, std::uint32_t place, std::span<float> blob) const {
+    const auto [outer, inner] = std::pair(layouts_[top].outer, layouts_[top].inner);
+    for (std::size_t i = 0; i < outer; ++i) {
+      std::ranges::copy(std::span(apart_[top]).subspan(i * inner, inner),
+                        blob.subspan((i * sampler_->batch() + place) * inner, inner).begin());
+    }
+  }
+
+  const std::shared_ptr<const RecordSource> source_;
+  const std::unique_ptr<const Sampler> sampler_;
+  const std::uint64_t key_;
+  std::vector<Layout> layouts_;
+  std::vector<std::size_t> elements_;
+  std::vector<std::span<float>> spans_;
+  std::vector<std::vector<float>> apart_;  // a record whose elements lie apart in the blob
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Feed>> record_feed(std::shared_ptr<const RecordSource> source,
+                                          const FeedOptions& options, std::size_t tops) {
+  if (tops == 0 || tops > source->fields().size()) {
+    return invalid(
+        fmt::format("{} tops are fed from records of {} fields", tops, source->fields().size()));
+  }
+  TAUT_TRY(auto sampler, source->sampler(options));
+  return std::unique_ptr<Feed>(
+      std::make_unique<RecordFeed>(std::move(source), std::move(sampler), options, tops));
+}
+
+}  // namespace taut::data

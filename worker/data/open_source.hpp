@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/result.hpp"
+#include "proto/net.pb.h"
+#include "worker/data/record_source.hpp"
+
+namespace taut::data {
+
+/// Where a data layer's records are: a folder (or a database), or two files.
+struct SourcePlace {
+  std::string folder;
+  std::string images;
+  std::string labels;
+};
+
+/// Opens what stands behind a data layer, transformed as the layer says.
+/// Errors    not_found: says how to get the data; invalid: what the files or the layer's
+///           transform_param cannot mean
+[[nodiscard]] Result<std::shared_ptr<const RecordSource>> open_source(
+    const pb::LayerParameter& layer, const SourcePlace& place, Part part);
+
+/// What the records hold, from the files' heads alone where that is enough; nothing where the data
+/// is not there or cannot be read.
+[[nodiscard]] std::optional<RecordShape> peek_fields(const pb::LayerParameter& layer,
+                                                     const SourcePlace& place, Part part);
+
+}  // namespace taut::data
