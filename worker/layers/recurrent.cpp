@@ -7,12 +7,13 @@ namespace taut::layers {
 namespace {
 
 /// Recurrent layers on top of each other, with dropout between them, and behind an RNN's hidden
-/// state Caffe's tanh(W_ho h + b_o). Each layer keeps its state: a batch goes on from it where there
+/// state Caffe's tanh(W_ho h + b_o). The top is all steps, or the last one. Each layer keeps its state: a batch goes on from it where there
 /// are markers that may say so, and begins from zeros else.
 class Recurrent final : public Layer {
  public:
-  /// outputs  null: the last hidden state is the top
-  Recurrent(Backend& backend, const RecurrentSpec& first, std::size_t layers,
+  /// top      elements of the layer's top
+  /// outputs  null: the hidden state is the top
+  Recurrent(Backend& backend, const RecurrentSpec& first, std::size_t layers, std::size_t top,
             const DropoutSpec& dropout, bool carries, std::unique_ptr<LinearOp> outputs)
       : backend_(backend),
         carries_(carries),
@@ -20,7 +21,7 @@ class Recurrent final : public Layer {
         outputs_(std::move(outputs)) {
     const auto state = static_cast<std::size_t>(first.streams * first.hidden) *
                        (first.cell == CellKind::kLstm ? 2 : 1);
-    const auto top = static_cast<std::size_t>(first.steps * first.streams * first.hidden);
+    const auto all = static_cast<std::size_t>(first.steps * first.streams * first.hidden);
     const std::unique_ptr<Stream> stream = backend.make_stream();
     for (std::size_t i = 0; i < layers; ++i) {
       RecurrentSpec spec = first;
@@ -29,10 +30,10 @@ class Recurrent final : public Layer {
       part.op = backend.recurrent(spec);
       part.state = backend.allocate_floats(state);
       backend.fill(*stream, part.state.as<float>(), 0);
-      const bool is_top = i + 1 == layers && outputs_ == nullptr;
+      const bool is_top = i + 1 == layers && outputs_ == nullptr && top == all;
       if (is_top) continue;
-      part.top = backend.allocate_floats(top);
-      part.top_gradient = backend.allocate_floats(top);
+      part.top = backend.allocate_floats(all);
+      part.top_gradient = backend.allocate_floats(all);
       if (i + 1 == layers || dropout.ratio == 0) continue;
       DropoutSpec own = dropout;
       own.layer |= static_cast<std::uint32_t>(i + 1) << 24U;  // a net has fewer layers than that
@@ -54,15 +55,19 @@ class Recurrent final : public Layer {
                        part.state.as<float>(), top);
       if (part.dropout) part.dropout->forward(stream, clock, top, top);
     }
-    if (outputs_ == nullptr) return;
+    if (parts_.back().top.size() == Bytes(0)) return;
     const DeviceSpan<float> top = ports.tops[0].value;
-    outputs_->forward(stream, parts_.back().top.as<float>(), output_weight(ports).value,
-                      output_bias(ports).value, top);
+    const DeviceSpan<float> hidden = last_of(parts_.back().top, top.size());
+    if (outputs_ == nullptr) {
+      backend_.copy(stream, hidden, top);
+      return;
+    }
+    outputs_->forward(stream, hidden, output_weight(ports).value, output_bias(ports).value, top);
     bound_->forward(stream, top, top);
   }
 
   void backward(const Ports& ports, Stream& stream) override {
-    if (outputs_ != nullptr) backward_outputs(ports, stream);
+    if (parts_.back().top.size() != Bytes(0)) backward_top(ports, stream);
     for (std::size_t i = parts_.size(); i-- > 0;) {
       Part& part = parts_[i];
       const bool is_top = part.top.size() == Bytes(0);
@@ -83,15 +88,26 @@ class Recurrent final : public Layer {
     std::unique_ptr<DropoutOp> dropout;  // of the top; none: nothing is dropped
   };
 
-  void backward_outputs(const Ports& ports, Stream& stream) {
+  static DeviceSpan<float> last_of(const DeviceBuffer& buffer, std::size_t count) {
+    const auto all = buffer.as<float>();
+    return all.subspan(all.size() - count, count);
+  }
+
+  /// From the layer's top to the hidden state that it was made of.
+  void backward_top(const Ports& ports, Stream& stream) {
     const Tensor& top = ports.tops[0];
-    const DeviceSpan<float> dsums = sums_gradient_.as<float>();
     const Part& last = parts_.back();
+    const DeviceSpan<float> gradient = last_of(last.top_gradient, top.gradient.size());
+    backend_.fill(stream, last.top_gradient.as<float>(), 0);
+    if (outputs_ == nullptr) {
+      backend_.copy(stream, top.gradient, gradient);
+      return;
+    }
+    const DeviceSpan<float> dsums = sums_gradient_.as<float>();
     bound_->backward(stream, top.value, top.gradient, dsums);
-    outputs_->backward_parameters(stream, last.top.as<float>(), dsums,
+    outputs_->backward_parameters(stream, last_of(last.top, top.value.size()), dsums,
                                   output_weight(ports).gradient, output_bias(ports).gradient);
-    outputs_->backward_bottom(stream, dsums, output_weight(ports).value,
-                              last.top_gradient.as<float>());
+    outputs_->backward_bottom(stream, dsums, output_weight(ports).value, gradient);
   }
 
   [[nodiscard]] DeviceSpan<const float> bottom_of(const Ports& ports, std::size_t part) const {
@@ -145,20 +161,21 @@ std::unique_ptr<Layer> make_recurrent(Backend& backend, const LayerSetup& setup)
                            .streams = bottom[1],
                            .inputs = bottom[2],
                            .hidden = parameter.num_output()};
-  const DropoutSpec dropout{.shape = setup.tops[0],
+  const DropoutSpec dropout{.shape = {spec.steps, spec.streams, spec.hidden},
                             .ratio = setup.training ? parameter.dropout_ratio() : 0,
                             .seed = setup.seed,
                             .slot = setup.slot,
                             .layer = setup.index};
+  const std::size_t top = model::element_count(setup.tops[0]);
   std::unique_ptr<LinearOp> outputs;
   if (spec.cell == CellKind::kRnn && parameter.output_transform()) {
     outputs = backend.inner_product({.bottom = setup.tops[0],
-                                     .rows = spec.steps * spec.streams,
+                                     .rows = static_cast<std::int64_t>(top) / spec.hidden,
                                      .inputs = spec.hidden,
                                      .outputs = spec.hidden,
                                      .bias = true});
   }
-  return std::make_unique<Recurrent>(backend, spec, parameter.num_layers(), dropout,
+  return std::make_unique<Recurrent>(backend, spec, parameter.num_layers(), top, dropout,
                                      setup.bottoms.size() > 1 && parameter.carry_state(),
                                      std::move(outputs));
 }

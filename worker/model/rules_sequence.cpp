@@ -80,6 +80,7 @@ Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shap
   TAUT_TRY(check_ratio(parameter.dropout_ratio(), "recurrent_param.dropout_ratio"));
   const std::int64_t rows = gates_of(layer.type()) * hidden;
   LayerShapes out{{{bottoms[0][0], bottoms[0][1], hidden}}, {}};
+  if (parameter.last_step()) out.tops[0].erase(out.tops[0].begin());
   for (std::int64_t i = 0; i < layers; ++i) {
     const std::string suffix = i == 0 ? "" : fmt::format("_l{}", i);
     const std::int64_t inputs = i == 0 ? bottoms[0][2] : hidden;

@@ -14,7 +14,8 @@ namespace taut::model::rules {
                                                const std::vector<Shape>& bottoms,
                                                const GraphOptions& options);
 
-/// Bottoms: T x N x D, and the cont markers T x N where there are any. Top: T x N x num_output.
+/// Bottoms: T x N x D, and the cont markers T x N where there are any. Top: T x N x num_output,
+/// or N x num_output of the last step.
 /// Parameters of each layer, in Caffe's order: weight_x [G num_output, D], bias_x, weight_h
 /// [G num_output, num_output] and, for a GRU, bias_h; G gates lie below each other. A layer above
 /// the first has "_l1", "_l2", ... behind its names. Last, an RNN's weight_o and bias_o.

@@ -56,6 +56,19 @@ TEST_CASE("a recurrent layer's gradients are those of central differences",
   }
 }
 
+TEST_CASE("a top of the last step alone is that step, and has its gradients",
+          "[layers][gradient][sequence]") {
+  const std::string type = GENERATE("RNN", "LSTM", "GRU");
+  const std::string fields = "num_output: 3 num_layers: 2 ";
+  LayerBench last(recurrent(type, fields + "last_step: true"), {{4, 2, 3}});
+  LayerBench whole(recurrent(type, fields), {{4, 2, 3}});
+  REQUIRE(last.top_shapes[0] == Extents{2, 3});
+  last.forward();
+  whole.forward();
+  check_close(last.tops[0], rows_of(whole.tops[0], 3, 1, 6));
+  check_gradients(last);
+}
+
 TEST_CASE("a marker of 0 begins a sequence from zeros", "[layers][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   LayerBench whole(recurrent(type, "num_output: 3 num_layers: 2"), {{5, 1, 2}, {5, 1}});
