@@ -41,7 +41,7 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
               computing > 0 ? static_cast<double>(report.images) / computing : 0.0);
   if (evaluator != nullptr) {
     TAUT_TRY(const TestResult result, evaluator->run(cache));
-    std::printf("test accuracy: %.4f\n", result.accuracy);
+    std::printf("test accuracy: %.4f\ntest loss: %.6f\n", result.accuracy, result.loss);
   }
   TAUT_TRY(const std::string digest,
            digest_parameters(cache, assets.train_graph(), reached, Duration(0), stop));

@@ -78,7 +78,7 @@ class Training {
   }
 
   void step(std::int64_t clock) {
-    net_.set_batch(*stream_, tokens_, labels_);
+    net_.set_batch(*stream_, {tokens_, labels_});
     for (std::size_t layer = 0; layer < net_.layer_count(); ++layer) {
       const TimePoint start = steady_now();
       net_.forward(layer, *stream_, Clock(clock));

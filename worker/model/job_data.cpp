@@ -35,10 +35,21 @@ const pb::DataSource* entry_for(const pb::Job& job, pb::Phase phase, const std::
 }
 
 Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource* entry) {
+  const bool is_text = layer.data_param().backend() == pb::DataParameter::TEXT;
+  if (entry != nullptr && is_text && !entry->has_folder()) {
+    return invalid(fmt::format("layer \"{}\" reads a text: name it with data {{ folder: ... }}",
+                               layer.name()));
+  }
   if (entry != nullptr) return DataPlace{entry->folder(), entry->images(), entry->labels()};
   const pb::DataParameter& data = layer.data_param();
+  if (is_text && !data.has_source()) {
+    return invalid(
+        fmt::format("layer \"{}\" names no text: give data_param.source, or the job's "
+                    "data {{ folder: ... }}",
+                    layer.name()));
+  }
   if (!data.has_source()) return DataPlace{kDefaultDataFolder, "", ""};
-  if (data.backend() == pb::DataParameter::IDX) return DataPlace{data.source(), "", ""};
+  if (data.backend() == pb::DataParameter::IDX || is_text) return DataPlace{data.source(), "", ""};
   return invalid(
       fmt::format("layer \"{}\" names the {} \"{}\", which is not read: name a folder "
                   "of IDX files with the job's data {{ folder: ... }}, or with --data",
@@ -104,7 +115,10 @@ void settle_data_paths(const fs::path& job_path, const fs::path& net_path, pb::J
   }
   for (pb::LayerParameter& layer : *job.mutable_net_param()->mutable_layer()) {
     if (!layer.data_param().has_source()) continue;
-    if (layer.data_param().backend() != pb::DataParameter::IDX) continue;
+    if (layer.data_param().backend() != pb::DataParameter::IDX &&
+        layer.data_param().backend() != pb::DataParameter::TEXT) {
+      continue;
+    }
     std::string& source = *layer.mutable_data_param()->mutable_source();
     source = absolute_if_found(source, net_path);
   }

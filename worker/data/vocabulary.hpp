@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "common/result.hpp"
+
+namespace taut::data {
+
+enum class TextUnit : std::uint8_t { kCharacters, kWords };
+
+/// Cuts a text into its units: characters are UTF-8 code points (a byte that belongs to none stands
+/// for itself), words are what lies between spaces, and a line's end is the word "<eos>".
+[[nodiscard]] std::vector<std::string_view> split_text(std::string_view text, TextUnit unit);
+
+/// The units that a net knows, numbered from 0. Number 0 is "<unk>": all others.
+/// Thread    any; nothing changes after it was made
+class Vocabulary {
+ public:
+  /// The units of a text: the most frequent ones, of equally frequent ones those that come first in
+  /// the order of their bytes, numbered in that order of bytes. The same text gives the same numbers.
+  /// most      entries, "<unk>" among them; 0: all
+  [[nodiscard]] static Vocabulary of(std::string_view text, TextUnit unit, std::size_t most);
+
+  /// Reads what to_file wrote. Errors: invalid; `name` begins the message.
+  [[nodiscard]] static Result<Vocabulary> parse(std::string_view file, const std::string& name);
+
+  /// One unit a line in the order of the numbers, behind a line that says what the units are. A
+  /// backslash, a line feed, a carriage return and a tabulator stand as \\, \n, \r and \t.
+  [[nodiscard]] std::string to_file() const;
+
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }
+  [[nodiscard]] TextUnit unit() const { return unit_; }
+  /// REQUIRES: number < size().
+  [[nodiscard]] const std::string& entry(std::size_t number) const { return entries_[number]; }
+  /// Every unit of a text as its number.
+  [[nodiscard]] std::vector<std::uint32_t> encode(std::string_view text) const;
+
+ private:
+  Vocabulary(TextUnit unit, std::vector<std::string> entries);
+
+  TextUnit unit_;
+  std::vector<std::string> entries_;
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+};
+
+}  // namespace taut::data
