@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kMaxHeaderBytes = 16UL << 20U;
 constexpr std::size_t kPackBelow = 16UL << 10U;
+// Elements of a payload in shared memory: far above a slice's, and no product overflows.
+constexpr std::uint64_t kMaxPlaced = 1ULL << 40U;
 
 bool carries_payload(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ ||
@@ -45,7 +47,12 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
                                static_cast<int>(wire.element_type()),
                                static_cast<int>(wire.layout())));
   }
-  if (wire.packed() && !wire.payload()) return invalid("a packed data item without a payload");
+  if ((wire.packed() || wire.has_place()) && !wire.payload()) {
+    return invalid("a data item without a payload says where its payload is");
+  }
+  if (wire.packed() && wire.has_place()) {
+    return invalid("a data item whose payload is both packed and in shared memory");
+  }
   if (wire.payload() != carries_payload(wire.kind())) {
     return invalid(fmt::format("a data item of kind {} {} a payload",
                                pb::DataItem::Kind_Name(wire.kind()),
@@ -75,14 +82,18 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
 /// Hands a message's payload bytes out to its items, in their order.
 class PayloadReader {
  public:
-  PayloadReader(const pb::DataItems& wire, const Message& frames) : frames_(frames) {
+  PayloadReader(const pb::DataItems& wire, const Message& frames, SharedLink* link)
+      : frames_(frames), link_(link) {
     const auto& items = wire.items();
     has_pack_ = std::any_of(items.begin(), items.end(),
                             [](const pb::DataItem& item) { return item.packed(); });
     next_frame_ = has_pack_ ? 2 : 1;
   }
 
-  Result<Frame> take(const pb::DataItem& item) { return item.packed() ? part(item) : whole(item); }
+  Result<Frame> take(const pb::DataItem& item) {
+    if (item.has_place()) return borrowed(item);
+    return item.packed() ? part(item) : whole(item);
+  }
 
   /// Errors: payload bytes that belong to no item.
   [[nodiscard]] Result<void> finish() const {
@@ -114,25 +125,33 @@ class PayloadReader {
     const std::size_t begin = std::exchange(pack_used_, pack_used_ + size);
     return frames_.frames[1].part(begin, size);
   }
+  Result<Frame> borrowed(const pb::DataItem& item) {
+    if (link_ == nullptr) return invalid("a payload in shared memory that was not agreed on");
+    if (item.count() > kMaxPlaced) return lacks(item, 0);
+    const pb::SharedPlace& place = item.place();
+    return link_->borrow({place.offset(), place.loan(), place.generation()},
+                         item.count() * sizeof(float));
+  }
   static Error lacks(const pb::DataItem& item, std::size_t bytes) {
     return invalid(fmt::format("table {} slice {}: {} elements announced, {} bytes came",
                                item.table(), item.slice(), item.count(), bytes));
   }
 
   const Message& frames_;
+  SharedLink* link_;
   bool has_pack_ = false;
   std::size_t next_frame_ = 1;
   std::size_t pack_used_ = 0;
 };
 
-Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames) {
+Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLink* link) {
   if (static_cast<std::size_t>(wire.items_size()) > DataItems::kMaxItems) {
     return invalid(fmt::format("{} items in one message; the limit is {}", wire.items_size(),
                                DataItems::kMaxItems));
   }
   DataItems batch;
   batch.items.reserve(static_cast<std::size_t>(wire.items_size()));
-  PayloadReader payloads(wire, frames);
+  PayloadReader payloads(wire, frames, link);
   for (pb::DataItem& one : *wire.mutable_items()) {
     TAUT_TRY(DataItem item, from_wire(one));
     if (one.payload()) {
@@ -144,35 +163,39 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames) {
   return batch;
 }
 
-/// Puts a batch's items into the header and its payloads into frames: small ones share a frame, for
-/// a frame of its own costs more than the copy.
-void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames) {
-  const auto is_small = [](const DataItem& item) {
-    return carries_payload(item.kind) && item.payload.size() < kPackBelow;
-  };
-  const bool packs = std::ranges::count_if(batch.items, is_small) > 1;
-  std::vector<std::byte> pack;
-  if (packs) frames.frames.emplace_back();
+/// Puts a batch's items into the header and its payloads where they travel best: as places in shared
+/// memory, the small ones together in one frame, for a frame costs more than the copy, and the
+/// others in frames of their own.
+void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames, SharedLink* link) {
+  const auto pack = std::make_shared<std::vector<std::byte>>();
+  std::vector<Frame> large;
+  wire.mutable_items()->Reserve(static_cast<int>(batch.items.size()));
   for (const DataItem& item : batch.items) {
     pb::DataItem& one = *wire.add_items();
     to_wire(item, one);
-    if (packs && is_small(item)) {
+    if (!carries_payload(item.kind)) continue;
+    const auto place = link == nullptr ? std::nullopt : link->lend(item.payload);
+    if (place) {
+      one.mutable_place()->set_offset(place->offset);
+      one.mutable_place()->set_loan(place->loan);
+      one.mutable_place()->set_generation(place->generation);
+    } else if (item.payload.size() < kPackBelow) {
       one.set_packed(true);
       const auto bytes = item.payload.bytes();
-      pack.insert(pack.end(), bytes.begin(), bytes.end());
-    } else if (carries_payload(item.kind)) {
-      frames.frames.push_back(item.payload);
+      pack->insert(pack->end(), bytes.begin(), bytes.end());
+    } else {
+      large.push_back(item.payload);
     }
   }
-  if (!packs) return;
-  auto owner = std::make_shared<std::vector<std::byte>>(std::move(pack));
-  const std::span<const std::byte> view(*owner);
-  frames.frames[1] = Frame(std::move(owner), view);
+  if (std::ranges::any_of(wire.items(), &pb::DataItem::packed)) {
+    frames.frames.emplace_back(pack, std::span<const std::byte>(*pack));
+  }
+  for (Frame& frame : large) frames.frames.push_back(std::move(frame));
 }
 
 }  // namespace
 
-Message encode(const DataMessage& message) {
+Message encode(const DataMessage& message, SharedLink* link) {
   pb::DataHeader header;
   header.set_job(message.job.value());
   header.set_worker(message.worker.value());
@@ -182,8 +205,9 @@ Message encode(const DataMessage& message) {
   struct Body {
     pb::DataHeader& header;
     Message& frames;
+    SharedLink* link;
     void operator()(const DataItems& batch) const {
-      add_items(batch, *header.mutable_items(), frames);
+      add_items(batch, *header.mutable_items(), frames, link);
     }
     void operator()(const pb::DataHello& body) const { *header.mutable_hello() = body; }
     void operator()(const pb::DataHelloReply& body) const { *header.mutable_hello_reply() = body; }
@@ -192,7 +216,7 @@ Message encode(const DataMessage& message) {
       *header.mutable_open_tables_reply() = body;
     }
   };
-  std::visit(Body{header, frames}, message.body);
+  std::visit(Body{header, frames, link}, message.body);
   std::string bytes;
   append_prefix(Plane::kData, bytes);
   header.AppendToString(&bytes);
@@ -200,7 +224,7 @@ Message encode(const DataMessage& message) {
   return frames;
 }
 
-Result<DataMessage> decode_data(const Message& frames) {
+Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
   if (frames.frames.empty()) return invalid("a data message without frames");
   const Frame& first = frames.frames[0];
   TAUT_TRY(const std::uint16_t version, read_prefix(Plane::kData, first));
@@ -225,7 +249,7 @@ Result<DataMessage> decode_data(const Message& frames) {
   message.worker = WorkerId(header.worker());
   message.incarnation = Incarnation(header.incarnation());
   if (header.has_items()) {
-    TAUT_TRY(message.body, from_wire(*header.mutable_items(), frames));
+    TAUT_TRY(message.body, from_wire(*header.mutable_items(), frames, link));
     return message;
   }
   if (frames.frames.size() != 1) return invalid("payload frames without items");

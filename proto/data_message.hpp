@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/net/message.hpp"
+#include "common/net/shared_link.hpp"
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "proto/data.pb.h"
@@ -49,10 +50,11 @@ struct DataMessage {
 };
 
 /// Frames as docs/WIRE.md describes them; payloads are shared, not copied.
-[[nodiscard]] Message encode(const DataMessage& message);
+/// link  where both sides share memory: payloads that lie there travel as places
+[[nodiscard]] Message encode(const DataMessage& message, SharedLink* link = nullptr);
 
 /// Errors: mismatch (another wire version), invalid (anything that is not such a message: every
 /// size, count and shape is checked). Never aborts, whatever the bytes.
-[[nodiscard]] Result<DataMessage> decode_data(const Message& frames);
+[[nodiscard]] Result<DataMessage> decode_data(const Message& frames, SharedLink* link = nullptr);
 
 }  // namespace taut

@@ -10,24 +10,36 @@ namespace taut::server {
 namespace {
 
 constexpr Duration kIdle{100'000};
+constexpr Bytes kKeptBytes{1ULL << 30U};
 
 }  // namespace
 
 Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
-                                                        const std::string& address,
-                                                        std::size_t index, OnReport on_report) {
+                                                        const std::string& address, Options options,
+                                                        OnReport on_report) {
   auto endpoint = context.make_endpoint();
   TAUT_TRY(std::string bound, endpoint->bind(address));
-  return std::unique_ptr<ShardThread>(
-      new ShardThread(std::move(endpoint), std::move(bound), index, std::move(on_report)));
+  std::shared_ptr<SharedArena> arena;
+  if (options.shared_memory) {
+    if (auto made = SharedArena::create()) {
+      arena = std::move(made.value());
+    } else {
+      log::warn("payloads travel as bytes, on one machine too: {}", made.error().message);
+    }
+  }
+  return std::unique_ptr<ShardThread>(new ShardThread(std::move(endpoint), std::move(bound),
+                                                      options.index, std::move(arena),
+                                                      std::move(on_report)));
 }
 
 ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
-                         OnReport on_report)
+                         std::shared_ptr<SharedArena> arena, OnReport on_report)
     : endpoint_(std::move(endpoint)),
       address_(std::move(address)),
       index_(index),
       on_report_(std::move(on_report)),
+      shared_(arena),
+      pool_(kKeptBytes, arena ? std::move(arena) : host_allocator()),
       shard_(ShardId(static_cast<std::uint32_t>(index)), pool_),
       thread_([this] { run(); }) {}
 
@@ -49,6 +61,7 @@ void ShardThread::run() {
   while (!stopping_) {
     while (auto command = commands_.pop(Duration::zero())) obey(*command);
     if (auto incoming = endpoint_->receive(kIdle)) receive(*incoming);
+    shared_.sweep(steady_now());
   }
 }
 
@@ -64,7 +77,7 @@ void ShardThread::obey(const Command& command) {
 }
 
 void ShardThread::receive(const Incoming& incoming) {
-  auto message = decode_data(incoming.message);
+  auto message = decode_data(incoming.message, shared_.link(incoming.from));
   if (!message) {
     // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
     if (std::has_single_bit(++undecodable_)) {
@@ -73,14 +86,19 @@ void ShardThread::receive(const Incoming& incoming) {
     }
     return;
   }
+  shared_.hear(incoming.from, message.value());
   send(shard_.handle(incoming.from, std::move(message.value())));
 }
 
 void ShardThread::send(std::vector<Outgoing> messages) {
   for (Outgoing& one : messages) {
     // A peer that has gone comes back as another one and asks again.
-    if (auto sent = endpoint_->send(one.to, encode(one.message)); !sent) {
+    shared_.answer(one.to, one.message);
+    SharedLink* link = shared_.link(one.to);
+    const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();
+    if (auto sent = endpoint_->send(one.to, encode(one.message, link)); !sent) {
       log::debug("{}", sent.error().message);
+      if (link != nullptr) link->undo_since(lent);
     }
   }
 }

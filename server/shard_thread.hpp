@@ -12,6 +12,7 @@
 #include "common/result.hpp"
 #include "server/job_view.hpp"
 #include "server/shard.hpp"
+#include "server/shared_peers.hpp"
 
 namespace taut::server {
 
@@ -20,14 +21,17 @@ namespace taut::server {
 class ShardThread {
  public:
   using OnReport = std::function<void(std::size_t index, ShardReport)>;
+  struct Options {
+    std::size_t index = 0;      // of this shard within its server
+    bool shared_memory = true;  // with workers of the same machine
+  };
 
   /// Binds and starts.
-  /// index      of this shard within its server
   /// on_report  is called on the shard's thread after each change of a job
   /// Errors     exists: the port is in use; invalid: an address that cannot be bound
   [[nodiscard]] static Result<std::unique_ptr<ShardThread>> start(ZmqContext& context,
                                                                   const std::string& address,
-                                                                  std::size_t index,
+                                                                  Options options,
                                                                   OnReport on_report);
   /// Stops and joins.
   ~ShardThread();
@@ -45,7 +49,7 @@ class ShardThread {
     std::shared_ptr<const JobView> view;
   };
   ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
-              OnReport on_report);
+              std::shared_ptr<SharedArena> arena, OnReport on_report);
   void run();
   void obey(const Command& command);
   void receive(const Incoming& incoming);
@@ -55,6 +59,7 @@ class ShardThread {
   const std::string address_;
   const std::size_t index_;
   const OnReport on_report_;
+  SharedPeers shared_;
   BufferPool pool_;
   Shard shard_;
   BoundedQueue<Command> commands_{1024};

@@ -21,7 +21,7 @@ namespace {
 constexpr Duration kFlushWait{60'000'000};
 constexpr Duration kFinalWait{600'000'000};
 
-ClientOptions client_options(const pb::WorkerJob& job) {
+ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings) {
   ClientOptions options;
   options.job = JobId(job.job());
   options.worker = WorkerId(job.worker());
@@ -29,6 +29,13 @@ ClientOptions client_options(const pb::WorkerJob& job) {
   options.job_hash = job_hash(job.definition());
   for (const pb::ShardInfo& shard : job.shards()) {
     options.shards.push_back({ShardId(shard.shard()), shard.address()});
+  }
+  if (settings.shared_memory()) {
+    if (auto arena = SharedArena::create()) {
+      options.shared_memory = std::move(arena.value());
+    } else {
+      log::warn("payloads travel as bytes, on one machine too: {}", arena.error().message);
+    }
   }
   return options;
 }
@@ -120,7 +127,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   TAUT_TRY(Replica replica, assets.make_replica(backend, job.slot(), job.slots(), start));
   replicas.push_back(std::move(replica));
 
-  Client client(context.make_endpoint(), client_options(job));
+  Client client(context.make_endpoint(), client_options(job, settings));
   const StopWatch watch(client, stop);
   ServedCache::Options cache_options;
   cache_options.start = start;

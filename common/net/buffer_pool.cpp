@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <new>
+#include <utility>
 
 namespace taut {
 namespace {
@@ -32,18 +33,24 @@ std::size_t class_index(std::size_t rounded) {
   return power * 4 + quarter;
 }
 
+/// The inverse of class_index.
+std::size_t size_of_class(std::size_t index) {
+  return (4 + index % 4) << (index / 4 - 2);
+}
+
 }  // namespace
 
-BufferAllocator& host_allocator() {
-  static HostAllocator allocator;
+std::shared_ptr<BufferAllocator> host_allocator() {
+  static const auto allocator = std::make_shared<HostAllocator>();
   return allocator;
 }
 
 struct BufferPool::Shelves {
-  Shelves(std::size_t keep_bytes, BufferAllocator& from) : keep(keep_bytes), allocator(from) {}
+  Shelves(std::size_t keep_bytes, std::shared_ptr<BufferAllocator> from)
+      : keep(keep_bytes), allocator(std::move(from)) {}
   ~Shelves() {
     for (std::size_t i = 0; i < free.size(); ++i) {
-      for (void* memory : free[i]) allocator.deallocate(memory, 0);
+      for (void* memory : free[i]) allocator->deallocate(memory, size_of_class(i));
     }
   }
   Shelves(const Shelves&) = delete;
@@ -63,19 +70,19 @@ struct BufferPool::Shelves {
         }
       }
     }
-    allocator.deallocate(memory, rounded);
+    allocator->deallocate(memory, rounded);
   }
 
   const std::size_t keep;
-  BufferAllocator& allocator;
+  const std::shared_ptr<BufferAllocator> allocator;
   std::mutex mutex;
   std::array<std::vector<void*>, 4 * 64> free;
   std::size_t used = 0;
   std::size_t kept = 0;
 };
 
-BufferPool::BufferPool(Bytes keep, BufferAllocator& allocator)
-    : shelves_(std::make_shared<Shelves>(keep.value(), allocator)) {}
+BufferPool::BufferPool(Bytes keep, std::shared_ptr<BufferAllocator> allocator)
+    : shelves_(std::make_shared<Shelves>(keep.value(), std::move(allocator))) {}
 
 Buffer BufferPool::acquire(std::size_t size) {
   const std::size_t rounded = class_size(size);
@@ -92,7 +99,7 @@ Buffer BufferPool::acquire(std::size_t size) {
   }
   if (memory == nullptr) {
     try {
-      memory = shelves_->allocator.allocate(rounded);
+      memory = shelves_->allocator->allocate(rounded);
     } catch (...) {
       std::scoped_lock lock(shelves_->mutex);
       shelves_->used -= rounded;

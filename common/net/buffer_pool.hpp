@@ -22,7 +22,7 @@ class BufferAllocator {
 };
 
 /// Plain host memory; one for the process.
-[[nodiscard]] BufferAllocator& host_allocator();
+[[nodiscard]] std::shared_ptr<BufferAllocator> host_allocator();
 
 /// Writable memory out of a pool; it goes back when the last owner lets go. Copies share it.
 class Buffer {
@@ -59,7 +59,7 @@ class BufferPool {
  public:
   /// Keeps at most `keep` bytes of free buffers; what is freed beyond goes back to the allocator.
   explicit BufferPool(Bytes keep = Bytes(1ULL << 30),
-                      BufferAllocator& allocator = host_allocator());
+                      std::shared_ptr<BufferAllocator> allocator = host_allocator());
 
   /// A buffer of `size` bytes with unspecified contents. Throws std::bad_alloc.
   [[nodiscard]] Buffer acquire(std::size_t size);

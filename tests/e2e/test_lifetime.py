@@ -171,6 +171,21 @@ class DaemonLifetime(ClusterTest):
                    > before + 20, what="the survivor's clocks")
         self.assertIn("lost", self.ask("status").stdout)
 
+    def test_a_server_lets_go_of_the_shared_memory_of_a_killed_worker(self):
+        server = self.start_server(settings="heartbeat_limit_s: 1")
+        workers = [self.start_worker(f"worker{i}") for i in range(2)]
+        self.ask("submit", self.job(iterations=1000000, workers=2))
+        self.wait_for_job(1, "RUNNING")
+
+        def mapped():
+            lines = pathlib.Path(f"/proc/{server.pid}/maps").read_text().splitlines()
+            return len({line.split()[4] for line in lines if "/memfd:tautline" in line})
+        # Its own, and one of each worker.
+        wait_until(lambda: mapped() == 3, what="shared memory")
+        workers[1].kill()
+        workers[1].wait()
+        wait_until(lambda: mapped() == 2, what="the end of the dead worker's memory")
+
     def test_status_is_watched_until_ctrl_c(self):
         self.start_server()
         watch = self.start("tautline", "status", "--watch", "--coordinator", self.coordinator)

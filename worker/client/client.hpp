@@ -9,6 +9,7 @@
 
 #include "common/net/buffer_pool.hpp"
 #include "common/net/endpoint.hpp"
+#include "common/net/shared_arena.hpp"
 #include "common/result.hpp"
 #include "common/ssp/table.hpp"
 #include "common/time.hpp"
@@ -29,6 +30,8 @@ struct ClientOptions {
   Incarnation incarnation;
   std::string job_hash;
   std::vector<ShardAddress> shards;
+  /// Where gradients lie, and what a shard of the same machine maps; null: they travel as bytes.
+  std::shared_ptr<SharedArena> shared_memory;
   Duration resend{1'000'000};  // what was not answered for so long is sent again
 };
 

@@ -8,6 +8,7 @@
 #include "common/affinity.hpp"
 #include "common/check.hpp"
 #include "common/log.hpp"
+#include "proto/shared_handshake.hpp"
 
 namespace taut {
 namespace {
@@ -18,6 +19,8 @@ constexpr Duration kTick{10'000};
 // does not take the lead from it.
 constexpr Duration kCallersTurn{300};
 constexpr int kAnswersAtOnce = 64;
+constexpr Bytes kKeptBytes{1ULL << 30U};
+constexpr std::size_t kOldLinks = 16;
 
 std::vector<ShardId> shard_ids(const ClientOptions& options) {
   std::vector<ShardId> ids;
@@ -29,6 +32,8 @@ std::vector<ShardId> shard_ids(const ClientOptions& options) {
 
 ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options)
     : endpoint_(std::move(endpoint)),
+      arena_(options.shared_memory),
+      pool_(kKeptBytes, arena_ ? std::shared_ptr<BufferAllocator>(arena_) : host_allocator()),
       protocol_({options.job, options.worker, options.incarnation, options.job_hash},
                 shard_ids(options), options.resend) {
   for (const ShardAddress& shard : options.shards) {
@@ -190,12 +195,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     auto outgoing = protocol_.take_outgoing(steady_now());
     if (outgoing.empty()) break;
     lock.unlock();
-    for (auto& [shard, message] : outgoing) {
-      // What cannot be sent now is sent again when its time has passed.
-      if (auto sent = endpoint_->send(peer_of_[shard], encode(message)); !sent) {
-        log::debug("shard {}: {}", shard.value(), sent.error().message);
-      }
-    }
+    for (auto& [shard, message] : outgoing) send(shard, message);
     lock.lock();
   }
   if (stopping_) return;
@@ -219,17 +219,65 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
   collect();
 }
 
-void ClientDriver::take(const Incoming& incoming) {
-  auto message = decode_data(incoming.message);
-  if (!message) {
-    log::warn("dropped a message from shard {}: {}", shard_of_[incoming.from].value(),
-              message.error().message);
+SharedLink* ClientDriver::link_of(ShardId shard) {
+  const auto found = links_.find(shard);
+  if (found == links_.end() || !found->second->is_open()) return nullptr;
+  found->second->collect();
+  return found->second.get();
+}
+
+void ClientDriver::send(ShardId shard, DataMessage& message) {
+  if (auto* hello = std::get_if<pb::DataHello>(&message.body);
+      hello != nullptr && arena_ && old_links_.size() < kOldLinks) {
+    auto& link = links_[shard];
+    if (!link) link = std::make_unique<SharedLink>(arena_);
+    *hello->mutable_shared_memory() = to_wire(link->offer());
+  }
+  SharedLink* link = link_of(shard);
+  if (auto* wanted = std::get_if<pb::OpenTables>(&message.body)) {
+    wanted->set_shares_memory(link != nullptr);
+  }
+  const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();
+  // What cannot be sent now is sent again when its time has passed.
+  if (auto sent = endpoint_->send(peer_of_[shard], encode(message, link)); !sent) {
+    log::debug("shard {}: {}", shard.value(), sent.error().message);
+    if (link != nullptr) link->undo_since(lent);
+  }
+}
+
+/// A shard that could map this side's memory offers its own. Each connection agrees anew.
+void ClientDriver::agree_on_memory(ShardId shard, const DataMessage& message) {
+  const auto* reply = std::get_if<pb::DataHelloReply>(&message.body);
+  const auto found = links_.find(shard);
+  if (reply == nullptr || found == links_.end()) return;
+  if (reply->greet_again() && found->second->is_open()) {
+    old_links_.push_back(std::move(found->second));
+    links_.erase(found);
     return;
   }
+  if (!reply->has_shared_memory()) return;
+  SharedLink& link = *found->second;
+  const auto offer = from_wire(reply->shared_memory());
+  if (link.is_open() || !offer) return;
+  if (auto opened = link.open(offer.value()); !opened) {
+    log::debug("shard {}: payloads travel as bytes: {}", shard.value(), opened.error().message);
+    return;
+  }
+  link.start();
+}
+
+void ClientDriver::take(const Incoming& incoming) {
+  const ShardId shard = shard_of_[incoming.from];
+  auto message = decode_data(incoming.message, link_of(shard));
+  if (!message) {
+    log::warn("dropped a message from shard {}: {}", shard.value(), message.error().message);
+    return;
+  }
+  agree_on_memory(shard, message.value());
   if (const auto* batch = std::get_if<DataItems>(&message.value().body)) {
     for (const DataItem& item : batch->items) received_ += item.payload.size();
   }
-  protocol_.handle(shard_of_[incoming.from], message.value(), steady_now());
+  protocol_.handle(shard, message.value(), steady_now());
 }
 
 void ClientDriver::collect() {

@@ -61,13 +61,20 @@ class ClientDriver {
   void run();
   enum class Leader : std::uint8_t { kCaller, kThread };
   void round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience);
+  void send(ShardId shard, DataMessage& message);
   void take(const Incoming& incoming);
+  void agree_on_memory(ShardId shard, const DataMessage& message);
+  SharedLink* link_of(ShardId shard);
   void collect();
   void wake_leader();
 
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
+  const std::shared_ptr<SharedArena> arena_;
+  std::map<ShardId, std::unique_ptr<SharedLink>> links_;  // where memory is shared; the leader's
+  // Of connections that broke: a shard may still hold back an update that lies in shared memory.
+  std::vector<std::unique_ptr<SharedLink>> old_links_;
   BufferPool pool_;
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;

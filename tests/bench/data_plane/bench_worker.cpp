@@ -214,6 +214,9 @@ Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
   for (const pb::ShardInfo& shard : job.shards()) {
     client_options.shards.push_back({ShardId(shard.shard()), shard.address()});
   }
+  if (options.shared_memory) {
+    TAUT_TRY(client_options.shared_memory, SharedArena::create());
+  }
   Client client(context.make_endpoint(), client_options);
   const auto tables = bench_tables(options.table_bytes);
   TAUT_TRY(client.open(tables, kWait));

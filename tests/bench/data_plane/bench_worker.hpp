@@ -10,6 +10,7 @@
 namespace taut::bench {
 
 struct WorkerOptions {
+  bool shared_memory = true;
   std::string coordinator;
   std::string name;
   std::uint64_t table_bytes = 1 << 20;

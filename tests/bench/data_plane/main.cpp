@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::vector<std::uint64_t> sizes = {4096, 65536, 1 << 20, 4 << 20, 64 << 20};
   std::vector<std::string> clusters = {"1x1", "1x2", "2x1", "2x2"};
+  std::vector<std::string> transports = {"tcp", "shared"};
   double seconds = 1;
   std::string json;
   fs::path folder;
@@ -89,7 +90,10 @@ class Bench {
   Result<void> run() {
     TAUT_TRY(measure_limits());
     for (const std::string& cluster : options_.clusters) {
-      TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
+      for (const std::string& transport : options_.transports) {
+        transport_ = transport;
+        TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
+      }
     }
     if (!options_.json.empty()) {
       TAUT_TRY(write_file_atomically(options_.json, report_.dump(2) + "\n"));
@@ -127,8 +131,8 @@ class Bench {
   }
 
   Result<void> measure_cluster(int servers, int workers) {
-    fmt::print("{} server{}, {} worker{}\n", servers, servers == 1 ? "" : "s", workers,
-               workers == 1 ? "" : "s");
+    fmt::print("{} server{}, {} worker{}, payloads {}\n", servers, servers == 1 ? "" : "s", workers,
+               workers == 1 ? "" : "s", transport_ == "tcp" ? "through TCP" : "in shared memory");
     for (const std::uint64_t size : options_.sizes) {
       TAUT_TRY(measure_size(servers, workers, size));
     }
@@ -143,10 +147,12 @@ class Bench {
     TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
     std::vector<cli::ChildProcess> children;
     for (int i = 0; i < workers; ++i) {
-      TAUT_TRY(auto child, start_role({"--worker", fmt::format("bench{}", i), "--coordinator",
-                                       cluster.coordinator(), "--size", std::to_string(size),
-                                       "--seconds", std::to_string(options_.seconds)},
-                                      worker_log(i)));
+      TAUT_TRY(
+          auto child,
+          start_role({"--worker", fmt::format("bench{}", i), "--coordinator", cluster.coordinator(),
+                      "--size", std::to_string(size), "--seconds", std::to_string(options_.seconds),
+                      transport_ == "tcp" ? "--no-shared-memory" : "--shared-memory"},
+                     worker_log(i)));
       children.push_back(std::move(child));
     }
     TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10));
@@ -226,12 +232,14 @@ class Bench {
       nlohmann::json row = to_json(sample);
       row["what"] = what;
       row["cluster"] = cluster;
+      row["transport"] = transport_;
       row["server_cpu_s"] = server_cpu;
       report_["rows"].push_back(std::move(row));
     }
   }
 
   const Options options_;
+  std::string transport_ = "tcp";
   std::map<std::uint64_t, std::vector<Sample>> raw_;
   nlohmann::json report_;
 };
@@ -257,6 +265,8 @@ int main(int argc, char** argv) {
   app.add_option("--sizes", options.sizes, "Table sizes in bytes")->delimiter(',');
   app.add_option("--clusters", options.clusters, "Servers x workers, such as 1x1,2x2")
       ->delimiter(',');
+  app.add_option("--transports", options.transports, "tcp, shared")->delimiter(',');
+  app.add_flag("--shared-memory,!--no-shared-memory", worker.shared_memory, "")->group("");
   app.add_option("--seconds", options.seconds, "Of each measurement");
   app.add_option("--json", options.json, "Writes every row there");
   app.add_option("--worker", worker.name, "")->group("");

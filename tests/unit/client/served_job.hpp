@@ -22,7 +22,7 @@ class ServedJob {
     const auto view = job.view();
     for (const ShardId id : view->shards) {
       auto shard = server::ShardThread::start(
-          context, "127.0.0.1:0", id.value(),
+          context, "127.0.0.1:0", {.index = id.value()},
           [this](std::size_t, const server::ShardReport&) { ++reports_; });
       REQUIRE(shard.has_value());
       shards_.push_back(std::move(shard.value()));

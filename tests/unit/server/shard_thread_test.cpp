@@ -41,7 +41,7 @@ class Reports {
 struct Line {
   Line() {
     auto started = ShardThread::start(
-        context, "127.0.0.1:0", 0,
+        context, "127.0.0.1:0", {},
         [this](std::size_t, ShardReport report) { reports.put(std::move(report)); });
     REQUIRE(started.has_value());
     shard = std::move(started.value());
@@ -170,11 +170,11 @@ TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
 TEST_CASE("a shard whose port is in use says so", "[shard_thread]") {
   Line line;
   const auto second =
-      ShardThread::start(line.context, line.shard->address(), 1, [](std::size_t, ShardReport) {});
+      ShardThread::start(line.context, line.shard->address(), {.index = 1}, [](std::size_t, ShardReport) {});
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().code == ErrorCode::kExists);
   const auto nowhere =
-      ShardThread::start(line.context, "not an address", 1, [](std::size_t, ShardReport) {});
+      ShardThread::start(line.context, "not an address", {.index = 1}, [](std::size_t, ShardReport) {});
   REQUIRE_FALSE(nowhere.has_value());
   CHECK(nowhere.error().code == ErrorCode::kInvalid);
 }

@@ -1,0 +1,157 @@
+#include "common/net/shared_arena.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/interprocess/file_mapping.hpp>
+#include <boost/interprocess/indexes/null_index.hpp>
+#include <boost/interprocess/managed_external_buffer.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <random>
+#include <utility>
+
+#include "common/check.hpp"
+
+namespace taut {
+namespace {
+
+namespace bip = boost::interprocess;
+
+// The arena's own lock guards the heap, so the heap needs none; and nothing in it has a name.
+using Heap = bip::basic_managed_external_buffer<char, bip::rbtree_best_fit<bip::null_mutex_family>,
+                                                bip::null_index>;
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kProbeRoom = 4096;
+constexpr std::size_t kGrowth = 64UL << 20U;
+// Freed blocks of this size give their pages back to the system.
+constexpr std::size_t kReturnedAbove = 1UL << 20U;
+
+std::size_t page_size() {
+  return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::size_t machine_memory() {
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page_size();
+}
+
+SharedMemoryOffer::Probe random_probe() {
+  SharedMemoryOffer::Probe probe;
+  std::random_device device;
+  for (std::byte& byte : probe) byte = static_cast<std::byte>(device());
+  return probe;
+}
+
+Error failed(const char* call) {
+  return make_error(ErrorCode::kIo, fmt::format("{}: {}", call, std::strerror(errno)));
+}
+
+}  // namespace
+
+struct SharedArena::State {
+  ~State() {
+    if (descriptor >= 0) close(descriptor);
+  }
+  [[nodiscard]] std::byte* base() const { return static_cast<std::byte*>(region.get_address()); }
+
+  /// Makes at least `more` bytes usable. Throws std::bad_alloc beyond the limit.
+  void grow(std::size_t more) {
+    more = (std::max(more, kGrowth) + page_size() - 1) / page_size() * page_size();
+    more = std::min(more, size - used);
+    if (more == 0) throw std::bad_alloc();
+    std::byte* part = base() + used;
+    if (on_grown) on_grown({part, more});
+    if (heap) {
+      heap->grow(more);
+    } else {
+      heap.emplace(bip::create_only, part, more);
+    }
+    used += more;
+  }
+
+  int descriptor = -1;
+  std::size_t size = 0;
+  bip::mapped_region region;
+  OnGrown on_grown;
+  std::mutex mutex;  // guards the rest
+  std::optional<Heap> heap;
+  std::size_t used = kProbeRoom;  // bytes from the start that the heap has or will never have
+};
+
+Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on_grown) {
+  auto state = std::make_unique<State>();
+  const std::size_t wanted = limit.value() > 0 ? limit.value() : machine_memory();
+  state->size = (wanted + kProbeRoom + page_size() - 1) / page_size() * page_size();
+  state->on_grown = std::move(on_grown);
+  state->descriptor = memfd_create("tautline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (state->descriptor < 0) return failed("memfd_create");
+  if (ftruncate(state->descriptor, static_cast<off_t>(state->size)) != 0) {
+    return failed("ftruncate of shared memory");
+  }
+  if (fcntl(state->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return failed("sealing shared memory");
+  }
+  try {
+    const bip::file_mapping file(fmt::format("/proc/self/fd/{}", state->descriptor).c_str(),
+                                 bip::read_write);
+    state->region = bip::mapped_region(file, bip::read_write, 0, state->size);
+  } catch (const bip::interprocess_exception& failure) {
+    return make_error(ErrorCode::kIo, fmt::format("mapping {} bytes of shared memory: {}",
+                                                  state->size, failure.what()));
+  }
+  std::shared_ptr<SharedArena> arena(new SharedArena(std::move(state)));
+  std::ranges::copy(arena->offer_.probe, arena->state_->base());
+  return arena;
+}
+
+SharedArena::SharedArena(std::unique_ptr<State> state) : state_(std::move(state)) {
+  offer_.process = static_cast<std::uint32_t>(getpid());
+  offer_.descriptor = static_cast<std::uint32_t>(state_->descriptor);
+  offer_.size = state_->size;
+  offer_.probe = random_probe();
+}
+
+SharedArena::~SharedArena() = default;
+
+void* SharedArena::allocate(std::size_t size) {
+  std::scoped_lock lock(state_->mutex);
+  if (state_->heap) {
+    void* memory = state_->heap->allocate_aligned(size, kAlignment, std::nothrow);
+    if (memory != nullptr) return memory;
+  }
+  // What the heap keeps for itself in each block is far below the slack given here.
+  state_->grow(size + kGrowth / 4);
+  void* memory = state_->heap->allocate_aligned(size, kAlignment, std::nothrow);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
+  if (size >= kReturnedAbove) {
+    const std::size_t page = page_size();
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+    const std::uintptr_t first = (begin + page - 1) / page * page;
+    const std::uintptr_t last = (begin + size) / page * page;
+    // Where it fails, the pages stay: memory that the arena may use again all the same.
+    madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
+  }
+  std::scoped_lock lock(state_->mutex);
+  state_->heap->deallocate(memory);
+}
+
+std::optional<std::uint64_t> SharedArena::offset_of(std::span<const std::byte> bytes) const {
+  const auto base = reinterpret_cast<std::uintptr_t>(state_->base());
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  if (begin < base || begin - base > state_->size) return std::nullopt;
+  if (bytes.size() > state_->size - (begin - base)) return std::nullopt;
+  return begin - base;
+}
+
+}  // namespace taut

@@ -1,0 +1,96 @@
+#include "common/net/shared_link.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+namespace taut {
+namespace {
+
+using Word = std::atomic<std::uint32_t>;
+constexpr std::size_t kReturnsBytes = SharedLink::kLoans * sizeof(Word);
+// Processes share these words, so no lock of one process may guard them.
+static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint32_t));
+
+/// Keeps a borrowed payload's memory mapped, and gives the loan back with its last copy.
+struct Borrowed {
+  Borrowed(std::shared_ptr<SharedView> view_, std::shared_ptr<Word> returns_, SharedPlace place_)
+      : view(std::move(view_)), returns(std::move(returns_)), place(place_) {}
+  ~Borrowed() {
+    // What was read from the payload comes before the sender writes there again.
+    (returns.get() + place.loan)->store(place.generation, std::memory_order_release);
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  std::shared_ptr<SharedView> view;
+  std::shared_ptr<Word> returns;
+  SharedPlace place;
+};
+
+}  // namespace
+
+SharedLink::SharedLink(std::shared_ptr<SharedArena> ours) : ours_(std::move(ours)) {
+  void* memory = ours_->allocate(kReturnsBytes);
+  Word* words = new (memory) Word[kLoans]();
+  given_back_ = {words, [arena = ours_](Word* spent) { arena->deallocate(spent, kReturnsBytes); }};
+  free_.resize(kLoans);
+  std::iota(free_.rbegin(), free_.rend(), 0U);
+  generations_.assign(kLoans, 0);
+}
+
+SharedLink::Offer SharedLink::offer() const {
+  const auto words = std::as_bytes(std::span(given_back_.get(), kLoans));
+  return {ours_->offer(), *ours_->offset_of(words)};
+}
+
+Result<void> SharedLink::open(const Offer& theirs) {
+  if (theirs.memory.size < kReturnsBytes || theirs.returns > theirs.memory.size - kReturnsBytes ||
+      theirs.returns % 64 != 0) {
+    return invalid(fmt::format("loans are given back at {}, outside of {} shared bytes",
+                               theirs.returns, theirs.memory.size));
+  }
+  TAUT_TRY(theirs_, SharedView::open(theirs.memory));
+  come_back_ = reinterpret_cast<const Word*>(theirs_->bytes().data() + theirs.returns);
+  return ok();
+}
+
+std::optional<SharedPlace> SharedLink::lend(const Frame& payload) {
+  if (!started_ || payload.size() < kLeast || free_.empty()) return std::nullopt;
+  const auto offset = ours_->offset_of(payload.bytes());
+  if (!offset) return std::nullopt;
+  const std::uint32_t loan = free_.back();
+  free_.pop_back();
+  const std::uint32_t generation = ++generations_[loan];
+  lent_.push_back({loan, generation, lent_so_far_++, payload});
+  return SharedPlace{*offset, loan, generation};
+}
+
+void SharedLink::collect() {
+  std::erase_if(lent_, [this](const Lent& lent) {
+    if (come_back_[lent.loan].load(std::memory_order_acquire) != lent.generation) return false;
+    free_.push_back(lent.loan);
+    return true;
+  });
+}
+
+void SharedLink::undo_since(std::uint64_t lent_so_far) {
+  while (!lent_.empty() && lent_.back().number >= lent_so_far) {
+    free_.push_back(lent_.back().loan);
+    lent_.pop_back();
+  }
+}
+
+Result<Frame> SharedLink::borrow(const SharedPlace& place, std::size_t size) {
+  if (!theirs_) return invalid("a payload in shared memory that was not agreed on");
+  const auto memory = theirs_->bytes();
+  if (place.loan >= kLoans || size > memory.size() || place.offset > memory.size() - size) {
+    return invalid(fmt::format("a payload of {} bytes at {} by loan {} of {} shared bytes", size,
+                               place.offset, place.loan, memory.size()));
+  }
+  const auto bytes = memory.subspan(place.offset, size);
+  return Frame(std::make_shared<Borrowed>(theirs_, given_back_, place), bytes);
+}
+
+}  // namespace taut

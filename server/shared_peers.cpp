@@ -1,0 +1,61 @@
+#include "server/shared_peers.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <new>
+
+#include "common/log.hpp"
+#include "proto/shared_handshake.hpp"
+
+namespace taut::server {
+namespace {
+
+constexpr Duration kSweepEvery{1'000'000};
+
+}  // namespace
+
+void SharedPeers::hear(PeerId from, const DataMessage& message) {
+  if (!arena_) return;
+  if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
+    if (!hello->has_shared_memory() || peers_.contains(from) || peers_.size() >= kMostLinks) return;
+    const auto offer = from_wire(hello->shared_memory());
+    if (!offer) return;
+    try {
+      auto link = std::make_unique<SharedLink>(arena_);
+      if (auto opened = link->open(offer.value()); !opened) {
+        log::debug("peer {}: payloads travel as bytes: {}", from.value(), opened.error().message);
+        return;
+      }
+      peers_[from] = {std::move(link), offer.value().memory.process};
+    } catch (const std::bad_alloc&) {
+      log::warn("peer {}: payloads travel as bytes: no shared memory is left", from.value());
+    }
+  } else if (const auto* wanted = std::get_if<pb::OpenTables>(&message.body)) {
+    const auto peer = peers_.find(from);
+    if (peer != peers_.end() && wanted->shares_memory()) peer->second.link->start();
+  }
+}
+
+void SharedPeers::answer(PeerId to, DataMessage& message) const {
+  auto* reply = std::get_if<pb::DataHelloReply>(&message.body);
+  if (reply == nullptr || !reply->accepted()) return;
+  const auto peer = peers_.find(to);
+  if (peer != peers_.end()) *reply->mutable_shared_memory() = to_wire(peer->second.link->offer());
+}
+
+SharedLink* SharedPeers::link(PeerId peer) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end()) return nullptr;
+  found->second.link->collect();
+  return found->second.link.get();
+}
+
+void SharedPeers::sweep(TimePoint now) {
+  if (now - swept_ < kSweepEvery) return;
+  swept_ = now;
+  std::erase_if(peers_, [](const auto& peer) {
+    return kill(static_cast<pid_t>(peer.second.process), 0) != 0 && errno == ESRCH;
+  });
+}
+
+}  // namespace taut::server

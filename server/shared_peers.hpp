@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "common/net/endpoint.hpp"
+#include "common/net/shared_link.hpp"
+#include "common/time.hpp"
+#include "proto/data_message.hpp"
+
+namespace taut::server {
+
+/// With which peers a shard shares memory: agreed on in their hello, and over when their process
+/// is. Thread: the shard's
+class SharedPeers {
+ public:
+  /// arena  where the shard's payloads lie; null: nothing is shared
+  explicit SharedPeers(std::shared_ptr<SharedArena> arena) : arena_(std::move(arena)) {}
+
+  /// Looks at what a peer says, before the shard does: at its offer, and at its word that it could
+  /// map the shard's memory.
+  void hear(PeerId from, const DataMessage& message);
+  /// Puts the shard's own offer into an accepted hello's reply.
+  void answer(PeerId to, DataMessage& message) const;
+
+  /// A peer's link, with what came back collected; null where memory is not shared.
+  [[nodiscard]] SharedLink* link(PeerId peer);
+
+  /// Lets go of what was lent to processes that have ended.
+  void sweep(TimePoint now);
+
+ private:
+  // A process that keeps greeting anew cannot take more of the shard's memory than this.
+  static constexpr std::size_t kMostLinks = 1024;
+  struct Peer {
+    std::unique_ptr<SharedLink> link;
+    std::uint32_t process = 0;
+  };
+
+  const std::shared_ptr<SharedArena> arena_;
+  std::map<PeerId, Peer> peers_;
+  TimePoint swept_;
+};
+
+}  // namespace taut::server

@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <random>
+
+#include "proto/shared_handshake.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/unit/client/served_job.hpp"
+
+using namespace taut;
+using namespace taut::test;
+
+namespace {
+
+constexpr std::uint64_t kSmall = 1500;
+constexpr std::uint64_t kLarge = 600'000;  // three slices
+
+std::vector<TableSpec> tables_of_both_sizes() {
+  std::vector<TableSpec> tables(2);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    tables[i].id = TableId(i);
+    tables[i].name = i == 0 ? "small" : "large";
+    tables[i].shape = {static_cast<std::int64_t>(i == 0 ? kSmall : kLarge)};
+  }
+  return tables;
+}
+
+std::unique_ptr<Client> client_of(ServedJob& served, std::uint32_t worker, bool shared) {
+  ClientOptions options = served.options(WorkerId(worker));
+  if (shared) options.shared_memory = SharedArena::create().value();
+  return std::make_unique<Client>(served.context.make_endpoint(), options);
+}
+
+void push_noise(Client& client, std::uint32_t worker, std::int64_t clock) {
+  for (const TableSpec& table : tables_of_both_sizes()) {
+    const Buffer gradient = client.gradient_buffer(table.id);
+    std::mt19937 random(worker * 1000 + static_cast<std::uint32_t>(clock) * 10 + table.id.value());
+    for (float& value : gradient.floats()) value = static_cast<float>(random()) * 1e-9F;
+    client.push(table.id, Clock(clock), gradient);
+  }
+}
+
+/// What a table holds after ten clocks of two workers, who let their updates wait for each other.
+std::vector<float> after_ten_clocks(bool first_shares, bool second_shares) {
+  ServedJob served(JobMaker(2, Slack(0), 2));
+  const auto one = client_of(served, 0, first_shares);
+  const auto two = client_of(served, 1, second_shares);
+  REQUIRE(one->open(tables_of_both_sizes(), kDeadline).has_value());
+  REQUIRE(two->open(tables_of_both_sizes(), kDeadline).has_value());
+  std::vector<float> values(kLarge);
+  for (std::int64_t clock = 0; clock < 10; clock += 2) {
+    // Two clocks of one worker are held back before the other's come.
+    push_noise(*one, 0, clock);
+    push_noise(*one, 0, clock + 1);
+    REQUIRE(one->flush(kDeadline).has_value());
+    push_noise(*two, 1, clock);
+    push_noise(*two, 1, clock + 1);
+    for (Client* client : {one.get(), two.get()}) {
+      client->read(TableId(1), Clock(clock + 2), values);
+      REQUIRE(client->wait(TableId(1), Clock(clock + 2), kDeadline).has_value());
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("through shared memory and through TCP, training ends in the same bits", "[shared]") {
+  const auto bytes = after_ten_clocks(false, false);
+  CHECK(after_ten_clocks(true, true) == bytes);
+  CHECK(after_ten_clocks(true, false) == bytes);
+}
+
+TEST_CASE("an update that a shard holds back is not written over by the next", "[shared]") {
+  ServedJob served(JobMaker(2));
+  const auto fast = client_of(served, 0, true);
+  const auto slow = client_of(served, 1, true);
+  REQUIRE(fast->open(tables_of_both_sizes(), kDeadline).has_value());
+  REQUIRE(slow->open(tables_of_both_sizes(), kDeadline).has_value());
+  const std::byte* place = nullptr;
+  {
+    const Buffer first = fast->gradient_buffer(TableId(0));
+    std::ranges::fill(first.floats(), 1.0F);
+    place = first.data();
+    fast->push(TableId(0), Clock(0), first);
+  }
+  REQUIRE(fast->flush(kDeadline).has_value());
+  // All was acknowledged, and nothing applied: its memory is still the shard's to read.
+  for (int i = 0; i < 4; ++i) {
+    const Buffer next = fast->gradient_buffer(TableId(0));
+    CHECK(next.data() != place);
+    CHECK(next.size() == kSmall * sizeof(float));
+  }
+  push_noise(*slow, 1, 0);
+  std::vector<float> values(kSmall);
+  fast->read(TableId(0), Clock(1), values);
+  REQUIRE(fast->wait(TableId(0), Clock(1), kDeadline).value().version == Clock(1));
+}
+
+TEST_CASE("a snapshot that its reader keeps is not written over", "[shared]") {
+  ServedJob served(JobMaker(1, Slack(1)));
+  const auto client = client_of(served, 0, true);
+  REQUIRE(client->open(tables_of_both_sizes(), kDeadline).has_value());
+  std::vector<float> before(kLarge);
+  REQUIRE(client->snapshot(TableId(1), before, kDeadline).has_value());
+  std::vector<float> values(kLarge);
+  for (std::int64_t clock = 0; clock < 5; ++clock) {
+    client->read(TableId(1), Clock(clock), values);
+    push_noise(*client, 0, clock);
+    REQUIRE(client->wait(TableId(1), Clock(clock), kDeadline).has_value());
+  }
+  std::vector<float> after(kLarge);
+  REQUIRE(client->flush(kDeadline).has_value());
+  REQUIRE(client->snapshot(TableId(1), after, kDeadline).has_value());
+  CHECK(before != after);
+}
+
+TEST_CASE("a hello that offers memory which is not there is accepted without it", "[shared]") {
+  ServedJob served(JobMaker(1));
+  const auto arena = SharedArena::create().value();
+  SharedLink::Offer offer = SharedLink(arena).offer();
+  offer.memory.process = 0x7fffffff;
+  auto endpoint = served.context.make_endpoint();
+  const ClientOptions options = served.options(WorkerId(0));
+  const PeerId shard = endpoint->connect(options.shards[0].address).value();
+  pb::DataHello hello;
+  hello.set_wire_version(1);
+  hello.set_job_hash(options.job_hash);
+  *hello.mutable_shared_memory() = to_wire(offer);
+  REQUIRE(endpoint->send(shard, encode({options.job, {}, {}, hello})).has_value());
+  const auto incoming = endpoint->receive(kDeadline);
+  REQUIRE(incoming.has_value());
+  const auto reply = decode_data(incoming->message);
+  REQUIRE(reply.has_value());
+  const auto& body = std::get<pb::DataHelloReply>(reply.value().body);
+  CHECK(body.accepted());
+  CHECK_FALSE(body.has_shared_memory());
+}

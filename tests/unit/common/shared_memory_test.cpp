@@ -1,0 +1,168 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "common/net/shared_link.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+
+namespace {
+
+std::shared_ptr<SharedArena> make_arena(Bytes limit = Bytes(256UL << 20U)) {
+  auto arena = SharedArena::create(limit);
+  REQUIRE(arena.has_value());
+  return arena.value();
+}
+
+/// Two sides of one process, which have agreed.
+struct Pair {
+  Pair() {
+    REQUIRE(one.open(two.offer()).has_value());
+    REQUIRE(two.open(one.offer()).has_value());
+    one.start();
+    two.start();
+  }
+  Buffer filled(std::byte value, std::size_t size = 8192) {
+    const Buffer buffer = pool.acquire(size);
+    std::memset(buffer.data(), static_cast<int>(value), size);
+    return buffer;
+  }
+
+  std::shared_ptr<SharedArena> arena_one = make_arena();
+  std::shared_ptr<SharedArena> arena_two = make_arena();
+  SharedLink one{arena_one};
+  SharedLink two{arena_two};
+  BufferPool pool{Bytes(64UL << 20U), arena_one};
+};
+
+}  // namespace
+
+TEST_CASE("an arena gives aligned memory, tells its own from other memory, and ends at its limit",
+          "[shared]") {
+  std::size_t announced = 0;
+  auto arena = SharedArena::create(Bytes(1UL << 20U), [&](std::span<std::byte> part) {
+                 announced += part.size();
+               }).value();
+  auto* memory = static_cast<std::byte*>(arena->allocate(100'000));
+  CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
+  CHECK(announced >= 100'000);
+  CHECK(arena->offset_of({memory, 100'000}).has_value());
+  CHECK_FALSE(arena->offset_of({memory, 8UL << 20U}).has_value());
+  const std::vector<std::byte> elsewhere(10);
+  CHECK_FALSE(arena->offset_of(elsewhere).has_value());
+  CHECK_THROWS_AS(arena->allocate(2UL << 20U), std::bad_alloc);
+  arena->deallocate(memory, 100'000);
+  memory = static_cast<std::byte*>(arena->allocate(900'000));
+  CHECK(announced <= 1UL << 20U);
+  arena->deallocate(memory, 900'000);
+}
+
+TEST_CASE("memory that was freed in large blocks goes back to the system", "[shared]") {
+  auto arena = make_arena();
+  constexpr std::size_t kSize = 32UL << 20U;
+  void* memory = arena->allocate(kSize);
+  std::memset(memory, 1, kSize);
+  arena->deallocate(memory, kSize);
+  memory = arena->allocate(kSize);
+  // A page that the system had back is zero when it comes again.
+  CHECK(static_cast<const char*>(memory)[kSize / 2] == 0);
+  arena->deallocate(memory, kSize);
+}
+
+TEST_CASE("only the memory that was offered is opened", "[shared]") {
+  const auto arena = make_arena();
+  const SharedMemoryOffer good = arena->offer();
+  CHECK(SharedView::open(good).has_value());
+
+  SharedMemoryOffer bad = good;
+  bad.probe[3] ^= std::byte{1};
+  CHECK(SharedView::open(bad).error().code == ErrorCode::kMismatch);
+  bad = good;
+  bad.size += 4096;
+  CHECK(SharedView::open(bad).error().code == ErrorCode::kMismatch);
+  bad = good;
+  bad.process = 0x7fffffff;
+  CHECK(SharedView::open(bad).error().code == ErrorCode::kNotFound);
+
+  // A pipe would block who opens it; memory that may be shortened would kill who reads it.
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  bad = good;
+  bad.descriptor = static_cast<std::uint32_t>(ends[0]);
+  CHECK(SharedView::open(bad).error().code == ErrorCode::kNotFound);
+  const int unsealed = memfd_create("tautline", MFD_CLOEXEC);
+  REQUIRE(ftruncate(unsealed, static_cast<off_t>(good.size)) == 0);
+  bad.descriptor = static_cast<std::uint32_t>(unsealed);
+  CHECK(SharedView::open(bad).error().code == ErrorCode::kMismatch);
+  close(ends[0]);
+  close(ends[1]);
+  close(unsealed);
+}
+
+TEST_CASE("a lent payload is read in place, and comes back with its last copy", "[shared]") {
+  Pair pair;
+  Buffer buffer = pair.filled(std::byte{7});
+  const auto place = pair.one.lend(Frame(buffer));
+  REQUIRE(place);
+  Frame borrowed = pair.two.borrow(*place, buffer.size()).value();
+  CHECK(borrowed.bytes()[8191] == std::byte{7});
+  buffer.data()[8191] = std::byte{8};
+  CHECK(borrowed.bytes()[8191] == std::byte{8});
+  Frame copy = borrowed.part(10, 20);
+  borrowed = Frame();
+  pair.one.collect();
+  CHECK_FALSE(buffer.unshared());
+  copy = Frame();
+  CHECK_FALSE(buffer.unshared());
+  pair.one.collect();
+  CHECK(buffer.unshared());
+  CHECK(pair.one.on_loan() == 0);
+}
+
+TEST_CASE("a payload lent twice comes back when both loans have", "[shared]") {
+  Pair pair;
+  Buffer buffer = pair.filled(std::byte{1});
+  const auto first = pair.one.lend(Frame(buffer));
+  const auto second = pair.one.lend(Frame(buffer));
+  (void)pair.two.borrow(*second, buffer.size());
+  pair.one.collect();
+  CHECK(pair.one.on_loan() == 1);
+  CHECK_FALSE(buffer.unshared());
+  (void)pair.two.borrow(*first, buffer.size());
+  pair.one.collect();
+  CHECK(buffer.unshared());
+}
+
+TEST_CASE("what is small, lies elsewhere, or is one loan too many travels as bytes", "[shared]") {
+  Pair pair;
+  CHECK_FALSE(pair.one.lend(Frame(pair.filled(std::byte{1}, 100))));
+  const std::vector<std::byte> elsewhere(10'000);
+  CHECK_FALSE(pair.one.lend(Frame::copy_of(elsewhere)));
+  const Buffer buffer = pair.filled(std::byte{1});
+  for (std::uint32_t i = 0; i < SharedLink::kLoans; ++i) REQUIRE(pair.one.lend(Frame(buffer)));
+  CHECK_FALSE(pair.one.lend(Frame(buffer)));
+  const std::uint64_t before = pair.one.lent_so_far();
+  pair.one.undo_since(before - 5);
+  CHECK(pair.one.on_loan() == SharedLink::kLoans - 5);
+  CHECK(pair.one.lend(Frame(buffer)));
+}
+
+TEST_CASE("a place outside of the other side's memory is refused", "[shared]") {
+  Pair pair;
+  const std::uint64_t size = pair.arena_one->offer().size;
+  CHECK(pair.two.borrow({0, 0, 1}, 4096).has_value());
+  CHECK_FALSE(pair.two.borrow({size - 4095, 0, 1}, 4096).has_value());
+  CHECK_FALSE(pair.two.borrow({~0ULL - 10, 0, 1}, 4096).has_value());
+  CHECK_FALSE(pair.two.borrow({0, 0, 1}, size + 1).has_value());
+  CHECK_FALSE(pair.two.borrow({0, SharedLink::kLoans, 1}, 4096).has_value());
+  SharedLink alone(pair.arena_two);
+  CHECK_FALSE(alone.borrow({0, 0, 1}, 4096).has_value());
+  SharedLink::Offer bad = pair.one.offer();
+  bad.returns = bad.memory.size - 64;
+  CHECK_FALSE(alone.open(bad).has_value());
+}
