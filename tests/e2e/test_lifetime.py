@@ -1,6 +1,7 @@
 """Every process ends when it should, and only then."""
 
 import os
+import pathlib
 import socket
 import time
 

@@ -169,12 +169,12 @@ TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
 
 TEST_CASE("a shard whose port is in use says so", "[shard_thread]") {
   Line line;
-  const auto second =
-      ShardThread::start(line.context, line.shard->address(), {.index = 1}, [](std::size_t, ShardReport) {});
+  const auto second = ShardThread::start(line.context, line.shard->address(), {.index = 1},
+                                         [](std::size_t, ShardReport) {});
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().code == ErrorCode::kExists);
-  const auto nowhere =
-      ShardThread::start(line.context, "not an address", {.index = 1}, [](std::size_t, ShardReport) {});
+  const auto nowhere = ShardThread::start(line.context, "not an address", {.index = 1},
+                                          [](std::size_t, ShardReport) {});
   REQUIRE_FALSE(nowhere.has_value());
   CHECK(nowhere.error().code == ErrorCode::kInvalid);
 }
