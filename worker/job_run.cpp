@@ -30,6 +30,10 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
   for (const pb::ShardInfo& shard : job.shards()) {
     options.shards.push_back({ShardId(shard.shard()), shard.address()});
   }
+  options.send.order = settings.send_order() == pb::WorkerConfig::AS_READY
+                           ? SendOrder::kAsReady
+                           : SendOrder::kFrontFirst;
+  options.send.window = Bytes(settings.send_window());
   if (settings.shared_memory()) {
     if (auto arena = SharedArena::create()) {
       options.shared_memory = std::move(arena.value());
@@ -132,6 +136,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   ServedCache::Options cache_options;
   cache_options.start = start;
   cache_options.clips = solver.clip_gradients() > 0;
+  cache_options.overlap = settings.overlap();
   TAUT_TRY(auto cache,
            ServedCache::open(client, backend, assets.train_graph().parameters, cache_options));
 

@@ -71,7 +71,7 @@ TEST_CASE("a read goes on alone when a copy of its push is taken after another w
           "[sim]") {
   const ShardId shard(0);
   ClientProtocol client({JobId(1), WorkerId(0), Incarnation(1), "hash"}, {shard},
-                        Duration(1'000'000), sim::kSliceElements);
+                        Duration(1'000'000), SendPolicy{}, sim::kSliceElements);
   TimePoint now;
   sim::ToyJob toy;
   toy.tables = toy.slices = 1;

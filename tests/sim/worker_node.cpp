@@ -73,7 +73,10 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   }
   protocol_ = std::make_unique<ClientProtocol>(
       ClientIdentity{JobId(job.job()), member_, incarnation_, job_hash(job.definition())}, shards,
-      world_.plan.resend, kSliceElements);
+      world_.plan.resend,
+      // Every other worker has a window of one update, so that both ways are tried.
+      SendPolicy{SendOrder::kFrontFirst, Bytes(member_.value() % 2 == 0 ? 4UL << 20U : 1)},
+      kSliceElements);
   const auto tables = toy_tables(world_.plan.job);
   protocol_->open(tables);
   computing_until_.reset();

@@ -36,14 +36,24 @@ Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& 
 }
 
 Result<DeviceSpan<const float>> ServedCache::acquire(TableId id, Clock clock) {
-  Table& table = tables_[id.value()];
-  const Clock wanted = table.spec.kind == TableKind::kFrozen ? Clock(0) : clock;
-  if (table.held != wanted) {
-    TAUT_TRY(client_.wait(id, wanted, options_.wait));
-    std::swap(table.front, table.back);
-    table.held = wanted;
+  if (!options_.overlap) {
+    for (Table& table : tables_) {
+      TAUT_TRY(bring(table, clock));
+    }
   }
+  Table& table = tables_[id.value()];
+  TAUT_TRY(bring(table, clock));
   return DeviceSpan<const float>(table.front.as<float>());
+}
+
+/// Waits for a table's values at a clock, and puts them in front.
+Result<void> ServedCache::bring(Table& table, Clock clock) {
+  const Clock wanted = table.spec.kind == TableKind::kFrozen ? Clock(0) : clock;
+  if (table.held == wanted) return ok();
+  TAUT_TRY(client_.wait(table.spec.id, wanted, options_.wait));
+  std::swap(table.front, table.back);
+  table.held = wanted;
+  return ok();
 }
 
 DeviceSpan<float> ServedCache::gradient(std::size_t replica, TableId id) {
@@ -55,17 +65,17 @@ DeviceSpan<float> ServedCache::gradient(std::size_t replica, TableId id) {
 }
 
 void ServedCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
-  if (!options_.clips) send(tables_[id.value()], clock, 0);
+  if (!options_.clips && options_.overlap) send(tables_[id.value()], clock, 0);
 }
 
 void ServedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
-  if (!options_.clips) return;
+  if (!options_.clips && options_.overlap) return;
   double squares = 0;
   for (const Table& table : tables_) {
     if (!table.gradient || table.spec.kind != TableKind::kTrained) continue;
     squares += math::sum_of_squares(table.gradient.floats());
   }
-  auto norm = static_cast<float>(std::sqrt(squares));
+  auto norm = options_.clips ? static_cast<float>(std::sqrt(squares)) : 0.0F;
   // A gradient without a norm cannot be clipped: it goes as it is, and the loss shows it.
   if (std::isnan(norm)) norm = 0;
   for (Table& table : tables_) {

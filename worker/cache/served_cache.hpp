@@ -16,6 +16,7 @@ class ServedCache final : public ParameterCache {
   struct Options {
     Clock start;                // the first clock
     bool clips = false;         // the solver clips: updates leave together, with their norm
+    bool overlap = true;        // each update leaves while the rest of backward still runs
     Duration wait{60'000'000};  // a read that takes longer fails
   };
 
@@ -46,6 +47,7 @@ class ServedCache final : public ParameterCache {
   };
 
   ServedCache(Client& client, Options options) : client_(client), options_(options) {}
+  Result<void> bring(Table& table, Clock clock);
   void send(Table& table, Clock clock, float norm);
 
   Client& client_;

@@ -14,6 +14,8 @@
 #include "common/ssp/table.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
+#include "worker/client/resend_timer.hpp"
+#include "worker/client/send_policy.hpp"
 
 namespace taut {
 
@@ -32,7 +34,9 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Where gradients lie, and what a shard of the same machine maps; null: they travel as bytes.
   std::shared_ptr<SharedArena> shared_memory;
-  Duration resend{1'000'000};  // what was not answered for so long is sent again
+  /// What was not answered is sent again after the time that answers take, within these bounds.
+  ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
+  SendPolicy send;
 };
 
 class ClientDriver;

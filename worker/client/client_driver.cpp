@@ -35,7 +35,7 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions opt
       arena_(options.shared_memory),
       pool_(kKeptBytes, arena_ ? std::shared_ptr<BufferAllocator>(arena_) : host_allocator()),
       protocol_({options.job, options.worker, options.incarnation, options.job_hash},
-                shard_ids(options), options.resend) {
+                shard_ids(options), options.resend, options.send) {
   for (const ShardAddress& shard : options.shards) {
     auto peer = endpoint_->connect(shard.address);
     if (!peer) throw std::runtime_error(peer.error().message);

@@ -24,11 +24,12 @@ constexpr int kReadAttempts = 3;
 }  // namespace
 
 ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards,
-                               ResendPolicy resend, std::uint64_t slice_elements)
+                               ResendPolicy resend, SendPolicy send, std::uint64_t slice_elements)
     : identity_(std::move(identity)),
       shards_(std::move(shards)),
       slice_elements_(slice_elements),
-      resend_(resend) {
+      resend_(resend),
+      send_(send) {
   for (const ShardId shard : shards_) links_[shard] = Link{};
 }
 
@@ -50,6 +51,23 @@ bool ClientProtocol::ready() const {
 void ClientProtocol::touch(SliceLink& slice) {
   if (std::exchange(slice.dirty, true)) return;
   dirty_.push_back(static_cast<std::size_t>(&slice - slices_.data()));
+}
+
+void ClientProtocol::mark_sent(const SliceLink& slice, PendingPush& push, TimePoint now) {
+  push.sent = now;
+  ++push.attempts;
+  links_[slice.place.shard].bytes_under_way += push.gradient.size();
+}
+
+void ClientProtocol::mark_unsent(const SliceLink& slice, PendingPush& push) {
+  if (!push.sent) return;
+  push.sent.reset();
+  links_[slice.place.shard].bytes_under_way -= push.gradient.size();
+}
+
+bool ClientProtocol::may_send(const SliceLink& slice, const PendingPush& push) {
+  const std::size_t under_way = links_[slice.place.shard].bytes_under_way;
+  return under_way == 0 || under_way + push.gradient.size() <= send_.window.value();
 }
 
 void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, float norm) {
@@ -121,15 +139,15 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
 void ClientProtocol::restart(ShardId shard) {
   Link& link = links_[shard];
   if (link.state == LinkState::kGreeting) return;
-  link = Link{};
   for (SliceLink& slice : slices_) {
     if (slice.place.shard != shard) continue;
-    for (PendingPush& push : slice.pushes) push.sent.reset();
+    for (PendingPush& push : slice.pushes) mark_unsent(slice, push);
     if (slice.read) slice.read->sent.reset();
     if (slice.snapshot) slice.snapshot->sent.reset();
     slice.acknowledged = Clock();
     touch(slice);
   }
+  link = Link{};
 }
 
 void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
@@ -157,8 +175,9 @@ void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
 void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
   slice.acknowledged = std::max(slice.acknowledged, done);
   while (!slice.pushes.empty() && slice.pushes.front().clock < done) {
-    const PendingPush& push = slice.pushes.front();
+    PendingPush& push = slice.pushes.front();
     if (push.sent && push.attempts == 1) resend_.measured(now - *push.sent);
+    mark_unsent(slice, push);
     slice.pushes.pop_front();
     --unacknowledged_;
   }
@@ -193,7 +212,7 @@ void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, Time
     case pb::DataItem::HELD:
       for (PendingPush& push : slice.pushes) {
         if (push.clock != item.clock) continue;
-        push.sent.reset();
+        mark_unsent(slice, push);
         push.not_before = now + kPatience;
         // The read that came with it was not taken either.
         if (slice.read && slice.read->clock == push.clock.next()) slice.read->sent.reset();
@@ -209,7 +228,7 @@ void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, Time
                          item.table.value(), item.slice.value(), item.done.value()));
         return;
       }
-      for (PendingPush& push : slice.pushes) push.sent.reset();
+      for (PendingPush& push : slice.pushes) mark_unsent(slice, push);
       if (slice.read && slice.read->clock == item.clock.next()) slice.read->sent.reset();
       touch(slice);
       return;
@@ -227,21 +246,27 @@ void ClientProtocol::fail(ErrorCode code, std::string message) {
 }
 
 void ClientProtocol::tick(TimePoint now) {
-  const auto overdue = [&](auto& pending, int most_attempts = kManyAttempts) {
+  const auto overdue = [&](const auto& pending, int most_attempts = kManyAttempts) {
     const int attempts = std::min(pending.attempts, most_attempts);
-    if (!pending.sent || now - *pending.sent < resend_.timeout(attempts)) return false;
+    return pending.sent && now - *pending.sent >= resend_.timeout(attempts);
+  };
+  const auto again_if_overdue = [&](auto& pending, int most_attempts = kManyAttempts) {
+    if (!overdue(pending, most_attempts)) return false;
     pending.sent.reset();
     return true;
   };
-  for (auto& [shard, link] : links_) overdue(link);
+  for (auto& [shard, link] : links_) again_if_overdue(link);
   for (SliceLink& slice : slices_) {
     bool again = false;
     for (PendingPush& push : slice.pushes) {
-      again |= overdue(push);
+      if (overdue(push)) {
+        mark_unsent(slice, push);
+        again = true;
+      }
       again |= push.not_before && now >= *push.not_before;
     }
-    if (slice.read) again |= overdue(*slice.read, kReadAttempts);
-    if (slice.snapshot) again |= overdue(*slice.snapshot);
+    if (slice.read) again |= again_if_overdue(*slice.read, kReadAttempts);
+    if (slice.snapshot) again |= again_if_overdue(*slice.snapshot);
     if (again) touch(slice);
   }
 }
@@ -272,7 +297,7 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
   out.push_back({shard, std::move(message)});
 }
 
-void ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now) {
+bool ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now) {
   const auto add = [&](DataItem::Kind kind, Clock clock, const Frame& payload, float norm) {
     DataItem item;
     item.kind = kind;
@@ -286,6 +311,7 @@ void ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, T
     items.push_back(std::move(item));
   };
   bool read_waits = false;
+  bool window_full = false;
   for (PendingPush& push : slice.pushes) {
     if (push.not_before && now < *push.not_before) {
       // What comes behind it would be refused as out of order; its read travels with it again.
@@ -293,9 +319,13 @@ void ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, T
       break;
     }
     if (push.sent) continue;
+    if (!may_send(slice, push)) {
+      window_full = true;
+      read_waits = slice.read && slice.read->clock > push.clock;
+      break;
+    }
     push.not_before.reset();
-    push.sent = now;
-    ++push.attempts;
+    mark_sent(slice, push, now);
     const bool then_read =
         slice.read && !slice.read->sent && slice.read->clock == push.clock.next();
     if (then_read) {
@@ -315,6 +345,7 @@ void ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, T
     ++slice.snapshot->attempts;
     add(pb::DataItem::SNAPSHOT, slice.snapshot->clock, {}, 0);
   }
+  return !window_full;
 }
 
 bool ClientProtocol::has_outgoing() const {
@@ -336,15 +367,18 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
   };
   std::map<ShardId, DataItems> batches;
   std::vector<std::size_t> later;
-  for (const std::size_t index : std::exchange(dirty_, {})) {
+  std::vector<std::size_t> now_due = std::exchange(dirty_, {});
+  // Slices are numbered in the order in which the forward pass first reads their tables.
+  if (send_.order == SendOrder::kFrontFirst) std::ranges::sort(now_due);
+  for (const std::size_t index : now_due) {
     SliceLink& slice = slices_[index];
     if (links_[slice.place.shard].state != LinkState::kReady) {
       later.push_back(index);
       continue;
     }
-    slice.dirty = false;
     std::vector<DataItem> items;
-    add_items(slice, items, now);
+    slice.dirty = !add_items(slice, items, now);
+    if (slice.dirty) later.push_back(index);
     DataItems& batch = batches[slice.place.shard];
     for (DataItem& item : items) {
       batch.items.push_back(std::move(item));

@@ -13,6 +13,7 @@
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
 #include "worker/client/resend_timer.hpp"
+#include "worker/client/send_policy.hpp"
 
 namespace taut {
 
@@ -45,7 +46,7 @@ class ClientProtocol {
 
   /// resend  what was not answered for so long is sent again
   ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards, ResendPolicy resend,
-                 std::uint64_t slice_elements = SliceLayout::kSliceElements);
+                 SendPolicy send = {}, std::uint64_t slice_elements = SliceLayout::kSliceElements);
 
   /// Names the job's tables; the same list at every worker. Once.
   void open(std::vector<TableSpec> tables);
@@ -81,6 +82,7 @@ class ClientProtocol {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
+    std::size_t bytes_under_way = 0;
   };
   struct PendingPush {
     Clock clock;
@@ -112,13 +114,17 @@ class ClientProtocol {
   };
 
   void touch(SliceLink& slice);
+  void mark_sent(const SliceLink& slice, PendingPush& push, TimePoint now);
+  void mark_unsent(const SliceLink& slice, PendingPush& push);
+  [[nodiscard]] bool may_send(const SliceLink& slice, const PendingPush& push);
   void begin(TableId table, Clock clock, std::span<float> into, bool snapshot);
   void handle_item(const DataItem& item, TimePoint now);
   void handle_refusal(SliceLink& slice, const DataItem& item, TimePoint now);
   void receive_value(SliceLink& slice, const DataItem& item);
   void acknowledge(SliceLink& slice, Clock done, TimePoint now);
   void restart(ShardId shard);
-  void add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now);
+  /// False: more is to be sent when the window allows it.
+  bool add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now);
   void greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out, TimePoint now);
   void fail(ErrorCode code, std::string message);
   [[nodiscard]] DataMessage envelope() const;
@@ -127,6 +133,7 @@ class ClientProtocol {
   const std::vector<ShardId> shards_;
   const std::uint64_t slice_elements_;
   ResendTimer resend_;
+  const SendPolicy send_;
   std::map<ShardId, Link> links_;
   std::vector<TableSpec> tables_;
   SliceLayout layout_;
