@@ -30,9 +30,8 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
   for (const pb::ShardInfo& shard : job.shards()) {
     options.shards.push_back({ShardId(shard.shard()), shard.address()});
   }
-  options.send.order = settings.send_order() == pb::WorkerConfig::AS_READY
-                           ? SendOrder::kAsReady
-                           : SendOrder::kFrontFirst;
+  options.send.order = settings.send_order() == pb::WorkerConfig::AS_READY ? SendOrder::kAsReady
+                                                                           : SendOrder::kFrontFirst;
   options.send.window = Bytes(settings.send_window());
   if (settings.shared_memory()) {
     if (auto arena = SharedArena::create()) {
