@@ -77,6 +77,7 @@ void ShardThread::obey(const Command& command) {
 }
 
 void ShardThread::receive(const Incoming& incoming) {
+  shared_.collect();
   auto message = decode_data(incoming.message, shared_.link(incoming.from));
   if (!message) {
     // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
@@ -87,7 +88,10 @@ void ShardThread::receive(const Incoming& incoming) {
     return;
   }
   shared_.hear(incoming.from, message.value());
-  send(shard_.handle(incoming.from, std::move(message.value())));
+  auto answers = shard_.handle(incoming.from, std::move(message.value()));
+  // Here what was applied of the message has been let go: a worker that has its answer has its
+  // memory back.
+  send(std::move(answers));
 }
 
 void ShardThread::send(std::vector<Outgoing> messages) {

@@ -1,5 +1,6 @@
 #include "server/shared_peers.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <new>
@@ -11,6 +12,7 @@ namespace taut::server {
 namespace {
 
 constexpr Duration kSweepEvery{1'000'000};
+constexpr std::size_t kCollectedAtOnce = 8;
 
 }  // namespace
 
@@ -45,9 +47,17 @@ void SharedPeers::answer(PeerId to, DataMessage& message) const {
 
 SharedLink* SharedPeers::link(PeerId peer) {
   const auto found = peers_.find(peer);
-  if (found == peers_.end()) return nullptr;
-  found->second.link->collect();
-  return found->second.link.get();
+  return found == peers_.end() ? nullptr : found->second.link.get();
+}
+
+void SharedPeers::collect() {
+  auto next = peers_.lower_bound(next_to_collect_);
+  for (std::size_t i = 0; i < std::min(peers_.size(), kCollectedAtOnce); ++i) {
+    if (next == peers_.end()) next = peers_.begin();
+    next->second.link->collect();
+    ++next;
+  }
+  if (next != peers_.end()) next_to_collect_ = next->first;
 }
 
 void SharedPeers::sweep(TimePoint now) {

@@ -23,8 +23,11 @@ class SharedPeers {
   /// Puts the shard's own offer into an accepted hello's reply.
   void answer(PeerId to, DataMessage& message) const;
 
-  /// A peer's link, with what came back collected; null where memory is not shared.
+  /// A peer's link; null where memory is not shared.
   [[nodiscard]] SharedLink* link(PeerId peer);
+
+  /// Takes back what peers have returned: of all of them where they are few, else in turn.
+  void collect();
 
   /// Lets go of what was lent to processes that have ended.
   void sweep(TimePoint now);
@@ -39,6 +42,7 @@ class SharedPeers {
 
   const std::shared_ptr<SharedArena> arena_;
   std::map<PeerId, Peer> peers_;
+  PeerId next_to_collect_;
   TimePoint swept_;
 };
 

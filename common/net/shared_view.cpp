@@ -16,7 +16,7 @@ namespace taut {
 namespace bip = boost::interprocess;
 
 struct SharedView::State {
-  bip::file_mapping file;
+  // The descriptor is closed again: the mapping alone keeps the memory.
   bip::mapped_region region;
 };
 
@@ -33,8 +33,8 @@ Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& of
   }
   auto state = std::make_unique<State>();
   try {
-    state->file = bip::file_mapping(path.c_str(), bip::read_only);
-    const int descriptor = state->file.get_mapping_handle().handle;
+    const bip::file_mapping file(path.c_str(), bip::read_only);
+    const int descriptor = file.get_mapping_handle().handle;
     struct stat status = {};
     const int seals = fcntl(descriptor, F_GET_SEALS);
     // Memory that its owner may shorten would end this process when it is read.
@@ -43,7 +43,7 @@ Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& of
         offer.size < offer.probe.size()) {
       return make_error(ErrorCode::kMismatch, "the peer's shared memory is not as it was offered");
     }
-    state->region = bip::mapped_region(state->file, bip::read_only, 0, offer.size);
+    state->region = bip::mapped_region(file, bip::read_only, 0, offer.size);
   } catch (const bip::interprocess_exception& failure) {
     return make_error(ErrorCode::kIo,
                       fmt::format("mapping the peer's shared memory: {}", failure.what()));

@@ -1,6 +1,7 @@
 #include "tests/bench/data_plane/bench_worker.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -11,6 +12,7 @@
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/control_link.hpp"
 #include "proto/job_state.hpp"
+#include "tests/bench/data_plane/memory_use.hpp"
 #include "worker/client/client.hpp"
 
 namespace taut::bench {
@@ -137,6 +139,25 @@ class Patterns {
     });
   }
 
+  /// The loop of a training: updates from the last table to the first, each with the read for the
+  /// next clock, and then every read.
+  Result<void> train(std::int64_t clocks) {
+    for (std::size_t i = 0; i < tables_.size(); ++i)
+      client_.read(tables_[i].id, clock_, values_[i]);
+    for (std::int64_t i = 0; i < clocks; ++i) {
+      for (const TableSpec& table : tables_) {
+        TAUT_TRY(client_.wait(table.id, clock_, kWait));
+      }
+      for (std::size_t k = tables_.size(); k-- > 0;) {
+        const Buffer update = gradient(tables_[k]);
+        std::ranges::fill(update.floats(), 1e-3F);
+        client_.push_and_read(tables_[k].id, clock_, update, values_[k]);
+      }
+      clock_ = clock_.next();
+    }
+    return client_.flush(kWait);
+  }
+
   /// One small push and the read after it, nothing else under way.
   Sample round_trip() {
     Sample sample = start("round trip");
@@ -221,6 +242,18 @@ Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
   const auto tables = bench_tables(options.table_bytes);
   TAUT_TRY(client.open(tables, kWait));
   std::vector<Sample> samples;
+  if (options.memory) {
+    const std::uint64_t before = own_memory(getpid());
+    Patterns patterns(client, tables, options);
+    TAUT_TRY(patterns.train(60));
+    Sample sample;
+    sample.pattern = "memory before";
+    sample.gigabytes = static_cast<double>(before) * 1e-9;
+    samples.push_back(sample);
+    client.close();
+    membership.finish(job);
+    return samples;
+  }
   Patterns patterns(client, tables, options);
   samples.push_back(patterns.push());
   samples.push_back(patterns.pull());

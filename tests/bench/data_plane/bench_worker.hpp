@@ -14,7 +14,8 @@ struct WorkerOptions {
   std::string coordinator;
   std::string name;
   std::uint64_t table_bytes = 1 << 20;
-  double seconds = 1;  // of each pattern
+  double seconds = 1;   // of each pattern
+  bool memory = false;  // the loop of a training, for its memory, instead of the patterns
 };
 
 /// Joins a cluster as a worker, takes the bench's job, and measures each pattern on its tables.

@@ -18,6 +18,7 @@
 #include "common/memory.hpp"
 #include "tests/bench/data_plane/bench_worker.hpp"
 #include "tests/bench/data_plane/limits.hpp"
+#include "tests/bench/data_plane/memory_use.hpp"
 
 namespace {
 
@@ -31,6 +32,7 @@ struct Options {
   std::vector<std::string> transports = {"tcp", "shared"};
   double seconds = 1;
   std::string json;
+  std::vector<int> memory_workers = {1, 2, 4};
   fs::path folder;
 };
 
@@ -69,17 +71,20 @@ Result<std::string> first_line(const fs::path& log) {
   return make_error(ErrorCode::kTimeout, "the raw ZeroMQ process did not start");
 }
 
-pb::Job bench_job(int workers) {
+pb::Job bench_job(int workers, pb::Consistency::Mode mode = pb::Consistency::ASYNC) {
   pb::Job job;
   job.set_name("bench");
   job.set_workers(static_cast<std::uint32_t>(workers));
   job.set_reduction(pb::Job::SUM);
-  job.mutable_consistency()->set_mode(pb::Consistency::ASYNC);
+  job.mutable_consistency()->set_mode(mode);
   job.mutable_net_param()->set_name("bench");
   job.mutable_solver_param()->set_base_lr(1e-6F);
   job.mutable_solver_param()->set_max_iter(1 << 30);
   return job;
 }
+
+// What the bench's tables of 4 MiB are together: see bench_tables().
+constexpr double kMemoryTables = 32.0 * (1U << 20U);
 
 class Bench {
  public:
@@ -95,9 +100,19 @@ class Bench {
         TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
       }
     }
+    for (const std::string& transport : options_.transports) {
+      transport_ = transport;
+      fmt::print("memory in training, 32 MiB of parameters, payloads {}\n", transport_name());
+      for (const int workers : options_.memory_workers) {
+        if (workers <= 0) continue;
+        TAUT_TRY(measure_memory(workers, pb::Consistency::SSP));
+        TAUT_TRY(measure_memory(workers, pb::Consistency::BSP));
+      }
+    }
     if (!options_.json.empty()) {
       TAUT_TRY(write_file_atomically(options_.json, report_.dump(2) + "\n"));
     }
+    if (!memory_kept_) return make_error(ErrorCode::kInvalid, "memory is above its limit");
     return ok();
   }
 
@@ -120,8 +135,10 @@ class Bench {
       }
     }
     echo.kill();
-    fmt::print("update rules, 64 MiB of parameters, one thread\n");
+    fmt::print("update rules, 64 MiB of parameters, one thread; a triad in place beside them\n");
     for (const RuleRate& rate : rule_rates(64ULL << 20U)) {
+      // An applied push of SGD reads the update and the value and writes the value.
+      memory_model_ = rate.triad_rate / 3;
       fmt::print("  {:>8}  {:6.1f} GB/s, {:.0f} % of a triad's {:.1f} GB/s\n", rate.rule,
                  rate.rule_rate, 100 * rate.rule_rate / rate.triad_rate, rate.triad_rate);
       report_["rules"].push_back(
@@ -132,7 +149,7 @@ class Bench {
 
   Result<void> measure_cluster(int servers, int workers) {
     fmt::print("{} server{}, {} worker{}, payloads {}\n", servers, servers == 1 ? "" : "s", workers,
-               workers == 1 ? "" : "s", transport_ == "tcp" ? "through TCP" : "in shared memory");
+               workers == 1 ? "" : "s", transport_name());
     for (const std::uint64_t size : options_.sizes) {
       TAUT_TRY(measure_size(servers, workers, size));
     }
@@ -147,17 +164,100 @@ class Bench {
     TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
     std::vector<cli::ChildProcess> children;
     for (int i = 0; i < workers; ++i) {
-      TAUT_TRY(
-          auto child,
-          start_role({"--worker", fmt::format("bench{}", i), "--coordinator", cluster.coordinator(),
-                      "--size", std::to_string(size), "--seconds", std::to_string(options_.seconds),
-                      transport_ == "tcp" ? "--no-shared-memory" : "--shared-memory"},
-                     worker_log(i)));
+      TAUT_TRY(auto child, start_worker(i, cluster.coordinator(), size, {}));
       children.push_back(std::move(child));
     }
     TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10));
     TAUT_TRY(await_workers(control, workers));
     TAUT_TRY(control.submit(bench_job(workers)));
+    TAUT_TRY(await_all(children));
+    double server_cpu = 0;
+    for (cli::ChildProcess& server : cluster.children()) server_cpu += cpu_seconds_of(server.pid());
+    TAUT_TRY(print_samples(servers, workers, size, server_cpu));
+    cluster.stop(Duration(5'000'000));
+    return ok();
+  }
+
+  /// The most memory that servers and workers have of their own while they train, beside what the
+  /// design allows them.
+  Result<void> measure_memory(int workers, pb::Consistency::Mode mode) {
+    cli::LocalClusterOptions cluster_options;
+    cluster_options.servers = 1;
+    cluster_options.workers = 0;
+    cluster_options.folder = options_.folder;
+    TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
+    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10));
+    const int server = cluster.children()[0].pid();
+    const std::uint64_t server_before = own_memory(server);
+    std::vector<cli::ChildProcess> children;
+    std::vector<int> pids = {server};
+    for (int i = 0; i < workers; ++i) {
+      TAUT_TRY(auto child, start_worker(i, cluster.coordinator(), 4UL << 20U, {"--memory"}));
+      pids.push_back(child.pid());
+      children.push_back(std::move(child));
+    }
+    TAUT_TRY(await_workers(control, workers));
+    MemoryWatch watch(pids);
+    TAUT_TRY(control.submit(bench_job(workers, mode)));
+    TAUT_TRY(await_all(children));
+    const auto peaks = watch.peaks();
+    std::vector<double> worker_tables;
+    for (int i = 0; i < workers; ++i) {
+      TAUT_TRY(const auto samples, samples_of(i));
+      for (const Sample& sample : samples) {
+        const double own =
+            static_cast<double>(peaks[static_cast<std::size_t>(i) + 1]) - sample.gigabytes * 1e9;
+        // The values that the worker reads into are its cache, not the transport's.
+        worker_tables.push_back(own / kMemoryTables - 1);
+      }
+    }
+    check_memory(workers, mode, static_cast<double>(peaks[0] - server_before) / kMemoryTables,
+                 *std::ranges::max_element(worker_tables));
+    cluster.stop(Duration(5'000'000));
+    return ok();
+  }
+
+  /// server, worker  in sizes of the tables
+  void check_memory(int workers, pb::Consistency::Mode mode, double server, double worker) {
+    // One answer of each slice may be under way to each worker; small things are a quarter.
+    const bool bsp = mode == pb::Consistency::BSP;
+    const double server_limit = 2 + workers + (bsp ? workers - 1 : 0) + 0.25;
+    const double worker_limit = 2 + 0.25;
+    const bool kept = server <= server_limit && worker <= worker_limit;
+    fmt::print(
+        "  {} worker{} {}: server {:.2f} x the parameters (limit {:.2f}), transport of a "
+        "worker {:.2f} x (limit {:.2f}){}\n",
+        workers, workers == 1 ? ", " : "s,", bsp ? "BSP" : "SSP", server, server_limit, worker,
+        worker_limit, kept ? "" : ": ABOVE THE LIMIT");
+    report_["memory"].push_back({{"workers", workers},
+                                 {"mode", bsp ? "BSP" : "SSP"},
+                                 {"transport", transport_},
+                                 {"server", server},
+                                 {"server_limit", server_limit},
+                                 {"worker", worker},
+                                 {"worker_limit", worker_limit}});
+    memory_kept_ = memory_kept_ && kept;
+  }
+
+  Result<cli::ChildProcess> start_worker(int i, const std::string& coordinator, std::uint64_t size,
+                                         const std::vector<std::string>& more) {
+    std::error_code ignored;
+    fs::remove(worker_log(i), ignored);
+    std::vector<std::string> arguments = {
+        "--worker",
+        fmt::format("bench{}", i),
+        "--coordinator",
+        coordinator,
+        "--size",
+        std::to_string(size),
+        "--seconds",
+        std::to_string(options_.seconds),
+        transport_ == "tcp" ? "--no-shared-memory" : "--shared-memory"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return start_role(std::move(arguments), worker_log(i));
+  }
+
+  Result<void> await_all(std::vector<cli::ChildProcess>& children) {
     for (cli::ChildProcess& child : children) {
       TAUT_TRY(await_end(child, 60 + 20 * options_.seconds));
       if (!child.ended_well()) {
@@ -166,11 +266,19 @@ class Bench {
             fmt::format("a bench worker {}; see {}", child.ending(), child.log().string()));
       }
     }
-    double server_cpu = 0;
-    for (cli::ChildProcess& server : cluster.children()) server_cpu += cpu_seconds_of(server.pid());
-    TAUT_TRY(print_samples(servers, workers, size, server_cpu));
-    cluster.stop(Duration(5'000'000));
     return ok();
+  }
+
+  /// What a worker printed.
+  Result<std::vector<Sample>> samples_of(int worker) {
+    TAUT_TRY(const std::string text, read_file(worker_log(worker)));
+    std::istringstream lines(text);
+    std::string line;
+    std::vector<Sample> samples;
+    while (std::getline(lines, line)) {
+      if (line.starts_with('{')) samples.push_back(sample_of(nlohmann::json::parse(line)));
+    }
+    return samples;
   }
 
   [[nodiscard]] fs::path worker_log(int i) const {
@@ -191,12 +299,8 @@ class Bench {
     double moved = 0;
     double cpu = server_cpu;
     for (int i = 0; i < workers; ++i) {
-      TAUT_TRY(const std::string text, read_file(worker_log(i)));
-      std::istringstream lines(text);
-      std::string line;
-      while (std::getline(lines, line)) {
-        if (!line.starts_with('{')) continue;
-        const Sample sample = sample_of(nlohmann::json::parse(line));
+      TAUT_TRY(const auto samples, samples_of(i));
+      for (const Sample& sample : samples) {
         patterns[sample.pattern].push_back(sample);
         moved += sample.pattern == "push+pull" ? 2 * sample.gigabytes : sample.gigabytes;
         cpu += sample.cpu_s;
@@ -219,11 +323,19 @@ class Bench {
     return ok();
   }
 
+  [[nodiscard]] const char* transport_name() const {
+    return transport_ == "tcp" ? "through TCP" : "in shared memory";
+  }
+
   std::string ratio_to_raw(const std::string& pattern, std::uint64_t size, double rate,
                            int workers) {
     if (workers != 1 || pattern == "pull") return "";
     const Sample& raw = raw_[size][pattern == "push" ? 0 : 1];
-    return fmt::format(" ({:3.0f} % of raw)", 100 * rate / raw.rate());
+    std::string text = fmt::format("{:.0f} % of raw", 100 * rate / raw.rate());
+    if (pattern == "push" && transport_ != "tcp") {
+      text += fmt::format(", {:.0f} % of memory", 100 * rate / memory_model_);
+    }
+    return " (" + text + ")";
   }
 
   void add_row(const std::string& what, const std::string& cluster,
@@ -239,6 +351,8 @@ class Bench {
   }
 
   const Options options_;
+  bool memory_kept_ = true;
+  double memory_model_ = 0;  // GB/s of payload that memory allows an applied push
   std::string transport_ = "tcp";
   std::map<std::uint64_t, std::vector<Sample>> raw_;
   nlohmann::json report_;
@@ -268,6 +382,10 @@ int main(int argc, char** argv) {
   app.add_option("--transports", options.transports, "tcp, shared")->delimiter(',');
   app.add_flag("--shared-memory,!--no-shared-memory", worker.shared_memory, "")->group("");
   app.add_option("--seconds", options.seconds, "Of each measurement");
+  app.add_option("--memory-workers", options.memory_workers,
+                 "Numbers of workers whose memory is checked; 0: none")
+      ->delimiter(',');
+  app.add_flag("--memory", worker.memory, "")->group("");
   app.add_option("--json", options.json, "Writes every row there");
   app.add_option("--worker", worker.name, "")->group("");
   app.add_option("--coordinator", worker.coordinator, "")->group("");
