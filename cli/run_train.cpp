@@ -18,6 +18,8 @@
 #include "common/file.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/text.hpp"
+#include "worker/data/text_source.hpp"
+#include "worker/model/job_data.hpp"
 
 namespace taut::cli {
 namespace {
@@ -179,6 +181,18 @@ Result<void> write_summary(const RunSummary& run) {
                                summary_json(run));
 }
 
+/// Beside the run's results stands what the numbers of its texts mean.
+Result<void> write_vocabularies(const pb::Job& job, const std::filesystem::path& folder) {
+  TAUT_TRY(const auto layers, model::data_of(job, pb::TRAIN));
+  for (const auto& [layer, place] : layers) {
+    if (layer.data_param().backend() != pb::DataParameter::TEXT) continue;
+    TAUT_TRY(const auto vocabulary, data::text_vocabulary(layer.text_param(), place.folder));
+    TAUT_TRY(write_file_atomically(folder / fmt::format("vocabulary_{}.txt", layer.name()),
+                                   vocabulary.to_file()));
+  }
+  return ok();
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -191,6 +205,9 @@ int run_train(const TrainOptions& options) {
   const auto written =
       write_file_atomically(folder.value() / "job.textproto", to_text(job.value()));
   if (!written) return fail("train", written.error().message);
+  if (const auto vocabularies = write_vocabularies(job.value(), folder.value()); !vocabularies) {
+    return fail("train", vocabularies.error().message);
+  }
   fmt::print("{}: {}, {}, run folder {}\n", job.value().name(), counted(options.servers, "server"),
              counted(job.value().workers(), "worker"), folder.value().string());
   std::fflush(stdout);

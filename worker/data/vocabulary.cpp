@@ -10,7 +10,6 @@ namespace taut::data {
 namespace {
 
 constexpr std::string_view kUnknown = "<unk>";
-constexpr std::string_view kLineEnd = "<eos>";
 constexpr std::string_view kCharactersHead = "tautline vocabulary of characters";
 constexpr std::string_view kWordsHead = "tautline vocabulary of words";
 

@@ -11,6 +11,9 @@
 
 namespace taut::data {
 
+/// The word that a line's end is.
+inline constexpr std::string_view kLineEnd = "<eos>";
+
 enum class TextUnit : std::uint8_t { kCharacters, kWords };
 
 /// Cuts a text into its units: characters are UTF-8 code points (a byte that belongs to none stands

@@ -182,6 +182,16 @@ void Net::backward(std::size_t layer, Stream& stream) {
   }
 }
 
+void Net::read_blob(Stream& stream, const std::string& name, std::span<float> into) {
+  for (std::size_t blob = blobs_.size(); blob-- > 0;) {
+    if (graph_.blobs[blob].name != name) continue;
+    backend_.read_tensor(stream, graph_.blobs[blob].shape, blobs_[blob].value, into);
+    stream.finish();
+    return;
+  }
+  TAUT_CHECK(false, "a blob that the graph does not have");
+}
+
 float Net::read_number(Stream& stream, std::size_t blob) {
   float number = 0;
   backend_.copy_to_host(stream, blobs_[blob].value, std::span(&number, 1));

@@ -61,6 +61,10 @@ class Net {
   /// wanted.
   void backward(std::size_t layer, Stream& stream);
 
+  /// Copies the values of the graph's last blob of that name in Caffe's order. Waits for the stream.
+  /// REQUIRES: there is one, of `into`'s size.
+  void read_blob(Stream& stream, const std::string& name, std::span<float> into);
+
   /// The weighted sum of the losses of the last forward. Waits for the stream.
   [[nodiscard]] double loss(Stream& stream);
 

@@ -114,6 +114,10 @@ void settle_data_paths(const fs::path& job_path, const fs::path& net_path, pb::J
     }
   }
   for (pb::LayerParameter& layer : *job.mutable_net_param()->mutable_layer()) {
+    if (layer.text_param().has_vocabulary_source()) {
+      std::string& text = *layer.mutable_text_param()->mutable_vocabulary_source();
+      text = absolute_if_found(text, net_path);
+    }
     if (!layer.data_param().has_source()) continue;
     if (layer.data_param().backend() != pb::DataParameter::IDX &&
         layer.data_param().backend() != pb::DataParameter::TEXT) {

@@ -1,0 +1,123 @@
+#include "worker/text_sampler.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "proto/text.hpp"
+#include "tests/support/catch.hpp"
+#include "worker/backend/cpu_backend.hpp"
+
+using namespace taut;
+using worker::SampleOptions;
+using worker::TextSampler;
+
+namespace {
+
+constexpr const char* kData = R"(
+  layer { name: "text" type: "Data" top: "data" top: "label" top: "cont"
+    data_param { batch_size: 8 backend: TEXT } text_param { steps: 4 } }
+  layer { name: "embed" type: "Embed" bottom: "data" top: "embed"
+    embed_param { input_dim: 5 num_output: 5 bias_term: false } }
+)";
+constexpr const char* kScores = R"(
+  layer { name: "scores" type: "InnerProduct" bottom: "h" top: "scores"
+    inner_product_param { num_output: 5 axis: 2 bias_term: false } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss"
+    softmax_param { axis: 2 } }
+)";
+const std::string kNoState = "layer { name: 'h' type: 'GELU' bottom: 'embed' top: 'h' }";
+const std::string kLstm =
+    "layer { name: 'h' type: 'LSTM' bottom: 'embed' bottom: 'cont' top: 'h' recurrent_param { "
+    "num_output: 5 } }";
+
+/// <unk>, line's end, a, b, c.
+data::Vocabulary letters() {
+  return data::Vocabulary::of("abc\n", data::TextUnit::kCharacters, 0);
+}
+
+struct Made {
+  std::unique_ptr<Backend> backend = make_cpu_backend({.device = DeviceKind::kCpu, .threads = 1});
+  std::unique_ptr<TextSampler> sampler;
+  std::string refusal;
+};
+
+Made make(const std::string& hidden, const TextSampler::Values& values) {
+  pb::NetParameter net;
+  REQUIRE(parse_text(kData + hidden + kScores, "net", net).has_value());
+  Made made;
+  auto created = TextSampler::create(net, letters(), values, *made.backend);
+  if (created) {
+    made.sampler = std::move(created).value();
+  } else {
+    made.refusal = created.error().message;
+  }
+  return made;
+}
+
+/// Each unit is followed by the next one: the scores are a row of a shifted identity.
+Result<void> next_unit(const TableSpec& table, std::span<float> values) {
+  std::ranges::fill(values, 0.0F);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const std::size_t row = table.name == "scores/weight" ? (i == 4 ? 1 : i + 1) : i;
+    values[5 * row + i] = 3;
+  }
+  return ok();
+}
+
+Result<void> some_values(const TableSpec&, std::span<float> values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i * 7919 % 13) / 6.0F - 1;
+  }
+  return ok();
+}
+
+std::string text_of(TextSampler& sampler, const SampleOptions& options) {
+  return sampler.sample(options).value();
+}
+
+}  // namespace
+
+TEST_CASE("at temperature 0 the likeliest unit follows", "[sample]") {
+  const Made made = make(kNoState, next_unit);
+  REQUIRE(made.refusal.empty());
+  CHECK(text_of(*made.sampler, {.prompt = "b", .length = 6, .temperature = 0}) == "bc\nabc\n");
+  CHECK(text_of(*made.sampler, {.prompt = "", .length = 3, .temperature = 0}) == "abc");
+}
+
+TEST_CASE("a seed gives the same text again, and another seed another one", "[sample]") {
+  const Made made = make(kLstm, some_values);
+  REQUIRE(made.refusal.empty());
+  const SampleOptions options{.prompt = "ab", .length = 60, .temperature = 1, .seed = 5};
+  const std::string text = text_of(*made.sampler, options);
+  CHECK(text.size() == 62);
+  CHECK(text.substr(0, 2) == "ab");
+  CHECK(text == text_of(*made.sampler, options));
+  CHECK(text != text_of(*made.sampler, {.prompt = "ab", .length = 60, .seed = 6}));
+}
+
+TEST_CASE("a low temperature draws almost only the likeliest unit", "[sample]") {
+  const Made made = make(kNoState, next_unit);
+  CHECK(text_of(*made.sampler, {.prompt = "a", .length = 7, .temperature = 0.05F}) == "abc\nabc\n");
+}
+
+TEST_CASE("a net that text cannot be sampled from is refused", "[sample]") {
+  CHECK(
+      make("layer { name: 'h' type: 'LSTM' bottom: 'embed' top: 'h' recurrent_param { num_output: "
+           "5 } }",
+           some_values)
+          .refusal ==
+      "layer \"h\" (LSTM) carries no state from one step to the next; text is "
+      "sampled from recurrent layers with cont and carry_state");
+  CHECK(make("layer { name: 'h' type: 'MultiHeadAttention' bottom: 'embed' top: 'h' }", some_values)
+            .refusal.find("layer \"h\" (MultiHeadAttention) carries no state") == 0);
+  pb::NetParameter net;
+  REQUIRE(parse_text(kData + kLstm + kScores, "net", net).has_value());
+  const auto backend = make_cpu_backend({.device = DeviceKind::kCpu, .threads = 1});
+  const auto other = TextSampler::create(
+      net, data::Vocabulary::of("ab", data::TextUnit::kCharacters, 0), some_values, *backend);
+  REQUIRE_FALSE(other.has_value());
+  CHECK(other.error().message == "the net scores 5 units, and the vocabulary has 3 entries");
+  const Made made = make(kLstm, some_values);
+  CHECK(made.sampler->sample({.prompt = "a", .temperature = -1}).error().message ==
+        "the temperature is -1; it begins at 0");
+}
