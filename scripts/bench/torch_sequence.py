@@ -9,9 +9,13 @@ installed.
 import argparse
 import gzip
 import math
+import os
 import pathlib
 import sys
 import time
+
+# Before the library is loaded: its waiting threads would take turns with the one that works.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 try:
     import torch

@@ -63,6 +63,9 @@ std::string escaped(const std::string& unit) {
 Result<std::string> unescaped(std::string_view line) {
   std::string unit;
   for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\r' || line[i] == '\t') {
+      return invalid("holds a carriage return or a tabulator, which stand as \\r and \\t");
+    }
     if (line[i] != '\\') {
       unit += line[i];
       continue;
