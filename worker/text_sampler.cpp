@@ -64,18 +64,24 @@ Result<std::size_t> scores_of(const model::Graph& graph, std::size_t labels) {
 TextSampler::TextSampler(data::Vocabulary vocabulary, Backend& backend)
     : vocabulary_(std::move(vocabulary)), backend_(backend), stream_(backend.make_stream()) {}
 
-Result<std::unique_ptr<TextSampler>> TextSampler::create(const pb::NetParameter& net,
-                                                         data::Vocabulary vocabulary,
-                                                         const Values& values, Backend& backend) {
+Result<model::Graph> sampling_graph(const pb::NetParameter& net) {
   pb::TextParameter step;
   step.set_steps(1);
   model::GraphOptions options;
   options.phase = pb::TEST;
   options.record = data::text_fields(step);
   options.batch = 1;
-  TAUT_TRY(const model::Graph graph, model::build_graph(net, options));
+  TAUT_TRY(model::Graph graph, model::build_graph(net, options));
   TAUT_TRY(const model::Node* text, text_node(graph));
   TAUT_TRY(check_carries(graph));
+  TAUT_TRY(scores_of(graph, text->tops[1]));
+  return graph;
+}
+
+Result<std::unique_ptr<TextSampler>> TextSampler::create(const model::Graph& graph,
+                                                         data::Vocabulary vocabulary,
+                                                         const Values& values, Backend& backend) {
+  TAUT_TRY(const model::Node* text, text_node(graph));
   TAUT_TRY(const std::size_t scores, scores_of(graph, text->tops[1]));
   const std::uint64_t units = model::element_count(graph.blobs[scores].shape);
   if (units != vocabulary.size()) {

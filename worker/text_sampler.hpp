@@ -15,6 +15,7 @@
 #include "worker/backend/backend.hpp"
 #include "worker/data/vocabulary.hpp"
 #include "worker/layers/net.hpp"
+#include "worker/model/graph.hpp"
 
 namespace taut::worker {
 
@@ -25,6 +26,11 @@ struct SampleOptions {
   std::uint64_t seed = 1;
 };
 
+/// The TEST phase of a net over text, for one unit of one stream.
+/// Errors    invalid: as build_graph; no Data layer over text, or no SoftmaxWithLoss that reads its
+///           labels; a net that is not recurrent, as it would have to see the whole text at each unit
+[[nodiscard]] Result<model::Graph> sampling_graph(const pb::NetParameter& net);
+
 /// Writes text with a trained recurrent language model: unit by unit, each drawn from what the net
 /// says of the next one and then fed back.
 /// Thread    one at a time
@@ -33,10 +39,9 @@ class TextSampler {
   /// Fills a parameter with its trained values.
   using Values = std::function<Result<void>(const TableSpec& table, std::span<float> values)>;
 
-  /// net       of its TEST phase: a Data layer over text, and a SoftmaxWithLoss that reads its labels
-  /// Errors    invalid: no such net; one that is not recurrent, as it would have to see the whole
-  ///           text at each unit; a vocabulary of another size; as build_graph and `values`
-  [[nodiscard]] static Result<std::unique_ptr<TextSampler>> create(const pb::NetParameter& net,
+  /// graph     as sampling_graph settles it
+  /// Errors    invalid: a vocabulary of another size than the net's scores; as `values`
+  [[nodiscard]] static Result<std::unique_ptr<TextSampler>> create(const model::Graph& graph,
                                                                    data::Vocabulary vocabulary,
                                                                    const Values& values,
                                                                    Backend& backend);

@@ -45,7 +45,12 @@ Made make(const std::string& hidden, const TextSampler::Values& values) {
   pb::NetParameter net;
   REQUIRE(parse_text(kData + hidden + kScores, "net", net).has_value());
   Made made;
-  auto created = TextSampler::create(net, letters(), values, *made.backend);
+  const auto graph = worker::sampling_graph(net);
+  if (!graph) {
+    made.refusal = graph.error().message;
+    return made;
+  }
+  auto created = TextSampler::create(graph.value(), letters(), values, *made.backend);
   if (created) {
     made.sampler = std::move(created).value();
   } else {
@@ -113,8 +118,9 @@ TEST_CASE("a net that text cannot be sampled from is refused", "[sample]") {
   pb::NetParameter net;
   REQUIRE(parse_text(kData + kLstm + kScores, "net", net).has_value());
   const auto backend = make_cpu_backend({.device = DeviceKind::kCpu, .threads = 1});
-  const auto other = TextSampler::create(
-      net, data::Vocabulary::of("ab", data::TextUnit::kCharacters, 0), some_values, *backend);
+  const auto other = TextSampler::create(worker::sampling_graph(net).value(),
+                                         data::Vocabulary::of("ab", data::TextUnit::kCharacters, 0),
+                                         some_values, *backend);
   REQUIRE_FALSE(other.has_value());
   CHECK(other.error().message == "the net scores 5 units, and the vocabulary has 3 entries");
   const Made made = make(kLstm, some_values);
