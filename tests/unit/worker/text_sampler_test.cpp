@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <string>
 
+#include "proto/job_state.hpp"
 #include "proto/text.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
 #include "worker/backend/cpu_backend.hpp"
+#include "worker/cache/local_cache.hpp"
+#include "worker/data/text_source.hpp"
+#include "worker/trainer.hpp"
 
 using namespace taut;
 using worker::SampleOptions;
@@ -103,6 +108,59 @@ TEST_CASE("a seed gives the same text again, and another seed another one", "[sa
 TEST_CASE("a low temperature draws almost only the likeliest unit", "[sample]") {
   const Made made = make(kNoState, next_unit);
   CHECK(text_of(*made.sampler, {.prompt = "a", .length = 7, .temperature = 0.05F}) == "abc\nabc\n");
+}
+
+TEST_CASE("a character LSTM learns a text by heart and writes it", "[sample]") {
+  const test::TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "hello world\n";  // what follows an l takes a memory
+  folder.write("input.txt", text);
+  pb::Job job;
+  REQUIRE(
+      parse_text("seed: 3 net_param { "
+                 "layer { name: 'text' type: 'Data' top: 'data' top: 'label' top: 'cont' "
+                 "  data_param { batch_size: 4 backend: TEXT } text_param { steps: 8 } } "
+                 "layer { name: 'embed' type: 'Embed' bottom: 'data' top: 'embed' embed_param { "
+                 "  input_dim: 10 num_output: 10 weight_filler { type: 'gaussian' } } } "
+                 "layer { name: 'lstm' type: 'LSTM' bottom: 'embed' bottom: 'cont' top: 'lstm' "
+                 "  recurrent_param { num_output: 24 weight_filler { type: 'xavier' } } } "
+                 "layer { name: 'scores' type: 'InnerProduct' bottom: 'lstm' top: 'scores' "
+                 "  inner_product_param { num_output: 10 axis: 2 weight_filler { type: 'xavier' "
+                 "  } } } "
+                 "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'scores' bottom: 'label' "
+                 "  top: 'loss' softmax_param { axis: 2 } } } "
+                 "solver_param { type: 'Adam' base_lr: 0.02 momentum: 0.9 max_iter: 150 } "
+                 "data { folder: '" +
+                     folder.path().string() + "' }",
+                 "job", job)
+          .has_value());
+  const auto backend = make_cpu_backend({.device = DeviceKind::kCpu, .threads = 1});
+  const auto assets = worker::JobAssets::open(job, 1).value();
+  std::vector<worker::Replica> replicas;
+  replicas.push_back(assets.make_replica(*backend, 0, 1, Clock(0)).value());
+  LocalCache::Options options;
+  options.seed = job.seed();
+  options.rule = to_update_rule(job.solver_param()).value();
+  LocalCache cache(*backend, assets.train_graph().parameters, options);
+  worker::Trainer::Options until;
+  until.end = Clock(150);
+  worker::ProgressBoard board;
+  worker::Trainer trainer(replicas, cache, *backend, nullptr, until, board);
+  const std::atomic<bool> stop = false;
+  REQUIRE(trainer.run(stop).has_value());
+  CHECK(board.read().loss < 0.1);
+
+  const auto values = [&](const TableSpec& table, std::span<float> into) -> Result<void> {
+    TAUT_TRY(cache.snapshot(table.id, into));
+    return ok();
+  };
+  const auto sampler = worker::TextSampler::create(
+      worker::sampling_graph(job.net_param()).value(),
+      data::text_vocabulary(job.net_param().layer(0).text_param(), folder.path()).value(), values,
+      *backend);
+  REQUIRE(sampler.has_value());
+  CHECK(text_of(*sampler.value(), {.prompt = "he", .length = 22, .temperature = 0}) ==
+        "hello world\nhello world\n");
 }
 
 TEST_CASE("a net that text cannot be sampled from is refused", "[sample]") {
