@@ -11,7 +11,11 @@
 #include "common/types.hpp"
 #include "worker/backend/device_memory.hpp"
 #include "worker/backend/ops.hpp"
+#include "worker/backend/ops_channel.hpp"
+#include "worker/backend/ops_elementwise.hpp"
+#include "worker/backend/ops_loss.hpp"
 #include "worker/backend/ops_sequence.hpp"
+#include "worker/backend/ops_shape.hpp"
 #include "worker/backend/stream.hpp"
 
 namespace taut {
@@ -53,6 +57,16 @@ class Backend {
   virtual void fill(Stream&, DeviceSpan<float> to, float value) = 0;
   /// into += from
   virtual void add(Stream&, DeviceSpan<const float> from, DeviceSpan<float> into) = 0;
+  /// out = the sum of factor * values over the terms, at least one, all of out's size; out may be
+  /// one of them.
+  virtual void weighted_sum(Stream&, std::span<const Term> terms, DeviceSpan<float> out) = 0;
+
+  /// Copies a part of a tensor into a part of another.
+  virtual void copy_part(Stream&, const PartCopy& part, DeviceSpan<const float> from,
+                         DeviceSpan<float> to) = 0;
+  /// Copies a tensor into one of another shape: the elements follow each other in Caffe's order.
+  virtual void reshape(Stream&, const Extents& from_shape, const Extents& to_shape,
+                       DeviceSpan<const float> from, DeviceSpan<float> to) = 0;
 
   /// Copies a tensor from or to Caffe's order (rows of rows; images as N, C, H, W), whatever order
   /// the device keeps it in.
@@ -66,9 +80,20 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<PoolingOp> pooling(const PoolingSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<LinearOp> inner_product(const InnerProductSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<ActivationOp> activation(const ActivationSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<EltwiseOp> eltwise(EltwiseKind) = 0;
+  [[nodiscard]] virtual std::unique_ptr<AffineOp> affine(const AffineSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<PReluOp> prelu(const PReluSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<BatchNormOp> batch_norm(const BatchNormSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<LrnOp> lrn(const LrnSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<ReductionOp> reduction(const ReductionSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<ArgMaxOp> arg_max(const ArgMaxSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<DropoutOp> dropout(const DropoutSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<SoftmaxOp> softmax(const SoftmaxSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<SoftmaxLossOp> softmax_loss(const SoftmaxLossSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<PairLossOp> pair_loss(const PairLossSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<HingeLossOp> hinge_loss(const HingeLossSpec&) = 0;
+  [[nodiscard]] virtual std::unique_ptr<ContrastiveLossOp> contrastive_loss(
+      const ContrastiveLossSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<AccuracyOp> accuracy(const AccuracySpec&) = 0;
 
   [[nodiscard]] virtual std::unique_ptr<EmbedOp> embed(const EmbedSpec&) = 0;

@@ -88,6 +88,21 @@ class CpuBackend final : public Backend {
     });
   }
 
+  void weighted_sum(Stream& stream, std::span<const Term> terms, DeviceSpan<float> out) override {
+    cpu::enter(stream);
+    cpu::weighted_sum(terms, out);
+  }
+  void copy_part(Stream& stream, const PartCopy& part, DeviceSpan<const float> from,
+                 DeviceSpan<float> to) override {
+    cpu::enter(stream);
+    cpu::copy_part(part, from.address(), to.address());
+  }
+  void reshape(Stream& stream, const Extents& from_shape, const Extents& to_shape,
+               DeviceSpan<const float> from, DeviceSpan<float> to) override {
+    cpu::enter(stream);
+    cpu::reshape(from_shape, to_shape, from, to);
+  }
+
   void write_tensor(Stream& stream, const Extents& shape, std::span<const float> from,
                     DeviceSpan<float> to) override {
     move_tensor(stream, shape, from, host_view(to), dnnl_cpu::ImageOrder::kChannelsLast);
@@ -113,6 +128,24 @@ class CpuBackend final : public Backend {
   std::unique_ptr<ActivationOp> activation(const ActivationSpec& spec) override {
     return cpu::make_activation(spec);
   }
+  std::unique_ptr<EltwiseOp> eltwise(EltwiseKind kind) override { return cpu::make_eltwise(kind); }
+  std::unique_ptr<AffineOp> affine(const AffineSpec& spec) override {
+    return cpu::make_affine(spec);
+  }
+  std::unique_ptr<PReluOp> prelu(const PReluSpec& spec) override { return cpu::make_prelu(spec); }
+  std::unique_ptr<BatchNormOp> batch_norm(const BatchNormSpec& spec) override {
+    return cpu::make_batch_norm(spec);
+  }
+  std::unique_ptr<LrnOp> lrn(const LrnSpec& spec) override {
+    enter();
+    return dnnl_cpu::make_lrn(spec);
+  }
+  std::unique_ptr<ReductionOp> reduction(const ReductionSpec& spec) override {
+    return cpu::make_reduction(spec);
+  }
+  std::unique_ptr<ArgMaxOp> arg_max(const ArgMaxSpec& spec) override {
+    return cpu::make_arg_max(spec);
+  }
   std::unique_ptr<DropoutOp> dropout(const DropoutSpec& spec) override {
     enter();
     return cpu::make_dropout(spec);
@@ -122,6 +155,15 @@ class CpuBackend final : public Backend {
   }
   std::unique_ptr<SoftmaxLossOp> softmax_loss(const SoftmaxLossSpec& spec) override {
     return cpu::make_softmax_loss(spec);
+  }
+  std::unique_ptr<PairLossOp> pair_loss(const PairLossSpec& spec) override {
+    return cpu::make_pair_loss(spec);
+  }
+  std::unique_ptr<HingeLossOp> hinge_loss(const HingeLossSpec& spec) override {
+    return cpu::make_hinge_loss(spec);
+  }
+  std::unique_ptr<ContrastiveLossOp> contrastive_loss(const ContrastiveLossSpec& spec) override {
+    return cpu::make_contrastive_loss(spec);
   }
   std::unique_ptr<AccuracyOp> accuracy(const AccuracySpec& spec) override {
     return cpu::make_accuracy(spec);

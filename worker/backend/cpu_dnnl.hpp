@@ -5,8 +5,9 @@
 #include <string>
 
 #include "worker/backend/ops.hpp"
+#include "worker/backend/ops_channel.hpp"
 
-// The only place that meets oneDNN, whose face differs between versions 2 and 3. Images lie
+// The cpu_dnnl*.cpp are the only place that meets oneDNN, whose face differs between versions 2 and 3. Images lie
 // channels last. Errors of what is made here: std::invalid_argument; DeviceError while it runs.
 namespace taut::dnnl_cpu {
 
@@ -15,6 +16,7 @@ namespace taut::dnnl_cpu {
 
 [[nodiscard]] std::unique_ptr<LinearOp> make_convolution(const ConvolutionSpec& spec);
 [[nodiscard]] std::unique_ptr<PoolingOp> make_max_pooling(const PoolingSpec& spec);
+[[nodiscard]] std::unique_ptr<LrnOp> make_lrn(const LrnSpec& spec);
 
 struct MatmulSpec {
   std::int64_t rows = 0;

@@ -9,9 +9,7 @@
 #include "worker/backend/cpu_ops.hpp"
 
 namespace taut::cpu {
-namespace {
 
-/// The class that a label names. Errors: std::invalid_argument; a NaN is no class either.
 std::size_t class_of(float label, std::size_t position, std::size_t classes) {
   if (label >= 0 && label < static_cast<float>(classes)) return static_cast<std::size_t>(label);
   throw std::invalid_argument(fmt::format(
@@ -19,6 +17,31 @@ std::size_t class_of(float label, std::size_t position, std::size_t classes) {
       "the data set's labels and the last layer's num_output",
       label, position, classes, classes - 1));
 }
+
+bool ignores(const std::optional<std::int64_t>& ignore_label, float label) {
+  return ignore_label && label == static_cast<float>(*ignore_label);
+}
+
+double loss_divisor(Normalization normalization, std::size_t all, std::size_t counted,
+                    std::size_t batch) {
+  std::size_t divisor = 1;
+  switch (normalization) {
+    case Normalization::kFull:
+      divisor = all;
+      break;
+    case Normalization::kValid:
+      divisor = counted;
+      break;
+    case Normalization::kBatchSize:
+      divisor = batch;
+      break;
+    case Normalization::kNone:
+      break;
+  }
+  return static_cast<double>(std::max<std::size_t>(divisor, 1));
+}
+
+namespace {
 
 /// The first element of a position's scores.
 std::size_t place_of(const AxisView& view, std::size_t position) {
@@ -38,7 +61,9 @@ AxisView view_of_scores(const char* layer, const Extents& shape, std::size_t axi
 class SoftmaxLoss final : public SoftmaxLossOp {
  public:
   explicit SoftmaxLoss(const SoftmaxLossSpec& spec)
-      : spec_(spec), view_(view_of_scores("SoftmaxWithLoss", spec.shape, spec.axis)) {}
+      : spec_(spec), view_(view_of_scores("SoftmaxWithLoss", spec.shape, spec.axis)) {
+    for (std::size_t i = 0; i < spec.axis; ++i) batch_ *= static_cast<std::size_t>(spec.shape[i]);
+  }
 
   void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> labels,
                DeviceSpan<float> probabilities, DeviceSpan<float> loss) override {
@@ -53,13 +78,13 @@ class SoftmaxLoss final : public SoftmaxLossOp {
       const float likely = p[class_of(label, position, view_.length) * view_.inner];
       sum -= std::log(std::max(likely, std::numeric_limits<float>::min()));
     }
-    *loss.address() = static_cast<float>(sum / counted(labels));
+    *loss.address() = static_cast<float>(sum / divisor(labels));
   }
 
   void backward(Stream&, DeviceSpan<const float> probabilities, DeviceSpan<const float> labels,
                 float weight, DeviceSpan<float> bottom_gradient) override {
     check_labels(labels);
-    const float scale = weight / static_cast<float>(counted(labels));
+    const float scale = weight / static_cast<float>(divisor(labels));
     for (std::size_t position = 0; position < view_.positions(); ++position) {
       const std::size_t at = place_of(view_, position);
       const float* p = probabilities.address() + at;
@@ -77,34 +102,38 @@ class SoftmaxLoss final : public SoftmaxLossOp {
   void check_labels(DeviceSpan<const float> labels) const {
     TAUT_CHECK(labels.size() == view_.positions(), "one label for each position");
   }
-  [[nodiscard]] bool is_ignored(float label) const {
-    return spec_.has_ignore_label && label == static_cast<float>(spec_.ignore_label);
-  }
-  /// How many positions count, at least 1: Caffe's normalization VALID.
-  [[nodiscard]] double counted(DeviceSpan<const float> labels) const {
+  [[nodiscard]] bool is_ignored(float label) const { return ignores(spec_.ignore_label, label); }
+  [[nodiscard]] double divisor(DeviceSpan<const float> labels) const {
     const float* first = labels.address();
-    const auto count = std::count_if(first, first + labels.size(),
-                                     [&](float label) { return !is_ignored(label); });
-    return static_cast<double>(std::max<std::ptrdiff_t>(count, 1));
+    const auto counted = std::count_if(first, first + labels.size(),
+                                       [&](float label) { return !is_ignored(label); });
+    return loss_divisor(spec_.normalization, view_.positions(), static_cast<std::size_t>(counted),
+                        batch_);
   }
 
   SoftmaxLossSpec spec_;
   AxisView view_;
+  std::size_t batch_ = 1;
 };
 
 class Accuracy final : public AccuracyOp {
  public:
   explicit Accuracy(const AccuracySpec& spec)
       : top_k_(static_cast<std::size_t>(spec.top_k)),
+        ignore_label_(spec.ignore_label),
         view_(view_of_scores("Accuracy", spec.shape, spec.axis)) {}
 
   void forward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
                DeviceSpan<float> accuracy) override {
     TAUT_CHECK(labels.size() == view_.positions(), "one label for each position");
     std::size_t right = 0;
+    std::size_t counted = 0;
     for (std::size_t position = 0; position < view_.positions(); ++position) {
       const float* score = scores.address() + place_of(view_, position);
-      const std::size_t truth = class_of(labels.address()[position], position, view_.length);
+      const float label = labels.address()[position];
+      if (ignores(ignore_label_, label)) continue;
+      ++counted;
+      const std::size_t truth = class_of(label, position, view_.length);
       std::size_t rivals = 0;
       for (std::size_t k = 0; k < view_.length; ++k) {
         // Written so that a score that is no number makes the answer wrong, never right.
@@ -113,11 +142,13 @@ class Accuracy final : public AccuracyOp {
       }
       right += rivals < top_k_ ? 1 : 0;
     }
-    *accuracy.address() = static_cast<float>(right) / static_cast<float>(view_.positions());
+    *accuracy.address() =
+        static_cast<float>(right) / static_cast<float>(std::max<std::size_t>(counted, 1));
   }
 
  private:
   std::size_t top_k_;
+  std::optional<std::int64_t> ignore_label_;
   AxisView view_;
 };
 

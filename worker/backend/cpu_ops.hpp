@@ -2,8 +2,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "worker/backend/ops.hpp"
+#include "worker/backend/ops_channel.hpp"
+#include "worker/backend/ops_elementwise.hpp"
+#include "worker/backend/ops_loss.hpp"
+#include "worker/backend/ops_shape.hpp"
 
 // The CPU's operations, one maker for each. Errors: std::invalid_argument.
 namespace taut::cpu {
@@ -15,6 +21,30 @@ namespace taut::cpu {
 [[nodiscard]] std::unique_ptr<SoftmaxOp> make_softmax(const SoftmaxSpec& spec);
 [[nodiscard]] std::unique_ptr<SoftmaxLossOp> make_softmax_loss(const SoftmaxLossSpec& spec);
 [[nodiscard]] std::unique_ptr<AccuracyOp> make_accuracy(const AccuracySpec& spec);
+[[nodiscard]] std::unique_ptr<EltwiseOp> make_eltwise(EltwiseKind kind);
+[[nodiscard]] std::unique_ptr<AffineOp> make_affine(const AffineSpec& spec);
+[[nodiscard]] std::unique_ptr<PReluOp> make_prelu(const PReluSpec& spec);
+[[nodiscard]] std::unique_ptr<BatchNormOp> make_batch_norm(const BatchNormSpec& spec);
+[[nodiscard]] std::unique_ptr<ReductionOp> make_reduction(const ReductionSpec& spec);
+[[nodiscard]] std::unique_ptr<ArgMaxOp> make_arg_max(const ArgMaxSpec& spec);
+[[nodiscard]] std::unique_ptr<PairLossOp> make_pair_loss(const PairLossSpec& spec);
+[[nodiscard]] std::unique_ptr<HingeLossOp> make_hinge_loss(const HingeLossSpec& spec);
+[[nodiscard]] std::unique_ptr<ContrastiveLossOp> make_contrastive_loss(
+    const ContrastiveLossSpec& spec);
+
+/// As Backend's. They run on the caller's number of threads.
+void weighted_sum(std::span<const Term> terms, DeviceSpan<float> out);
+void copy_part(const PartCopy& part, const float* from, float* to);
+void reshape(const Extents& from_shape, const Extents& to_shape, DeviceSpan<const float> from,
+             DeviceSpan<float> to);
+
+/// The class that a label names. Errors: std::invalid_argument; a NaN is no class either.
+[[nodiscard]] std::size_t class_of(float label, std::size_t position, std::size_t classes);
+[[nodiscard]] bool ignores(const std::optional<std::int64_t>& ignore_label, float label);
+/// What a loss's sum is divided by, at least 1. `all` positions, `counted` ones that are not
+/// ignored, `batch` records.
+[[nodiscard]] double loss_divisor(Normalization normalization, std::size_t all, std::size_t counted,
+                                  std::size_t batch);
 
 /// A tensor in memory, seen along one axis: element (o, k, i) lies at (o * length + k) * inner + i.
 /// The pairs (o, i) count the other axes' positions in Caffe's order.

@@ -41,6 +41,8 @@ struct Window {
 struct ConvolutionSpec {
   ImageShape bottom;
   ImageShape top;
+  /// Bottom and top are tensors of rank 3 (N, C, W), of height 1, and lie row by row.
+  bool rows = false;
   Window window;
   std::int64_t group = 1;
   bool bias = true;
@@ -94,23 +96,6 @@ class LinearOp {
                                    DeviceSpan<float> bias_gradient) = 0;
 };
 
-enum class ActivationKind : std::uint8_t { kRelu, kSigmoid, kTanH };
-
-struct ActivationSpec {
-  ActivationKind kind = ActivationKind::kRelu;
-  float negative_slope = 0;  // kRelu; not below 0, so that top has bottom's sign
-};
-
-/// Element by element; top may be bottom, and either gradient the other. Backward reads no bottom,
-/// and of a ReLU's top only the sign.
-class ActivationOp {
- public:
-  virtual ~ActivationOp() = default;
-  virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
-  virtual void backward(Stream&, DeviceSpan<const float> top, DeviceSpan<const float> top_gradient,
-                        DeviceSpan<float> bottom_gradient) = 0;
-};
-
 struct DropoutSpec {
   Extents shape;
   float ratio = 0.5F;  // the share of elements that are dropped, in [0, 1)
@@ -146,43 +131,6 @@ class SoftmaxOp {
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> top, DeviceSpan<const float> top_gradient,
                         DeviceSpan<float> bottom_gradient) = 0;
-};
-
-struct SoftmaxLossSpec {
-  Extents shape;
-  std::size_t axis = 1;
-  bool has_ignore_label = false;
-  std::int64_t ignore_label = 0;
-};
-
-/// loss [1] = the mean of -log(probability of the label) over the positions whose label counts
-/// Errors    std::invalid_argument: a label is neither a class nor the ignored one
-class SoftmaxLossOp {
- public:
-  virtual ~SoftmaxLossOp() = default;
-  virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> labels,
-                       DeviceSpan<float> probabilities, DeviceSpan<float> loss) = 0;
-  /// The gradient of `weight` times the loss.
-  virtual void backward(Stream&, DeviceSpan<const float> probabilities,
-                        DeviceSpan<const float> labels, float weight,
-                        DeviceSpan<float> bottom_gradient) = 0;
-};
-
-struct AccuracySpec {
-  Extents shape;
-  std::size_t axis = 1;
-  std::int64_t top_k = 1;
-};
-
-/// accuracy [1] = the share of positions at which fewer than top_k other classes score at least as
-/// high as the label
-/// Errors    std::invalid_argument: a label is no class
-/// Source    Caffe, src/caffe/layers/accuracy_layer.cpp
-class AccuracyOp {
- public:
-  virtual ~AccuracyOp() = default;
-  virtual void forward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
-                       DeviceSpan<float> accuracy) = 0;
 };
 
 }  // namespace taut

@@ -20,10 +20,13 @@ class Accuracy final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> make_accuracy(Backend& backend, const LayerSetup& setup) {
-  return std::make_unique<Accuracy>(
-      backend.accuracy({.shape = setup.bottoms[0],
-                        .axis = 1,
-                        .top_k = setup.node.definition.accuracy_param().top_k()}));
+  const pb::AccuracyParameter& parameter = setup.node.definition.accuracy_param();
+  AccuracySpec spec{.shape = setup.bottoms[0],
+                    .axis = axis_of(parameter.axis(), setup.bottoms[0]),
+                    .top_k = parameter.top_k(),
+                    .ignore_label = std::nullopt};
+  if (parameter.has_ignore_label()) spec.ignore_label = parameter.ignore_label();
+  return std::make_unique<Accuracy>(backend.accuracy(spec));
 }
 
 }  // namespace taut::layers

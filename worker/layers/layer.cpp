@@ -19,6 +19,7 @@ std::size_t axis_of(std::int64_t axis, const Extents& shape) {
 }
 
 ImageShape image_of(const Extents& shape) {
+  if (shape.size() == 3) return {shape[0], shape[1], 1, shape[2]};
   TAUT_CHECK(shape.size() == 4, "the graph lets only images to this layer");
   return {shape[0], shape[1], shape[2], shape[3]};
 }
@@ -51,6 +52,31 @@ constexpr std::array kMakers{
     Maker{"LayerNorm", layers::make_layer_norm},
     Maker{"GELU", layers::make_gelu},
     Maker{"MultiHeadAttention", layers::make_attention},
+    Maker{"Deconvolution", layers::make_deconvolution},
+    Maker{"LRN", layers::make_lrn},
+    Maker{"BatchNorm", layers::make_batch_norm},
+    Maker{"Scale", layers::make_scale},
+    Maker{"Bias", layers::make_bias},
+    Maker{"PReLU", layers::make_prelu},
+    Maker{"ELU", layers::make_elu},
+    Maker{"Power", layers::make_power},
+    Maker{"Exp", layers::make_exp},
+    Maker{"Log", layers::make_log},
+    Maker{"AbsVal", layers::make_abs},
+    Maker{"BNLL", layers::make_bnll},
+    Maker{"Eltwise", layers::make_eltwise},
+    Maker{"Concat", layers::make_concat},
+    Maker{"Slice", layers::make_slice},
+    Maker{"Reshape", layers::make_reshape},
+    Maker{"Split", layers::make_split},
+    Maker{"Silence", layers::make_silence},
+    Maker{"Reduction", layers::make_reduction},
+    Maker{"ArgMax", layers::make_arg_max},
+    Maker{"EuclideanLoss", layers::make_euclidean_loss},
+    Maker{"SigmoidCrossEntropyLoss", layers::make_sigmoid_cross_entropy_loss},
+    Maker{"HingeLoss", layers::make_hinge_loss},
+    Maker{"ContrastiveLoss", layers::make_contrastive_loss},
+    Maker{"Flatten", layers::make_reshape},
 };
 
 }  // namespace

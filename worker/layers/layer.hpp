@@ -41,7 +41,10 @@ class Layer {
   /// Overwrites the tops' values. Errors: std::invalid_argument for labels that are no class.
   virtual void forward(const Ports& ports, Stream& stream, Clock clock) = 0;
 
-  /// Overwrites the gradients of bottoms and parameters, those that are wanted. Follows a forward.
+  /// Overwrites the gradients of bottoms and parameters, those that are wanted. Follows a forward. A
+  /// parameter that is averaged gets its new values as its gradient; where it has one, this is
+  /// called even where no gradient is wanted, and tops have none. A top without a gradient is one
+  /// that no loss reads.
   virtual void backward(const Ports& ports, Stream& stream) = 0;
 };
 

@@ -35,21 +35,23 @@ class Linear final : public Layer {
   std::unique_ptr<LinearOp> op_;
 };
 
-Window window_of(const pb::ConvolutionParameter& parameter) {
-  const Result<model::Window> settled = model::convolution_window(parameter);
+}  // namespace
+
+Window convolution_window_of(const LayerSetup& setup) {
+  const Result<model::Window> settled = model::convolution_window(
+      setup.node.definition.convolution_param(), setup.bottoms[0].size() - 2);
   if (!settled) throw std::invalid_argument(settled.error().message);
   const auto& [h, w] = settled.value();
   return {h.kernel, w.kernel, h.stride, w.stride, h.pad, w.pad, h.dilation, w.dilation};
 }
-
-}  // namespace
 
 std::unique_ptr<Layer> make_convolution(Backend& backend, const LayerSetup& setup) {
   const pb::ConvolutionParameter& parameter = setup.node.definition.convolution_param();
   return std::make_unique<Linear>(
       backend.convolution({.bottom = image_of(setup.bottoms[0]),
                            .top = image_of(setup.tops[0]),
-                           .window = window_of(parameter),
+                           .rows = setup.bottoms[0].size() == 3,
+                           .window = convolution_window_of(setup),
                            .group = parameter.group(),
                            .bias = parameter.bias_term(),
                            .bottom_gradient = setup.bottom_gradients[0]}));

@@ -11,6 +11,26 @@ bool contains(const std::vector<std::size_t>& list, std::size_t item) {
   return std::ranges::find(list, item) != list.end();
 }
 
+/// A bottom that has no gradient and would need one: its maker could not learn.
+void check_labels(const model::Graph& graph, const model::Node& node) {
+  if (!node.needs_backward || node.definition.propagate_down_size() > 0) return;
+  for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
+    if (node.passes_gradient[k] || !graph.blobs[node.bottoms[k]].needs_gradient) continue;
+    throw std::invalid_argument(
+        fmt::format("layer \"{}\" ({}): its bottom \"{}\" depends on a parameter and has no "
+                    "gradient here; say propagate_down: false for it if that is meant",
+                    node.definition.name(), node.definition.type(),
+                    node.definition.bottom(static_cast<int>(k))));
+  }
+}
+
+bool has_statistics(const model::Graph& graph, const model::Node& node) {
+  return graph.phase == pb::TRAIN &&
+         std::ranges::any_of(node.parameters, [&](std::size_t parameter) {
+           return graph.parameters[parameter].kind == TableKind::kAveraged;
+         });
+}
+
 bool is_in_place(const model::Node& node, std::size_t bottom) {
   return contains(node.tops, node.bottoms[bottom]);
 }
@@ -46,13 +66,16 @@ void Net::allocate_blobs() {
 
 bool Net::wants_gradient(std::size_t layer, std::size_t bottom) const {
   const model::Node& node = graph_.nodes[layer];
-  return node.needs_backward && graph_.blobs[node.bottoms[bottom]].needs_gradient;
+  return node.needs_backward && node.passes_gradient[bottom] &&
+         graph_.blobs[node.bottoms[bottom]].needs_gradient;
 }
 
 void Net::make_steps(const Options& options) {
   for (std::size_t index = 0; index < graph_.nodes.size(); ++index) {
     const model::Node& node = graph_.nodes[index];
     Step& step = steps_.emplace_back();
+    check_labels(graph_, node);
+    step.has_statistics = has_statistics(graph_, node);
     LayerSetup setup{.node = node,
                      .bottoms = {},
                      .tops = {},
@@ -101,11 +124,12 @@ void Net::share_bottom_gradients() {
 void Net::share_parameter_gradients() {
   if (graph_.phase != pb::TRAIN) return;
   for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter) {
-    if (graph_.parameters[parameter].kind != TableKind::kTrained) continue;
+    if (graph_.parameters[parameter].kind == TableKind::kFrozen) continue;
     Step* last_of_backward = nullptr;
     for (std::size_t index = steps_.size(); index-- > 0;) {
       const model::Node& node = graph_.nodes[index];
-      for (std::size_t k = 0; node.needs_backward && k < node.parameters.size(); ++k) {
+      const bool has_backward = node.needs_backward || steps_[index].has_statistics;
+      for (std::size_t k = 0; has_backward && k < node.parameters.size(); ++k) {
         if (node.parameters[k] != parameter) continue;
         if (last_of_backward != nullptr) {
           steps_[index].partial[k] = new_floats(graph_.parameters[parameter].count());
@@ -167,9 +191,9 @@ void Net::backward(std::size_t layer, Stream& stream) {
   for (const std::size_t parameter : step.without_gradient) {
     backend_.fill(stream, parameters_[parameter].gradient, 0);
   }
-  if (step.layer == nullptr || !node.needs_backward) return;
+  if (step.layer == nullptr || !(node.needs_backward || step.has_statistics)) return;
   for (std::size_t k = 0; k < node.parameters.size(); ++k) {
-    if (graph_.parameters[node.parameters[k]].kind != TableKind::kTrained) continue;
+    if (graph_.parameters[node.parameters[k]].kind == TableKind::kFrozen) continue;
     const DeviceSpan<float> bound = parameters_[node.parameters[k]].gradient;
     TAUT_CHECK(!bound.empty(), "backward before a gradient was bound");
     step.parameters[k].gradient = step.partial[k].empty() ? bound : step.partial[k];

@@ -39,8 +39,8 @@ class Net {
   [[nodiscard]] std::size_t layer_count() const { return graph_.nodes.size(); }
   /// What a layer reads, weights first; a parameter that is shared belongs to several layers.
   [[nodiscard]] std::span<const std::size_t> parameters_of(std::size_t layer) const;
-  /// The trained parameters whose gradients are complete after this layer's backward: each is named
-  /// by exactly one layer of a TRAIN net.
+  /// The trained parameters whose gradients, and the averaged ones whose new values, are complete
+  /// after this layer's backward: each is named by exactly one layer of a TRAIN net.
   [[nodiscard]] std::span<const std::size_t> gradients_after(std::size_t layer) const;
 
   /// May change between any two clocks.
@@ -89,6 +89,7 @@ class Net {
     std::vector<Parameter> parameters;       // values and gradients as bound
     std::vector<DeviceSpan<float>> partial;  // for each parameter: not empty where it is summed
     std::vector<Sum> bottom_sums;
+    bool has_statistics = false;  // its backward writes them, whoever wants gradients
     std::vector<std::size_t> gradients_after;
     std::vector<std::size_t> without_gradient;  // trained, but before no loss: zeros
   };

@@ -1,5 +1,3 @@
-#include <stdexcept>
-
 #include "worker/layers/layer_makers.hpp"
 
 namespace taut::layers {
@@ -33,16 +31,37 @@ class SoftmaxLoss final : public Layer {
 
 }  // namespace
 
+std::optional<std::int64_t> ignore_label_of(const pb::LossParameter& loss) {
+  if (!loss.has_ignore_label()) return std::nullopt;
+  return loss.ignore_label();
+}
+
+Normalization normalization_of(const pb::LossParameter& loss, Normalization otherwise) {
+  if (!loss.has_normalization()) {
+    if (!loss.has_normalize()) return otherwise;
+    return loss.normalize() ? Normalization::kValid : Normalization::kBatchSize;
+  }
+  switch (loss.normalization()) {
+    case pb::LossParameter::FULL:
+      return Normalization::kFull;
+    case pb::LossParameter::BATCH_SIZE:
+      return Normalization::kBatchSize;
+    case pb::LossParameter::NONE:
+      return Normalization::kNone;
+    case pb::LossParameter::VALID:
+      break;
+  }
+  return Normalization::kValid;
+}
+
 std::unique_ptr<Layer> make_softmax_loss(Backend& backend, const LayerSetup& setup) {
   const pb::LayerParameter& definition = setup.node.definition;
   const Extents& scores = setup.bottoms[0];
-  if (setup.bottom_gradients[1]) {
-    throw std::invalid_argument("its labels depend on a parameter; labels have no gradient");
-  }
-  auto op = backend.softmax_loss({.shape = scores,
-                                  .axis = axis_of(definition.softmax_param().axis(), scores),
-                                  .has_ignore_label = definition.loss_param().has_ignore_label(),
-                                  .ignore_label = definition.loss_param().ignore_label()});
+  auto op = backend.softmax_loss(
+      {.shape = scores,
+       .axis = axis_of(definition.softmax_param().axis(), scores),
+       .ignore_label = ignore_label_of(definition.loss_param()),
+       .normalization = normalization_of(definition.loss_param(), Normalization::kValid)});
   const std::size_t own = setup.tops.size() > 1 ? 0 : model::element_count(scores);
   return std::make_unique<SoftmaxLoss>(std::move(op), backend.allocate_floats(own),
                                        setup.node.loss_weights[0]);

@@ -38,12 +38,12 @@ class Assembly {
     TAUT_TRY(node.loss_weights, of_type(*rule, loss_weights_of(layer, *rule)));
     TAUT_TRY(node.parameters,
              of_type(*rule, add_parameters(layer, shapes.parameters, graph_.parameters)));
+    TAUT_TRY(node.passes_gradient, passes_gradient(layer, *rule));
     for (const std::size_t bottom : node.bottoms) ++states_[bottom].readers;
     TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops));
     node.is_fed = rule->is_fed;
     node.definition = std::move(layer);
     graph_.nodes.push_back(std::move(node));
-    differentiable_.push_back(rule->differentiable_bottoms);
     return ok();
   }
 
@@ -51,14 +51,15 @@ class Assembly {
     for (std::size_t blob = 0; blob < graph_.blobs.size(); ++blob) {
       if (states_[blob].readers == 0) graph_.outputs.push_back(blob);
     }
-    mark_gradients(graph_, differentiable_);
+    mark_gradients(graph_);
     return std::move(graph_);
   }
 
  private:
   struct BlobState {
-    int readers = 0;         // since it was last written
-    bool must_stay = false;  // its last writer's LayerRule::top_must_stay
+    int readers = 0;              // since it was last written
+    bool must_stay = false;       // its last writer's LayerRule::top_must_stay
+    bool sign_must_stay = false;  // LayerRule::top_sign_must_stay of any of its writers
   };
 
   /// Puts the layer's type before the message.
@@ -113,12 +114,28 @@ class Assembly {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       if (weights[i] != 0 && !(rule.is_loss && i == 0)) {
         return invalid(
-            fmt::format("loss_weight of top \"{}\" is {}: only the first top of a "
-                        "SoftmaxWithLoss can be a loss",
+            fmt::format("loss_weight of top \"{}\" is {}: only the first top of a loss "
+                        "layer, such as SoftmaxWithLoss, can be a loss",
                         layer.top(static_cast<int>(i)), weights[i]));
       }
     }
     return weights;
+  }
+
+  static Result<std::vector<bool>> passes_gradient(const pb::LayerParameter& layer,
+                                                   const LayerRule& rule) {
+    const auto bottoms = static_cast<std::size_t>(layer.bottom_size());
+    const auto given = static_cast<std::size_t>(layer.propagate_down_size());
+    if (given != 0 && given != bottoms) {
+      return invalid(
+          fmt::format("propagate_down is given {} times for {} bottoms", given, bottoms));
+    }
+    std::vector<bool> passes(bottoms);
+    for (std::size_t k = 0; k < bottoms; ++k) {
+      passes[k] = k < rule.differentiable_bottoms &&
+                  (given == 0 || layer.propagate_down(static_cast<int>(k)));
+    }
+    return passes;
   }
 
   Result<std::vector<std::size_t>> add_tops(const pb::LayerParameter& layer, const LayerRule& rule,
@@ -133,7 +150,10 @@ class Assembly {
       tops.push_back(named_as_bottom && may_write_over(rule, newest_[name])
                          ? newest_[name]
                          : new_blob(name, shape));
-      states_[tops.back()] = {.readers = 0, .must_stay = rule.top_must_stay};
+      BlobState& state = states_[tops.back()];
+      state = {.readers = 0,
+               .must_stay = rule.top_must_stay,
+               .sign_must_stay = state.sign_must_stay || rule.top_sign_must_stay};
     }
     return tops;
   }
@@ -156,8 +176,9 @@ class Assembly {
 
   /// Writing over a blob is for its only reader, and only where its maker can spare its values.
   bool may_write_over(const LayerRule& rule, std::size_t blob) const {
-    return rule.in_place == InPlace::kOver && !states_[blob].must_stay &&
-           states_[blob].readers == 1;
+    const BlobState& state = states_[blob];
+    return rule.in_place == InPlace::kOver && !state.must_stay && state.readers == 1 &&
+           (rule.keeps_sign || !state.sign_must_stay);
   }
 
   std::size_t new_blob(const std::string& name, const Shape& shape) {
@@ -171,7 +192,6 @@ class Assembly {
   std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as layers below see it
   std::unordered_map<std::string, std::string> makers_;  // the layer that last wrote a name
   std::vector<BlobState> states_;                        // for each blob
-  std::vector<std::size_t> differentiable_;              // for each node
 };
 
 }  // namespace

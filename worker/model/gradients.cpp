@@ -13,20 +13,19 @@ bool has_trained(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-void mark_gradients(Graph& graph, const std::vector<std::size_t>& differentiable_bottoms) {
+void mark_gradients(Graph& graph) {
   if (graph.phase != pb::TRAIN) return;
 
-  const auto any_bottom = [&](std::size_t node, const std::vector<bool>& marked) {
-    const auto& bottoms = graph.nodes[node].bottoms;
-    const std::size_t count = std::min(bottoms.size(), differentiable_bottoms[node]);
-    return std::any_of(bottoms.begin(), bottoms.begin() + static_cast<std::ptrdiff_t>(count),
-                       [&](std::size_t blob) { return marked[blob]; });
+  const auto any_bottom = [](const Node& node, const std::vector<bool>& marked) {
+    for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
+      if (node.passes_gradient[k] && marked[node.bottoms[k]]) return true;
+    }
+    return false;
   };
 
   std::vector<bool> after_parameter(graph.blobs.size(), false);
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    if (!has_trained(graph, node) && !any_bottom(i, after_parameter)) continue;
+  for (const Node& node : graph.nodes) {
+    if (!has_trained(graph, node) && !any_bottom(node, after_parameter)) continue;
     for (const std::size_t top : node.tops) after_parameter[top] = true;
   }
 
@@ -38,9 +37,10 @@ void mark_gradients(Graph& graph, const std::vector<std::size_t>& differentiable
       leads_to_loss = leads_to_loss || before_loss[node.tops[top]] || node.loss_weights[top] != 0;
     }
     if (!leads_to_loss) continue;
-    node.needs_backward = has_trained(graph, node) || any_bottom(i, after_parameter);
-    const std::size_t count = std::min(node.bottoms.size(), differentiable_bottoms[i]);
-    for (std::size_t k = 0; k < count; ++k) before_loss[node.bottoms[k]] = true;
+    node.needs_backward = has_trained(graph, node) || any_bottom(node, after_parameter);
+    for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
+      if (node.passes_gradient[k]) before_loss[node.bottoms[k]] = true;
+    }
   }
 
   for (std::size_t blob = 0; blob < graph.blobs.size(); ++blob) {

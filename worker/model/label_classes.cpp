@@ -13,10 +13,14 @@ LabelLimits label_limits(const Graph& graph, std::size_t blob) {
     if (!is_loss && layer.type() != "Accuracy") continue;
     if (node.bottoms[1] != blob) continue;
     const Shape& scores = graph.blobs[node.bottoms[0]].shape;
-    const auto axis = axis_index(is_loss ? layer.softmax_param().axis() : 1, scores, "axis");
+    const auto axis = axis_index(
+        is_loss ? layer.softmax_param().axis() : layer.accuracy_param().axis(), scores, "axis");
     const std::int64_t classes = scores[axis.value()];
     limits.classes = limits.classes == 0 ? classes : std::min(limits.classes, classes);
     if (layer.loss_param().has_ignore_label()) limits.ignored = layer.loss_param().ignore_label();
+    if (layer.accuracy_param().has_ignore_label()) {
+      limits.ignored = layer.accuracy_param().ignore_label();
+    }
   }
   return limits;
 }

@@ -16,6 +16,8 @@ struct ParameterWish {
   std::string suffix;
   Shape shape;
   pb::FillerParameter filler;
+  /// What becomes of it: kTrained may be frozen by its ParamSpec, others stay what they are.
+  TableKind kind = TableKind::kTrained;
 };
 
 /// What a layer makes of its bottoms.
@@ -45,6 +47,10 @@ struct LayerRule {
   bool top_must_stay = false;
   /// It computes nothing: its tops are written from outside, batch by batch.
   bool is_fed = false;
+  /// Its top keeps its elements' signs at least, and may be written over by what keeps them.
+  bool top_sign_must_stay = false;
+  /// Where it works in place: no element changes its sign, or its gradient is 0.
+  bool keeps_sign = false;
   /// Its first top is a loss, of weight 1 where the definition says nothing.
   bool is_loss = false;
   /// Bottoms have passed check_shape, and their number fits. Errors: invalid, without the layer's

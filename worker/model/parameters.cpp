@@ -39,6 +39,12 @@ Result<void> check_multiplier(const std::string& table, const char* field, float
 /// A layer that shares a table may repeat its multipliers or leave them out, not change them.
 Result<void> check_shared(const TableSpec& table, const ParameterWish& wish,
                           const pb::ParamSpec& spec) {
+  if (table.kind == TableKind::kAveraged || wish.kind == TableKind::kAveraged) {
+    return invalid(
+        fmt::format("parameter \"{}\" is shared: running statistics belong to one layer; give "
+                    "them another name, or none",
+                    table.name));
+  }
   if (table.shape != wish.shape) {
     return invalid(
         fmt::format("parameter \"{}\" is shared: it has shape {} in an earlier layer, and "
@@ -60,6 +66,11 @@ Result<void> check_shared(const TableSpec& table, const ParameterWish& wish,
   return ok();
 }
 
+TableKind kind_of(const ParameterWish& wish, const pb::ParamSpec& spec) {
+  if (wish.kind != TableKind::kTrained) return wish.kind;
+  return spec.lr_mult() == 0 ? TableKind::kFrozen : TableKind::kTrained;
+}
+
 Result<TableSpec> new_table(const std::string& name, std::size_t id, const ParameterWish& wish,
                             const pb::ParamSpec& spec) {
   TAUT_TRY(check_shape(wish.shape, fmt::format("parameter \"{}\"", name)));
@@ -72,7 +83,7 @@ Result<TableSpec> new_table(const std::string& name, std::size_t id, const Param
   return TableSpec{.id = TableId(static_cast<std::uint32_t>(id)),
                    .name = name,
                    .shape = wish.shape,
-                   .kind = spec.lr_mult() == 0 ? TableKind::kFrozen : TableKind::kTrained,
+                   .kind = kind_of(wish, spec),
                    .filler = filler.value(),
                    .lr_mult = spec.lr_mult(),
                    .decay_mult = spec.decay_mult()};

@@ -44,6 +44,61 @@ using Shapes = std::vector<Shape>;
 [[nodiscard]] Result<LayerShapes> settle_accuracy(const pb::LayerParameter& layer,
                                                   const Shapes& bottoms,
                                                   const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_deconvolution(const pb::LayerParameter& layer,
+                                                       const Shapes& bottoms,
+                                                       const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_lrn(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                             const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_concat(const pb::LayerParameter& layer,
+                                                const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_slice(const pb::LayerParameter& layer,
+                                               const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_flatten(const pb::LayerParameter& layer,
+                                                 const Shapes& bottoms,
+                                                 const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_reshape(const pb::LayerParameter& layer,
+                                                 const Shapes& bottoms,
+                                                 const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_split(const pb::LayerParameter& layer,
+                                               const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_silence(const pb::LayerParameter& layer,
+                                                 const Shapes& bottoms,
+                                                 const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_reduction(const pb::LayerParameter& layer,
+                                                   const Shapes& bottoms,
+                                                   const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_arg_max(const pb::LayerParameter& layer,
+                                                 const Shapes& bottoms,
+                                                 const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_batch_norm(const pb::LayerParameter& layer,
+                                                    const Shapes& bottoms,
+                                                    const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_scale(const pb::LayerParameter& layer,
+                                               const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_bias(const pb::LayerParameter& layer,
+                                              const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_prelu(const pb::LayerParameter& layer,
+                                               const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_elu(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                             const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_power(const pb::LayerParameter& layer,
+                                               const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_exp(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                             const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_log(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                             const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_eltwise(const pb::LayerParameter& layer,
+                                                 const Shapes& bottoms,
+                                                 const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_pair_loss(const pb::LayerParameter& layer,
+                                                   const Shapes& bottoms,
+                                                   const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_hinge_loss(const pb::LayerParameter& layer,
+                                                    const Shapes& bottoms,
+                                                    const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_contrastive_loss(const pb::LayerParameter& layer,
+                                                          const Shapes& bottoms,
+                                                          const GraphOptions& options);
 
 /// The num_output of a layer's own parameters. Errors: invalid, where it is missing or 0.
 /// field  names the parameters, "convolution_param"

@@ -1,10 +1,27 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <initializer_list>
 
 #include "worker/model/rules.hpp"
+#include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
+namespace {
+
+Result<void> check_finite(const char* field, std::initializer_list<float> values) {
+  for (const float value : values) {
+    if (!std::isfinite(value)) return invalid(fmt::format("{} holds the number {}", field, value));
+  }
+  return ok();
+}
+
+Result<void> check_base(const char* field, float base) {
+  if (base == -1 || (base > 0 && std::isfinite(base))) return ok();
+  return invalid(fmt::format("{}.base is {}; it lies above 0, or is -1 for e", field, base));
+}
+
+}  // namespace
 
 Result<LayerShapes> settle_unchanged(const pb::LayerParameter&, const Shapes& bottoms,
                                      const GraphOptions&) {
@@ -25,6 +42,63 @@ Result<LayerShapes> settle_dropout(const pb::LayerParameter& layer, const Shapes
   const float ratio = layer.dropout_param().dropout_ratio();
   if (!(ratio >= 0 && ratio < 1)) {
     return invalid(fmt::format("dropout_param.dropout_ratio is {}; it lies in [0, 1)", ratio));
+  }
+  return LayerShapes{{bottoms[0]}, {}};
+}
+
+Result<LayerShapes> settle_elu(const pb::LayerParameter& layer, const Shapes& bottoms,
+                               const GraphOptions&) {
+  const float alpha = layer.elu_param().alpha();
+  if (!(alpha >= 0 && std::isfinite(alpha))) {
+    return invalid(fmt::format("elu_param.alpha is {}; it begins at 0", alpha));
+  }
+  return LayerShapes{{bottoms[0]}, {}};
+}
+
+Result<LayerShapes> settle_power(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                 const GraphOptions&) {
+  const pb::PowerParameter& parameter = layer.power_param();
+  TAUT_TRY(check_finite("power_param", {parameter.power(), parameter.scale(), parameter.shift()}));
+  return LayerShapes{{bottoms[0]}, {}};
+}
+
+Result<LayerShapes> settle_exp(const pb::LayerParameter& layer, const Shapes& bottoms,
+                               const GraphOptions&) {
+  const pb::ExpParameter& parameter = layer.exp_param();
+  TAUT_TRY(check_base("exp_param", parameter.base()));
+  TAUT_TRY(check_finite("exp_param", {parameter.scale(), parameter.shift()}));
+  return LayerShapes{{bottoms[0]}, {}};
+}
+
+Result<LayerShapes> settle_log(const pb::LayerParameter& layer, const Shapes& bottoms,
+                               const GraphOptions&) {
+  const pb::LogParameter& parameter = layer.log_param();
+  TAUT_TRY(check_base("log_param", parameter.base()));
+  if (parameter.base() == 1) return invalid("log_param.base is 1, which has no logarithm");
+  TAUT_TRY(check_finite("log_param", {parameter.scale(), parameter.shift()}));
+  return LayerShapes{{bottoms[0]}, {}};
+}
+
+Result<LayerShapes> settle_eltwise(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                   const GraphOptions&) {
+  const pb::EltwiseParameter& parameter = layer.eltwise_param();
+  for (std::size_t i = 1; i < bottoms.size(); ++i) {
+    if (bottoms[i] == bottoms[0]) continue;
+    return invalid(
+        fmt::format("bottom \"{}\" has shape {}, and bottom \"{}\" has shape {}: "
+                    "they must be alike",
+                    layer.bottom(0), to_string(bottoms[0]), layer.bottom(static_cast<int>(i)),
+                    to_string(bottoms[i])));
+  }
+  if (parameter.coeff_size() > 0 && parameter.operation() != pb::EltwiseParameter::SUM) {
+    return invalid("eltwise_param.coeff is for operation SUM only");
+  }
+  if (parameter.coeff_size() > 0 && parameter.coeff_size() != layer.bottom_size()) {
+    return invalid(fmt::format("eltwise_param.coeff is given {} times for {} bottoms",
+                               parameter.coeff_size(), layer.bottom_size()));
+  }
+  for (const float coeff : parameter.coeff()) {
+    TAUT_TRY(check_finite("eltwise_param", {coeff}));
   }
   return LayerShapes{{bottoms[0]}, {}};
 }

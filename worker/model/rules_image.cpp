@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <utility>
+
 #include "worker/model/rules.hpp"
 #include "worker/model/shape.hpp"
 #include "worker/model/window.hpp"
@@ -13,14 +16,37 @@ Result<void> check_is_images(const Shape& bottom) {
                              to_string(bottom)));
 }
 
-}  // namespace
+/// Images, or signals (N x C x W): the window is then of one side.
+Result<std::size_t> sides_of(const Shape& bottom) {
+  if (bottom.size() == 3 || bottom.size() == 4) return bottom.size() - 2;
+  return invalid(
+      fmt::format("the bottom has shape {}, and must be images (N x C x H x W) or signals "
+                  "(N x C x W)",
+                  to_string(bottom)));
+}
 
-Result<LayerShapes> settle_convolution(const pb::LayerParameter& layer, const Shapes& bottoms,
-                                       const GraphOptions&) {
+/// What Convolution and Deconvolution share. `many` and `few` are the weights' first two extents.
+Result<LayerShapes> with_weights(const pb::LayerParameter& layer, Shape top, const Window& window,
+                                 std::int64_t many, std::int64_t few) {
   const pb::ConvolutionParameter& parameter = layer.convolution_param();
-  const Shape& bottom = bottoms[0];
-  TAUT_TRY(check_is_images(bottom));
-  TAUT_TRY(const std::int64_t outputs, outputs_of(parameter, "convolution_param"));
+  Shape weights{many, few};
+  if (top.size() == 4) weights.push_back(window.height.kernel);
+  weights.push_back(window.width.kernel);
+  const std::int64_t outputs = top[1];
+  LayerShapes out{{std::move(top)}, {}};
+  out.parameters.push_back({"weight", std::move(weights), parameter.weight_filler()});
+  if (parameter.bias_term()) {
+    out.parameters.push_back({"bias", {outputs}, parameter.bias_filler()});
+  }
+  return out;
+}
+
+Result<void> check_convolution(const pb::ConvolutionParameter& parameter, const Shape& bottom,
+                               std::int64_t outputs) {
+  if (parameter.axis() != 1) {
+    return invalid(
+        fmt::format("convolution_param.axis is {}: channels lie along axis 1", parameter.axis()));
+  }
   const std::int64_t group = parameter.group();
   if (group == 0 || bottom[1] % group != 0 || outputs % group != 0) {
     return invalid(
@@ -28,27 +54,81 @@ Result<LayerShapes> settle_convolution(const pb::LayerParameter& layer, const Sh
                     "channels and num_output {}",
                     group, bottom[1], outputs));
   }
-  TAUT_TRY(const Window window, convolution_window(parameter));
-  TAUT_TRY(const std::int64_t height, convolution_extent(bottom[2], window.height, "height"));
-  TAUT_TRY(const std::int64_t width, convolution_extent(bottom[3], window.width, "width"));
-  LayerShapes out{{{bottom[0], outputs, height, width}}, {}};
-  out.parameters.push_back({"weight",
-                            {outputs, bottom[1] / group, window.height.kernel, window.width.kernel},
-                            parameter.weight_filler()});
-  if (parameter.bias_term()) {
-    out.parameters.push_back({"bias", {outputs}, parameter.bias_filler()});
+  return ok();
+}
+
+}  // namespace
+
+Result<LayerShapes> settle_convolution(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                       const GraphOptions&) {
+  const pb::ConvolutionParameter& parameter = layer.convolution_param();
+  const Shape& bottom = bottoms[0];
+  TAUT_TRY(const std::size_t sides, sides_of(bottom));
+  TAUT_TRY(const std::int64_t outputs, outputs_of(parameter, "convolution_param"));
+  TAUT_TRY(check_convolution(parameter, bottom, outputs));
+  TAUT_TRY(const Window window, convolution_window(parameter, sides));
+  Shape top{bottom[0], outputs};
+  if (sides == 2) {
+    TAUT_TRY(const std::int64_t height, convolution_extent(bottom[2], window.height, "height"));
+    top.push_back(height);
   }
-  return out;
+  TAUT_TRY(const std::int64_t width, convolution_extent(bottom.back(), window.width, "width"));
+  top.push_back(width);
+  return with_weights(layer, std::move(top), window, outputs, bottom[1] / parameter.group());
+}
+
+Result<LayerShapes> settle_deconvolution(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                         const GraphOptions&) {
+  const pb::ConvolutionParameter& parameter = layer.convolution_param();
+  const Shape& bottom = bottoms[0];
+  TAUT_TRY(const std::size_t sides, sides_of(bottom));
+  TAUT_TRY(const std::int64_t outputs, outputs_of(parameter, "convolution_param"));
+  TAUT_TRY(check_convolution(parameter, bottom, outputs));
+  TAUT_TRY(const Window window, convolution_window(parameter, sides));
+  Shape top{bottom[0], outputs};
+  if (sides == 2) {
+    TAUT_TRY(const std::int64_t height, deconvolution_extent(bottom[2], window.height, "height"));
+    top.push_back(height);
+  }
+  TAUT_TRY(const std::int64_t width, deconvolution_extent(bottom.back(), window.width, "width"));
+  top.push_back(width);
+  return with_weights(layer, std::move(top), window, bottom[1], outputs / parameter.group());
 }
 
 Result<LayerShapes> settle_pooling(const pb::LayerParameter& layer, const Shapes& bottoms,
                                    const GraphOptions&) {
+  const pb::PoolingParameter& parameter = layer.pooling_param();
   const Shape& bottom = bottoms[0];
   TAUT_TRY(check_is_images(bottom));
-  TAUT_TRY(const Window window, pooling_window(layer.pooling_param(), bottom[2], bottom[3]));
-  TAUT_TRY(const std::int64_t height, pooling_extent(bottom[2], window.height, "height"));
-  TAUT_TRY(const std::int64_t width, pooling_extent(bottom[3], window.width, "width"));
+  if (parameter.pool() == pb::PoolingParameter::STOCHASTIC) {
+    return invalid("pooling_param.pool STOCHASTIC has no implementation; use MAX or AVE");
+  }
+  const bool round_down = parameter.round_mode() == pb::PoolingParameter::FLOOR;
+  TAUT_TRY(const Window window, pooling_window(parameter, bottom[2], bottom[3]));
+  TAUT_TRY(const std::int64_t height,
+           pooling_extent(bottom[2], window.height, "height", round_down));
+  TAUT_TRY(const std::int64_t width, pooling_extent(bottom[3], window.width, "width", round_down));
   return LayerShapes{{{bottom[0], bottom[1], height, width}}, {}};
+}
+
+Result<LayerShapes> settle_lrn(const pb::LayerParameter& layer, const Shapes& bottoms,
+                               const GraphOptions&) {
+  const pb::LRNParameter& parameter = layer.lrn_param();
+  TAUT_TRY(check_is_images(bottoms[0]));
+  const std::int64_t size = parameter.local_size();
+  if (size % 2 == 0 || size > 1023) {
+    return invalid(fmt::format("lrn_param.local_size is {}; it is odd, and at most 1023", size));
+  }
+  for (const float value : {parameter.alpha(), parameter.beta(), parameter.k()}) {
+    if (!std::isfinite(value)) {
+      return invalid(fmt::format("lrn_param's alpha, beta or k is {}", value));
+    }
+  }
+  if (parameter.norm_region() == pb::LRNParameter::WITHIN_CHANNEL && parameter.k() != 1) {
+    return invalid(
+        fmt::format("lrn_param.k is {}: within a channel it is always 1", parameter.k()));
+  }
+  return LayerShapes{{bottoms[0]}, {}};
 }
 
 }  // namespace taut::model::rules

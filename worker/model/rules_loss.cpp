@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "worker/model/rules.hpp"
 #include "worker/model/shape.hpp"
 
@@ -13,6 +15,14 @@ Result<void> check_labels_fit(const Shape& scores, const Shape& labels, std::siz
   return invalid(
       fmt::format("scores of shape {} want {} labels, and the second bottom has shape {}",
                   to_string(scores), wanted, to_string(labels)));
+}
+
+Shape without_ones(const Shape& shape) {
+  Shape rest;
+  for (const std::int64_t extent : shape) {
+    if (extent != 1) rest.push_back(extent);
+  }
+  return rest;
 }
 
 }  // namespace
@@ -35,12 +45,52 @@ Result<LayerShapes> settle_softmax_loss(const pb::LayerParameter& layer, const S
 
 Result<LayerShapes> settle_accuracy(const pb::LayerParameter& layer, const Shapes& bottoms,
                                     const GraphOptions&) {
-  TAUT_TRY(const std::size_t axis, axis_index(1, bottoms[0], "the axis of the classes"));
+  TAUT_TRY(const std::size_t axis,
+           axis_index(layer.accuracy_param().axis(), bottoms[0], "accuracy_param.axis"));
   TAUT_TRY(check_labels_fit(bottoms[0], bottoms[1], axis));
   const std::int64_t top_k = layer.accuracy_param().top_k();
   if (top_k < 1 || top_k > bottoms[0][axis]) {
     return invalid(fmt::format("accuracy_param.top_k is {}, and there are {} classes", top_k,
                                bottoms[0][axis]));
+  }
+  return LayerShapes{{Shape{}}, {}};
+}
+
+Result<LayerShapes> settle_pair_loss(const pb::LayerParameter&, const Shapes& bottoms,
+                                     const GraphOptions&) {
+  if (bottoms[0].empty() || without_ones(bottoms[0]) != without_ones(bottoms[1])) {
+    return invalid(fmt::format("bottoms of shapes {} and {} cannot be compared element by element",
+                               to_string(bottoms[0]), to_string(bottoms[1])));
+  }
+  return LayerShapes{{Shape{}}, {}};
+}
+
+Result<LayerShapes> settle_hinge_loss(const pb::LayerParameter&, const Shapes& bottoms,
+                                      const GraphOptions&) {
+  TAUT_TRY(axis_index(1, bottoms[0], "the axis of the classes"));
+  if (element_count(bottoms[1]) != static_cast<std::uint64_t>(bottoms[0][0])) {
+    return invalid(
+        fmt::format("scores of shape {} want {} labels, and the second bottom has "
+                    "shape {}",
+                    to_string(bottoms[0]), bottoms[0][0], to_string(bottoms[1])));
+  }
+  return LayerShapes{{Shape{}}, {}};
+}
+
+Result<LayerShapes> settle_contrastive_loss(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                            const GraphOptions&) {
+  const float margin = layer.contrastive_loss_param().margin();
+  if (!(margin >= 0 && std::isfinite(margin))) {
+    return invalid(fmt::format("contrastive_loss_param.margin is {}; it begins at 0", margin));
+  }
+  TAUT_TRY(axis_index(1, bottoms[0], "the axis of the features"));
+  if (bottoms[0] != bottoms[1]) {
+    return invalid(fmt::format("the first two bottoms have shapes {} and {}, and must be alike",
+                               to_string(bottoms[0]), to_string(bottoms[1])));
+  }
+  if (element_count(bottoms[2]) != static_cast<std::uint64_t>(bottoms[0][0])) {
+    return invalid(fmt::format("{} pairs want as many labels, and the third bottom has shape {}",
+                               bottoms[0][0], to_string(bottoms[2])));
   }
   return LayerShapes{{Shape{}}, {}};
 }

@@ -91,7 +91,36 @@ Window window_of(Sides kernel, Sides stride, Sides pad, Sides dilation) {
 
 }  // namespace
 
-Result<Window> convolution_window(const pb::ConvolutionParameter& p) {
+namespace {
+
+/// The window over signals of one side: the fields of two sides are not for it.
+Result<Window> signal_window(const pb::ConvolutionParameter& p) {
+  if (p.has_kernel_h() || p.has_kernel_w() || p.has_stride_h() || p.has_stride_w() ||
+      p.has_pad_h() || p.has_pad_w()) {
+    return invalid("the bottom has one side: give kernel_size, stride and pad, not their _h or _w");
+  }
+  for (const auto* field : {&p.kernel_size(), &p.stride(), &p.pad(), &p.dilation()}) {
+    if (field->size() > 1) {
+      return invalid("the bottom has one side, and kernel_size, stride, pad or dilation gives two");
+    }
+  }
+  if (p.kernel_size_size() == 0) return invalid("kernel_size is missing");
+  Window window;
+  window.width.kernel = p.kernel_size(0);
+  if (p.stride_size() > 0) window.width.stride = p.stride(0);
+  if (p.pad_size() > 0) window.width.pad = p.pad(0);
+  if (p.dilation_size() > 0) window.width.dilation = p.dilation(0);
+  TAUT_TRY(check_range("kernel_size", window.width.kernel, 1));
+  TAUT_TRY(check_range("stride", window.width.stride, 1));
+  TAUT_TRY(check_range("pad", window.width.pad, 0));
+  TAUT_TRY(check_range("dilation", window.width.dilation, 1));
+  return window;
+}
+
+}  // namespace
+
+Result<Window> convolution_window(const pb::ConvolutionParameter& p, std::size_t sides) {
+  if (sides == 1) return signal_window(p);
   TAUT_TRY(const auto kernel_both, from_repeated("kernel_size", p.kernel_size()));
   TAUT_TRY(const auto stride_both, from_repeated("stride", p.stride()));
   TAUT_TRY(const auto pad_both, from_repeated("pad", p.pad()));
@@ -168,11 +197,19 @@ Result<std::int64_t> convolution_extent(std::int64_t size, const WindowSide& sid
   return (size + 2 * side.pad - side.covered()) / side.stride + 1;
 }
 
+Result<std::int64_t> deconvolution_extent(std::int64_t size, const WindowSide& side,
+                                          const std::string& side_name) {
+  const std::int64_t extent = side.stride * (size - 1) + side.covered() - 2 * side.pad;
+  if (extent >= 1) return extent;
+  return invalid(fmt::format("the pad of {} leaves nothing of the {}: {} * ({} - 1) + {} - 2 * {}",
+                             side.pad, side_name, side.stride, size, side.covered(), side.pad));
+}
+
 Result<std::int64_t> pooling_extent(std::int64_t size, const WindowSide& side,
-                                    const std::string& side_name) {
+                                    const std::string& side_name, bool round_down) {
   TAUT_TRY(check_fits(size, side, side_name));
   const std::int64_t room = size + 2 * side.pad - side.kernel;
-  const std::int64_t windows = (room + side.stride - 1) / side.stride + 1;
+  const std::int64_t windows = (room + (round_down ? 0 : side.stride - 1)) / side.stride + 1;
   return (windows - 1) * side.stride >= size + side.pad ? windows - 1 : windows;
 }
 

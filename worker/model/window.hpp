@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -27,9 +28,10 @@ struct Window {
 };
 
 /// The window that a convolution's fields say; repeated fields hold one number for both sides, or
-/// the height's and the width's.
+/// the height's and the width's. With one side (of 1-D signals), it is the width.
 /// Errors    invalid: no kernel, a side said twice, zero or huge numbers; names the field
-[[nodiscard]] Result<Window> convolution_window(const pb::ConvolutionParameter& parameter);
+[[nodiscard]] Result<Window> convolution_window(const pb::ConvolutionParameter& parameter,
+                                                std::size_t sides = 2);
 
 /// The window of a pooling over a height x width image; global pooling covers all of it.
 /// Errors    as convolution_window; a pad that is no smaller than the kernel
@@ -41,12 +43,18 @@ struct Window {
 [[nodiscard]] Result<std::int64_t> convolution_extent(std::int64_t size, const WindowSide& side,
                                                       const std::string& side_name);
 
+/// What a convolution's top must have had as bottom: stride (size - 1) + covered - 2 pad.
+/// Errors    invalid: nothing is left of it; gives the values
+[[nodiscard]] Result<std::int64_t> deconvolution_extent(std::int64_t size, const WindowSide& side,
+                                                        const std::string& side_name);
+
 /// Positions of a pooling's window: the quotient is rounded up, and a last window that would start
 /// behind the image and its front pad is left out. Caffe leaves it out only where there is a pad;
-/// without one such a window would hold no element.
+/// without one such a window would hold no element. With round_down the quotient is rounded down.
 /// Errors    as convolution_extent
 /// Source    Caffe, pooling_layer.cpp, PoolingLayer::Reshape
 [[nodiscard]] Result<std::int64_t> pooling_extent(std::int64_t size, const WindowSide& side,
-                                                  const std::string& side_name);
+                                                  const std::string& side_name,
+                                                  bool round_down = false);
 
 }  // namespace taut::model

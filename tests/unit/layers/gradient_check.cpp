@@ -1,5 +1,6 @@
 #include "tests/unit/layers/gradient_check.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/catch.hpp"
@@ -59,6 +60,13 @@ void check_gradients(LayerBench& bench, const Tolerance& tolerance, bool is_loss
     INFO("parameter " << i);
     CHECK(worst_error(bench, bench.parameters[i], analytic, weights, tolerance) < 1);
   }
+}
+
+void check_gradients(const std::string& definition, const Extents& bottom,
+                     const Tolerance& tolerance) {
+  INFO(definition);
+  LayerBench bench(definition, {bottom});
+  check_gradients(bench, tolerance);
 }
 
 }  // namespace taut::test

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "tests/unit/layers/layer_bench.hpp"
 
 namespace taut::test {
@@ -10,8 +12,12 @@ struct Tolerance {
   double absolute = 1e-3;
 };
 
-/// Checks every gradient that the layer makes against central differences. A loss has weight 1
-/// instead of a top gradient.
+/// Checks every gradient that the layer makes against central differences of the weighted sum of
+/// its tops. A loss has weight 1 instead of a top gradient.
 void check_gradients(LayerBench& bench, const Tolerance& tolerance = {}, bool is_loss = false);
+
+/// The same of a layer with one bottom.
+void check_gradients(const std::string& definition, const Extents& bottom,
+                     const Tolerance& tolerance = {});
 
 }  // namespace taut::test

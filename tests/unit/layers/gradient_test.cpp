@@ -7,17 +7,6 @@
 using namespace taut;
 using namespace taut::test;
 
-namespace {
-
-void check_gradients(const std::string& definition, const Extents& bottom,
-                     const Tolerance& tolerance = {}) {
-  INFO(definition);
-  LayerBench bench(definition, {bottom});
-  check_gradients(bench, tolerance);
-}
-
-}  // namespace
-
 TEST_CASE("a convolution's gradients are those of central differences", "[layers][gradient]") {
   const auto [fields, bottom] = GENERATE(table<std::string, Extents>({
       {"num_output: 3 kernel_size: 3", {2, 2, 5, 5}},

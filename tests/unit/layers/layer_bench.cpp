@@ -15,7 +15,8 @@ namespace taut::test {
 namespace {
 
 /// A net of one layer whose bottoms are inputs b0, b1, ...
-std::string net_around(const std::string& definition, const std::vector<Extents>& bottoms) {
+std::string net_around(const std::string& definition, const std::vector<Extents>& bottoms,
+                       int tops) {
   std::string net;
   std::string names;
   for (std::size_t i = 0; i < bottoms.size(); ++i) {
@@ -24,7 +25,8 @@ std::string net_around(const std::string& definition, const std::vector<Extents>
         i, fmt::format("dim: {}", fmt::join(bottoms[i], " dim: ")));
     names += fmt::format(" bottom: 'b{}'", i);
   }
-  return net + fmt::format("layer {{ name: 'tested' {} top: 't' {} }}\n", names, definition);
+  for (int i = 0; i < tops; ++i) names += i == 0 ? " top: 't'" : fmt::format(" top: 't{}'", i);
+  return net + fmt::format("layer {{ name: 'tested' {} {} }}\n", names, definition);
 }
 
 }  // namespace
@@ -75,11 +77,11 @@ LayerBench::LayerBench(const std::string& definition, std::vector<Extents> shape
     : bottom_shapes(std::move(shapes)),
       backend_(cpu(setup.threads)),
       stream_(backend_->make_stream()),
-      graph_(settle(net_around(definition, bottom_shapes), setup.phase)),
+      graph_(settle(net_around(definition, bottom_shapes, setup.tops), setup.phase)),
       in_place_(setup.in_place) {
   const model::Node& node = graph_.nodes.back();
   for (std::size_t i = 0; i < bottom_shapes.size(); ++i) {
-    differentiable.push_back(i == 0 && node.definition.type() != "Accuracy");
+    differentiable.push_back(node.passes_gradient[i]);
     const std::size_t count = count_of(bottom_shapes[i]);
     bottoms.push_back(random_values(count, 10 + i));
     bottom_gradients.emplace_back(count);
@@ -89,7 +91,7 @@ LayerBench::LayerBench(const std::string& definition, std::vector<Extents> shape
   for (const std::size_t top : node.tops) {
     const Extents& shape = top_shapes.emplace_back(graph_.blobs[top].shape);
     tops.emplace_back(count_of(shape));
-    top_gradients.push_back(random_values(count_of(shape), 20));
+    top_gradients.push_back(random_values(count_of(shape), 20 + top));
     top_tensors_.push_back(in_place_
                                ? bottom_tensors_[0]
                                : Tensor{new_floats(count_of(shape)), new_floats(count_of(shape))});

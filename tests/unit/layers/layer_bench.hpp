@@ -40,6 +40,7 @@ class LayerBench {
     std::uint32_t index = 0;
     bool in_place = false;
     int threads = 1;
+    int tops = 1;
   };
 
   /// definition  the fields of one layer, without bottoms and tops

@@ -162,7 +162,8 @@ TEST_CASE("a convolution that cannot work is told", "[shapes]") {
   CHECK(error_of_net(kData + kTwo +
                      "layer { name: 'l' type: 'Convolution' bottom: 'ip' top: 'out'"
                      "  convolution_param { num_output: 4 kernel_size: 1 } }") ==
-        layer + "the bottom has shape 4x10, and must be images (N x C x H x W)");
+        layer +
+            "the bottom has shape 4x10, and must be images (N x C x H x W) or signals (N x C x W)");
 }
 
 TEST_CASE("a pooling rounds up, and leaves out a window behind the image", "[shapes]") {

@@ -1,0 +1,85 @@
+#include "worker/layers/layer_makers.hpp"
+
+namespace taut::layers {
+namespace {
+
+/// Parameters: the running sums of mean and variance, and of the weights that they have there. A
+/// table that is averaged gets new values in place of a gradient.
+/// Source    Caffe, src/caffe/layers/batch_norm_layer.cpp
+class BatchNorm final : public Layer {
+ public:
+  BatchNorm(Backend& backend, const Extents& shape, const pb::BatchNormParameter& parameter)
+      : backend_(backend),
+        op_(backend.batch_norm({.shape = shape, .epsilon = parameter.eps()})),
+        fraction_(parameter.moving_average_fraction()),
+        mean_(backend.allocate_floats(static_cast<std::size_t>(shape[1]))),
+        variance_(backend.allocate_floats(static_cast<std::size_t>(shape[1]))),
+        one_(backend.allocate_floats(1)) {
+    const auto count =
+        static_cast<float>(model::element_count(shape)) / static_cast<float>(shape[1]);
+    unbiased_ = count > 1 ? count / (count - 1) : 1;
+    const std::unique_ptr<Stream> stream = backend.make_stream();
+    backend.fill(*stream, one_.as<float>(), 1);
+    stream->finish();
+  }
+
+  void forward(const Ports& ports, Stream& stream, Clock) override {
+    op_->forward(stream, ports.bottoms[0].value, ports.tops[0].value, mean_.as<float>(),
+                 variance_.as<float>());
+  }
+
+  void backward(const Ports& ports, Stream& stream) override {
+    move(stream, ports.parameters[0], mean_.as<float>(), 1);
+    move(stream, ports.parameters[1], variance_.as<float>(), unbiased_);
+    move(stream, ports.parameters[2], one_.as<float>(), 1);
+    if (ports.bottoms[0].gradient.empty()) return;
+    op_->backward(stream, ports.tops[0].value, ports.tops[0].gradient, ports.bottoms[0].gradient);
+  }
+
+ private:
+  /// The sum so far, fading, and the newest numbers.
+  void move(Stream& stream, const Parameter& sum, DeviceSpan<const float> newest, float factor) {
+    if (sum.gradient.empty()) return;
+    const Term terms[] = {{sum.value, fraction_}, {newest, factor}};
+    backend_.weighted_sum(stream, terms, sum.gradient);
+  }
+
+  Backend& backend_;
+  std::unique_ptr<BatchNormOp> op_;
+  float fraction_;
+  float unbiased_ = 1;  // from a variance divided by the count to one divided by one less
+  DeviceBuffer mean_;
+  DeviceBuffer variance_;
+  DeviceBuffer one_;
+};
+
+/// With the kept statistics: testing, and training that leaves them alone.
+class KeptBatchNorm final : public Layer {
+ public:
+  explicit KeptBatchNorm(std::unique_ptr<BatchNormOp> op) : op_(std::move(op)) {}
+
+  void forward(const Ports& ports, Stream& stream, Clock) override {
+    op_->forward_kept(stream, ports.bottoms[0].value, ports.parameters[0].value,
+                      ports.parameters[1].value, ports.parameters[2].value, ports.tops[0].value);
+  }
+  void backward(const Ports& ports, Stream& stream) override {
+    if (ports.bottoms[0].gradient.empty()) return;
+    op_->backward_kept(stream, ports.tops[0].gradient, ports.bottoms[0].gradient);
+  }
+
+ private:
+  std::unique_ptr<BatchNormOp> op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_batch_norm(Backend& backend, const LayerSetup& setup) {
+  const pb::BatchNormParameter& parameter = setup.node.definition.batch_norm_param();
+  const bool kept =
+      parameter.has_use_global_stats() ? parameter.use_global_stats() : !setup.training;
+  if (!kept) return std::make_unique<BatchNorm>(backend, setup.bottoms[0], parameter);
+  return std::make_unique<KeptBatchNorm>(
+      backend.batch_norm({.shape = setup.bottoms[0], .epsilon = parameter.eps()}));
+}
+
+}  // namespace taut::layers
