@@ -40,7 +40,7 @@ class Recurrent final : public Layer {
       part.dropout = backend.dropout(own);
     }
     if (outputs_ != nullptr) {
-      bound_ = backend.activation({.kind = ActivationKind::kTanH, .negative_slope = 0});
+      bound_ = backend.activation({.kind = ActivationKind::kTanH});
       sums_gradient_ = backend.allocate_floats(top);
     }
     stream->finish();
@@ -104,7 +104,7 @@ class Recurrent final : public Layer {
       return;
     }
     const DeviceSpan<float> dsums = sums_gradient_.as<float>();
-    bound_->backward(stream, top.value, top.gradient, dsums);
+    bound_->backward(stream, {}, top.value, top.gradient, dsums);
     outputs_->backward_parameters(stream, last_of(last.top, top.value.size()), dsums,
                                   output_weight(ports).gradient, output_bias(ports).gradient);
     outputs_->backward_bottom(stream, dsums, output_weight(ports).value, gradient);
