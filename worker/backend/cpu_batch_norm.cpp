@@ -15,9 +15,9 @@ struct ChannelSums {
   std::vector<double> second;
 };
 
-/// oneDNN adds whole batches up in float, which loses digits where a channel has 50,000 elements
-/// and more; here only short parts of a sum are in float. Channels are told apart by a view along
-/// axis 1: (outer, channels, inner), with an inner extent of 1 where images lie channels last.
+/// Only short parts of a sum are in float, so that a channel of 50,000 elements loses no digits;
+/// oneDNN does not say how it sums. Channels are told apart by a view along axis 1: (outer,
+/// channels, inner), with an inner extent of 1 where images lie channels last.
 class BatchNorm final : public BatchNormOp {
  public:
   explicit BatchNorm(const BatchNormSpec& spec)

@@ -11,6 +11,7 @@
 #include "worker/model/parameters.hpp"
 #include "worker/model/phase.hpp"
 #include "worker/model/shape.hpp"
+#include "worker/model/upgrade.hpp"
 
 namespace taut::model {
 namespace {
@@ -197,7 +198,8 @@ class Assembly {
 }  // namespace
 
 Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& options) {
-  TAUT_TRY(std::vector<pb::LayerParameter> layers, layers_of_phase(net, options.phase));
+  TAUT_TRY(const pb::NetParameter current, upgrade_net(net));
+  TAUT_TRY(std::vector<pb::LayerParameter> layers, layers_of_phase(current, options.phase));
   Assembly assembly(net.name(), options);
   for (pb::LayerParameter& layer : layers) {
     const std::string title = fmt::format("layer \"{}\"", layer.name());

@@ -9,6 +9,7 @@
 #include "worker/model/file_kind.hpp"
 #include "worker/model/job_data.hpp"
 #include "worker/model/solver.hpp"
+#include "worker/model/upgrade.hpp"
 
 namespace taut::model {
 namespace {
@@ -72,6 +73,7 @@ Result<fs::path> settle_net(const fs::path& path, const fs::path& solver_path, p
     TAUT_TRY(found, read_mentioned("net", job.solver_param().net(), solver_path,
                                    *job.mutable_net_param()));
   }
+  TAUT_TRY(*job.mutable_net_param(), upgrade_net(job.net_param()));
   job.clear_net();
   job.mutable_solver_param()->clear_net();
   return found;
@@ -142,6 +144,7 @@ GraphOptions KnownRecords::graph_options(pb::Phase phase) const {
 Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecords& records) {
   TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
   TAUT_TRY(check_graphs(job, records));
+  for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));
   for (std::string& line : data_warnings(job)) warnings.push_back(std::move(line));
   const pb::Consistency& consistency = job.consistency();
   if (consistency.has_slack() && consistency.mode() != pb::Consistency::SSP) {

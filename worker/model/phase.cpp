@@ -11,16 +11,29 @@ namespace {
 
 constexpr int kMostLayers = 10000;
 
-template <class Rules>
-bool any_holds(const Rules& rules, pb::Phase phase) {
-  return std::any_of(rules.begin(), rules.end(), [&](const pb::NetStateRule& rule) {
-    return !rule.has_phase() || rule.phase() == phase;
-  });
+bool has_stage(const pb::NetState& state, const std::string& stage) {
+  return std::find(state.stage().begin(), state.stage().end(), stage) != state.stage().end();
 }
 
-bool takes_part(const pb::LayerParameter& layer, pb::Phase phase) {
-  if (layer.include_size() > 0) return any_holds(layer.include(), phase);
-  return !any_holds(layer.exclude(), phase);
+/// Source: Caffe, src/caffe/net.cpp, Net::StateMeetsRule
+bool holds(const pb::NetStateRule& rule, const pb::NetState& state) {
+  if (rule.has_phase() && rule.phase() != state.phase()) return false;
+  if (rule.has_min_level() && state.level() < rule.min_level()) return false;
+  if (rule.has_max_level() && state.level() > rule.max_level()) return false;
+  const auto given = [&](const std::string& stage) { return has_stage(state, stage); };
+  return std::all_of(rule.stage().begin(), rule.stage().end(), given) &&
+         std::none_of(rule.not_stage().begin(), rule.not_stage().end(), given);
+}
+
+template <class Rules>
+bool any_holds(const Rules& rules, const pb::NetState& state) {
+  return std::any_of(rules.begin(), rules.end(),
+                     [&](const pb::NetStateRule& rule) { return holds(rule, state); });
+}
+
+bool takes_part(const pb::LayerParameter& layer, const pb::NetState& state) {
+  if (layer.include_size() > 0) return any_holds(layer.include(), state);
+  return !any_holds(layer.exclude(), state);
 }
 
 }  // namespace
@@ -31,6 +44,8 @@ Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& 
     return invalid(
         fmt::format("the net has {} layers, the limit is {}", net.layer_size(), kMostLayers));
   }
+  pb::NetState state = net.state();
+  state.set_phase(phase);
   std::vector<pb::LayerParameter> layers;
   std::unordered_map<std::string, std::string> type_of;
   for (int i = 0; i < net.layer_size(); ++i) {
@@ -45,7 +60,7 @@ Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& 
       return invalid(
           fmt::format("layer \"{}\" has include and exclude rules: give one kind", layer.name()));
     }
-    if (!takes_part(layer, phase)) continue;
+    if (!takes_part(layer, state)) continue;
     const auto [first, is_new] = type_of.emplace(layer.name(), layer.type());
     if (!is_new) {
       return invalid(

@@ -8,7 +8,8 @@
 namespace taut::model {
 
 /// The layers that take part in a phase, in the file's order: those with no rule, those that an
-/// include rule names, and those that no exclude rule names. A rule without a phase holds in both.
+/// include rule lets in, and those that no exclude rule keeps out. A rule holds where all that it
+/// says of phase, level and stages holds; level and stages are those of the net's state.
 /// Errors    invalid: a layer with include and exclude rules at once, or without a name; two layers
 ///           of the phase with one name
 [[nodiscard]] Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& net,
