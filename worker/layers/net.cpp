@@ -1,6 +1,9 @@
 #include "worker/layers/net.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <stdexcept>
 
 #include "common/check.hpp"
 
