@@ -181,7 +181,7 @@ class ContrastiveLoss final : public ContrastiveLossOp {
     if (are_alike) return 1;
     if (spec_.legacy) return spec_.margin > square ? -1 : 0;
     const double distance = std::sqrt(square);
-    return spec_.margin > distance ? -(spec_.margin - distance) / (distance + 1e-4) : 0;
+    return spec_.margin > distance ? -(spec_.margin - distance) / std::max(distance, 1e-4) : 0;
   }
 
   ContrastiveLossSpec spec_;
