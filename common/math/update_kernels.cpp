@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 #include "common/check.hpp"
@@ -96,6 +97,14 @@ void sum_block(std::span<const GradientView> gradients, std::size_t begin, std::
   }
 }
 
+/// One gradient that is to be taken as it is needs no sum of its own; nothing where there is more to do.
+const float* as_it_is(std::span<const GradientView> gradients) {
+  if (gradients.size() != 1 || gradients[0].scale != 1.0F) return nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(gradients[0].bytes);
+  return address % alignof(float) == 0 ? reinterpret_cast<const float*>(gradients[0].bytes)
+                                       : nullptr;
+}
+
 }  // namespace
 
 void apply_update(RuleKind kind, const UpdateStep& step, std::span<const GradientView> gradients,
@@ -103,23 +112,25 @@ void apply_update(RuleKind kind, const UpdateStep& step, std::span<const Gradien
                   std::span<float* const> state) {
   TAUT_CHECK(!gradients.empty() && values.size() == out.size(), "one slice, one gradient or more");
   alignas(64) std::array<float, kBlock> sum;
+  const float* single = as_it_is(gradients);
   for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
     const std::size_t count = std::min(kBlock, values.size() - begin);
-    sum_block(gradients, begin, count, sum.data());
+    if (single == nullptr) sum_block(gradients, begin, count, sum.data());
+    const float* g = single == nullptr ? sum.data() : single + begin;
     const float* from = values.data() + begin;
     float* to = out.data() + begin;
     switch (kind) {
       case RuleKind::kSgd:
-        sgd(step, sum.data(), scale, from, to, count);
+        sgd(step, g, scale, from, to, count);
         break;
       case RuleKind::kMomentum:
-        momentum(step, sum.data(), scale, from, to, state[0] + begin, count);
+        momentum(step, g, scale, from, to, state[0] + begin, count);
         break;
       case RuleKind::kNesterov:
-        nesterov(step, sum.data(), scale, from, to, state[0] + begin, count);
+        nesterov(step, g, scale, from, to, state[0] + begin, count);
         break;
       case RuleKind::kAdam:
-        adam(step, sum.data(), scale, from, to, state[0] + begin, state[1] + begin, count);
+        adam(step, g, scale, from, to, state[0] + begin, state[1] + begin, count);
         break;
     }
   }

@@ -264,6 +264,7 @@ void ClientDriver::agree_on_memory(ShardId shard, const DataMessage& message) {
     return;
   }
   link.start();
+  protocol_.share_memory(shard);
 }
 
 void ClientDriver::take(const Incoming& incoming) {

@@ -15,6 +15,10 @@ namespace {
 
 // How long a shard in the middle of an epoch change is left alone.
 constexpr Duration kPatience{20'000};
+// A message arrives as a whole: while a shard works on one, the next is on its way. One with places
+// instead of bytes is there at once, but its answers come when all of it is done.
+constexpr std::size_t kMessageBytes = 1UL << 20U;
+constexpr std::size_t kSharedMessageBytes = 4UL << 20U;
 constexpr int kManyAttempts = 1000;
 // A read may wait at its shard for others, and then lose its answer: where the pause before it is
 // asked for again grew with the wait, one worker's delay would become everybody's. It is a small
@@ -22,6 +26,12 @@ constexpr int kManyAttempts = 1000;
 constexpr int kReadAttempts = 3;
 
 }  // namespace
+
+void ClientProtocol::advance(Link& link, LinkState state) {
+  link.state = state;
+  link.sent.reset();
+  link.attempts = 0;
+}
 
 ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards,
                                ResendPolicy resend, SendPolicy send, std::uint64_t slice_elements)
@@ -66,8 +76,9 @@ void ClientProtocol::mark_unsent(const SliceLink& slice, PendingPush& push) {
 }
 
 bool ClientProtocol::may_send(const SliceLink& slice, const PendingPush& push) {
-  const std::size_t under_way = links_[slice.place.shard].bytes_under_way;
-  return under_way == 0 || under_way + push.gradient.size() <= send_.window.value();
+  const Link& link = links_[slice.place.shard];
+  const Bytes window = link.shares_memory ? send_.shared_window : send_.window;
+  return link.bytes_under_way == 0 || link.bytes_under_way + push.gradient.size() <= window.value();
 }
 
 void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, float norm) {
@@ -119,7 +130,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
            fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
     } else if (link.state == LinkState::kGreeting) {
       if (link.sent && link.attempts == 1) resend_.measured(now - *link.sent);
-      link = {LinkState::kOpening, {}, 0};
+      advance(link, LinkState::kOpening);
     }
   } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
     if (!opened->accepted()) {
@@ -127,7 +138,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
            fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {
       if (link.sent && link.attempts == 1) resend_.measured(now - *link.sent);
-      link = {LinkState::kReady, {}, 0};
+      advance(link, LinkState::kReady);
       for (SliceLink& slice : slices_) {
         if (slice.place.shard == from) touch(slice);
       }
@@ -297,55 +308,66 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
   out.push_back({shard, std::move(message)});
 }
 
-bool ClientProtocol::add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now) {
-  const auto add = [&](DataItem::Kind kind, Clock clock, const Frame& payload, float norm) {
-    DataItem item;
+ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item, TimePoint now) {
+  const auto make = [&](DataItem::Kind kind, Clock clock) {
+    item = DataItem();
     item.kind = kind;
     item.table = slice.place.table;
     item.slice = slice.place.slice;
     item.offset = slice.place.offset;
     item.count = slice.place.count;
     item.clock = clock;
-    item.payload = payload;
-    item.gradient_norm = norm;
-    items.push_back(std::move(item));
+    return Next::kItem;
   };
+  const auto mark_asked = [now](PendingRead& read) {
+    read.sent = now;
+    ++read.attempts;
+  };
+  const auto unsent = std::ranges::find_if(
+      slice.pushes, [](const PendingPush& push) { return !push.sent.has_value(); });
   bool read_waits = false;
-  bool window_full = false;
-  for (PendingPush& push : slice.pushes) {
-    if (push.not_before && now < *push.not_before) {
-      // What comes behind it would be refused as out of order; its read travels with it again.
-      read_waits = slice.read && slice.read->clock > push.clock;
-      break;
+  Next otherwise = Next::kNothing;
+  if (unsent != slice.pushes.end()) {
+    PendingPush& push = *unsent;
+    const bool patient = push.not_before && now < *push.not_before;
+    if (!patient && may_send(slice, push)) {
+      push.not_before.reset();
+      mark_sent(slice, push, now);
+      const bool then_read =
+          slice.read && !slice.read->sent && slice.read->clock == push.clock.next();
+      if (then_read) mark_asked(*slice.read);
+      make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.clock);
+      item.payload = push.gradient;
+      item.gradient_norm = push.norm;
+      return Next::kItem;
     }
-    if (push.sent) continue;
-    if (!may_send(slice, push)) {
-      window_full = true;
-      read_waits = slice.read && slice.read->clock > push.clock;
-      break;
-    }
-    push.not_before.reset();
-    mark_sent(slice, push, now);
-    const bool then_read =
-        slice.read && !slice.read->sent && slice.read->clock == push.clock.next();
-    if (then_read) {
-      slice.read->sent = now;
-      ++slice.read->attempts;
-    }
-    add(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.clock, push.gradient,
-        push.norm);
+    // What comes behind it would be refused as out of order; its read travels with it.
+    read_waits = slice.read && slice.read->clock > push.clock;
+    // tick() touches the slice when its patience is over.
+    if (!patient) otherwise = Next::kLater;
   }
   if (slice.read && !slice.read->sent && !read_waits) {
-    slice.read->sent = now;
-    ++slice.read->attempts;
-    add(pb::DataItem::READ, slice.read->clock, {}, 0);
+    mark_asked(*slice.read);
+    return make(pb::DataItem::READ, slice.read->clock);
   }
   if (slice.snapshot && !slice.snapshot->sent) {
-    slice.snapshot->sent = now;
-    ++slice.snapshot->attempts;
-    add(pb::DataItem::SNAPSHOT, slice.snapshot->clock, {}, 0);
+    mark_asked(*slice.snapshot);
+    return make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
   }
-  return !window_full;
+  return otherwise;
+}
+
+/// When a slice's turn is: an earlier clock goes first, within a clock what the next forward pass
+/// reads first; slices are numbered in that order.
+void ClientProtocol::put_in_order(std::vector<std::size_t>& slices) const {
+  if (send_.order != SendOrder::kFrontFirst) return;
+  const auto turn = [this](std::size_t index) {
+    for (const PendingPush& push : slices_[index].pushes) {
+      if (!push.sent) return std::pair(push.clock, index);
+    }
+    return std::pair(Clock::never(), index);
+  };
+  std::ranges::sort(slices, {}, turn);
 }
 
 bool ClientProtocol::has_outgoing() const {
@@ -365,30 +387,43 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
     message.body = std::move(batch);
     out.push_back({shard, std::move(message)});
   };
-  std::map<ShardId, DataItems> batches;
+  struct Batch {
+    DataItems items;
+    std::size_t bytes = 0;
+  };
+  std::map<ShardId, Batch> batches;
   std::vector<std::size_t> later;
-  std::vector<std::size_t> now_due = std::exchange(dirty_, {});
-  // Slices are numbered in the order in which the forward pass first reads their tables.
-  if (send_.order == SendOrder::kFrontFirst) std::ranges::sort(now_due);
-  for (const std::size_t index : now_due) {
-    SliceLink& slice = slices_[index];
-    if (links_[slice.place.shard].state != LinkState::kReady) {
-      later.push_back(index);
-      continue;
-    }
-    std::vector<DataItem> items;
-    slice.dirty = !add_items(slice, items, now);
-    if (slice.dirty) later.push_back(index);
-    DataItems& batch = batches[slice.place.shard];
-    for (DataItem& item : items) {
-      batch.items.push_back(std::move(item));
-      if (batch.items.size() == DataItems::kMaxItems)
-        send(slice.place.shard, std::exchange(batch, {}));
+  std::vector<std::size_t> due = std::exchange(dirty_, {});
+  std::vector<std::size_t> again;
+  DataItem item;
+  // One item of each slice a round, so that a slice with many updates does not keep others back.
+  for (; !due.empty(); std::swap(due, again)) {
+    put_in_order(due);
+    again.clear();
+    for (const std::size_t index : due) {
+      SliceLink& slice = slices_[index];
+      const ShardId shard = slice.place.shard;
+      const Next next =
+          links_[shard].state == LinkState::kReady ? next_item(slice, item, now) : Next::kLater;
+      if (next == Next::kLater) {
+        later.push_back(index);
+      } else if (next == Next::kNothing) {
+        slice.dirty = false;
+      } else {
+        again.push_back(index);
+        Batch& batch = batches[shard];
+        batch.bytes += item.payload.size();
+        batch.items.items.push_back(std::move(item));
+        const std::size_t most = links_[shard].shares_memory ? kSharedMessageBytes : kMessageBytes;
+        if (batch.items.items.size() == DataItems::kMaxItems || batch.bytes >= most) {
+          send(shard, std::exchange(batch, {}).items);
+        }
+      }
     }
   }
   dirty_.insert(dirty_.end(), later.begin(), later.end());
   for (auto& [shard, batch] : batches) {
-    if (!batch.items.empty()) send(shard, std::move(batch));
+    if (!batch.items.items.empty()) send(shard, std::move(batch.items));
   }
   return out;
 }

@@ -62,6 +62,9 @@ class ClientProtocol {
   /// Reads the newest whole table; waits for nobody.
   void snapshot(TableId table, std::span<float> into);
 
+  /// Payloads to this shard lie in shared memory, for as long as its connection lasts.
+  void share_memory(ShardId shard) { links_[shard].shares_memory = true; }
+
   void handle(ShardId from, const DataMessage& message, TimePoint now);
   /// Marks what has waited too long to be sent again.
   void tick(TimePoint now);
@@ -83,6 +86,7 @@ class ClientProtocol {
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
     std::size_t bytes_under_way = 0;
+    bool shares_memory = false;
   };
   struct PendingPush {
     Clock clock;
@@ -113,6 +117,7 @@ class ClientProtocol {
     Clock highest;
   };
 
+  static void advance(Link& link, LinkState state);
   void touch(SliceLink& slice);
   void mark_sent(const SliceLink& slice, PendingPush& push, TimePoint now);
   void mark_unsent(const SliceLink& slice, PendingPush& push);
@@ -123,8 +128,9 @@ class ClientProtocol {
   void receive_value(SliceLink& slice, const DataItem& item);
   void acknowledge(SliceLink& slice, Clock done, TimePoint now);
   void restart(ShardId shard);
-  /// False: more is to be sent when the window allows it.
-  bool add_items(SliceLink& slice, std::vector<DataItem>& items, TimePoint now);
+  enum class Next : std::uint8_t { kItem, kNothing, kLater };  // later: the window is full
+  Next next_item(SliceLink& slice, DataItem& item, TimePoint now);
+  void put_in_order(std::vector<std::size_t>& slices) const;
   void greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out, TimePoint now);
   void fail(ErrorCode code, std::string message);
   [[nodiscard]] DataMessage envelope() const;

@@ -231,7 +231,7 @@ Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
   client_options.worker = WorkerId(job.worker());
   client_options.incarnation = Incarnation(job.incarnation());
   client_options.job_hash = job_hash(job.definition());
-  client_options.resend = Duration(10'000'000);
+  client_options.send.window = Bytes(options.window);
   for (const pb::ShardInfo& shard : job.shards()) {
     client_options.shards.push_back({ShardId(shard.shard()), shard.address()});
   }

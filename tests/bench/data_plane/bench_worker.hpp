@@ -6,6 +6,7 @@
 
 #include "common/result.hpp"
 #include "tests/bench/data_plane/measure.hpp"
+#include "worker/client/send_policy.hpp"
 
 namespace taut::bench {
 
@@ -14,7 +15,8 @@ struct WorkerOptions {
   std::string coordinator;
   std::string name;
   std::uint64_t table_bytes = 1 << 20;
-  double seconds = 1;   // of each pattern
+  double seconds = 1;  // of each pattern
+  std::uint64_t window = SendPolicy{}.window.value();
   bool memory = false;  // the loop of a training, for its memory, instead of the patterns
 };
 

@@ -50,12 +50,13 @@ std::vector<Sample> raw_zmq(const std::string& address, std::uint64_t bytes, dou
   zmq::socket_t socket(context, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::linger, kLinger);
   socket.connect("tcp://" + address);
-  std::vector<std::byte> payload(bytes);
   const std::size_t window = std::clamp<std::size_t>(kInFlightBytes / bytes, 2, 256);
+  // Each message in flight has memory of its own, as tables have.
+  std::vector<std::vector<std::byte>> payloads(window, std::vector<std::byte>(bytes));
   std::vector<Sample> samples;
   for (const std::string pattern : {"push", "push+pull"}) {
     // The first byte says whether the payload is to come back.
-    payload[0] = pattern == "push" ? std::byte{0} : std::byte{1};
+    for (auto& payload : payloads) payload[0] = pattern == "push" ? std::byte{0} : std::byte{1};
     Sample sample;
     sample.pattern = pattern;
     sample.table_bytes = bytes;
@@ -65,7 +66,7 @@ std::vector<Sample> raw_zmq(const std::string& address, std::uint64_t bytes, dou
     const TimePoint begin = steady_now();
     while (seconds(steady_now() - begin) < seconds_each || flying > 0) {
       while (flying < window && seconds(steady_now() - begin) < seconds_each) {
-        send_pair(socket, payload);
+        send_pair(socket, payloads[(done + flying) % window]);
         ++flying;
       }
       if (flying == 0) break;
@@ -82,10 +83,10 @@ std::vector<Sample> raw_zmq(const std::string& address, std::uint64_t bytes, dou
   Sample trip;
   trip.pattern = "round trip";
   trip.table_bytes = bytes;
-  payload[0] = std::byte{1};
+  payloads[0][0] = std::byte{1};
   for (int i = 0; i < 2000 && bytes <= 4096; ++i) {
     const TimePoint begin = steady_now();
-    send_pair(socket, payload);
+    send_pair(socket, payloads[0]);
     receive_all(socket);
     times.push_back(seconds(steady_now() - begin) * 1e6);
   }

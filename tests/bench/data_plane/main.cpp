@@ -31,6 +31,7 @@ struct Options {
   std::vector<std::string> clusters = {"1x1", "1x2", "2x1", "2x2"};
   std::vector<std::string> transports = {"tcp", "shared"};
   double seconds = 1;
+  std::uint64_t window = SendPolicy{}.window.value();
   std::string json;
   std::vector<int> memory_workers = {1, 2, 4};
   fs::path folder;
@@ -381,6 +382,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--transports", options.transports, "tcp, shared")->delimiter(',');
   app.add_flag("--shared-memory,!--no-shared-memory", worker.shared_memory, "")->group("");
+  app.add_option("--window", options.window, "Bytes of updates under way to a shard");
   app.add_option("--seconds", options.seconds, "Of each measurement");
   app.add_option("--memory-workers", options.memory_workers,
                  "Numbers of workers whose memory is checked; 0: none")
@@ -399,6 +401,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   worker.seconds = options.seconds;
+  worker.window = options.window;
   if (!worker.name.empty()) {
     // As the worker daemon does; the raw ZeroMQ pair runs as it comes.
     keep_freed_memory();

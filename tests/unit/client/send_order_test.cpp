@@ -80,6 +80,16 @@ TEST_CASE("what the next forward pass reads first overtakes what still waits to 
   CHECK_FALSE(sender.client.has_outgoing());
 }
 
+TEST_CASE("an earlier clock goes before a later one, whatever the table", "[client]") {
+  Sender sender({SendOrder::kFrontFirst, Bytes(48)});
+  sender.push_all(0);
+  sender.push_all(1);
+  CHECK(sender.sent() == "0 1 2");
+  sender.acknowledge(0, 1);
+  sender.acknowledge(1, 1);
+  CHECK(sender.sent() == "3 0");
+}
+
 TEST_CASE("as ready, updates leave in the order in which they were pushed", "[client]") {
   Sender sender({SendOrder::kAsReady, Bytes(1UL << 20U)});
   sender.push_all(0);
