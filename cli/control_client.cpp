@@ -133,6 +133,12 @@ Result<std::string> ControlClient::stop(JobId job) {
   return command(std::move(request));
 }
 
+Result<std::string> ControlClient::set_trace(bool on) {
+  pb::ControlMessage request;
+  request.mutable_set_trace()->set_on(on);
+  return command(std::move(request));
+}
+
 Result<ControlClient> connect_control(const std::string& address, double wait_s) {
   const auto deadline = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wait_s));
   return ControlClient::connect(context().make_endpoint(), address, deadline);

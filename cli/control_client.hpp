@@ -29,6 +29,8 @@ class ControlClient {
   /// What was done, as one line.
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
   [[nodiscard]] Result<std::string> stop(JobId job);
+  /// Begins or ends every process's timeline.
+  [[nodiscard]] Result<std::string> set_trace(bool on);
 
   /// How long each request may take from now on.
   void set_deadline(Duration deadline) { deadline_ = deadline; }

@@ -22,10 +22,13 @@ constexpr std::size_t kLogLines = 12;
 
 /// What every process of a local cluster has in common. Heartbeats are as frequent as the progress
 /// display is drawn.
-pb::ClusterConfig common_config(const std::string& coordinator) {
+pb::ClusterConfig common_config(const std::string& coordinator,
+                                const LocalClusterOptions& options) {
   pb::ClusterConfig config;
   config.set_coordinator_address(coordinator);
   config.set_heartbeat_interval_s(0.2);
+  *config.mutable_records() = options.records;
+  config.mutable_records()->set_folder(options.folder.string());
   return config;
 }
 
@@ -76,7 +79,7 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
   TAUT_TRY(const fs::path program, sibling_program("tautline-server"));
   for (std::uint32_t i = 0; i < options.servers; ++i) {
     // The first hosts the coordinator and says where; the others are told.
-    pb::ClusterConfig config = common_config(i == 0 ? "127.0.0.1:0" : coordinator_);
+    pb::ClusterConfig config = common_config(i == 0 ? "127.0.0.1:0" : coordinator_, options);
     const std::string name = fmt::format("server{}", i);
     config.mutable_server()->set_name(name);
     config.mutable_server()->set_shards(options.shards);
@@ -92,12 +95,10 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
 Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
   TAUT_TRY(const fs::path program, sibling_program("tautline-worker"));
   for (std::uint32_t i = 0; i < options.workers; ++i) {
-    pb::ClusterConfig config = common_config(coordinator_);
+    pb::ClusterConfig config = common_config(coordinator_, options);
     const std::string name = fmt::format("worker{}", i);
     pb::WorkerConfig& worker = *config.mutable_worker();
     worker.set_name(name);
-    *config.mutable_records() = options.records;
-    config.mutable_records()->set_folder(options.folder.string());
     worker.set_device(options.device);
     worker.set_threads(options.threads);
     if (!options.pins.empty()) worker.set_pin(options.pins[i]);

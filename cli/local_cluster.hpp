@@ -20,7 +20,7 @@ struct LocalClusterOptions {
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;      // compute threads of each worker
   std::vector<std::string> pins;  // processors of each worker; empty: any
-  pb::RecordsConfig records;      // what the workers write down, in `folder`
+  pb::RecordsConfig records;      // what the processes write down, in `folder`
   std::filesystem::path folder;   // receives every process's config and log
 };
 

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -33,10 +34,12 @@ pb::RecordsConfig records_of(const std::string& words) {
   for (std::string part; std::getline(parts, part, ',');) {
     if (part == "metrics" || part == "all") records.set_metrics(true);
     if (part == "tensorboard" || part == "all") records.set_tensorboard(true);
-    if (part != "metrics" && part != "tensorboard" && part != "all" && part != "none") {
+    if (part == "timeline" || part == "all") records.set_timeline(true);
+    static const std::set<std::string> known{"metrics", "tensorboard", "timeline", "all", "none"};
+    if (!known.contains(part)) {
       throw CLI::ValidationError("--records",
-                                 fmt::format("\"{}\" is no record; name metrics, tensorboard, all "
-                                             "or none, with ',' between them",
+                                 fmt::format("\"{}\" is no record; name metrics, tensorboard, "
+                                             "timeline, all or none, with ',' between them",
                                              part));
     }
   }
@@ -105,8 +108,8 @@ void add_job_options(CLI::App& command, TrainArguments& arguments) {
   command.add_option("--seed", options.seed, "Of the initial values and of what is drawn");
   command
       .add_option("--records", arguments.records,
-                  "What workers write into the run's folder: metrics (metrics.csv), tensorboard, "
-                  "all, none; ',' between them")
+                  "What is written into the run's folder: metrics (metrics.csv), tensorboard, "
+                  "timeline, all, none; ',' between them")
       ->capture_default_str();
   command.add_option("--data", options.data, "Folder of the data set")->type_name("DIR");
   command.add_option("--output", options.output, "The run's folder (default: runs/DATE-JOB-N)")

@@ -61,6 +61,8 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
                        config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
   TAUT_TRY(check_range(file, "records.every", config.records().every(), 1, 1e6));
+  TAUT_TRY(check_range(file, "records.timeline_limit_mib", config.records().timeline_limit_mib(), 1,
+                       65536));
   if (config.heartbeat_interval_s() * 2 > config.server().coordinator().heartbeat_limit_s()) {
     return invalid(fmt::format(
         "{}: heartbeat_interval_s {} is more than half of "

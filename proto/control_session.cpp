@@ -94,6 +94,7 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
       on_hello_reply(message, now, out);
       break;
     case pb::ControlMessage::kHeartbeatReply:
+      note_trace(message.heartbeat_reply().trace(), out);
       // An answer to what was sent before this hello's round says nothing new.
       if (accepted() && !message.heartbeat_reply().known() &&
           message.request() >= greeting_request_) {
@@ -146,6 +147,13 @@ void ControlSession::on_hello_reply(const pb::ControlMessage& message, TimePoint
   state_ = State::kAccepted;
   next_send_ = now;
   out.events.emplace_back(control_event::Accepted{incarnation_});
+}
+
+void ControlSession::note_trace(pb::TraceState wanted, ControlOutput& out) {
+  const bool says_something = wanted == pb::TRACE_ON || wanted == pb::TRACE_OFF;
+  if (!says_something || wanted == trace_) return;
+  trace_ = wanted;
+  out.events.emplace_back(control_event::Trace{wanted == pb::TRACE_ON});
 }
 
 bool ControlSession::is_news(std::map<std::uint64_t, std::uint64_t>& seen, std::uint64_t job,

@@ -50,12 +50,16 @@ struct DeclaredLost {
 struct Unreachable {
   std::string reason;
 };
+/// Everybody is to keep a timeline, or none.
+struct Trace {
+  bool on = false;
+};
 }  // namespace control_event
 
 /// Jobs are the desired state: each arrives once for each revision, newest first seen wins.
 using ControlEvent =
     std::variant<control_event::Accepted, control_event::Refused, control_event::DeclaredLost,
-                 control_event::Unreachable, pb::ServerJob, pb::WorkerJob>;
+                 control_event::Unreachable, control_event::Trace, pb::ServerJob, pb::WorkerJob>;
 
 struct ControlOutput {
   bool reconnect = false;  // before sending: give the connection up and make another
@@ -90,6 +94,7 @@ class ControlSession {
   [[nodiscard]] bool sends_heartbeats() const { return identity_.role != pb::ROLE_CLIENT; }
   void greet(TimePoint now);
   void on_hello_reply(const pb::ControlMessage& message, TimePoint now, ControlOutput& out);
+  void note_trace(pb::TraceState wanted, ControlOutput& out);
   [[nodiscard]] bool is_news(std::map<std::uint64_t, std::uint64_t>& seen, std::uint64_t job,
                              std::uint64_t revision) const;
 
@@ -98,6 +103,7 @@ class ControlSession {
   State state_ = State::kGreeting;
   Incarnation incarnation_;
   pb::Heartbeat heartbeat_;
+  pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;
   std::uint64_t last_request_ = 0;
   std::uint64_t greeting_request_ = 1;  // the first hello of this round; older replies are stale
   TimePoint next_send_;                 // of a hello or a heartbeat

@@ -8,8 +8,10 @@
 #include "common/log.hpp"
 #include "common/memory.hpp"
 #include "common/stop_signal.hpp"
+#include "common/timeline.hpp"
 #include "proto/cluster_config.hpp"
 #include "proto/text.hpp"
+#include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "server/server_daemon.hpp"
 
@@ -37,6 +39,7 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   if (config.insecure()) {
     log::warn("insecure: true: anybody who reaches this host can read and change the parameters");
   }
+  switch_timeline(config.records().timeline(), config.records(), config.server().name());
   TAUT_TRY(auto daemon, server::ServerDaemon::start(config));
   log::info("{}: {} shards", build_name(), daemon->shard_addresses().size());
   std::string ready = "coordinator " + daemon->coordinator_address() + "\n";
@@ -74,6 +77,7 @@ int main(int argc, char** argv) {
     failure = fault.what();
   }
   if (!failure.empty()) print_failure(failure, log_is_file);
+  taut::timeline::stop();
   taut::log::stop();
   return failure.empty() ? 0 : 1;
 }

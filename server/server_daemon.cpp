@@ -8,7 +8,9 @@
 
 #include "common/log.hpp"
 #include "common/stop_signal.hpp"
+#include "common/timeline.hpp"
 #include "proto/cluster_config.hpp"
+#include "proto/timeline_switch.hpp"
 #include "server/coordinator/store.hpp"
 
 namespace taut::server {
@@ -109,6 +111,7 @@ Result<void> ServerDaemon::run() {
       return make_error(ErrorCode::kIo, coordinator_->failure());
     }
     send_reports();
+    timeline::flush(steady_now());
     for (const ControlEvent& event : link_->step(kStep)) {
       TAUT_TRY(handle(event));
     }
@@ -128,6 +131,8 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("the coordinator at {} refuses this server: {}",
                                   coordinator_address_, refused->reason));
+  } else if (const auto* trace = std::get_if<Trace>(&event)) {
+    switch_timeline(trace->on, config_.records(), config_.server().name());
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
     std::vector<std::shared_ptr<const JobView>> over;

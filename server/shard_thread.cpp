@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/timeline.hpp"
 
 namespace taut::server {
 namespace {
@@ -58,6 +59,7 @@ void ShardThread::set_job(ShardId id, std::shared_ptr<const JobView> view) {
 
 void ShardThread::run() {
   log::set_context(static_cast<std::int64_t>(index_), -1);
+  timeline::set_lane(static_cast<std::int32_t>(index_));
   while (!stopping_) {
     while (auto command = commands_.pop(Duration::zero())) obey(*command);
     if (auto incoming = endpoint_->receive(kIdle)) receive(*incoming);
@@ -78,7 +80,10 @@ void ShardThread::obey(const Command& command) {
 
 void ShardThread::receive(const Incoming& incoming) {
   shared_.collect();
-  auto message = decode_data(incoming.message, shared_.link(incoming.from));
+  auto message = [&] {
+    const timeline::Span span(timeline::Row::kPush, "receive");
+    return decode_data(incoming.message, shared_.link(incoming.from));
+  }();
   if (!message) {
     // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
     if (std::has_single_bit(++undecodable_)) {
@@ -88,13 +93,19 @@ void ShardThread::receive(const Incoming& incoming) {
     return;
   }
   shared_.hear(incoming.from, message.value());
-  auto answers = shard_.handle(incoming.from, std::move(message.value()));
+  std::vector<Outgoing> answers;
+  {
+    const timeline::Span span(timeline::Row::kUpdate, "update");
+    answers = shard_.handle(incoming.from, std::move(message.value()));
+  }
   // Here what was applied of the message has been let go: a worker that has its answer has its
   // memory back.
   send(std::move(answers));
 }
 
 void ShardThread::send(std::vector<Outgoing> messages) {
+  if (messages.empty()) return;
+  const timeline::Span span(timeline::Row::kPull, "answer");
   for (Outgoing& one : messages) {
     // A peer that has gone comes back as another one and asks again.
     shared_.answer(one.to, one.message);

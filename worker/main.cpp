@@ -8,8 +8,10 @@
 #include "common/log.hpp"
 #include "common/memory.hpp"
 #include "common/stop_signal.hpp"
+#include "common/timeline.hpp"
 #include "proto/cluster_config.hpp"
 #include "proto/text.hpp"
+#include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/local_run.hpp"
 #include "worker/model/job.hpp"
@@ -41,6 +43,7 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   if (!arguments.name.empty()) config.mutable_worker()->set_name(arguments.name);
   TAUT_TRY(log::start(log_options(config, "worker", config.worker().name())));
   log_is_file = !config.log().file().empty();
+  switch_timeline(config.records().timeline(), config.records(), config.worker().name());
   TAUT_TRY(auto daemon, worker::WorkerDaemon::start(config));
   log::info("{}", build_name());
   return daemon->run([&]() -> Result<void> {
@@ -111,6 +114,7 @@ int main(int argc, char** argv) {
     failure = fault.what();
   }
   if (!failure.empty()) print_failure(failure, log_is_file);
+  taut::timeline::stop();
   taut::log::stop();
   return failure.empty() ? 0 : 1;
 }

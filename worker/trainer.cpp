@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/timeline.hpp"
 
 namespace taut::worker {
 namespace {
@@ -68,18 +69,27 @@ Result<void> Trainer::train_clock(Clock clock) {
 Result<void> Trainer::forward(std::size_t index, Clock clock) {
   Replica& replica = replicas_[index];
   const TimePoint begin = steady_now();
-  TAUT_TRY(data::Batch batch, replica.loader->next(kDataWait));
+  auto loaded = [&] {
+    const timeline::Span span(timeline::Row::kWait, "data", clock.value());
+    return replica.loader->next(kDataWait);
+  }();
+  TAUT_TRY(data::Batch batch, std::move(loaded));
   report_.wait += steady_now() - begin;
   replica.net->set_batch(*stream_, batch.spans());
   for (std::size_t layer = 0; layer < replica.net->layer_count(); ++layer) {
     for (const std::size_t table : replica.net->parameters_of(layer)) {
       const TimePoint asked = steady_now();
-      TAUT_TRY(const auto values,
-               cache_.acquire(TableId(static_cast<std::uint32_t>(table)), clock));
+      auto acquired = [&] {
+        const timeline::Span span(timeline::Row::kWait, replica.net->parameters()[table].name,
+                                  clock.value());
+        return cache_.acquire(TableId(static_cast<std::uint32_t>(table)), clock);
+      }();
+      TAUT_TRY(const auto values, std::move(acquired));
       report_.wait += steady_now() - asked;
       replica.net->bind_value(table, values);
       record_table(TableId(static_cast<std::uint32_t>(table)), "value", clock, values);
     }
+    const timeline::Span span(timeline::Row::kCompute, "forward", clock.value());
     replica.net->forward(layer, *stream_, clock);
   }
   replica.loader->recycle(std::move(batch));
@@ -94,7 +104,10 @@ void Trainer::backward(std::size_t index, Clock clock) {
       if (tables[table].kind == TableKind::kFrozen) continue;
       net.bind_gradient(table, cache_.gradient(index, tables[table].id));
     }
-    net.backward(layer, *stream_);
+    {
+      const timeline::Span span(timeline::Row::kCompute, "backward", clock.value());
+      net.backward(layer, *stream_);
+    }
     for (const std::size_t table : net.gradients_after(layer)) {
       record_table(tables[table].id, "gradient", clock, cache_.gradient(index, tables[table].id));
       cache_.publish(index, tables[table].id, clock);

@@ -9,6 +9,8 @@
 
 #include "common/log.hpp"
 #include "common/stop_signal.hpp"
+#include "common/timeline.hpp"
+#include "proto/timeline_switch.hpp"
 
 namespace taut::worker {
 namespace {
@@ -84,6 +86,7 @@ Result<bool> WorkerDaemon::step() {
     return false;
   }
   report();
+  timeline::flush(steady_now());
   for (const ControlEvent& event : link_->step(kStep)) {
     TAUT_TRY(handle(event));
   }
@@ -100,6 +103,8 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("the coordinator at {} refuses this worker: {}",
                                   config_.coordinator_address(), refused->reason));
+  } else if (const auto* trace = std::get_if<Trace>(&event)) {
+    switch_timeline(trace->on, config_.records(), config_.worker().name());
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
     end_run();

@@ -85,6 +85,9 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
     case pb::ControlMessage::kSetSlack:
       on_set_slack(message.set_slack(), *send(from, request).mutable_command_reply());
       break;
+    case pb::ControlMessage::kSetTrace:
+      on_set_trace(message.set_trace(), *send(from, request).mutable_command_reply());
+      break;
     case pb::ControlMessage::kStopJob:
       on_stop(message.stop_job(), *send(from, request).mutable_command_reply());
       break;
@@ -147,6 +150,7 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   const bool known =
       participant != nullptr && (life == 0 || life == participant->incarnation.value());
   reply.set_known(known);
+  reply.set_trace(trace_);
   if (!known) {
     reply.set_reason("this connection has said no hello, or its process was declared lost");
     return;

@@ -65,6 +65,7 @@ class Coordinator {
   void on_status(const pb::StatusRequest& request, pb::StatusReply& reply);
   void on_set_slack(const pb::SetSlack& request, pb::CommandReply& reply);
   void on_stop(const pb::StopJob& request, pb::CommandReply& reply);
+  void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);
   /// The job that a command may change, or nullptr with the reason.
   JobRecord* find_for_command(std::uint64_t job, std::string& error);
 
@@ -85,6 +86,7 @@ class Coordinator {
   std::uint64_t next_job_;
   std::uint64_t first_new_job_;  // those below it were recovered
   std::uint64_t saved_incarnation_;
+  pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;  // until the coordinator ends
   TimePoint now_;
   TimePoint last_tick_;
   TimePoint recovered_at_;

@@ -122,6 +122,15 @@ void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& re
                                 changes_mode ? ", from a clock ahead of every worker on" : ""));
 }
 
+void Coordinator::on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply) {
+  trace_ = request.on() ? pb::TRACE_ON : pb::TRACE_OFF;
+  const auto processes =
+      registry_.live(pb::ROLE_SERVER).size() + registry_.live(pb::ROLE_WORKER).size();
+  reply.set_message(
+      fmt::format("{} processes {} a timeline", processes, request.on() ? "begin" : "end"));
+  out_.notes.push_back(fmt::format("timelines {}", request.on() ? "on" : "off"));
+}
+
 void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
   JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
   if (job == nullptr) return;

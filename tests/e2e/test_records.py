@@ -170,4 +170,4 @@ class Records(ClusterTest):
 
     def test_an_unknown_record_is_a_usage_mistake_that_names_the_known_ones(self):
         answer = self.tautline("train", self.job(), "--records", "metrics,tensorbord")
-        self.assert_fails(answer, "tensorbord", "metrics, tensorboard, all", status=2)
+        self.assert_fails(answer, "tensorbord", "metrics, tensorboard, timeline, all", status=2)

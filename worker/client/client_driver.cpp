@@ -8,6 +8,7 @@
 #include "common/affinity.hpp"
 #include "common/check.hpp"
 #include "common/log.hpp"
+#include "common/timeline.hpp"
 #include "proto/shared_handshake.hpp"
 
 namespace taut {
@@ -90,6 +91,7 @@ void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradi
   std::scoped_lock lock(mutex_);
   // The read comes first: the protocol joins it to the push that it follows.
   protocol_.read(table, clock.next(), into);
+  note_read(table);
   protocol_.push(table, clock, Frame(gradient), norm);
   wake_leader();
 }
@@ -99,7 +101,12 @@ void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
   // A read that is asked for anew has not come in, even if one at the same clock has.
   reads_[table.value()].clock = Clock(-1);
   protocol_.read(table, clock, into);
+  note_read(table);
   wake_leader();
+}
+
+void ClientDriver::note_read(TableId table) {
+  if (timeline::is_on()) asked_[table] = steady_now();
 }
 
 void ClientDriver::snapshot(TableId table, const Buffer& values) {
@@ -195,7 +202,10 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     auto outgoing = protocol_.take_outgoing(steady_now());
     if (outgoing.empty()) break;
     lock.unlock();
-    for (auto& [shard, message] : outgoing) send(shard, message);
+    for (auto& [shard, message] : outgoing) {
+      const timeline::Span span(timeline::Row::kPush, "send");
+      send(shard, message);
+    }
     lock.lock();
   }
   if (stopping_) return;
@@ -278,12 +288,19 @@ void ClientDriver::take(const Incoming& incoming) {
   if (const auto* batch = std::get_if<DataItems>(&message.value().body)) {
     for (const DataItem& item : batch->items) received_ += item.payload.size();
   }
+  const timeline::Span span(timeline::Row::kCopy, "receive");
   protocol_.handle(shard, message.value(), steady_now());
 }
 
 void ClientDriver::collect() {
   for (const CompletedRead& read : protocol_.take_completed()) {
     (read.snapshot ? snapshots_ : reads_)[read.table.value()] = read;
+    if (read.snapshot || !timeline::is_on()) continue;
+    const auto asked = asked_.find(read.table);
+    if (asked == asked_.end()) continue;
+    timeline::add_overlapping(timeline::Row::kPull, fmt::format("table {}", read.table.value()),
+                              read.table.value(), asked->second, steady_now(), read.clock.value());
+    asked_.erase(asked);
   }
 }
 

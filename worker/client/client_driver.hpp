@@ -67,6 +67,7 @@ class ClientDriver {
   SharedLink* link_of(ShardId shard);
   void collect();
   void wake_leader();
+  void note_read(TableId table);
 
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
   std::map<PeerId, ShardId> shard_of_;
@@ -85,6 +86,7 @@ class ClientDriver {
   std::vector<CompletedRead> reads_;      // the newest completed of each table
   std::vector<CompletedRead> snapshots_;  // the newest completed of each table
   std::vector<Buffer> snapshot_memory_;   // of each table
+  std::map<TableId, TimePoint> asked_;    // when each read under way began, for the timeline
   bool led_ = false;                      // somebody leads
   bool asleep_ = false;                   // the leader waits in the endpoint, and nobody woke it
   bool caller_waits_ = false;
