@@ -55,6 +55,11 @@ TEST_CASE("the jobs over sequences settle, with as many parameters as their netw
       {"word_lstm_650", 6500000 + 2 * 2600 * 1301 + 6510000},
       // 4 * 128 * (28 + 128 + 1), 129 * 10
       {"row_lstm", 80384 + 1290},
+      // 66 * 64, 64 * 64, two blocks of 12 * 64 * 64 weights, 9 * 64 biases and 4 * 64 for the
+      // norms, 2 * 64, 65 * 66
+      {"transformer", 4224 + 4096 + 2 * (49152 + 576 + 256) + 128 + 4290},
+      // 16 * 26, 32 * 401, 32 * 6 * 6 * 128 + 128, 4 * 128 * (128 + 128 + 1), 129 * 8
+      {"clip_cnn_lstm", 416 + 12832 + 147584 + 131584 + 1032},
   }));
   INFO(name);
   const auto job = model::load_job(kRoot / "configs/jobs" / (name + ".textproto"));
