@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   app.footer("Example: tautline train --workers 2 --mode ssp --slack 1");
   int status = kFine;
   add_train(app, status);
+  add_sweep(app, status);
   add_submit(app, status);
   add_status(app, status);
   add_set_slack(app, status);

@@ -111,6 +111,15 @@ void add_job_options(CLI::App& command, TrainArguments& arguments) {
                   "What is written into the run's folder: metrics (metrics.csv), tensorboard, "
                   "timeline, all, none; ',' between them")
       ->capture_default_str();
+  command
+      .add_option("--straggler", options.stragglers,
+                  "For experiments: slows workers down, e.g. \"worker: 1 slowdown: 3\"; may be "
+                  "given several times")
+      ->type_name("TEXT");
+  command
+      .add_option("--clock-time", options.clock_time_ms,
+                  "For experiments: makes every clock of a worker at least so long")
+      ->type_name("MS");
   command.add_option("--data", options.data, "Folder of the data set")->type_name("DIR");
   command.add_option("--output", options.output, "The run's folder (default: runs/DATE-JOB-N)")
       ->type_name("DIR");

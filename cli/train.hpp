@@ -23,6 +23,8 @@ struct TrainOptions {
   std::optional<std::uint32_t> slack;
   std::optional<std::int32_t> max_iter;
   std::optional<std::uint64_t> seed;
+  std::vector<std::string> stragglers;  // text protobuf, beside the job's
+  std::optional<double> clock_time_ms;
   std::string data;    // folder
   std::string output;  // folder
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;

@@ -7,6 +7,7 @@
 #include "cli/install_paths.hpp"
 #include "cli/record_shape.hpp"
 #include "cli/train.hpp"
+#include "proto/experiment_check.hpp"
 #include "worker/model/job.hpp"
 #include "worker/model/job_data.hpp"
 
@@ -24,7 +25,7 @@ std::string absolute(const std::string& path) {
   return failed ? path : whole.lexically_normal().string();
 }
 
-void put_over(const TrainOptions& options, pb::Job& job) {
+Result<void> put_over(const TrainOptions& options, pb::Job& job) {
   if (options.mode) job.mutable_consistency()->set_mode(*options.mode);
   if (options.slack) {
     // Slack 0 is BSP, and a slack asks for a bound.
@@ -44,6 +45,11 @@ void put_over(const TrainOptions& options, pb::Job& job) {
     job.clear_data();
     job.add_data()->set_folder(absolute(options.data));
   }
+  for (const std::string& text : options.stragglers) {
+    TAUT_TRY(*job.add_straggler(), parse_straggler(text, "--straggler"));
+  }
+  if (options.clock_time_ms) job.set_clock_time_ms(*options.clock_time_ms);
+  return ok();
 }
 
 /// Errors    not_found: names what is missing and the way to get it
@@ -73,7 +79,7 @@ Result<pb::Job> training_job(const TrainOptions& options) {
     file = configs / "jobs" / "fashion_lenet.textproto";
   }
   TAUT_TRY(pb::Job job, model::load_job(file));
-  put_over(options, job);
+  TAUT_TRY(put_over(options, job));
   TAUT_TRY(require_data(job));
   TAUT_TRY(const auto warnings, model::check_job(job, records_of(job).records));
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);

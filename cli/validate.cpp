@@ -11,6 +11,8 @@
 #include "cli/draw.hpp"
 #include "cli/net_view.hpp"
 #include "cli/record_shape.hpp"
+#include "cli/sweep/plan.hpp"
+#include "cli/sweep/sweep.hpp"
 #include "common/file.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/text.hpp"
@@ -109,12 +111,27 @@ Result<Findings> check_job_file(const fs::path& path) {
   return found;
 }
 
+Result<Findings> check_sweep(const fs::path& path) {
+  TAUT_TRY(const SweepOptions options, load_sweep(path.string()));
+  if (options.job_file.empty()) return invalid(fmt::format("{}: names no job", path.string()));
+  TAUT_TRY(const pb::Job base, model::load_job(options.job_file));
+  TAUT_TRY(const SweepPlan plan, plan_sweep(options.sweep, base));
+  Findings found;
+  for (const SweepPoint& point : plan.points) {
+    found.lines.push_back(fmt::format("  {}, {}, {}", point.bound(), point.group(),
+                                      counted(options.sweep.seeds(), "seed")));
+  }
+  return found;
+}
+
 Result<Findings> check(const fs::path& path, FileKind kind) {
   switch (kind) {
     case FileKind::kCluster:
       return check_cluster(path);
     case FileKind::kNet:
       return check_net(path);
+    case FileKind::kSweep:
+      return check_sweep(path);
     case FileKind::kSolver:
     case FileKind::kJob:
       break;
@@ -144,7 +161,7 @@ bool validate(const fs::path& path) {
 void add_validate(CLI::App& app, int& status) {
   auto files = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand(
-      "validate", "Checks cluster, job, net and solver files without running anything");
+      "validate", "Checks cluster, job, net, solver and sweep files without running anything");
   command->add_option("FILE", *files, "Files; their kind is told from their fields")->required();
   command->footer("Example: tautline validate configs/jobs/*.textproto");
   command->callback([files, &status] {

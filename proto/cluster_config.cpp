@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "proto/experiment_check.hpp"
 #include "proto/text.hpp"
 
 namespace taut {
@@ -56,6 +57,7 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   }
   TAUT_TRY(check_range(file, "worker.threads", config.worker().threads(), 1, 1024));
   TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
+  TAUT_TRY(check_experiment(config.worker(), file + ": worker."));
   TAUT_TRY(check_range(file, "start_wait_s", config.start_wait_s(), 0.1, 86400));
   TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));
   TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",

@@ -9,11 +9,11 @@
 
 #include "common/affinity.hpp"
 #include "common/log.hpp"
-#include "common/math/philox.hpp"
 #include "common/sha256.hpp"
 #include "proto/job_state.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/client/client.hpp"
+#include "worker/straggle.hpp"
 
 namespace taut::worker {
 namespace {
@@ -43,15 +43,21 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
   return options;
 }
 
-/// A random wait of up to `most` milliseconds at every clock.
-Straggle straggle_of(double most, std::uint64_t seed, std::uint32_t slot) {
-  if (most <= 0) return {};
-  return [=](Clock clock) {
-    const auto draw =
-        math::Philox::at(seed, slot, static_cast<std::uint64_t>(clock.value())).words[0];
-    std::this_thread::sleep_for(
-        Duration(static_cast<Duration::rep>(1000 * most * math::unit_float(draw))));
+Straggle straggle_of(StragglePlan plan) {
+  if (plan.empty()) return {};
+  return [plan = std::move(plan)](Clock clock, Duration compute) {
+    return straggle_wait(plan, clock, compute);
   };
+}
+
+/// The way to the shards, through the network that an experiment asks for.
+std::unique_ptr<Endpoint> open_endpoint(ZmqContext& context, const pb::WorkerJob& job,
+                                        const pb::WorkerConfig& settings) {
+  auto endpoint = context.make_endpoint();
+  const LinkFaults faults = link_faults(job.definition(), settings);
+  if (faults.none()) return endpoint;
+  const std::uint64_t seed = job.definition().seed() * 1024 + job.slot();
+  return std::make_unique<FaultyEndpoint>(std::move(endpoint), faults, seed);
 }
 
 /// Ends the client's waits when the job is told to stop.
@@ -130,7 +136,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   TAUT_TRY(Replica replica, assets.make_replica(backend, job.slot(), job.slots(), start));
   replicas.push_back(std::move(replica));
 
-  Client client(context.make_endpoint(), client_options(job, settings));
+  Client client(open_endpoint(context, job, settings), client_options(job, settings));
   const StopWatch watch(client, stop);
   ServedCache::Options cache_options;
   cache_options.start = start;
@@ -146,7 +152,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   Trainer::Options options = trainer_options(solver);
   options.start = start;
   options.rank = job.worker();
-  options.straggle = straggle_of(settings.slowdown_ms(), definition.seed(), job.slot());
+  options.straggle = straggle_of(straggle_plan(definition, settings, job.slot(), job.slots()));
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
            Recorder::open(config.records(), settings.name(), JobId(job.job()), start));
   options.recorder = recorder.get();

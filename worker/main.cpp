@@ -2,7 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "common/file.hpp"
 #include "common/log.hpp"
@@ -10,6 +12,7 @@
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/cluster_config.hpp"
+#include "proto/experiment_check.hpp"
 #include "proto/text.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
@@ -23,6 +26,8 @@ struct Arguments {
   std::string config;
   std::string name;
   std::string ready_file;
+  std::vector<std::string> stragglers;
+  std::optional<double> clock_time_ms;
   bool with_parent = false;
   std::string local_job;
   std::uint32_t replicas = 1;
@@ -37,10 +42,21 @@ void print_failure(const std::string& failure, bool log_is_file) {
   std::fprintf(stderr, "tautline-worker: %s\n", failure.c_str());
 }
 
+/// Puts what an experiment asks for over the config.
+taut::Result<void> put_over(const Arguments& arguments, taut::pb::WorkerConfig& worker) {
+  using namespace taut;
+  for (const std::string& text : arguments.stragglers) {
+    TAUT_TRY(*worker.add_straggler(), parse_straggler(text, "--straggler"));
+  }
+  if (arguments.clock_time_ms) worker.set_clock_time_ms(*arguments.clock_time_ms);
+  return check_experiment(worker, "");
+}
+
 taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   using namespace taut;
   TAUT_TRY(pb::ClusterConfig config, load_cluster_config(arguments.config));
   if (!arguments.name.empty()) config.mutable_worker()->set_name(arguments.name);
+  TAUT_TRY(put_over(arguments, *config.mutable_worker()));
   TAUT_TRY(log::start(log_options(config, "worker", config.worker().name())));
   log_is_file = !config.log().file().empty();
   switch_timeline(config.records().timeline(), config.records(), config.worker().name());
@@ -89,6 +105,13 @@ int main(int argc, char** argv) {
   app.add_option("--ready-file", arguments.ready_file,
                  "Written once the coordinator has accepted this worker");
   app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
+  app.add_option("--straggler", arguments.stragglers,
+                 "With --config, for experiments: slows this worker down, e.g. \"slowdown: 3 burst "
+                 "{ period: 100 length: 30 }\"; may be given several times")
+      ->type_name("TEXT");
+  app.add_option("--clock-time", arguments.clock_time_ms,
+                 "With --config, for experiments: makes every clock at least so long")
+      ->type_name("MS");
   app.add_option("--replicas", arguments.replicas, "With --local: do the sums of so many workers")
       ->check(CLI::Range(1, 1024));
   app.add_option("--threads", arguments.threads, "With --local: compute threads")

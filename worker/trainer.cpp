@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "common/log.hpp"
@@ -32,6 +33,7 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend&
 
 Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   rate_since_ = steady_now();
+  stop_ = &stop;
   Clock clock = options_.start;
   for (; clock < options_.end && !stop; clock = clock.next()) {
     log::set_context(options_.rank, clock.value());
@@ -39,7 +41,6 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     if (due && (clock > Clock(0) || options_.test_initialization)) {
       TAUT_TRY(test(clock));
     }
-    if (options_.straggle) options_.straggle(clock);
     const TimePoint begin = steady_now();
     if (!report_.first_iteration) report_.first_iteration = begin;
     TAUT_TRY(train_clock(clock));
@@ -51,9 +52,16 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
 
 Result<void> Trainer::train_clock(Clock clock) {
   loss_ = 0;
+  const TimePoint begin = steady_now();
+  const Duration waited_before = report_.wait;
   for (std::size_t replica = 0; replica < replicas_.size(); ++replica) {
     TAUT_TRY(forward(replica, clock));
+    if (options_.straggle && replica + 1 == replicas_.size()) {
+      straggle(clock, steady_now() - begin, waited_before);
+    }
+    const TimePoint turned = steady_now();
     backward(replica, clock);
+    backward_ = steady_now() - turned;
     cache_.finish_clock(replica, clock);
     loss_ += replicas_[replica].net->loss(*stream_) / static_cast<double>(replicas_.size());
   }
@@ -64,6 +72,17 @@ Result<void> Trainer::train_clock(Clock clock) {
                     loss_, clock.value()));
   }
   return ok();
+}
+
+/// A slow worker has read its parameters and has not pushed yet: it waits between forward and
+/// backward. How long backward will take is known from the last clock.
+void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before) {
+  const Duration compute = since_begin - (report_.wait - waited_before) + backward_;
+  const TimePoint until = steady_now() + options_.straggle(clock, compute);
+  constexpr Duration kStep{20'000};
+  for (TimePoint now = steady_now(); now < until && !*stop_; now = steady_now()) {
+    std::this_thread::sleep_for(std::min(kStep, until - now));
+  }
 }
 
 Result<void> Trainer::forward(std::size_t index, Clock clock) {

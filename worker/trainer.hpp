@@ -17,8 +17,8 @@
 
 namespace taut::worker {
 
-/// Called before each clock's compute: waits that an experiment asks for.
-using Straggle = std::function<void(Clock)>;
+/// How long an experiment makes a clock wait whose compute takes so long by itself.
+using Straggle = std::function<Duration(Clock, Duration compute)>;
 
 /// The training loop: the same with a server behind the cache and without.
 /// Thread    the compute thread
@@ -46,6 +46,7 @@ class Trainer {
 
  private:
   [[nodiscard]] Result<void> train_clock(Clock clock);
+  void straggle(Clock clock, Duration since_begin, Duration waited_before);
   [[nodiscard]] Result<void> forward(std::size_t replica, Clock clock);
   void backward(std::size_t replica, Clock clock);
   [[nodiscard]] Result<void> test(Clock clock);
@@ -63,6 +64,8 @@ class Trainer {
   std::vector<float> table_copy_;  // on the host, while its distribution is taken
   std::vector<double> losses_;     // the last average_loss of them
   double loss_ = 0;                // of this clock, over all replicas
+  const std::atomic<bool>* stop_ = nullptr;
+  Duration backward_{0};  // how long the last one took
   TimePoint rate_since_;
   std::uint64_t rate_images_ = 0;
 };

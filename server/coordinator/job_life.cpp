@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "proto/experiment_check.hpp"
+
 namespace taut {
 namespace {
 
@@ -94,6 +96,7 @@ Result<Slack> check_definition(const pb::Job& definition) {
     return invalid(
         fmt::format("workers: {} is above the limit of {}", definition.workers(), kMaxWorkers));
   }
+  TAUT_TRY(check_experiment(definition));
   const pb::Consistency& wanted = definition.consistency();
   const bool names_slack = wanted.has_slack();
   switch (wanted.mode()) {

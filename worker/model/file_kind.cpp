@@ -13,6 +13,7 @@
 #include "proto/job.pb.h"
 #include "proto/net.pb.h"
 #include "proto/solver.pb.h"
+#include "proto/sweep.pb.h"
 
 namespace taut::model {
 namespace {
@@ -65,6 +66,8 @@ std::string to_string(FileKind kind) {
       return "solver";
     case FileKind::kCluster:
       return "cluster";
+    case FileKind::kSweep:
+      return "sweep";
   }
   return "unknown";
 }
@@ -78,7 +81,8 @@ Result<FileKind> file_kind(std::string_view text, const std::string& name) {
   const std::array schemas{std::pair(FileKind::kJob, pb::Job::descriptor()),
                            std::pair(FileKind::kNet, pb::NetParameter::descriptor()),
                            std::pair(FileKind::kSolver, pb::SolverParameter::descriptor()),
-                           std::pair(FileKind::kCluster, pb::ClusterConfig::descriptor())};
+                           std::pair(FileKind::kCluster, pb::ClusterConfig::descriptor()),
+                           std::pair(FileKind::kSweep, pb::Sweep::descriptor())};
   int most = 0;
   FileKind best = FileKind::kJob;
   for (const auto& [kind, schema] : schemas) {
@@ -89,7 +93,8 @@ Result<FileKind> file_kind(std::string_view text, const std::string& name) {
     }
   }
   if (most > 0) return best;
-  return invalid(fmt::format("{}: holds no field of a job, a net, a solver or a cluster", name));
+  return invalid(
+      fmt::format("{}: holds no field of a job, a net, a solver, a cluster or a sweep", name));
 }
 
 Result<FileKind> file_kind(const std::filesystem::path& path) {

@@ -10,9 +10,9 @@
 namespace taut::model {
 
 /// What a text file describes.
-enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster };
+enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster, kSweep };
 
-/// "job", "net", "solver" or "cluster".
+/// "job", "net", "solver", "cluster" or "sweep".
 [[nodiscard]] std::string to_string(FileKind kind);
 
 /// The kind whose schema knows most of the text's outermost field names, so that a file with a

@@ -185,7 +185,10 @@ TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") 
   const auto cache = local_cache(tiny, assets, *backend, 1);
   std::atomic<bool> stop = false;
   Trainer::Options options = until(kEnd);
-  options.straggle = [&](Clock clock) { stop = clock == Clock(2); };
+  options.straggle = [&](Clock clock, Duration /*compute*/) {
+    stop = clock == Clock(2);
+    return Duration(0);
+  };
   ProgressBoard board;
   Trainer trainer(replicas, *cache, *backend, nullptr, options, board);
   CHECK(trainer.run(stop).value() == Clock(3));

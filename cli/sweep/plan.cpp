@@ -1,0 +1,189 @@
+#include "cli/sweep/plan.hpp"
+
+#include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <optional>
+#include <set>
+
+#include "cli/record_shape.hpp"
+#include "worker/model/job.hpp"
+
+namespace taut::cli {
+namespace {
+
+constexpr std::uint32_t kMostWorkers = 256;
+constexpr std::uint32_t kMostSeeds = 1000;
+
+/// Nothing: not a slack.
+std::optional<pb::Consistency> consistency_of(const std::string& slack) {
+  pb::Consistency consistency;
+  if (slack == "async") {
+    consistency.set_mode(pb::Consistency::ASYNC);
+    return consistency;
+  }
+  std::uint32_t clocks = 0;
+  const char* end = slack.data() + slack.size();
+  const auto read = std::from_chars(slack.data(), end, clocks);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  consistency.set_mode(clocks == 0 ? pb::Consistency::BSP : pb::Consistency::SSP);
+  if (clocks > 0) consistency.set_slack(clocks);
+  return consistency;
+}
+
+std::string as_file_name(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(),
+      [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '.'; }, '_');
+  return name;
+}
+
+/// Collects what cannot work, so that all of it is said at once.
+class Findings {
+ public:
+  void add(std::string line) {
+    if (known_.insert(line).second) lines_ += (lines_.empty() ? "" : "\n") + line;
+  }
+  [[nodiscard]] const std::string& lines() const { return lines_; }
+
+ private:
+  std::set<std::string> known_;
+  std::string lines_;
+};
+
+void check_axes(const pb::Sweep& sweep, Findings& findings) {
+  if (sweep.seeds() < 1 || sweep.seeds() > kMostSeeds) {
+    findings.add(fmt::format("seeds: {} is not between 1 and {}", sweep.seeds(), kMostSeeds));
+  }
+  if (sweep.has_target_accuracy() &&
+      !(sweep.target_accuracy() > 0 && sweep.target_accuracy() < 1)) {
+    findings.add(fmt::format("target_accuracy: {} is not between 0 and 1, e.g. 0.85",
+                             sweep.target_accuracy()));
+  }
+  if (!(sweep.limit_s() > 0)) {
+    findings.add(fmt::format("limit_s: {} is not above 0", sweep.limit_s()));
+  }
+  std::set<std::string> seen;
+  for (const std::string& slack : sweep.slack()) {
+    if (!consistency_of(slack)) {
+      findings.add(fmt::format("slack \"{}\" is neither a number nor async; 0 is BSP", slack));
+    } else if (!seen.insert(slack).second) {
+      findings.add(fmt::format("slack {} is named twice", slack));
+    }
+  }
+  seen.clear();
+  for (const std::uint32_t workers : sweep.workers()) {
+    if (workers < 1 || workers > kMostWorkers) {
+      findings.add(fmt::format("workers: {} is not between 1 and {}", workers, kMostWorkers));
+    } else if (!seen.insert(std::to_string(workers)).second) {
+      findings.add(fmt::format("workers {} is named twice", workers));
+    }
+  }
+  seen.clear();
+  for (const pb::SweepVariant& variant : sweep.variant()) {
+    if (variant.name().empty()) findings.add("a variant has no name");
+    if (!seen.insert(as_file_name(variant.name())).second) {
+      findings.add(fmt::format("variant \"{}\" is named twice", variant.name()));
+    }
+    if (variant.job().has_consistency() || variant.job().has_workers() ||
+        variant.job().has_seed()) {
+      findings.add(
+          fmt::format("variant \"{}\" sets consistency, workers or seed, which are axes "
+                      "of the sweep: use slack, workers, seeds",
+                      variant.name()));
+    }
+  }
+}
+
+void check_point(const SweepPoint& point, Findings& findings) {
+  const auto say = [&](const std::string& what) {
+    findings.add(fmt::format("{}, {}: {}", point.bound(), point.group(), what));
+  };
+  const auto checked = model::check_job(point.job, records_of(point.job).records);
+  if (!checked) return say(checked.error().message);
+  if (point.job.solver_param().max_iter() <= 0) say("solver: max_iter must be above 0");
+  if (point.job.solver_param().test_iter_size() == 0) {
+    say("solver: without test_iter nothing is tested, so there is nothing to compare");
+  }
+}
+
+}  // namespace
+
+std::string SweepPoint::bound() const {
+  if (slack == "async") return "async";
+  return slack == "0" ? "BSP" : "slack " + slack;
+}
+
+std::string SweepPoint::group() const {
+  std::string name = fmt::format("{} worker{}", workers, workers == 1 ? "" : "s");
+  return variant.empty() ? name : name + ", " + variant;
+}
+
+void put_fields_over(const google::protobuf::Message& over, google::protobuf::Message& base) {
+  const auto* reflection = over.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection->ListFields(over, &fields);
+  google::protobuf::Message* rest = over.New();
+  rest->CopyFrom(over);
+  for (const auto* field : fields) {
+    if (field->is_repeated()) {
+      base.GetReflection()->ClearField(&base, field);
+    } else if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+      put_fields_over(reflection->GetMessage(over, field),
+                      *base.GetReflection()->MutableMessage(&base, field));
+      reflection->ClearField(rest, field);
+    }
+  }
+  base.MergeFrom(*rest);
+  delete rest;
+}
+
+Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
+  Findings findings;
+  check_axes(sweep, findings);
+  if (!findings.lines().empty()) return invalid(findings.lines());
+
+  pb::Job whole = base;
+  put_fields_over(sweep.over(), whole);
+  std::vector<std::string> slacks(sweep.slack().begin(), sweep.slack().end());
+  if (slacks.empty()) {
+    for (const char* slack : {"0", "1", "2", "4", "8", "async"}) slacks.emplace_back(slack);
+  }
+  std::vector<std::uint32_t> workers(sweep.workers().begin(), sweep.workers().end());
+  if (workers.empty()) workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
+  std::vector<pb::SweepVariant> variants(sweep.variant().begin(), sweep.variant().end());
+  if (variants.empty()) variants.emplace_back();
+
+  SweepPlan plan;
+  for (const pb::SweepVariant& variant : variants) {
+    for (const std::uint32_t count : workers) {
+      for (const std::string& slack : slacks) {
+        SweepPoint point{slack, count, variant.name(), whole};
+        put_fields_over(variant.job(), point.job);
+        *point.job.mutable_consistency() = *consistency_of(slack);
+        point.job.set_workers(count);
+        check_point(point, findings);
+        plan.points.push_back(std::move(point));
+      }
+    }
+  }
+  if (!findings.lines().empty()) return invalid(findings.lines());
+  for (std::uint32_t repeat = 0; repeat < sweep.seeds(); ++repeat) {
+    for (std::size_t i = 0; i < plan.points.size(); ++i) {
+      const SweepPoint& point = plan.points[i];
+      SweepRun run{i, whole.seed() + repeat, {}, point.job};
+      run.job.set_seed(run.seed);
+      run.job.mutable_solver_param()->clear_random_seed();
+      run.folder =
+          fmt::format("slack{}-workers{}{}{}-seed{}", point.slack, point.workers,
+                      point.variant.empty() ? "" : "-", as_file_name(point.variant), run.seed);
+      plan.runs.push_back(std::move(run));
+    }
+  }
+  return plan;
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/sweep/comparison.hpp"
+
+namespace taut::cli {
+
+/// A sweep as its report tells it.
+struct SweepReport {
+  std::string name;
+  double target = 0;
+  std::vector<PointFigures> points;
+  std::vector<SweepOutcome> outcomes;
+  std::vector<std::pair<std::string, std::string>> setting;  // what is the same for all runs
+};
+
+/// One page that needs no network and no script: the verdict, a table, and charts for each group of
+/// points that differ in slack alone.
+[[nodiscard]] std::string report_html(const SweepReport& report);
+
+/// One line for each run, and one for each point with mean and standard deviation over its seeds.
+[[nodiscard]] std::string runs_csv(const SweepReport& report);
+[[nodiscard]] std::string points_csv(const SweepReport& report);
+/// Test accuracy and training loss of each run over time and clocks, in long form.
+[[nodiscard]] std::string curves_csv(const SweepReport& report);
+
+/// The points of each group, in order: those that differ in slack alone.
+[[nodiscard]] std::vector<std::vector<PointFigures>> groups_of(
+    const std::vector<PointFigures>& points);
+
+}  // namespace taut::cli

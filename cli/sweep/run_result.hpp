@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "cli/sweep/curve.hpp"
+#include "common/result.hpp"
+
+namespace taut::cli {
+
+/// What a finished run's folder says. Time runs from when the first worker opened the job; clocks are
+/// the mean over the workers of those they had finished by then.
+struct RunResult {
+  Curve accuracy_by_time;  // seconds
+  Curve accuracy_by_clock;
+  Curve loss_by_time;  // training loss, over all workers, in bins
+  Curve loss_by_clock;
+  double wall_s = 0;             // until the last worker's last clock
+  double clocks = 0;             // of each worker
+  double images_per_second = 0;  // of all workers
+  double wait_share = 0;         // of the workers' time
+  double final_accuracy = 0;
+  double best_accuracy = 0;
+  std::map<std::int64_t, std::uint64_t> staleness;  // reads
+  double mean_staleness = 0;
+};
+
+/// Reads the summary.json and each worker's metrics.csv in a run's folder.
+/// Errors    not_found; invalid: a file that is no such thing, or a run without a test
+[[nodiscard]] Result<RunResult> read_run(const std::filesystem::path& folder);
+
+}  // namespace taut::cli

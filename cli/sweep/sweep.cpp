@@ -1,0 +1,222 @@
+#include "cli/sweep/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "cli/child_process.hpp"
+#include "cli/command.hpp"
+#include "cli/draw.hpp"
+#include "cli/install_paths.hpp"
+#include "cli/sweep/report.hpp"
+#include "cli/sweep/run_folder.hpp"
+#include "cli/sweep/table.hpp"
+#include "cli/train.hpp"
+#include "common/file.hpp"
+#include "common/stop_signal.hpp"
+#include "common/time.hpp"
+#include "proto/text.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
+constexpr Duration kGrace{6'000'000};
+
+/// The runs of a sweep, one after the other, each a `tautline train` of its own.
+class SweepSession {
+ public:
+  SweepSession(const SweepOptions& options, SweepPlan plan, fs::path folder)
+      : options_(options), plan_(std::move(plan)), folder_(std::move(folder)), table_(plan_) {}
+
+  /// Errors    a folder or a program that cannot be used; interrupted
+  [[nodiscard]] Result<void> run_all();
+  [[nodiscard]] Result<void> write_report();
+  [[nodiscard]] std::size_t failed() const;
+
+ private:
+  [[nodiscard]] Result<std::string> run_one(const SweepRun& run);
+  void finish(const SweepRun& run, const std::string& failure);
+
+  const SweepOptions& options_;
+  const SweepPlan plan_;
+  const fs::path folder_;
+  SweepTable table_;
+  std::vector<SweepOutcome> outcomes_;
+};
+
+/// Returns why the run failed; empty: it did not.
+Result<std::string> SweepSession::run_one(const SweepRun& run) {
+  const fs::path folder = folder_ / run.folder;
+  TAUT_TRY(prepare_run(folder, run));
+  TAUT_TRY(const fs::path program, sibling_program("tautline"));
+  const pb::Sweep& sweep = options_.sweep;
+  TAUT_TRY(auto child,
+           ChildProcess::start(
+               {.name = run.folder,
+                .program = program,
+                .arguments = {"train", (folder / "job.textproto").string(), "--output",
+                              folder.string(), "--servers", std::to_string(sweep.servers()),
+                              "--shards", std::to_string(sweep.shards()), "--threads",
+                              std::to_string(sweep.threads())},
+                .log = folder / "train.log"}));
+  std::vector<ChildProcess> children;
+  children.push_back(std::move(child));
+  const TimePoint began = steady_now();
+  while (children[0].running()) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    const double took = seconds(steady_now() - began);
+    table_.show_running(run, took, folder / "train.log");
+    if (stop_signal() != 0) {
+      end_all(children, kGrace);
+      return make_error(ErrorCode::kClosed, "interrupted");
+    }
+    if (took > sweep.limit_s()) {
+      end_all(children, kGrace);
+      return fmt::format("took longer than limit_s, {:g} s", sweep.limit_s());
+    }
+  }
+  if (children[0].ended_well() && is_done(folder, run)) return std::string();
+  const std::string reason = failure_in(folder / "train.log");
+  return children[0].ended_well() ? reason : fmt::format("{} ({})", reason, children[0].ending());
+}
+
+void SweepSession::finish(const SweepRun& run, const std::string& failure) {
+  SweepOutcome outcome{run, std::nullopt, failure};
+  if (failure.empty()) {
+    if (auto result = read_run(folder_ / run.folder)) {
+      outcome.result = std::move(result.value());
+    } else {
+      outcome.failure = result.error().message;
+    }
+  }
+  table_.show_finished(outcome);
+  outcomes_.push_back(std::move(outcome));
+}
+
+Result<void> SweepSession::run_all() {
+  for (const SweepRun& run : plan_.runs) {
+    std::string failure;
+    if (!is_done(folder_ / run.folder, run)) {
+      if (options_.report_only) {
+        failure = "has not been run";
+      } else {
+        TAUT_TRY(failure, run_one(run));
+      }
+    }
+    finish(run, failure);
+  }
+  return ok();
+}
+
+std::size_t SweepSession::failed() const {
+  return static_cast<std::size_t>(
+      std::count_if(outcomes_.begin(), outcomes_.end(),
+                    [](const SweepOutcome& outcome) { return !outcome.result; }));
+}
+
+std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& options,
+                                                            const SweepPlan& plan) {
+  const pb::Job& job = plan.points.front().job;
+  std::vector<std::pair<std::string, std::string>> setting{
+      {"job", job.name()},
+      {"solver", fmt::format("{}, base_lr {:g} ({}), {} iterations of each worker",
+                             job.solver_param().type(), job.solver_param().base_lr(),
+                             job.solver_param().lr_policy(), job.solver_param().max_iter())},
+      {"servers",
+       fmt::format("{}, shards of each: {}", options.sweep.servers(), options.sweep.shards())},
+      {"runs", fmt::format("{}: {} points, {} seeds each", plan.runs.size(), plan.points.size(),
+                           options.sweep.seeds())}};
+  if (job.clock_time_ms() > 0) {
+    setting.emplace_back("clock time", fmt::format("at least {:g} ms", job.clock_time_ms()));
+  }
+  for (const pb::Straggler& straggler : job.straggler()) {
+    setting.emplace_back("straggler", straggler.ShortDebugString());
+  }
+  if (job.has_network()) setting.emplace_back("network", job.network().ShortDebugString());
+  for (auto& line : describe_host()) setting.push_back(std::move(line));
+  return setting;
+}
+
+Result<void> SweepSession::write_report() {
+  std::optional<double> given;
+  if (options_.sweep.has_target_accuracy()) given = options_.sweep.target_accuracy();
+  SweepReport report;
+  report.name = options_.sweep.name();
+  report.target = target_of(given, outcomes_);
+  report.points = figures_of(plan_, outcomes_, report.target);
+  report.outcomes = outcomes_;
+  report.setting = setting_of(options_, plan_);
+  TAUT_TRY(write_file_atomically(folder_ / "runs.csv", runs_csv(report)));
+  TAUT_TRY(write_file_atomically(folder_ / "points.csv", points_csv(report)));
+  TAUT_TRY(write_file_atomically(folder_ / "curves.csv", curves_csv(report)));
+  TAUT_TRY(write_file_atomically(folder_ / "report.html", report_html(report)));
+  for (const std::string& line : result_lines(report)) fmt::print("{}\n", line);
+  fmt::print("report: {}\n", (folder_ / "report.html").string());
+  return ok();
+}
+
+Result<pb::Job> base_job(const SweepOptions& options) {
+  TrainOptions train;
+  train.job_file = options.job_file;
+  train.data = options.data;
+  return training_job(train);
+}
+
+}  // namespace
+
+Result<SweepOptions> load_sweep(const std::string& file) {
+  SweepOptions options;
+  TAUT_TRY(read_text(file, options.sweep));
+  if (options.sweep.has_job()) {
+    TAUT_TRY(const fs::path found, find_mentioned(options.sweep.job(), file));
+    options.job_file = found.string();
+  }
+  if (!options.sweep.has_name()) options.sweep.set_name(fs::path(file).stem().string());
+  return options;
+}
+
+int run_sweep(const SweepOptions& options) {
+  watch_stop_signals();
+  const auto base = base_job(options);
+  if (!base) return fail("sweep", base.error().message);
+  auto plan = plan_sweep(options.sweep, base.value());
+  if (!plan) {
+    std::istringstream lines(plan.error().message);
+    for (std::string line; std::getline(lines, line);) fail("sweep", line);
+    return kFailed;
+  }
+  const fs::path folder =
+      options.output.empty() ? fs::path("runs") / options.sweep.name() : fs::path(options.output);
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) {
+    return fail("sweep", fmt::format("cannot make the folder {}: {}; name another with --output",
+                                     folder.string(), failed.message()));
+  }
+  fmt::print("{}: {} points with {} each, {}, folder {}\n", options.sweep.name(),
+             plan.value().points.size(), counted(options.sweep.seeds(), "seed"),
+             counted(static_cast<std::int64_t>(plan.value().runs.size()), "run"), folder.string());
+  std::fflush(stdout);
+  SweepSession session(options, std::move(plan.value()), folder);
+  if (const auto ran = session.run_all(); !ran) {
+    if (stop_signal() == 0) return fail("sweep", ran.error().message);
+    fail("sweep", "interrupted; the same command goes on where it stopped");
+    return 128 + stop_signal();
+  }
+  if (const auto written = session.write_report(); !written) {
+    return fail("sweep", written.error().message);
+  }
+  if (session.failed() == 0) return kFine;
+  return fail("sweep", fmt::format("{} failed; the report names each with its reason",
+                                   counted(static_cast<std::int64_t>(session.failed()), "run")));
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,106 @@
+"""`tautline sweep`: a grid of real runs, resumed where it stopped, and its report."""
+
+import csv
+import json
+import re
+
+from cluster import *
+
+
+class Sweep(ClusterTest):
+    def sweep(self, *arguments, job=None, timeout=110):
+        return self.tautline("sweep", job or self.job(iterations=20), "--output",
+                             self.folder / "out", *arguments, timeout=timeout)
+
+    def rows(self, name):
+        with open(self.folder / "out" / name, newline="") as lines:
+            return list(csv.DictReader(lines))
+
+    def test_a_grid_ends_with_a_report_figures_and_a_sentence(self):
+        answer = self.sweep("--slack", "0,2,async", "--workers", 2, "--seeds", 2, "--max-iter", 20)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertRegex(answer.stdout, r"reached [\d.]+ % test accuracy soonest")
+        runs = self.rows("runs.csv")
+        self.assertEqual([(run["slack"], run["seed"], run["state"]) for run in runs],
+                         [("0", "1", "done"), ("2", "1", "done"), ("async", "1", "done"),
+                          ("0", "2", "done"), ("2", "2", "done"), ("async", "2", "done")])
+        for run in runs:
+            self.assertGreater(float(run["images_per_second"]), 0)
+            self.assertTrue(0 <= float(run["wait_share"]) <= 1)
+        self.assertEqual(float(runs[0]["mean_staleness"]), 0)
+        points = self.rows("points.csv")
+        self.assertEqual([point["runs"] for point in points], ["2", "2", "2"])
+        html = (self.folder / "out/report.html").read_text()
+        self.assertIn("soonest", html)
+        self.assertNotIn("<script", html)
+        self.assertNotRegex(html, r"https?:")
+        about = json.loads((self.folder / "out/slack2-workers2-seed2/run.json").read_text())
+        self.assertEqual(about["seed"], 2)
+        self.assertIn("tautline", about["build"])
+        for name in ("job.textproto", "summary.json", "train.log", "worker1.log",
+                     "job1-worker0/metrics.csv"):
+            self.assertTrue((self.folder / "out/slack0-workers2-seed1" / name).exists(), name)
+
+    def test_a_sweep_goes_on_where_it_was_interrupted(self):
+        arguments = (self.job(iterations=40), "--output", self.folder / "out", "--slack", "0,1",
+                     "--workers", 1, "--seeds", 2, "--clock-time", 20)
+        first = self.start("tautline", "sweep", *arguments)
+        summary = self.folder / "out/slack0-workers1-seed1/summary.json"
+        wait_until(summary.exists, what="the first run")
+        second = self.folder / "out/slack1-workers1-seed1/worker0.ready"
+        wait_until(second.exists, what="the second run's worker")
+        first.send_signal(signal.SIGINT)
+        _, error = first.communicate(timeout=20)
+        self.assertEqual(first.returncode, 130)
+        self.assertIn("the same command goes on", error)
+        before = summary.stat().st_mtime_ns
+        answer = self.tautline("sweep", *arguments, timeout=110)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual(summary.stat().st_mtime_ns, before)
+        self.assertEqual(len(self.rows("runs.csv")), 4)
+        again = self.tautline("sweep", *arguments)
+        self.assertEqual(again.stdout.count("was there already"), 4)
+
+    def test_a_run_that_fails_is_named_with_its_reason_and_the_rest_go_on(self):
+        sweep = self.file("failing.textproto", f"""
+            job: "{self.job(iterations=20)}"  slack: "1"  workers: 2  seeds: 2
+            variant {{ name: "fine" }}
+            variant {{ name: "wild" job {{ solver_param {{ base_lr: 1e30 }} }} }}""")
+        answer = self.tautline("sweep", sweep, "--output", self.folder / "out", timeout=110)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("2 runs failed", answer.stderr)
+        states = [(run["variant"], run["state"]) for run in self.rows("runs.csv")]
+        self.assertEqual(states, [("fine", "done"), ("wild", "failed")] * 2)
+        for run in self.rows("runs.csv"):
+            if run["variant"] == "wild":
+                self.assertIn("diverged", run["failure"])
+        self.assertIn("diverged", (self.folder / "out/report.html").read_text())
+
+    def test_a_run_that_takes_too_long_is_ended(self):
+        answer = self.sweep("--slack", "0", "--workers", 1, "--seeds", 1, "--clock-time", 1000,
+                            "--limit", 2)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("took longer than limit_s, 2 s", answer.stdout)
+
+    def test_impossible_points_are_named_before_anything_starts(self):
+        for arguments, words in (
+                (("--slack", "1,fast"), ('slack "fast" is neither a number nor async',)),
+                (("--workers", "2,300"), ("workers: 300",)),
+                (("--workers", "two"), ('--workers "two" is no number',)),
+                (("--workers", "2,4", "--straggler", "worker: 3 slowdown: 2"),
+                 ("2 workers: straggler[0] names worker 3",)),
+                (("--target", "85"), ("target_accuracy: 85",)),
+                (("--seeds", "0"), ("seeds: 0",))):
+            self.assert_fails(self.sweep(*arguments), *words)
+            self.assertFalse((self.folder / "out").exists())
+        bad = self.file("bad.textproto", 'job: "nowhere.textproto" slack: "1" seeds: 1')
+        self.assert_fails(self.tautline("sweep", bad), "nowhere.textproto")
+        bad.write_text('slack: "1"\nseds: 1\nworkers: 2')
+        self.assert_fails(self.tautline("sweep", bad), "bad.textproto:2:1", "seeds")
+
+    def test_the_committed_sweeps_are_valid(self):
+        for sweep in sorted((SOURCE / "configs/sweeps").glob("*.textproto")):
+            answer = self.tautline("validate", sweep)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertRegex(answer.stdout, r"a sweep file, fine")
+            self.assertTrue(re.search(r"async, 4 workers", answer.stdout))

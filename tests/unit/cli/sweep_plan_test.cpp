@@ -1,0 +1,114 @@
+#include <set>
+
+#include "cli/sweep/plan.hpp"
+#include "proto/text.hpp"
+#include "tests/support/catch.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut::cli {
+namespace {
+
+const std::string kJob =
+    "name: 'j' workers: 2 seed: 5 "
+    "net_param { "
+    "  layer { name: 'in' type: 'Data' top: 'data' top: 'label' data_param { batch_size: 4 } } "
+    "  layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+    "          inner_product_param { num_output: 10 } } "
+    "  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } } "
+    "solver_param { base_lr: 0.1 max_iter: 10 test_iter: 2 test_interval: 5 stepvalue: 3 "
+    "stepvalue: 6 } "
+    "data { folder: '/nowhere' }";
+
+template <class Message>
+Message parsed(const std::string& text) {
+  Message message;
+  REQUIRE(parse_text(text, "text", message).has_value());
+  return message;
+}
+
+Result<SweepPlan> plan_of(const std::string& sweep) {
+  return plan_sweep(parsed<pb::Sweep>(sweep), parsed<pb::Job>(kJob));
+}
+
+std::string refusal_of(const std::string& sweep) {
+  const auto plan = plan_of(sweep);
+  CAPTURE(sweep);
+  REQUIRE_FALSE(plan.has_value());
+  return plan.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a sweep is every bound with every number of workers, variant and seed", "[sweep]") {
+  const auto plan = plan_of(
+      "slack: '0' slack: '3' slack: 'async' workers: 2 workers: 4 seeds: 2 "
+      "variant { name: 'calm' } "
+      "variant { name: 'one slow' job { straggler { worker: 1 slowdown: 3 } } }");
+  REQUIRE(plan.has_value());
+  CHECK(plan.value().points.size() == 12);
+  REQUIRE(plan.value().runs.size() == 24);
+  std::set<std::string> folders;
+  for (const SweepRun& run : plan.value().runs) folders.insert(run.folder);
+  CHECK(folders.size() == 24);
+  CHECK(folders.contains("slack3-workers4-one_slow-seed6"));
+  CHECK(plan.value().runs[0].seed == 5);
+  CHECK(plan.value().runs[12].seed == 6);
+  const SweepPoint& last = plan.value().points[11];
+  CHECK(last.bound() == "async");
+  CHECK(last.group() == "4 workers, one slow");
+  CHECK(last.job.consistency().mode() == pb::Consistency::ASYNC);
+  CHECK(last.job.straggler_size() == 1);
+  CHECK(last.job.workers() == 4);
+  CHECK(plan.value().points[0].bound() == "BSP");
+  CHECK(plan.value().points[0].job.consistency().mode() == pb::Consistency::BSP);
+  CHECK(plan.value().points[1].job.consistency().slack() == 3);
+  CHECK(plan.value().points[0].job.straggler_size() == 0);
+}
+
+TEST_CASE("a sweep that says nothing has six bounds and three seeds of the job", "[sweep]") {
+  const auto plan = plan_of("");
+  REQUIRE(plan.has_value());
+  CHECK(plan.value().points.size() == 6);
+  CHECK(plan.value().runs.size() == 18);
+  CHECK(plan.value().points[0].workers == 2);
+}
+
+TEST_CASE("fields put over a job replace its lists and leave the rest alone", "[sweep]") {
+  pb::Job job = parsed<pb::Job>(kJob);
+  put_fields_over(parsed<pb::Job>("solver_param { stepvalue: 9 max_iter: 20 } clock_time_ms: 7 "
+                                  "network { loss: 0.1 }"),
+                  job);
+  CHECK(job.solver_param().stepvalue_size() == 1);
+  CHECK(job.solver_param().stepvalue(0) == 9);
+  CHECK(job.solver_param().max_iter() == 20);
+  CHECK(job.solver_param().test_interval() == 5);
+  CHECK(job.solver_param().base_lr() == Approx(0.1));
+  CHECK(job.clock_time_ms() == 7);
+  CHECK(job.network().loss() == 0.1);
+  CHECK(job.data_size() == 1);
+  CHECK(job.net_param().layer_size() == 3);
+}
+
+TEST_CASE("every value of a sweep that cannot work is named before anything runs", "[sweep]") {
+  const std::string all = refusal_of(
+      "slack: '-1' slack: 'fast' slack: '2' slack: '2' workers: 0 workers: 300 seeds: 0 "
+      "target_accuracy: 1.5 limit_s: 0 variant { } variant { name: 'v' job { workers: 3 } }");
+  for (const char* line :
+       {"slack \"-1\" is neither", "slack \"fast\" is neither", "slack 2 is named twice",
+        "workers: 0 is not", "workers: 300 is not", "seeds: 0", "target_accuracy: 1.5",
+        "limit_s: 0", "a variant has no name", "variant \"v\" sets"}) {
+    CHECK_THAT(all, Contains(line));
+  }
+}
+
+TEST_CASE("a point that its job cannot be is named with the reason", "[sweep]") {
+  const std::string all =
+      refusal_of("slack: '1' workers: 2 workers: 4 over { straggler { worker: 3 slowdown: 2 } }");
+  CHECK_THAT(all, Contains("slack 1, 2 workers: straggler[0] names worker 3; the job has 2"));
+  CHECK_THAT(all, !Contains("4 workers:"));
+  CHECK_THAT(refusal_of("over { solver_param { max_iter: 0 } }"), Contains("max_iter"));
+  CHECK_THAT(refusal_of("over { solver_param { lr_policy: 'unheard' } }"), Contains("unheard"));
+}
+
+}  // namespace taut::cli
