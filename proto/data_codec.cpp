@@ -127,7 +127,6 @@ class PayloadReader {
     return frames_.frames[1].part(begin, size);
   }
   Result<Frame> borrowed(const pb::DataItem& item) {
-    if (link_ == nullptr) return invalid("a payload in shared memory that was not agreed on");
     if (item.count() > kMaxPlaced) return lacks(item, 0);
     const pb::SharedPlace& place = item.place();
     return link_->borrow({place.offset(), place.loan(), place.generation()},
@@ -155,7 +154,8 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLi
   PayloadReader payloads(wire, frames, link);
   for (pb::DataItem& one : *wire.mutable_items()) {
     TAUT_TRY(DataItem item, from_wire(one));
-    if (one.payload()) {
+    item.payload_lost = one.has_place() && link == nullptr;
+    if (one.payload() && !item.payload_lost) {
       TAUT_TRY(item.payload, payloads.take(one));
     }
     batch.items.push_back(std::move(item));

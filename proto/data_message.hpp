@@ -28,8 +28,9 @@ struct DataItem {
   Clock done;     // done(reader), in answers
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
-  float gradient_norm = 0;  // of a worker's whole gradient, in pushes; 0: nothing is clipped
-  Frame payload;            // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
+  float gradient_norm = 0;    // of a worker's whole gradient, in pushes; 0: nothing is clipped
+  bool payload_lost = false;  // it lies in shared memory that was not agreed on
+  Frame payload;              // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
 };
 
 /// Items that travel together: what is ready at once costs one message.

@@ -227,6 +227,11 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     out.add(from, refuse(item, pb::DataItem::BAD_RANGE, "this item is an answer, not a request"));
     return;
   }
+  if (item.payload_lost) {
+    out.add(from, refuse(item, pb::DataItem::BAD_RANGE,
+                         "the payload lies in shared memory that was not agreed on"));
+    return;
+  }
   SliceState& slice = *job.slices.at(job.layout.index_of(item.table, item.slice));
   if (item.kind == pb::DataItem::SNAPSHOT) {
     out.add(slice.snapshot(from), *place, pb::DataItem::SNAPSHOT_VALUE);

@@ -1,8 +1,6 @@
 #include "server/shared_peers.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <new>
 
 #include "common/log.hpp"
@@ -19,16 +17,24 @@ constexpr std::size_t kCollectedAtOnce = 8;
 void SharedPeers::hear(PeerId from, const DataMessage& message) {
   if (!arena_) return;
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
-    if (!hello->has_shared_memory() || peers_.contains(from) || peers_.size() >= kMostLinks) return;
+    if (!hello->has_shared_memory()) return;
     const auto offer = from_wire(hello->shared_memory());
     if (!offer) return;
+    const auto known = peers_.find(from);
+    // The same hello again: its reply is late, or was lost.
+    if (known != peers_.end() && known->second.offer == offer.value()) return;
+    // A client that agrees anew has read all that it was sent before.
+    std::erase_if(peers_, [&](const auto& peer) {
+      return peer.first == from || peer.second.offer.memory == offer.value().memory;
+    });
+    if (peers_.size() >= kMostLinks) return;
     try {
       auto link = std::make_unique<SharedLink>(arena_);
       if (auto opened = link->open(offer.value()); !opened) {
         log::debug("peer {}: payloads travel as bytes: {}", from.value(), opened.error().message);
         return;
       }
-      peers_[from] = {std::move(link), offer.value().memory.process};
+      peers_[from] = {std::move(link), offer.value()};
     } catch (const std::bad_alloc&) {
       log::warn("peer {}: payloads travel as bytes: no shared memory is left", from.value());
     }
@@ -63,9 +69,7 @@ void SharedPeers::collect() {
 void SharedPeers::sweep(TimePoint now) {
   if (now - swept_ < kSweepEvery) return;
   swept_ = now;
-  std::erase_if(peers_, [](const auto& peer) {
-    return kill(static_cast<pid_t>(peer.second.process), 0) != 0 && errno == ESRCH;
-  });
+  std::erase_if(peers_, [](const auto& peer) { return !peer.second.link->is_alive(); });
 }
 
 }  // namespace taut::server

@@ -10,8 +10,8 @@
 
 namespace taut::server {
 
-/// With which peers a shard shares memory: agreed on in their hello, and over when their process
-/// is. Thread: the shard's
+/// With which peers a shard shares memory: agreed on in their hello, and over when they have closed
+/// theirs. Thread: the shard's
 class SharedPeers {
  public:
   /// arena  where the shard's payloads lie; null: nothing is shared
@@ -29,7 +29,7 @@ class SharedPeers {
   /// Takes back what peers have returned: of all of them where they are few, else in turn.
   void collect();
 
-  /// Lets go of what was lent to processes that have ended.
+  /// Lets go of what was lent to clients that have ended.
   void sweep(TimePoint now);
 
  private:
@@ -37,7 +37,7 @@ class SharedPeers {
   static constexpr std::size_t kMostLinks = 1024;
   struct Peer {
     std::unique_ptr<SharedLink> link;
-    std::uint32_t process = 0;
+    SharedLink::Offer offer;  // the peer's
   };
 
   const std::shared_ptr<SharedArena> arena_;

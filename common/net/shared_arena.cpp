@@ -82,6 +82,7 @@ struct SharedArena::State {
   OnGrown on_grown;
   std::mutex mutex;  // guards the rest
   std::optional<Heap> heap;
+  bool abandoned = false;
   std::size_t used = kProbeRoom;  // bytes from the start that the heap has or will never have
 };
 
@@ -133,7 +134,16 @@ void* SharedArena::allocate(std::size_t size) {
   return memory;
 }
 
+void SharedArena::abandon() {
+  std::scoped_lock lock(state_->mutex);
+  state_->abandoned = true;
+}
+
 void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
+  {
+    std::scoped_lock lock(state_->mutex);
+    if (state_->abandoned) return;
+  }
   if (size >= kReturnedAbove) {
     const std::size_t page = page_size();
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);

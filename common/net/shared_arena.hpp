@@ -22,12 +22,14 @@ struct SharedMemoryOffer {
   std::uint32_t descriptor = 0;  // of that process
   std::uint64_t size = 0;        // bytes
   Probe probe{};                 // drawn at random for each arena
+  friend bool operator==(const SharedMemoryOffer&, const SharedMemoryOffer&) = default;
 };
 
 /// Memory that other processes of this machine may map, read-only: buffers taken from it travel
 /// between processes as a place instead of as bytes. It has no name and belongs to a descriptor, so
 /// that nothing of it stays behind, however its process ends. Its size is sealed, so that who maps
 /// it never meets memory that is gone.
+/// One client or shard has it: abandon() is for all of it.
 /// Thread    any
 class SharedArena final : public BufferAllocator {
  public:
@@ -47,6 +49,10 @@ class SharedArena final : public BufferAllocator {
   /// Aligned to 64 bytes. Throws std::bad_alloc beyond the limit.
   [[nodiscard]] void* allocate(std::size_t size) override;
   void deallocate(void* memory, std::size_t size) noexcept override;
+
+  /// From now on nothing that is given back is used again or written: its owner ends, and other
+  /// processes may still read what was lent to them.
+  void abandon();
 
   /// How far from the arena's start the bytes lie; nothing where they are not the arena's.
   [[nodiscard]] std::optional<std::uint64_t> offset_of(std::span<const std::byte> bytes) const;

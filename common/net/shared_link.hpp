@@ -26,7 +26,8 @@ struct SharedPlace {
 /// the frame that it got for it. The receiver says so in its own arena, which the sender maps; so
 /// nobody writes another process's memory, and a loan comes back without a message.
 ///
-/// A loan whose message was lost comes back when the link ends.
+/// A loan whose message was lost comes back when the link ends: at a shard, when the other side has
+/// closed its memory or agreed anew.
 /// Thread    one; borrowed frames may be dropped on any
 class SharedLink {
  public:
@@ -39,6 +40,7 @@ class SharedLink {
   struct Offer {
     SharedMemoryOffer memory;
     std::uint64_t returns = 0;  // where in the arena loans are given back: kLoans 32-bit words
+    friend bool operator==(const Offer&, const Offer&) = default;
   };
 
   /// ours  where this side's payloads lie. Throws std::bad_alloc.
@@ -48,6 +50,8 @@ class SharedLink {
   /// Maps the other side's memory. Errors: as SharedView::open; invalid: returns outside of it.
   [[nodiscard]] Result<void> open(const Offer& theirs);
   [[nodiscard]] bool is_open() const { return theirs_ != nullptr; }
+  /// Whether the other side still has its memory.
+  [[nodiscard]] bool is_alive() const { return theirs_ != nullptr && theirs_->owner_has_it(); }
 
   /// From now on payloads that can travel as places do: both sides have opened.
   void start() { started_ = true; }

@@ -22,6 +22,10 @@ class SharedView {
 
   [[nodiscard]] std::span<const std::byte> bytes() const;
 
+  /// Whether the process that made the memory still has it: false once its client was closed, or it
+  /// ended.
+  [[nodiscard]] bool owner_has_it() const;
+
  private:
   struct State;
   explicit SharedView(std::unique_ptr<State> state);

@@ -20,6 +20,7 @@ constexpr Duration kTick{10'000};
 // does not take the lead from it.
 constexpr Duration kCallersTurn{300};
 constexpr int kAnswersAtOnce = 64;
+constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
 constexpr std::size_t kOldLinks = 16;
 
@@ -51,75 +52,115 @@ void ClientDriver::close() {
     std::scoped_lock lock(mutex_);
     cancelled_ = true;
     stopping_ = true;
-    wake_leader();
     changed_.notify_all();
   }
+  wake_leader();
   if (thread_.joinable()) thread_.join();
+  // Shards may still hold back updates that lie there.
+  if (arena_) arena_->abandon();
 }
 
 void ClientDriver::cancel() {
-  std::scoped_lock lock(mutex_);
-  cancelled_ = true;
+  {
+    std::scoped_lock lock(mutex_);
+    cancelled_ = true;
+    changed_.notify_all();
+  }
   wake_leader();
-  changed_.notify_all();
 }
 
-/// REQUIRES: the lock.
 void ClientDriver::wake_leader() {
-  if (std::exchange(asleep_, false)) endpoint_->wake();
+  {
+    std::scoped_lock lock(inbox_mutex_);
+    if (!std::exchange(asleep_, false)) return;
+  }
+  endpoint_->wake();
+}
+
+void ClientDriver::post(Request request) {
+  {
+    std::scoped_lock lock(inbox_mutex_);
+    inbox_.push_back(std::move(request));
+    if (!std::exchange(asleep_, false)) return;
+  }
+  endpoint_->wake();
 }
 
 void ClientDriver::open(std::vector<TableSpec> tables) {
-  std::scoped_lock lock(mutex_);
-  reads_.assign(tables.size(), CompletedRead{TableId(), Clock(-1), Clock(-1), false, true});
-  snapshots_.assign(tables.size(), CompletedRead{TableId(), Clock(-1), Clock(-1), true, true});
-  snapshot_memory_.assign(tables.size(), Buffer());
-  protocol_.open(std::move(tables));
-  wake_leader();
+  post({Request::Kind::kOpen, {}, {}, {}, 0, {}, std::move(tables)});
 }
 
 void ClientDriver::push(TableId table, Clock clock, const Buffer& gradient, float norm) {
   pushed_ += gradient.size();
-  std::scoped_lock lock(mutex_);
-  protocol_.push(table, clock, Frame(gradient), norm);
-  wake_leader();
+  post({Request::Kind::kPush, table, clock, gradient, norm, {}, {}});
 }
 
 void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradient,
                                  std::span<float> into, float norm) {
   pushed_ += gradient.size();
-  std::scoped_lock lock(mutex_);
-  // The read comes first: the protocol joins it to the push that it follows.
-  protocol_.read(table, clock.next(), into);
-  note_read(table);
-  protocol_.push(table, clock, Frame(gradient), norm);
-  wake_leader();
+  post({Request::Kind::kPushRead, table, clock, gradient, norm, into, {}});
 }
 
 void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
-  std::scoped_lock lock(mutex_);
-  // A read that is asked for anew has not come in, even if one at the same clock has.
-  reads_[table.value()].clock = Clock(-1);
-  protocol_.read(table, clock, into);
-  note_read(table);
-  wake_leader();
+  post({Request::Kind::kRead, table, clock, {}, 0, into, {}});
+}
+
+void ClientDriver::snapshot(TableId table, const Buffer& values) {
+  post({Request::Kind::kSnapshot, table, {}, values, 0, {}, {}});
+}
+
+/// REQUIRES: the lock.
+void ClientDriver::drain() {
+  std::vector<Request> requests;
+  {
+    std::scoped_lock lock(inbox_mutex_);
+    requests.swap(inbox_);
+  }
+  for (Request& request : requests) obey(request);
+}
+
+void ClientDriver::obey(Request& request) {
+  const TableId table = request.table;
+  switch (request.kind) {
+    case Request::Kind::kOpen:
+      reads_.assign(request.tables.size(),
+                    CompletedRead{TableId(), Clock(-1), Clock(-1), false, true});
+      snapshots_.assign(request.tables.size(),
+                        CompletedRead{TableId(), Clock(-1), Clock(-1), true, true});
+      snapshot_memory_.assign(request.tables.size(), Buffer());
+      protocol_.open(std::move(request.tables));
+      break;
+    case Request::Kind::kPush:
+      protocol_.push(table, request.clock, Frame(request.memory), request.norm);
+      break;
+    case Request::Kind::kPushRead:
+      // The read comes first: the protocol joins it to the push that it follows.
+      protocol_.read(table, request.clock.next(), request.into);
+      note_read(table);
+      protocol_.push(table, request.clock, Frame(request.memory), request.norm);
+      break;
+    case Request::Kind::kRead:
+      // A read that is asked for anew has not come in, even if one at the same clock has.
+      reads_[table.value()].clock = Clock(-1);
+      protocol_.read(table, request.clock, request.into);
+      note_read(table);
+      break;
+    case Request::Kind::kSnapshot:
+      snapshots_[table.value()].clock = Clock(-1);
+      protocol_.snapshot(table, request.memory.floats());
+      snapshot_memory_[table.value()] = std::move(request.memory);
+      break;
+  }
 }
 
 void ClientDriver::note_read(TableId table) {
   if (timeline::is_on()) asked_[table] = steady_now();
 }
 
-void ClientDriver::snapshot(TableId table, const Buffer& values) {
-  std::scoped_lock lock(mutex_);
-  snapshots_[table.value()].clock = Clock(-1);
-  protocol_.snapshot(table, values.floats());
-  snapshot_memory_[table.value()] = values;
-  wake_leader();
-}
-
 template <class Done, class Describe>
 Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe& what) {
   std::unique_lock lock(mutex_);
+  drain();
   if (done()) return ok();
   const TimePoint deadline = steady_now() + wait;
   caller_waits_ = true;
@@ -152,23 +193,21 @@ Result<void> ClientDriver::await_open(Duration wait) {
 }
 
 Result<CompletedRead> ClientDriver::await_read(TableId table, Clock clock, Duration wait) {
-  const CompletedRead& read = reads_[table.value()];
   TAUT_TRY(await(
-      wait, [&] { return read.clock == clock; },
+      wait, [&] { return reads_[table.value()].clock == clock; },
       [&] {
         return fmt::format("the read of table {} at clock {}", table.value(), clock.value());
       }));
   std::scoped_lock lock(mutex_);
-  return read;
+  return reads_[table.value()];
 }
 
 Result<CompletedRead> ClientDriver::await_snapshot(TableId table, Duration wait) {
-  const CompletedRead& read = snapshots_[table.value()];
   TAUT_TRY(await(
-      wait, [&] { return read.clock != Clock(-1); },
+      wait, [&] { return snapshots_[table.value()].clock != Clock(-1); },
       [&] { return fmt::format("the snapshot of table {}", table.value()); }));
   std::scoped_lock lock(mutex_);
-  return read;
+  return snapshots_[table.value()];
 }
 
 Result<void> ClientDriver::await_acknowledged(std::size_t at_most, Duration wait) {
@@ -195,9 +234,10 @@ void ClientDriver::run() {
   }
 }
 
-/// Sends what is to be sent, and takes what comes, waiting for it up to `patience`.
-/// REQUIRES: the lock, and the lead.
+/// Sends what is to be sent, and takes what comes, waiting for it up to `patience`. Bytes are sent,
+/// received and decoded without the lock. REQUIRES: the lock, and the lead.
 void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience) {
+  drain();
   while (protocol_.has_outgoing()) {
     auto outgoing = protocol_.take_outgoing(steady_now());
     if (outgoing.empty()) break;
@@ -207,21 +247,31 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
       send(shard, message);
     }
     lock.lock();
+    drain();
   }
   if (stopping_) return;
   // A caller who waits for the lead gets it at once.
   if (leader == Leader::kThread && caller_waits_) patience = Duration::zero();
-  asleep_ = patience > Duration::zero();
   lock.unlock();
+  {
+    // A request that comes after this mark wakes the endpoint; one before it is seen here.
+    std::scoped_lock inbox(inbox_mutex_);
+    if (!inbox_.empty()) patience = Duration::zero();
+    asleep_ = patience > Duration::zero();
+  }
   auto incoming = endpoint_->receive(patience);
-  lock.lock();
-  asleep_ = false;
+  {
+    std::scoped_lock inbox(inbox_mutex_);
+    asleep_ = false;
+  }
   // What else lies there already belongs to the same round of answers.
   for (int i = 0; incoming && i < kAnswersAtOnce; ++i) {
     take(*incoming);
     incoming = endpoint_->receive(Duration::zero());
   }
   if (incoming) take(*incoming);
+  forget_returned_links();
+  lock.lock();
   if (const TimePoint now = steady_now(); now - last_tick_ >= kTick) {
     last_tick_ = now;
     protocol_.tick(now);
@@ -239,9 +289,14 @@ SharedLink* ClientDriver::link_of(ShardId shard) {
 void ClientDriver::send(ShardId shard, DataMessage& message) {
   if (auto* hello = std::get_if<pb::DataHello>(&message.body);
       hello != nullptr && arena_ && old_links_.size() < kOldLinks) {
-    auto& link = links_[shard];
-    if (!link) link = std::make_unique<SharedLink>(arena_);
-    *hello->mutable_shared_memory() = to_wire(link->offer());
+    try {
+      auto& link = links_[shard];
+      if (!link) link = std::make_unique<SharedLink>(arena_);
+      *hello->mutable_shared_memory() = to_wire(link->offer());
+    } catch (const std::bad_alloc&) {
+      links_.erase(shard);
+      log::warn("shard {}: payloads travel as bytes: no shared memory is left", shard.value());
+    }
   }
   SharedLink* link = link_of(shard);
   if (auto* wanted = std::get_if<pb::OpenTables>(&message.body)) {
@@ -274,6 +329,7 @@ void ClientDriver::agree_on_memory(ShardId shard, const DataMessage& message) {
     return;
   }
   link.start();
+  std::scoped_lock lock(mutex_);
   protocol_.share_memory(shard);
 }
 
@@ -289,7 +345,37 @@ void ClientDriver::take(const Incoming& incoming) {
     for (const DataItem& item : batch->items) received_ += item.payload.size();
   }
   const timeline::Span span(timeline::Row::kCopy, "receive");
-  protocol_.handle(shard, message.value(), steady_now());
+  hand_over(shard, std::move(message.value()));
+}
+
+/// Gives the protocol a message's items in parts, so that nobody waits long for the lock while values
+/// are copied.
+void ClientDriver::hand_over(ShardId shard, DataMessage message) {
+  auto* batch = std::get_if<DataItems>(&message.body);
+  if (batch == nullptr) {
+    std::scoped_lock lock(mutex_);
+    protocol_.handle(shard, message, steady_now());
+    return;
+  }
+  std::vector<DataItem> items = std::exchange(batch->items, {});
+  std::size_t bytes = 0;
+  for (DataItem& item : items) {
+    bytes += item.payload.size();
+    batch->items.push_back(std::move(item));
+    if (bytes < kCopiedAtOnce && &item != &items.back()) continue;
+    std::scoped_lock lock(mutex_);
+    protocol_.handle(shard, message, steady_now());
+    batch->items.clear();
+    bytes = 0;
+  }
+}
+
+/// Loans of broken connections come back as those of living ones do.
+void ClientDriver::forget_returned_links() {
+  std::erase_if(old_links_, [](const std::unique_ptr<SharedLink>& link) {
+    link->collect();
+    return link->on_loan() == 0;
+  });
 }
 
 void ClientDriver::collect() {

@@ -67,6 +67,22 @@ class ClientDriver {
   SharedLink* link_of(ShardId shard);
   void collect();
   void wake_leader();
+  /// What the caller asked for and the leader has not seen yet.
+  struct Request {
+    enum class Kind : std::uint8_t { kOpen, kPush, kPushRead, kRead, kSnapshot };
+    Kind kind = Kind::kOpen;
+    TableId table;
+    Clock clock;
+    Buffer memory;  // a push's gradient, or what a snapshot is read into
+    float norm = 0;
+    std::span<float> into;
+    std::vector<TableSpec> tables;
+  };
+  void post(Request request);
+  void drain();
+  void obey(Request& request);
+  void hand_over(ShardId shard, DataMessage message);
+  void forget_returned_links();
   void note_read(TableId table);
 
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
@@ -80,6 +96,11 @@ class ClientDriver {
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
 
+  // Held for a few instructions only: whoever pushes waits for no copy.
+  std::mutex inbox_mutex_;
+  std::vector<Request> inbox_;
+  bool asleep_ = false;  // the leader waits in the endpoint, and nobody woke it
+
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   ClientProtocol protocol_;
@@ -88,7 +109,6 @@ class ClientDriver {
   std::vector<Buffer> snapshot_memory_;   // of each table
   std::map<TableId, TimePoint> asked_;    // when each read under way began, for the timeline
   bool led_ = false;                      // somebody leads
-  bool asleep_ = false;                   // the leader waits in the endpoint, and nobody woke it
   bool caller_waits_ = false;
   TimePoint callers_until_;  // the thread leaves the lead to callers until then
   TimePoint last_tick_;

@@ -162,7 +162,7 @@ void ClientProtocol::restart(ShardId shard) {
 }
 
 void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
-  if (layout_.find(item.table, item.slice) == nullptr) return;
+  if (layout_.find(item.table, item.slice) == nullptr || item.payload_lost) return;
   SliceLink& slice = slices_[layout_.index_of(item.table, item.slice)];
   switch (item.kind) {
     case pb::DataItem::ACK:

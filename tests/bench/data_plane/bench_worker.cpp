@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "common/net/zmq_endpoint.hpp"
@@ -171,7 +172,6 @@ class Patterns {
       times.push_back(seconds(steady_now() - begin) * 1e6);
     }
     sample.median_us = median(times);
-    // The other tables are brought to the same clock, so that rounds may follow.
     return sample;
   }
 
@@ -183,8 +183,10 @@ class Patterns {
     return sample;
   }
   Buffer gradient(const TableSpec& table) {
-    // Pooled: the pages are warm after the first round, as a training loop's are.
-    return client_.gradient_buffer(table.id);
+    const Buffer buffer = client_.gradient_buffer(table.id);
+    // Written once: memory that never was is one page of zeros, whatever its size.
+    if (written_.insert(buffer.data()).second) std::ranges::fill(buffer.floats(), 1e-6F);
+    return buffer;
   }
   [[nodiscard]] std::size_t slices_of_round() const {
     constexpr std::uint64_t kSliceBytes = 1ULL << 20U;
@@ -217,6 +219,7 @@ class Patterns {
   const std::vector<TableSpec>& tables_;
   const WorkerOptions& options_;
   std::vector<std::vector<float>> values_;
+  std::set<const std::byte*> written_;
   Clock clock_;
 };
 

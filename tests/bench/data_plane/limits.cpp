@@ -150,7 +150,6 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
   const auto gradient = gradient_buffer.floats();
   const auto first = first_buffer.floats();
   const auto second = second_buffer.floats();
-  const math::GradientView view{gradient_buffer.data(), 1};
   const std::array<float*, 2> state = {first.data(), second.data()};
 
   const double triad_time = best_of(9, [&] {
@@ -176,10 +175,15 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
     rule.momentum = 0.9F;
     rule.weight_decay = 1e-4F;
     const math::UpdateStep step = math::make_step(rule, 1, 1, 1, 1.0, 1);
-    const double took = best_of(9, [&] {
-      math::apply_update(one.kind, step, std::span(&view, 1), 0.5F, values, values, state);
-    });
-    rates.push_back({one.name, one.streams * static_cast<double>(bytes) / took * 1e-9, triad});
+    // As it is, and clipped: then the update is scaled on its way.
+    for (const float clip : {1.0F, 0.5F}) {
+      const math::GradientView view{gradient_buffer.data(), clip};
+      const double took = best_of(9, [&] {
+        math::apply_update(one.kind, step, std::span(&view, 1), 0.5F, values, values, state);
+      });
+      rates.push_back({clip == 1.0F ? one.name : std::string(one.name) + ", clipped",
+                       one.streams * static_cast<double>(bytes) / took * 1e-9, triad});
+    }
   }
   return rates;
 }

@@ -140,7 +140,7 @@ class Bench {
     for (const RuleRate& rate : rule_rates(64ULL << 20U)) {
       // An applied push of SGD reads the update and the value and writes the value.
       memory_model_ = rate.triad_rate / 3;
-      fmt::print("  {:>8}  {:6.1f} GB/s, {:.0f} % of a triad's {:.1f} GB/s\n", rate.rule,
+      fmt::print("  {:>17}  {:6.1f} GB/s, {:.0f} % of a triad's {:.1f} GB/s\n", rate.rule,
                  rate.rule_rate, 100 * rate.rule_rate / rate.triad_rate, rate.triad_rate);
       report_["rules"].push_back(
           {{"rule", rate.rule}, {"gb_s", rate.rule_rate}, {"triad_gb_s", rate.triad_rate}});
@@ -253,6 +253,8 @@ class Bench {
         std::to_string(size),
         "--seconds",
         std::to_string(options_.seconds),
+        "--window",
+        std::to_string(options_.window),
         transport_ == "tcp" ? "--no-shared-memory" : "--shared-memory"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return start_role(std::move(arguments), worker_log(i));

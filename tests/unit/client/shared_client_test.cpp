@@ -95,6 +95,72 @@ TEST_CASE("an update that a shard holds back is not written over by the next", "
   REQUIRE(fast->wait(TableId(0), Clock(1), kDeadline).value().version == Clock(1));
 }
 
+TEST_CASE("an update that is held back when its client has closed is applied as it was pushed",
+          "[shared]") {
+  std::vector<std::vector<float>> ends;
+  for (const bool shared : {false, true}) {
+    ServedJob served(JobMaker(2));
+    auto fast = client_of(served, 0, shared);
+    const auto slow = client_of(served, 1, shared);
+    REQUIRE(fast->open(tables_of_both_sizes(), kDeadline).has_value());
+    REQUIRE(slow->open(tables_of_both_sizes(), kDeadline).has_value());
+    push_noise(*fast, 0, 0);
+    REQUIRE(fast->flush(kDeadline).has_value());
+    fast.reset();
+    push_noise(*slow, 1, 0);
+    for (const TableId table : {TableId(0), TableId(1)}) {
+      std::vector<float> values(table == TableId(0) ? kSmall : kLarge);
+      slow->read(table, Clock(1), values);
+      REQUIRE(slow->wait(table, Clock(1), kDeadline).has_value());
+      ends.push_back(values);
+    }
+  }
+  CHECK(ends[0] == ends[2]);
+  CHECK(ends[1] == ends[3]);
+}
+
+TEST_CASE(
+    "a push in shared memory on a connection that the shard does not know is answered by greet "
+    "again",
+    "[shared]") {
+  ServedJob served(JobMaker(1));
+  const auto arena = SharedArena::create().value();
+  const auto other = SharedArena::create().value();
+  SharedLink link(arena);
+  REQUIRE(link.open(SharedLink(other).offer()).has_value());
+  link.start();
+  BufferPool pool(Bytes(1UL << 20U), arena);
+  DataItem push;
+  push.kind = pb::DataItem::PUSH;
+  push.count = kSmall;
+  push.payload = Frame(pool.acquire(kSmall * sizeof(float)));
+  const ClientOptions options = served.options(WorkerId(0));
+  const Message frames =
+      encode({options.job, options.worker, options.incarnation, DataItems{{push}}}, &link);
+  REQUIRE(frames.frames.size() == 1);
+
+  auto endpoint = served.context.make_endpoint();
+  const PeerId shard = endpoint->connect(options.shards[0].address).value();
+  REQUIRE(endpoint->send(shard, frames).has_value());
+  const auto incoming = endpoint->receive(kDeadline);
+  REQUIRE(incoming.has_value());
+  const auto reply = decode_data(incoming->message);
+  REQUIRE(reply.has_value());
+  CHECK(std::get<pb::DataHelloReply>(reply.value().body).greet_again());
+}
+
+TEST_CASE("who maps memory can tell when its owner has closed it, and may still read it",
+          "[shared]") {
+  std::shared_ptr<SharedView> view;
+  {
+    const auto arena = SharedArena::create().value();
+    view = SharedView::open(arena->offer()).value();
+    CHECK(view->owner_has_it());
+  }
+  CHECK_FALSE(view->owner_has_it());
+  CHECK(view->bytes().front() == view->bytes().front());
+}
+
 TEST_CASE("a snapshot that its reader keeps is not written over", "[shared]") {
   ServedJob served(JobMaker(1, Slack(1)));
   const auto client = client_of(served, 0, true);
