@@ -84,6 +84,9 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
     config.mutable_server()->set_name(name);
     config.mutable_server()->set_shards(options.shards);
     if (i == 0) config.mutable_server()->mutable_coordinator();
+    if (i == 0 && !options.dashboard.empty()) {
+      config.mutable_http()->set_dashboard(options.dashboard);
+    }
     TAUT_TRY(start_process(program, name, config, options.folder));
     if (i == 0) {
       TAUT_TRY(coordinator_, await_coordinator(options.folder / (name + ".ready")));

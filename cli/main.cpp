@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   add_status(app, status);
   add_set_slack(app, status);
   add_stop(app, status);
+  add_top(app, status);
   add_trace(app, status);
   add_validate(app, status);
   add_version(app, status);

@@ -86,6 +86,7 @@ Result<void> TrainRun::start_cluster() {
   cluster.threads = options_.threads;
   cluster.pins = options_.pins;
   cluster.records = options_.records;
+  cluster.dashboard = options_.dashboard;
   cluster.folder = folder_;
   TAUT_TRY(auto started, LocalCluster::start(cluster));
   cluster_ = std::make_unique<LocalCluster>(std::move(started));

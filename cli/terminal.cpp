@@ -18,6 +18,12 @@ int terminal_width() {
   return 80;
 }
 
+int terminal_height() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0) return size.ws_row;
+  return 50;
+}
+
 void LiveBlock::erase() {
   // Up by the block's height, then clear to the end of the screen.
   if (!shown_.empty()) fmt::print("\x1b[{}A\r\x1b[J", shown_.size());

@@ -10,6 +10,8 @@ namespace taut::cli {
 [[nodiscard]] bool on_terminal();
 /// Its width in characters; 80 where that is not known.
 [[nodiscard]] int terminal_width();
+/// Its height in lines; 50 where that is not known.
+[[nodiscard]] int terminal_height();
 
 /// Lines at the end of standard output that are drawn anew in place. Thread: one.
 class LiveBlock {

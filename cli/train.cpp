@@ -93,6 +93,10 @@ void add_cluster_options(CLI::App& command, TrainArguments& arguments) {
   command.add_option("--threads", options.threads, "Compute threads of each worker on the CPU")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command
+      .add_option("--dashboard", options.dashboard,
+                  "Serve the page there while it trains, e.g. 127.0.0.1:7680")
+      ->type_name("HOST:PORT");
   command.add_option("--pin", arguments.pin,
                      "Processors of each worker, with ':' between workers, e.g. 0:1 or 0,1:2,3");
 }

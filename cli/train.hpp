@@ -29,6 +29,7 @@ struct TrainOptions {
   std::string output;  // folder
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
+  std::string dashboard;          // "host:port" of the page; empty: none
   std::vector<std::string> pins;  // one for each worker, or none
   pb::RecordsConfig records;      // what workers write down, in the run's folder
 };

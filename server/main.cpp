@@ -47,6 +47,10 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
     log::info("shard at {}", address);
     ready += "shard " + address + "\n";
   }
+  if (const std::string http = daemon->http_address(); !http.empty()) {
+    log::info("http://{}/{}", http, config.server().has_coordinator() ? "" : "metrics");
+    ready += "http " + http + "\n";
+  }
   if (!arguments.ready_file.empty()) {
     TAUT_TRY(write_file_atomically(arguments.ready_file, ready));
   }

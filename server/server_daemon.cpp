@@ -7,16 +7,21 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/metrics/endpoint.hpp"
+#include "common/metrics/metrics.hpp"
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/cluster_config.hpp"
 #include "proto/timeline_switch.hpp"
+#include "proto/wire_version.hpp"
 #include "server/coordinator/store.hpp"
+#include "server/dashboard/server_metrics.hpp"
 
 namespace taut::server {
 namespace {
 
 constexpr Duration kStep{100'000};
+constexpr Duration kAskWait{2'000'000};
 
 Duration from_seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
@@ -49,6 +54,7 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::start(const pb::ClusterConfi
   timings.wait_limit = from_seconds(config.start_wait_s());
   TAUT_TRY(daemon->link_, ControlLink::open(daemon->context_.make_endpoint(),
                                             daemon->coordinator_address_, identity, timings));
+  TAUT_TRY(daemon->start_http());
   return daemon;
 }
 
@@ -97,6 +103,46 @@ Result<void> ServerDaemon::start_shards() {
     shards_.push_back(std::move(started));
   }
   return ok();
+}
+
+Result<void> ServerDaemon::start_http() {
+  if (!config_.has_http()) return ok();
+  const pb::HttpConfig& settings = config_.http();
+  const std::string& address = coordinator_ ? settings.dashboard() : settings.metrics();
+  TAUT_TRY(check_listen_address(address, config_));
+  const std::vector<std::string> hosts(settings.allowed_hosts().begin(),
+                                       settings.allowed_hosts().end());
+  const std::string name = config_.server().name();
+  if (!coordinator_) {
+    auto started = metrics::serve(address, hosts, [this, name] {
+      metrics::Scrape scrape;
+      scrape.build_info(build_name(), "server", name);
+      scrape.process();
+      dashboard::add_shards(scrape, name, loads());
+      return scrape.text();
+    });
+    if (!started) return with_setting(started.error(), "http.metrics");
+    metrics_ = std::move(started.value());
+    return ok();
+  }
+  auto started = dashboard::Dashboard::start(
+      {address, hosts, name},
+      [this](const pb::ControlMessage& message) { return coordinator_->ask(message, kAskWait); },
+      [this] { return loads(); });
+  if (!started) return with_setting(started.error(), "http.dashboard");
+  dashboard_ = std::move(started.value());
+  return ok();
+}
+
+std::string ServerDaemon::http_address() const {
+  if (dashboard_) return dashboard_->address();
+  return metrics_ ? metrics_->address() : std::string();
+}
+
+std::vector<pb::ShardLoad> ServerDaemon::loads() const {
+  std::vector<pb::ShardLoad> loads;
+  for (const auto& shard : shards_) loads.push_back(shard->load());
+  return loads;
 }
 
 std::vector<std::string> ServerDaemon::shard_addresses() const {
@@ -170,7 +216,13 @@ void ServerDaemon::send_reports() {
     std::scoped_lock lock(mutex_);
     news = jobs_.take_news();
   }
-  if (news) link_->report(std::move(*news), true);
+  const TimePoint now = steady_now();
+  if (!news && now < next_loads_) return;
+  next_loads_ = now + from_seconds(config_.heartbeat_interval_s());
+  if (news) heartbeat_ = std::move(*news);
+  heartbeat_.clear_shards();
+  for (pb::ShardLoad& load : loads()) *heartbeat_.add_shards() = std::move(load);
+  link_->report(heartbeat_, news.has_value());
 }
 
 }  // namespace taut::server

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "common/http/server.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control_link.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
+#include "server/dashboard/dashboard.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard_thread.hpp"
 
@@ -32,6 +34,8 @@ class ServerDaemon {
   /// Where the coordinator listens: as bound where this process hosts it, else as configured.
   [[nodiscard]] const std::string& coordinator_address() const { return coordinator_address_; }
   [[nodiscard]] std::vector<std::string> shard_addresses() const;
+  /// Where it serves HTTP, as bound; empty: nowhere.
+  [[nodiscard]] std::string http_address() const;
 
  private:
   explicit ServerDaemon(const pb::ClusterConfig& config)
@@ -40,6 +44,8 @@ class ServerDaemon {
   [[nodiscard]] Result<void> start_shards();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::ServerJob& job);
+  [[nodiscard]] Result<void> start_http();
+  [[nodiscard]] std::vector<pb::ShardLoad> loads() const;
   void send_reports();
 
   const pb::ClusterConfig config_;
@@ -50,6 +56,11 @@ class ServerDaemon {
   ServerJobs jobs_;
   std::unique_ptr<ControlLink> link_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
+  pb::Heartbeat heartbeat_;  // what the next one carries
+  TimePoint next_loads_;
+  // Last: their threads use the rest.
+  std::unique_ptr<dashboard::Dashboard> dashboard_;
+  std::unique_ptr<http::Server> metrics_;
 };
 
 }  // namespace taut::server

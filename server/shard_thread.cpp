@@ -13,6 +13,20 @@ namespace {
 constexpr Duration kIdle{100'000};
 constexpr Bytes kKeptBytes{1ULL << 30U};
 
+/// Adds to a number that only this thread writes.
+void count(std::atomic<std::uint64_t>& number, std::uint64_t more) {
+  number.store(number.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
+/// Of a message's items, whichever way they travel.
+std::uint64_t payload_bytes(const DataMessage& message) {
+  std::uint64_t bytes = 0;
+  if (const auto* batch = std::get_if<DataItems>(&message.body)) {
+    for (const DataItem& item : batch->items) bytes += item.payload.size();
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
@@ -57,12 +71,28 @@ void ShardThread::set_job(ShardId id, std::shared_ptr<const JobView> view) {
   endpoint_->wake();
 }
 
+pb::ShardLoad ShardThread::load() const {
+  pb::ShardLoad load;
+  load.set_messages_in(load_.messages_in);
+  load.set_messages_out(load_.messages_out);
+  load.set_bytes_in(load_.bytes_in);
+  load.set_bytes_out(load_.bytes_out);
+  load.set_busy_s(1e-6 * static_cast<double>(load_.busy_us));
+  load.set_address(address_);
+  return load;
+}
+
 void ShardThread::run() {
   log::set_context(static_cast<std::int64_t>(index_), -1);
   timeline::set_lane(static_cast<std::int32_t>(index_));
   while (!stopping_) {
     while (auto command = commands_.pop(Duration::zero())) obey(*command);
-    if (auto incoming = endpoint_->receive(kIdle)) receive(*incoming);
+    if (auto incoming = endpoint_->receive(kIdle)) {
+      const TimePoint begin = steady_now();
+      count(load_.messages_in, 1);
+      receive(*incoming);
+      count(load_.busy_us, static_cast<std::uint64_t>((steady_now() - begin).count()));
+    }
     shared_.sweep(steady_now());
   }
 }
@@ -92,6 +122,7 @@ void ShardThread::receive(const Incoming& incoming) {
     }
     return;
   }
+  count(load_.bytes_in, payload_bytes(message.value()));
   shared_.hear(incoming.from, message.value());
   std::vector<Outgoing> answers;
   {
@@ -107,6 +138,8 @@ void ShardThread::send(std::vector<Outgoing> messages) {
   if (messages.empty()) return;
   const timeline::Span span(timeline::Row::kPull, "answer");
   for (Outgoing& one : messages) {
+    count(load_.messages_out, 1);
+    count(load_.bytes_out, payload_bytes(one.message));
     // A peer that has gone comes back as another one and asks again.
     shared_.answer(one.to, one.message);
     SharedLink* link = shared_.link(one.to);

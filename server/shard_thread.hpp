@@ -40,6 +40,8 @@ class ShardThread {
 
   /// The address as bound.
   [[nodiscard]] const std::string& address() const { return address_; }
+  /// What it has done so far.
+  [[nodiscard]] pb::ShardLoad load() const;
   /// Hands a new view of a job over; `id` is the shard's number in it.
   void set_job(ShardId id, std::shared_ptr<const JobView> view);
 
@@ -55,6 +57,15 @@ class ShardThread {
   void receive(const Incoming& incoming);
   void send(std::vector<Outgoing> messages);
 
+  /// Written by the shard's thread alone, without a lock or a locked instruction.
+  struct Load {
+    std::atomic<std::uint64_t> messages_in = 0;
+    std::atomic<std::uint64_t> messages_out = 0;
+    std::atomic<std::uint64_t> bytes_in = 0;
+    std::atomic<std::uint64_t> bytes_out = 0;
+    std::atomic<std::uint64_t> busy_us = 0;
+  };
+
   std::unique_ptr<Endpoint> endpoint_;
   const std::string address_;
   const std::size_t index_;
@@ -63,6 +74,7 @@ class ShardThread {
   BufferPool pool_;
   Shard shard_;
   BoundedQueue<Command> commands_{1024};
+  Load load_;
   std::atomic<bool> stopping_ = false;
   std::uint64_t undecodable_ = 0;
   std::thread thread_;

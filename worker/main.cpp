@@ -64,7 +64,9 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   log::info("{}", build_name());
   return daemon->run([&]() -> Result<void> {
     if (arguments.ready_file.empty()) return ok();
-    return write_file_atomically(arguments.ready_file, "worker " + config.worker().name() + "\n");
+    std::string ready = "worker " + config.worker().name() + "\n";
+    if (!daemon->http_address().empty()) ready += "http " + daemon->http_address() + "\n";
+    return write_file_atomically(arguments.ready_file, ready);
   });
 }
 

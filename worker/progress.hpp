@@ -30,6 +30,7 @@ struct ProgressReport {
   Duration wait{0};                          // for parameters and data
   std::optional<TimePoint> first_iteration;  // when the first clock's compute began
   StalenessHistogram staleness;
+  Client::Traffic traffic;
   std::vector<TestResult> tests;
 };
 

@@ -168,6 +168,7 @@ void Trainer::record(Clock clock, Duration took) {
     rate_images_ = report_.images;
   }
   report_.staleness = cache_.staleness();
+  report_.traffic = cache_.traffic();
   if (options_.recorder != nullptr) {
     options_.recorder->on_clock(
         {clock, loss_, report_.compute, report_.wait, report_.images, &report_.staleness});

@@ -8,9 +8,13 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/metrics/endpoint.hpp"
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
+#include "proto/cluster_config.hpp"
 #include "proto/timeline_switch.hpp"
+#include "proto/wire_version.hpp"
+#include "worker/worker_metrics.hpp"
 
 namespace taut::worker {
 namespace {
@@ -64,11 +68,42 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   timings.wait_limit = from_seconds(config.start_wait_s());
   TAUT_TRY(daemon->link_, ControlLink::open(daemon->context_.make_endpoint(),
                                             config.coordinator_address(), identity, timings));
+  TAUT_TRY(daemon->start_http());
   return daemon;
 }
 
 WorkerDaemon::~WorkerDaemon() {
+  metrics_.reset();
   end_run();
+}
+
+Result<void> WorkerDaemon::start_http() {
+  if (!config_.has_http()) return ok();
+  const pb::HttpConfig& settings = config_.http();
+  TAUT_TRY(check_listen_address(settings.metrics(), config_));
+  const std::string name = config_.worker().name();
+  auto started = metrics::serve(settings.metrics(),
+                                {settings.allowed_hosts().begin(), settings.allowed_hosts().end()},
+                                [this, name] {
+                                  pb::Progress newest;
+                                  {
+                                    std::scoped_lock lock(newest_mutex_);
+                                    newest = newest_;
+                                  }
+                                  metrics::Scrape scrape;
+                                  scrape.build_info(build_name(), "worker", name);
+                                  scrape.process();
+                                  add_progress(scrape, name, newest);
+                                  return scrape.text();
+                                });
+  if (!started) {
+    Error error = started.error();
+    error.message += "; choose another with http.metrics in the config";
+    return error;
+  }
+  metrics_ = std::move(started.value());
+  log::info("http://{}/metrics", metrics_->address());
+  return ok();
 }
 
 void WorkerDaemon::end_run() {
@@ -178,6 +213,8 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
     bin.set_staleness(staleness);
     bin.set_reads(reads);
   }
+  progress.set_pushed_bytes(report.traffic.pushed);
+  progress.set_read_bytes(report.traffic.read);
   fill_evaluations(report, progress);
   if (report.first_iteration) {
     progress.set_seconds_to_first_iteration(seconds(*report.first_iteration - run.begun));
@@ -195,6 +232,10 @@ void WorkerDaemon::report() {
   }
   pb::Heartbeat content;
   *content.mutable_progress() = progress_of(*run_);
+  if (metrics_) {
+    std::scoped_lock lock(newest_mutex_);
+    newest_ = content.progress();
+  }
   // What the coordinator waits for goes at once; the rest with the next heartbeat.
   const bool ended = content.progress().finished();
   const bool news =

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "common/http/server.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
@@ -44,6 +45,9 @@ class WorkerDaemon {
     }
   }
 
+  /// Where it serves /metrics, as bound; empty: nowhere.
+  [[nodiscard]] std::string http_address() const { return metrics_ ? metrics_->address() : ""; }
+
  private:
   /// The job under way, or the last one until the next.
   struct Run {
@@ -65,6 +69,7 @@ class WorkerDaemon {
   void end_run();
   void report();
   [[nodiscard]] pb::Progress progress_of(Run& run) const;
+  [[nodiscard]] Result<void> start_http();
 
   const pb::ClusterConfig config_;
   ZmqContext context_;
@@ -73,6 +78,9 @@ class WorkerDaemon {
   std::unique_ptr<Run> run_;
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
+  std::mutex newest_mutex_;                // guards newest_
+  pb::Progress newest_;                    // for a scrape
+  std::unique_ptr<http::Server> metrics_;  // last: its thread uses the rest
 };
 
 }  // namespace taut::worker

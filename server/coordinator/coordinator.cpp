@@ -157,6 +157,7 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   }
   const pb::Heartbeat& heartbeat = message.heartbeat();
   if (participant->role == pb::ROLE_SERVER) {
+    loads_[participant->name].assign(heartbeat.shards().begin(), heartbeat.shards().end());
     for (const pb::ServerJobReply& job : heartbeat.jobs()) {
       on_server_reply(from, *participant, job, true);
     }

@@ -86,7 +86,8 @@ class Coordinator {
   std::uint64_t next_job_;
   std::uint64_t first_new_job_;  // those below it were recovered
   std::uint64_t saved_incarnation_;
-  pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;  // until the coordinator ends
+  std::map<std::string, std::vector<pb::ShardLoad>> loads_;  // of each server, the newest
+  pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;           // until the coordinator ends
   TimePoint now_;
   TimePoint last_tick_;
   TimePoint recovered_at_;

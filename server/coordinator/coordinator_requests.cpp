@@ -77,8 +77,11 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
   }
   if (request.job() != 0 && reply.jobs().empty()) reply.set_error(unknown_job(request.job()));
   for (const Participant* server : registry_.all(pb::ROLE_SERVER)) {
-    *reply.add_servers() = server_status(*server, now_);
+    pb::ServerStatus& status = *reply.add_servers();
+    status = server_status(*server, now_);
+    for (const pb::ShardLoad& load : loads_[server->name]) *status.add_loads() = load;
   }
+  reply.set_trace(trace_);
   const JobRecord* active = active_job();
   for (const Participant* worker : registry_.all(pb::ROLE_WORKER)) {
     const int member = active == nullptr ? -1 : active->find_member(worker->incarnation);

@@ -1,7 +1,8 @@
 #include "server/coordinator/coordinator_thread.hpp"
 
+#include <chrono>
 #include <exception>
-#include <future>
+#include <limits>
 #include <utility>
 
 #include "common/log.hpp"
@@ -11,6 +12,9 @@ namespace taut {
 namespace {
 
 constexpr Duration kWarningInterval = std::chrono::seconds(1);
+constexpr std::size_t kLogLines = 100;
+// Answers to this one stay within the process.
+constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 
 }  // namespace
 
@@ -44,6 +48,7 @@ CoordinatorThread::~CoordinatorThread() {
 void CoordinatorThread::stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
+  questions_.close();
   endpoint_->wake();
   thread_.join();
 }
@@ -71,6 +76,7 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
       carry_out(coordinator.tick(steady_now()));
       next_tick = steady_now() + config_.tick;
     }
+    answer_questions(coordinator);
     const Duration wait = std::max(next_tick - steady_now(), Duration::zero());
     std::optional<Incoming> incoming = endpoint_->receive(wait);
     if (!incoming) continue;
@@ -85,7 +91,7 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
 }
 
 void CoordinatorThread::carry_out(CoordinatorOutput output) {
-  for (const std::string& note : output.notes) log::info("{}", note);
+  for (const std::string& text : output.notes) note(text);
   unsaved_.merge(std::move(output.changes));
   if (!unsaved_.empty()) {
     if (Result<void> saved = store_->save(unsaved_); !saved) {
@@ -98,9 +104,57 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
     unsaved_ = {};
   }
   for (CoordinatorMessage& outgoing : output.messages) {
+    if (outgoing.message.has_status_reply()) add_log(*outgoing.message.mutable_status_reply());
+    if (outgoing.to == kInside) {
+      if (asking_) asking_->answer.set_value(std::move(outgoing.message));
+      asking_.reset();
+      continue;
+    }
     Result<void> sent = endpoint_->send(outgoing.to, encode(outgoing.message));
     if (!sent) log::debug("not sent: {}", sent.error().message);
   }
+}
+
+Result<pb::ControlMessage> CoordinatorThread::ask(const pb::ControlMessage& request,
+                                                  Duration wait) {
+  auto question = std::make_shared<Question>();
+  question->request = request;
+  std::future<pb::ControlMessage> answer = question->answer.get_future();
+  if (!questions_.push(std::move(question), wait)) {
+    return make_error(ErrorCode::kClosed, "the coordinator ends, or is too busy to answer");
+  }
+  endpoint_->wake();
+  if (answer.wait_for(wait) != std::future_status::ready) {
+    return make_error(ErrorCode::kTimeout,
+                      fmt::format("the coordinator has not answered in {:g} s", seconds(wait)));
+  }
+  try {
+    return answer.get();
+  } catch (const std::future_error&) {
+    return make_error(ErrorCode::kUnavailable,
+                      "the coordinator cannot save its state, so it answers nothing");
+  }
+}
+
+void CoordinatorThread::answer_questions(Coordinator& coordinator) {
+  while (auto question = questions_.pop(Duration::zero())) {
+    asking_ = *std::move(question);
+    carry_out(coordinator.handle(kInside, asking_->request, steady_now()));
+    asking_.reset();
+  }
+}
+
+void CoordinatorThread::note(const std::string& text) {
+  log::info("{}", text);
+  pb::LogLine& line = log_.emplace_back();
+  line.set_unix_time_s(
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  line.set_text(text);
+  if (log_.size() > kLogLines) log_.pop_front();
+}
+
+void CoordinatorThread::add_log(pb::StatusReply& status) const {
+  for (const pb::LogLine& line : log_) *status.add_log() = line;
 }
 
 void CoordinatorThread::warn(const std::string& text) {

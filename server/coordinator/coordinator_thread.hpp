@@ -1,11 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "common/bounded_queue.hpp"
 #include "common/net/endpoint.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
@@ -36,6 +39,11 @@ class CoordinatorThread {
   /// Ends and joins the thread; what was saved stays. Again: nothing.
   void stop();
 
+  /// Asks what a client could ask, from within the process, and waits for the answer. What it changes
+  /// is saved before it is answered. Thread: any but the coordinator's.
+  /// Errors    timeout; closed: the coordinator ends
+  [[nodiscard]] Result<pb::ControlMessage> ask(const pb::ControlMessage& request, Duration wait);
+
   /// Where it listens, as bound.
   [[nodiscard]] const std::string& address() const { return address_; }
   /// Why it ended by itself; empty: it did not. Thread: any.
@@ -47,6 +55,9 @@ class CoordinatorThread {
   void run();
   void serve(Coordinator& coordinator);
   void carry_out(CoordinatorOutput output);
+  void answer_questions(Coordinator& coordinator);
+  void note(const std::string& text);
+  void add_log(pb::StatusReply& status) const;
 
   const Config config_;
   std::unique_ptr<Endpoint> endpoint_;
@@ -55,6 +66,13 @@ class CoordinatorThread {
   CoordinatorChanges unsaved_;
   TimePoint next_warning_;  // a peer that sends garbage does not fill the log
   std::uint64_t quiet_warnings_ = 0;
+  struct Question {
+    pb::ControlMessage request;
+    std::promise<pb::ControlMessage> answer;
+  };
+  BoundedQueue<std::shared_ptr<Question>> questions_{64};
+  std::shared_ptr<Question> asking_;  // whose answer is being made
+  std::deque<pb::LogLine> log_;       // the newest lines
   std::string address_;
   std::atomic<bool> stopping_{false};
   mutable std::mutex failure_mutex_;

@@ -47,6 +47,9 @@ class ParameterCache {
   /// Waits until all that was published has arrived.
   [[nodiscard]] virtual Result<void> flush(Duration wait) = 0;
 
+  /// Payload bytes that went to and came from a server.
+  [[nodiscard]] virtual Client::Traffic traffic() const { return {}; }
+
   /// How stale the values were that acquire() gave.
   [[nodiscard]] virtual const StalenessHistogram& staleness() const = 0;
 };

@@ -35,6 +35,7 @@ class ServedCache final : public ParameterCache {
   void finish_clock(std::size_t replica, Clock clock) override;
   Result<Clock> snapshot(TableId table, std::span<float> into) override;
   Result<void> flush(Duration wait) override { return client_.flush(wait); }
+  Client::Traffic traffic() const override { return client_.traffic(); }
   const StalenessHistogram& staleness() const override { return client_.staleness(); }
 
  private:

@@ -1,0 +1,327 @@
+#include "common/http/server.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <deque>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "common/log.hpp"
+
+namespace taut::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+using asio::ip::tcp;
+
+constexpr std::chrono::milliseconds kPause{200};
+// What follows the head of a stream: a browser that lost it asks again after so many milliseconds.
+constexpr std::string_view kStreamBegin = "retry: 1000\n\n";
+
+/// What a connection asks of its server.
+class Host {
+ public:
+  virtual ~Host() = default;
+  [[nodiscard]] virtual Response answer(const Request& request) = 0;
+  [[nodiscard]] virtual const Limits& limits() const = 0;
+};
+
+Request to_request(bhttp::request<bhttp::string_body>&& in) {
+  Request request;
+  request.method = in.method_string();
+  const std::string target(in.target());
+  const auto mark = target.find('?');
+  request.path = target.substr(0, mark);
+  if (mark != std::string::npos) request.query = target.substr(mark + 1);
+  request.host = std::string(in[bhttp::field::host]);
+  request.origin = std::string(in[bhttp::field::origin]);
+  request.content_type = std::string(in[bhttp::field::content_type]);
+  request.body = std::move(in.body());
+  return request;
+}
+
+bhttp::response<bhttp::string_body> to_wire(Response&& response, unsigned version) {
+  bhttp::response<bhttp::string_body> out;
+  out.version(version);
+  out.result(response.status);
+  out.set(bhttp::field::content_type, response.type);
+  out.set(bhttp::field::cache_control, "no-store");
+  out.set("X-Content-Type-Options", "nosniff");
+  out.set("X-Frame-Options", "DENY");
+  out.set("Referrer-Policy", "no-referrer");
+  out.set("Content-Security-Policy",
+          "default-src 'none'; script-src 'self'; style-src 'self'; "
+          "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'");
+  if (!response.allow.empty()) out.set(bhttp::field::allow, response.allow);
+  out.body() = std::move(response.body);
+  return out;
+}
+
+/// One peer: requests one after the other, until it asks for a stream.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, Host& host) : stream_(std::move(socket)), host_(host) {}
+
+  void read() {
+    parser_.emplace();
+    parser_->header_limit(static_cast<std::uint32_t>(host_.limits().header_bytes));
+    parser_->body_limit(host_.limits().body_bytes);
+    stream_.expires_after(host_.limits().request);
+    bhttp::async_read(stream_, buffer_, *parser_,
+                      [self = shared_from_this()](beast::error_code error, std::size_t) {
+                        self->on_read(error);
+                      });
+  }
+  void publish(const std::shared_ptr<const std::string>& piece) {
+    if (!streams_ || pieces_.size() >= host_.limits().queued_events) return;
+    pieces_.push_back(piece);
+    if (pieces_.size() == 1) write_piece();
+  }
+  [[nodiscard]] bool streams() const { return streams_; }
+  void close() {
+    beast::error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream_.socket().close(ignored);
+  }
+
+ private:
+  void on_read(beast::error_code error) {
+    if (error == bhttp::error::body_limit) {
+      return respond(text_response(413, fmt::format("a body may have {} bytes here",
+                                                    host_.limits().body_bytes)),
+                     11, false);
+    }
+    if (error == bhttp::error::header_limit) {
+      return respond(text_response(431, "the headers are too long"), 11, false);
+    }
+    // The peer has gone, or took too long; what is no HTTP is an error of the parser's.
+    const bool is_parsers =
+        error.category() == make_error_code(bhttp::error::bad_method).category();
+    if (error && (!is_parsers || error == bhttp::error::end_of_stream)) return close();
+    if (error) return respond(text_response(400, "this is no HTTP request"), 11, false);
+    const unsigned version = parser_->get().version();
+    const bool stays = parser_->get().keep_alive();
+    const bool head_only = parser_->get().method() == bhttp::verb::head;
+    Response response = host_.answer(to_request(parser_->release()));
+    if (head_only) response.streams = false;
+    respond(std::move(response), version, stays, head_only);
+  }
+
+  void respond(Response&& response, unsigned version, bool stays, bool head_only = false) {
+    if (response.streams) return begin_stream(std::move(response));
+    out_ = to_wire(std::move(response), version);
+    out_.keep_alive(stays);
+    out_.prepare_payload();
+    if (head_only) out_.body().clear();
+    stream_.expires_after(host_.limits().send);
+    bhttp::async_write(stream_, out_,
+                       [self = shared_from_this(), stays](beast::error_code error, std::size_t) {
+                         if (error || !stays) return self->close();
+                         self->read();
+                       });
+  }
+
+  void begin_stream(Response&& response) {
+    streams_ = true;
+    await_end();
+    pieces_.push_back(std::make_shared<const std::string>(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n" +
+        std::string(kStreamBegin) + response.body));
+    write_piece();
+  }
+  /// Holds the connection until its peer goes. Whatever a peer says on a stream ends it.
+  void await_end() {
+    stream_.socket().async_read_some(
+        asio::buffer(&unasked_, 1),
+        [self = shared_from_this()](beast::error_code, std::size_t) { self->close(); });
+  }
+  void write_piece() {
+    stream_.expires_after(host_.limits().send);
+    asio::async_write(stream_, asio::buffer(*pieces_.front()),
+                      [self = shared_from_this()](beast::error_code error, std::size_t) {
+                        self->on_piece(error);
+                      });
+  }
+  void on_piece(beast::error_code error) {
+    if (error) return close();
+    pieces_.pop_front();
+    if (!pieces_.empty()) return write_piece();
+    stream_.expires_never();
+  }
+
+  beast::tcp_stream stream_;
+  Host& host_;
+  beast::flat_buffer buffer_;
+  std::optional<bhttp::request_parser<bhttp::string_body>> parser_;
+  bhttp::response<bhttp::string_body> out_;
+  bool streams_ = false;
+  char unasked_ = 0;
+  std::deque<std::shared_ptr<const std::string>> pieces_;
+};
+
+/// The parts of "host:port".
+std::pair<std::string, std::string> split(const std::string& address) {
+  const auto colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return {host == "localhost" ? "127.0.0.1" : host, address.substr(colon + 1)};
+}
+
+}  // namespace
+
+class Server::Impl final : public Host {
+ public:
+  Impl(Options options, Handler handler)
+      : options_(std::move(options)),
+        handler_(std::move(handler)),
+        acceptor_(context_),
+        ticker_(context_),
+        pause_(context_) {}
+
+  Result<void> listen() {
+    const auto [host, port] = split(options_.address);
+    beast::error_code error;
+    const auto place = asio::ip::make_address(host, error);
+    if (error) {
+      return invalid(
+          fmt::format("http address \"{}\": give a numeric host and a port, e.g. "
+                      "127.0.0.1:7680",
+                      options_.address));
+    }
+    const tcp::endpoint end(place, static_cast<std::uint16_t>(std::stoul(port)));
+    acceptor_.open(end.protocol(), error);
+    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) acceptor_.bind(end, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error == asio::error::address_in_use) {
+      return make_error(ErrorCode::kExists,
+                        fmt::format("{}: the port is in use by another process", options_.address));
+    }
+    if (error) return invalid(fmt::format("{}: {}", options_.address, error.message()));
+    const std::string shown = options_.address.substr(0, options_.address.rfind(':'));
+    address_ = fmt::format("{}:{}", shown, acceptor_.local_endpoint().port());
+    policy_.hosts = host_names(address_, options_.hosts);
+    return ok();
+  }
+
+  void run() {
+    accept();
+    if (options_.timer) tick();
+    thread_ = std::thread([this] {
+      while (!context_.stopped()) {
+        try {
+          context_.run();
+        } catch (const std::exception& failure) {
+          log::warn("http: {}", failure.what());
+        }
+      }
+    });
+  }
+  void stop() {
+    asio::post(context_, [this] {
+      for (const auto& weak : connections_) {
+        if (const auto connection = weak.lock()) connection->close();
+      }
+      context_.stop();
+    });
+    if (thread_.joinable()) thread_.join();
+  }
+  void publish(const std::string& piece) {
+    auto shared = std::make_shared<const std::string>(piece);
+    asio::post(context_, [this, shared = std::move(shared)] {
+      for (const auto& weak : connections_) {
+        if (const auto connection = weak.lock()) connection->publish(shared);
+      }
+    });
+  }
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  Response answer(const Request& request) override {
+    try {
+      if (auto refused = refuse(request, policy_)) return *std::move(refused);
+      return handler_(request);
+    } catch (const std::exception& failure) {
+      log::warn("http: {} {}: {}", request.method, request.path.substr(0, 100), failure.what());
+      return text_response(500, "this request met a mistake; the log says which");
+    }
+  }
+  const Limits& limits() const override { return options_.limits; }
+
+ private:
+  void accept() {
+    acceptor_.async_accept([this](beast::error_code error, tcp::socket socket) {
+      std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+      if (!error && connections_.size() < options_.limits.connections) {
+        auto connection = std::make_shared<Connection>(std::move(socket), *this);
+        connections_.push_back(connection);
+        connection->read();
+      }
+      if (error == asio::error::operation_aborted) return;
+      if (!error) return accept();
+      // No file descriptors left, most likely: what is open may end meanwhile.
+      pause_.expires_after(kPause);
+      pause_.async_wait([this](beast::error_code ended) {
+        if (!ended) accept();
+      });
+    });
+  }
+  void tick() {
+    ticker_.expires_after(options_.tick);
+    ticker_.async_wait([this](beast::error_code error) {
+      if (error) return;
+      std::size_t streams = 0;
+      for (const auto& weak : connections_) {
+        const auto connection = weak.lock();
+        if (connection && connection->streams()) ++streams;
+      }
+      options_.timer(streams);
+      tick();
+    });
+  }
+
+  const Options options_;
+  const Handler handler_;
+  Policy policy_;
+  std::string address_;
+  asio::io_context context_{1};
+  tcp::acceptor acceptor_;
+  asio::steady_timer ticker_;
+  asio::steady_timer pause_;
+  std::deque<std::weak_ptr<Connection>> connections_;
+  std::thread thread_;
+};
+
+Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() {
+  impl_->stop();
+}
+
+Result<std::unique_ptr<Server>> Server::start(Options options, Handler handler) {
+  auto impl = std::make_shared<Impl>(std::move(options), std::move(handler));
+  TAUT_TRY(impl->listen());
+  impl->run();
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+const std::string& Server::address() const {
+  return impl_->address();
+}
+
+void Server::publish(const std::string& piece) {
+  impl_->publish(piece);
+}
+
+}  // namespace taut::http

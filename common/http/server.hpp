@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/http/message.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+
+namespace taut::http {
+
+/// What one peer, and all of them together, may cost.
+struct Limits {
+  std::size_t header_bytes = 8 << 10;
+  std::size_t body_bytes = 16 << 10;
+  std::size_t connections = 128;  // one more is closed at once
+  Duration request{5'000'000};    // from a connection's first byte to its whole request
+  Duration send{10'000'000};      // a peer that takes longer to accept a piece is left
+  std::size_t queued_events = 4;  // of a stream; a slow one misses the events in between
+};
+
+/// Answers HTTP/1.1 on one address with a thread of its own. Whatever a peer sends, it costs no
+/// more than the limits, and ends nothing but its own connection.
+/// Thread    any; the handler and the timer are called on the server's thread
+class Server {
+ public:
+  using Handler = std::function<Response(const Request&)>;
+  /// Called every `tick` with how many streams are open.
+  using Timer = std::function<void(std::size_t streams)>;
+  struct Options {
+    std::string address;             // "host:port"; port 0: chosen by the system
+    std::vector<std::string> hosts;  // as Policy::hosts; the address and localhost are added
+    Limits limits;
+    Duration tick{500'000};
+    Timer timer;  // empty: none
+  };
+
+  /// Listens and starts.
+  /// Errors    exists: the port is in use; invalid: an address that cannot be listened on
+  [[nodiscard]] static Result<std::unique_ptr<Server>> start(Options options, Handler handler);
+  /// Closes every connection and joins.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// As bound.
+  [[nodiscard]] const std::string& address() const;
+  /// Sends a piece to every stream; one that still has several waiting misses it.
+  void publish(const std::string& piece);
+
+ private:
+  class Impl;
+  explicit Server(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace taut::http

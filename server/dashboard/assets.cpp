@@ -1,0 +1,23 @@
+#include "server/dashboard/assets.hpp"
+
+#include <array>
+#include <utility>
+
+namespace taut::dashboard {
+
+const Asset* asset(std::string_view path) {
+  static const std::array<std::pair<std::string_view, Asset>, 6> kAssets{{
+      {"/", {"text/html; charset=utf-8", embedded::index_html}},
+      {"/app.js", {"text/javascript; charset=utf-8", embedded::app_js}},
+      {"/draw.js", {"text/javascript; charset=utf-8", embedded::draw_js}},
+      {"/app.css", {"text/css; charset=utf-8", embedded::app_css}},
+      {"/uplot.js", {"text/javascript; charset=utf-8", embedded::uPlot_iife_min_js}},
+      {"/uplot.css", {"text/css; charset=utf-8", embedded::uPlot_min_css}},
+  }};
+  for (const auto& [where, file] : kAssets) {
+    if (where == path) return &file;
+  }
+  return nullptr;
+}
+
+}  // namespace taut::dashboard

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace taut::dashboard {
+
+/// The files' bytes; the build writes their source (scripts/cmake/embed_files.cmake).
+namespace embedded {
+extern const std::string_view index_html;
+extern const std::string_view app_js;
+extern const std::string_view draw_js;
+extern const std::string_view app_css;
+extern const std::string_view uPlot_iife_min_js;
+extern const std::string_view uPlot_min_css;
+}  // namespace embedded
+
+/// A file of the page, as built into the program.
+struct Asset {
+  const char* type;
+  std::string_view bytes;
+};
+
+/// The file at a path ("/", "/app.js", ...), or nullptr.
+[[nodiscard]] const Asset* asset(std::string_view path);
+
+}  // namespace taut::dashboard

@@ -1,0 +1,80 @@
+#include "server/dashboard/dashboard.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "common/metrics/metrics.hpp"
+#include "proto/wire_version.hpp"
+#include "server/dashboard/server_metrics.hpp"
+
+namespace taut::dashboard {
+namespace {
+
+constexpr Duration kTick{500'000};
+constexpr unsigned kQuietTicks = 4;  // between two looks while no page is open
+
+double unix_time_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Dashboard::Dashboard(const Options& options, Ask ask,
+                     std::function<std::vector<pb::ShardLoad>()> loads)
+    : name_(options.server),
+      ask_(ask),
+      loads_(std::move(loads)),
+      api_(std::move(ask), unix_time_s) {}
+
+Result<std::unique_ptr<Dashboard>> Dashboard::start(
+    const Options& options, Ask ask, std::function<std::vector<pb::ShardLoad>()> loads) {
+  std::unique_ptr<Dashboard> dashboard(new Dashboard(options, std::move(ask), std::move(loads)));
+  http::Server::Options serve;
+  serve.address = options.address;
+  serve.hosts = options.hosts;
+  serve.tick = kTick;
+  // The timer runs only once the server is in its place.
+  auto ready = std::make_shared<std::atomic<bool>>(false);
+  serve.timer = [self = dashboard.get(), ready](std::size_t streams) {
+    if (*ready) self->tick(streams);
+  };
+  TAUT_TRY(
+      dashboard->server_,
+      http::Server::start(std::move(serve), [self = dashboard.get()](const http::Request& request) {
+        return self->answer(request);
+      }));
+  *ready = true;
+  return dashboard;
+}
+
+http::Response Dashboard::answer(const http::Request& request) {
+  if (request.path != "/metrics") return api_.answer(request);
+  if (request.method != "GET" && request.method != "HEAD") {
+    http::Response refused = http::text_response(405, "this address answers GET, HEAD");
+    refused.allow = "GET, HEAD";
+    return refused;
+  }
+  return scrape();
+}
+
+http::Response Dashboard::scrape() {
+  metrics::Scrape scrape;
+  scrape.build_info(build_name(), "server", name_);
+  scrape.process();
+  add_shards(scrape, name_, loads_());
+  pb::ControlMessage message;
+  message.mutable_status_request();
+  if (const auto reply = ask_(message)) add_cluster(scrape, reply.value().status_reply());
+  return {200, metrics::kTextType, scrape.text(), false, {}};
+}
+
+void Dashboard::tick(std::size_t streams) {
+  quiet_ticks_ = streams > 0 ? kQuietTicks : quiet_ticks_ + 1;
+  if (quiet_ticks_ < kQuietTicks) return;
+  quiet_ticks_ = 0;
+  const std::string event = api_.tick();
+  if (streams > 0 && !event.empty()) server_->publish(event);
+}
+
+}  // namespace taut::dashboard

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/http/server.hpp"
+#include "common/result.hpp"
+#include "proto/control.pb.h"
+#include "server/dashboard/api.hpp"
+
+namespace taut::dashboard {
+
+/// The HTTP side of the process that hosts the coordinator: the page, its events, /api, /metrics.
+/// While no page is open it looks at the jobs every few seconds, so that a page that is opened later
+/// can show how they went.
+/// Thread    any
+class Dashboard {
+ public:
+  struct Options {
+    std::string address;             // "host:port"
+    std::vector<std::string> hosts;  // further names, as http::Server::Options
+    std::string server;              // this process's name
+  };
+  /// loads   of this process's shards, for /metrics
+  /// Errors  as http::Server::start
+  [[nodiscard]] static Result<std::unique_ptr<Dashboard>> start(
+      const Options& options, Ask ask, std::function<std::vector<pb::ShardLoad>()> loads);
+
+  /// As bound.
+  [[nodiscard]] const std::string& address() const { return server_->address(); }
+
+ private:
+  Dashboard(const Options& options, Ask ask, std::function<std::vector<pb::ShardLoad>()> loads);
+  [[nodiscard]] http::Response answer(const http::Request& request);
+  [[nodiscard]] http::Response scrape();
+  void tick(std::size_t streams);
+
+  const std::string name_;
+  const Ask ask_;
+  const std::function<std::vector<pb::ShardLoad>()> loads_;
+  Api api_;
+  unsigned quiet_ticks_ = 0;
+  std::unique_ptr<http::Server> server_;  // last: its thread uses the rest
+};
+
+}  // namespace taut::dashboard

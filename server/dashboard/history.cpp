@@ -1,0 +1,51 @@
+#include "server/dashboard/history.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "server/dashboard/status_json.hpp"
+
+namespace taut::dashboard {
+
+void History::add(const pb::JobStatus& job) {
+  const JobFigures figures = figures_of(job);
+  if (figures.fastest == 0) return;
+  Series& series = jobs_[job.job()];
+  auto& points = series.points;
+  const bool is_new =
+      points.empty() || (figures.slowest > points.back().clock &&
+                         job.running_s() - points.back().running_s >= series.spacing_s);
+  if (!is_new) return;
+  points.push_back({job.running_s(), figures.slowest, figures.loss, figures.images_per_second,
+                    figures.fastest - figures.slowest});
+  if (points.size() >= kPoints) {
+    std::vector<Point> half;
+    for (std::size_t i = 0; i < points.size(); i += 2) half.push_back(points[i]);
+    points = std::move(half);
+    const double length = points.back().running_s - points.front().running_s;
+    series.spacing_s = length / (kPoints / 2.0);
+  }
+  while (jobs_.size() > kJobs) jobs_.erase(jobs_.begin());
+}
+
+nlohmann::json History::of(std::uint64_t job) const {
+  using nlohmann::json;
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return nullptr;
+  json t = json::array();
+  json clock = json::array();
+  json loss = json::array();
+  json rate = json::array();
+  json apart = json::array();
+  for (const Point& point : found->second.points) {
+    t.push_back(std::round(point.running_s * 1e2) / 1e2);
+    clock.push_back(point.clock);
+    loss.push_back(std::isfinite(point.loss) ? json(std::round(point.loss * 1e5) / 1e5) : json());
+    rate.push_back(std::round(point.images_per_second));
+    apart.push_back(point.apart);
+  }
+  return {{"job", job},    {"t", t}, {"clock", clock}, {"loss", loss}, {"images_per_second", rate},
+          {"apart", apart}};
+}
+
+}  // namespace taut::dashboard

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "proto/control.pb.h"
+
+namespace taut::dashboard {
+
+/// How a job went so far, for a page that is opened later: at most kPoints points over its whole
+/// length, kept for the newest jobs. When they are full, every second one goes.
+/// Thread    one
+class History {
+ public:
+  static constexpr std::size_t kPoints = 1200;
+  static constexpr std::size_t kJobs = 8;
+
+  /// Takes the shown job's figures, where they have moved on.
+  void add(const pb::JobStatus& job);
+  /// Columns: t (seconds that the job ran), clock, loss, images_per_second, apart. Null: unknown.
+  [[nodiscard]] nlohmann::json of(std::uint64_t job) const;
+
+ private:
+  struct Point {
+    double running_s = 0;
+    std::int64_t clock = 0;
+    double loss = 0;
+    double images_per_second = 0;
+    std::int64_t apart = 0;
+  };
+  struct Series {
+    std::vector<Point> points;
+    double spacing_s = 0;  // the least that two points lie apart
+  };
+  std::map<std::uint64_t, Series> jobs_;
+};
+
+}  // namespace taut::dashboard

@@ -1,0 +1,192 @@
+#include "server/dashboard/status_json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "common/types.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut::dashboard {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kJobsShown = 50;
+constexpr int kTestsShown = 1000;
+constexpr int kLogLines = 60;
+
+const char* state_word(pb::JobState state) {
+  switch (state) {
+    case pb::SUBMITTED:
+      return "submitted";
+    case pb::RUNNING:
+      return "running";
+    case pb::DONE:
+      return "done";
+    case pb::FAILED:
+      return "failed";
+    default:
+      return "stopped";
+  }
+}
+
+/// JSON knows neither NaN nor infinity, and nobody reads more digits than these.
+json number(double value, double scale) {
+  if (!std::isfinite(value)) return nullptr;
+  return std::round(value * scale) / scale;
+}
+
+json slack_of(const pb::JobStatus& job) {
+  if (Slack(job.slack()).is_unbounded()) return nullptr;
+  return job.slack();
+}
+
+json job_in_short(const pb::JobStatus& job) {
+  const JobFigures figures = figures_of(job);
+  const int tests = job.evaluations_size();
+  return {{"id", job.job()},
+          {"name", job.name()},
+          {"state", state_word(job.state())},
+          {"message", job.message()},
+          {"mode", job.mode()},
+          {"slack", slack_of(job)},
+          {"epoch", job.epoch()},
+          {"max_iter", job.max_iter()},
+          {"running_s", number(job.running_s(), 1e3)},
+          {"clock", figures.slowest},
+          {"fastest", figures.fastest},
+          {"loss", number(figures.loss, 1e6)},
+          {"images_per_second", number(figures.images_per_second, 10)},
+          {"accuracy", tests > 0 ? number(job.evaluations(tests - 1).accuracy(), 1e6) : json()},
+          {"workers", job.workers_size()}};
+}
+
+json tests_of(const pb::JobStatus& job) {
+  json clocks = json::array();
+  json accuracies = json::array();
+  json losses = json::array();
+  for (int i = std::max(0, job.evaluations_size() - kTestsShown); i < job.evaluations_size(); ++i) {
+    clocks.push_back(job.evaluations(i).clock());
+    accuracies.push_back(number(job.evaluations(i).accuracy(), 1e6));
+    losses.push_back(number(job.evaluations(i).loss(), 1e6));
+  }
+  return {{"clock", clocks}, {"accuracy", accuracies}, {"loss", losses}};
+}
+
+json workers_of(const pb::JobStatus& job) {
+  json columns = {
+      {"name", json::array()},      {"state", json::array()},  {"clock", json::array()},
+      {"loss", json::array()},      {"images", json::array()}, {"images_per_second", json::array()},
+      {"compute_s", json::array()}, {"wait_s", json::array()}, {"silent_s", json::array()}};
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const pb::Progress& own = worker.progress();
+    columns["name"].push_back(worker.name());
+    columns["state"].push_back(worker.state());
+    columns["clock"].push_back(own.clock());
+    columns["loss"].push_back(number(own.loss(), 1e4));
+    columns["images"].push_back(own.images());
+    columns["images_per_second"].push_back(number(own.images_per_second(), 1));
+    columns["compute_s"].push_back(number(own.compute_s(), 1e2));
+    columns["wait_s"].push_back(number(own.wait_s(), 1e2));
+    columns["silent_s"].push_back(number(worker.silent_s(), 10));
+  }
+  return columns;
+}
+
+json staleness_of(const pb::JobStatus& job) {
+  std::map<std::int64_t, std::uint64_t> reads;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    for (const pb::StalenessBin& bin : worker.progress().staleness()) {
+      reads[bin.staleness()] += bin.reads();
+    }
+  }
+  json bins = json::array();
+  for (const auto& [staleness, count] : reads) bins.push_back({staleness, count});
+  return bins;
+}
+
+json servers_of(const pb::StatusReply& status) {
+  json servers = json::array();
+  for (const pb::ServerStatus& server : status.servers()) {
+    json shards = json::array();
+    for (const pb::ShardLoad& load : server.loads()) {
+      shards.push_back(
+          {number(load.busy_s(), 1e3), load.messages_in(), load.bytes_in(), load.bytes_out()});
+    }
+    servers.push_back({{"name", server.name()},
+                       {"state", server.state()},
+                       {"silent_s", number(server.silent_s(), 10)},
+                       {"shard_count", server.shards()},
+                       {"shards", shards}});
+  }
+  return servers;
+}
+
+}  // namespace
+
+JobFigures figures_of(const pb::JobStatus& job) {
+  JobFigures figures;
+  figures.slowest = std::numeric_limits<std::int64_t>::max();
+  int begun = 0;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    if (worker.state() == "lost") continue;
+    const pb::Progress& own = worker.progress();
+    figures.slowest = std::min(figures.slowest, own.clock());
+    figures.fastest = std::max(figures.fastest, own.clock());
+    if (own.images() == 0) continue;
+    ++begun;
+    figures.loss += own.loss();
+    if (worker.state() == "running") figures.images_per_second += own.images_per_second();
+  }
+  if (figures.slowest == std::numeric_limits<std::int64_t>::max()) figures.slowest = 0;
+  if (begun > 0) figures.loss /= begun;
+  return figures;
+}
+
+const pb::JobStatus* shown_job(const pb::StatusReply& status, std::uint64_t wanted) {
+  const pb::JobStatus* newest = nullptr;
+  for (const pb::JobStatus& job : status.jobs()) {
+    if (wanted != 0 ? job.job() == wanted : job.state() == pb::RUNNING) return &job;
+    newest = &job;
+  }
+  return wanted != 0 ? nullptr : newest;
+}
+
+json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_t job) {
+  json jobs = json::array();
+  for (int i = status.jobs_size() - 1; i >= std::max(0, status.jobs_size() - kJobsShown); --i) {
+    jobs.push_back(job_in_short(status.jobs(i)));
+  }
+  json idle = json::array();
+  for (const pb::WorkerStatus& worker : status.workers()) {
+    if (worker.state() != "running") idle.push_back({worker.name(), worker.state()});
+  }
+  json log = json::array();
+  for (int i = std::max(0, status.log_size() - kLogLines); i < status.log_size(); ++i) {
+    log.push_back({number(status.log(i).unix_time_s(), 1e3), status.log(i).text()});
+  }
+  json all = {{"time", number(unix_time_s, 1e3)},
+              {"build", build_name()},
+              {"trace", status.trace() == pb::TRACE_ON},
+              {"jobs", jobs},
+              {"job", nullptr},
+              {"servers", servers_of(status)},
+              {"idle", idle},
+              {"log", log}};
+  if (const pb::JobStatus* full = shown_job(status, job)) {
+    all["job"] = job_in_short(*full);
+    all["job"]["tests"] = tests_of(*full);
+    all["job"]["by_worker"] = workers_of(*full);
+    all["job"]["staleness"] = staleness_of(*full);
+    all["job"]["sha256"] = full->parameters_sha256();
+  }
+  return all;
+}
+
+std::string to_text(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace taut::dashboard

@@ -1,0 +1,228 @@
+"""The dashboard in a real browser, and /api and /metrics of running daemons."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+
+from cluster import *
+
+TOOLS = pathlib.Path(os.environ.get("TAUTLINE_BROWSER_TOOLS", BIN.parent / "browser"))
+SHOTS = pathlib.Path(os.environ.get("TAUTLINE_SHOTS", BIN.parent / "dashboard_shots"))
+DRIVER = pathlib.Path(__file__).parent / "browser"
+HTTP = 'http { dashboard: "127.0.0.1:0" metrics: "127.0.0.1:0" }'
+
+
+def ask(address, method, path, body=None, **headers):
+    """(status, headers, text) of one request."""
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=10)) as connection:
+        connection.request(method, path, body, {"Content-Type": "application/json", **headers})
+        reply = connection.getresponse()
+        return reply.status, reply.headers, reply.read().decode()
+
+
+class Served(ClusterTest):
+    def begin(self, workers=2, iterations=1000000, state="", server=HTTP, slowdown_ms=20):
+        self.server = self.start_daemon("server", "server0",
+                                        f"shards: 2 coordinator {{ {state} }}", more=server)
+        self.coordinator = self.addresses("server0")["coordinator"][0]
+        self.page = self.addresses("server0")["http"][0]
+        self.workers = [self.start_daemon("worker", f"worker{i}",
+                                          f"slowdown_ms: {slowdown_ms if i else 3 * slowdown_ms}",
+                                          more=HTTP) for i in range(workers)]
+        if iterations:
+            job = self.job(iterations=iterations, workers=workers)
+            self.assertEqual(self.ask("submit", job).returncode, 0)
+            self.wait_for_job(1, "RUNNING")
+
+
+class Http(Served):
+    def test_slack_is_set_and_the_job_stopped_through_the_api(self):
+        self.begin()
+        status, _, text = ask(self.page, "POST", "/api/jobs/1/slack", '{"slack": 5}')
+        self.assertEqual(status, 200, text)
+        wait_until(lambda: self.status()["jobs"][0]["slack"] == "5", what="slack 5")
+        shown = json.loads(ask(self.page, "GET", "/api/status")[2])
+        self.assertEqual(shown["job"]["slack"], 5)
+        self.assertEqual(ask(self.page, "POST", "/api/jobs/1/stop", "{}")[0], 200)
+        self.wait_for_job(1, "STOPPED")
+        status, _, text = ask(self.page, "POST", "/api/jobs/1/stop", "{}")
+        self.assertEqual(status, 409)
+        self.assertIn("has ended", text)
+
+    def test_bad_requests_are_refused_and_the_daemons_go_on(self):
+        self.begin(workers=1)
+        metrics = self.addresses("worker0")["http"][0]
+        big = "x" * 100000
+        for address, path in ((self.page, "/api/jobs/1/slack"), (metrics, "/metrics")):
+            self.assertEqual(ask(address, "GET", "/none")[0], 404)
+            self.assertEqual(ask(address, "DELETE", path)[0], 405)
+            self.assertEqual(ask(address, "POST", path, "{}", Host="evil.example")[0], 421)
+            self.assertEqual(ask(address, "POST", path, '{"slack": 9}',
+                                 Origin="http://evil.example")[0], 403)
+            self.assertEqual(ask(address, "POST", path, big)[0], 413)
+            host, port = address.split(":")
+            slow = [socket.create_connection((host, int(port))) for _ in range(10)]
+            for one in slow:
+                one.sendall(b"GET / HT")
+                self.addCleanup(one.close)
+            with socket.create_connection((host, int(port))) as garbage:
+                garbage.sendall(os.urandom(3000) + b"\r\n\r\n")
+        self.assertEqual(self.status()["jobs"][0]["slack"], "1")
+        self.assertEqual(ask(self.page, "GET", "/")[0], 200)
+        before = int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
+        wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
+                   > before + 5, what="clocks")
+
+    def test_prometheus_can_read_every_process(self):
+        self.begin()
+        wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"]) > 3,
+                   what="clocks")
+        wanted = {"server0": ["tautline_build_info{", "tautline_shard_busy_seconds_total{",
+                              'tautline_shard_bytes_total{server="server0",shard="1",direction="in"}',
+                              'tautline_jobs{state="running"} 1', "tautline_job_slack_clocks{"],
+                  "worker0": ["tautline_build_info{", "tautline_worker_clock{",
+                              "tautline_worker_wait_seconds_total{",
+                              "tautline_worker_read_staleness_clocks_bucket{",
+                              "tautline_process_resident_bytes "]}
+        line = re.compile(r'(#.*|[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? [-+0-9.eInf]+)')
+        for name, parts in wanted.items():
+            def scrape():
+                status, headers, text = ask(self.addresses(name)["http"][0], "GET", "/metrics")
+                self.assertEqual(status, 200)
+                self.assertTrue(headers["Content-Type"].startswith("text/plain; version=0.0.4"))
+                for one in text.splitlines():
+                    self.assertTrue(line.fullmatch(one), one)
+                return all(part in text for part in parts)
+            wait_until(scrape, what=f"the metrics of {name}")
+
+    def test_http_that_is_not_asked_for_listens_nowhere(self):
+        self.start_server()
+        self.assertNotIn("http", self.addresses("server0"))
+
+    def test_an_address_that_is_not_loopback_needs_a_word(self):
+        config = self.file("open.textproto", 'coordinator_address: "127.0.0.1:0"\n'
+                           'server { coordinator {} } http { dashboard: "0.0.0.0:0" }\n')
+        answer = self.run_program("tautline-server", "--config", config)
+        self.assert_fails(answer, "0.0.0.0:0", "insecure: true")
+
+
+class Page(Served):
+    """A browser with the page open."""
+
+    def setUp(self):
+        super().setUp()
+        chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+        if not chromium:
+            self.skipTest("no chromium here; scripts/install_packages installs it")
+        if not shutil.which("node") or not shutil.which("npm"):
+            self.skipTest("no node or npm here; scripts/install_packages installs them")
+        if not (TOOLS / "node_modules/playwright-core").exists():
+            TOOLS.mkdir(parents=True, exist_ok=True)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(DRIVER / name, TOOLS)
+            done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+                                  cwd=TOOLS, capture_output=True, text=True)
+            if done.returncode != 0:
+                self.skipTest(f"npm could not fetch playwright-core: {done.stderr[-200:]}")
+        shutil.copy(DRIVER / "drive.mjs", TOOLS)
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        self.browser = subprocess.Popen(["node", TOOLS / "drive.mjs", chromium], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(self.end_browser)
+
+    def end_browser(self):
+        self.browser.stdin.close()
+        self.browser.wait(timeout=20)
+        self.browser.stdout.close()
+
+    def do(self, what, **more):
+        self.browser.stdin.write(json.dumps({"do": what, **more}) + "\n")
+        self.browser.stdin.flush()
+        answer = json.loads(self.browser.stdout.readline())
+        self.assertNotIn("error", answer, f"{what} {more}: {answer}")
+        return answer["value"]
+
+    def text(self, at):
+        return self.do("run", js=f"document.querySelector('{at}').textContent")
+
+    def open(self):
+        self.assertEqual(self.do("open", url=f"http://{self.page}/"), 200)
+        self.do("await", js="document.querySelector('#link').textContent === 'live'")
+        self.do("await", js="Number(document.body.dataset.frames) > 1")
+
+    def clock(self):
+        return int(self.text("#t-clock").split(" of ")[0].replace(",", ""))
+
+    def follow(self, clocks=10):
+        before = self.clock()
+        wait_until(lambda: self.clock() > before + clocks, 30, "clocks on the page")
+
+    def test_the_page_follows_a_job_and_its_slider_is_obeyed(self):
+        self.begin(workers=4)
+        self.open()
+        self.follow()
+        self.assertEqual(self.text("#job-title"), "Job 1: tiny")
+        self.assertEqual(self.text("#slack-value"), "1")
+        self.do("shot", file=str(SHOTS / "light.png"))
+        # By keyboard alone: the slider, the button, the question.
+        self.do("run", js="document.querySelector('#slack').focus()")
+        for _ in range(3):
+            self.do("press", key="ArrowRight")
+        self.assertEqual(self.text("#slack-value"), "4")
+        self.do("press", at="#slack", key="Enter")
+        self.assertIn("from 1 to 4", self.text("#ask-text"))
+        self.do("press", at="#ask-no", key="Enter")
+        self.assertEqual(self.status()["jobs"][0]["slack"], "1")
+        self.do("press", at="#slack", key="Enter")
+        self.do("shot", file=str(SHOTS / "question.png"))
+        self.do("press", at="#ask-yes", key="Enter")
+        wait_until(lambda: self.status()["jobs"][0]["slack"] == "4", what="slack 4")
+        self.do("await", js="document.querySelector('#job-state').textContent.includes('slack 4')")
+        self.follow()
+        self.do("click", at="#theme")
+        self.do("shot", file=str(SHOTS / "dark.png"))
+        self.do("size", width=390, height=844)
+        self.do("run", js="new Promise((done) => setTimeout(done, 700))")
+        self.do("shot", file=str(SHOTS / "phone.png"))
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        self.assertFalse(self.do("run", js=wide), "the page is wider than a phone")
+        self.do("click", at="#stop")
+        self.do("click", at="#ask-yes")
+        self.wait_for_job(1, "STOPPED")
+        self.do("await", js="document.querySelector('#job-state').textContent === 'stopped'")
+        self.assertEqual(self.do("faults"), [])
+        self.assertEqual(self.do("outside"), [])
+
+    def test_the_page_survives_a_restart_of_the_coordinator(self):
+        # Coordinator and page stand in a server without the job's shards, and keep their ports.
+        ports = []
+        for _ in range(2):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                ports.append(free.getsockname()[1])
+        self.coordinator = f"127.0.0.1:{ports[0]}"
+        serve = f'http {{ dashboard: "127.0.0.1:{ports[1]}" }}'
+        state = f'coordinator {{ state_folder: "{self.folder / "state"}" }}'
+        server = self.start_daemon("server", "server0", state, more=serve)
+        self.page = self.addresses("server0")["http"][0]
+        self.start_daemon("worker", "worker0", "slowdown_ms: 20")
+        self.assertEqual(self.ask("submit", self.job(iterations=200)).returncode, 0)
+        self.wait_for_job(1, "DONE")
+        self.open()
+        self.assertEqual(self.text("#job-state"), "done")
+        server.kill()
+        server.wait()
+        self.do("await", js="document.querySelector('#link').textContent === 'reconnecting'")
+        self.start_daemon("server", "server0", state, more=serve)
+        self.do("await", js="document.querySelector('#link').textContent === 'live'", ms=30000)
+        self.start_daemon("worker", "worker1", "slowdown_ms: 20")
+        wait_until(lambda: self.ask("submit", self.job(iterations=1000000)).returncode == 0,
+                   what="another job")
+        self.do("await", js="document.querySelector('#job-title').textContent.startsWith('Job 2')",
+                ms=40000)
+        self.follow()

@@ -1,0 +1,108 @@
+#include "server/dashboard/status_json.hpp"
+
+#include <chrono>
+#include <limits>
+
+#include "server/dashboard/assets.hpp"
+#include "server/dashboard/history.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/unit/dashboard/status_maker.hpp"
+
+namespace taut::dashboard {
+namespace {
+
+TEST_CASE("the shown job's workers come as columns, and its figures leave lost ones out",
+          "[dashboard]") {
+  pb::StatusReply status = make_status(6);
+  status.mutable_jobs(0)->mutable_workers(5)->set_state("lost");
+  status.mutable_jobs(0)->mutable_workers(5)->mutable_progress()->set_clock(3);
+  const auto json = status_json(status, 1000);
+  const auto& job = json["job"];
+  CHECK(job["id"] == 7);
+  CHECK(job["clock"] == 100);
+  CHECK(job["fastest"] == 103);
+  CHECK(job["images_per_second"] == 5000);
+  CHECK(job["by_worker"]["name"].size() == 6);
+  CHECK(job["by_worker"]["clock"][5] == 3);
+  CHECK(job["staleness"].size() == 4);
+  CHECK(job["staleness"][0] == nlohmann::json::array({0, 150}));
+  CHECK(json["servers"][0]["shards"].size() == 1);
+}
+
+TEST_CASE("no bound, no loss and odd names are still JSON", "[dashboard]") {
+  pb::StatusReply status = make_status(1);
+  status.mutable_jobs(0)->set_slack(Slack::unbounded().clocks());
+  status.mutable_jobs(0)->set_mode("ASYNC");
+  status.mutable_jobs(0)->set_name("a\"b<script>\xc3\xa9");
+  status.mutable_jobs(0)->mutable_workers(0)->mutable_progress()->set_loss(
+      std::numeric_limits<double>::quiet_NaN());
+  const auto json = nlohmann::json::parse(to_text(status_json(status, 1000)));
+  CHECK(json["job"]["slack"].is_null());
+  CHECK(json["job"]["loss"].is_null());
+  CHECK(json["job"]["name"] == "a\"b<script>\xc3\xa9");
+  CHECK(status_json(pb::StatusReply(), 1000)["job"].is_null());
+}
+
+TEST_CASE("the running job is shown, or else the newest, or the one that is asked for",
+          "[dashboard]") {
+  pb::StatusReply status = make_status(1);
+  for (const std::uint64_t id : {8U, 9U}) {
+    pb::JobStatus& job = *status.add_jobs();
+    job.set_job(id);
+    job.set_state(pb::SUBMITTED);
+  }
+  CHECK(shown_job(status)->job() == 7);
+  status.mutable_jobs(0)->set_state(pb::DONE);
+  CHECK(shown_job(status)->job() == 9);
+  CHECK(shown_job(status, 8)->job() == 8);
+  CHECK(shown_job(status, 5) == nullptr);
+}
+
+TEST_CASE("an update of 1,000 workers and 64 shards is small and quick, and so is the page",
+          "[dashboard]") {
+  const pb::StatusReply status = make_status(1000, 8, 8);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string text = to_text(status_json(status, 1000));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  CHECK(text.size() < 150'000);
+  CHECK(took.count() < 0.2);
+  std::size_t page = text.size();
+  for (const char* path : {"/", "/app.js", "/draw.js", "/app.css", "/uplot.js", "/uplot.css"}) {
+    const Asset* file = asset(path);
+    REQUIRE(file != nullptr);
+    CHECK_FALSE(file->bytes.empty());
+    page += file->bytes.size();
+  }
+  CHECK(page < 1'000'000);
+}
+
+TEST_CASE("the page names no outside address", "[dashboard]") {
+  for (const char* path : {"/", "/app.js", "/draw.js", "/app.css", "/uplot.css"}) {
+    INFO(path);
+    CHECK(asset(path)->bytes.find("//") == asset(path)->bytes.find("// "));
+    CHECK(asset(path)->bytes.find("http") == std::string_view::npos);
+  }
+}
+
+TEST_CASE("a history keeps a whole job in a bounded number of points", "[dashboard]") {
+  History history;
+  pb::StatusReply status = make_status(2);
+  pb::JobStatus& job = *status.mutable_jobs(0);
+  for (int i = 1; i <= 10000; ++i) {
+    job.set_running_s(0.5 * i);
+    for (pb::WorkerStatus& worker : *job.mutable_workers()) {
+      worker.mutable_progress()->set_clock(10 * i);
+    }
+    history.add(job);
+    history.add(job);  // nothing has moved on
+  }
+  const auto json = history.of(7);
+  CHECK(json["t"].size() < History::kPoints);
+  CHECK(json["t"].size() > History::kPoints / 3);
+  CHECK(json["clock"].front() == 10);
+  CHECK(json["clock"].back().get<int>() > 99000);
+  CHECK(history.of(8).is_null());
+}
+
+}  // namespace
+}  // namespace taut::dashboard
