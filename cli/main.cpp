@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_stop(app, status);
   add_top(app, status);
   add_trace(app, status);
+  add_convert(app, status);
   add_validate(app, status);
   add_version(app, status);
 

@@ -40,7 +40,7 @@ Result<void> describe_graphs(const pb::Job& job, Findings& found) {
   if (!known.unknown.empty()) {
     found.warnings.push_back(
         fmt::format("no data set says how large the records of {} are; the shapes below take "
-                    "1x28x28",
+                    "what the layer says, or a usual size",
                     fmt::join(known.unknown, ", ")));
   }
   for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {

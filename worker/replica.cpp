@@ -6,6 +6,7 @@
 
 #include "worker/data/open_source.hpp"
 #include "worker/model/job_data.hpp"
+#include "worker/model/parameters.hpp"
 
 namespace taut::worker {
 namespace {
@@ -31,10 +32,6 @@ Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase, std::uint32_t m
   options.phase = phase;
   if (phase == pb::TRAIN && job.global_batch()) options.batch_divisor = members;
   TAUT_TRY(const auto layers, model::data_of(job, phase));
-  if (layers.empty()) {
-    return invalid(fmt::format("net \"{}\" has no Data layer to feed it in phase {}",
-                               job.net_param().name(), pb::Phase_Name(phase)));
-  }
   const data::Part part = phase == pb::TRAIN ? data::Part::kTrain : data::Part::kTest;
   for (const auto& [layer, place] : layers) {
     TAUT_TRY(auto source,
@@ -43,15 +40,19 @@ Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase, std::uint32_t m
     fed.sources[layer.name()] = std::move(source);
   }
   TAUT_TRY(fed.graph, model::build_graph(job.net_param(), options));
+  if (model::fed_blobs(fed.graph).empty()) {
+    return invalid(fmt::format("net \"{}\" has no Data layer to feed it in phase {}",
+                               job.net_param().name(), pb::Phase_Name(phase)));
+  }
   TAUT_TRY(check_labels(fed));
   return fed;
 }
 
 /// Where a node's tops have their records: all have the same batch.
 Result<std::uint32_t> batch_of(const FedGraph& fed, const model::Node& node) {
-  const data::RecordSource& source = *fed.sources.at(node.definition.name());
+  const auto source = fed.sources.find(node.definition.name());
   const model::Blob& first = fed.graph.blobs[node.tops[0]];
-  const std::size_t axis = source.fields()[0].batch_axis;
+  const std::size_t axis = source == fed.sources.end() ? 0 : source->second->fields()[0].batch_axis;
   if (axis < first.shape.size()) return static_cast<std::uint32_t>(first.shape[axis]);
   return invalid(fmt::format("layer \"{}\": top \"{}\" of shape {} cannot hold a batch",
                              node.definition.name(), first.name, model::to_string(first.shape)));
@@ -70,15 +71,49 @@ Result<void> check_feed(const FedGraph& fed, const model::Node& node, const data
   return ok();
 }
 
+bool skips_corrupt(const pb::LayerParameter& layer) {
+  return layer.data_param().on_corrupt() == pb::SKIP ||
+         layer.image_data_param().on_corrupt() == pb::SKIP;
+}
+
+Result<std::unique_ptr<data::Feed>> make_dummy_feed(const FedGraph& fed, const model::Node& node,
+                                                    const data::FeedOptions& options) {
+  const pb::DummyDataParameter& given = node.definition.dummy_data_param();
+  std::vector<data::DummyTop> tops;
+  for (std::size_t i = 0; i < node.tops.size(); ++i) {
+    const model::Shape& shape = fed.graph.blobs[node.tops[i]].shape;
+    const auto place = [&](int count) { return count == 1 ? 0 : static_cast<int>(i); };
+    data::DummyTop top;
+    top.elements = model::element_count(shape);
+    if (given.classes_size() > 0) top.classes = given.classes(place(given.classes_size()));
+    if (given.data_filler_size() > 0) {
+      TAUT_TRY(top.filler,
+               model::settle_filler(given.data_filler(place(given.data_filler_size())), shape));
+    }
+    tops.push_back(top);
+  }
+  return data::dummy_feed(std::move(tops), options, node.definition.name());
+}
+
+/// What feeds a node: its source's records, or a filler.
+Result<std::unique_ptr<data::Feed>> make_feed(const FedGraph& fed, const model::Node& node,
+                                              data::FeedOptions options) {
+  const auto source = fed.sources.find(node.definition.name());
+  if (source == fed.sources.end()) return make_dummy_feed(fed, node, options);
+  TAUT_TRY(options.batch, batch_of(fed, node));
+  options.skip_corrupt = skips_corrupt(node.definition);
+  TAUT_TRY(auto feed, data::record_feed(source->second, options, node.tops.size()));
+  TAUT_TRY(check_feed(fed, node, *feed));
+  return feed;
+}
+
 Result<std::unique_ptr<data::DataLoader>> start_loader(const FedGraph& fed,
-                                                       data::FeedOptions options, Clock start) {
+                                                       const data::FeedOptions& options,
+                                                       Clock start) {
   std::vector<std::unique_ptr<data::Feed>> feeds;
   for (const model::Node& node : fed.graph.nodes) {
     if (!node.is_fed) continue;
-    TAUT_TRY(options.batch, batch_of(fed, node));
-    TAUT_TRY(auto feed,
-             data::record_feed(fed.sources.at(node.definition.name()), options, node.tops.size()));
-    TAUT_TRY(check_feed(fed, node, *feed));
+    TAUT_TRY(auto feed, make_feed(fed, node, options));
     feeds.push_back(std::move(feed));
   }
   return data::DataLoader::start(std::move(feeds), {.start = start});

@@ -3,10 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
+
+#include "common/log.hpp"
 
 namespace taut::data {
 namespace {
+
+/// So many in a row are no accident.
+constexpr std::uint64_t kMostSkipped = 100;
 
 /// Where a field's records go within the blob of a batch, whose shape is (outer, N, inner).
 struct Layout {
@@ -28,6 +34,7 @@ class RecordFeed final : public Feed {
       : source_(std::move(source)),
         sampler_(std::move(sampler)),
         key_(draw_key(options.seed, options.share.slot)),
+        skip_corrupt_(options.skip_corrupt),
         spans_(tops),
         apart_(tops) {
     for (std::size_t top = 0; top < tops; ++top) {
@@ -48,7 +55,7 @@ class RecordFeed final : public Feed {
                                           : std::span<float>(apart_[top]);
       }
       const RecordDraw draw(key_, clock, place);
-      TAUT_TRY(source_->read(sampler_->index(clock, place), draw, spans_));
+      TAUT_TRY(read(sampler_->index(clock, place), draw));
       for (std::size_t top = 0; top < spans_.size(); ++top) {
         if (!apart_[top].empty()) scatter(top, place, tops[top]);
       }
@@ -57,6 +64,23 @@ class RecordFeed final : public Feed {
   }
 
  private:
+  /// Reads a record, or where corrupt ones are skipped the next good one: a function of the data
+  /// alone, so that every run sees the same.
+  Result<void> read(std::uint64_t index, const RecordDraw& draw) {
+    for (std::uint64_t skipped = 0;; ++skipped) {
+      auto done = source_->read(index, draw, spans_);
+      if (done || !skip_corrupt_) return done;
+      if (reported_.insert(index).second) {
+        log::warn("record {} is skipped: {}", index, done.error().message);
+      }
+      if (skipped + 1 == std::min(kMostSkipped, source_->size())) {
+        return invalid(fmt::format("{} records in a row cannot be read, the last: {}", skipped + 1,
+                                   done.error().message));
+      }
+      index = (index + 1) % source_->size();
+    }
+  }
+
   /// Puts a record that was read apart into its place of every outer position.
   void scatter(std::size_t top, std::uint32_t place, std::span<float> blob) const {
     const auto [outer, inner] = std::pair(layouts_[top].outer, layouts_[top].inner);
@@ -69,6 +93,8 @@ class RecordFeed final : public Feed {
   const std::shared_ptr<const RecordSource> source_;
   const std::unique_ptr<const Sampler> sampler_;
   const std::uint64_t key_;
+  const bool skip_corrupt_;
+  std::set<std::uint64_t> reported_;
   std::vector<Layout> layouts_;
   std::vector<std::size_t> elements_;
   std::vector<std::span<float>> spans_;

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "common/math/filler.hpp"
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "worker/data/record_source.hpp"
@@ -29,11 +31,25 @@ class Feed {
   [[nodiscard]] virtual Result<void> fill(Clock clock, std::span<const std::span<float>> tops) = 0;
 };
 
-/// Feeds batches of a source's records, one record after the other.
+/// Feeds batches of a source's records, one record after the other. A record that cannot be read
+/// ends it, or is reported once by its number and skipped, as the options say.
 /// tops      how many of the fields are wanted
 /// Errors    invalid: more tops than fields; what the source's sampler refuses
 [[nodiscard]] Result<std::unique_ptr<Feed>> record_feed(std::shared_ptr<const RecordSource> source,
                                                         const FeedOptions& options,
                                                         std::size_t tops);
+
+/// What a filler makes of one top.
+struct DummyTop {
+  math::Filler filler;
+  std::size_t elements = 1;
+  std::int64_t classes = 0;  // above 0: whole numbers in [0, classes) instead
+};
+
+/// Feeds blobs that a filler makes: a constant, or drawn anew at every clock.
+/// layer     its name: another one draws other numbers
+[[nodiscard]] std::unique_ptr<Feed> dummy_feed(std::vector<DummyTop> tops,
+                                               const FeedOptions& options,
+                                               const std::string& layer);
 
 }  // namespace taut::data

@@ -26,11 +26,15 @@ struct ImageShape {
 struct StoredImage {
   ImageShape shape;
   std::span<const std::uint8_t> pixels;  // shape.pixels() of them
+  std::vector<float> floats;             // instead of bytes, where the store has such
   std::vector<std::uint8_t> decoded;     // behind `pixels` where the store holds no such bytes
   std::int64_t label = 0;
 };
 
-/// Labelled images of bytes, in memory or in files. Thread: any; several at a time.
+/// What an image's colours become when it is decoded.
+enum class Colour : std::uint8_t { kAsStored, kColour, kGray };
+
+/// Labelled images, in memory or in files. Thread: any; several at a time.
 class ImageStore {
  public:
   ImageStore() = default;
@@ -65,5 +69,34 @@ class ImageStore {
 /// The shape of the images, from the files' heads alone. Errors: as open_idx_files.
 [[nodiscard]] Result<ImageShape> peek_idx_folder(const std::filesystem::path& folder, Part part);
 [[nodiscard]] Result<ImageShape> peek_idx_file(const std::filesystem::path& images);
+
+/// Opens a folder with CIFAR-10's binary batches: data_batch_1.bin to data_batch_5.bin (those that
+/// are there), or test_batch.bin. Each record is a label of one byte and 32 x 32 pixels of red, of
+/// green and of blue.
+/// Errors    not_found; invalid: a size that is no multiple of 3,073 bytes, a label above 9
+/// Source    Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009, the page
+///           that publishes the data, "Binary version"
+[[nodiscard]] Result<std::unique_ptr<ImageStore>> open_cifar10(const std::filesystem::path& folder,
+                                                               Part part);
+
+/// Opens a Caffe LMDB: a folder with data.mdb, whose values are serialized Datums in the order of
+/// their keys. Encoded ones are decoded.
+/// Errors    not_found; invalid: no LMDB, an empty one, a first record that cannot be read
+[[nodiscard]] Result<std::unique_ptr<ImageStore>> open_lmdb(const std::filesystem::path& folder,
+                                                            Colour colour);
+
+struct ImageListOptions {
+  std::filesystem::path root;  // relative paths are looked up from here; empty: the working folder
+  std::int64_t height = 0;     // images are resized to height x width; 0: as they are
+  std::int64_t width = 0;
+  Colour colour = Colour::kColour;
+};
+
+/// Opens a list of images: a text file with one "path label" in a line, or a folder whose folders,
+/// in the order of their names, hold the images of class 0, 1, ...
+/// Errors    not_found; invalid: an empty list, a line without a label (gives its number), a first
+///           image that cannot be read
+[[nodiscard]] Result<std::unique_ptr<ImageStore>> open_image_list(
+    const std::filesystem::path& source, const ImageListOptions& options);
 
 }  // namespace taut::data

@@ -1,5 +1,8 @@
 #include "worker/data/open_source.hpp"
 
+#include <fmt/format.h>
+
+#include <system_error>
 #include <utility>
 
 #include "worker/data/image_sequence.hpp"
@@ -7,8 +10,72 @@
 #include "worker/data/text_source.hpp"
 
 namespace taut::data {
-
 namespace {
+
+namespace fs = std::filesystem;
+
+/// What a folder holds, by the names of its files.
+enum class FolderKind : std::uint8_t { kIdx, kLmdb, kCifar10 };
+
+FolderKind kind_of(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / "data.mdb", ignored)) return FolderKind::kLmdb;
+  for (const char* batch : {"data_batch_1.bin", "test_batch.bin"}) {
+    if (fs::exists(folder / batch, ignored)) return FolderKind::kCifar10;
+  }
+  return FolderKind::kIdx;
+}
+
+Colour colour_of(const pb::LayerParameter& layer) {
+  if (layer.type() == "ImageData") {
+    return layer.image_data_param().is_color() ? Colour::kColour : Colour::kGray;
+  }
+  if (layer.transform_param().force_gray()) return Colour::kGray;
+  const bool colour =
+      layer.transform_param().force_color() || layer.data_param().force_encoded_color();
+  return colour ? Colour::kColour : Colour::kAsStored;
+}
+
+Result<std::unique_ptr<ImageStore>> open_store(const pb::LayerParameter& layer,
+                                               const SourcePlace& place, Part part) {
+  if (place.folder.empty()) return open_idx_files(place.images, place.labels);
+  if (layer.type() == "ImageData") {
+    const pb::ImageDataParameter& given = layer.image_data_param();
+    return open_image_list(place.folder, {.root = given.root_folder(),
+                                          .height = given.new_height(),
+                                          .width = given.new_width(),
+                                          .colour = colour_of(layer)});
+  }
+  switch (kind_of(place.folder)) {
+    case FolderKind::kLmdb:
+      return open_lmdb(place.folder, colour_of(layer));
+    case FolderKind::kCifar10:
+      return open_cifar10(place.folder, part);
+    case FolderKind::kIdx:
+      break;
+  }
+  return open_idx_folder(place.folder, part);
+}
+
+/// transform_param, or Caffe's older fields of data_param.
+Result<Transform> transform_of(const pb::LayerParameter& layer, Part part) {
+  const pb::TransformationParameter& given = layer.transform_param();
+  const pb::DataParameter& older = layer.data_param();
+  if (given.force_color() && given.force_gray()) {
+    return invalid("force_color and force_gray are both set: choose one");
+  }
+  Transform transform;
+  transform.scale = older.has_scale() ? older.scale() : given.scale();
+  transform.mean.assign(given.mean_value().begin(), given.mean_value().end());
+  transform.crop = older.has_crop_size() ? older.crop_size() : given.crop_size();
+  transform.random_crop = part == Part::kTrain;
+  transform.mirror = given.mirror() || older.mirror();
+  const std::string& mean_file = older.has_mean_file() ? older.mean_file() : given.mean_file();
+  if (!mean_file.empty()) {
+    TAUT_TRY(transform.mean_image, read_mean(mean_file));
+  }
+  return transform;
+}
 
 bool is_text(const pb::LayerParameter& layer) {
   return layer.data_param().backend() == pb::DataParameter::TEXT;
@@ -16,15 +83,12 @@ bool is_text(const pb::LayerParameter& layer) {
 
 Result<std::shared_ptr<const RecordSource>> open_images(const pb::LayerParameter& layer,
                                                         const SourcePlace& place, Part part) {
-  std::unique_ptr<ImageStore> store;
-  if (place.folder.empty()) {
-    TAUT_TRY(store, open_idx_files(place.images, place.labels));
-  } else {
-    TAUT_TRY(store, open_idx_folder(place.folder, part));
-  }
-  const pb::TransformationParameter& given = layer.transform_param();
-  return image_source(std::move(store),
-                      {given.scale(), {given.mean_value().begin(), given.mean_value().end()}});
+  TAUT_TRY(Transform transform, transform_of(layer, part));
+  TAUT_TRY(auto store, open_store(layer, place, part));
+  auto source = image_source(std::move(store), std::move(transform),
+                             place.folder.empty() ? place.images : place.folder);
+  if (source) return source;
+  return invalid(fmt::format("layer \"{}\": {}", layer.name(), source.error().message));
 }
 
 /// The images as they are, or as the sequences that the layer wants.
@@ -33,6 +97,30 @@ Result<std::shared_ptr<const RecordSource>> as_wanted(std::shared_ptr<const Reco
   if (layer.has_clip_param()) return moving_images(std::move(images), layer.clip_param(), part);
   if (layer.data_param().rows()) return image_rows(std::move(images));
   return images;
+}
+
+/// The shape of the images that come out of the transform.
+std::optional<ImageShape> peek_images(const pb::LayerParameter& layer, const SourcePlace& place,
+                                      Part part) {
+  ImageShape shape;
+  const bool in_images = layer.type() != "ImageData";
+  if (place.folder.empty() || (in_images && kind_of(place.folder) == FolderKind::kIdx)) {
+    const auto head =
+        place.folder.empty() ? peek_idx_file(place.images) : peek_idx_folder(place.folder, part);
+    if (!head) return std::nullopt;
+    shape = head.value();
+  } else if (in_images && kind_of(place.folder) == FolderKind::kCifar10) {
+    shape = {3, 32, 32};
+  } else {
+    const auto store = open_store(layer, place, part);
+    if (!store) return std::nullopt;
+    shape = store.value()->shape();
+  }
+  const std::int64_t crop = layer.data_param().has_crop_size()
+                                ? layer.data_param().crop_size()
+                                : layer.transform_param().crop_size();
+  if (crop > 0) shape = {shape.channels, crop, crop};
+  return shape;
 }
 
 }  // namespace
@@ -48,11 +136,9 @@ std::optional<RecordShape> peek_fields(const pb::LayerParameter& layer, const So
                                        Part part) {
   if (is_text(layer)) return text_fields(layer.text_param());
   if (layer.has_clip_param()) return clip_fields(layer.clip_param());
-  const auto shape =
-      place.folder.empty() ? peek_idx_file(place.images) : peek_idx_folder(place.folder, part);
+  const auto shape = peek_images(layer, place, part);
   if (!shape) return std::nullopt;
-  const auto& [channels, height, width] = shape.value();
-  const RecordShape images = labelled_image(channels, height, width);
+  const RecordShape images = labelled_image(shape->channels, shape->height, shape->width);
   if (!layer.data_param().rows()) return images;
   const auto rows = row_fields(images);
   return rows ? std::optional(rows.value()) : std::nullopt;

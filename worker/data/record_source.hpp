@@ -42,9 +42,10 @@ class RecordDraw {
 /// What a phase of a job says of a data layer's records.
 struct FeedOptions {
   Part part = Part::kTrain;
-  Share share;              // of the records, in training
-  std::uint32_t batch = 0;  // records
-  std::uint64_t seed = 0;   // of the job
+  Share share;                // of the records, in training
+  std::uint32_t batch = 0;    // records
+  std::uint64_t seed = 0;     // of the job
+  bool skip_corrupt = false;  // the next good record stands in for one that cannot be read
 };
 
 /// The records behind a data layer, each decoded when it is read.

@@ -41,6 +41,12 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
                                layer.name()));
   }
   if (entry != nullptr) return DataPlace{entry->folder(), entry->images(), entry->labels()};
+  if (layer.type() == "ImageData") {
+    if (layer.image_data_param().has_source()) {
+      return DataPlace{layer.image_data_param().source(), "", ""};
+    }
+    return invalid(fmt::format("layer \"{}\": image_data_param.source is missing", layer.name()));
+  }
   const pb::DataParameter& data = layer.data_param();
   if (is_text && !data.has_source()) {
     return invalid(
@@ -49,11 +55,11 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
                     layer.name()));
   }
   if (!data.has_source()) return DataPlace{kDefaultDataFolder, "", ""};
-  if (data.backend() == pb::DataParameter::IDX || is_text) return DataPlace{data.source(), "", ""};
-  return invalid(
-      fmt::format("layer \"{}\" names the {} \"{}\", which is not read: name a folder "
-                  "of IDX files with the job's data {{ folder: ... }}, or with --data",
-                  layer.name(), pb::DataParameter::DB_Name(data.backend()), data.source()));
+  if (data.backend() != pb::DataParameter::LEVELDB) return DataPlace{data.source(), "", ""};
+  return invalid(fmt::format(
+      "layer \"{}\" names the LEVELDB \"{}\", which is not read: bring it into an LMDB, "
+      "or name another data set with the job's data {{ folder: ... }}, or with --data",
+      layer.name(), data.source()));
 }
 
 /// Errors: invalid, an entry that cannot work, or one for a layer that no phase has.
@@ -87,7 +93,7 @@ Result<std::vector<LayerData>> data_of(const pb::Job& job, pb::Phase phase) {
   std::vector<LayerData> found;
   for (pb::LayerParameter& layer : layers) {
     const auto rule = find_rule(layer.type());
-    if (!rule || !rule.value()->is_fed) continue;
+    if (!rule || !rule.value()->is_fed || layer.type() == "DummyData") continue;
     TAUT_TRY(DataPlace place, place_of(layer, entry_for(job, phase, layer.name())));
     found.push_back({std::move(layer), std::move(place)});
   }
@@ -118,13 +124,24 @@ void settle_data_paths(const fs::path& job_path, const fs::path& net_path, pb::J
       std::string& text = *layer.mutable_text_param()->mutable_vocabulary_source();
       text = absolute_if_found(text, net_path);
     }
-    if (!layer.data_param().has_source()) continue;
-    if (layer.data_param().backend() != pb::DataParameter::IDX &&
-        layer.data_param().backend() != pb::DataParameter::TEXT) {
-      continue;
+    pb::DataParameter* data = layer.has_data_param() ? layer.mutable_data_param() : nullptr;
+    pb::ImageDataParameter* images =
+        layer.has_image_data_param() ? layer.mutable_image_data_param() : nullptr;
+    pb::TransformationParameter* transform =
+        layer.has_transform_param() ? layer.mutable_transform_param() : nullptr;
+    const auto if_said = [](bool said, auto&& field) { return said ? field() : nullptr; };
+    for (std::string* path :
+         {if_said(data != nullptr && data->has_source(), [&] { return data->mutable_source(); }),
+          if_said(data != nullptr && data->has_mean_file(),
+                  [&] { return data->mutable_mean_file(); }),
+          if_said(images != nullptr && images->has_source(),
+                  [&] { return images->mutable_source(); }),
+          if_said(images != nullptr && images->has_root_folder(),
+                  [&] { return images->mutable_root_folder(); }),
+          if_said(transform != nullptr && transform->has_mean_file(),
+                  [&] { return transform->mutable_mean_file(); })}) {
+      if (path != nullptr) *path = absolute_if_found(*path, net_path);
     }
-    std::string& source = *layer.mutable_data_param()->mutable_source();
-    source = absolute_if_found(source, net_path);
   }
 }
 

@@ -26,11 +26,11 @@ struct LayerData {
   DataPlace place;
 };
 
-/// The layers that feed a phase's net, each with the place that holds for it: the job's last data
+/// The layers that feed a phase's net from files, each with the place that holds for it: the job's last data
 /// entry for the phase and the layer (an entry with a folder and no phase is for both), or what the
 /// layer names, or the default data set.
 /// Errors    invalid: an entry with half of the files, or with files and a folder, or for a layer
-///           that is not there; a Data layer that names a database, which is not read
+///           that is not there; a Data layer that names a LevelDB, which is not read
 [[nodiscard]] Result<std::vector<LayerData>> data_of(const pb::Job& job, pb::Phase phase);
 
 /// One line for each file or folder that is not there.

@@ -23,6 +23,22 @@ constexpr std::array kRules{
               .top_must_stay = true,
               .is_fed = true,
               .settle = rules::settle_data},
+    LayerRule{.type = "ImageData",
+              .fewest_bottoms = 0,
+              .most_bottoms = 0,
+              .most_tops = 2,
+              .differentiable_bottoms = 0,
+              .top_must_stay = true,
+              .is_fed = true,
+              .settle = rules::settle_data},
+    LayerRule{.type = "DummyData",
+              .fewest_bottoms = 0,
+              .most_bottoms = 0,
+              .most_tops = 64,
+              .differentiable_bottoms = 0,
+              .top_must_stay = true,
+              .is_fed = true,
+              .settle = rules::settle_dummy_data},
     LayerRule{.type = "Input",
               .fewest_bottoms = 0,
               .most_bottoms = 0,
@@ -162,6 +178,12 @@ Result<const LayerRule*> find_rule(const std::string& type) {
   const auto found = std::find_if(kRules.begin(), kRules.end(),
                                   [&](const LayerRule& rule) { return rule.type == type; });
   if (found != kRules.end()) return &*found;
+  if (type == "HDF5Data" || type == "MemoryData" || type == "WindowData") {
+    return invalid(
+        fmt::format("is of type \"{}\", which is not read: bring the data into an LMDB (tautline "
+                    "convert) for a Data layer, or use an ImageData layer",
+                    type));
+  }
   std::vector<std::string_view> types;
   for (const LayerRule& rule : kRules) types.push_back(rule.type);
   const std::string problem =

@@ -16,6 +16,9 @@ using Shapes = std::vector<Shape>;
 
 [[nodiscard]] Result<LayerShapes> settle_data(const pb::LayerParameter& layer,
                                               const Shapes& bottoms, const GraphOptions& options);
+[[nodiscard]] Result<LayerShapes> settle_dummy_data(const pb::LayerParameter& layer,
+                                                    const Shapes& bottoms,
+                                                    const GraphOptions& options);
 [[nodiscard]] Result<LayerShapes> settle_input(const pb::LayerParameter& layer,
                                                const Shapes& bottoms, const GraphOptions& options);
 [[nodiscard]] Result<LayerShapes> settle_convolution(const pb::LayerParameter& layer,

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "worker/model/rules.hpp"
 
@@ -29,6 +30,16 @@ Result<void> check_means(const pb::TransformationParameter& transform, const Rec
                   means, channels));
 }
 
+/// Errors: invalid, a field that is given neither once, nor for each top, nor (where `fewest` is 0)
+/// not at all.
+Result<void> check_given(const char* field, int given, int fewest, int tops) {
+  if (given == 1 || given == tops || (given == 0 && fewest == 0)) return ok();
+  return invalid(
+      fmt::format("dummy_data_param.{} is given {} times for {} tops: give one for each, "
+                  "or one for all",
+                  field, given, tops));
+}
+
 /// The blobs of `batch` records, one for each of the layer's tops.
 Result<LayerShapes> batch_shapes(const pb::LayerParameter& layer, const RecordShape& record,
                                  std::int64_t batch) {
@@ -51,14 +62,47 @@ Result<LayerShapes> batch_shapes(const pb::LayerParameter& layer, const RecordSh
 
 Result<LayerShapes> settle_data(const pb::LayerParameter& layer, const Shapes&,
                                 const GraphOptions& options) {
-  if (layer.data_param().batch_size() == 0 && options.batch == 0) {
-    return invalid("data_param.batch_size is missing");
+  const bool images = layer.type() == "ImageData";
+  const std::int64_t given =
+      images ? layer.image_data_param().batch_size() : layer.data_param().batch_size();
+  if (given == 0 && options.batch == 0) {
+    return invalid(
+        fmt::format("{}.batch_size is missing", images ? "image_data_param" : "data_param"));
   }
-  TAUT_TRY(const std::int64_t batch,
-           batch_of(std::int64_t{layer.data_param().batch_size()}, options));
+  TAUT_TRY(const std::int64_t batch, batch_of(given, options));
   const RecordShape& record = record_of(layer.name(), options);
   TAUT_TRY(check_means(layer.transform_param(), record));
   return batch_shapes(layer, record, batch);
+}
+
+Result<LayerShapes> settle_dummy_data(const pb::LayerParameter& layer, const Shapes&,
+                                      const GraphOptions& options) {
+  const pb::DummyDataParameter& given = layer.dummy_data_param();
+  const int tops = layer.top_size();
+  const int older = given.num_size();
+  const int shapes = older > 0 ? older : given.shape_size();
+  if (older > 0 && (given.shape_size() > 0 || given.channels_size() != older ||
+                    given.height_size() != older || given.width_size() != older)) {
+    return invalid("dummy_data_param: give shape, or num, channels, height and width as often");
+  }
+  TAUT_TRY(check_given("shape", shapes, 1, tops));
+  TAUT_TRY(check_given("data_filler", given.data_filler_size(), 0, tops));
+  TAUT_TRY(check_given("classes", given.classes_size(), 0, tops));
+  LayerShapes out;
+  for (int top = 0; top < tops; ++top) {
+    const int i = shapes == 1 ? 0 : top;
+    Shape shape;
+    if (older > 0) {
+      shape = {given.num(i), given.channels(i), given.height(i), given.width(i)};
+    } else {
+      shape.assign(given.shape(i).dim().begin(), given.shape(i).dim().end());
+    }
+    if (!shape.empty()) {
+      TAUT_TRY(shape[0], batch_of(shape[0], options));
+    }
+    out.tops.push_back(std::move(shape));
+  }
+  return out;
 }
 
 Result<LayerShapes> settle_input(const pb::LayerParameter& layer, const Shapes&,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <new>
+#include <set>
 
 #include "tests/support/catch.hpp"
 
@@ -20,12 +21,13 @@ namespace {
 class Numbers final : public RecordSource {
  public:
   static constexpr std::uint64_t kRecords = 50;
+  static constexpr std::uint64_t kEveryone = 1000;
 
   std::uint64_t size() const override { return kRecords; }
   const RecordShape& fields() const override { return fields_; }
   Result<void> read(std::uint64_t index, const RecordDraw& draw,
                     std::span<const std::span<float>> into) const override {
-    if (index == bad) return invalid("record 7 is bad");
+    if (index == bad || bad == kEveryone) return invalid("record 7 is bad");
     for (std::size_t i = 0; i < 6; ++i) into[0][i] = static_cast<float>(index * 10 + i);
     if (into.size() > 1) {
       for (std::size_t i = 0; i < 4; ++i) into[1][i] = static_cast<float>(index * 100 + i);
@@ -172,6 +174,51 @@ TEST_CASE("a record that cannot be read ends the loader with its name", "[loader
   const auto batch = start(std::move(list))->next(10s);
   REQUIRE_FALSE(batch.has_value());
   CHECK(batch.error().message == "the data loader ended: record 7 is bad");
+}
+
+TEST_CASE("where corrupt records are skipped the next good one stands in", "[loader]") {
+  auto source = std::make_shared<Numbers>();
+  source->bad = 7;
+  data::FeedOptions options = options_of();
+  options.part = data::Part::kTest;
+  options.skip_corrupt = true;
+  std::vector<std::unique_ptr<Feed>> list;
+  list.push_back(std::move(data::record_feed(source, options, 1).value()));
+  const Batch batch = next(*start(std::move(list)));
+  CHECK(batch.blobs[0][6 * 6] == 60);
+  CHECK(batch.blobs[0][7 * 6] == 80);
+}
+
+TEST_CASE("a source without a good record ends all the same", "[loader]") {
+  auto source = std::make_shared<Numbers>();
+  source->bad = Numbers::kEveryone;
+  data::FeedOptions options = options_of();
+  options.skip_corrupt = true;
+  std::vector<std::unique_ptr<Feed>> list;
+  list.push_back(std::move(data::record_feed(source, options, 1).value()));
+  const auto batch = start(std::move(list))->next(10s);
+  REQUIRE_FALSE(batch.has_value());
+  CHECK(batch.error().message.find("50 records in a row cannot be read") != std::string::npos);
+}
+
+TEST_CASE("dummy data is what its fillers say, at each clock anew", "[loader]") {
+  const auto make = [](std::uint32_t slot) {
+    std::vector<data::DummyTop> tops(3);
+    tops[0] = {.filler = {math::Filler::Kind::kConstant, 2.5F, 0}, .elements = 4};
+    tops[1] = {.filler = {math::Filler::Kind::kGaussian, 0, 1}, .elements = 1000};
+    tops[2] = {.filler = {}, .elements = 1000, .classes = 7};
+    std::vector<std::unique_ptr<Feed>> list;
+    list.push_back(data::dummy_feed(std::move(tops), options_of(slot), "noise"));
+    return list;
+  };
+  const auto loader = start(make(0));
+  const Batch first = next(*loader);
+  CHECK(first.blobs[0] == std::vector<float>(4, 2.5F));
+  std::set<float> labels(first.blobs[2].begin(), first.blobs[2].end());
+  CHECK(labels == std::set<float>{0, 1, 2, 3, 4, 5, 6});
+  CHECK(first.blobs[1] == next(*start(make(0))).blobs[1]);
+  CHECK(first.blobs[1] != next(*start(make(1))).blobs[1]);
+  CHECK(first.blobs[1] != next(*loader).blobs[1]);
 }
 
 TEST_CASE("a loader that cannot work is refused", "[loader]") {

@@ -117,7 +117,7 @@ TEST_CASE("training draws a clip anew, testing draws it once", "[image][sequence
 
 TEST_CASE("images that cannot become sequences are refused", "[image][sequence]") {
   const auto colour =
-      data::image_source(std::make_unique<test::Numbers>(), {}).value();  // two channels
+      data::image_source(std::make_unique<test::Numbers>(), {}, "set").value();  // two channels
   CHECK(data::image_rows(colour).error().message ==
         "images of 2 channels: only those of one channel become sequences");
   CHECK(data::moving_images(colour, clip_of(2, 9), Part::kTrain).error().message ==

@@ -15,7 +15,7 @@ namespace {
 const RecordDraw kDraw(1, Clock(0), 0);
 
 std::string error_of(data::Transform transform) {
-  const auto made = image_source(std::make_unique<Numbers>(), std::move(transform));
+  const auto made = image_source(std::make_unique<Numbers>(), std::move(transform), "set");
   REQUIRE_FALSE(made.has_value());
   return made.error().message;
 }
@@ -23,8 +23,9 @@ std::string error_of(data::Transform transform) {
 }  // namespace
 
 TEST_CASE("an image's pixels are shifted by the mean and scaled", "[image]") {
-  const auto source =
-      image_source(std::make_unique<Numbers>(), {.scale = 0.5F, .mean = {10, 20}}).value();
+  const auto source = image_source(std::make_unique<Numbers>(),
+                                   {.scale = 0.5F, .mean = {10, 20}, .mean_image = {}}, "set")
+                          .value();
   CHECK(source->size() == Numbers::kImages);
   CHECK(source->fields() == labelled_image(2, 2, 3));
   std::vector<float> image(12);
@@ -41,7 +42,7 @@ TEST_CASE("an image's pixels are shifted by the mean and scaled", "[image]") {
 }
 
 TEST_CASE("labels may lie far above 255, and need not be asked for", "[image]") {
-  const auto source = image_source(std::make_unique<Numbers>(), {}).value();
+  const auto source = image_source(std::make_unique<Numbers>(), {}, "set").value();
   std::vector<float> image(12);
   float label = 0;
   const std::span<float> both[] = {image, {&label, 1}};
@@ -51,9 +52,9 @@ TEST_CASE("labels may lie far above 255, and need not be asked for", "[image]") 
 }
 
 TEST_CASE("a transform that cannot work is refused", "[image]") {
-  CHECK(error_of({.scale = 1, .mean = {1, 2, 3}}) ==
+  CHECK(error_of({.scale = 1, .mean = {1, 2, 3}, .mean_image = {}}) ==
         "3 means for images of 2 channels: give one, or one for each");
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(error_of({.scale = nan, .mean = {}}) ==
+  CHECK(error_of({.scale = nan, .mean = {}, .mean_image = {}}) ==
         "the transform's scale nan or one of its means () is no number");
 }

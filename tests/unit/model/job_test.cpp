@@ -123,7 +123,7 @@ TEST_CASE("a file's kind is seen from its fields, mistakes or not", "[job]") {
   CHECK(file_kind("# c\nworker { name: 'job' }", "f").value() == FileKind::kCluster);
   CHECK(file_kind("net: 'x' base_lrr: 1 max_iter: 3 }} {", "f").value() == FileKind::kSolver);
   CHECK(file_kind("stuff: 1", "f").error().message ==
-        "f: holds no field of a job, a net, a solver or a cluster");
+        "f: holds no field of a job, a net, a solver, a cluster or a sweep");
   CHECK_FALSE(file_kind("", "f").has_value());
   CHECK_FALSE(file_kind(std::string_view("\0\xff{{\"", 5), "f").has_value());
 }
@@ -177,12 +177,15 @@ TEST_CASE("data that cannot be read is told", "[job]") {
       data_of(job_of("data { images: 'i' labels: 'l' folder: 'f' }"), pb::TRAIN).error().message ==
       "data: give a folder, or both images and labels");
   CHECK(data_of(job_of("net_param { layer { name: 'mnist' type: 'Data'"
-                       "  data_param { source: 'train_lmdb' } } }"),
+                       "  data_param { source: 'train_db' backend: LEVELDB } } }"),
                 pb::TRAIN)
             .error()
             .message ==
-        "layer \"mnist\" names the LMDB \"train_lmdb\", which is not read: name a folder of IDX "
-        "files with the job's data { folder: ... }, or with --data");
+        "layer \"mnist\" names the LEVELDB \"train_db\", which is not read: bring it into an LMDB, "
+        "or name another data set with the job's data { folder: ... }, or with --data");
+  CHECK(data_of(job_of("net_param { layer { name: 'list' type: 'ImageData' } }"), pb::TRAIN)
+            .error()
+            .message == "layer \"list\": image_data_param.source is missing");
 }
 
 TEST_CASE("a job is checked without running it", "[job]") {

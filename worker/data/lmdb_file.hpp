@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+
+namespace taut::data {
+
+using LmdbBytes = std::span<const std::uint8_t>;
+
+/// An LMDB that is only read: a folder with data.mdb. Thread: any; several at a time.
+class LmdbReader {
+ public:
+  /// Keeps every key, in the order of the database.
+  /// Errors    not_found; invalid: no LMDB (names what LMDB says), or an empty one
+  [[nodiscard]] static Result<std::unique_ptr<LmdbReader>> open(
+      const std::filesystem::path& folder);
+  ~LmdbReader();
+  LmdbReader(const LmdbReader&) = delete;
+  LmdbReader& operator=(const LmdbReader&) = delete;
+
+  [[nodiscard]] std::uint64_t size() const { return keys_.size(); }
+  [[nodiscard]] const std::string& key(std::uint64_t index) const { return keys_[index]; }
+
+  /// Gives a record's value to `use`; the bytes are valid only during the call.
+  /// Errors    invalid: the database no longer has the key, or is damaged; what `use` returns
+  [[nodiscard]] Result<void> read(std::uint64_t index,
+                                  const std::function<Result<void>(LmdbBytes)>& use) const;
+
+ private:
+  struct State;
+  explicit LmdbReader(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+  std::vector<std::string> keys_;
+};
+
+/// Writes a new LMDB, key by key in ascending order.
+class LmdbWriter {
+ public:
+  /// Errors    exists: the folder is there already; io
+  [[nodiscard]] static Result<std::unique_ptr<LmdbWriter>> create(
+      const std::filesystem::path& folder);
+  ~LmdbWriter();
+  LmdbWriter(const LmdbWriter&) = delete;
+  LmdbWriter& operator=(const LmdbWriter&) = delete;
+
+  /// Errors    io: the disk is full, or what else LMDB says
+  [[nodiscard]] Result<void> add(const std::string& key, const std::string& value);
+  /// Writes what is left and flushes it to the disk.
+  [[nodiscard]] Result<void> finish();
+
+ private:
+  struct State;
+  explicit LmdbWriter(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace taut::data
