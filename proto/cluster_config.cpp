@@ -58,6 +58,14 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "worker.threads", config.worker().threads(), 1, 1024));
   TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
   TAUT_TRY(check_experiment(config.worker(), file + ": worker."));
+  const pb::WorkerConfig& worker = config.worker();
+  if (worker.device_index_size() > 0 || worker.has_device_memory_budget() ||
+      worker.has_cuda_graphs()) {
+    return invalid(fmt::format(
+        "{}: worker.device_index, device_memory_budget and cuda_graphs are not supported by this "
+        "version; leave them out",
+        file));
+  }
   TAUT_TRY(check_range(file, "start_wait_s", config.start_wait_s(), 0.1, 86400));
   TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));
   TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",

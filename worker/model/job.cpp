@@ -10,6 +10,7 @@
 #include "worker/model/file_kind.hpp"
 #include "worker/model/job_data.hpp"
 #include "worker/model/solver.hpp"
+#include "worker/model/unsupported.hpp"
 #include "worker/model/upgrade.hpp"
 
 namespace taut::model {
@@ -143,6 +144,7 @@ GraphOptions KnownRecords::graph_options(pb::Phase phase) const {
 }
 
 Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecords& records) {
+  TAUT_TRY(check_supported(job));
   TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
   TAUT_TRY(check_graphs(job, records));
   TAUT_TRY(check_experiment(job));

@@ -54,6 +54,13 @@ Lines warnings_of(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a field that this version does not act on is refused by name", "[job]") {
+  pb::Job job = job_of("resume: 'checkpoint-10'");
+  const auto resumed = check_job(job, kRecord);
+  REQUIRE_FALSE(resumed.has_value());
+  CHECK(resumed.error().message == "job: resume is not supported by this version; leave it out");
+}
+
 TEST_CASE("a job is loaded whole, its files found beside it and above it", "[job]") {
   const TempFolder folder;
   folder.write("models/net.prototxt", kNet);
