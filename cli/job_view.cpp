@@ -8,6 +8,7 @@
 
 #include "cli/draw.hpp"
 #include "common/types.hpp"
+#include "proto/state_word.hpp"
 
 namespace taut::cli {
 namespace {
@@ -65,13 +66,6 @@ std::string drift_line(const pb::JobStatus& job, const JobProgress& progress) {
 
 }  // namespace
 
-std::string state_name(pb::JobState state) {
-  std::string name = pb::JobState_Name(state);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
-  return name;
-}
-
 bool has_ended(pb::JobState state) {
   return state == pb::DONE || state == pb::FAILED || state == pb::STOPPED;
 }
@@ -117,7 +111,7 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width) {
   const double done = share(progress.iteration, job.max_iter());
   std::vector<std::string> lines;
   lines.push_back(fmt::format("job {}  {}  {}  epoch {}  {}", job.job(), job.name(), mode_name(job),
-                              job.epoch(), state_name(job.state())));
+                              job.epoch(), state_word(job.state())));
   lines.push_back(fmt::format("{} {:3.0f} %  iteration {} of {}",
                               bar(done, std::clamp(width - 44, 10, 40)), 100 * done,
                               grouped(progress.iteration), grouped(job.max_iter())));

@@ -9,8 +9,6 @@
 
 namespace taut::cli {
 
-/// "running", "done", ...
-[[nodiscard]] std::string state_name(pb::JobState state);
 /// True once nothing of the job will change any more.
 [[nodiscard]] bool has_ended(pb::JobState state);
 /// "BSP", "SSP, slack 3", "ASYNC".

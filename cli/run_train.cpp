@@ -17,6 +17,7 @@
 #include "cli/train.hpp"
 #include "common/file.hpp"
 #include "common/stop_signal.hpp"
+#include "proto/state_word.hpp"
 #include "proto/text.hpp"
 #include "worker/data/text_source.hpp"
 #include "worker/model/job_data.hpp"
@@ -235,7 +236,7 @@ int run_train(const TrainOptions& options) {
   if (!kept) return fail("train", kept.error().message);
   if (last.value().state() == pb::DONE) return kFine;
   return fail("train",
-              fmt::format("job {}: {}", state_name(last.value().state()), last.value().message()));
+              fmt::format("job {}: {}", state_word(last.value().state()), last.value().message()));
 }
 
 }  // namespace taut::cli

@@ -4,6 +4,7 @@
 
 #include "cli/draw.hpp"
 #include "cli/job_view.hpp"
+#include "proto/state_word.hpp"
 
 namespace taut::cli {
 namespace {
@@ -16,7 +17,7 @@ std::vector<std::string> job_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"JOB", "NAME", "STATE", "MODE", "ITERATION", "ACCURACY", "TIME", "NOTE"}};
   for (const pb::JobStatus& job : status.jobs()) {
     const int tests = job.evaluations_size();
-    rows.push_back({fmt::format("{}", job.job()), job.name(), state_name(job.state()),
+    rows.push_back({fmt::format("{}", job.job()), job.name(), state_word(job.state()),
                     mode_name(job),
                     fmt::format("{}/{}", progress_of(job).iteration, job.max_iter()),
                     tests > 0 ? fmt::format("{:.4f}", job.evaluations(tests - 1).accuracy()) : "-",

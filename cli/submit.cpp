@@ -10,6 +10,7 @@
 #include "cli/job_view.hpp"
 #include "cli/progress_display.hpp"
 #include "common/stop_signal.hpp"
+#include "proto/state_word.hpp"
 #include "worker/model/job.hpp"
 
 namespace taut::cli {
@@ -34,7 +35,7 @@ Result<void> follow(ControlClient& client, JobId id) {
     if (has_ended(job.state())) {
       if (job.state() != pb::DONE) {
         return invalid(
-            fmt::format("job {} {}: {}", job.job(), state_name(job.state()), job.message()));
+            fmt::format("job {} {}: {}", job.job(), state_word(job.state()), job.message()));
       }
       fmt::print("job {} done in {:.1f} s\n", job.job(), job.running_s());
       if (!job.parameters_sha256().empty()) {

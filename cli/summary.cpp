@@ -6,6 +6,7 @@
 
 #include "cli/draw.hpp"
 #include "cli/job_view.hpp"
+#include "proto/state_word.hpp"
 
 namespace taut::cli {
 namespace {
@@ -30,7 +31,7 @@ std::vector<Row> table(const RunSummary& run) {
                            100 * waiting_share(worker.progress()));
   }
   std::vector<Row> rows{
-      {"job", fmt::format("{} (job {}), {}", job.name(), job.job(), state_name(job.state()))},
+      {"job", fmt::format("{} (job {}), {}", job.name(), job.job(), state_word(job.state()))},
       {"mode", mode_name(job)},
       {"servers", fmt::format("{}, shards of each: {}", run.servers, run.shards)},
       {"workers", fmt::format("{}", job.workers_size())},
@@ -122,7 +123,7 @@ std::string summary_json(const RunSummary& run) {
   }
   const Json whole = {{"job", job.name()},
                       {"job_id", job.job()},
-                      {"state", state_name(job.state())},
+                      {"state", state_word(job.state())},
                       {"message", job.message()},
                       {"mode", job.mode()},
                       // Unbounded has no number.

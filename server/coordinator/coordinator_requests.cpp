@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "proto/state_word.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/job_status.hpp"
 
@@ -9,21 +10,6 @@ namespace taut {
 namespace {
 
 constexpr std::int64_t kMaxQueued = 1000;
-
-const char* state_word(pb::JobState state) {
-  switch (state) {
-    case pb::SUBMITTED:
-      return "submitted";
-    case pb::RUNNING:
-      return "running";
-    case pb::DONE:
-      return "done";
-    case pb::FAILED:
-      return "failed";
-    default:
-      return "stopped";
-  }
-}
 
 std::string unknown_job(std::uint64_t job) {
   return fmt::format("job {} is not known; \"tautline status\" lists those that are", job);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "common/types.hpp"
+#include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut::dashboard {
@@ -16,21 +17,6 @@ using nlohmann::json;
 constexpr int kJobsShown = 50;
 constexpr int kTestsShown = 1000;
 constexpr int kLogLines = 60;
-
-const char* state_word(pb::JobState state) {
-  switch (state) {
-    case pb::SUBMITTED:
-      return "submitted";
-    case pb::RUNNING:
-      return "running";
-    case pb::DONE:
-      return "done";
-    case pb::FAILED:
-      return "failed";
-    default:
-      return "stopped";
-  }
-}
 
 /// JSON knows neither NaN nor infinity, and nobody reads more digits than these.
 json number(double value, double scale) {

@@ -250,15 +250,16 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     drain();
   }
   if (stopping_) return;
-  // A caller who waits for the lead gets it at once.
-  if (leader == Leader::kThread && caller_waits_) patience = Duration::zero();
-  lock.unlock();
+  // A caller who waits for the lead gets it at once, and one that is cancelled waits for nothing.
+  if (leader == Leader::kThread ? caller_waits_ : cancelled_) patience = Duration::zero();
   {
-    // A request that comes after this mark wakes the endpoint; one before it is seen here.
+    // A request, or a wish for the lead, that comes after this mark wakes the endpoint; one before
+    // it is seen here.
     std::scoped_lock inbox(inbox_mutex_);
     if (!inbox_.empty()) patience = Duration::zero();
     asleep_ = patience > Duration::zero();
   }
+  lock.unlock();
   auto incoming = endpoint_->receive(patience);
   {
     std::scoped_lock inbox(inbox_mutex_);
