@@ -7,18 +7,12 @@
 #include <utility>
 
 #include "common/check.hpp"
-#include "proto/job_state.hpp"
-#include "proto/wire_version.hpp"
 
 namespace taut {
 namespace {
 
 // How long a shard in the middle of an epoch change is left alone.
 constexpr Duration kPatience{20'000};
-// A message arrives as a whole: while a shard works on one, the next is on its way. One with places
-// instead of bytes is there at once, but its answers come when all of it is done.
-constexpr std::size_t kMessageBytes = 1UL << 20U;
-constexpr std::size_t kSharedMessageBytes = 4UL << 20U;
 constexpr int kManyAttempts = 1000;
 // A read may wait at its shard for others, and then lose its answer: where the pause before it is
 // asked for again grew with the wait, one worker's delay would become everybody's. It is a small
@@ -280,152 +274,6 @@ void ClientProtocol::tick(TimePoint now) {
     if (slice.snapshot) again |= again_if_overdue(*slice.snapshot);
     if (again) touch(slice);
   }
-}
-
-DataMessage ClientProtocol::envelope() const {
-  return DataMessage{identity_.job, identity_.worker, identity_.incarnation, {}};
-}
-
-void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out,
-                                   TimePoint now) {
-  if (link.state == LinkState::kReady || link.sent) return;
-  DataMessage message = envelope();
-  if (link.state == LinkState::kGreeting) {
-    pb::DataHello hello;
-    hello.set_wire_version(kWireVersion);
-    hello.set_build(build_name());
-    hello.set_role("worker");
-    hello.set_job_hash(identity_.job_hash);
-    message.body = std::move(hello);
-  } else {
-    if (tables_.empty()) return;
-    pb::OpenTables wanted;
-    for (const TableSpec& table : tables_) *wanted.add_tables() = to_wire(table);
-    message.body = std::move(wanted);
-  }
-  link.sent = now;
-  ++link.attempts;
-  out.push_back({shard, std::move(message)});
-}
-
-ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item, TimePoint now) {
-  const auto make = [&](DataItem::Kind kind, Clock clock) {
-    item = DataItem();
-    item.kind = kind;
-    item.table = slice.place.table;
-    item.slice = slice.place.slice;
-    item.offset = slice.place.offset;
-    item.count = slice.place.count;
-    item.clock = clock;
-    return Next::kItem;
-  };
-  const auto mark_asked = [now](PendingRead& read) {
-    read.sent = now;
-    ++read.attempts;
-  };
-  const auto unsent = std::ranges::find_if(
-      slice.pushes, [](const PendingPush& push) { return !push.sent.has_value(); });
-  bool read_waits = false;
-  Next otherwise = Next::kNothing;
-  if (unsent != slice.pushes.end()) {
-    PendingPush& push = *unsent;
-    const bool patient = push.not_before && now < *push.not_before;
-    if (!patient && may_send(slice, push)) {
-      push.not_before.reset();
-      mark_sent(slice, push, now);
-      const bool then_read =
-          slice.read && !slice.read->sent && slice.read->clock == push.clock.next();
-      if (then_read) mark_asked(*slice.read);
-      make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.clock);
-      item.payload = push.gradient;
-      item.gradient_norm = push.norm;
-      return Next::kItem;
-    }
-    // What comes behind it would be refused as out of order; its read travels with it.
-    read_waits = slice.read && slice.read->clock > push.clock;
-    // tick() touches the slice when its patience is over.
-    if (!patient) otherwise = Next::kLater;
-  }
-  if (slice.read && !slice.read->sent && !read_waits) {
-    mark_asked(*slice.read);
-    return make(pb::DataItem::READ, slice.read->clock);
-  }
-  if (slice.snapshot && !slice.snapshot->sent) {
-    mark_asked(*slice.snapshot);
-    return make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
-  }
-  return otherwise;
-}
-
-/// When a slice's turn is: an earlier clock goes first, within a clock what the next forward pass
-/// reads first; slices are numbered in that order.
-void ClientProtocol::put_in_order(std::vector<std::size_t>& slices) const {
-  if (send_.order != SendOrder::kFrontFirst) return;
-  const auto turn = [this](std::size_t index) {
-    for (const PendingPush& push : slices_[index].pushes) {
-      if (!push.sent) return std::pair(push.clock, index);
-    }
-    return std::pair(Clock::never(), index);
-  };
-  std::ranges::sort(slices, {}, turn);
-}
-
-bool ClientProtocol::has_outgoing() const {
-  if (!dirty_.empty()) return true;
-  return std::ranges::any_of(links_, [this](const auto& entry) {
-    const Link& link = entry.second;
-    if (link.sent || link.state == LinkState::kReady) return false;
-    return link.state == LinkState::kGreeting || !tables_.empty();
-  });
-}
-
-std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint now) {
-  std::vector<Outgoing> out;
-  for (auto& [shard, link] : links_) greet_or_open(shard, link, out, now);
-  const auto send = [&](ShardId shard, DataItems&& batch) {
-    DataMessage message = envelope();
-    message.body = std::move(batch);
-    out.push_back({shard, std::move(message)});
-  };
-  struct Batch {
-    DataItems items;
-    std::size_t bytes = 0;
-  };
-  std::map<ShardId, Batch> batches;
-  std::vector<std::size_t> later;
-  std::vector<std::size_t> due = std::exchange(dirty_, {});
-  std::vector<std::size_t> again;
-  DataItem item;
-  // One item of each slice a round, so that a slice with many updates does not keep others back.
-  for (; !due.empty(); std::swap(due, again)) {
-    put_in_order(due);
-    again.clear();
-    for (const std::size_t index : due) {
-      SliceLink& slice = slices_[index];
-      const ShardId shard = slice.place.shard;
-      const Next next =
-          links_[shard].state == LinkState::kReady ? next_item(slice, item, now) : Next::kLater;
-      if (next == Next::kLater) {
-        later.push_back(index);
-      } else if (next == Next::kNothing) {
-        slice.dirty = false;
-      } else {
-        again.push_back(index);
-        Batch& batch = batches[shard];
-        batch.bytes += item.payload.size();
-        batch.items.items.push_back(std::move(item));
-        const std::size_t most = links_[shard].shares_memory ? kSharedMessageBytes : kMessageBytes;
-        if (batch.items.items.size() == DataItems::kMaxItems || batch.bytes >= most) {
-          send(shard, std::exchange(batch, {}).items);
-        }
-      }
-    }
-  }
-  dirty_.insert(dirty_.end(), later.begin(), later.end());
-  for (auto& [shard, batch] : batches) {
-    if (!batch.items.items.empty()) send(shard, std::move(batch.items));
-  }
-  return out;
 }
 
 std::vector<CompletedRead> ClientProtocol::take_completed() {

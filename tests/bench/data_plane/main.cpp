@@ -4,11 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <memory>
 #include <sstream>
-#include <thread>
 
 #include "cli/child_process.hpp"
 #include "cli/control_client.hpp"
@@ -19,6 +15,7 @@
 #include "tests/bench/data_plane/bench_worker.hpp"
 #include "tests/bench/data_plane/limits.hpp"
 #include "tests/bench/data_plane/memory_use.hpp"
+#include "tests/bench/data_plane/roles.hpp"
 
 namespace {
 
@@ -37,51 +34,9 @@ struct Options {
   fs::path folder;
 };
 
-fs::path this_program() {
-  return fs::read_symlink("/proc/self/exe");
-}
-
 std::string size_name(std::uint64_t bytes) {
   return bytes >= (1U << 20U) ? fmt::format("{} MiB", bytes >> 20U)
                               : fmt::format("{} KiB", bytes >> 10U);
-}
-
-/// Starts a copy of this program in another role.
-Result<cli::ChildProcess> start_role(std::vector<std::string> arguments, const fs::path& log) {
-  return cli::ChildProcess::start({"bench", this_program(), std::move(arguments), log});
-}
-
-/// Waits for a child to end. Errors: timeout.
-Result<void> await_end(cli::ChildProcess& child, double limit_s) {
-  const TimePoint until = steady_now() + Duration(static_cast<Duration::rep>(limit_s * 1e6));
-  while (child.running()) {
-    if (steady_now() > until) return make_error(ErrorCode::kTimeout, "a bench worker hangs");
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return ok();
-}
-
-/// The first line that a child prints.
-Result<std::string> first_line(const fs::path& log) {
-  for (int i = 0; i < 500; ++i) {
-    std::ifstream in(log);
-    std::string line;
-    if (std::getline(in, line) && !in.eof()) return line;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return make_error(ErrorCode::kTimeout, "the raw ZeroMQ process did not start");
-}
-
-pb::Job bench_job(int workers, pb::Consistency::Mode mode = pb::Consistency::ASYNC) {
-  pb::Job job;
-  job.set_name("bench");
-  job.set_workers(static_cast<std::uint32_t>(workers));
-  job.set_reduction(pb::Job::SUM);
-  job.mutable_consistency()->set_mode(mode);
-  job.mutable_net_param()->set_name("bench");
-  job.mutable_solver_param()->set_base_lr(1e-6F);
-  job.mutable_solver_param()->set_max_iter(1 << 30);
-  return job;
 }
 
 // What the bench's tables of 4 MiB are together: see bench_tables().
@@ -171,7 +126,7 @@ class Bench {
     TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10));
     TAUT_TRY(await_workers(control, workers));
     TAUT_TRY(control.submit(bench_job(workers)));
-    TAUT_TRY(await_all(children));
+    TAUT_TRY(await_all(children, 60 + 20 * options_.seconds));
     double server_cpu = 0;
     for (cli::ChildProcess& server : cluster.children()) server_cpu += cpu_seconds_of(server.pid());
     TAUT_TRY(print_samples(servers, workers, size, server_cpu));
@@ -200,7 +155,7 @@ class Bench {
     TAUT_TRY(await_workers(control, workers));
     MemoryWatch watch(pids);
     TAUT_TRY(control.submit(bench_job(workers, mode)));
-    TAUT_TRY(await_all(children));
+    TAUT_TRY(await_all(children, 60 + 20 * options_.seconds));
     const auto peaks = watch.peaks();
     std::vector<double> worker_tables;
     for (int i = 0; i < workers; ++i) {
@@ -260,18 +215,6 @@ class Bench {
     return start_role(std::move(arguments), worker_log(i));
   }
 
-  Result<void> await_all(std::vector<cli::ChildProcess>& children) {
-    for (cli::ChildProcess& child : children) {
-      TAUT_TRY(await_end(child, 60 + 20 * options_.seconds));
-      if (!child.ended_well()) {
-        return make_error(
-            ErrorCode::kUnavailable,
-            fmt::format("a bench worker {}; see {}", child.ending(), child.log().string()));
-      }
-    }
-    return ok();
-  }
-
   /// What a worker printed.
   Result<std::vector<Sample>> samples_of(int worker) {
     TAUT_TRY(const std::string text, read_file(worker_log(worker)));
@@ -286,15 +229,6 @@ class Bench {
 
   [[nodiscard]] fs::path worker_log(int i) const {
     return options_.folder / fmt::format("bench{}.out", i);
-  }
-
-  static Result<void> await_workers(cli::ControlClient& control, int workers) {
-    for (int i = 0; i < 200; ++i) {
-      TAUT_TRY(const pb::StatusReply status, control.status());
-      if (status.workers_size() >= workers) return ok();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return make_error(ErrorCode::kTimeout, "the bench workers did not join");
   }
 
   Result<void> print_samples(int servers, int workers, std::uint64_t size, double server_cpu) {
