@@ -266,9 +266,9 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       return;
     }
     std::vector<Answer> released;
-    const PushVerdict verdict =
-        slice.push(message.worker, item.clock, item.payload,
-                   math::clip_scale(view.rule, item.gradient_norm), view, released);
+    const PushVerdict verdict = slice.push(
+        message.worker, item.clock, item.payload,
+        math::update_scale(view.rule, item.gradient_norm, slice.decay_mult()), view, released);
     for (const Answer& answer : released) out.add(answer, *place);
     if (verdict == PushVerdict::kAhead) {
       DataItem reply = refuse(item, pb::DataItem::OUT_OF_ORDER, "earlier updates are missing");

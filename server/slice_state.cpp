@@ -32,7 +32,7 @@ PushVerdict SliceState::push(WorkerId worker, Clock clock, const Frame& gradient
   if (verdict != PushVerdict::kAccept) return verdict;
   auto& workers = waiting_[clock];
   workers.insert(std::upper_bound(workers.begin(), workers.end(), worker), worker);
-  // Running statistics are no gradients: nothing clips them.
+  // Running statistics are no gradients: nothing scales them.
   held_[{clock, worker}] = Held{gradient, kind_ == TableKind::kAveraged ? 1.0F : scale};
   clock_.accept(worker);
   apply_ready(job);
@@ -47,11 +47,13 @@ void SliceState::apply_ready(const JobView& job) {
 
 void SliceState::apply(const Application& application, const JobView& job) {
   std::vector<math::GradientView> gradients;
+  std::vector<float> scales;
   std::vector<Frame> alive;
   for (const WorkerId worker : application.workers) {
     auto held = held_.extract({application.clock, worker});
     TAUT_CHECK(!held.empty(), "an application of an update that is not held");
     gradients.push_back({held.mapped().gradient.bytes().data(), held.mapped().scale});
+    scales.push_back(held.mapped().scale);
     alive.push_back(std::move(held.mapped().gradient));
   }
   auto waiting = waiting_.find(application.clock);
@@ -64,10 +66,11 @@ void SliceState::apply(const Application& application, const JobView& job) {
   // Readers may still hold the buffer: then the new values go into another one.
   Buffer out = values_.unshared() ? values_ : pool_.acquire(values_.size());
   const auto members = static_cast<double>(application.members);
-  const double share = static_cast<double>(application.workers.size()) / members;
   if (kind_ == TableKind::kAveraged) {
+    const double share = static_cast<double>(application.workers.size()) / members;
     math::apply_average(gradients, static_cast<float>(share), values_.floats(), out.floats());
   } else {
+    const double share = math::decay_share(job.rule, scales, application.members);
     const math::UpdateStep step = math::make_step(job.rule, application.clock.value(), lr_mult_,
                                                   decay_mult_, share, applications_);
     std::vector<float*> state;

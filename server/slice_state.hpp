@@ -40,7 +40,7 @@ class SliceState {
   /// Judges a push and, where it is the one expected, accepts it, applies what is complete now, and
   /// releases the reads that it makes true.
   /// gradient  [count] float32 at any alignment; kept until it is applied
-  /// scale     what clipping makes of it
+  /// scale     math::update_scale() of the norm that came with it
   /// REQUIRES: the worker is a member of the job's view.
   PushVerdict push(WorkerId worker, Clock clock, const Frame& gradient, float scale,
                    const JobView& job, std::vector<Answer>& released);
@@ -56,6 +56,7 @@ class SliceState {
   void update(const JobView& job, std::vector<Answer>& released);
 
   [[nodiscard]] const Slice& place() const { return place_; }
+  [[nodiscard]] float decay_mult() const { return decay_mult_; }
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }
   [[nodiscard]] std::size_t parked() const { return parked_.size(); }

@@ -140,7 +140,8 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   const StopWatch watch(client, stop);
   ServedCache::Options cache_options;
   cache_options.start = start;
-  cache_options.clips = solver.clip_gradients() > 0;
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(solver));
+  cache_options.norm = rule.update_norm();
   cache_options.overlap = settings.overlap();
   TAUT_TRY(auto cache,
            ServedCache::open(client, backend, assets.train_graph().parameters, cache_options));

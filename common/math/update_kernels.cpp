@@ -3,18 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 
 #include "common/check.hpp"
-
-// One body, compiled for each kind of vector unit; the loader picks at start. Contraction is off
-// for this room, so that every kind rounds alike.
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define TAUT_VECTORISED \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define TAUT_VECTORISED
-#endif
+#include "common/math/update_arithmetic.hpp"
+#include "common/math/update_loops.hpp"
 
 namespace taut::math {
 namespace {
@@ -22,78 +14,12 @@ namespace {
 // Elements summed at a time: the sum stays in the first-level cache between the two loops.
 constexpr std::size_t kBlock = 2048;
 
-inline float load(const std::byte* bytes, std::size_t i) {
-  float value;
-  std::memcpy(&value, bytes + i * sizeof(float), sizeof value);
-  return value;
-}
-
-TAUT_VECTORISED void set_scaled(float* sum, const std::byte* from, float scale, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) sum[i] = scale * load(from, i);
-}
-
-TAUT_VECTORISED void add_scaled(float* sum, const std::byte* from, float scale, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) sum[i] += scale * load(from, i);
-}
-
-// The rules' loops: `g` is the block's summed gradient.
-TAUT_VECTORISED void sgd(const UpdateStep& step_in, const float* __restrict g, float scale,
-                         const float* values, float* out, std::size_t count) {
-  const UpdateStep step = step_in;
-  if (step.l1) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = apply_sgd(step, values[i], g[i] * scale);
-    return;
-  }
-  UpdateStep l2 = step;
-  l2.l1 = false;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) out[i] = apply_sgd(l2, values[i], g[i] * scale);
-}
-
-TAUT_VECTORISED void momentum(const UpdateStep& step_in, const float* __restrict g, float scale,
-                              const float* values, float* out, float* __restrict velocity,
-                              std::size_t count) {
-  const UpdateStep step = step_in;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float v = velocity[i];
-    out[i] = apply_momentum(step, values[i], g[i] * scale, v);
-    velocity[i] = v;
-  }
-}
-
-TAUT_VECTORISED void nesterov(const UpdateStep& step_in, const float* __restrict g, float scale,
-                              const float* values, float* out, float* __restrict velocity,
-                              std::size_t count) {
-  const UpdateStep step = step_in;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float v = velocity[i];
-    out[i] = apply_nesterov(step, values[i], g[i] * scale, v);
-    velocity[i] = v;
-  }
-}
-
-TAUT_VECTORISED void adam(const UpdateStep& step_in, const float* __restrict g, float scale,
-                          const float* values, float* out, float* __restrict first,
-                          float* __restrict second, std::size_t count) {
-  const UpdateStep step = step_in;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float m = first[i];
-    float v = second[i];
-    out[i] = apply_adam(step, values[i], g[i] * scale, m, v);
-    first[i] = m;
-    second[i] = v;
-  }
-}
-
 void sum_block(std::span<const GradientView> gradients, std::size_t begin, std::size_t count,
                float* sum) {
   const std::size_t offset = begin * sizeof(float);
-  set_scaled(sum, gradients[0].bytes + offset, gradients[0].scale, count);
+  loops::set_scaled(sum, gradients[0].bytes + offset, gradients[0].scale, count);
   for (const GradientView& gradient : gradients.subspan(1)) {
-    add_scaled(sum, gradient.bytes + offset, gradient.scale, count);
+    loops::add_scaled(sum, gradient.bytes + offset, gradient.scale, count);
   }
 }
 
@@ -105,35 +31,106 @@ const float* as_it_is(std::span<const GradientView> gradients) {
                                        : nullptr;
 }
 
+/// What one slice's application reads and writes, block by block.
+class BlockWalk {
+ public:
+  BlockWalk(std::span<const GradientView> gradients, float scale, std::span<const float> values,
+            std::span<float> out, std::span<float* const> state)
+      : gradients_(gradients),
+        scale_(scale),
+        values_(values),
+        out_(out),
+        state_(state),
+        single_(as_it_is(gradients)) {}
+
+  /// Calls work(block) for each block, its gradient summed.
+  template <class Work>
+  void each(Work&& work) {
+    each_begin([&](std::size_t begin, std::size_t count) {
+      if (single_ == nullptr) sum_block(gradients_, begin, count, sum_.data());
+      work(block(single_ == nullptr ? sum_.data() : single_ + begin, begin, count));
+    });
+  }
+  /// The same without a gradient: for a second pass.
+  template <class Work>
+  void each_again(Work&& work) {
+    each_begin([&](std::size_t begin, std::size_t count) { work(block(nullptr, begin, count)); });
+  }
+
+ private:
+  template <class Work>
+  void each_begin(Work&& work) {
+    for (std::size_t begin = 0; begin < values_.size(); begin += kBlock) {
+      work(begin, std::min(kBlock, values_.size() - begin));
+    }
+  }
+  [[nodiscard]] loops::Block block(const float* g, std::size_t begin, std::size_t count) const {
+    const auto array = [&](std::size_t i) {
+      return i < state_.size() ? state_[i] + begin : nullptr;
+    };
+    return {g, scale_, values_.data() + begin, out_.data() + begin, array(0), array(1), count};
+  }
+
+  std::span<const GradientView> gradients_;
+  float scale_;
+  std::span<const float> values_;
+  std::span<float> out_;
+  std::span<float* const> state_;
+  const float* single_;
+  alignas(64) std::array<float, kBlock> sum_;
+};
+
+using Loop = void (*)(const UpdateStep&, const loops::Block&);
+
+/// The loop of a rule that goes over a slice once; LAMB goes twice.
+Loop loop_of(RuleKind kind) {
+  switch (kind) {
+    case RuleKind::kSgd:
+      return loops::sgd;
+    case RuleKind::kMomentum:
+    case RuleKind::kLars:
+      return loops::momentum;
+    case RuleKind::kNesterov:
+      return loops::nesterov;
+    case RuleKind::kAdam:
+      return loops::adam;
+    case RuleKind::kAdaGrad:
+      return loops::adagrad;
+    case RuleKind::kRmsProp:
+      return loops::rmsprop;
+    case RuleKind::kAdaDelta:
+      return loops::adadelta;
+    case RuleKind::kAdamW:
+      return loops::adamw;
+    case RuleKind::kLamb:
+      break;
+  }
+  return nullptr;
+}
+
+void apply_lamb_slice(const UpdateStep& step, BlockWalk& walk) {
+  loops::PartedSum of_values{};
+  loops::PartedSum of_direction{};
+  walk.each([&](const loops::Block& block) {
+    loops::lamb_moments(step, block, of_values, of_direction);
+  });
+  const float trust = trust_ratio(loops::total(of_values), loops::total(of_direction));
+  walk.each_again([&](const loops::Block& block) { loops::lamb_step(step, trust, block); });
+}
+
 }  // namespace
 
 void apply_update(RuleKind kind, const UpdateStep& step, std::span<const GradientView> gradients,
                   float scale, std::span<const float> values, std::span<float> out,
                   std::span<float* const> state) {
   TAUT_CHECK(!gradients.empty() && values.size() == out.size(), "one slice, one gradient or more");
-  alignas(64) std::array<float, kBlock> sum;
-  const float* single = as_it_is(gradients);
-  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
-    const std::size_t count = std::min(kBlock, values.size() - begin);
-    if (single == nullptr) sum_block(gradients, begin, count, sum.data());
-    const float* g = single == nullptr ? sum.data() : single + begin;
-    const float* from = values.data() + begin;
-    float* to = out.data() + begin;
-    switch (kind) {
-      case RuleKind::kSgd:
-        sgd(step, g, scale, from, to, count);
-        break;
-      case RuleKind::kMomentum:
-        momentum(step, g, scale, from, to, state[0] + begin, count);
-        break;
-      case RuleKind::kNesterov:
-        nesterov(step, g, scale, from, to, state[0] + begin, count);
-        break;
-      case RuleKind::kAdam:
-        adam(step, g, scale, from, to, state[0] + begin, state[1] + begin, count);
-        break;
-    }
+  BlockWalk walk(gradients, scale, values, out, state);
+  if (kind == RuleKind::kLamb) {
+    apply_lamb_slice(step, walk);
+    return;
   }
+  const Loop loop = loop_of(kind);
+  walk.each([&](const loops::Block& block) { loop(step, block); });
 }
 
 void apply_average(std::span<const GradientView> contributions, float share,
@@ -152,9 +149,9 @@ void apply_average(std::span<const GradientView> contributions, float share,
 }
 
 double sum_of_squares(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
-  return sum;
+  loops::PartedSum sum{};
+  loops::add_squares(values.data(), values.size(), sum);
+  return loops::total(sum);
 }
 
 }  // namespace taut::math

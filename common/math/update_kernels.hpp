@@ -15,7 +15,9 @@ struct GradientView {
 };
 
 /// Applies sum over i of (gradients[i].scale * gradients[i]), times `scale`, to a slice in one
-/// pass: sum in the order given, scaling, decay, rule and write. The order is the result's bits.
+/// pass: sum in the order given, scaling, decay, rule and write. The order is the result's bits. A
+/// LAMB step is scaled by norms over what it is given, so one call takes one slice; the other rules
+/// have the same bits however a table is cut.
 /// gradients  at least one, each of values.size() elements
 /// values     [n] read
 /// out        [n] written; may be the same memory as `values`, never overlaps it otherwise

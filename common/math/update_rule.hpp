@@ -1,47 +1,89 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+#include <span>
 
-#include "common/math/host_device.hpp"
 #include "common/math/learning_rate.hpp"
 
 namespace taut::math {
 
-enum class RuleKind : std::uint8_t { kSgd, kMomentum, kNesterov, kAdam };
+enum class RuleKind : std::uint8_t {
+  kSgd,
+  kMomentum,
+  kNesterov,
+  kAdam,
+  kAdaGrad,
+  kRmsProp,
+  kAdaDelta,
+  kAdamW,
+  kLars,
+  kLamb,
+};
 enum class Regularization : std::uint8_t { kL2, kL1 };
+
+/// The norm that travels with an update, where a slice is scaled by what lies outside it.
+enum class UpdateNorm : std::uint8_t {
+  kNone,
+  kGradient,  // of the worker's gradient over all trained tables: it is clipped
+  kRelative,  // of the worker's gradient of this table over that of the table's values: LARS
+};
 
 /// How a gradient changes a parameter: what a solver says, settled.
 struct UpdateRule {
   RuleKind kind = RuleKind::kSgd;
   LearningRate rate;
-  float momentum = 0;        // Adam: beta1
-  float momentum2 = 0.999F;  // Adam: beta2
-  float delta = 1e-8F;       // Adam: epsilon
+  float momentum = 0;        // Adam, AdamW, LAMB: beta1; AdaDelta: how slowly both averages forget
+  float momentum2 = 0.999F;  // Adam, AdamW, LAMB: beta2
+  float delta = 1e-8F;       // epsilon, where a rule divides
   float weight_decay = 0;
   Regularization regularization = Regularization::kL2;
-  float clip_norm = -1;  // a worker's gradient is scaled down to this L2 norm; negative: never
+  float clip_norm = -1;     // a worker's gradient is scaled down to this L2 norm; negative: never
+  float rms_decay = 0.99F;  // RMSProp: how slowly the average of squares forgets
+  float trust_coefficient = 0.001F;  // LARS
 
-  /// How many values beside each parameter the rule keeps: velocity; both moments.
+  /// How many values beside each parameter the rule keeps; all begin at 0.
   [[nodiscard]] int state_count() const {
     switch (kind) {
       case RuleKind::kSgd:
         return 0;
       case RuleKind::kMomentum:
       case RuleKind::kNesterov:
+      case RuleKind::kLars:     // velocity
+      case RuleKind::kAdaGrad:  // sum of squares
+      case RuleKind::kRmsProp:  // average of squares
         return 1;
       case RuleKind::kAdam:
+      case RuleKind::kAdamW:
+      case RuleKind::kLamb:      // both moments
+      case RuleKind::kAdaDelta:  // averages of squared gradients and of squared updates
         return 2;
     }
     return 0;
   }
+
+  [[nodiscard]] UpdateNorm update_norm() const {
+    if (kind == RuleKind::kLars) return UpdateNorm::kRelative;
+    return clip_norm > 0 ? UpdateNorm::kGradient : UpdateNorm::kNone;
+  }
 };
 
-/// What clipping makes of a worker's gradient whose L2 norm over all tables is `norm`.
-/// Source    Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013
-[[nodiscard]] inline float clip_scale(const UpdateRule& rule, float norm) {
-  return rule.clip_norm > 0 && norm > rule.clip_norm ? rule.clip_norm / norm : 1.0F;
-}
+/// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0 where
+/// either is 0, and the update is then taken as it is.
+[[nodiscard]] float relative_norm(std::span<const float> gradient, std::span<const float> values);
+
+/// What a worker's gradient of a table is multiplied by, by the norm that came with it.
+/// clipping  L2 norm of the gradient over all tables down to clip_norm
+/// LARS      the layer-wise rate trust_coefficient * |w| / (|g| + weight_decay * |w|)
+/// Source    Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013;
+///           You et al., "Large Batch Training of Convolutional Networks", 2017, eq. 6 and algorithm 1
+[[nodiscard]] float update_scale(const UpdateRule& rule, float norm, float decay_mult);
+
+/// The part of a clock's weight decay that an application brings, so that decay acts once per clock:
+/// how many of the members' updates it has; under LARS each counts by its layer-wise rate.
+/// scales   what each update of the application is multiplied by
+/// members  that take part at the clock
+[[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,
+                                 std::size_t members);
 
 /// The numbers of one application: the same for every element of a slice.
 struct UpdateStep {
@@ -49,14 +91,15 @@ struct UpdateStep {
   float decay = 0;  // weight decay, with the table's decay_mult and this application's share
   float momentum = 0;
   float momentum2 = 0;
+  float rms_decay = 0;
   float delta = 0;
-  float correction = 1;  // Adam's bias correction
+  float correction = 1;   // bias correction: Adam's of both moments in one; else of the first
+  float correction2 = 1;  // AdamW and LAMB: of the second moment's root
   bool l1 = false;
 };
 
 /// One application of the rule at `clock`.
-/// share         which part of a clock's updates it applies: 1 for an aggregate of all members, 1/n
-///               for one arrival of n. Weight decay is scaled by it, and so acts once per clock
+/// share         decay_share() of it
 /// applications  how many applications this slice has had before
 ///
 /// What a rule means when each update is applied on arrival (SSP, ASYNC), n members each sending
@@ -66,68 +109,16 @@ struct UpdateStep {
 ///           the velocity decays n times per clock instead of once, and gathers 1/n of the gradient
 ///           each time; under a constant gradient g the parameters move by rate * g / (1 - momentum)
 ///           per clock, as with the aggregate.
-/// Adam      moments are averages over arrivals of g/n, whose scale cancels in m / sqrt(v): each
-///           arrival is a step of about `rate`, so a clock moves up to n times as far as the
+/// LARS      the same, of each arrival's gradient times its own layer-wise rate. The aggregate too
+///           is the mean of gradients that were scaled one by one, since a norm is known only to
+///           the worker that has the whole table; a single worker's run is the paper's.
+/// AdaGrad   squares gather to n (g/n)^2 per clock instead of g^2: n steps that are sqrt(n) times as
+///           long together.
+/// Adam, AdamW, LAMB, RMSProp, AdaDelta
+///           moments are averages over arrivals of g/n, whose scale cancels in the step: each
+///           arrival is one of full length, so a clock moves up to n times as far as the
 ///           aggregate's; divide base_lr by n to compare runs. Bias correction counts arrivals.
-[[nodiscard]] inline UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult,
-                                          float decay_mult, double share,
-                                          std::int64_t applications) {
-  UpdateStep step;
-  step.rate = static_cast<float>(rule.rate.at(clock) * lr_mult);
-  step.decay = static_cast<float>(rule.weight_decay * decay_mult * share);
-  step.momentum = rule.momentum;
-  step.momentum2 = rule.momentum2;
-  step.delta = rule.delta;
-  step.l1 = rule.regularization == Regularization::kL1;
-  if (rule.kind == RuleKind::kAdam) {
-    const auto t = static_cast<double>(applications + 1);
-    step.correction = static_cast<float>(std::sqrt(1 - std::pow(rule.momentum2, t)) /
-                                         (1 - std::pow(rule.momentum, t)));
-  }
-  return step;
-}
-
-/// The gradient with weight decay: L2 adds decay * w, L1 decay * sign(w).
-TAUT_HD inline float decayed(const UpdateStep& step, float value, float gradient) {
-  if (step.l1) {
-    const float sign = value > 0 ? 1.0F : (value < 0 ? -1.0F : 0.0F);
-    return gradient + step.decay * sign;
-  }
-  return gradient + step.decay * value;
-}
-
-/// w - rate * g
-TAUT_HD inline float apply_sgd(const UpdateStep& step, float value, float gradient) {
-  return value - step.rate * decayed(step, value, gradient);
-}
-
-/// v = momentum * v + rate * g; w - v
-/// Source    Polyak, 1964; in the form of Caffe's SGD solver
-TAUT_HD inline float apply_momentum(const UpdateStep& step, float value, float gradient,
-                                    float& velocity) {
-  velocity = step.momentum * velocity + step.rate * decayed(step, value, gradient);
-  return value - velocity;
-}
-
-/// v' = momentum * v + rate * g; w - ((1 + momentum) * v' - momentum * v)
-/// Source    Sutskever et al., "On the importance of initialization and momentum in deep learning",
-///           ICML 2013; in the form of Caffe's Nesterov solver
-TAUT_HD inline float apply_nesterov(const UpdateStep& step, float value, float gradient,
-                                    float& velocity) {
-  const float before = velocity;
-  velocity = step.momentum * before + step.rate * decayed(step, value, gradient);
-  return value - ((1 + step.momentum) * velocity - step.momentum * before);
-}
-
-/// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w - rate * correction * m / (sqrt(v) + delta)
-/// Source    Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, section 2,
-///           in the reordered form at its end
-TAUT_HD inline float apply_adam(const UpdateStep& step, float value, float gradient, float& first,
-                                float& second) {
-  const float g = decayed(step, value, gradient);
-  first = step.momentum * first + (1 - step.momentum) * g;
-  second = step.momentum2 * second + (1 - step.momentum2) * g * g;
-  return value - step.rate * step.correction * first / (std::sqrt(second) + step.delta);
-}
+[[nodiscard]] UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult,
+                                   float decay_mult, double share, std::int64_t applications);
 
 }  // namespace taut::math

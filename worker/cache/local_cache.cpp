@@ -7,6 +7,7 @@
 #include "common/check.hpp"
 #include "common/math/filler.hpp"
 #include "common/math/update_kernels.hpp"
+#include "common/ssp/slice_layout.hpp"
 #include "worker/backend/cpu_backend.hpp"
 
 namespace taut {
@@ -44,48 +45,70 @@ void LocalCache::publish(std::size_t /*replica*/, TableId /*table*/, Clock /*clo
 
 void LocalCache::finish_clock(std::size_t replica, Clock clock) {
   if (replica + 1 < options_.replicas) return;
-  const std::vector<float> scales = clip_scales();
+  const std::vector<float> norms = gradient_norms();
   for (Table& table : tables_) {
-    if (table.spec.kind != TableKind::kFrozen) apply(table, clock, scales);
+    if (table.spec.kind != TableKind::kFrozen) apply(table, clock, norms);
   }
   clock_ = clock.next();
 }
 
-std::vector<float> LocalCache::clip_scales() const {
-  std::vector<float> scales(options_.replicas, 1.0F);
-  if (options_.rule.clip_norm <= 0) return scales;
+/// Each replica's norm over all trained tables, where the rule wants it.
+std::vector<float> LocalCache::gradient_norms() const {
+  std::vector<float> norms(options_.replicas, 0.0F);
+  if (options_.rule.update_norm() != math::UpdateNorm::kGradient) return norms;
   for (std::size_t replica = 0; replica < options_.replicas; ++replica) {
     double squares = 0;
     for (const Table& table : tables_) {
       if (table.spec.kind != TableKind::kTrained) continue;
       squares += math::sum_of_squares(host_view(table.gradients[replica].as<float>()));
     }
-    const auto norm = static_cast<float>(std::sqrt(squares));
-    scales[replica] = math::clip_scale(options_.rule, norm);
+    norms[replica] = static_cast<float>(std::sqrt(squares));
   }
-  return scales;
+  return norms;
 }
 
-void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& scales) {
+void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norms) {
+  const auto values = host_view(table.values.as<float>());
+  const bool averaged = table.spec.kind == TableKind::kAveraged;
   std::vector<math::GradientView> gradients;
   for (std::size_t replica = 0; replica < options_.replicas; ++replica) {
     const auto view = host_view(table.gradients[replica].as<float>());
-    // Running statistics are no gradients: nothing clips them.
-    const bool clipped = table.spec.kind == TableKind::kTrained;
-    gradients.push_back({std::as_bytes(view).data(), clipped ? scales[replica] : 1.0F});
+    float norm = norms[replica];
+    if (!averaged && options_.rule.update_norm() == math::UpdateNorm::kRelative) {
+      norm = math::relative_norm(view, values);
+    }
+    // Running statistics are no gradients: nothing scales them.
+    const float scale =
+        averaged ? 1.0F : math::update_scale(options_.rule, norm, table.spec.decay_mult);
+    gradients.push_back({std::as_bytes(view).data(), scale});
   }
-  const auto values = host_view(table.values.as<float>());
-  if (table.spec.kind == TableKind::kAveraged) {
+  if (averaged) {
     math::apply_average(gradients, 1.0F, values, values);
-    return;
+  } else {
+    descend(table, clock, gradients);
   }
-  std::vector<float*> state;
-  for (auto& one : table.state) state.push_back(one.data());
+}
+
+/// One application of the rule, slice by slice as a shard does it: LAMB's norms are a slice's.
+void LocalCache::descend(Table& table, Clock clock,
+                         const std::vector<math::GradientView>& gradients) {
+  std::vector<float> scales;
+  for (const math::GradientView& gradient : gradients) scales.push_back(gradient.scale);
+  const double share = math::decay_share(options_.rule, scales, options_.replicas);
   const math::UpdateStep step = math::make_step(options_.rule, clock.value(), table.spec.lr_mult,
-                                                table.spec.decay_mult, 1.0, clock.value());
+                                                table.spec.decay_mult, share, clock.value());
   const float scale =
       options_.sum ? 1.0F : static_cast<float>(1.0 / static_cast<double>(options_.replicas));
-  math::apply_update(options_.rule.kind, step, gradients, scale, values, values, state);
+  const auto values = host_view(table.values.as<float>());
+  for (std::size_t begin = 0; begin < values.size(); begin += SliceLayout::kSliceElements) {
+    const auto slice = values.subspan(
+        begin, std::min<std::size_t>(SliceLayout::kSliceElements, values.size() - begin));
+    std::vector<math::GradientView> parts = gradients;
+    for (math::GradientView& part : parts) part.bytes += begin * sizeof(float);
+    std::vector<float*> state;
+    for (auto& one : table.state) state.push_back(one.data() + begin);
+    math::apply_update(options_.rule.kind, step, parts, scale, slice, slice, state);
+  }
 }
 
 Result<Clock> LocalCache::snapshot(TableId table, std::span<float> into) {

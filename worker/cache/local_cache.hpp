@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/math/update_kernels.hpp"
 #include "common/math/update_rule.hpp"
 #include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
@@ -39,8 +40,9 @@ class LocalCache final : public ParameterCache {
     std::vector<DeviceBuffer> gradients;  // by replica
     std::vector<std::vector<float>> state;
   };
-  void apply(Table& table, Clock clock, const std::vector<float>& scales);
-  [[nodiscard]] std::vector<float> clip_scales() const;
+  void apply(Table& table, Clock clock, const std::vector<float>& norms);
+  void descend(Table& table, Clock clock, const std::vector<math::GradientView>& gradients);
+  [[nodiscard]] std::vector<float> gradient_norms() const;
 
   const Options options_;
   std::vector<Table> tables_;

@@ -65,26 +65,35 @@ DeviceSpan<float> ServedCache::gradient(std::size_t replica, TableId id) {
 }
 
 void ServedCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
-  if (!options_.clips && options_.overlap) send(tables_[id.value()], clock, 0);
+  if (leaves_at_once()) send(tables_[id.value()], clock, 0);
 }
 
 void ServedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
-  if (!options_.clips && options_.overlap) return;
-  double squares = 0;
-  for (const Table& table : tables_) {
-    if (!table.gradient || table.spec.kind != TableKind::kTrained) continue;
-    squares += math::sum_of_squares(table.gradient.floats());
-  }
-  auto norm = options_.clips ? static_cast<float>(std::sqrt(squares)) : 0.0F;
-  // A gradient without a norm cannot be clipped: it goes as it is, and the loss shows it.
-  if (std::isnan(norm)) norm = 0;
+  if (leaves_at_once()) return;
+  const float norm = options_.norm == math::UpdateNorm::kGradient ? gradient_norm() : 0;
   for (Table& table : tables_) {
     if (table.gradient) send(table, clock, norm);
   }
 }
 
+/// Of all tables together.
+float ServedCache::gradient_norm() const {
+  double squares = 0;
+  for (const Table& table : tables_) {
+    if (!table.gradient || table.spec.kind != TableKind::kTrained) continue;
+    squares += math::sum_of_squares(table.gradient.floats());
+  }
+  const auto norm = static_cast<float>(std::sqrt(squares));
+  // A gradient without a norm cannot be clipped: it goes as it is, and the loss shows it.
+  return std::isnan(norm) ? 0 : norm;
+}
+
+/// norm  of the whole gradient, where it is wanted
 void ServedCache::send(Table& table, Clock clock, float norm) {
   TAUT_CHECK(table.gradient, "a table is published after its gradient was made");
+  if (options_.norm == math::UpdateNorm::kRelative && table.spec.kind == TableKind::kTrained) {
+    norm = math::relative_norm(table.gradient.floats(), host_view(table.front.as<float>()));
+  }
   client_.push_and_read(table.spec.id, clock, table.gradient, host_view(table.back.as<float>()),
                         norm);
   // The client keeps the buffer until the shards have it; the next gradient gets another one.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/math/update_rule.hpp"
 #include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
 
@@ -14,8 +15,10 @@ namespace taut {
 class ServedCache final : public ParameterCache {
  public:
   struct Options {
-    Clock start;                // the first clock
-    bool clips = false;         // the solver clips: updates leave together, with their norm
+    Clock start;  // the first clock
+    /// What each update carries. A norm of the whole gradient is known when backward is over, and
+    /// the updates then leave together.
+    math::UpdateNorm norm = math::UpdateNorm::kNone;
     bool overlap = true;        // each update leaves while the rest of backward still runs
     Duration wait{60'000'000};  // a read that takes longer fails
   };
@@ -49,6 +52,10 @@ class ServedCache final : public ParameterCache {
 
   ServedCache(Client& client, Options options) : client_(client), options_(options) {}
   Result<void> bring(Table& table, Clock clock);
+  [[nodiscard]] bool leaves_at_once() const {
+    return options_.overlap && options_.norm != math::UpdateNorm::kGradient;
+  }
+  [[nodiscard]] float gradient_norm() const;
   void send(Table& table, Clock clock, float norm);
 
   Client& client_;

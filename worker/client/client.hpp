@@ -71,7 +71,7 @@ class Client {
 
   /// Pushes this worker's update of a table at `clock`.
   /// gradient  [count] float32 from gradient_buffer(); not to be written again
-  /// norm      L2 norm of the worker's gradient over all tables, where the solver clips; else 0
+  /// norm      what the rule wants (math::UpdateNorm), else 0
   void push(TableId table, Clock clock, const Buffer& gradient, float norm = 0);
 
   /// The same, and at once the read for the next clock, as one message.

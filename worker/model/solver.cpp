@@ -31,7 +31,28 @@ constexpr std::array kPolicies{
     Policy{.name = "sigmoid", .gamma = true, .stepsize = true},
     Policy{.name = "cosine"},
 };
-constexpr std::array<std::string_view, 3> kTypes{"SGD", "Nesterov", "Adam"};
+
+/// An update rule and the fields that it reads beside the rate, weight_decay and clip_gradients.
+struct Type {
+  std::string_view name;
+  bool momentum = false;
+  bool momentum2 = false;
+  bool rms_decay = false;
+  bool trust_coefficient = false;
+  bool delta = false;
+};
+
+constexpr std::array kTypes{
+    Type{.name = "SGD", .momentum = true},
+    Type{.name = "Nesterov", .momentum = true},
+    Type{.name = "Adam", .momentum = true, .momentum2 = true, .delta = true},
+    Type{.name = "AdaGrad", .delta = true},
+    Type{.name = "RMSProp", .rms_decay = true, .delta = true},
+    Type{.name = "AdaDelta", .momentum = true, .delta = true},
+    Type{.name = "AdamW", .momentum = true, .momentum2 = true, .delta = true},
+    Type{.name = "LARS", .momentum = true, .trust_coefficient = true},
+    Type{.name = "LAMB", .momentum = true, .momentum2 = true, .delta = true},
+};
 constexpr std::array<std::string_view, 2> kRegularizations{"L1", "L2"};
 
 template <class Names>
@@ -46,6 +67,11 @@ Result<void> check_at_least(const char* field, double value, double least) {
   return invalid(fmt::format("{} is {}; it begins at {}", field, value, least));
 }
 
+Result<void> check_above_zero(const char* field, float value) {
+  if (value > 0 && std::isfinite(value)) return ok();
+  return invalid(fmt::format("{} is {}; it lies above 0", field, value));
+}
+
 /// For averages that forget: 1 would never forget.
 Result<void> check_fraction(const char* field, double value) {
   if (value >= 0 && value < 1) return ok();
@@ -57,14 +83,17 @@ Result<void> check_needed(const Policy& policy, const char* field, bool needed, 
   return invalid(fmt::format("{} is missing: lr_policy \"{}\" needs it", field, policy.name));
 }
 
-Result<Policy> find_policy(const std::string& name) {
+/// The entry of that name. Errors: invalid, names those that are known.
+template <class Entries>
+Result<typename Entries::value_type> find_entry(const char* field, const std::string& name,
+                                                const Entries& entries) {
   std::vector<std::string_view> names;
-  for (const Policy& policy : kPolicies) {
-    if (policy.name == name) return policy;
-    names.push_back(policy.name);
+  for (const auto& entry : entries) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
   }
-  TAUT_TRY(check_known("lr_policy", name, names));
-  return kPolicies[0];
+  TAUT_TRY(check_known(field, name, names));
+  return entries[0];
 }
 
 Result<void> check_stepvalues(const pb::SolverParameter& solver) {
@@ -102,18 +131,26 @@ Result<void> check_learning_rate(const pb::SolverParameter& solver, const Policy
   return check_stepvalues(solver);
 }
 
-Result<void> check_rule(const pb::SolverParameter& solver) {
-  TAUT_TRY(check_known("type", solver.type(), kTypes));
-  TAUT_TRY(check_fraction("momentum", solver.momentum()));
-  TAUT_TRY(check_fraction("momentum2", solver.momentum2()));
-  if (!(solver.delta() > 0 && std::isfinite(solver.delta()))) {
-    return invalid(fmt::format("delta is {}; it lies above 0", solver.delta()));
+Result<void> check_rule(const pb::SolverParameter& solver, const Type& type) {
+  if (!type.momentum && solver.momentum() != 0) {
+    return invalid(fmt::format("momentum is {}: type {} has none; leave it out", solver.momentum(),
+                               type.name));
   }
+  TAUT_TRY(check_fraction("momentum", solver.momentum()));
+  TAUT_TRY(check_fraction("rms_decay", solver.rms_decay()));
+  TAUT_TRY(check_above_zero("trust_coefficient", solver.trust_coefficient()));
+  TAUT_TRY(check_fraction("momentum2", solver.momentum2()));
+  TAUT_TRY(check_above_zero("delta", solver.delta()));
   TAUT_TRY(check_at_least("weight_decay", solver.weight_decay(), 0));
   TAUT_TRY(check_known("regularization_type", solver.regularization_type(), kRegularizations));
   const float clip = solver.clip_gradients();
   if (solver.has_clip_gradients() && clip != -1 && !(clip > 0 && std::isfinite(clip))) {
     return invalid(fmt::format("clip_gradients is {}; it lies above 0, or is -1 for none", clip));
+  }
+  if (type.trust_coefficient && clip > 0) {
+    return invalid(fmt::format(
+        "clip_gradients is {}: type {} scales each table's gradient by its norm; leave it out",
+        clip, type.name));
   }
   return ok();
 }
@@ -140,13 +177,14 @@ Result<void> check_course(const pb::SolverParameter& solver) {
   return check_at_least("snapshot", solver.snapshot(), 0);
 }
 
-void warn_unread(const Policy& policy, const char* field, bool given, bool read,
-                 std::vector<std::string>& warnings) {
+void warn_unread(const char* chooser, std::string_view chosen, const char* field, bool given,
+                 bool read, std::vector<std::string>& warnings) {
   if (!given || read) return;
-  warnings.push_back(fmt::format("{}: lr_policy \"{}\" does not read it", field, policy.name));
+  warnings.push_back(fmt::format("{}: {} \"{}\" does not read it", field, chooser, chosen));
 }
 
-std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Policy& policy) {
+std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Policy& policy,
+                                     const Type& type) {
   std::vector<std::string> warnings;
   if (solver.has_solver_mode()) {
     warnings.push_back(fmt::format("solver_mode {}: superseded by the worker's device setting",
@@ -159,21 +197,32 @@ std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Po
     warnings.push_back(fmt::format("snapshot_prefix \"{}\": no snapshots are written yet",
                                    solver.snapshot_prefix()));
   }
-  warn_unread(policy, "gamma", solver.has_gamma(), policy.gamma, warnings);
-  warn_unread(policy, "power", solver.has_power(), policy.power, warnings);
-  warn_unread(policy, "stepsize", solver.has_stepsize(), policy.stepsize, warnings);
-  warn_unread(policy, "stepvalue", solver.stepvalue_size() > 0, policy.stepvalue, warnings);
+  const auto by_policy = [&](const char* field, bool given, bool read) {
+    warn_unread("lr_policy", policy.name, field, given, read, warnings);
+  };
+  by_policy("gamma", solver.has_gamma(), policy.gamma);
+  by_policy("power", solver.has_power(), policy.power);
+  by_policy("stepsize", solver.has_stepsize(), policy.stepsize);
+  by_policy("stepvalue", solver.stepvalue_size() > 0, policy.stepvalue);
+  const auto by_type = [&](const char* field, bool given, bool read) {
+    warn_unread("type", type.name, field, given, read, warnings);
+  };
+  by_type("momentum2", solver.has_momentum2(), type.momentum2);
+  by_type("delta", solver.has_delta(), type.delta);
+  by_type("rms_decay", solver.has_rms_decay(), type.rms_decay);
+  by_type("trust_coefficient", solver.has_trust_coefficient(), type.trust_coefficient);
   return warnings;
 }
 
 }  // namespace
 
 Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver) {
-  TAUT_TRY(const Policy policy, find_policy(solver.lr_policy()));
+  TAUT_TRY(const Policy policy, find_entry("lr_policy", solver.lr_policy(), kPolicies));
+  TAUT_TRY(const Type type, find_entry("type", solver.type(), kTypes));
   TAUT_TRY(check_learning_rate(solver, policy));
-  TAUT_TRY(check_rule(solver));
+  TAUT_TRY(check_rule(solver, type));
   TAUT_TRY(check_course(solver));
-  return warnings_of(solver, policy);
+  return warnings_of(solver, policy, type);
 }
 
 }  // namespace taut::model

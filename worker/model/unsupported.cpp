@@ -28,8 +28,6 @@ Result<void> check_absent(const google::protobuf::Message& message, std::string_
 Result<void> check_supported(const pb::Job& job) {
   TAUT_TRY(check_absent(job.solver_param(), "solver",
                         {"iter_size",
-                         "rms_decay",
-                         "trust_coefficient",
                          "lr_reference_batch",
                          "net_param",
                          "train_net",

@@ -9,6 +9,7 @@
 
 #include "common/math/update_kernels.hpp"
 #include "common/net/buffer_pool.hpp"
+#include "common/ssp/slice_layout.hpp"
 
 namespace taut::bench {
 namespace {
@@ -134,6 +135,7 @@ double memcpy_rate(std::uint64_t bytes) {
 }
 
 std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
+  constexpr std::size_t kSlice = SliceLayout::kSliceElements;
   const std::size_t count = bytes / sizeof(float);
   // Aligned as a shard's buffers are.
   BufferPool pool;
@@ -169,7 +171,10 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
   std::vector<RuleRate> rates;
   for (const Case& one :
        {Case{"SGD", math::RuleKind::kSgd, 3}, Case{"momentum", math::RuleKind::kMomentum, 5},
-        Case{"Nesterov", math::RuleKind::kNesterov, 5}, Case{"Adam", math::RuleKind::kAdam, 7}}) {
+        Case{"Nesterov", math::RuleKind::kNesterov, 5}, Case{"Adam", math::RuleKind::kAdam, 7},
+        Case{"AdaGrad", math::RuleKind::kAdaGrad, 5}, Case{"RMSProp", math::RuleKind::kRmsProp, 5},
+        Case{"AdaDelta", math::RuleKind::kAdaDelta, 7}, Case{"AdamW", math::RuleKind::kAdamW, 7},
+        Case{"LARS", math::RuleKind::kLars, 5}, Case{"LAMB", math::RuleKind::kLamb, 7}}) {
     math::UpdateRule rule;
     rule.kind = one.kind;
     rule.momentum = 0.9F;
@@ -177,9 +182,14 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
     const math::UpdateStep step = math::make_step(rule, 1, 1, 1, 1.0, 1);
     // As it is, and clipped: then the update is scaled on its way.
     for (const float clip : {1.0F, 0.5F}) {
-      const math::GradientView view{gradient_buffer.data(), clip};
       const double took = best_of(9, [&] {
-        math::apply_update(one.kind, step, std::span(&view, 1), 0.5F, values, values, state);
+        // Slice by slice, as a shard has them.
+        for (std::size_t begin = 0; begin < count; begin += kSlice) {
+          const math::GradientView view{gradient_buffer.data() + begin * sizeof(float), clip};
+          const std::array<float*, 2> at = {state[0] + begin, state[1] + begin};
+          const auto slice = values.subspan(begin, std::min(kSlice, count - begin));
+          math::apply_update(one.kind, step, std::span(&view, 1), 0.5F, slice, slice, at);
+        }
       });
       rates.push_back({clip == 1.0F ? one.name : std::string(one.name) + ", clipped",
                        one.streams * static_cast<double>(bytes) / took * 1e-9, triad});

@@ -90,11 +90,11 @@ Tables train_served(const JobMaker& job, std::span<const TableSpec> tables, std:
   std::vector<std::future<std::string>> running;
   for (std::uint32_t worker = 0; worker < members; ++worker)
     clients.push_back(served.client(worker));
-  const bool clips = served.job.solver().clip_gradients() > 0;
+  const math::UpdateNorm norm = to_update_rule(served.job.solver()).value().update_norm();
   for (std::uint32_t worker = 0; worker < members; ++worker) {
     running.push_back(std::async(std::launch::async, [&, worker]() -> std::string {
       ServedCache::Options options;
-      options.clips = clips;
+      options.norm = norm;
       options.wait = kDeadline;
       auto cache =
           ServedCache::open(*clients[worker], *backend, {tables.begin(), tables.end()}, options);
@@ -136,14 +136,16 @@ void set_rule(pb::SolverParameter& solver, const std::string& type, float moment
 
 TEST_CASE("BSP over a server ends in the bits of one process that does the same sums", "[cache]") {
   const std::vector<std::pair<std::string, float>> rules = {
-      {"SGD", 0.0F}, {"SGD", 0.9F}, {"Nesterov", 0.9F}, {"Adam", 0.9F}};
+      {"SGD", 0.0F},     {"SGD", 0.9F},      {"Nesterov", 0.9F}, {"Adam", 0.9F}, {"AdaGrad", 0.0F},
+      {"RMSProp", 0.0F}, {"AdaDelta", 0.9F}, {"AdamW", 0.9F},    {"LARS", 0.9F}, {"LAMB", 0.9F}};
   for (const auto& [type, momentum] : rules) {
     for (const char* variant : {"plain", "clipped", "decayed L1", "everything, summed"}) {
       CAPTURE(type, momentum, variant);
       const std::string name = variant;
       JobMaker job(3, Slack(0), 2);
       set_rule(job.solver(), type, momentum);
-      if (name == "clipped" || name.starts_with("everything")) {
+      // LARS clips nothing: it scales by a norm of its own.
+      if (type != "LARS" && (name == "clipped" || name.starts_with("everything"))) {
         job.solver().set_clip_gradients(0.7F);
       }
       if (name.starts_with("decayed") || name.starts_with("everything")) {
@@ -160,11 +162,14 @@ TEST_CASE("BSP over a server ends in the bits of one process that does the same 
 
 TEST_CASE("a table of several slices on several shards ends in the same bits too", "[cache]") {
   const auto elements = static_cast<std::int64_t>(2 * SliceLayout::kSliceElements + 77);
-  JobMaker job(2, Slack(0), 2);
-  set_rule(job.solver(), "Adam", 0.9F);
-  job.solver().set_clip_gradients(100);
-  job.solver().set_weight_decay(0.01F);
-  check_equal(job, {test::make_table(0, {elements}), test::make_table(1, {9})}, 2, 3);
+  for (const char* type : {"Adam", "LARS", "LAMB"}) {
+    CAPTURE(type);
+    JobMaker job(2, Slack(0), 2);
+    set_rule(job.solver(), type, 0.9F);
+    if (type != std::string("LARS")) job.solver().set_clip_gradients(100);
+    job.solver().set_weight_decay(0.01F);
+    check_equal(job, {test::make_table(0, {elements}), test::make_table(1, {9})}, 2, 3);
+  }
 }
 
 TEST_CASE("one worker with a server and one replica without end in the same bits", "[cache]") {
@@ -207,7 +212,7 @@ TEST_CASE("a run that diverges while it clips goes on, with a server as without"
   const auto backend = cpu();
   const auto client = served.client(0);
   ServedCache::Options options;
-  options.clips = true;
+  options.norm = math::UpdateNorm::kGradient;
   options.wait = Duration(5'000'000);
   const std::vector<TableSpec> tables = {test::make_table(0, {3})};
   const auto cache = ServedCache::open(*client, *backend, tables, options);

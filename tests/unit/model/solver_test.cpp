@@ -28,13 +28,26 @@ using Lines = std::vector<std::string>;
 
 TEST_CASE("a solver of each policy and type passes without a warning", "[solver]") {
   for (const char* policy :
-       {"lr_policy: 'fixed'", "lr_policy: 'step' gamma: 0.1 stepsize: 5",
+       {"lr_policy: 'fixed'",
+        "lr_policy: 'step' gamma: 0.1 stepsize: 5",
         "lr_policy: 'multistep' gamma: 0.1 stepvalue: 3 stepvalue: 7",
-        "lr_policy: 'exp' gamma: 0.9", "lr_policy: 'inv' gamma: 0.1 power: 0.75",
-        "lr_policy: 'poly' power: 1", "lr_policy: 'sigmoid' gamma: -0.1 stepsize: 5",
-        "lr_policy: 'cosine' warmup_iter: 3", "type: 'Nesterov' momentum: 0.9",
-        "type: 'Adam' momentum: 0.9 momentum2: 0.99", "clip_gradients: 5", "clip_gradients: -1",
-        "regularization_type: 'L1' weight_decay: 0.1", "test_iter: 5 test_interval: 2"}) {
+        "lr_policy: 'exp' gamma: 0.9",
+        "lr_policy: 'inv' gamma: 0.1 power: 0.75",
+        "lr_policy: 'poly' power: 1",
+        "lr_policy: 'sigmoid' gamma: -0.1 stepsize: 5",
+        "lr_policy: 'cosine' warmup_iter: 3",
+        "type: 'Nesterov' momentum: 0.9",
+        "type: 'Adam' momentum: 0.9 momentum2: 0.99",
+        "type: 'AdaGrad' delta: 1e-6",
+        "type: 'RMSProp' rms_decay: 0.98 momentum: 0",
+        "type: 'AdaDelta' momentum: 0.95 delta: 1e-6",
+        "type: 'AdamW' momentum: 0.9 momentum2: 0.99 weight_decay: 0.1 clip_gradients: 1",
+        "type: 'LARS' momentum: 0.9 trust_coefficient: 0.02",
+        "type: 'LAMB' momentum: 0.9 momentum2: 0.99 clip_gradients: 1",
+        "clip_gradients: 5",
+        "clip_gradients: -1",
+        "regularization_type: 'L1' weight_decay: 0.1",
+        "test_iter: 5 test_interval: 2"}) {
     INFO(policy);
     const auto checked = check(kBase + policy);
     REQUIRE(checked.has_value());
@@ -43,8 +56,10 @@ TEST_CASE("a solver of each policy and type passes without a warning", "[solver]
 }
 
 TEST_CASE("names that are not known are told, with those that are", "[solver]") {
-  CHECK(error_of(kBase + "type: 'AdamW'") ==
-        "type \"AdamW\" is unknown; did you mean \"Adam\"?; known are SGD, Nesterov, Adam");
+  CHECK(
+      error_of(kBase + "type: 'AdaGrid'") ==
+      "type \"AdaGrid\" is unknown; did you mean \"AdaGrad\"?; known are SGD, Nesterov, Adam, AdaGrad, "
+      "RMSProp, AdaDelta, AdamW, LARS, LAMB");
   CHECK(error_of(kBase + "lr_policy: 'inverse'") ==
         "lr_policy \"inverse\" is unknown; known are fixed, step, multistep, exp, inv, poly, "
         "sigmoid, cosine");
@@ -74,6 +89,14 @@ TEST_CASE("numbers that cannot be are told", "[solver]") {
   CHECK(error_of(kBase + "momentum: 1") == "momentum is 1; it lies in [0, 1)");
   CHECK(error_of(kBase + "momentum2: -1") == "momentum2 is -1; it lies in [0, 1)");
   CHECK(error_of(kBase + "delta: 0") == "delta is 0; it lies above 0");
+  CHECK(error_of(kBase + "rms_decay: 1") == "rms_decay is 1; it lies in [0, 1)");
+  CHECK(error_of(kBase + "trust_coefficient: 0") == "trust_coefficient is 0; it lies above 0");
+  CHECK(error_of(kBase + "type: 'AdaGrad' momentum: 0.5") ==
+        "momentum is 0.5: type AdaGrad has none; leave it out");
+  CHECK(error_of(kBase + "type: 'RMSProp' momentum: 0.5") ==
+        "momentum is 0.5: type RMSProp has none; leave it out");
+  CHECK(error_of(kBase + "type: 'LARS' clip_gradients: 1") ==
+        "clip_gradients is 1: type LARS scales each table's gradient by its norm; leave it out");
   CHECK(error_of(kBase + "weight_decay: -1") == "weight_decay is -1; it begins at 0");
   CHECK(error_of(kBase + "clip_gradients: 0") ==
         "clip_gradients is 0; it lies above 0, or is -1 for none");
@@ -106,4 +129,8 @@ TEST_CASE("what a solver says in vain is warned of", "[solver]") {
               "power: lr_policy \"fixed\" does not read it",
               "stepsize: lr_policy \"fixed\" does not read it",
               "stepvalue: lr_policy \"fixed\" does not read it"});
+  CHECK(check(kBase + "momentum2: 0.9 delta: 1 rms_decay: 0.5 trust_coefficient: 1").value() ==
+        Lines{"momentum2: type \"SGD\" does not read it", "delta: type \"SGD\" does not read it",
+              "rms_decay: type \"SGD\" does not read it",
+              "trust_coefficient: type \"SGD\" does not read it"});
 }
