@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "proto/checkpoint_reader.hpp"
+#include "tests/support/checkpoint_maker.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace taut {
+namespace {
+
+namespace fs = std::filesystem;
+using test::bytes_of_file;
+using test::CheckpointMaker;
+using test::put_file;
+
+std::string refusal_of(const fs::path& folder) {
+  const auto opened = CheckpointReader::open_to_resume(folder);
+  REQUIRE(!opened.has_value());
+  return opened.error().message;
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("a checkpoint's tables are read whole, however they were cut", "[checkpoint]") {
+  const test::TempFolder folder;
+  CheckpointMaker maker(40);
+  maker.write(folder.path() / "tiny_iter_40");
+  const auto opened = CheckpointReader::open_to_resume(folder.path() / "tiny_iter_40");
+  REQUIRE(opened.has_value());
+  const CheckpointReader& reader = opened.value();
+  CHECK(reader.clock() == Clock(40));
+  REQUIRE(reader.tables().size() == 2);
+  CHECK(reader.find("b")->shape == std::vector<std::int64_t>{2, 2});
+  CHECK(reader.find("c") == nullptr);
+  CHECK(reader.states_of(TableId(0)) == 1);
+  std::vector<float> values(10);
+  REQUIRE(reader.read_values(TableId(0), 0, values).has_value());
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == maker.value(0, i));
+  std::vector<float> across(4);
+  REQUIRE(reader.read_state(TableId(0), 0, 4, across).has_value());
+  for (std::size_t i = 0; i < across.size(); ++i) CHECK(across[i] == -maker.value(0, 4 + i));
+  CHECK(reader.slices_of(TableId(0), 4, 4).size() == 2);
+  CHECK(reader.slices_of(TableId(0), 6, 1).size() == 1);
+  CHECK(!reader.read_values(TableId(0), 7, across).has_value());
+  CHECK(!reader.read_state(TableId(1), 1, 0, across).has_value());
+  CHECK(!reader.read_values(TableId(2), 0, across).has_value());
+}
+
+TEST_CASE("a folder of checkpoints stands for the newest one in it", "[checkpoint]") {
+  const test::TempFolder folder;
+  for (const std::int64_t clock : {90, 100, 20}) {
+    CheckpointMaker(clock).write(folder.path() / ("tiny_iter_" + std::to_string(clock)));
+  }
+  fs::create_directories(folder.path() / "tiny_iter_200.part-1-2");
+  CHECK(CheckpointReader::open(folder.path()).value().clock() == Clock(100));
+}
+
+TEST_CASE("what was never finished is no checkpoint", "[checkpoint]") {
+  const test::TempFolder folder;
+  CheckpointMaker(10).write(folder.path() / "tiny_iter_10");
+  fs::remove(folder.path() / "tiny_iter_10" / kManifestName);
+  CHECK(holds(refusal_of(folder.path() / "tiny_iter_10"), "holds no whole checkpoint"));
+  CHECK(holds(refusal_of(folder.path() / "nowhere"), "is no folder"));
+}
+
+TEST_CASE("damage anywhere in a checkpoint is refused with the file's name", "[checkpoint]") {
+  const test::TempFolder folder;
+  const fs::path place = folder.path() / "tiny_iter_10";
+  CheckpointMaker(10).write(place);
+  for (const char* name : {"shard0.safetensors", "shard1.safetensors", kManifestName}) {
+    const std::string whole = bytes_of_file(place / name);
+    for (std::size_t at = 0; at < whole.size(); at += 1 + whole.size() / 97) {
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ 0x20);
+      put_file(place / name, changed);
+      INFO(name << " byte " << at);
+      CHECK(holds(refusal_of(place), name));
+    }
+    for (const std::size_t size : {std::size_t{0}, whole.size() / 2, whole.size() - 1}) {
+      put_file(place / name, whole.substr(0, size));
+      INFO(name << " cut to " << size);
+      CHECK(holds(refusal_of(place), name));
+    }
+    put_file(place / name, whole + "x");
+    CHECK(holds(refusal_of(place), name));
+    fs::remove(place / name);
+    CHECK(!CheckpointReader::open_to_resume(place).has_value());
+    put_file(place / name, whole);
+    CHECK(CheckpointReader::open_to_resume(place).has_value());
+  }
+}
+
+TEST_CASE("in the place of a damaged checkpoint the whole one before it is offered",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const auto place = [&](int clock) {
+    return folder.path() / ("tiny_iter_" + std::to_string(clock));
+  };
+  for (const int clock : {10, 20, 30, 40}) CheckpointMaker(clock).write(place(clock));
+  put_file(place(20) / "shard0.safetensors", "short");
+  std::string manifest = bytes_of_file(place(30) / kManifestName);
+  manifest[manifest.size() / 2] ^= 1;
+  put_file(place(30) / kManifestName, manifest);
+  // The one before 30 is damaged too; 40 is newer.
+  const std::string refusal = refusal_of(place(30));
+  CHECK(holds(refusal, "manifest.textproto: its checksum does not match"));
+  CHECK(holds(refusal, "the one before it, tiny_iter_10, is whole"));
+  CHECK(holds(refusal, "--resume " + place(10).string()));
+  // A folder stands for its newest one, and that being damaged is not passed over.
+  fs::remove_all(place(40));
+  CHECK(holds(refusal_of(folder.path()), "tiny_iter_30/manifest.textproto"));
+  CHECK(holds(refusal_of(folder.path()), "tiny_iter_10, is whole"));
+  fs::remove_all(place(10));
+  CHECK(!holds(refusal_of(place(30)), "is whole"));
+}
+
+TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
+  const auto error_of = [](const pb::CheckpointManifest& manifest) {
+    const auto parsed = parse_manifest(write_manifest(manifest), "m");
+    return parsed ? std::string() : parsed.error().message;
+  };
+  CheckpointMaker maker(5);
+  pb::CheckpointFile& file = *maker.manifest.add_files();
+  file.set_name("shard0.safetensors");
+  file.set_sha256(std::string(64, '0'));
+  CHECK(error_of(maker.manifest).empty());
+
+  pb::CheckpointManifest changed = maker.manifest;
+  changed.set_format(2);
+  CHECK(holds(error_of(changed), "has format 2, this release reads 1"));
+  for (const char* name : {"", "..", "a/b", "../shard0.safetensors"}) {
+    changed = maker.manifest;
+    changed.mutable_files(0)->set_name(name);
+    CHECK(holds(error_of(changed), "is no file's name"));
+  }
+  changed = maker.manifest;
+  changed.mutable_files(0)->set_sha256("0123");
+  CHECK(holds(error_of(changed), "has no SHA-256"));
+  changed = maker.manifest;
+  changed.mutable_tables(1)->set_name("a");
+  CHECK(holds(error_of(changed), "or twice"));
+  changed = maker.manifest;
+  for (int i = 0; i < 4; ++i) changed.mutable_tables(0)->add_shape(1LL << 40U);
+  CHECK(holds(error_of(changed), "cannot work"));
+  changed = maker.manifest;
+  changed.mutable_members(1)->set_slot(2);
+  CHECK(holds(error_of(changed), "share 2 of 2"));
+  changed = maker.manifest;
+  changed.set_clock(-1);
+  CHECK(holds(error_of(changed), "clock -1"));
+  CHECK(holds(error_of(pb::CheckpointManifest()), "has format 0"));
+}
+
+TEST_CASE("slices that overlap, leave a hole or lie beyond their table are refused",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const auto refusal_with = [&](const std::function<void(CheckpointMaker&)>& change) {
+    CheckpointMaker maker(5);
+    change(maker);
+    maker.write(folder.path() / "x");
+    return refusal_of(folder.path() / "x");
+  };
+  CHECK(holds(refusal_with([](auto& maker) { maker.slices.pop_back(); }),
+              "table \"a\" of 10 elements is not whole from element 6 on"));
+  CHECK(holds(refusal_with([](auto& maker) { maker.slices[1][0].set_offset(5); }),
+              "is not whole from element 6 on"));
+  CHECK(holds(refusal_with([](auto& maker) { maker.slices[1][0].set_count(5); }), "cannot be"));
+  CHECK(holds(refusal_with([](auto& maker) { maker.slices[1].push_back(maker.slices[0][1]); }),
+              "stands twice"));
+  CHECK(holds(refusal_with([](auto& maker) { maker.slices[1][0].set_states(2); }), "is missing"));
+}
+
+}  // namespace
+}  // namespace taut
