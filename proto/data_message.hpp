@@ -28,7 +28,7 @@ struct DataItem {
   Clock done;     // done(reader), in answers
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
-  float gradient_norm = 0;    // of a worker's whole gradient, in pushes; 0: nothing is clipped
+  float gradient_norm = 0;    // in pushes: math::UpdateNorm, 0 where none is wanted
   bool payload_lost = false;  // it lies in shared memory that was not agreed on
   Frame payload;              // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
 };

@@ -27,6 +27,16 @@ const std::map<std::string, Policy, std::less<>>& policies() {
   return known;
 }
 
+const std::map<std::string, math::RuleKind, std::less<>>& rule_kinds() {
+  using Kind = math::RuleKind;
+  static const std::map<std::string, Kind, std::less<>> known = {
+      {"SGD", Kind::kSgd},         {"Nesterov", Kind::kNesterov}, {"Adam", Kind::kAdam},
+      {"AdaGrad", Kind::kAdaGrad}, {"RMSProp", Kind::kRmsProp},   {"AdaDelta", Kind::kAdaDelta},
+      {"AdamW", Kind::kAdamW},     {"LARS", Kind::kLars},         {"LAMB", Kind::kLamb},
+  };
+  return known;
+}
+
 Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
   const auto found = policies().find(solver.lr_policy());
   if (found == policies().end()) {
@@ -57,19 +67,22 @@ Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
 Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
   math::UpdateRule rule;
   TAUT_TRY(rule.rate, to_learning_rate(solver));
-  if (solver.type() == "SGD") {
-    rule.kind = solver.momentum() > 0 ? math::RuleKind::kMomentum : math::RuleKind::kSgd;
-  } else if (solver.type() == "Nesterov") {
-    rule.kind = math::RuleKind::kNesterov;
-  } else if (solver.type() == "Adam") {
-    rule.kind = math::RuleKind::kAdam;
-  } else {
+  const auto kind = rule_kinds().find(solver.type());
+  if (kind == rule_kinds().end()) {
     return invalid(
-        fmt::format("solver type \"{}\" is unknown; choose SGD, Nesterov or Adam", solver.type()));
+        fmt::format("solver type \"{}\" is unknown; choose SGD, Nesterov, Adam, AdaGrad, RMSProp, "
+                    "AdaDelta, AdamW, LARS or LAMB",
+                    solver.type()));
+  }
+  rule.kind = kind->second;
+  if (rule.kind == math::RuleKind::kSgd && solver.momentum() > 0) {
+    rule.kind = math::RuleKind::kMomentum;
   }
   rule.momentum = solver.momentum();
   rule.momentum2 = solver.momentum2();
   rule.delta = solver.delta();
+  rule.rms_decay = solver.rms_decay();
+  rule.trust_coefficient = solver.trust_coefficient();
   rule.weight_decay = solver.weight_decay();
   if (solver.regularization_type() == "L1") {
     rule.regularization = math::Regularization::kL1;
@@ -78,6 +91,12 @@ Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
                                solver.regularization_type()));
   }
   rule.clip_norm = solver.clip_gradients();
+  if (rule.kind == math::RuleKind::kLars && rule.clip_norm > 0) {
+    return invalid(fmt::format(
+        "clip_gradients is {}: type LARS scales each table's gradient by its norm; leave "
+        "it out",
+        rule.clip_norm));
+  }
   return rule;
 }
 
