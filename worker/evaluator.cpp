@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/backend/cpu_backend.hpp"
-
 namespace taut::worker {
 namespace {
 
@@ -37,6 +35,7 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
     evaluator->parameters_.push_back(std::move(parameter));
   }
   evaluator->assets_ = &assets;
+  evaluator->backend_ = &backend;
   evaluator->net_ = std::make_unique<Net>(graph, backend, Net::Options{});
   evaluator->stream_ = backend.make_stream();
   evaluator->iterations_ = iterations;
@@ -46,7 +45,10 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
 Result<TestResult> Evaluator::run(ParameterCache& cache) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const DeviceSpan<float> values = parameters_[i].values.as<float>();
-    TAUT_TRY(cache.snapshot(parameters_[i].table, host_view(values)));
+    snapshot_.resize(values.size());
+    TAUT_TRY(cache.snapshot(parameters_[i].table, snapshot_));
+    backend_->copy_to_device(*stream_, snapshot_, values);
+    stream_->finish();
     net_->bind_value(i, values);
   }
   // A loader of its own, so that every test sees the same records.

@@ -34,9 +34,11 @@ class Evaluator {
   Evaluator() = default;
 
   const JobAssets* assets_ = nullptr;
+  Backend* backend_ = nullptr;
   std::unique_ptr<Net> net_;
   std::unique_ptr<Stream> stream_;
   std::vector<Parameter> parameters_;  // by the test net's numbering
+  std::vector<float> snapshot_;        // on its way to the device
   int iterations_ = 0;
 };
 

@@ -144,7 +144,8 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     std::scoped_lock lock(state_->mutex);
     if (state_->abandoned) return;
   }
-  if (size >= kReturnedAbove) {
+  // A device keeps on copying to and from the pages that it has pinned: they are not given back.
+  if (size >= kReturnedAbove && !state_->on_grown) {
     const std::size_t page = page_size();
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t first = (begin + page - 1) / page * page;

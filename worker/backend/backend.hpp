@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
+#include <string_view>
 
+#include "common/device_error.hpp"
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "worker/backend/device_memory.hpp"
@@ -16,14 +17,27 @@
 #include "worker/backend/ops_loss.hpp"
 #include "worker/backend/ops_sequence.hpp"
 #include "worker/backend/ops_shape.hpp"
+#include "worker/backend/ops_update.hpp"
 #include "worker/backend/stream.hpp"
 
 namespace taut {
 
-/// A device that failed, or has no memory left: the run cannot go on.
-class DeviceError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
+/// In what numbers products and convolutions are computed; parameters, gradients and all that layers
+/// hand to each other stay float32.
+enum class Precision : std::uint8_t {
+  kFloat32,
+  kTf32,      // float32 with 10 bits of fraction in the factors, where the device has it
+  kBfloat16,  // factors in bfloat16, sums in float32
+  kFloat16,   // factors in float16, sums in float32
+};
+
+struct MathOptions {
+  Precision precision = Precision::kFloat32;
+  /// kFloat16: gradients are multiplied by it before they become float16, and what comes of them is
+  /// divided by it; 0: as large as each gradient allows.
+  float loss_scale = 0;
+  /// The same bits in every run, where the device has slower algorithms that promise it.
+  bool deterministic = false;
 };
 
 /// One device: its memory, its streams, and the operations that layers are made of. Nothing outside
@@ -42,15 +56,30 @@ class Backend {
   /// True where device memory is the host's: worker/backend/cpu_backend.hpp's host_view then works.
   [[nodiscard]] virtual bool shares_host_memory() const = 0;
 
+  /// How operations that are made from now on compute. The CPU computes in float32 whatever is asked
+  /// for, and always deterministically.
+  virtual void set_math(const MathOptions& options) = 0;
+
   /// Uninitialised memory, aligned for any element and any vector instruction.
-  [[nodiscard]] virtual DeviceBuffer allocate(Bytes size) = 0;
-  [[nodiscard]] DeviceBuffer allocate_floats(std::size_t count) {
-    return allocate(Bytes(count * sizeof(float)));
+  /// what      names the block where there is no room for it: "gradient of fc6"
+  /// Errors    DeviceError: names the block, the bytes that it needs and those that are free
+  [[nodiscard]] virtual DeviceBuffer allocate(Bytes size, std::string_view what) = 0;
+  [[nodiscard]] DeviceBuffer allocate(Bytes size) { return allocate(size, "a block"); }
+  [[nodiscard]] DeviceBuffer allocate_floats(std::size_t count, std::string_view what = "a block") {
+    return allocate(Bytes(count * sizeof(float)), what);
   }
+  /// Uninitialised host memory for copies to and from the device that run beside everything else.
+  [[nodiscard]] virtual HostBuffer allocate_host(Bytes size) = 0;
+  /// Makes memory of somebody else as good as allocate_host's until unpin_host() of the same part.
+  /// Errors    DeviceError: the system has no more memory that may be pinned
+  virtual void pin_host(std::span<std::byte> part) = 0;
+  virtual void unpin_host(std::span<std::byte> part) noexcept = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
 
   /// Copies between equally long spans. Host memory must stay as it is until the stream has passed.
+  /// With host memory from allocate_host() or pin_host() the caller goes on at once; with any other
+  /// the call may wait until the copy is done.
   virtual void copy_to_device(Stream&, std::span<const float> from, DeviceSpan<float> to) = 0;
   virtual void copy_to_host(Stream&, DeviceSpan<const float> from, std::span<float> to) = 0;
   virtual void copy(Stream&, DeviceSpan<const float> from, DeviceSpan<float> to) = 0;
@@ -60,6 +89,16 @@ class Backend {
   /// out = the sum of factor * values over the terms, at least one, all of out's size; out may be
   /// one of them.
   virtual void weighted_sum(Stream&, std::span<const Term> terms, DeviceSpan<float> out) = 0;
+
+  /// What a shard does with a slice, on the device; as math::apply_update and math::apply_average.
+  virtual void apply_update(Stream&, const DeviceUpdate& update,
+                            std::span<const DeviceGradient> gradients, DeviceSpan<float> values,
+                            std::span<const DeviceSpan<float>> state) = 0;
+  virtual void apply_average(Stream&, std::span<const DeviceGradient> contributions, float share,
+                             DeviceSpan<float> values) = 0;
+  /// The sum of the squares of all elements, in double. Waits for the stream.
+  [[nodiscard]] virtual double sum_of_squares(Stream&,
+                                              std::span<const DeviceSpan<const float>> of) = 0;
 
   /// Copies a part of a tensor into a part of another.
   virtual void copy_part(Stream&, const PartCopy& part, DeviceSpan<const float> from,

@@ -40,6 +40,20 @@ class PassedEvent final : public Event {
 constexpr std::size_t kAlignment = 64;             // a cache line, and the widest vector
 constexpr std::uint64_t kMostBytes = 1ULL << 40U;  // more is a mistake, not worth asking for
 
+void* new_block(Bytes size, std::string_view what) {
+  const std::size_t whole = (size.value() + kAlignment - 1) / kAlignment * kAlignment;
+  void* address = size.value() <= kMostBytes ? std::aligned_alloc(kAlignment, whole) : nullptr;
+  if (address == nullptr) {
+    throw DeviceError(
+        fmt::format("CPU: no memory for {} of {} bytes; use a smaller batch", what, size.value()));
+  }
+  return address;
+}
+
+void free_block(void*, void* block) noexcept {
+  std::free(block);
+}
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads) : threads_(threads) {}
@@ -51,16 +65,18 @@ class CpuBackend final : public Backend {
   }
   bool shares_host_memory() const override { return true; }
 
-  DeviceBuffer allocate(Bytes size) override {
+  void set_math(const MathOptions&) override {}
+
+  DeviceBuffer allocate(Bytes size, std::string_view what) override {
     if (size.value() == 0) return {};
-    const std::size_t whole = (size.value() + kAlignment - 1) / kAlignment * kAlignment;
-    void* address = size.value() <= kMostBytes ? std::aligned_alloc(kAlignment, whole) : nullptr;
-    if (address == nullptr) {
-      throw DeviceError(
-          fmt::format("CPU: no memory for a block of {} bytes; use a smaller batch", size.value()));
-    }
-    return {address, size, [](void* block) noexcept { std::free(block); }};
+    return {new_block(size, what), size, free_block};
   }
+  HostBuffer allocate_host(Bytes size) override {
+    if (size.value() == 0) return {};
+    return {new_block(size, "a block"), size, free_block};
+  }
+  void pin_host(std::span<std::byte>) override {}
+  void unpin_host(std::span<std::byte>) noexcept override {}
   std::unique_ptr<Stream> make_stream() override {
     return std::make_unique<cpu::InlineStream>(threads_);
   }
@@ -91,6 +107,21 @@ class CpuBackend final : public Backend {
   void weighted_sum(Stream& stream, std::span<const Term> terms, DeviceSpan<float> out) override {
     cpu::enter(stream);
     cpu::weighted_sum(terms, out);
+  }
+  void apply_update(Stream& stream, const DeviceUpdate& update,
+                    std::span<const DeviceGradient> gradients, DeviceSpan<float> values,
+                    std::span<const DeviceSpan<float>> state) override {
+    cpu::enter(stream);
+    cpu::apply_update(update, gradients, values, state);
+  }
+  void apply_average(Stream& stream, std::span<const DeviceGradient> contributions, float share,
+                     DeviceSpan<float> values) override {
+    cpu::enter(stream);
+    cpu::apply_average(contributions, share, values);
+  }
+  double sum_of_squares(Stream& stream, std::span<const DeviceSpan<const float>> of) override {
+    cpu::enter(stream);
+    return cpu::sum_of_squares(of);
   }
   void copy_part(Stream& stream, const PartCopy& part, DeviceSpan<const float> from,
                  DeviceSpan<float> to) override {

@@ -10,6 +10,7 @@
 #include "worker/backend/ops_elementwise.hpp"
 #include "worker/backend/ops_loss.hpp"
 #include "worker/backend/ops_shape.hpp"
+#include "worker/backend/ops_update.hpp"
 
 // The CPU's operations, one maker for each. Errors: std::invalid_argument.
 namespace taut::cpu {
@@ -37,6 +38,11 @@ void weighted_sum(std::span<const Term> terms, DeviceSpan<float> out);
 void copy_part(const PartCopy& part, const float* from, float* to);
 void reshape(const Extents& from_shape, const Extents& to_shape, DeviceSpan<const float> from,
              DeviceSpan<float> to);
+void apply_update(const DeviceUpdate& update, std::span<const DeviceGradient> gradients,
+                  DeviceSpan<float> values, std::span<const DeviceSpan<float>> state);
+void apply_average(std::span<const DeviceGradient> contributions, float share,
+                   DeviceSpan<float> values);
+[[nodiscard]] double sum_of_squares(std::span<const DeviceSpan<const float>> of);
 
 /// The class that a label names. Errors: std::invalid_argument; a NaN is no class either.
 [[nodiscard]] std::size_t class_of(float label, std::size_t position, std::size_t classes);

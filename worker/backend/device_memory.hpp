@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -38,40 +39,66 @@ class DeviceSpan {
   std::size_t size_ = 0;
 };
 
-/// Owns one block of a device's memory and gives it back to where it came from.
-class DeviceBuffer {
+/// Owns one block of memory and gives it back to where it came from, which outlives it.
+class OwnedMemory {
  public:
-  using Release = void (*)(void* address) noexcept;
+  /// owner  what was given with it: the arena or the device that the block came from
+  using Release = void (*)(void* owner, void* address) noexcept;
 
-  DeviceBuffer() = default;
-  DeviceBuffer(void* address, Bytes size, Release release)
-      : address_(address), size_(size), release_(release) {}
-  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
-    DeviceBuffer(std::move(other)).swap(*this);
+  OwnedMemory() = default;
+  OwnedMemory(void* address, Bytes size, Release release, void* owner = nullptr)
+      : address_(address), size_(size), release_(release), owner_(owner) {}
+  OwnedMemory(OwnedMemory&& other) noexcept { swap(other); }
+  OwnedMemory& operator=(OwnedMemory&& other) noexcept {
+    OwnedMemory(std::move(other)).swap(*this);
     return *this;
   }
-  ~DeviceBuffer() {
-    if (address_ != nullptr) release_(address_);
+  ~OwnedMemory() {
+    if (address_ != nullptr) release_(owner_, address_);
   }
 
   [[nodiscard]] Bytes size() const { return size_; }
-  /// The whole block, as elements of type T.
-  template <class T>
-  [[nodiscard]] DeviceSpan<T> as() const {
-    return DeviceSpan<T>(static_cast<T*>(address_), size_.value() / sizeof(T));
-  }
+
+ protected:
+  [[nodiscard]] void* address() const { return address_; }
 
  private:
-  void swap(DeviceBuffer& other) noexcept {
+  void swap(OwnedMemory& other) noexcept {
     std::swap(address_, other.address_);
     std::swap(size_, other.size_);
     std::swap(release_, other.release_);
+    std::swap(owner_, other.owner_);
   }
 
   void* address_ = nullptr;
   Bytes size_{0};
   Release release_ = nullptr;
+  void* owner_ = nullptr;
+};
+
+/// A block of a device's memory.
+class DeviceBuffer : public OwnedMemory {
+ public:
+  using OwnedMemory::OwnedMemory;
+
+  /// The whole block, as elements of type T.
+  template <class T>
+  [[nodiscard]] DeviceSpan<T> as() const {
+    return DeviceSpan<T>(static_cast<T*>(address()), size().value() / sizeof(T));
+  }
+};
+
+/// A block of the host's memory that a device copies from and to by itself, at its full speed,
+/// while the host goes on.
+class HostBuffer : public OwnedMemory {
+ public:
+  using OwnedMemory::OwnedMemory;
+
+  /// The whole block, as elements of type T.
+  template <class T>
+  [[nodiscard]] std::span<T> as() const {
+    return {static_cast<T*>(address()), size().value() / sizeof(T)};
+  }
 };
 
 }  // namespace taut

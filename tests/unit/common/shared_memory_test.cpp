@@ -74,6 +74,17 @@ TEST_CASE("memory that was freed in large blocks goes back to the system", "[sha
   arena->deallocate(memory, kSize);
 }
 
+TEST_CASE("memory that a device has pinned keeps its pages when it is freed", "[shared]") {
+  auto arena = SharedArena::create(Bytes(0), [](std::span<std::byte>) {}).value();
+  constexpr std::size_t kSize = 32UL << 20U;
+  void* memory = arena->allocate(kSize);
+  std::memset(memory, 1, kSize);
+  arena->deallocate(memory, kSize);
+  memory = arena->allocate(kSize);
+  CHECK(static_cast<const char*>(memory)[kSize / 2] == 1);
+  arena->deallocate(memory, kSize);
+}
+
 TEST_CASE("only the memory that was offered is opened", "[shared]") {
   const auto arena = make_arena();
   const SharedMemoryOffer good = arena->offer();

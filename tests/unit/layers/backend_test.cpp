@@ -1,8 +1,11 @@
 #include "worker/backend/backend.hpp"
 
 #include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
+#include "common/math/update_kernels.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/layers/layer_bench.hpp"
 #include "worker/backend/cpu_backend.hpp"
@@ -52,6 +55,58 @@ TEST_CASE("memory that is not there is a device error with the size", "[backend]
   CHECK_THROWS_AS(cpu()->allocate(Bytes(std::uint64_t{1} << 62U)), DeviceError);
   CHECK_THROWS_WITH(cpu()->allocate(Bytes(std::uint64_t{1} << 62U)),
                     Catch::Matchers::Contains("4611686018427387904"));
+}
+
+TEST_CASE("host memory for copies is aligned, and pinning somebody else's asks nothing of the CPU",
+          "[backend]") {
+  const auto backend = cpu();
+  const HostBuffer buffer = backend->allocate_host(Bytes(1000));
+  CHECK(buffer.as<float>().size() == 250);
+  CHECK(reinterpret_cast<std::uintptr_t>(buffer.as<float>().data()) % 64 == 0);
+  std::vector<std::byte> other(100);
+  backend->pin_host(other);
+  backend->unpin_host(other);
+}
+
+TEST_CASE("a block without room is named in the error", "[backend]") {
+  CHECK_THROWS_WITH(cpu()->allocate(Bytes(std::uint64_t{1} << 62U), "gradient of fc6"),
+                    Catch::Matchers::Contains("gradient of fc6"));
+}
+
+TEST_CASE("the device's updates are the shard's", "[backend]") {
+  const auto backend = cpu();
+  const auto stream = backend->make_stream();
+  const Values first = random_values(1000, 1);
+  const Values second = random_values(1000, 2);
+  const Values start = random_values(1000, 3);
+  std::vector<DeviceBuffer> memory;
+  const auto on_device = [&](const Values& values) {
+    memory.push_back(backend->allocate_floats(values.size()));
+    backend->copy_to_device(*stream, values, memory.back().as<float>());
+    return memory.back().as<float>();
+  };
+  const DeviceGradient gradients[]{{on_device(first), 0.5F}, {on_device(second), 1.0F}};
+  const DeviceSpan<float> values = on_device(start);
+  const DeviceSpan<float> state[]{on_device(Values(1000, 0.25F))};
+  DeviceUpdate update{.kind = math::RuleKind::kMomentum, .step = {}, .scale = 0.5F};
+  update.step.rate = 0.1F;
+  update.step.momentum = 0.9F;
+  backend->apply_update(*stream, update, gradients, values, state);
+  Values out(1000);
+  backend->copy_to_host(*stream, values, out);
+  stream->finish();
+
+  Values expected = start;
+  Values velocity(1000, 0.25F);
+  float* const arrays[]{velocity.data()};
+  const math::GradientView views[]{{std::as_bytes(std::span(first)).data(), 0.5F},
+                                   {std::as_bytes(std::span(second)).data(), 1.0F}};
+  math::apply_update(update.kind, update.step, views, 0.5F, start, expected, arrays);
+  CHECK(out == expected);
+
+  const DeviceSpan<const float> parts[]{gradients[0].values, gradients[1].values};
+  CHECK(backend->sum_of_squares(*stream, parts) ==
+        math::sum_of_squares(first) + math::sum_of_squares(second));
 }
 
 TEST_CASE("copies, fills and sums do what they say on a named stream", "[backend]") {
