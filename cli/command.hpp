@@ -22,6 +22,7 @@ void add_stop(CLI::App& app, int& status);
 void add_top(CLI::App& app, int& status);
 void add_trace(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);
+void add_doctor(CLI::App& app, int& status);
 void add_validate(CLI::App& app, int& status);
 void add_sweep(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);

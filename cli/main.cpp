@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   add_top(app, status);
   add_trace(app, status);
   add_convert(app, status);
+  add_doctor(app, status);
   add_validate(app, status);
   add_version(app, status);
 

@@ -1,19 +1,14 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <ctime>
-#include <map>
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cli/command.hpp"
 #include "cli/control_client.hpp"
-#include "cli/draw.hpp"
-#include "cli/job_view.hpp"
+#include "cli/key_input.hpp"
 #include "cli/terminal.hpp"
 #include "cli/top_view.hpp"
 #include "common/stop_signal.hpp"
@@ -22,40 +17,54 @@
 namespace taut::cli {
 namespace {
 
+constexpr Duration kAnswerWithin{1'000'000};
+
 struct TopOptions {
   double interval_s = 0.5;
   int frames = 0;
   CoordinatorOption coordinator;
 };
 
+/// Waits until the next look is due. False: the user wants to end.
+bool wait_for_next(KeyInput& keys, double interval_s) {
+  const TimePoint until = steady_now() + std::chrono::duration_cast<Duration>(
+                                             std::chrono::duration<double>(interval_s));
+  while (stop_signal() == 0 && steady_now() < until) {
+    const auto key = keys.next(until - steady_now());
+    if (key == 'q' || key == 'Q') return false;
+  }
+  return stop_signal() == 0;
+}
+
+/// What is shown while the coordinator does not answer: it may be restarting, and what one wants is
+/// to see it come back.
+std::vector<std::string> waiting_lines(const Error& error) {
+  return {error.message, "waiting for it; q or Ctrl-C ends"};
+}
+
+void show(LiveBlock& block, const std::vector<std::string>& lines) {
+  if (on_terminal()) return block.show(lines);
+  for (const std::string& line : lines) fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
 Result<void> run(const TopOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  // A key is looked for between two questions.
+  client.set_deadline(kAnswerWithin);
   watch_stop_signals();
+  KeyInput keys;
   LiveBlock block;
   TopView view;
-  const bool redraw = on_terminal();
-  for (int frame = 0; stop_signal() == 0 && (options.frames == 0 || frame < options.frames);
-       ++frame) {
+  for (int frame = 1;; ++frame) {
     const auto status = client.status();
-    std::vector<std::string> lines;
-    if (status) {
-      lines = view.draw(status.value(), steady_now(), terminal_width(), terminal_height());
-    } else if (frame > 0) {
-      // It may be restarting: what one wants is to see it come back.
-      lines = {status.error().message, "waiting for it; Ctrl-C ends"};
-    } else {
-      return status.error();
-    }
-    if (redraw) {
-      block.show(lines);
-    } else {
-      for (const std::string& line : lines) fmt::print("{}\n", line);
-      std::fflush(stdout);
-    }
-    std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_s));
+    if (!status && frame == 1) return status.error();
+    show(block, status
+                    ? view.draw(status.value(), steady_now(), terminal_width(), terminal_height())
+                    : waiting_lines(status.error()));
+    if (frame == options.frames || !wait_for_next(keys, options.interval_s)) return ok();
   }
-  return ok();
 }
 
 }  // namespace
@@ -67,7 +76,7 @@ void add_top(CLI::App& app, int& status) {
   command->add_option("--interval", options->interval_s, "Seconds between two looks")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  command->add_option("--frames", options->frames, "End after so many (default: at Ctrl-C)")
+  command->add_option("--frames", options->frames, "End after so many (default: at q or Ctrl-C)")
       ->check(CLI::PositiveNumber);
   options->coordinator.add_to(*command);
   command->footer("Example: tautline top --coordinator 127.0.0.1:7600");

@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
   app.add_option("--ready-file", arguments.ready_file,
                  "Written once everything listens: the addresses, one a line");
   app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
+  app.set_version_flag("--version", taut::build_name());
   CLI11_PARSE(app, argc, argv);
   taut::keep_freed_memory();
   taut::silence_protobuf();

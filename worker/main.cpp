@@ -120,6 +120,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--max-iter", arguments.max_iter, "With --local: overrides the solver's");
   app.add_option("--data", arguments.data, "With --local: the data set's folder");
+  app.set_version_flag("--version", taut::build_name());
   CLI11_PARSE(app, argc, argv);
   if (arguments.config.empty() && arguments.local_job.empty()) {
     std::fprintf(stderr, "tautline-worker: give --config or --local; see --help\n");

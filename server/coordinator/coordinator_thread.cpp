@@ -16,6 +16,10 @@ constexpr std::size_t kLogLines = 100;
 // Answers to this one stay within the process.
 constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 
+double unix_time_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 CoordinatorThread::CoordinatorThread(std::unique_ptr<Endpoint> endpoint,
@@ -104,7 +108,7 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
     unsaved_ = {};
   }
   for (CoordinatorMessage& outgoing : output.messages) {
-    if (outgoing.message.has_status_reply()) add_log(*outgoing.message.mutable_status_reply());
+    if (outgoing.message.has_status_reply()) add_times(*outgoing.message.mutable_status_reply());
     if (outgoing.to == kInside) {
       if (asking_) asking_->answer.set_value(std::move(outgoing.message));
       asking_.reset();
@@ -147,14 +151,14 @@ void CoordinatorThread::answer_questions(Coordinator& coordinator) {
 void CoordinatorThread::note(const std::string& text) {
   log::info("{}", text);
   pb::LogLine& line = log_.emplace_back();
-  line.set_unix_time_s(
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  line.set_unix_time_s(unix_time_s());
   line.set_text(text);
   if (log_.size() > kLogLines) log_.pop_front();
 }
 
-void CoordinatorThread::add_log(pb::StatusReply& status) const {
+void CoordinatorThread::add_times(pb::StatusReply& status) const {
   for (const pb::LogLine& line : log_) *status.add_log() = line;
+  status.set_unix_time_s(unix_time_s());
 }
 
 void CoordinatorThread::warn(const std::string& text) {

@@ -57,7 +57,8 @@ class CoordinatorThread {
   void carry_out(CoordinatorOutput output);
   void answer_questions(Coordinator& coordinator);
   void note(const std::string& text);
-  void add_log(pb::StatusReply& status) const;
+  /// What the coordinator's state machine cannot know: the wall clock, and its log.
+  void add_times(pb::StatusReply& status) const;
 
   const Config config_;
   std::unique_ptr<Endpoint> endpoint_;

@@ -76,6 +76,27 @@ TEST_CASE("the coordinator's thread answers over a socket and ends when told", "
   CHECK(thread->failure().empty());
 }
 
+TEST_CASE("a status tells the coordinator's wall clock", "[coordinator]") {
+  ZmqContext context;
+  const auto thread = start(context, make_memory_store());
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  };
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
+  REQUIRE(await_reply(*endpoint, 5).hello_reply().accepted());
+  pb::ControlMessage request;
+  request.set_request(6);
+  request.mutable_status_request();
+  const double before = now();
+  REQUIRE(endpoint->send(coordinator, encode(request)).has_value());
+  const pb::ControlMessage reply = await_reply(*endpoint, 6);
+  CHECK(reply.status_reply().unix_time_s() >= before);
+  CHECK(reply.status_reply().unix_time_s() <= now());
+}
+
 TEST_CASE("garbage, empty and foreign frames leave the coordinator serving", "[coordinator]") {
   ZmqContext context;
   const auto thread = start(context, make_memory_store());

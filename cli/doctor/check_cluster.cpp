@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "cli/doctor/checks.hpp"
+#include "cli/draw.hpp"
+#include "proto/cluster_config.hpp"
+
+namespace taut::cli {
+namespace {
+
+// Clocks that are further apart tear timelines and logs of several machines apart.
+constexpr double kSkewLimit_s = 0.1;
+
+Finding clock_finding(const std::vector<ClockReading>& readings) {
+  const auto offset = clock_offset(readings);
+  if (!offset) {
+    return fine("clock", "the coordinator does not tell its time: it is of an older release");
+  }
+  const std::string found =
+      fmt::format("the coordinator's clock is {:.1f} ms {} this machine's, +-{:.1f} ms",
+                  std::abs(offset->seconds) * 1e3, offset->seconds < 0 ? "behind" : "ahead of",
+                  offset->uncertain_by * 1e3);
+  if (std::abs(offset->seconds) - offset->uncertain_by <= kSkewLimit_s) return fine("clock", found);
+  return warning(
+      "clock", found,
+      "training does not mind, but logs, metrics and timelines of the two machines do not "
+      "lie side by side: set the clocks by chrony or systemd-timesyncd");
+}
+
+Finding unreachable(const CoordinatorAim& aim, const Error& why) {
+  // Another release, say: it answers, and what it says is the finding.
+  if (why.code != ErrorCode::kTimeout) {
+    return trouble("coordinator", why.message, "run the same release everywhere");
+  }
+  const std::string found =
+      fmt::format("none answers at {} within {:g} s", aim.address, aim.wait_s);
+  if (!aim.must_answer) {
+    return fine("coordinator", found + "; no cluster runs here",
+                "tautline train starts one of its own; else start tautline-server");
+  }
+  return trouble("coordinator", found,
+                 "start the server whose config has coordinator {}, see that the address is its "
+                 "own, and that no firewall stands in between");
+}
+
+}  // namespace
+
+std::optional<ClockOffset> clock_offset(const std::vector<ClockReading>& readings) {
+  std::optional<ClockOffset> best;
+  for (const ClockReading& one : readings) {
+    const double half_way = (one.received - one.sent) / 2;
+    // A clock that was set back meanwhile says nothing.
+    if (one.told <= 0 || half_way < 0) continue;
+    if (best && best->uncertain_by <= half_way) continue;
+    best = ClockOffset{.seconds = one.told - (one.sent + half_way), .uncertain_by = half_way};
+  }
+  return best;
+}
+
+Findings check_config(const pb::ClusterConfig& config) {
+  Findings findings;
+  const auto listens = [&](const char* field, const std::string& address) {
+    if (const auto allowed = check_listen_address(address, config); !allowed) {
+      findings.push_back(
+          trouble("config", fmt::format("{}: {}", field, allowed.error().message),
+                  "listen on 127.0.0.1, or set insecure: true in a network that only "
+                  "you can reach"));
+    }
+  };
+  if (config.has_server()) {
+    listens("server.listen", config.server().listen());
+    if (config.server().has_coordinator()) {
+      listens("coordinator_address", config.coordinator_address());
+      if (config.has_http()) listens("http.dashboard", config.http().dashboard());
+    }
+  }
+  if (config.has_http()) listens("http.metrics", config.http().metrics());
+  if (config.insecure()) {
+    findings.push_back(
+        warning("config", "insecure: true",
+                "whoever reaches the ports can read and change everything: keep them "
+                "behind a firewall"));
+  }
+  return findings;
+}
+
+Findings check_coordinator(const CoordinatorAim& aim, Machine& machine, bool& answers) {
+  answers = false;
+  if (aim.address.ends_with(":0")) {
+    if (!aim.must_answer) {
+      return {fine("coordinator", "its port is chosen by the system when it starts: not asked")};
+    }
+    return {trouble("coordinator", fmt::format("{} names no port", aim.address),
+                    "set coordinator_address to what the coordinator's ready file and log say")};
+  }
+  const auto facts = machine.coordinator(aim.address, aim.wait_s);
+  answers = facts.has_value();
+  if (!facts) return {unreachable(aim, facts.error())};
+  const CoordinatorFacts& cluster = facts.value();
+  Findings findings{
+      fine("coordinator",
+           fmt::format("answers at {}: {}, {}, {}", aim.address, counted(cluster.servers, "server"),
+                       counted(cluster.workers, "worker"),
+                       cluster.running_jobs > 0 ? "a job runs" : "no job runs"))};
+  if (!cluster.lost.empty()) {
+    findings.push_back(warning("coordinator",
+                               fmt::format("lost: {}", fmt::join(cluster.lost, ", ")),
+                               "see their logs; start them again and they join anew"));
+  }
+  findings.push_back(clock_finding(cluster.readings));
+  return findings;
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,59 @@
+#include <chrono>
+
+#include "cli/control_client.hpp"
+#include "cli/doctor/machine.hpp"
+
+namespace taut::cli {
+namespace {
+
+// The shortest of a few round trips is the one that nothing got in the way of.
+constexpr int kReadings = 8;
+
+double unix_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+class ThisMachine final : public Machine {
+ public:
+  PortFacts port(const std::string& address) override { return system_port(address); }
+  Result<CoordinatorFacts> coordinator(const std::string& address, double wait_s) override {
+    return ask_coordinator(address, wait_s);
+  }
+  Result<void> shared_memory() override { return try_shared_memory(); }
+  FolderFacts folder(const std::filesystem::path& path) override { return system_folder(path); }
+  GpuFacts gpu() override { return system_gpu(); }
+  HostFacts host() override { return system_host(); }
+  std::vector<LibraryFacts> libraries() override { return linked_libraries(); }
+  std::vector<ProgramFacts> programs() override { return sibling_programs(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Machine> this_machine() {
+  return std::make_unique<ThisMachine>();
+}
+
+Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait_s) {
+  TAUT_TRY(auto client, connect_control(address, wait_s));
+  CoordinatorFacts facts;
+  pb::StatusReply status;
+  for (int i = 0; i < kReadings; ++i) {
+    const double sent = unix_now();
+    TAUT_TRY(status, client.status());
+    facts.readings.push_back({.sent = sent, .received = unix_now(), .told = status.unix_time_s()});
+  }
+  facts.servers = status.servers_size();
+  facts.workers = status.workers_size();
+  for (const pb::ServerStatus& server : status.servers()) {
+    if (server.state() == "lost") facts.lost.push_back(server.name());
+  }
+  for (const pb::WorkerStatus& worker : status.workers()) {
+    if (worker.state() == "lost") facts.lost.push_back(worker.name());
+  }
+  for (const pb::JobStatus& job : status.jobs()) {
+    facts.running_jobs += job.state() == pb::RUNNING ? 1 : 0;
+  }
+  return facts;
+}
+
+}  // namespace taut::cli

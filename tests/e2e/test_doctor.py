@@ -1,0 +1,96 @@
+"""`tautline doctor` on this machine: what stands in the way is said, and nothing hangs."""
+
+import json
+import os
+import socket
+import time
+
+from cluster import *
+
+
+class Doctor(ClusterTest):
+    def look(self, *arguments, status=0, **more):
+        """The findings of `doctor --json`, which must end with the status."""
+        answer = self.tautline("doctor", "--json", *arguments, **more)
+        self.assertEqual(answer.returncode, status, answer.stdout + answer.stderr)
+        self.assertEqual(answer.stdout.count("\n"), 1)
+        report = json.loads(answer.stdout)
+        self.assertEqual(report["verdict"] == "trouble", status == 1)
+        return report["findings"]
+
+    def of(self, findings, about, part=""):
+        """The one finding about something that holds `part`."""
+        found = [f for f in findings if f["about"] == about and part in f["found"]]
+        self.assertEqual(len(found), 1, f"{about} {part}: {findings}")
+        return found[0]
+
+    def config(self, text):
+        return self.file("doctor.textproto", text)
+
+    def test_the_doctor_sees_a_cluster_its_clock_and_its_ports(self):
+        self.start_server(shards=2)
+        self.start_worker()
+        config = self.config(f'coordinator_address: "{self.coordinator}"\n'
+                             'server { shards: 2 coordinator {} } worker {}\n')
+        findings = self.look("--config", config)
+        self.assertIn("1 server, 1 worker", self.of(findings, "coordinator")["found"])
+        clock = self.of(findings, "clock")
+        self.assertEqual(clock["verdict"], "ok")
+        # One machine's clock beside itself.
+        self.assertLess(float(clock["found"].split(" is ")[1].split(" ms")[0]), 1000)
+        port = self.of(findings, "port", self.coordinator)
+        self.assertEqual(port["verdict"], "ok")
+        self.assertIn("tautline-server (process", port["found"])
+        self.assertEqual(self.of(findings, "shared memory")["verdict"], "ok")
+        for name in ("tautline-server", "tautline-worker", "ZeroMQ"):
+            self.assertEqual(self.of(findings, "version", name)["verdict"], "ok")
+
+    def test_a_port_that_another_program_holds_is_trouble_and_says_whose(self):
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            address = f"127.0.0.1:{held.getsockname()[1]}"
+            config = self.config(f'coordinator_address: "{address}"\n'
+                                 'server { coordinator {} }\n')
+            answer = self.tautline("doctor", "--config", config, "--wait", 0.5)
+        self.assertEqual(answer.returncode, 1)
+        lines = answer.stdout.splitlines()
+        line = next(i for i, one in enumerate(lines) if address in one and "held" in one)
+        self.assertRegex(lines[line], r"^trouble +port .*process %d\)" % os.getpid())
+        self.assertIn("-> ", lines[line + 1])
+        self.assertIn("coordinator_address", lines[line + 1])
+        self.assertRegex(lines[-1], r"^\d+ ok, \d+ warnings?, 1 trouble$")
+
+    def test_a_config_that_cannot_be_read_is_one_finding_and_the_rest_is_looked_at(self):
+        config = self.config("server {\n  shard: 2\n}\n")
+        findings = self.look("--config", config, status=1)
+        self.assertIn(":2:3:", self.of(findings, "config")["found"])
+        self.assertTrue(self.of(findings, "shared memory"))
+
+    def test_a_folder_that_cannot_be_written_is_trouble_with_its_setting(self):
+        # A file where the folder's parent should stand: root may write nearly everywhere else.
+        blocked = self.file("blocked", "")
+        config = self.config(f'server {{ coordinator {{ state_folder: "{blocked}/state" }} }}\n'
+                             'coordinator_address: "127.0.0.1:0"\n')
+        disk = self.of(self.look("--config", config, status=1), "disk", "blocked")
+        self.assertEqual(disk["verdict"], "trouble")
+        self.assertIn("state_folder", disk["advice"])
+
+    def test_a_coordinator_that_does_not_answer_is_waited_for_no_longer_than_told(self):
+        # It listens, and says nothing.
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            began = time.monotonic()
+            findings = self.look("--coordinator", address, "--wait", 1, status=1)
+            self.assertLess(time.monotonic() - began, 15)
+        coordinator = self.of(findings, "coordinator")
+        self.assertEqual(coordinator["verdict"], "trouble")
+        self.assertIn(f"{address} within 1 s", coordinator["found"])
+
+    def test_a_damaged_data_set_is_trouble(self):
+        folder = self.folder / "data/mnist"
+        folder.mkdir(parents=True)
+        (folder / "train-images-idx3-ubyte").write_bytes(b"not the digits")
+        config = self.config('coordinator_address: "127.0.0.1:0" server { coordinator {} }\n')
+        data = self.of(self.look("--config", config, status=1), "data", "data/mnist")
+        self.assertEqual(data["verdict"], "trouble")
+        self.assertIn("train-images-idx3-ubyte", data["found"])
+        self.assertIn("scripts/get_data mnist", data["advice"])
