@@ -1,6 +1,7 @@
 #include "server/job_view.hpp"
 
 #include "proto/job_state.hpp"
+#include "proto/policies.hpp"
 
 namespace taut::server {
 
@@ -14,6 +15,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->hash = job_hash(job.definition());
   view->seed = job.definition().seed();
   TAUT_TRY(view->rule, to_update_rule(job.definition().solver_param()));
+  TAUT_TRY(view->policies, to_policies(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
   TAUT_TRY(view->membership, to_membership(job));
   view->slack = Slack(job.slack());

@@ -9,6 +9,7 @@
 #include "common/math/update_rule.hpp"
 #include "common/result.hpp"
 #include "common/ssp/membership.hpp"
+#include "common/ssp/policies.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
 
@@ -23,6 +24,7 @@ struct JobView {
   std::uint64_t seed = 0;
   math::UpdateRule rule;
   bool sum = false;  // add updates up instead of dividing by the members
+  Policies policies;
   Membership membership;
   Slack slack;
   Clock hold_from = Clock::never();

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "common/math/update_kernels.hpp"
 #include "common/net/endpoint.hpp"
 #include "common/net/message.hpp"
 #include "common/ssp/aggregation.hpp"
@@ -31,7 +33,12 @@ struct Answer {
 };
 
 /// One slice of a table at its shard: values, clocks, updates that wait to be applied and reads
-/// that wait to become true. The consistency contract, for one slice. Thread    shard thread
+/// that wait to become true. The consistency contract, for one slice.
+///
+/// Under a policy that looks at what a worker read, the newest answer to each worker is remembered:
+/// for delay compensation its values too, which costs up to one more slice of memory a member, and
+/// one for the adaptive form's mean square.
+/// Thread    shard thread
 class SliceState {
  public:
   /// Fills the slice with its initial values. Throws std::bad_alloc.
@@ -44,6 +51,9 @@ class SliceState {
   /// REQUIRES: the worker is a member of the job's view.
   PushVerdict push(WorkerId worker, Clock clock, const Frame& gradient, float scale,
                    const JobView& job, std::vector<Answer>& released);
+
+  /// Updates that came when their clock was over, and were dropped: backup workers.
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
   /// Answers a read, or parks it; a worker's newer read takes the place of its older one.
   [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job);
@@ -71,17 +81,28 @@ class SliceState {
     Slack slack;  // the largest that held since it was parked
   };
 
+  /// What a worker's values were when its newest read was answered.
+  struct ReadBase {
+    Clock clock;
+    std::int64_t applications = 0;
+    Buffer values;  // shared with the answer; held for delay compensation alone
+  };
+
   void apply_ready(const JobView& job);
   void apply(const Application& application, const JobView& job);
   void release(std::vector<Answer>& released);
-  [[nodiscard]] Answer answer(const Reader& reader) const;
+  [[nodiscard]] Answer answer(const Reader& reader);
+  [[nodiscard]] math::GradientView weigh(WorkerId worker, const JobView& job, std::size_t members,
+                                         math::GradientView gradient, Buffer& corrected);
 
   const Slice place_;
   const TableKind kind_;
   const float lr_mult_;
   const float decay_mult_;
   BufferPool& pool_;
-  const ModeAggregation policy_;
+  const std::unique_ptr<const AggregationPolicy> policy_;
+  const bool keeps_reads_;
+  const bool keeps_values_;
   SliceClock clock_;
   Buffer values_;
   std::vector<Buffer> rule_state_;
@@ -89,6 +110,9 @@ class SliceState {
   HeldUpdates waiting_;
   std::map<std::pair<Clock, WorkerId>, Held> held_;
   std::map<WorkerId, Parked> parked_;
+  std::map<WorkerId, ReadBase> bases_;
+  Buffer mean_square_;  // of gradients, for adaptive delay compensation
+  std::uint64_t dropped_ = 0;
 };
 
 }  // namespace taut::server

@@ -143,6 +143,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(solver));
   cache_options.norm = rule.update_norm();
   cache_options.overlap = settings.overlap();
+  cache_options.catches_up = definition.consistency().backup_workers() > 0;
   TAUT_TRY(auto cache,
            ServedCache::open(client, backend, assets.train_graph().parameters, cache_options));
 

@@ -35,19 +35,30 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   rate_since_ = steady_now();
   stop_ = &stop;
   Clock clock = options_.start;
-  for (; clock < options_.end && !stop; clock = clock.next()) {
+  while (clock < options_.end && !stop) {
+    const Clock first = clock;
+    TAUT_TRY(clock, cache_.begin_clock(first));
+    clock = std::min(clock, options_.end);
+    if (clock == options_.end) break;
     log::set_context(options_.rank, clock.value());
-    const bool due = options_.test_interval > 0 && clock.value() % options_.test_interval == 0;
-    if (due && (clock > Clock(0) || options_.test_initialization)) {
+    if (test_is_due(first, clock)) {
       TAUT_TRY(test(clock));
     }
     const TimePoint begin = steady_now();
     if (!report_.first_iteration) report_.first_iteration = begin;
     TAUT_TRY(train_clock(clock));
     record(clock, steady_now() - begin);
+    clock = clock.next();
   }
   log::clear_context();
   return clock;
+}
+
+/// Whether a test belongs to one of the clocks from `first` to `clock`.
+bool Trainer::test_is_due(Clock first, Clock clock) const {
+  if (options_.test_interval <= 0) return false;
+  const Clock newest = clock - clock.value() % options_.test_interval;
+  return newest >= first && (newest > Clock(0) || options_.test_initialization);
 }
 
 Result<void> Trainer::train_clock(Clock clock) {
@@ -85,12 +96,21 @@ void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before
   }
 }
 
+/// The batch of a clock; those of clocks that were left out are given back.
+Result<data::Batch> Trainer::next_batch(data::DataLoader& loader, Clock clock) {
+  while (true) {
+    TAUT_TRY(data::Batch batch, loader.next(kDataWait));
+    if (batch.clock >= clock) return batch;
+    loader.recycle(std::move(batch));
+  }
+}
+
 Result<void> Trainer::forward(std::size_t index, Clock clock) {
   Replica& replica = replicas_[index];
   const TimePoint begin = steady_now();
   auto loaded = [&] {
     const timeline::Span span(timeline::Row::kWait, "data", clock.value());
-    return replica.loader->next(kDataWait);
+    return next_batch(*replica.loader, clock);
   }();
   TAUT_TRY(data::Batch batch, std::move(loaded));
   report_.wait += steady_now() - begin;

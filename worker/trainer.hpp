@@ -45,6 +45,8 @@ class Trainer {
   [[nodiscard]] Result<Clock> run(const std::atomic<bool>& stop);
 
  private:
+  [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
+  [[nodiscard]] static Result<data::Batch> next_batch(data::DataLoader& loader, Clock clock);
   [[nodiscard]] Result<void> train_clock(Clock clock);
   void straggle(Clock clock, Duration since_begin, Duration waited_before);
   [[nodiscard]] Result<void> forward(std::size_t replica, Clock clock);

@@ -14,7 +14,9 @@ namespace taut {
 struct Application {
   Clock clock;
   std::vector<WorkerId> workers;  // ascending: the order of the sum
-  std::size_t members = 0;        // how many take part at this clock: what the sum is divided by
+  // What the sum is divided by: how many take part at this clock; with backup workers, how many of
+  // them count.
+  std::size_t members = 0;
 };
 
 /// The accepted updates of one slice that wait to be applied: for each clock, whose.
@@ -37,5 +39,23 @@ class ModeAggregation final : public AggregationPolicy {
   [[nodiscard]] std::optional<Application> next(const HeldUpdates& held,
                                                 const Membership& membership) const override;
 };
+
+/// BSP with backup workers: the lowest clock is applied as one aggregate of those that have come once
+/// only `backup_workers` are missing; what comes later is none of its concern. The mean is over those
+/// that count. One member at least is waited for, however few are left.
+/// Source    Chen et al., "Revisiting Distributed Synchronous SGD", 2016, algorithms 3 and 4
+class BackupAggregation final : public AggregationPolicy {
+ public:
+  explicit BackupAggregation(std::uint32_t backup_workers) : backup_workers_(backup_workers) {}
+  [[nodiscard]] std::optional<Application> next(const HeldUpdates& held,
+                                                const Membership& membership) const override;
+
+ private:
+  const std::uint32_t backup_workers_;
+};
+
+/// The policy of a job: plain modes where it has no backup workers.
+[[nodiscard]] std::unique_ptr<const AggregationPolicy> make_aggregation(
+    std::uint32_t backup_workers);
 
 }  // namespace taut

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -13,6 +14,11 @@ enum class ApplyMode : std::uint8_t {
   kAggregate,  // BSP: as one aggregate, when all members' have come
   kOnArrival,  // SSP, ASYNC
 };
+
+/// How many of a clock's members make its aggregate: all but the backup workers, and one at least.
+[[nodiscard]] constexpr std::size_t enough_of(std::size_t members, std::uint32_t backup_workers) {
+  return members > backup_workers ? members - backup_workers : 1;
+}
 
 /// One member of a job, for the clocks [join, leave).
 struct Member {

@@ -8,7 +8,8 @@ namespace taut {
 
 bool SliceClock::update(const Membership& membership) {
   for (const Member& member : membership.members()) {
-    const auto [entry, added] = progress_.try_emplace(member.worker, Progress{member.join});
+    const auto [entry, added] =
+        progress_.try_emplace(member.worker, Progress{member.join, member.join});
     entry->second.leave = member.leave;
   }
   return raise_version();
@@ -21,28 +22,44 @@ Clock SliceClock::done(WorkerId worker) const {
 }
 
 PushVerdict SliceClock::judge(WorkerId worker, Clock clock) const {
-  const Clock expected = done(worker);
-  if (clock < expected) return PushVerdict::kDuplicate;
-  return clock == expected ? PushVerdict::kAccept : PushVerdict::kAhead;
+  const Clock from = done(worker);
+  if (clock < from) return PushVerdict::kDuplicate;
+  // V is beyond a member's own progress only where others have ended its clocks without it.
+  const bool left_out = from < version_ && clock <= version_;
+  const bool accepted = clock == schedule_.first_from(from) || left_out;
+  return accepted ? PushVerdict::kAccept : PushVerdict::kAhead;
 }
 
-bool SliceClock::accept(WorkerId worker) {
+bool SliceClock::accept(WorkerId worker, Clock clock) {
   const auto found = progress_.find(worker);
   TAUT_CHECK(found != progress_.end(), "a push of a worker that is no member");
   const Clock before = found->second.done;
-  found->second.done = before.next();
-  // Only the slowest member can raise the minimum.
-  return before == version_ && raise_version();
+  found->second.done = clock.next();
+  // Without backup workers only the slowest member can raise the minimum.
+  return (before == version_ || backup_workers_ > 0) && raise_version();
 }
 
 bool SliceClock::raise_version() {
+  const Clock before = version_;
   Clock lowest = Clock::never();
   for (const auto& [worker, progress] : progress_) {
     lowest = std::min(lowest, progress.frontier());
   }
-  if (lowest == Clock::never() || lowest <= version_) return false;
-  version_ = lowest;
-  return true;
+  if (lowest == Clock::never()) return false;
+  version_ = std::max(version_, lowest);
+  while (backup_workers_ > 0 && is_over(version_)) version_ = version_.next();
+  return version_ > before;
+}
+
+bool SliceClock::is_over(Clock clock) const {
+  std::size_t members = 0;
+  std::size_t pushed = 0;
+  for (const auto& [worker, progress] : progress_) {
+    if (clock < progress.join || clock >= progress.leave) continue;
+    ++members;
+    if (progress.done > clock) ++pushed;
+  }
+  return members > 0 && pushed >= enough_of(members, backup_workers_);
 }
 
 }  // namespace taut

@@ -3,20 +3,29 @@
 #include <unordered_map>
 
 #include "common/ssp/membership.hpp"
+#include "common/ssp/push_schedule.hpp"
 #include "common/types.hpp"
 
 namespace taut {
 
 /// What a shard thinks of a push by its clock alone.
 enum class PushVerdict : std::uint8_t {
-  kAccept,     // the next one that was expected
+  kAccept,     // the next one that was expected; under backup workers, any that V has reached
   kDuplicate,  // accepted before: acknowledge again, drop
   kAhead,      // earlier ones are missing
 };
 
 /// The clocks of one slice: done(w) for every member, and V, their minimum. V never falls.
+///
+/// With b backup workers V is the first clock that fewer than n - b of its n members have pushed: the
+/// aggregates below it are made. Who is behind V may leave out what would only be dropped, and push
+/// at V next.
+/// Source    Chen et al., "Revisiting Distributed Synchronous SGD", 2016, algorithms 3 and 4
 class SliceClock {
  public:
+  explicit SliceClock(std::uint32_t backup_workers = 0, PushSchedule schedule = {})
+      : backup_workers_(backup_workers), schedule_(schedule) {}
+
   /// Takes over a new membership. A joined member starts at its join clock; one that has left
   /// counts only while it owes an update from before it left. Returns whether V rose.
   bool update(const Membership& membership);
@@ -27,17 +36,21 @@ class SliceClock {
 
   [[nodiscard]] PushVerdict judge(WorkerId worker, Clock clock) const;
   /// Counts an accepted push. REQUIRES: judge() said so. Returns whether V rose.
-  bool accept(WorkerId worker);
+  bool accept(WorkerId worker, Clock clock);
 
  private:
   struct Progress {
     Clock done;
+    Clock join;
     Clock leave = Clock::never();
     // One that left owes nothing once it is past its leave clock, and holds nobody back.
     [[nodiscard]] Clock frontier() const { return done < leave ? done : Clock::never(); }
   };
   bool raise_version();
+  [[nodiscard]] bool is_over(Clock clock) const;
 
+  std::uint32_t backup_workers_;
+  PushSchedule schedule_;
   std::unordered_map<WorkerId, Progress> progress_;
   Clock version_;
 };

@@ -98,6 +98,10 @@ void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& re
                                 request.slack()));
     return;
   }
+  if (const auto fits = check_slack(job->stored().definition(), Slack(request.slack())); !fits) {
+    reply.set_error(fmt::format("job {}: {}", request.job(), fits.error().message));
+    return;
+  }
   const Slack before(job->stored().slack());
   const Slack wanted(request.slack());
   if (job->stored().wanted_slack() != request.slack()) {

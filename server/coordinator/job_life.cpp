@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/experiment_check.hpp"
+#include "proto/policies.hpp"
 
 namespace taut {
 namespace {
@@ -97,6 +98,7 @@ Result<Slack> check_definition(const pb::Job& definition) {
         fmt::format("workers: {} is above the limit of {}", definition.workers(), kMaxWorkers));
   }
   TAUT_TRY(check_experiment(definition));
+  TAUT_TRY(to_policies(definition));
   const pb::Consistency& wanted = definition.consistency();
   const bool names_slack = wanted.has_slack();
   switch (wanted.mode()) {
@@ -113,6 +115,25 @@ Result<Slack> check_definition(const pb::Job& definition) {
       fmt::format("consistency: mode {} has no slack, but slack is {}; leave it out, or "
                   "choose mode: SSP",
                   pb::Consistency::Mode_Name(wanted.mode()), wanted.slack()));
+}
+
+Result<void> check_slack(const pb::Job& definition, Slack slack) {
+  pb::Job changed;
+  *changed.mutable_consistency() = definition.consistency();
+  changed.set_workers(definition.workers());
+  pb::Consistency& consistency = *changed.mutable_consistency();
+  if (slack.is_unbounded()) {
+    consistency.set_mode(pb::Consistency::ASYNC);
+  } else {
+    consistency.set_mode(slack == Slack(0) ? pb::Consistency::BSP : pb::Consistency::SSP);
+  }
+  consistency.clear_slack();
+  if (consistency.mode() == pb::Consistency::SSP) {
+    consistency.set_slack(static_cast<std::uint32_t>(slack.clocks()));
+  }
+  const auto policies = to_policies(changed);
+  if (!policies) return policies.error();
+  return ok();
 }
 
 pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, Slack slack) {

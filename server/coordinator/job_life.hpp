@@ -15,6 +15,9 @@ namespace taut {
 /// Errors    invalid: what cannot work whatever the model is: no net or solver, no iterations, a
 ///           consistency that contradicts itself, too many workers
 [[nodiscard]] Result<Slack> check_definition(const pb::Job& definition);
+/// Whether a job's policies allow another slack.
+/// Errors    invalid: the policy that does not fit
+[[nodiscard]] Result<void> check_slack(const pb::Job& definition, Slack slack);
 
 [[nodiscard]] pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
                                     Slack slack);

@@ -140,6 +140,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       return std::nullopt;
     case Event::Kind::kPushed:
       worker.pushed[table] = clock + 1;
+      ++worker.pushes[table];
       return std::nullopt;
     case Event::Kind::kReading: {
       OpenRead read{clock, 0};
@@ -155,7 +156,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       worker.finished = true;
       for (const auto& [number, shard] : shards_) {
         for (const auto& [key, slice] : shard.slices) {
-          if (slice->done(event.worker.value()) >= clock) continue;
+          if (slice->done(event.worker.value()) >= worker.pushed[key.first]) continue;
           return Broken{"ack",
                         fmt::format("worker {} believes that all it pushed up to clock {} was "
                                     "accepted; table {} slice {} waits for {}",
@@ -204,10 +205,12 @@ std::optional<Broken> Checker::check_read(const Event& event, std::span<const fl
                               event.worker.value(), table, version->second, event.version.value())};
   }
   version->second = event.version.value();
-  if (job_.mean) return std::nullopt;
+  if (!job_.counts()) return std::nullopt;
   for (std::uint32_t slice = 0; slice < job_.slices; ++slice) {
     const auto part = values.subspan(std::size_t{slice} * kSliceElements, kSliceElements);
-    if (auto wrong = check_holdings(event, read, part, slice)) return wrong;
+    auto wrong = job_.backup_workers > 0 ? check_counted(event, part, slice)
+                                         : check_holdings(event, read, part, slice);
+    if (wrong) return wrong;
   }
   worker.seen[table].assign(values.begin(), values.end());
   return std::nullopt;
@@ -253,11 +256,57 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
   return std::nullopt;
 }
 
+double Checker::enough_until(std::int64_t version) const {
+  double enough = 0;
+  for (std::int64_t clock = 0; clock < version; ++clock) {
+    enough += static_cast<double>(newest_.enough_at(clock));
+  }
+  return enough;
+}
+
+std::optional<Broken> Checker::check_counted(const Event& event, std::span<const float> values,
+                                             std::uint32_t slice) {
+  const std::vector<float>& seen = workers_[event.worker.value()].seen[event.table.value()];
+  double held = 0;
+  for (const auto& [other, member] : newest_.members) {
+    const auto where = [&, of = other] {
+      return fmt::format(
+          "worker {} at clock {}, table {} slice {}: of worker {}'s updates {} count",
+          event.worker.value(), event.clock.value(), event.table.value(), slice, of,
+          -values[2UL * of]);
+    };
+    const double count = -values[2UL * other];
+    const double names = -values[2UL * other + 1];
+    held += count;
+    const WorkerSide& pushed = workers_[other];
+    const auto pushes = pushed.pushes.find(event.table.value());
+    const double most = pushes == pushed.pushes.end() ? 0 : static_cast<double>(pushes->second);
+    if (count > most) return Broken{"once", fmt::format("{}; it has pushed {}", where(), most)};
+    // Whichever ones count, each has another clock between its first one and its last one.
+    const double next = most == 0 ? 0 : static_cast<double>(pushed.pushed.at(event.table.value()));
+    if (names < names_of(member.join, static_cast<std::int64_t>(count)) ||
+        names > count * next - count * (count - 1) / 2) {
+      return Broken{"once", fmt::format("{}, but not each of another clock", where())};
+    }
+    if (!seen.empty() && count < -seen[std::size_t{slice} * kSliceElements + 2UL * other]) {
+      return Broken{"order", fmt::format("{}, fewer than it has seen before", where())};
+    }
+  }
+  const double enough = enough_until(event.version.value());
+  if (held >= enough) return std::nullopt;
+  return Broken{"bound",
+                fmt::format("worker {} at clock {}, table {} slice {}: it holds {} updates; the "
+                            "aggregates below V = {} are made of {} at least",
+                            event.worker.value(), event.clock.value(), event.table.value(), slice,
+                            held, event.version.value(), enough)};
+}
+
 std::optional<Broken> Checker::check_end(const Event& event) {
   if (event.done == Clock(0)) {
     return Broken{"end", "the run did not end, although its network healed"};
   }
   if (event.done == Clock(2)) return std::nullopt;  // ended early for a reason that is no failure
+  if (job_.backup_workers > 0) return check_counted_at_end();
   for (const auto& [number, worker] : workers_) {
     const auto member = newest_.members.find(number);
     if (!worker.finished || member == newest_.members.end()) continue;
@@ -265,11 +314,27 @@ std::optional<Broken> Checker::check_end(const Event& event) {
       for (const auto& [key, slice] : shard.slices) {
         const auto count = static_cast<std::int64_t>(-slice->values()[2UL * number]);
         const std::int64_t due = job_.clocks - member->second.join;
-        if (job_.mean || count == due) continue;
+        if (!job_.counts() || count == due) continue;
         return Broken{"once", fmt::format("at the end table {} slice {} holds {} updates of worker "
                                           "{}; it pushed {}",
                                           key.first, key.second, count, number, due)};
       }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Broken> Checker::check_counted_at_end() const {
+  if (!job_.counts()) return std::nullopt;
+  const double enough = enough_until(job_.clocks);
+  for (const auto& [number, shard] : shards_) {
+    for (const auto& [key, slice] : shard.slices) {
+      double held = 0;
+      for (const auto& [worker, member] : newest_.members) held += -slice->values()[2UL * worker];
+      if (held >= enough) continue;
+      return Broken{"once", fmt::format("at the end table {} slice {} holds {} updates; the job's "
+                                        "clocks are made of {} at least",
+                                        key.first, key.second, held, enough)};
     }
   }
   return std::nullopt;

@@ -56,6 +56,7 @@ class Checker {
     std::int64_t next_push = 0;
     bool finished = false;
     std::map<std::uint32_t, std::int64_t> pushed;  // the next clock, by table
+    std::map<std::uint32_t, std::int64_t> pushes;  // how many, by table
     std::map<std::uint32_t, OpenRead> reading;     // by table
     std::map<std::uint32_t, std::int64_t> version;
     std::map<std::uint32_t, std::vector<float>> seen;  // by table
@@ -68,6 +69,13 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,
                                                      std::span<const float> values,
                                                      std::uint32_t slice);
+  /// The same with backup workers: not whose updates it holds, but that it holds enough.
+  [[nodiscard]] std::optional<Broken> check_counted(const Event& event,
+                                                    std::span<const float> values,
+                                                    std::uint32_t slice);
+  /// Updates that the aggregates of the clocks up to `version` are made of, at least.
+  [[nodiscard]] double enough_until(std::int64_t version) const;
+  [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
   [[nodiscard]] std::optional<Broken> check_end(const Event& event);
   [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);

@@ -16,7 +16,20 @@ Contract Contract::of(const pb::ServerJob& view) {
   contract.slack = view.slack();
   contract.hold_from = view.hold_from();
   contract.mean = view.definition().reduction() == pb::Job::MEAN;
+  const pb::Consistency& asked = view.definition().consistency();
+  contract.backup_workers = asked.backup_workers();
+  contract.staleness_rate = asked.staleness_learning_rate();
+  if (asked.has_delay_compensation()) {
+    contract.compensation = asked.delay_compensation().strength();
+    contract.compensation_decay = asked.delay_compensation().decay();
+  }
   return contract;
+}
+
+std::size_t Contract::enough_at(std::int64_t clock) const {
+  const std::size_t members = count_at(clock);
+  if (members <= backup_workers) return members == 0 ? 0 : 1;
+  return members - backup_workers;
 }
 
 bool Contract::aggregates_at(std::int64_t clock) const {

@@ -27,11 +27,21 @@ struct Contract {
   std::int64_t slack = 0;
   std::int64_t hold_from = 0;
   bool mean = false;
+  // Policies.
+  std::uint32_t backup_workers = 0;
+  bool staleness_rate = false;
+  float compensation = 0;
+  float compensation_decay = 0;
 
   static Contract of(const pb::ServerJob& view);
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
   /// Who takes part at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
+  /// How many of them make its aggregate.
+  [[nodiscard]] std::size_t enough_at(std::int64_t clock) const;
+  [[nodiscard]] bool keeps_reads() const { return staleness_rate || compensation > 0; }
+  /// Whether a slice's values say how many updates of whom they hold.
+  [[nodiscard]] bool counts() const { return !mean && !keeps_reads(); }
   /// The slack of a read at this clock. Updates apply in the order of clocks, so a read shows its
   /// reader's own update only when every aggregate of an earlier clock has been made: in BSP, slack
   /// 0; after a change from BSP at clock K, never less than V >= K.

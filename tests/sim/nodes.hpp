@@ -122,6 +122,7 @@ class WorkerNode final : public ControlNode {
   std::vector<std::vector<float>> values_;  // by table
   std::vector<bool> waiting_;               // by table
   std::size_t waits_ = 0;
+  Clock reached_ = Clock::never();  // the lowest V of the tables that have come
   std::optional<TimePoint> computing_until_;
   TimePoint next_tick_;
   bool finished_ = false;

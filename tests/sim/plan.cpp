@@ -37,6 +37,48 @@ Slack draw_slack(Random& random) {
   }
 }
 
+constexpr std::array<std::pair<std::string_view, Policy>, 4> kPolicies = {{
+    {"none", Policy::kNone},
+    {"backup", Policy::kBackup},
+    {"staleness", Policy::kStaleness},
+    {"compensation", Policy::kCompensation},
+}};
+
+/// Half of the seeds have none.
+Policy draw_policy(Random& random) {
+  if (random.chance(0.5)) return Policy::kNone;
+  return kPolicies[1 + random.below(kPolicies.size() - 1)].second;
+}
+
+/// Sets a job's policy, and a slack that it fits; where the slack is fixed to another, nothing.
+void set_policy(Policy policy, Random& random, bool slack_is_fixed, ToyJob& job) {
+  const bool in_bsp = policy == Policy::kBackup;
+  if (policy == Policy::kNone) return;
+  if (in_bsp != (job.slack == Slack(0))) {
+    if (slack_is_fixed) return;
+    job.slack = in_bsp ? Slack(0) : Slack(random.between(1, 4));
+    if (!in_bsp && random.chance(0.3)) job.slack = Slack::unbounded();
+  }
+  switch (policy) {
+    case Policy::kBackup:
+      if (job.workers > 1) {
+        job.backup_workers = static_cast<std::uint32_t>(random.between(1, job.workers - 1));
+      }
+      break;
+    case Policy::kCompensation:
+      job.compensation = 0.01F;
+      if (random.chance(0.5)) job.compensation_decay = 0.9F;
+      // Both at once, now and then.
+      job.staleness_rate = random.chance(0.2);
+      break;
+    case Policy::kStaleness:
+      job.staleness_rate = true;
+      break;
+    case Policy::kNone:
+      break;
+  }
+}
+
 /// Draws what happens while the job runs.
 class EventDrawer {
  public:
@@ -152,6 +194,15 @@ Result<Faults> Faults::parse(std::string_view text) {
   return faults;
 }
 
+Result<Policy> parse_policy(std::string_view name) {
+  std::string known;
+  for (const auto& [word, policy] : kPolicies) {
+    if (name == word) return policy;
+    known += known.empty() ? word : fmt::format(", {}", word);
+  }
+  return invalid(fmt::format("policy \"{}\" is unknown; choose of {}", name, known));
+}
+
 Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   Random random(Random::mix(seed));
   const Faults& allowed = limits.faults;
@@ -169,6 +220,10 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   plan.job.slack = draw_slack(random);
   if (limits.slack) plan.job.slack = *limits.slack;
   plan.job.mean = random.chance(0.2);
+  // From numbers of its own: a seed's faults are the same with and without policies.
+  Random policy_random(Random::mix(seed ^ 0x9011c7ULL));
+  const Policy policy = limits.policy ? *limits.policy : draw_policy(policy_random);
+  set_policy(policy, policy_random, limits.slack.has_value(), plan.job);
 
   if (allowed.drop && random.chance(0.7))
     plan.faults.drop = 0.01 * static_cast<double>(random.below(15));

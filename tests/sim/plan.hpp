@@ -32,6 +32,17 @@ struct Faults {
   static Result<Faults> parse(std::string_view text);
 };
 
+/// What a job may do about staleness beside its bound.
+enum class Policy : std::uint8_t {
+  kNone,
+  kBackup,
+  kStaleness,
+  kCompensation,
+};
+
+/// Errors    invalid: a name that is none
+[[nodiscard]] Result<Policy> parse_policy(std::string_view name);
+
 /// A run of a cluster: everything that is decided beforehand.
 struct Plan {
   struct Event {
@@ -82,6 +93,7 @@ struct PlanLimits {
   std::optional<std::uint32_t> workers;
   std::optional<std::uint32_t> servers;
   std::optional<Slack> slack;
+  std::optional<Policy> policy;
 };
 
 /// The plan of a seed: the same for the same seed and limits.

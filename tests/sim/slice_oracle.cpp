@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -48,7 +49,7 @@ void SliceOracle::take_view(const Contract& contract) {
   }
   raise_version(contract);
   apply_ready(contract);
-  note_due();
+  note_due(contract);
 }
 
 void SliceOracle::raise_version(const Contract& contract) {
@@ -57,7 +58,19 @@ void SliceOracle::raise_version(const Contract& contract) {
     // One that has left owes its updates from before then, and no others.
     if (done_.at(worker) < member.leave) lowest = std::min(lowest, done_.at(worker));
   }
-  if (lowest != kNever) version_ = std::max(version_, lowest);
+  if (lowest == kNever) return;
+  version_ = std::max(version_, lowest);
+  while (contract.backup_workers > 0 && is_over(version_, contract)) ++version_;
+}
+
+/// Whether as many have pushed a clock as its aggregate needs.
+bool SliceOracle::is_over(std::int64_t clock, const Contract& contract) const {
+  std::size_t pushed = 0;
+  for (const auto& [worker, member] : contract.members) {
+    const bool takes_part = member.join <= clock && clock < member.leave;
+    if (takes_part && done_.at(worker) > clock) ++pushed;
+  }
+  return pushed > 0 && pushed >= contract.enough_at(clock);
 }
 
 void SliceOracle::apply_ready(const Contract& contract) {
@@ -67,11 +80,11 @@ void SliceOracle::apply_ready(const Contract& contract) {
       apply(clock, {workers.front()}, contract);
       continue;
     }
-    const bool all = std::ranges::all_of(contract.members, [&](const auto& entry) {
+    const auto here = std::ranges::count_if(contract.members, [&](const auto& entry) {
       const bool takes_part = entry.second.join <= clock && clock < entry.second.leave;
-      return !takes_part || std::ranges::find(workers, entry.first) != workers.end();
+      return takes_part && std::ranges::find(workers, entry.first) != workers.end();
     });
-    if (!all) return;
+    if (static_cast<std::size_t>(here) < contract.enough_at(clock)) return;
     apply(clock, std::vector<std::uint32_t>(workers), contract);
   }
 }
@@ -80,13 +93,15 @@ void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& wo
                         const Contract& contract) {
   std::vector<float> sum(kSliceElements, 0.0F);
   std::vector<float> update(kSliceElements);
+  const auto members =
+      static_cast<double>(contract.backup_workers > 0 ? workers.size() : contract.count_at(clock));
   bool first = true;
   for (const std::uint32_t worker : workers) {
     toy_update(table_, slice_, WorkerId(worker), Clock(clock), update);
+    if (!contract.aggregates_at(clock)) weigh(worker, contract, members, update);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
     first = false;
   }
-  const auto members = static_cast<double>(contract.count_at(clock));
   const float scale = contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
   earlier_values_.push_back(values_);
   for (std::size_t i = 0; i < sum.size(); ++i) values_[i] -= sum[i] * scale;
@@ -95,12 +110,41 @@ void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& wo
     return std::ranges::find(workers, worker) != workers.end();
   });
   if (left.empty()) held_.erase(clock);
+  ++applications_;
+}
+
+void SliceOracle::weigh(std::uint32_t worker, const Contract& contract, double members,
+                        std::vector<float>& update) {
+  const auto base = bases_.find(worker);
+  if (base == bases_.end()) return;
+  mean_square_.resize(update.size(), 0.0F);
+  for (std::size_t i = 0; contract.compensation > 0 && i < update.size(); ++i) {
+    const float g = update[i];
+    float strength = contract.compensation;
+    if (const float decay = contract.compensation_decay; decay > 0) {
+      mean_square_[i] = decay * mean_square_[i] + (1.0F - decay) * g * g;
+      strength = strength / std::sqrt(mean_square_[i] + 1e-7F);
+    }
+    update[i] = g + strength * g * g * (values_[i] - base->second.values[i]);
+  }
+  const auto since = static_cast<double>(applications_ - base->second.applications);
+  const double staleness = since / (contract.mean ? members : 1.0);
+  if (!contract.staleness_rate || staleness <= 1) return;
+  for (float& one : update) one *= static_cast<float>(1 / staleness);
+}
+
+void SliceOracle::note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract) {
+  if (!contract.keeps_reads()) return;
+  Base& base = bases_[worker];
+  if (clock >= base.clock) base = {clock, applications_, values_};
 }
 
 void SliceOracle::accept(std::uint32_t worker, std::int64_t clock, const Contract& contract) {
-  auto& workers = held_[clock];
-  workers.insert(std::ranges::upper_bound(workers, worker), worker);
-  ++done_.at(worker);
+  if (clock >= version_) {
+    auto& workers = held_[clock];
+    workers.insert(std::ranges::upper_bound(workers, worker), worker);
+  }
+  done_.at(worker) = clock + 1;
   raise_version(contract);
   apply_ready(contract);
 }
@@ -110,13 +154,14 @@ bool SliceOracle::is_true(std::uint32_t worker, const Waiting& read) const {
   return read.slack == kNever || version_ >= read.clock - read.slack;
 }
 
-void SliceOracle::note_due() {
+void SliceOracle::note_due(const Contract& contract) {
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
     if (!is_true(waiting->first, waiting->second)) {
       ++waiting;
       continue;
     }
     waiting->second.due = true;
+    note_base(waiting->first, waiting->second.clock, contract);
     answerable_.emplace_back(waiting->first, waiting->second);
     waiting = waiting_.erase(waiting);
   }
@@ -141,22 +186,26 @@ std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& cont
   if (is_push(item.item)) {
     const std::int64_t clock = item.clock.value();
     const std::int64_t expected = done_.at(worker);
-    if (clock > expected || (clock == expected && clock >= contract.hold_from)) {
+    // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
+    const bool ahead = clock > expected && clock > version_;
+    const bool held = clock >= expected && clock >= contract.hold_from;
+    if (ahead || held) {
       Refusal refusal{item.peer, clock, {}};
-      if (clock >= contract.hold_from) refusal.kinds.push_back(pb::DataItem::HELD);
-      if (clock > expected) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
+      if (held) refusal.kinds.push_back(pb::DataItem::HELD);
+      if (ahead) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
       refusals_.push_back(std::move(refusal));
       return std::nullopt;
     }
-    if (clock == expected) accept(worker, clock, contract);
+    if (clock >= expected) accept(worker, clock, contract);
     owed_.push_back({item.peer, clock});
-    note_due();
+    note_due(contract);
     read_clock = clock + 1;
   }
   if (item.item == pb::DataItem::PUSH) return std::nullopt;
   Waiting read{read_clock, contract.slack_at(read_clock), item.peer};
   if (is_true(worker, read)) {
     read.due = true;
+    note_base(worker, read_clock, contract);
     answerable_.emplace_back(worker, read);
     // Asked again: one answer is enough, to the connection that asked last.
     const auto old = waiting_.find(worker);
@@ -248,7 +297,7 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
                                          "is {}",
                                          worker, clock, item.done.value(), done_.at(worker)));
   }
-  if (!contract.mean) {
+  if (contract.counts() && contract.backup_workers == 0) {
     // What it must hold, from the contract alone; a copy that has come is checked below.
     const std::int64_t slack = asked->second.slack;
     for (const auto& [other, member] : contract.members) {
@@ -273,7 +322,7 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
                      });
   if (known) return std::nullopt;
   for (const auto& [other, member] : contract.members) {
-    if (contract.mean || values[2UL * other] == values_[2UL * other]) continue;
+    if (!contract.counts() || values[2UL * other] == values_[2UL * other]) continue;
     return broken("once",
                   fmt::format("worker {} at clock {} reads {} updates of worker {}; {} were "
                               "accepted and are due to be applied",

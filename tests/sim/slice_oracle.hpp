@@ -37,6 +37,11 @@ class SliceOracle {
     bool due = false;       // true now: must be answered in this step
     bool answered = false;  // in this step
   };
+  struct Base {  // what a worker was last told
+    std::int64_t clock = 0;
+    std::int64_t applications = 0;
+    std::vector<float> values;
+  };
   struct Owed {
     PeerId peer;
     std::int64_t clock = 0;
@@ -53,8 +58,13 @@ class SliceOracle {
   void apply_ready(const Contract& contract);
   void apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
              const Contract& contract);
+  /// Weighs one late update as the job's policies say.
+  void weigh(std::uint32_t worker, const Contract& contract, double members,
+             std::vector<float>& update);
   void raise_version(const Contract& contract);
-  void note_due();
+  [[nodiscard]] bool is_over(std::int64_t clock, const Contract& contract) const;
+  void note_due(const Contract& contract);
+  void note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract);
   [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read) const;
   [[nodiscard]] Broken broken(const char* rule, std::string what) const;
   [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
@@ -67,6 +77,9 @@ class SliceOracle {
   std::vector<float> values_;
   std::map<std::int64_t, std::vector<std::uint32_t>> held_;  // accepted, not applied; ascending
   std::map<std::uint32_t, Waiting> waiting_;
+  std::map<std::uint32_t, Base> bases_;
+  std::vector<float> mean_square_;
+  std::int64_t applications_ = 0;
   // Within a step.
   std::vector<std::vector<float>> earlier_values_;
   std::int64_t earliest_version_ = 0;

@@ -22,6 +22,7 @@ struct Options {
   std::uint32_t servers = 0;
   std::string slack;
   std::string faults = "all";
+  std::string policy;
   bool verbose = false;
   bool trace = false;
 };
@@ -33,6 +34,9 @@ Result<PlanLimits> limits_of(const Options& options) {
   if (options.steps > 0) limits.clocks = options.steps;
   if (options.workers > 0) limits.workers = options.workers;
   if (options.servers > 0) limits.servers = options.servers;
+  if (!options.policy.empty()) {
+    TAUT_TRY(limits.policy, parse_policy(options.policy));
+  }
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
   } else if (!options.slack.empty()) {
@@ -106,6 +110,8 @@ int main(int argc, char** argv) {
             return number || text == "async" ? "" : "a slack is a number of clocks, or async";
           },
           "SLACK"));
+  app.add_option("--policy", options.policy,
+                 "none, backup, staleness or compensation; drawn where not given");
   app.add_flag("--verbose", options.verbose, "one line for each run");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);

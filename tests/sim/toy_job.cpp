@@ -37,6 +37,12 @@ pb::Job toy_definition(const ToyJob& toy) {
     consistency.set_mode(pb::Consistency::SSP);
     consistency.set_slack(static_cast<std::uint32_t>(toy.slack.clocks()));
   }
+  if (toy.backup_workers > 0) consistency.set_backup_workers(toy.backup_workers);
+  if (toy.staleness_rate) consistency.set_staleness_learning_rate(true);
+  if (toy.compensation > 0) {
+    consistency.mutable_delay_compensation()->set_strength(toy.compensation);
+    consistency.mutable_delay_compensation()->set_decay(toy.compensation_decay);
+  }
   return job;
 }
 

@@ -28,6 +28,14 @@ struct ToyJob {
   std::uint32_t workers = 3;
   Slack slack{1};     // 0: BSP
   bool mean = false;  // divide by the members instead of adding up
+  // Policies beside the bound; those that do not fit the slack are never drawn.
+  std::uint32_t backup_workers = 0;
+  bool staleness_rate = false;
+  float compensation = 0;  // strength; 0: none
+  float compensation_decay = 0;
+
+  /// Whether an update counts as it is, so that a slice's values say how many of whose it holds.
+  [[nodiscard]] bool counts() const { return !mean && !staleness_rate && compensation == 0; }
 };
 
 [[nodiscard]] std::vector<TableSpec> toy_tables(const ToyJob& job);

@@ -84,6 +84,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   values_.assign(tables.size(), std::vector<float>(tables.front().count()));
   waiting_.assign(tables.size(), false);
   waits_ = 0;
+  reached_ = Clock::never();
   world_.history.add(event_of(Event::Kind::kReadsFrom, now));
   for (const TableSpec& table : tables) ask(table.id, now);
 }
@@ -111,7 +112,11 @@ void WorkerNode::take(const CompletedRead& read, TimePoint now) {
   event.version = read.version;
   world_.history.add(event, values_[read.table.value()]);
   waiting_[read.table.value()] = false;
-  --waits_;
+  reached_ = std::min(reached_, read.version);
+  if (--waits_ > 0) return;
+  // With backup workers others may have ended the clocks in between.
+  clock_ = std::min(std::max(clock_, reached_), Clock(world_.plan.job.clocks));
+  reached_ = Clock::never();
 }
 
 void WorkerNode::finish_clock(TimePoint now) {

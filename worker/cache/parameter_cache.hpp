@@ -27,6 +27,11 @@ class ParameterCache {
   ParameterCache& operator=(const ParameterCache&) = delete;
   virtual ~ParameterCache() = default;
 
+  /// The clock to compute next: `clock`, or a later one where those in between are over without
+  /// this worker (backup workers). acquire() is then asked for that one.
+  /// Errors    as acquire()
+  [[nodiscard]] virtual Result<Clock> begin_clock(Clock clock) { return clock; }
+
   /// The tables' values for `clock`; the first one needs to be waited for, once in a clock.
   /// Errors    timeout, stale, mismatch, closed: as Client::wait
   [[nodiscard]] virtual Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) = 0;

@@ -1,5 +1,6 @@
 #include "worker/cache/served_cache.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -35,6 +36,21 @@ Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& 
   return cache;
 }
 
+/// All tables are waited for at once: only together do they say how far the others have come.
+Result<Clock> ServedCache::begin_clock(Clock clock) {
+  if (!options_.catches_up) return clock;
+  Clock reached = Clock::never();
+  for (Table& table : tables_) {
+    TAUT_TRY(bring(table, clock));
+    if (table.spec.kind != TableKind::kFrozen) reached = std::min(reached, table.version);
+  }
+  if (reached == Clock::never() || reached <= clock) return clock;
+  for (Table& table : tables_) {
+    if (table.spec.kind != TableKind::kFrozen) table.held = reached;
+  }
+  return reached;
+}
+
 Result<DeviceSpan<const float>> ServedCache::acquire(TableId id, Clock clock) {
   if (!options_.overlap) {
     for (Table& table : tables_) {
@@ -50,9 +66,10 @@ Result<DeviceSpan<const float>> ServedCache::acquire(TableId id, Clock clock) {
 Result<void> ServedCache::bring(Table& table, Clock clock) {
   const Clock wanted = table.spec.kind == TableKind::kFrozen ? Clock(0) : clock;
   if (table.held == wanted) return ok();
-  TAUT_TRY(client_.wait(table.spec.id, wanted, options_.wait));
+  TAUT_TRY(const ReadResult read, client_.wait(table.spec.id, wanted, options_.wait));
   std::swap(table.front, table.back);
   table.held = wanted;
+  table.version = read.version;
   return ok();
 }
 

@@ -20,6 +20,7 @@ class ServedCache final : public ParameterCache {
     /// the updates then leave together.
     math::UpdateNorm norm = math::UpdateNorm::kNone;
     bool overlap = true;        // each update leaves while the rest of backward still runs
+    bool catches_up = false;    // leaves clocks out that are over: the job has backup workers
     Duration wait{60'000'000};  // a read that takes longer fails
   };
 
@@ -32,6 +33,7 @@ class ServedCache final : public ParameterCache {
   /// Closes the client, whose thread would else go on writing into the buffers.
   ~ServedCache() override { client_.close(); }
 
+  Result<Clock> begin_clock(Clock clock) override;
   Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
@@ -48,6 +50,7 @@ class ServedCache final : public ParameterCache {
     DeviceBuffer back;   // written by the client's thread
     Buffer gradient;
     std::optional<Clock> held;  // the clock whose values are in front
+    Clock version;              // of these values
   };
 
   ServedCache(Client& client, Options options) : client_(client), options_(options) {}

@@ -42,7 +42,7 @@ void ClientProtocol::open(std::vector<TableSpec> tables) {
   tables_ = std::move(tables);
   layout_ = SliceLayout(tables_, shards_, slice_elements_);
   for (const Slice& place : layout_.slices())
-    slices_.push_back(SliceLink{place, {}, {}, {}, {}, false});
+    slices_.push_back(SliceLink{place, {}, {}, {}, {}, {}, false});
   reads_.resize(tables_.size());
   snapshots_.resize(tables_.size());
 }
@@ -79,7 +79,8 @@ void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, flo
   for (const Slice& place : layout_.slices_of(table)) {
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
     slice.pushes.push_back(
-        {clock,
+        {std::exchange(slice.next, clock.next()).value_or(clock),
+         clock,
          gradient.part(place.offset * sizeof(float), place.count * sizeof(float)),
          norm,
          {},
@@ -106,6 +107,8 @@ void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bo
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
     auto& read = snapshot ? slice.snapshot : slice.read;
     read = PendingRead{clock, into.subspan(place.offset, place.count), {}, 0};
+    // Who begins with a read begins there: its first push may come later, and leave clocks out.
+    if (!snapshot && !slice.next) slice.next = clock;
     touch(slice);
   }
 }
@@ -227,7 +230,7 @@ void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, Time
       // A late answer: the shard has accepted more since.
       if (item.done < slice.acknowledged) return;
       acknowledge(slice, item.done, now);
-      if (slice.pushes.empty() || slice.pushes.front().clock > item.done) {
+      if (slice.pushes.empty() || slice.pushes.front().from > item.done) {
         fail(ErrorCode::kMismatch,
              fmt::format("table {} slice {}: the shard expects clock {}, which was acknowledged",
                          item.table.value(), item.slice.value(), item.done.value()));

@@ -89,6 +89,7 @@ class ClientProtocol {
     bool shares_memory = false;
   };
   struct PendingPush {
+    Clock from;  // the first clock that nothing was pushed for before it
     Clock clock;
     Frame gradient;
     float norm = 0;
@@ -107,7 +108,8 @@ class ClientProtocol {
     std::deque<PendingPush> pushes;  // ascending clocks
     std::optional<PendingRead> read;
     std::optional<PendingRead> snapshot;
-    Clock acknowledged;  // the highest done on this connection
+    Clock acknowledged;         // the highest done on this connection
+    std::optional<Clock> next;  // the first clock that nothing was pushed for
     bool dirty = false;
   };
   struct PendingTable {

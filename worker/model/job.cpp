@@ -6,6 +6,7 @@
 
 #include "common/file.hpp"
 #include "proto/experiment_check.hpp"
+#include "proto/policies.hpp"
 #include "proto/text.hpp"
 #include "worker/model/file_kind.hpp"
 #include "worker/model/job_data.hpp"
@@ -148,6 +149,7 @@ Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecord
   TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
   TAUT_TRY(check_graphs(job, records));
   TAUT_TRY(check_experiment(job));
+  TAUT_TRY(to_policies(job));
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));
   for (std::string& line : data_warnings(job)) warnings.push_back(std::move(line));
   const pb::Consistency& consistency = job.consistency();

@@ -49,8 +49,7 @@ Result<void> check_supported(const pb::Job& job) {
                          "test_compute_loss",
                          "solver_type"}));
   TAUT_TRY(check_absent(job.consistency(), "consistency",
-                        {"dynamic_slack", "backup_workers", "staleness_learning_rate",
-                         "delay_compensation", "elastic_averaging", "periodic_averaging"}));
+                        {"dynamic_slack", "elastic_averaging", "periodic_averaging"}));
   return check_absent(job, "job", {"checkpoint", "resume", "weights"});
 }
 

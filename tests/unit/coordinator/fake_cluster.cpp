@@ -97,7 +97,8 @@ bool FakeServer::push(const pb::WorkerJob& job, std::int64_t clock) {
   if (member == nullptr || member->fenced() || clock >= kept.state.hold_from()) return false;
   const WorkerId worker(job.worker());
   if (kept.clock.judge(worker, Clock(clock)) == PushVerdict::kAhead) return false;
-  if (kept.clock.judge(worker, Clock(clock)) == PushVerdict::kAccept) kept.clock.accept(worker);
+  if (kept.clock.judge(worker, Clock(clock)) == PushVerdict::kAccept)
+    kept.clock.accept(worker, Clock(clock));
   kept.max_done = std::max(kept.max_done, kept.clock.done(worker).value());
   return true;
 }

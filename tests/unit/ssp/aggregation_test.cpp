@@ -63,3 +63,23 @@ TEST_CASE("the mode is a function of the clock", "[aggregation]") {
   CHECK(changing.mode_at(Clock(9)) == ApplyMode::kAggregate);
   CHECK(changing.mode_at(Clock(10)) == ApplyMode::kOnArrival);
 }
+
+TEST_CASE("with backup workers a clock is applied when all but those have come", "[aggregation]") {
+  const BackupAggregation policy(1);
+  const Membership three = bsp({member(0), member(1), member(2)});
+  CHECK_FALSE(policy.next({{Clock(0), {WorkerId(1)}}}, three));
+  const auto ready = policy.next({{Clock(0), {WorkerId(1), WorkerId(2)}}}, three);
+  REQUIRE(ready);
+  CHECK(ready->workers == std::vector{WorkerId(1), WorkerId(2)});
+  // The mean is over those that count.
+  CHECK(ready->members == 2);
+}
+
+TEST_CASE("with backup workers one update at least is waited for", "[aggregation]") {
+  const BackupAggregation policy(2);
+  const Membership one = bsp({member(0)});
+  CHECK_FALSE(policy.next({}, one));
+  CHECK(policy.next({{Clock(0), {WorkerId(0)}}}, one));
+  const Membership nobody = bsp({member(0, Clock(0), Clock(3))});
+  CHECK_FALSE(policy.next({{Clock(3), {WorkerId(0)}}}, nobody));
+}

@@ -14,16 +14,20 @@ Membership members(std::vector<Member> all) {
   return {EpochId(1), std::move(all), {{Clock(0), ApplyMode::kOnArrival}}};
 }
 
+bool push_next(SliceClock& clock, std::uint32_t worker) {
+  return clock.accept(WorkerId(worker), clock.done(WorkerId(worker)));
+}
+
 }  // namespace
 
 TEST_CASE("the version is the slowest member's progress", "[clock]") {
   SliceClock clock;
   clock.update(members({member(0), member(1)}));
   CHECK(clock.version() == Clock(0));
-  CHECK_FALSE(clock.accept(WorkerId(0)));
-  CHECK_FALSE(clock.accept(WorkerId(0)));
+  CHECK_FALSE(push_next(clock, 0));
+  CHECK_FALSE(push_next(clock, 0));
   CHECK(clock.done(WorkerId(0)) == Clock(2));
-  CHECK(clock.accept(WorkerId(1)));
+  CHECK(push_next(clock, 1));
   CHECK(clock.version() == Clock(1));
 }
 
@@ -32,7 +36,7 @@ TEST_CASE("a push is expected once and in order", "[clock]") {
   clock.update(members({member(0)}));
   CHECK(clock.judge(WorkerId(0), Clock(0)) == PushVerdict::kAccept);
   CHECK(clock.judge(WorkerId(0), Clock(1)) == PushVerdict::kAhead);
-  clock.accept(WorkerId(0));
+  push_next(clock, 0);
   CHECK(clock.judge(WorkerId(0), Clock(0)) == PushVerdict::kDuplicate);
   CHECK(clock.judge(WorkerId(0), Clock(1)) == PushVerdict::kAccept);
 }
@@ -40,8 +44,8 @@ TEST_CASE("a push is expected once and in order", "[clock]") {
 TEST_CASE("a lost worker holds nobody back beyond its leave clock", "[clock]") {
   SliceClock clock;
   clock.update(members({member(0), member(1)}));
-  for (int i = 0; i < 5; ++i) clock.accept(WorkerId(0));
-  clock.accept(WorkerId(1));
+  for (int i = 0; i < 5; ++i) push_next(clock, 0);
+  push_next(clock, 1);
   CHECK(clock.version() == Clock(1));
 
   Member lost = member(1);
@@ -55,18 +59,18 @@ TEST_CASE("a lost worker that owes an update from before its leave clock still c
   Member lost = member(1);
   lost.leave = Clock(3);
   clock.update(members({member(0), lost}));
-  for (int i = 0; i < 5; ++i) clock.accept(WorkerId(0));
+  for (int i = 0; i < 5; ++i) push_next(clock, 0);
   CHECK(clock.version() == Clock(0));
 }
 
 TEST_CASE("a joining worker counts from its join clock and never lowers the version", "[clock]") {
   SliceClock clock;
   clock.update(members({member(0)}));
-  for (int i = 0; i < 4; ++i) clock.accept(WorkerId(0));
+  for (int i = 0; i < 4; ++i) push_next(clock, 0);
   CHECK(clock.version() == Clock(4));
   clock.update(members({member(0), member(1, 6)}));
   CHECK(clock.version() == Clock(4));
-  for (int i = 0; i < 4; ++i) clock.accept(WorkerId(0));
+  for (int i = 0; i < 4; ++i) push_next(clock, 0);
   CHECK(clock.version() == Clock(6));
   CHECK(clock.done(WorkerId(1)) == Clock(6));
 }
@@ -74,7 +78,7 @@ TEST_CASE("a joining worker counts from its join clock and never lowers the vers
 TEST_CASE("the version stands still when nobody is left", "[clock]") {
   SliceClock clock;
   clock.update(members({member(0)}));
-  clock.accept(WorkerId(0));
+  push_next(clock, 0);
   Member lost = member(0);
   lost.leave = Clock(1);
   CHECK_FALSE(clock.update(members({lost})));
@@ -92,4 +96,58 @@ TEST_CASE("a read is answered exactly when the contract says so", "[clock]") {
       }
     }
   }
+}
+
+TEST_CASE("with a backup worker a clock is over when all but one have pushed it", "[clock]") {
+  SliceClock clock(1);
+  clock.update(members({member(0), member(1), member(2)}));
+  CHECK_FALSE(push_next(clock, 0));
+  CHECK(push_next(clock, 2));
+  CHECK(clock.version() == Clock(1));
+  // The one that was left behind is still expected at the clock that is over.
+  CHECK(clock.judge(WorkerId(1), Clock(0)) == PushVerdict::kAccept);
+  CHECK_FALSE(push_next(clock, 1));
+  CHECK(clock.judge(WorkerId(1), Clock(0)) == PushVerdict::kDuplicate);
+}
+
+TEST_CASE("who is behind the version may leave out clocks that are over, and no others",
+          "[clock]") {
+  SliceClock clock(1);
+  clock.update(members({member(0), member(1), member(2)}));
+  for (int i = 0; i < 4; ++i) {
+    push_next(clock, 0);
+    push_next(clock, 1);
+  }
+  CHECK(clock.version() == Clock(4));
+  CHECK(clock.judge(WorkerId(2), Clock(5)) == PushVerdict::kAhead);
+  CHECK(clock.judge(WorkerId(0), Clock(5)) == PushVerdict::kAhead);
+  CHECK(clock.judge(WorkerId(2), Clock(4)) == PushVerdict::kAccept);
+  clock.accept(WorkerId(2), Clock(4));
+  CHECK(clock.done(WorkerId(2)) == Clock(5));
+  CHECK(clock.judge(WorkerId(2), Clock(2)) == PushVerdict::kDuplicate);
+}
+
+TEST_CASE("backup workers are what is there beyond one", "[clock]") {
+  SliceClock clock(2);
+  Member lost = member(1);
+  lost.leave = Clock(0);
+  clock.update(members({member(0), lost}));
+  CHECK(clock.version() == Clock(0));
+  CHECK(push_next(clock, 0));
+  CHECK(clock.version() == Clock(1));
+}
+
+TEST_CASE("where members push at the end of an interval, that is the clock expected", "[clock]") {
+  SliceClock clock(0, {.interval = 4, .end = Clock(10)});
+  clock.update(members({member(0), member(1, 5)}));
+  CHECK(clock.judge(WorkerId(0), Clock(0)) == PushVerdict::kAhead);
+  CHECK(clock.judge(WorkerId(0), Clock(3)) == PushVerdict::kAccept);
+  clock.accept(WorkerId(0), Clock(3));
+  CHECK(clock.done(WorkerId(0)) == Clock(4));
+  CHECK(clock.judge(WorkerId(1), Clock(7)) == PushVerdict::kAccept);
+  clock.accept(WorkerId(0), Clock(7));
+  CHECK(clock.version() == Clock(5));
+  // The job's last clock ends a shorter interval.
+  CHECK(clock.judge(WorkerId(0), Clock(9)) == PushVerdict::kAccept);
+  CHECK(clock.judge(WorkerId(0), Clock(11)) == PushVerdict::kAhead);
 }

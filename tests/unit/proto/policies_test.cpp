@@ -1,0 +1,76 @@
+#include "proto/policies.hpp"
+
+#include <string>
+
+#include "proto/text.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+
+namespace {
+
+pb::Job job_of(const std::string& consistency) {
+  pb::Job job;
+  REQUIRE(parse_text("workers: 3 consistency { " + consistency + " }", "job", job));
+  job.mutable_solver_param()->set_max_iter(100);
+  return job;
+}
+
+Policies policies_of(const std::string& consistency) {
+  const auto policies = to_policies(job_of(consistency));
+  if (!policies) FAIL(policies.error().message);
+  return policies.value();
+}
+
+std::string error_of(const std::string& consistency) {
+  const auto policies = to_policies(job_of(consistency));
+  REQUIRE_FALSE(policies.has_value());
+  return policies.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a job that asks for no policy has none", "[policies]") {
+  const Policies none = policies_of("mode: SSP slack: 2");
+  CHECK(none.backup_workers == 0);
+  CHECK_FALSE(none.keeps_reads());
+}
+
+TEST_CASE("backup workers need BSP and somebody beside them", "[policies]") {
+  CHECK(policies_of("mode: BSP backup_workers: 2").backup_workers == 2);
+  CHECK(policies_of("slack: 0 backup_workers: 1").backup_workers == 1);
+  CHECK(error_of("mode: BSP backup_workers: 3") ==
+        "consistency: backup_workers 3 of 3 workers leave none; give at most 2");
+  CHECK(error_of("slack: 1 backup_workers: 1") ==
+        "consistency: backup_workers needs mode: BSP, not SSP");
+  CHECK(error_of("mode: ASYNC backup_workers: 1") ==
+        "consistency: backup_workers needs mode: BSP, not ASYNC");
+  pb::Job everybody = job_of("mode: BSP backup_workers: 1");
+  everybody.clear_workers();
+  CHECK(to_policies(everybody).error().message ==
+        "consistency: backup_workers 1 needs the job to say how many workers it has");
+}
+
+TEST_CASE("what is about late updates needs a mode that has them", "[policies]") {
+  CHECK(policies_of("slack: 2 staleness_learning_rate: true").staleness_rate);
+  CHECK(policies_of("mode: ASYNC staleness_learning_rate: true").staleness_rate);
+  CHECK(error_of("mode: BSP staleness_learning_rate: true") ==
+        "consistency: staleness_learning_rate needs mode: SSP or ASYNC; in BSP no update is late");
+  CHECK(error_of("slack: 0 delay_compensation {}") ==
+        "consistency: delay_compensation needs mode: SSP or ASYNC; in BSP no update is late");
+}
+
+TEST_CASE("delay compensation has a strength above 0 and a decay below 1", "[policies]") {
+  const auto given = policies_of("mode: ASYNC delay_compensation {}").compensation;
+  REQUIRE(given);
+  CHECK(given->strength == 0.04F);
+  CHECK_FALSE(given->is_adaptive());
+  CHECK(policies_of("mode: ASYNC delay_compensation { strength: 2 decay: 0.95 }")
+            .compensation->is_adaptive());
+  CHECK(error_of("mode: ASYNC delay_compensation { strength: -1 }") ==
+        "consistency: delay_compensation.strength is -1; it must be above 0");
+  CHECK(error_of("mode: ASYNC delay_compensation { strength: inf }") ==
+        "consistency: delay_compensation.strength is inf; it must be above 0");
+  CHECK(error_of("mode: ASYNC delay_compensation { decay: 1 }") ==
+        "consistency: delay_compensation.decay is 1; it must be at least 0 and below 1");
+}
