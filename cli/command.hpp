@@ -18,6 +18,7 @@ inline constexpr int kUsage = 2;
 void add_submit(CLI::App& app, int& status);
 void add_status(CLI::App& app, int& status);
 void add_set_slack(CLI::App& app, int& status);
+void add_checkpoint(CLI::App& app, int& status);
 void add_stop(CLI::App& app, int& status);
 void add_top(CLI::App& app, int& status);
 void add_trace(CLI::App& app, int& status);

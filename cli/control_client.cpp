@@ -133,6 +133,12 @@ Result<std::string> ControlClient::stop(JobId job) {
   return command(std::move(request));
 }
 
+Result<std::string> ControlClient::checkpoint(JobId job) {
+  pb::ControlMessage request;
+  request.mutable_make_checkpoint()->set_job(job.value());
+  return command(std::move(request));
+}
+
 Result<std::string> ControlClient::set_trace(bool on) {
   pb::ControlMessage request;
   request.mutable_set_trace()->set_on(on);

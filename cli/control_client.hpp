@@ -29,6 +29,8 @@ class ControlClient {
   /// What was done, as one line.
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
   [[nodiscard]] Result<std::string> stop(JobId job);
+  /// Orders one, of the job that runs where none is named.
+  [[nodiscard]] Result<std::string> checkpoint(JobId job);
   /// Begins or ends every process's timeline.
   [[nodiscard]] Result<std::string> set_trace(bool on);
 

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   add_submit(app, status);
   add_status(app, status);
   add_set_slack(app, status);
+  add_checkpoint(app, status);
   add_stop(app, status);
   add_top(app, status);
   add_trace(app, status);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/checkpoint_paths.hpp"
 #include "cli/command.hpp"
 #include "cli/control_client.hpp"
 #include "cli/draw.hpp"
@@ -214,6 +215,8 @@ int run_train(const TrainOptions& options) {
              counted(job.value().workers(), "worker"), folder.value().string());
   std::fflush(stdout);
 
+  // Not in the file above: what was asked for does not depend on the run's folder.
+  settle_checkpoint_paths(folder.value() / "checkpoints", job.value());
   TrainRun run(options, job.value(), folder.value());
   const auto last = run.train();
   const double wall_s = seconds(steady_now() - began);

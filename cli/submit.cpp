@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "cli/checkpoint_paths.hpp"
 #include "cli/command.hpp"
 #include "cli/control_client.hpp"
 #include "cli/job_view.hpp"
@@ -19,6 +20,7 @@ namespace {
 struct SubmitOptions {
   std::string job_file;
   bool follow = false;
+  std::string resume;
   CoordinatorOption coordinator;
 };
 
@@ -52,7 +54,9 @@ Result<void> follow(ControlClient& client, JobId id) {
 
 Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(const pb::Job job, model::load_job(options.job_file));
+  TAUT_TRY(pb::Job job, model::load_job(options.job_file));
+  if (!options.resume.empty()) job.set_resume(options.resume);
+  settle_checkpoint_paths("checkpoints", job);
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
   TAUT_TRY(const pb::SubmitReply reply, client.submit(job));
   fmt::print(
@@ -71,6 +75,10 @@ void add_submit(CLI::App& app, int& status) {
   command->add_option("JOB", options->job_file, "Job file; the files it names go along")
       ->required();
   command->add_flag("--follow", options->follow, "Shows its progress until it ends");
+  command
+      ->add_option("--resume", options->resume,
+                   "Goes on from a checkpoint: its folder, or the folder of several for the newest")
+      ->type_name("DIR");
   options->coordinator.add_to(*command);
   command->footer("Example: tautline submit configs/jobs/fashion_lenet.textproto");
   command->callback([options, &status] {

@@ -91,6 +91,10 @@ std::vector<std::string> summary_lines(const RunSummary& run) {
   if (!run.job.parameters_sha256().empty()) {
     lines.push_back("parameters sha256: " + run.job.parameters_sha256());
   }
+  for (const pb::KeptCheckpoint& kept : run.job.checkpoints()) {
+    lines.push_back(fmt::format("checkpoint at {}: {}", grouped(kept.clock()), kept.folder()));
+  }
+  if (!run.job.checkpoint_failure().empty()) lines.push_back(run.job.checkpoint_failure());
   lines.push_back("run folder: " + run.folder);
   return lines;
 }
@@ -121,6 +125,10 @@ std::string summary_json(const RunSummary& run) {
     evaluations.push_back(
         {{"iteration", test.clock()}, {"accuracy", test.accuracy()}, {"loss", test.loss()}});
   }
+  Json checkpoints = Json::array();
+  for (const pb::KeptCheckpoint& kept : job.checkpoints()) {
+    checkpoints.push_back({{"iteration", kept.clock()}, {"folder", kept.folder()}});
+  }
   const Json whole = {{"job", job.name()},
                       {"job_id", job.job()},
                       {"state", state_word(job.state())},
@@ -139,6 +147,7 @@ std::string summary_json(const RunSummary& run) {
                       {"workers", workers},
                       {"staleness", staleness},
                       {"evaluations", evaluations},
+                      {"checkpoints", checkpoints},
                       {"parameters_sha256", job.parameters_sha256()}};
   return whole.dump(2) + "\n";
 }

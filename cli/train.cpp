@@ -125,6 +125,10 @@ void add_job_options(CLI::App& command, TrainArguments& arguments) {
                   "For experiments: makes every clock of a worker at least so long")
       ->type_name("MS");
   command.add_option("--data", options.data, "Folder of the data set")->type_name("DIR");
+  command
+      .add_option("--resume", options.resume,
+                  "Goes on from a checkpoint: its folder, or the folder of several for the newest")
+      ->type_name("DIR");
   command.add_option("--output", options.output, "The run's folder (default: runs/DATE-JOB-N)")
       ->type_name("DIR");
 }

@@ -27,6 +27,7 @@ struct TrainOptions {
   std::optional<double> clock_time_ms;
   std::string data;    // folder
   std::string output;  // folder
+  std::string resume;  // folder of a checkpoint
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
   std::string dashboard;          // "host:port" of the page; empty: none

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 #include <string>
-#include <system_error>
 
+#include "cli/checkpoint_paths.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/record_shape.hpp"
 #include "cli/train.hpp"
@@ -17,13 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint32_t kDefaultWorkers = 2;
-
-/// Data sources lie where this process runs, and the workers run there too.
-std::string absolute(const std::string& path) {
-  std::error_code failed;
-  const fs::path whole = fs::absolute(path, failed);
-  return failed ? path : whole.lexically_normal().string();
-}
 
 Result<void> put_over(const TrainOptions& options, pb::Job& job) {
   if (options.mode) job.mutable_consistency()->set_mode(*options.mode);
@@ -43,8 +36,10 @@ Result<void> put_over(const TrainOptions& options, pb::Job& job) {
   if (job.workers() == 0) job.set_workers(kDefaultWorkers);
   if (!options.data.empty()) {
     job.clear_data();
-    job.add_data()->set_folder(absolute(options.data));
+    // The workers run where this process runs.
+    job.add_data()->set_folder(absolute_path(options.data));
   }
+  if (!options.resume.empty()) job.set_resume(absolute_path(options.resume));
   for (const std::string& text : options.stragglers) {
     TAUT_TRY(*job.add_straggler(), parse_straggler(text, "--straggler"));
   }
@@ -83,6 +78,8 @@ Result<pb::Job> training_job(const TrainOptions& options) {
   TAUT_TRY(require_data(job));
   TAUT_TRY(const auto warnings, model::check_job(job, records_of(job).records));
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  TAUT_TRY(const auto doubts, check_resume(job));
+  for (const std::string& doubt : doubts) fmt::print(stderr, "warning: {}\n", doubt);
   return job;
 }
 

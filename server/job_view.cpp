@@ -21,6 +21,8 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->slack = Slack(job.slack());
   view->hold_from = Clock(job.hold_from());
   for (const pb::ShardInfo& shard : job.shards()) view->shards.emplace_back(shard.shard());
+  const pb::CheckpointOrder& order = job.checkpoint();
+  view->checkpoint = {order.number(), Clock(order.clock()), order.folder()};
   return std::shared_ptr<const JobView>(std::move(view));
 }
 

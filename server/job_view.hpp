@@ -12,6 +12,7 @@
 #include "common/ssp/policies.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
+#include "server/slice_capture.hpp"
 
 namespace taut::server {
 
@@ -30,6 +31,7 @@ struct JobView {
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;
   bool finished = false;
+  CaptureOrder checkpoint;  // the newest
 
   /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits for
   /// every aggregate before it: only then are the reader's own writes, which come after them, in

@@ -43,6 +43,7 @@ Error with_setting(Error error, const char* setting) {
 Result<std::unique_ptr<ServerDaemon>> ServerDaemon::start(const pb::ClusterConfig& config) {
   std::unique_ptr<ServerDaemon> daemon(new ServerDaemon(config));
   TAUT_TRY(daemon->start_coordinator());
+  daemon->start_checkpoints();
   TAUT_TRY(daemon->start_shards());
   ControlIdentity identity;
   identity.role = pb::ROLE_SERVER;
@@ -82,13 +83,36 @@ Result<void> ServerDaemon::start_coordinator() {
   return ok();
 }
 
+void ServerDaemon::start_checkpoints() {
+  const auto on_part = [this](std::size_t shard, JobId job, ShardPart part) {
+    {
+      std::scoped_lock lock(mutex_);
+      jobs_.take_part(shard, job, std::move(part));
+    }
+    if (link_) link_->wake();
+  };
+  const auto on_loaded = [this](const pb::ServerJob& job, Result<std::vector<ShardImages>> images) {
+    {
+      std::scoped_lock lock(mutex_);
+      loaded_.emplace_back(job, std::move(images));
+    }
+    if (link_) link_->wake();
+  };
+  checkpoints_ = std::make_unique<CheckpointThread>(config_.server().shards(), on_part, on_loaded);
+}
+
 Result<void> ServerDaemon::start_shards() {
   const pb::ServerConfig& settings = config_.server();
   TAUT_TRY(check_listen_address(settings.listen(), config_));
   for (std::uint32_t i = 0; i < settings.shards(); ++i) {
     const std::uint32_t port = settings.port_base() == 0 ? 0 : settings.port_base() + i;
-    auto shard = ShardThread::start(context_, join_address(settings.listen(), port),
-                                    {.index = i, .shared_memory = settings.shared_memory()},
+    ShardThread::Options options;
+    options.index = i;
+    options.shared_memory = settings.shared_memory();
+    options.on_capture = [this](std::size_t index, ShardCapture capture) {
+      checkpoints_->write(index, std::move(capture));
+    };
+    auto shard = ShardThread::start(context_, join_address(settings.listen(), port), options,
                                     [this](std::size_t index, ShardReport report) {
                                       {
                                         std::scoped_lock lock(mutex_);
@@ -156,6 +180,7 @@ Result<void> ServerDaemon::run() {
     if (coordinator_ && !coordinator_->failure().empty()) {
       return make_error(ErrorCode::kIo, coordinator_->failure());
     }
+    begin_loaded_jobs();
     send_reports();
     timeline::flush(steady_now());
     for (const ControlEvent& event : link_->step(kStep)) {
@@ -186,6 +211,7 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
       std::scoped_lock lock(mutex_);
       over = jobs_.clear();
     }
+    resuming_.clear();
     for (const auto& view : over) {
       for (auto& shard : shards_) shard->set_job(ShardId(), view);
     }
@@ -205,8 +231,40 @@ void ServerDaemon::take_job(const pb::ServerJob& job) {
   if (!view) return;
   log::set_epoch(job.finished() ? -1 : static_cast<std::int64_t>(job.epoch()));
   log::info("job {}: revision {}{}", job.job(), job.revision(), job.finished() ? ", over" : "");
+  if (job.finished()) {
+    resuming_.erase(job.job());
+  } else if (job.has_resume()) {
+    const auto [entry, is_new] = resuming_.try_emplace(job.job(), view);
+    if (is_new) checkpoints_->load(job);
+    if (entry->second) {
+      entry->second = view;
+      return;
+    }
+  }
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     shards_[i]->set_job(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)), view);
+  }
+}
+
+void ServerDaemon::begin_loaded_jobs() {
+  std::vector<std::pair<pb::ServerJob, Result<std::vector<ShardImages>>>> loaded;
+  {
+    std::scoped_lock lock(mutex_);
+    loaded = std::exchange(loaded_, {});
+  }
+  for (auto& [job, images] : loaded) {
+    const auto waiting = resuming_.find(job.job());
+    if (waiting == resuming_.end() || !waiting->second) continue;  // over meanwhile
+    if (!images) {
+      std::scoped_lock lock(mutex_);
+      jobs_.fail(JobId(job.job()), images.error().message);
+      continue;
+    }
+    const auto view = std::exchange(waiting->second, nullptr);
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      shards_[i]->set_job(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)), view,
+                          std::make_shared<ShardImages>(std::move(images.value()[i])));
+    }
   }
 }
 

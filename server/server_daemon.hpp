@@ -1,8 +1,10 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/http/server.hpp"
@@ -10,6 +12,7 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control_link.hpp"
+#include "server/checkpoint_thread.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/dashboard/dashboard.hpp"
 #include "server/server_jobs.hpp"
@@ -44,6 +47,8 @@ class ServerDaemon {
   [[nodiscard]] Result<void> start_shards();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::ServerJob& job);
+  void begin_loaded_jobs();
+  void start_checkpoints();
   [[nodiscard]] Result<void> start_http();
   [[nodiscard]] std::vector<pb::ShardLoad> loads() const;
   void send_reports();
@@ -52,9 +57,14 @@ class ServerDaemon {
   ZmqContext context_;
   std::string coordinator_address_;
   std::unique_ptr<CoordinatorThread> coordinator_;
-  std::mutex mutex_;  // guards jobs_
+  std::mutex mutex_;  // guards jobs_ and loaded_
   ServerJobs jobs_;
+  // What resumed jobs begin with, as it was read.
+  std::vector<std::pair<pb::ServerJob, Result<std::vector<ShardImages>>>> loaded_;
+  // Resumed jobs: the newest view, until their checkpoint is read; then nothing.
+  std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
   std::unique_ptr<ControlLink> link_;
+  std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they put aside
   std::vector<std::unique_ptr<ShardThread>> shards_;
   pb::Heartbeat heartbeat_;  // what the next one carries
   TimePoint next_loads_;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "proto/job_state.hpp"
+
 namespace taut::server {
 
 std::shared_ptr<const JobView> ServerJobs::take_job(const pb::ServerJob& job) {
@@ -18,7 +20,11 @@ std::shared_ptr<const JobView> ServerJobs::take_job(const pb::ServerJob& job) {
   changed_ = true;
   if (progress.revision >= job.revision()) return nullptr;
   auto view = make_job_view(job);
-  progress = Progress{job.revision(), job.finished(), {}, view ? "" : view.error().message};
+  progress = Progress{job.revision(),
+                      job.finished(),
+                      {},
+                      view ? progress.error : view.error().message,
+                      std::move(progress.parts)};
   return view ? view.value() : nullptr;
 }
 
@@ -26,6 +32,24 @@ void ServerJobs::take_report(std::size_t shard, ShardReport report) {
   const auto found = jobs_.find(report.job.value());
   if (found == jobs_.end() || found->second.revision != report.revision) return;
   found->second.reports[shard] = std::move(report);
+  changed_ = true;
+}
+
+void ServerJobs::take_part(std::size_t shard, JobId job, ShardPart part) {
+  const auto found = jobs_.find(job.value());
+  if (found == jobs_.end()) return;
+  auto& parts = found->second.parts;
+  const std::uint64_t newest = parts.empty() ? 0 : parts.begin()->second.number;
+  if (part.number < newest) return;
+  if (part.number > newest) parts.clear();
+  parts[shard] = std::move(part);
+  changed_ = true;
+}
+
+void ServerJobs::fail(JobId job, const std::string& why) {
+  const auto found = jobs_.find(job.value());
+  if (found == jobs_.end()) return;
+  found->second.error = why;
   changed_ = true;
 }
 
@@ -70,6 +94,26 @@ void ServerJobs::fill(std::uint64_t job, const Progress& progress,
     pb::FencedProgress& one = *reply.add_fenced();
     one.set_worker(worker.value());
     one.set_min_done(done.value());
+  }
+  if (!progress.parts.empty()) fill_part(progress, *reply.mutable_checkpoint());
+}
+
+void ServerJobs::fill_part(const Progress& progress, pb::CheckpointPart& part) const {
+  part.set_number(progress.parts.begin()->second.number);
+  std::size_t written = 0;
+  for (const auto& [shard, one] : progress.parts) {
+    if (one.missed) {
+      part.set_missed(true);
+    } else if (!one.error.empty()) {
+      if (part.error().empty()) part.set_error(one.error);
+    } else {
+      ++written;
+      *part.add_files() = one.file;
+    }
+  }
+  part.set_written(written == shards_);
+  for (const TableSpec& table : progress.parts.begin()->second.tables) {
+    *part.add_tables() = to_wire(table);
   }
 }
 

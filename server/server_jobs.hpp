@@ -13,6 +13,15 @@
 
 namespace taut::server {
 
+/// What became of a shard's part of a checkpoint.
+struct ShardPart {
+  std::uint64_t number = 0;  // of the order
+  bool missed = false;
+  std::string error;
+  pb::CheckpointFile file;  // where it was written
+  std::vector<TableSpec> tables;
+};
+
 /// What a server owes the coordinator: for each job, the newest view and what its shards have
 /// answered to it. No I/O.
 /// Thread    one at a time
@@ -24,6 +33,10 @@ class ServerJobs {
   [[nodiscard]] std::shared_ptr<const JobView> take_job(const pb::ServerJob& job);
   /// A shard's answer to it.
   void take_report(std::size_t shard, ShardReport report);
+  /// A shard's part of a checkpoint: put aside too late, written, or not written.
+  void take_part(std::size_t shard, JobId job, ShardPart part);
+  /// The job cannot begin here; the coordinator is told why.
+  void fail(JobId job, const std::string& why);
   /// Forgets everything: the coordinator does not know this server any more, and may number its
   /// jobs anew. Returns the word for every shard that they are over.
   [[nodiscard]] std::vector<std::shared_ptr<const JobView>> clear();
@@ -37,7 +50,9 @@ class ServerJobs {
     bool finished = false;
     std::map<std::size_t, ShardReport> reports;  // by shard
     std::string error;
+    std::map<std::size_t, ShardPart> parts;  // of the newest order that any shard answered
   };
+  void fill_part(const Progress& progress, pb::CheckpointPart& part) const;
   void fill(std::uint64_t job, const Progress& progress, pb::ServerJobReply& reply) const;
 
   const std::size_t shards_;

@@ -56,6 +56,23 @@ std::string short_hash(const std::string& hash) {
   return hex ? hash.substr(0, 12) : fmt::format("({} bytes that are no hash)", hash.size());
 }
 
+/// Why tables cannot begin with those of a checkpoint; empty: they can. How they learn may differ.
+std::string resume_difference(const std::vector<TableSpec>& saved,
+                              const std::vector<TableSpec>& wanted) {
+  if (saved.size() != wanted.size()) {
+    return fmt::format("the checkpoint holds {} tables, the job's net has {}", saved.size(),
+                       wanted.size());
+  }
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    const TableSpec& a = saved[i];
+    const TableSpec& b = wanted[i];
+    if (a.name == b.name && a.shape == b.shape && a.kind == b.kind) continue;
+    return fmt::format("the checkpoint holds table \"{}\" of {}, the job's net has \"{}\" of {}",
+                       a.name, fmt::join(a.shape, "x"), b.name, fmt::join(b.shape, "x"));
+  }
+  return {};
+}
+
 /// The first difference between two descriptions of a job's tables, or nothing.
 std::string difference(const std::vector<TableSpec>& ours, const std::vector<TableSpec>& theirs) {
   if (ours.size() != theirs.size()) {
@@ -178,6 +195,10 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
   }
   if (tables.empty()) return answer("no tables are named");
   if (!job->second.tables.empty()) return answer(difference(job->second.tables, tables));
+  if (!job->second.begin.tables.empty()) {
+    const std::string differ = resume_difference(job->second.begin.tables, tables);
+    if (!differ.empty()) return answer(differ);
+  }
   try {
     create_slices(job->second, std::move(tables));
   } catch (const std::bad_alloc&) {
@@ -193,10 +214,45 @@ void Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != job.id) continue;
     const TableSpec& table = tables[slice.table.value()];
-    job.slices.emplace(job.layout.index_of(slice.table, slice.slice),
-                       std::make_unique<SliceState>(table, slice, *job.view, pool_));
+    const std::size_t index = job.layout.index_of(slice.table, slice.slice);
+    const auto image = job.begin.slices.find(index);
+    const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
+    job.slices.emplace(
+        index, std::make_unique<SliceState>(table, slice, *job.view, pool_, begin, &images_));
   }
+  job.begin = {};
   job.tables = std::move(tables);
+  begin_capture(job);
+}
+
+/// Starts over where the view has another order than before; a slice may be ready at once.
+void Shard::begin_capture(JobState& job) {
+  const CaptureOrder& order = job.view->checkpoint;
+  if (order.number != job.capture.order.number) {
+    job.capture = {job.view->job, job.id, order, false, {}, {}};
+    job.captured = order.number == 0;
+  }
+  if (job.captured || job.tables.empty()) return;
+  for (auto& [index, slice] : job.slices) take_image(job, *slice);
+  finish_capture(job);
+}
+
+void Shard::take_image(JobState& job, SliceState& slice) {
+  if (slice.capture() == SliceState::Capture::kMissed) {
+    job.capture.missed = true;
+  } else if (slice.capture() == SliceState::Capture::kReady) {
+    job.capture.slices.push_back(slice.take_image());
+  }
+}
+
+void Shard::finish_capture(JobState& job) {
+  if (job.captured) return;
+  if (!job.capture.missed && job.capture.slices.size() < job.slices.size()) return;
+  job.captured = true;
+  if (job.capture.missed) job.capture.slices.clear();
+  job.capture.tables = job.tables;
+  captures_.push_back(job.capture);
+  job.capture.slices.clear();
 }
 
 void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out) {
@@ -270,6 +326,10 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
         message.worker, item.clock, item.payload,
         math::update_scale(view.rule, item.gradient_norm, slice.decay_mult()), view, released);
     for (const Answer& answer : released) out.add(answer, *place);
+    if (!job.captured) {
+      take_image(job, slice);
+      finish_capture(job);
+    }
     if (verdict == PushVerdict::kAhead) {
       DataItem reply = refuse(item, pb::DataItem::OUT_OF_ORDER, "earlier updates are missing");
       reply.done = slice.done(message.worker);
@@ -291,7 +351,8 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   }
 }
 
-std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view) {
+std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
+                                     ShardImages begin) {
   if (view->finished) {
     jobs_.erase(view->job);
     return {};
@@ -299,7 +360,10 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view)
   auto [entry, added] = jobs_.try_emplace(view->job);
   JobState& job = entry->second;
   if (!added && job.view->revision >= view->revision) return {};
-  if (added) job.id = id_;
+  if (added) {
+    job.id = id_;
+    job.begin = std::move(begin);
+  }
   job.view = view;
   Outbox out(view->job);
   std::vector<Answer> released;
@@ -308,6 +372,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view)
     slice->update(*view, released);
     for (const Answer& answer : released) out.add(answer, slice->place());
   }
+  begin_capture(job);
   return out.take();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
@@ -12,6 +13,7 @@
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
 #include "server/job_view.hpp"
+#include "server/slice_capture.hpp"
 #include "server/slice_state.hpp"
 
 namespace taut::server {
@@ -42,7 +44,13 @@ class Shard {
 
   /// Takes over a newer view of a job; an older one is ignored. Reads that it makes true are
   /// returned as messages.
-  [[nodiscard]] std::vector<Outgoing> set_job(const std::shared_ptr<const JobView>& view);
+  /// begin  with the first view of a resumed job: what its slices begin with
+  [[nodiscard]] std::vector<Outgoing> set_job(const std::shared_ptr<const JobView>& view,
+                                              ShardImages begin = {});
+
+  /// What has been put aside for checkpoints since the last call: each order's once, when every
+  /// slice of this shard is there, or when one has missed it.
+  [[nodiscard]] std::vector<ShardCapture> take_captures() { return std::exchange(captures_, {}); }
 
   /// What the coordinator wants to know of a job; of an unknown one, revision 0.
   [[nodiscard]] ShardReport report(JobId job) const;
@@ -59,21 +67,29 @@ class Shard {
     std::vector<TableSpec> tables;
     SliceLayout layout;
     std::map<std::size_t, std::unique_ptr<SliceState>> slices;  // by SliceLayout::index_of
+    ShardImages begin;                                          // until the tables are opened
+    ShardCapture capture;                                       // for view->checkpoint
+    bool captured = true;                                       // it was handed out
   };
   class Outbox;
 
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
   DataMessage open(const DataMessage& message, const pb::OpenTables& wanted);
   void create_slices(JobState& job, std::vector<TableSpec> tables);
+  void begin_capture(JobState& job);
+  void take_image(JobState& job, SliceState& slice);
+  void finish_capture(JobState& job);
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
   void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                   Outbox& out);
 
   ShardId id_;
   BufferPool& pool_;
+  BufferPool images_{Bytes(64ULL << 20U)};  // not the messages': those may lie in shared memory
   const std::uint64_t slice_elements_;
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
+  std::vector<ShardCapture> captures_;
 };
 
 }  // namespace taut::server

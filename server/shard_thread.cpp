@@ -43,19 +43,19 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
     }
   }
   return std::unique_ptr<ShardThread>(new ShardThread(std::move(endpoint), std::move(bound),
-                                                      options.index, std::move(arena),
+                                                      std::move(options), std::move(arena),
                                                       std::move(on_report)));
 }
 
-ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
+ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, Options options,
                          std::shared_ptr<SharedArena> arena, OnReport on_report)
     : endpoint_(std::move(endpoint)),
       address_(std::move(address)),
-      index_(index),
+      options_(std::move(options)),
       on_report_(std::move(on_report)),
       shared_(arena),
       pool_(kKeptBytes, arena ? std::move(arena) : host_allocator()),
-      shard_(ShardId(static_cast<std::uint32_t>(index)), pool_),
+      shard_(ShardId(static_cast<std::uint32_t>(options_.index)), pool_),
       thread_([this] { run(); }) {}
 
 ShardThread::~ShardThread() {
@@ -65,9 +65,10 @@ ShardThread::~ShardThread() {
   thread_.join();
 }
 
-void ShardThread::set_job(ShardId id, std::shared_ptr<const JobView> view) {
+void ShardThread::set_job(ShardId id, std::shared_ptr<const JobView> view,
+                          std::shared_ptr<ShardImages> begin) {
   // A queue that stays full belongs to a shard that hangs; the coordinator will send again.
-  if (!commands_.push({id, std::move(view)}, Duration(1'000'000))) return;
+  if (!commands_.push({id, std::move(view), std::move(begin)}, Duration(1'000'000))) return;
   endpoint_->wake();
 }
 
@@ -83,8 +84,8 @@ pb::ShardLoad ShardThread::load() const {
 }
 
 void ShardThread::run() {
-  log::set_context(static_cast<std::int64_t>(index_), -1);
-  timeline::set_lane(static_cast<std::int32_t>(index_));
+  log::set_context(static_cast<std::int64_t>(options_.index), -1);
+  timeline::set_lane(static_cast<std::int32_t>(options_.index));
   while (!stopping_) {
     while (auto command = commands_.pop(Duration::zero())) obey(*command);
     if (auto incoming = endpoint_->receive(kIdle)) {
@@ -99,13 +100,20 @@ void ShardThread::run() {
 
 void ShardThread::obey(const Command& command) {
   shard_.set_id(command.id);
-  send(shard_.set_job(command.view));
+  send(shard_.set_job(command.view, command.begin ? std::move(*command.begin) : ShardImages()));
   ShardReport report = shard_.report(command.view->job);
   if (command.view->finished) {
     report.job = command.view->job;
     report.revision = command.view->revision;
   }
-  on_report_(index_, std::move(report));
+  on_report_(options_.index, std::move(report));
+  hand_captures_out();
+}
+
+void ShardThread::hand_captures_out() {
+  for (ShardCapture& capture : shard_.take_captures()) {
+    if (options_.on_capture) options_.on_capture(options_.index, std::move(capture));
+  }
 }
 
 void ShardThread::receive(const Incoming& incoming) {
@@ -132,6 +140,7 @@ void ShardThread::receive(const Incoming& incoming) {
   // Here what was applied of the message has been let go: a worker that has its answer has its
   // memory back.
   send(std::move(answers));
+  hand_captures_out();
 }
 
 void ShardThread::send(std::vector<Outgoing> messages) {

@@ -24,6 +24,8 @@ class ShardThread {
   struct Options {
     std::size_t index = 0;      // of this shard within its server
     bool shared_memory = true;  // with workers of the same machine
+    /// Called on the shard's thread with what it has put aside for a checkpoint; may be empty.
+    std::function<void(std::size_t index, ShardCapture)> on_capture = {};
   };
 
   /// Binds and starts.
@@ -43,17 +45,21 @@ class ShardThread {
   /// What it has done so far.
   [[nodiscard]] pb::ShardLoad load() const;
   /// Hands a new view of a job over; `id` is the shard's number in it.
-  void set_job(ShardId id, std::shared_ptr<const JobView> view);
+  /// begin  with the first view of a resumed job; may be null
+  void set_job(ShardId id, std::shared_ptr<const JobView> view,
+               std::shared_ptr<ShardImages> begin = nullptr);
 
  private:
   struct Command {
     ShardId id;
     std::shared_ptr<const JobView> view;
+    std::shared_ptr<ShardImages> begin;
   };
-  ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
+  ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, Options options,
               std::shared_ptr<SharedArena> arena, OnReport on_report);
   void run();
   void obey(const Command& command);
+  void hand_captures_out();
   void receive(const Incoming& incoming);
   void send(std::vector<Outgoing> messages);
 
@@ -68,7 +74,7 @@ class ShardThread {
 
   std::unique_ptr<Endpoint> endpoint_;
   const std::string address_;
-  const std::size_t index_;
+  const Options options_;
   const OnReport on_report_;
   SharedPeers shared_;
   BufferPool pool_;

@@ -1,6 +1,7 @@
 #include "server/slice_state.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "common/check.hpp"
@@ -9,18 +10,21 @@
 namespace taut::server {
 
 SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView& job,
-                       BufferPool& pool)
+                       BufferPool& pool, const SliceImage* begin, BufferPool* images)
     : place_(slice),
       kind_(table.kind),
       lr_mult_(table.lr_mult),
       decay_mult_(table.decay_mult),
       pool_(pool),
+      images_(images == nullptr ? pool : *images),
       policy_(make_aggregation(job.policies.backup_workers)),
       keeps_reads_(job.policies.keeps_reads() && kind_ == TableKind::kTrained),
       keeps_values_(job.policies.compensation && kind_ == TableKind::kTrained),
       clock_(job.policies.backup_workers, job.policies.schedule),
       values_(pool.acquire(slice.count * sizeof(float))) {
-  math::fill(table.filler, job.seed, table.name, slice.offset, values_.floats());
+  if (begin == nullptr) {
+    math::fill(table.filler, job.seed, table.name, slice.offset, values_.floats());
+  }
   const int states = kind_ == TableKind::kTrained ? job.rule.state_count() : 0;
   for (int i = 0; i < states; ++i) {
     rule_state_.push_back(pool.acquire(slice.count * sizeof(float)));
@@ -30,7 +34,29 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
     mean_square_ = pool.acquire(slice.count * sizeof(float));
     std::ranges::fill(mean_square_.floats(), 0.0F);
   }
+  if (begin != nullptr) begin_from(*begin);
   clock_.update(job.membership);
+  take_order(job);
+}
+
+/// What goes along beside the values: the rule's states, then that of delay compensation.
+std::vector<Buffer> SliceState::kept_states() const {
+  std::vector<Buffer> states = rule_state_;
+  if (mean_square_) states.push_back(mean_square_);
+  return states;
+}
+
+void SliceState::begin_from(const SliceImage& image) {
+  TAUT_CHECK(image.values.size() == values_.size(), "an image of another slice");
+  std::ranges::copy(image.values.floats(), values_.floats().begin());
+  const std::vector<Buffer> states = kept_states();
+  TAUT_CHECK(image.states.size() == states.size(), "an image of another rule");
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    std::ranges::copy(image.states[i].floats(), states[i].floats().begin());
+  }
+  applications_ = image.applications;
+  for (const auto& [worker, done] : image.done) clock_.begin_at(worker, done);
+  applied_ = image.done;
 }
 
 PushVerdict SliceState::push(WorkerId worker, Clock clock, const Frame& gradient, float scale,
@@ -50,6 +76,7 @@ PushVerdict SliceState::push(WorkerId worker, Clock clock, const Frame& gradient
   held_[{clock, worker}] = Held{gradient, kind_ == TableKind::kAveraged ? 1.0F : scale};
   clock_.accept(worker, clock);
   apply_ready(job);
+  capture_if_due(job);
   // Even when V stands still: the worker's own parked read may have waited for this push.
   release(released);
   return verdict;
@@ -79,6 +106,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
     return std::ranges::find(application.workers, worker) != application.workers.end();
   });
   if (waiting->second.empty()) waiting_.erase(waiting);
+  for (const WorkerId worker : application.workers) applied_[worker] = application.clock.next();
   if (kind_ == TableKind::kFrozen) return;
 
   // Readers may still hold the buffer: then the new values go into another one.
@@ -190,7 +218,56 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
   }
   clock_.update(job.membership);
   apply_ready(job);
+  take_order(job);
   release(released);
+}
+
+void SliceState::take_order(const JobView& job) {
+  for (const Member& member : job.membership.members()) {
+    applied_.try_emplace(member.worker, member.join);
+  }
+  if (job.checkpoint.number != order_) {
+    order_ = job.checkpoint.number;
+    image_ = {};
+    capture_ = order_ == 0 ? Capture::kNone : Capture::kDue;
+  }
+  capture_if_due(job);
+}
+
+/// While clocks are aggregated, V stands at the order's clock until all updates of that clock have
+/// come, and the values are exactly those below it. On arrival they hold what came since too, and
+/// `done` says what that is.
+void SliceState::capture_if_due(const JobView& job) {
+  if (capture_ != Capture::kDue) return;
+  const Clock clock = job.checkpoint.clock;
+  // A frozen table is never pushed, so its V does not move.
+  if (kind_ != TableKind::kFrozen) {
+    if (clock_.version() < clock) return;
+    if (clock_.version() > clock && job.membership.mode_at(clock) == ApplyMode::kAggregate) {
+      capture_ = Capture::kMissed;
+      return;
+    }
+  }
+  const auto copy = [this](const Buffer& from) {
+    Buffer to = images_.acquire(from.size());
+    std::ranges::copy(from.floats(), to.floats().begin());
+    return to;
+  };
+  try {
+    image_ = {place_, clock_.version(), applications_, applied_, copy(values_), {}};
+    for (const Buffer& state : kept_states()) image_.states.push_back(copy(state));
+    capture_ = Capture::kReady;
+  } catch (const std::bad_alloc&) {
+    // Training goes on; a later order may find memory.
+    image_ = {};
+    capture_ = Capture::kMissed;
+  }
+}
+
+SliceImage SliceState::take_image() {
+  TAUT_CHECK(capture_ == Capture::kReady, "an image that is not there");
+  capture_ = Capture::kNone;
+  return std::exchange(image_, {});
 }
 
 }  // namespace taut::server

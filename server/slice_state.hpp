@@ -14,6 +14,7 @@
 #include "common/ssp/slice_layout.hpp"
 #include "common/ssp/table.hpp"
 #include "server/job_view.hpp"
+#include "server/slice_capture.hpp"
 
 namespace taut::server {
 
@@ -41,8 +42,11 @@ struct Answer {
 /// Thread    shard thread
 class SliceState {
  public:
-  /// Fills the slice with its initial values. Throws std::bad_alloc.
-  SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool);
+  /// begin   what a checkpoint holds of the slice; null: it is filled with its initial values
+  /// images  where the memory for checkpoints comes from; null: from `pool`
+  /// Throws std::bad_alloc.
+  SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool,
+             const SliceImage* begin = nullptr, BufferPool* images = nullptr);
 
   /// Judges a push and, where it is the one expected, accepts it, applies what is complete now, and
   /// releases the reads that it makes true.
@@ -64,6 +68,17 @@ class SliceState {
   /// Takes over a changed view of the job: members that left are forgotten from their leave clock
   /// on, and reads that are true now are released.
   void update(const JobView& job, std::vector<Answer>& released);
+
+  /// What the job's newest checkpoint order asks of this slice.
+  enum class Capture : std::uint8_t {
+    kNone,    // nothing, or it was taken
+    kDue,     // V has not reached the order's clock
+    kReady,   // the image waits to be taken
+    kMissed,  // V had passed the clock when the order came, or there was no memory
+  };
+  [[nodiscard]] Capture capture() const { return capture_; }
+  /// REQUIRES: kReady.
+  [[nodiscard]] SliceImage take_image();
 
   [[nodiscard]] const Slice& place() const { return place_; }
   [[nodiscard]] float decay_mult() const { return decay_mult_; }
@@ -88,6 +103,10 @@ class SliceState {
     Buffer values;  // shared with the answer; held for delay compensation alone
   };
 
+  [[nodiscard]] std::vector<Buffer> kept_states() const;
+  void begin_from(const SliceImage& image);
+  void take_order(const JobView& job);
+  void capture_if_due(const JobView& job);
   void apply_ready(const JobView& job);
   void apply(const Application& application, const JobView& job);
   void release(std::vector<Answer>& released);
@@ -100,6 +119,7 @@ class SliceState {
   const float lr_mult_;
   const float decay_mult_;
   BufferPool& pool_;
+  BufferPool& images_;
   const std::unique_ptr<const AggregationPolicy> policy_;
   const bool keeps_reads_;
   const bool keeps_values_;
@@ -113,6 +133,10 @@ class SliceState {
   std::map<WorkerId, ReadBase> bases_;
   Buffer mean_square_;  // of gradients, for adaptive delay compensation
   std::uint64_t dropped_ = 0;
+  std::map<WorkerId, Clock> applied_;  // of each member, the next clock that is not in the values
+  Capture capture_ = Capture::kNone;
+  std::uint64_t order_ = 0;  // the newest that was heard of
+  SliceImage image_;
 };
 
 }  // namespace taut::server

@@ -123,7 +123,7 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
 
 Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContext& context,
                            const pb::ClusterConfig& config, const std::atomic<bool>& stop,
-                           ProgressBoard& board) {
+                           ProgressBoard& board, StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
   if (!settings.pin().empty()) {
     TAUT_TRY(pin_this_thread(settings.pin()));
@@ -158,9 +158,19 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
            Recorder::open(config.records(), settings.name(), JobId(job.job()), start));
   options.recorder = recorder.get();
+  const std::unique_ptr<Stream> stream = backend.make_stream();
+  Net& net = *replicas[0].net;
+  TAUT_TRY(const bool restored, restore_state(job, net, backend, *stream));
+  if (job.has_resume() && !restored && !net.carried_state().empty()) {
+    log::info("the state that the net carries from batch to batch begins with zeros");
+  }
+  options.before_clock = [&](Clock first, Clock clock) {
+    saver.at_clock(first, clock, job.slot(), net, backend, *stream);
+  };
   Trainer trainer(replicas, *cache, backend, evaluator.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));
   if (stop) return JobOutcome{reached, {}};
+  saver.at_end(reached, job.slot(), net, backend, *stream);
   TAUT_TRY(cache->flush(kFlushWait));
 
   JobOutcome outcome{reached, {}};

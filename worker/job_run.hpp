@@ -10,6 +10,7 @@
 #include "proto/control.pb.h"
 #include "worker/backend/backend.hpp"
 #include "worker/progress.hpp"
+#include "worker/state_saver.hpp"
 #include "worker/trainer.hpp"
 
 namespace taut::worker {
@@ -35,6 +36,7 @@ struct JobOutcome {
 /// Thread    a thread of its own; `stop` may be set from any
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend,
                                          ZmqContext& context, const pb::ClusterConfig& config,
-                                         const std::atomic<bool>& stop, ProgressBoard& board);
+                                         const std::atomic<bool>& stop, ProgressBoard& board,
+                                         StateSaver& saver);
 
 }  // namespace taut::worker

@@ -41,6 +41,7 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     clock = std::min(clock, options_.end);
     if (clock == options_.end) break;
     log::set_context(options_.rank, clock.value());
+    if (options_.before_clock) options_.before_clock(first, clock);
     if (test_is_due(first, clock)) {
       TAUT_TRY(test(clock));
     }

@@ -33,6 +33,9 @@ class Trainer {
     bool test_initialization = true;
     std::int64_t rank = -1;  // stands in the log; negative: alone
     Straggle straggle;
+    /// Called before each clock that is computed, with the first of those that were left out before
+    /// it too, while the nets are not at work; may be empty.
+    std::function<void(Clock first, Clock clock)> before_clock;
     Recorder* recorder = nullptr;  // null: nothing is written down
   };
 

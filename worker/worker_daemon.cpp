@@ -158,6 +158,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   if (same) {
     std::scoped_lock lock(run_->mutex);
     run_->job.set_revision(job.revision());
+    if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
     if (job.stop() && !run_->stop.exchange(true)) {
       log::info("job {}: told to stop: {}", job.job(), job.stop_reason());
     }
@@ -169,13 +170,14 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   run_->job = job;
   run_->begun = steady_now();
   if (job.stop()) run_->stop = true;
+  if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
   log::info("job {}: member {}, share {} of {}, from clock {}", job.job(), job.worker(), job.slot(),
             job.slots(), job.start_clock());
   run_->thread = std::thread([this, run = run_.get(), job] {
     std::string error;
     JobOutcome outcome;
     try {
-      auto ended = run_job(job, *backend_, context_, config_, run->stop, run->board);
+      auto ended = run_job(job, *backend_, context_, config_, run->stop, run->board, run->saver);
       if (ended) {
         outcome = ended.value();
       } else if (!run->stop) {
@@ -222,6 +224,9 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   progress.set_finished(run.finished);
   progress.set_error(run.error);
   progress.set_parameters_sha256(run.outcome.parameters_sha256);
+  if (auto part = run.saver.part(); part.number() > 0) {
+    *progress.mutable_checkpoint() = std::move(part);
+  }
   return progress;
 }
 

@@ -55,6 +55,7 @@ class WorkerDaemon {
     TimePoint begun;
     std::atomic<bool> stop = false;
     ProgressBoard board;
+    StateSaver saver;
     std::mutex mutex;  // guards the rest
     bool finished = false;
     std::string error;

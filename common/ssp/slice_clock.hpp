@@ -30,6 +30,12 @@ class SliceClock {
   /// counts only while it owes an update from before it left. Returns whether V rose.
   bool update(const Membership& membership);
 
+  /// Begins a member at another clock than its join clock: what was accepted before is known from a
+  /// checkpoint. REQUIRES: no update() has named it yet.
+  void begin_at(WorkerId worker, Clock done) {
+    progress_.try_emplace(worker, Progress{done, done});
+  }
+
   /// The next clock expected from a member. REQUIRES: it is one.
   [[nodiscard]] Clock done(WorkerId worker) const;
   [[nodiscard]] Clock version() const { return version_; }

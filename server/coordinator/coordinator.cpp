@@ -88,6 +88,9 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
     case pb::ControlMessage::kSetTrace:
       on_set_trace(message.set_trace(), *send(from, request).mutable_command_reply());
       break;
+    case pb::ControlMessage::kMakeCheckpoint:
+      on_make_checkpoint(message.make_checkpoint(), *send(from, request).mutable_command_reply());
+      break;
     case pb::ControlMessage::kStopJob:
       on_stop(message.stop_job(), *send(from, request).mutable_command_reply());
       break;
@@ -107,6 +110,17 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   last_tick_ = now;
   for (const Participant* lost : registry_.lose_silent(now)) {
     out_.notes.push_back(lost->lost_reason + " and was declared lost");
+  }
+  settle();
+  return take_output();
+}
+
+CoordinatorOutput Coordinator::handle_done(const CheckpointTask& task, const std::string& error,
+                                           TimePoint now) {
+  now_ = now;
+  const auto job = jobs_.find(task.job);
+  if (job != jobs_.end() && task.kind == CheckpointTask::Kind::kFinish) {
+    note_finished(job->second, task.number, error, out_.tasks, out_.notes);
   }
   settle();
   return take_output();
@@ -227,6 +241,7 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
 
 void Coordinator::settle() {
   for (auto& [id, job] : jobs_) {
+    advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     if (!job.is_active()) continue;
     note_losses(job, registry_, now_, out_.notes);
     note_end(job, options_.stop_limit, now_, out_.notes);
@@ -267,7 +282,10 @@ void Coordinator::start_next() {
   if (active_job() != nullptr) return;
   for (auto& [id, job] : jobs_) {
     if (job.stored().state() != pb::SUBMITTED) continue;
-    if (waiting_message(job).empty()) start_job(job, registry_, now_, out_.notes);
+    if (waiting_message(job).empty()) {
+      start_job(job, registry_, now_, out_.notes);
+      order_first_checkpoint(job, out_.notes);
+    }
     return;
   }
 }
@@ -291,7 +309,8 @@ void Coordinator::deliver(JobRecord& job) {
     const bool may_know = stored.closing() ? worker.told : job.servers_have(member.since());
     const Participant* process = registry_.find_live(pb::ROLE_WORKER, member.member().name(),
                                                      Incarnation(member.member().incarnation()));
-    if (!job.works(member) || !may_know || process == nullptr || !process->peer) continue;
+    const bool wanted = job.works(member) || owes_checkpoint(job, i);
+    if (!wanted || !may_know || process == nullptr || !process->peer) continue;
     if (!worker.delivery.is_due(member.revision(), *process->peer, now_)) continue;
     *send(*process->peer).mutable_worker_job() = job.worker_job(i);
     worker.delivery.note_sent(member.revision(), *process->peer, now_ + options_.resend_interval);

@@ -9,6 +9,7 @@
 #include "common/net/endpoint.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
+#include "server/coordinator/checkpoint_orders.hpp"
 #include "server/coordinator/coordinator_records.hpp"
 #include "server/coordinator/job_life.hpp"
 #include "server/coordinator/job_record.hpp"
@@ -22,6 +23,8 @@ struct CoordinatorOptions {
   Duration resend_interval = std::chrono::milliseconds(500);
   // How long a job that ends waits for its workers to report.
   Duration stop_limit = std::chrono::seconds(5);
+  // How long a job whose workers are through waits for its last checkpoint.
+  Duration checkpoint_limit = std::chrono::minutes(10);
   std::uint64_t session = 0;  // different in every start
 };
 
@@ -30,10 +33,12 @@ struct CoordinatorMessage {
   pb::ControlMessage message;
 };
 
-/// What one step leaves to be done, in this order: save, then send; the notes are for the log.
+/// What one step leaves to be done, in this order: save, then send and hand the tasks on; the notes
+/// are for the log.
 struct CoordinatorOutput {
   CoordinatorChanges changes;
   std::vector<CoordinatorMessage> messages;
+  CheckpointTasks tasks;
   Notes notes;
 };
 
@@ -51,6 +56,9 @@ class Coordinator {
   [[nodiscard]] CoordinatorOutput handle(PeerId from, const pb::ControlMessage& message,
                                          TimePoint now);
   [[nodiscard]] CoordinatorOutput tick(TimePoint now);
+  /// What became of a task; an empty error: it went well.
+  [[nodiscard]] CoordinatorOutput handle_done(const CheckpointTask& task, const std::string& error,
+                                              TimePoint now);
 
  private:
   void on_hello(PeerId from, const pb::ControlMessage& message);
@@ -65,6 +73,7 @@ class Coordinator {
   void on_status(const pb::StatusRequest& request, pb::StatusReply& reply);
   void on_set_slack(const pb::SetSlack& request, pb::CommandReply& reply);
   void on_stop(const pb::StopJob& request, pb::CommandReply& reply);
+  void on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply);
   void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);
   /// The job that a command may change, or nullptr with the reason.
   JobRecord* find_for_command(std::uint64_t job, std::string& error);

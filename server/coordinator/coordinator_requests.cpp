@@ -46,8 +46,9 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
   const JobId id(next_job_++);
   JobRecord& job =
       jobs_
-          .emplace(id,
-                   JobRecord(new_job(id, submit.token(), submit.definition(), slack.value()), now_))
+          .emplace(id, JobRecord(new_job(id, submit.token(), submit.definition(), slack.value(),
+                                         submit.has_resume() ? &submit.resume() : nullptr),
+                                 now_))
           .first->second;
   reply.set_job(id.value());
   reply.set_message(waiting_message(job));
@@ -113,6 +114,24 @@ void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& re
   reply.set_message(fmt::format("job {}: slack {} -> {}{}", request.job(), before.to_string(),
                                 wanted.to_string(),
                                 changes_mode ? ", from a clock ahead of every worker on" : ""));
+}
+
+void Coordinator::on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply) {
+  JobRecord* job = nullptr;
+  if (request.job() == 0) {
+    for (auto& [id, one] : jobs_) {
+      if (one.stored().state() == pb::RUNNING && !one.stored().closing()) job = &one;
+    }
+    if (job == nullptr) reply.set_error("no job is running");
+  } else {
+    job = find_for_command(request.job(), *reply.mutable_error());
+  }
+  if (job == nullptr) return;
+  if (job->stored().state() != pb::RUNNING || job->stored().closing()) {
+    reply.set_error(fmt::format("job {} is not training now", job->stored().job()));
+    return;
+  }
+  reply.set_message(order_checkpoint_now(*job, out_.tasks, out_.notes));
 }
 
 void Coordinator::on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "proto/checkpoint_reader.hpp"
 #include "proto/control_message.hpp"
 
 namespace taut {
@@ -64,6 +65,7 @@ std::string CoordinatorThread::failure() const {
 
 void CoordinatorThread::run() {
   try {
+    keeper_ = std::make_unique<CheckpointKeeper>([this] { endpoint_->wake(); });
     Coordinator coordinator(config_.coordinator, std::exchange(recovered_, {}), steady_now());
     serve(coordinator);
   } catch (const std::exception& failure) {
@@ -81,11 +83,19 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
       next_tick = steady_now() + config_.tick;
     }
     answer_questions(coordinator);
+    for (const CheckpointKeeper::Done& done : keeper_->take_done()) {
+      for (const std::string& text : done.notes) note(text);
+      carry_out(coordinator.handle_done(done.task, done.error, steady_now()));
+    }
     const Duration wait = std::max(next_tick - steady_now(), Duration::zero());
     std::optional<Incoming> incoming = endpoint_->receive(wait);
     if (!incoming) continue;
     Result<pb::ControlMessage> message = decode_control(incoming->message);
     if (message) {
+      if (const auto refusal = settle_resume(message.value())) {
+        [[maybe_unused]] const auto sent = endpoint_->send(incoming->from, encode(*refusal));
+        continue;
+      }
       carry_out(coordinator.handle(incoming->from, message.value(), steady_now()));
     } else {
       warn(
@@ -97,6 +107,7 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
 void CoordinatorThread::carry_out(CoordinatorOutput output) {
   for (const std::string& text : output.notes) note(text);
   unsaved_.merge(std::move(output.changes));
+  for (CheckpointTask& task : output.tasks) undone_.push_back(std::move(task));
   if (!unsaved_.empty()) {
     if (Result<void> saved = store_->save(unsaved_); !saved) {
       // Nothing may be known outside that a restart would forget. What is not sent now is sent
@@ -107,6 +118,7 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
     }
     unsaved_ = {};
   }
+  for (CheckpointTask& task : std::exchange(undone_, {})) keeper_->put(std::move(task));
   for (CoordinatorMessage& outgoing : output.messages) {
     if (outgoing.message.has_status_reply()) add_times(*outgoing.message.mutable_status_reply());
     if (outgoing.to == kInside) {
@@ -143,9 +155,36 @@ Result<pb::ControlMessage> CoordinatorThread::ask(const pb::ControlMessage& requ
 void CoordinatorThread::answer_questions(Coordinator& coordinator) {
   while (auto question = questions_.pop(Duration::zero())) {
     asking_ = *std::move(question);
+    if (const auto refusal = settle_resume(asking_->request)) {
+      asking_->answer.set_value(*refusal);
+      asking_.reset();
+      continue;
+    }
     carry_out(coordinator.handle(kInside, asking_->request, steady_now()));
     asking_.reset();
   }
+}
+
+std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(pb::ControlMessage& message) {
+  if (!message.has_submit()) return std::nullopt;
+  pb::Submit& submit = *message.mutable_submit();
+  submit.clear_resume();
+  if (!submit.definition().has_resume()) return std::nullopt;
+  // Every byte is checked by the servers, which read it anyway.
+  const auto saved = CheckpointReader::open(submit.definition().resume());
+  if (!saved) {
+    pb::ControlMessage refusal;
+    refusal.set_request(message.request());
+    // Says which one is whole, if another is.
+    const auto offered = CheckpointReader::open_to_resume(submit.definition().resume());
+    refusal.mutable_submit_reply()->set_error(offered ? saved.error().message
+                                                      : offered.error().message);
+    return refusal;
+  }
+  submit.mutable_resume()->set_folder(saved.value().folder().string());
+  submit.mutable_resume()->set_clock(saved.value().clock().value());
+  submit.mutable_resume()->set_slots(saved.value().manifest().slots());
+  return std::nullopt;
 }
 
 void CoordinatorThread::note(const std::string& text) {

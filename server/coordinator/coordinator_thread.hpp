@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "common/net/endpoint.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
+#include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store.hpp"
 
@@ -56,6 +58,8 @@ class CoordinatorThread {
   void serve(Coordinator& coordinator);
   void carry_out(CoordinatorOutput output);
   void answer_questions(Coordinator& coordinator);
+  /// A submission that resumes gets what its checkpoint says. Returns the refusal, if it is one.
+  static std::optional<pb::ControlMessage> settle_resume(pb::ControlMessage& message);
   void note(const std::string& text);
   /// What the coordinator's state machine cannot know: the wall clock, and its log.
   void add_times(pb::StatusReply& status) const;
@@ -65,6 +69,7 @@ class CoordinatorThread {
   std::unique_ptr<CoordinatorStore> store_;
   CoordinatorRecords recovered_;
   CoordinatorChanges unsaved_;
+  CheckpointTasks undone_;  // until what they follow from is saved
   TimePoint next_warning_;  // a peer that sends garbage does not fill the log
   std::uint64_t quiet_warnings_ = 0;
   struct Question {
@@ -78,6 +83,7 @@ class CoordinatorThread {
   std::atomic<bool> stopping_{false};
   mutable std::mutex failure_mutex_;
   std::string failure_;
+  std::unique_ptr<CheckpointKeeper> keeper_;
   std::thread thread_;
 
   void warn(const std::string& text);

@@ -15,19 +15,6 @@ constexpr std::int64_t kNever = Clock::never().value();
 // How far above the highest known clock a change is placed.
 constexpr std::int64_t kLead = 2;
 
-std::int64_t first_free_clock(const JobRecord& job) {
-  const pb::StoredJob& stored = job.stored();
-  std::int64_t known = 0;
-  for (const pb::StoredMember& member : stored.members()) {
-    known = std::max({known, member.member().join_clock(), member.progress().clock()});
-  }
-  for (const JobRecord::Server& server : job.servers) {
-    known = std::max(known, server.reply.max_done());
-  }
-  // A later change of mode never comes before an earlier one.
-  return std::max(known + kLead, stored.modes(stored.modes_size() - 1).first_clock());
-}
-
 bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
   return clock >= job.stored().definition().solver_param().max_iter();
 }
@@ -200,6 +187,19 @@ bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
 }
 
 }  // namespace
+
+std::int64_t first_free_clock(const JobRecord& job) {
+  const pb::StoredJob& stored = job.stored();
+  std::int64_t known = 0;
+  for (const pb::StoredMember& member : stored.members()) {
+    known = std::max({known, member.member().join_clock(), member.progress().clock()});
+  }
+  for (const JobRecord::Server& server : job.servers) {
+    known = std::max(known, server.reply.max_done());
+  }
+  // A later change of mode never comes before an earlier one.
+  return std::max(known + kLead, stored.modes(stored.modes_size() - 1).first_clock());
+}
 
 void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {
   // One change made may let the next begin; what was begun waits for the servers.

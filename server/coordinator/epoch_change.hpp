@@ -18,6 +18,9 @@ using Notes = std::vector<std::string>;
   return slack == 0 ? pb::ModeChange::AGGREGATE : pb::ModeChange::ON_ARRIVAL;
 }
 
+/// A clock above every one that anybody is known to have reached, with a little lead.
+[[nodiscard]] std::int64_t first_free_clock(const JobRecord& job);
+
 /// Carries a running job's members and mode towards what is wanted, one change at a time, each in
 /// two phases, so that every server sees it happen at the same clock:
 /// leave  the lost are fenced; the clock from which they are missing is the lowest that any server

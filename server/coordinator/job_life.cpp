@@ -136,7 +136,8 @@ Result<void> check_slack(const pb::Job& definition, Slack slack) {
   return ok();
 }
 
-pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, Slack slack) {
+pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, Slack slack,
+                      const pb::ResumePoint* resume) {
   pb::StoredJob stored;
   stored.set_job(id.value());
   stored.set_token(token);
@@ -146,6 +147,10 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, 
   stored.set_wanted_slack(slack.clocks());
   stored.set_hold_from(Clock::never().value());
   stored.set_slots(definition.workers());
+  if (resume != nullptr) {
+    *stored.mutable_resume() = *resume;
+    stored.set_checkpointed_to(resume->clock());
+  }
   return stored;
 }
 
@@ -187,12 +192,17 @@ void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& n
     member.set_slot(rank);
     member.set_incarnation(here[rank]->incarnation.value());
     member.set_name(here[rank]->name);
+    member.set_join_clock(stored.resume().clock());
     member.set_leave_clock(Clock::never().value());
     job.add_member(member, here[rank]->session, here[rank]->device);
   }
   job.start_running(now);
-  notes.push_back(fmt::format("job {}: starts on {} workers and {} shards, slack {}", stored.job(),
-                              count, shards, Slack(stored.slack()).to_string()));
+  notes.push_back(fmt::format(
+      "job {}: starts on {} workers and {} shards, slack {}{}", stored.job(), count, shards,
+      Slack(stored.slack()).to_string(),
+      stored.has_resume()
+          ? fmt::format(", from clock {} of {}", stored.resume().clock(), stored.resume().folder())
+          : ""));
 }
 
 void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes) {
@@ -252,6 +262,7 @@ void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes) 
   };
   if (any([&job](const pb::StoredMember& member) { return job.works(member); })) return;
   if (any([](const pb::StoredMember& member) { return member.finished(); })) {
+    if (job.stored().has_checkpoint()) return;
     // Aggregates that waited for a lost worker hold the others' acknowledged updates: the servers
     // take its cut over, and apply them, before they forget the job.
     const bool cut_due = any([](const pb::StoredMember& member) {

@@ -19,8 +19,9 @@ namespace taut {
 /// Errors    invalid: the policy that does not fit
 [[nodiscard]] Result<void> check_slack(const pb::Job& definition, Slack slack);
 
+/// resume  the checkpoint that the definition names; null: it names none
 [[nodiscard]] pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
-                                    Slack slack);
+                                    Slack slack, const pb::ResumePoint* resume = nullptr);
 
 /// What a job waits for before it can start; empty: nothing.
 [[nodiscard]] std::string waits_for(const JobRecord& job, const Registry& registry);
@@ -36,7 +37,8 @@ void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& 
 /// Tells the workers to end; the job is stopped once they have. REQUIRES: it has not ended.
 void stop_job(JobRecord& job, TimePoint now, Notes& notes);
 
-/// Ends a job whose workers are through, or had their time to confirm that it ends.
+/// Ends a job whose workers are through and whose checkpoints are written, or whose workers had their
+/// time to confirm that it ends.
 void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes);
 
 }  // namespace taut

@@ -1,6 +1,7 @@
 #include "server/coordinator/job_record.hpp"
 
 #include "common/check.hpp"
+#include "server/coordinator/checkpoint_orders.hpp"
 
 namespace taut {
 
@@ -130,6 +131,8 @@ pb::ServerJob JobRecord::server_job(int server) const {
   state.set_first_shard(stored_.servers(server).first_shard());
   state.set_epoch(stored_.epoch());
   state.set_finished(has_ended());
+  if (stored_.has_checkpoint()) *state.mutable_checkpoint() = stored_.checkpoint();
+  if (stored_.has_resume()) *state.mutable_resume() = stored_.resume();
   return state;
 }
 
@@ -150,6 +153,10 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_evaluates(member.worker() == stored_.evaluating());
   state.set_stop(stored_.closing());
   if (stored_.closing()) state.set_stop_reason(stored_.message());
+  if (stored_.has_checkpoint() && carries_state(stored_.definition())) {
+    *state.mutable_checkpoint() = stored_.checkpoint();
+  }
+  if (stored_.has_resume()) *state.mutable_resume() = stored_.resume();
   return state;
 }
 

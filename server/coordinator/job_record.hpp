@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,10 @@ class JobRecord {
 
   std::vector<Server> servers;
   std::vector<Worker> workers;
+  /// All parts of the ordered checkpoint are written, and somebody was told to finish it.
+  bool finishes_checkpoint = false;
+  /// Since when only a checkpoint keeps the job from its end.
+  std::optional<TimePoint> waits_for_checkpoint;
 
   /// Running, or ended with workers that are still to confirm it.
   [[nodiscard]] bool is_active() const {

@@ -50,6 +50,9 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
             [](const pb::Evaluation& a, const pb::Evaluation& b) { return a.clock() < b.clock(); });
   status.set_parameters_sha256(stored.parameters_sha256());
   status.set_running_s(job.running_s(now));
+  *status.mutable_checkpoints() = stored.checkpoints();
+  status.set_checkpoint_failure(stored.checkpoint_failure());
+  if (stored.has_resume()) *status.mutable_resume() = stored.resume();
   return status;
 }
 

@@ -37,6 +37,8 @@ std::optional<Broken> Checker::next(const Event& event, const History& history) 
     case Event::Kind::kAsked:
     case Event::Kind::kSaid:
     case Event::Kind::kStep:
+    case Event::Kind::kPutAside:
+    case Event::Kind::kMissed:
       return next_at_shard(event, history);
     case Event::Kind::kEnd:
       return check_end(event);
@@ -97,6 +99,18 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
                                             event.shard.value())};
       }
       return oracle(shard, event.table, event.slice).asked(event, *shard.contract);
+    case Event::Kind::kPutAside:
+      ++put_aside_;
+      return oracle(shard, event.table, event.slice)
+          .put_aside(event, history.values(event), *shard.contract);
+    case Event::Kind::kMissed: {
+      const bool late = std::ranges::any_of(
+          shard.slices, [&](const auto& entry) { return entry.second->missed(event.view); });
+      if (late) return std::nullopt;
+      return Broken{"checkpoint", fmt::format("shard {} says that order {} came too late, and it "
+                                              "did not",
+                                              event.shard.value(), event.view)};
+    }
     case Event::Kind::kSaid:
       return oracle(shard, event.table, event.slice)
           .said(event, history.values(event), *shard.contract);

@@ -37,6 +37,8 @@ class Checker {
   [[nodiscard]] const std::optional<Broken>& broken() const { return broken_; }
   /// Reads that were checked at the workers.
   [[nodiscard]] std::uint64_t reads() const { return reads_; }
+  /// Slices of checkpoints that were checked.
+  [[nodiscard]] std::uint64_t put_aside() const { return put_aside_; }
 
  private:
   struct ShardSide {
@@ -88,6 +90,7 @@ class Checker {
   std::uint64_t newest_revision_ = 0;
   std::optional<Broken> broken_;
   std::uint64_t reads_ = 0;
+  std::uint64_t put_aside_ = 0;
 };
 
 }  // namespace taut::sim

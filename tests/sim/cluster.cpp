@@ -134,6 +134,9 @@ class Cluster {
       case Kind::kSetSlack:
         user().set_slack(Slack(event.value));
         break;
+      case Kind::kCheckpoint:
+        user().order_checkpoint();
+        break;
       case Kind::kBreak:
         network_.break_connections(node);
         break;
@@ -204,6 +207,11 @@ class Cluster {
     outcome.trained = last_finished_ - first_begun_;
     outcome.messages = network_.delivered();
     outcome.reads = checker_.reads();
+    outcome.put_aside = checker_.put_aside();
+    outcome.checkpoints = static_cast<std::uint64_t>(status.checkpoints_size());
+    if (status.checkpoints_size() > 0) {
+      outcome.last_checkpoint = status.checkpoints(status.checkpoints_size() - 1).clock();
+    }
     outcome.hash = history_.hash();
     outcome.values_hash = values_hash_;
     outcome.members = members_;

@@ -21,9 +21,12 @@ struct Outcome {
   Duration trained{0};  // from the first worker's beginning to the last one's end
   std::uint64_t messages = 0;
   std::uint64_t reads = 0;
-  std::uint64_t hash = 0;         // of everything that happened
-  std::uint64_t values_hash = 0;  // of what every read held and of the final values, by place
-  std::uint32_t members = 0;      // who ever took part
+  std::uint64_t put_aside = 0;       // slices of checkpoints
+  std::uint64_t checkpoints = 0;     // that were whole at the end
+  std::int64_t last_checkpoint = 0;  // the newest one's clock
+  std::uint64_t hash = 0;            // of everything that happened
+  std::uint64_t values_hash = 0;     // of what every read held and of the final values, by place
+  std::uint32_t members = 0;         // who ever took part
   std::optional<Broken> broken;
 };
 

@@ -23,6 +23,8 @@ Contract Contract::of(const pb::ServerJob& view) {
     contract.compensation = asked.delay_compensation().strength();
     contract.compensation_decay = asked.delay_compensation().decay();
   }
+  contract.checkpoint = view.checkpoint().number();
+  contract.checkpoint_clock = view.checkpoint().clock();
   return contract;
 }
 

@@ -32,6 +32,8 @@ struct Contract {
   bool staleness_rate = false;
   float compensation = 0;
   float compensation_decay = 0;
+  std::uint64_t checkpoint = 0;  // the newest order's number; 0: none
+  std::int64_t checkpoint_clock = 0;
 
   static Contract of(const pb::ServerJob& view);
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "common/check.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/sim/nodes.hpp"
@@ -106,6 +108,11 @@ void UserNode::step(TimePoint now) {
     change.mutable_set_slack()->set_slack(slack_->clocks());
     send(std::move(change));
   }
+  if (std::exchange(wants_checkpoint_, false)) {
+    pb::ControlMessage order;
+    order.mutable_make_checkpoint()->set_job(1);
+    send(std::move(order));
+  }
   pb::ControlMessage ask;
   ask.mutable_status_request()->set_job(1);
   send(std::move(ask));
@@ -138,6 +145,10 @@ void CoordinatorNode::carry_out(CoordinatorOutput output) {
   }
   for (CoordinatorMessage& one : output.messages) {
     world_.network.send(socket_, one.to, std::move(one.message));
+  }
+  // What it has to do with files is done at once, and never fails.
+  for (const CheckpointTask& task : output.tasks) {
+    carry_out(coordinator_.handle_done(task, "", world_.network.now()));
   }
 }
 

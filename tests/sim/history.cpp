@@ -13,9 +13,9 @@ constexpr std::size_t kStretch = 1U << 14U;
 }  // namespace
 
 std::string describe(const Event& event) {
-  static constexpr std::array kNames = {"view",     "greeted",    "opened", "asked",   "said",
-                                        "step",     "reads from", "pushed", "reading", "read",
-                                        "finished", "failed",     "end"};
+  static constexpr std::array kNames = {"view",     "greeted",    "opened",    "asked",   "said",
+                                        "step",     "reads from", "pushed",    "reading", "read",
+                                        "finished", "failed",     "put aside", "missed",  "end"};
   return fmt::format(
       "{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
       "V {} done {}",

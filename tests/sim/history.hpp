@@ -29,7 +29,11 @@ struct Event {
     kRead,       // the table came
     kFinished,   // a worker knows that everything it pushed was accepted
     kFailed,     // a worker's client gave up
-    kEnd,        // the run is over; `done`: the job ended well
+    // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's, and
+    // behind them done(w) of each member, below 0 where there is none.
+    kPutAside,
+    kMissed,  // a shard could not put a slice aside for the checkpoint `view`: it came too late
+    kEnd,     // the run is over; `done`: the job ended well
   };
   Kind kind = Kind::kStep;
   TimePoint at;

@@ -82,6 +82,7 @@ class ServerNode final : public ControlNode {
   void on_event(const ControlEvent& event, TimePoint now) override;
   void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) override;
   void say(OneShard& one, std::vector<server::Outgoing> messages, TimePoint now);
+  void put_aside(std::size_t number, TimePoint now);
 
   std::vector<OneShard> shards_;
   server::ServerJobs jobs_;
@@ -137,6 +138,7 @@ class UserNode final : public Node {
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return next_; }
   void set_slack(Slack slack);
+  void order_checkpoint() { wants_checkpoint_ = true; }
   [[nodiscard]] const pb::JobStatus& status() const { return status_; }
 
  private:
@@ -148,6 +150,7 @@ class UserNode final : public Node {
   bool submitted_ = false;
   std::optional<Slack> slack_;
   std::uint64_t slack_request_ = 100;
+  bool wants_checkpoint_ = false;
   TimePoint next_;
   pb::JobStatus status_;
 };

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Plan::Event::Kind;
 
-constexpr std::array<std::pair<std::string_view, bool Faults::*>, 11> kNames = {{
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 12> kNames = {{
     {"drop", &Faults::drop},
     {"duplicate", &Faults::duplicate},
     {"delay", &Faults::delay},
@@ -23,6 +23,7 @@ constexpr std::array<std::pair<std::string_view, bool Faults::*>, 11> kNames = {
     {"join", &Faults::join},
     {"slack", &Faults::slack},
     {"restart", &Faults::restart},
+    {"checkpoint", &Faults::checkpoint},
 }};
 
 Slack draw_slack(Random& random) {
@@ -187,7 +188,7 @@ Result<Faults> Faults::parse(std::string_view text) {
       return invalid(
           fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                      "restart",
+                      "restart, checkpoint",
                       word));
     }
   }
@@ -247,6 +248,15 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   plan.compute_max = clock * 2;
   const Duration span = clock * plan.job.clocks * (slow ? 1 : 2) + Duration(20'000);
   EventDrawer(plan, random, span).draw(allowed);
+  if (allowed.checkpoint) {
+    // Drawn apart, so that a seed's other faults are the same without.
+    Random apart(Random::mix(seed ^ 0xc4ec0ULL));
+    if (apart.chance(0.5)) plan.job.checkpoint_every = apart.between(1, plan.job.clocks);
+    for (std::uint64_t i = apart.below(4); i > 0; --i) {
+      plan.events.push_back(
+          {Duration(apart.between(0, span.count())), Kind::kCheckpoint, 0, NodeId(0)});
+    }
+  }
   plan.may_fail = members_change || allowed.restart;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;

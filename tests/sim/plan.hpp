@@ -25,8 +25,9 @@ struct Faults {
   bool pause = false;
   bool kill = false;
   bool join = false;
-  bool slack = false;    // the bound and the mode change while the job runs
-  bool restart = false;  // of the coordinator
+  bool slack = false;       // the bound and the mode change while the job runs
+  bool restart = false;     // of the coordinator
+  bool checkpoint = false;  // no fault, but it comes at any time: every so many clocks, and by hand
 
   /// "all", "none", or names with commas between.
   static Result<Faults> parse(std::string_view text);
@@ -55,6 +56,7 @@ struct Plan {
       kBreak,
       kBlock,  // one way; twice for both
       kUnblock,
+      kCheckpoint,  // the user asks for one
       kStopCoordinator,
       kStartCoordinator,
     };

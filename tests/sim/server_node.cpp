@@ -46,6 +46,41 @@ void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, Time
     if (one.socket != socket) continue;
     world_.history.add_items(Event::Kind::kAsked, now, one.shard->id(), from, message);
     say(one, one.shard->handle(from, std::move(message)), now);
+    put_aside(static_cast<std::size_t>(&one - shards_.data()), now);
+  }
+}
+
+/// Records what a shard has put aside, and stands for the disk, which writes it at once.
+void ServerNode::put_aside(std::size_t number, TimePoint now) {
+  for (const server::ShardCapture& capture : shards_[number].shard->take_captures()) {
+    Event event;
+    event.at = now;
+    event.shard = capture.shard;
+    event.clock = capture.order.clock;
+    event.view = static_cast<std::uint32_t>(capture.order.number);
+    if (capture.missed) {
+      event.kind = Event::Kind::kMissed;
+      world_.history.add(event);
+    }
+    for (const server::SliceImage& image : capture.slices) {
+      event.kind = Event::Kind::kPutAside;
+      event.table = image.place.table;
+      event.slice = image.place.slice;
+      event.version = image.version;
+      const auto floats = image.values.floats();
+      std::vector<float> values(floats.begin(), floats.end());
+      values.resize(kSliceElements + kMembers, -1.0F);
+      for (const auto& [worker, done] : image.done) {
+        values[kSliceElements + worker.value()] = static_cast<float>(done.value());
+      }
+      world_.history.add(event, values);
+    }
+    server::ShardPart part;
+    part.number = capture.order.number;
+    part.missed = capture.missed;
+    part.file.set_name(fmt::format("shard{}", capture.shard.value()));
+    part.tables = capture.tables;
+    jobs_.take_part(number, capture.job, std::move(part));
   }
 }
 
@@ -95,6 +130,7 @@ void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
       }
     }
     say(one, one.shard->set_job(view), now);
+    put_aside(i, now);
     server::ShardReport report = one.shard->report(view->job);
     report.revision = view->revision;
     jobs_.take_report(i, std::move(report));

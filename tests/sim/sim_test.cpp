@@ -161,3 +161,41 @@ TEST_CASE("a worker that slept until it was declared lost harms nobody", "[sim]"
     CHECK(run_and_check(plan).members == 4);
   }
 }
+
+TEST_CASE("a checkpoint holds exactly what the contract says, in every mode", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
+      Plan plan;
+      plan.seed = seed;
+      plan.job.slack = slack;
+      plan.job.clocks = 60;
+      plan.job.checkpoint_every = 10;
+      plan.servers = 2;
+      plan.faults = rough();
+      plan.events = {{Duration(20'000), Kind::kCheckpoint, 0}};
+      const Outcome outcome = run_and_check(plan);
+      CHECK(outcome.put_aside >= 2UL * plan.job.tables * plan.job.slices);
+      CHECK(outcome.checkpoints == 2);
+      CHECK(outcome.last_checkpoint == plan.job.clocks);
+    }
+  }
+}
+
+TEST_CASE("checkpoints go on when a worker is lost and when the coordinator restarts", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const Slack slack : {Slack(0), Slack(1)}) {
+      Plan plan;
+      plan.seed = seed;
+      plan.job.slack = slack;
+      plan.job.clocks = 150;
+      plan.job.checkpoint_every = 20;
+      plan.faults = rough();
+      plan.faults.drop = 0.01;
+      plan.heartbeat_limit = Duration(500'000);
+      plan.events = {{Duration(100'000), Kind::kKill, 1},
+                     {Duration(150'000), Kind::kStopCoordinator, 0},
+                     {Duration(200'000), Kind::kStartCoordinator, 0}};
+      CHECK(run_and_check(plan).last_checkpoint == plan.job.clocks);
+    }
+  }
+}

@@ -35,7 +35,10 @@ std::int64_t SliceOracle::done(std::uint32_t worker) const {
 }
 
 void SliceOracle::take_view(const Contract& contract) {
-  for (const auto& [worker, member] : contract.members) done_.try_emplace(worker, member.join);
+  for (const auto& [worker, member] : contract.members) {
+    done_.try_emplace(worker, member.join);
+    applied_.try_emplace(worker, member.join);
+  }
   for (auto held = held_.begin(); held != held_.end();) {
     std::erase_if(held->second, [&](std::uint32_t worker) {
       return held->first >= contract.members.at(worker).leave;
@@ -49,7 +52,79 @@ void SliceOracle::take_view(const Contract& contract) {
   }
   raise_version(contract);
   apply_ready(contract);
+  take_order(contract);
   note_due(contract);
+}
+
+/// Section 3 of the design: a checkpoint at clock K holds every update below K; in BSP nothing else.
+void SliceOracle::take_order(const Contract& contract) {
+  if (aside_.number != contract.checkpoint) {
+    aside_ = {};
+    aside_.number = contract.checkpoint;
+    aside_.due = contract.checkpoint > 0;
+  }
+  const std::int64_t clock = contract.checkpoint_clock;
+  if (!aside_.due || version_ < clock) return;
+  aside_.due = false;
+  aside_.exact = contract.aggregates_at(clock);
+  if (aside_.exact && version_ > clock) {
+    aside_.missed = true;
+    return;
+  }
+  aside_.version = version_;
+  aside_.values = values_;
+  aside_.done = applied_;
+  for (const auto& [worker, member] : contract.members) {
+    aside_.joined[worker] = member.join;
+    aside_.least[worker] = std::max(std::min(clock, member.leave), member.join) - member.join;
+  }
+}
+
+std::optional<Broken> SliceOracle::put_aside(const Event& event, std::span<const float> values,
+                                             const Contract& contract) const {
+  if (event.view != aside_.number || aside_.due || aside_.missed) {
+    return broken("checkpoint",
+                  fmt::format("is put aside for order {}, which is {}", event.view,
+                              event.view != aside_.number ? "not the newest" : "not due here"));
+  }
+  if (event.version.value() != aside_.version) {
+    return broken("checkpoint", fmt::format("is put aside at V = {} and not when V reached {}",
+                                            event.version.value(), aside_.version));
+  }
+  const auto own = values.first(kSliceElements);
+  for (const auto& [worker, done] : aside_.done) {
+    const auto said = static_cast<std::int64_t>(values[kSliceElements + worker]);
+    const auto count = static_cast<std::int64_t>(-own[2UL * worker]);
+    if (said != done) {
+      return broken("checkpoint",
+                    fmt::format("says done({}) = {}; {} is applied", worker, said, done));
+    }
+    // Of updates that were left out or weighed the values do not tell the number.
+    const bool counts = !contract.mean && !contract.staleness_rate && contract.compensation == 0 &&
+                        contract.backup_workers == 0;
+    if (!counts || !aside_.joined.contains(worker)) continue;
+    // From the values alone: its own first updates, as many as `done` says, and enough of them.
+    const std::int64_t join = aside_.joined.at(worker);
+    double names = 0;
+    for (std::int64_t clock = join; clock < said; ++clock) names += static_cast<double>(clock + 1);
+    if (count != said - join || static_cast<double>(-own[2UL * worker + 1]) != names) {
+      return broken("checkpoint", fmt::format("holds {} updates of worker {} and says done = {}",
+                                              count, worker, said));
+    }
+    const std::int64_t least = aside_.least.at(worker);
+    const bool stays = contract.members.at(worker).leave > event.clock.value();
+    if (count < least || (aside_.exact && stays && count != least)) {
+      return broken("checkpoint", fmt::format("of clock {} holds {} updates of worker {}, not {}",
+                                              event.clock.value(), count, worker, least));
+    }
+  }
+  if (!same_bits(own, aside_.values)) {
+    return broken("bits",
+                  fmt::format("the checkpoint at clock {} holds other bits than the updates "
+                              "before it add up to",
+                              event.clock.value()));
+  }
+  return std::nullopt;
 }
 
 void SliceOracle::raise_version(const Contract& contract) {
@@ -103,6 +178,7 @@ void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& wo
     first = false;
   }
   const float scale = contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
+  for (const std::uint32_t worker : workers) applied_[worker] = clock + 1;
   earlier_values_.push_back(values_);
   for (std::size_t i = 0; i < sum.size(); ++i) values_[i] -= sum[i] * scale;
   auto& left = held_.at(clock);
@@ -147,6 +223,7 @@ void SliceOracle::accept(std::uint32_t worker, std::int64_t clock, const Contrac
   done_.at(worker) = clock + 1;
   raise_version(contract);
   apply_ready(contract);
+  take_order(contract);
 }
 
 bool SliceOracle::is_true(std::uint32_t worker, const Waiting& read) const {

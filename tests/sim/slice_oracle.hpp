@@ -22,6 +22,13 @@ class SliceOracle {
   [[nodiscard]] std::optional<Broken> asked(const Event& item, const Contract& contract);
   [[nodiscard]] std::optional<Broken> said(const Event& item, std::span<const float> values,
                                            const Contract& contract);
+  /// The shard says what it has put aside for a checkpoint: values, and done(w) behind them.
+  [[nodiscard]] std::optional<Broken> put_aside(const Event& event, std::span<const float> values,
+                                                const Contract& contract) const;
+  /// Whether an order of a checkpoint came too late for this slice.
+  [[nodiscard]] bool missed(std::uint32_t number) const {
+    return aside_.number == number && aside_.missed;
+  }
   /// The shard has said all that it says to this step.
   [[nodiscard]] std::optional<Broken> end_step();
 
@@ -47,6 +54,18 @@ class SliceOracle {
     std::int64_t clock = 0;
     bool paid = false;
   };
+  /// What a checkpoint must hold of this slice.
+  struct Aside {
+    std::uint64_t number = 0;
+    bool due = false;
+    bool missed = false;
+    std::int64_t version = 0;
+    std::vector<float> values;
+    std::map<std::uint32_t, std::int64_t> done;
+    std::map<std::uint32_t, std::int64_t> joined;  // where each member's updates begin
+    std::map<std::uint32_t, std::int64_t> least;   // how many of them it needs
+    bool exact = false;                            // and no more
+  };
   struct Refusal {
     PeerId peer;
     std::int64_t clock = 0;
@@ -62,6 +81,7 @@ class SliceOracle {
   void weigh(std::uint32_t worker, const Contract& contract, double members,
              std::vector<float>& update);
   void raise_version(const Contract& contract);
+  void take_order(const Contract& contract);
   [[nodiscard]] bool is_over(std::int64_t clock, const Contract& contract) const;
   void note_due(const Contract& contract);
   void note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract);
@@ -80,6 +100,8 @@ class SliceOracle {
   std::map<std::uint32_t, Base> bases_;
   std::vector<float> mean_square_;
   std::int64_t applications_ = 0;
+  std::map<std::uint32_t, std::int64_t> applied_;  // the next clock that is not in the values
+  Aside aside_;
   // Within a step.
   std::vector<std::vector<float>> earlier_values_;
   std::int64_t earliest_version_ = 0;

@@ -49,6 +49,7 @@ int simulate(const Options& options, const PlanLimits& limits) {
   std::uint64_t hash = 0;
   std::uint64_t messages = 0;
   std::uint64_t reads = 0;
+  std::uint64_t put_aside = 0;
   std::uint64_t failed = 0;
   const std::clock_t begin = std::clock();
   for (std::uint64_t i = 0; i < options.seeds; ++i) {
@@ -59,6 +60,7 @@ int simulate(const Options& options, const PlanLimits& limits) {
     hash = Random::mix(hash + outcome.hash);
     messages += outcome.messages;
     reads += outcome.reads;
+    put_aside += outcome.put_aside;
     failed += outcome.done ? 0 : 1;
     if (options.verbose) {
       fmt::print("seed {}: {} after {:.3f} s, {} messages, {} reads, {} members {}\n", seed,
@@ -80,9 +82,9 @@ int simulate(const Options& options, const PlanLimits& limits) {
   fmt::print(stderr, "{:.2f} s of processor time: {:.0f} messages a second\n", spent,
              static_cast<double>(messages) / spent);
   fmt::print(
-      "seeds {} to {}: {} messages, {} reads checked, {} jobs ended early, none breaks the "
-      "contract\n",
-      options.seed, options.seed + options.seeds - 1, messages, reads, failed);
+      "seeds {} to {}: {} messages, {} reads and {} slices of checkpoints checked, {} jobs ended "
+      "early, none breaks the contract\n",
+      options.seed, options.seed + options.seeds - 1, messages, reads, put_aside, failed);
   fmt::print("{:016x}\n", hash);
   return 0;
 }
@@ -99,7 +101,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 5000));
   app.add_option("--faults", options.faults,
                  "all, none, or of drop, duplicate, delay, reorder, partition, reconnect, pause, "
-                 "kill, join, slack, restart");
+                 "kill, join, slack, restart, checkpoint");
   app.add_option("--workers", options.workers, "drawn where not given");
   app.add_option("--servers", options.servers, "drawn where not given");
   app.add_option("--slack", options.slack, "0 is BSP; async; drawn where not given")

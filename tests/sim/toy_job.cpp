@@ -28,6 +28,9 @@ pb::Job toy_definition(const ToyJob& toy) {
   job.mutable_net_param()->set_name("toy");
   job.mutable_solver_param()->set_base_lr(1);
   job.mutable_solver_param()->set_max_iter(static_cast<std::int32_t>(toy.clocks));
+  if (toy.checkpoint_every > 0) {
+    job.mutable_checkpoint()->set_every(static_cast<std::uint32_t>(toy.checkpoint_every));
+  }
   pb::Consistency& consistency = *job.mutable_consistency();
   if (toy.slack.is_unbounded()) {
     consistency.set_mode(pb::Consistency::ASYNC);

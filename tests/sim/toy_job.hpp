@@ -26,8 +26,9 @@ struct ToyJob {
   std::uint32_t slices = 2;  // of each table
   std::int64_t clocks = 20;
   std::uint32_t workers = 3;
-  Slack slack{1};     // 0: BSP
-  bool mean = false;  // divide by the members instead of adding up
+  Slack slack{1};                     // 0: BSP
+  bool mean = false;                  // divide by the members instead of adding up
+  std::int64_t checkpoint_every = 0;  // clocks; 0: none but those that are asked for
   // Policies beside the bound; those that do not fit the slack are never drawn.
   std::uint32_t backup_workers = 0;
   bool staleness_rate = false;

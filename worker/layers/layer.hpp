@@ -46,6 +46,10 @@ class Layer {
   /// called even where no gradient is wanted, and tops have none. A top without a gradient is one
   /// that no loss reads.
   virtual void backward(const Ports& ports, Stream& stream) = 0;
+
+  /// What the layer keeps from one batch to the next beside its parameters, so that a run that goes on
+  /// elsewhere takes it along. Fixed when the layer is made; empty: nothing.
+  [[nodiscard]] virtual std::vector<DeviceSpan<float>> carried_state() { return {}; }
 };
 
 /// What a layer is made from.

@@ -237,6 +237,15 @@ double Net::loss(Stream& stream) {
   return sum;
 }
 
+std::vector<DeviceSpan<float>> Net::carried_state() {
+  std::vector<DeviceSpan<float>> states;
+  for (const Step& step : steps_) {
+    if (step.layer == nullptr) continue;
+    for (const DeviceSpan<float> one : step.layer->carried_state()) states.push_back(one);
+  }
+  return states;
+}
+
 std::vector<Net::Output> Net::outputs(Stream& stream) {
   std::vector<Output> numbers;
   for (const std::size_t blob : graph_.outputs) {

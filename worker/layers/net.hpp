@@ -68,6 +68,9 @@ class Net {
   /// The weighted sum of the losses of the last forward. Waits for the stream.
   [[nodiscard]] double loss(Stream& stream);
 
+  /// What all layers keep from one batch to the next, in the layers' order.
+  [[nodiscard]] std::vector<DeviceSpan<float>> carried_state();
+
   struct Output {
     std::string name;
     double value = 0;

@@ -80,6 +80,14 @@ class Recurrent final : public Layer {
     }
   }
 
+  std::vector<DeviceSpan<float>> carried_state() override {
+    std::vector<DeviceSpan<float>> states;
+    for (const Part& part : parts_) {
+      if (carries_) states.push_back(part.state.as<float>());
+    }
+    return states;
+  }
+
  private:
   struct Part {
     std::unique_ptr<RecurrentOp> op;

@@ -190,13 +190,6 @@ std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Po
     warnings.push_back(fmt::format("solver_mode {}: superseded by the worker's device setting",
                                    pb::SolverParameter::SolverMode_Name(solver.solver_mode())));
   }
-  if (solver.snapshot() > 0) {
-    warnings.push_back(fmt::format("snapshot {}: no snapshots are written yet", solver.snapshot()));
-  }
-  if (solver.has_snapshot_prefix()) {
-    warnings.push_back(fmt::format("snapshot_prefix \"{}\": no snapshots are written yet",
-                                   solver.snapshot_prefix()));
-  }
   const auto by_policy = [&](const char* field, bool given, bool read) {
     warn_unread("lr_policy", policy.name, field, given, read, warnings);
   };

@@ -117,8 +117,27 @@ pb::Heartbeat FakeServer::report() const {
       fenced.set_worker(member.worker());
       fenced.set_min_done(kept.clock.done(WorkerId(member.worker())).value());
     }
+    if (kept.state.has_checkpoint()) {
+      report_checkpoint(kept, *reply.mutable_checkpoint());
+    }
   }
   return heartbeat;
+}
+
+void FakeServer::report_checkpoint(const Kept& kept, pb::CheckpointPart& part) const {
+  const pb::CheckpointOrder& order = kept.state.checkpoint();
+  if (static_cast<int>(order.number()) <= late) {
+    part.set_number(order.number());
+    part.set_missed(true);
+    return;
+  }
+  if (stalls || kept.clock.version() < Clock(order.clock())) return;
+  part.set_number(order.number());
+  part.set_error(disk);
+  if (!disk.empty()) return;
+  part.set_written(true);
+  part.add_files()->set_name("shard" + std::to_string(kept.state.first_shard()));
+  part.add_tables()->set_name("table");
 }
 
 const pb::ServerJob* FakeServer::state_of(std::uint64_t job) const {
@@ -247,6 +266,11 @@ void FakeCluster::carry_out(CoordinatorOutput output) {
   if (!output.changes.empty()) TAUT_CHECK(store_->save(output.changes).has_value(), "saved");
   for (const CoordinatorMessage& outgoing : output.messages) {
     put(outgoing.to, false, outgoing.message);
+  }
+  for (const std::string& note : output.notes) notes.push_back(note);
+  for (const CheckpointTask& task : output.tasks) {
+    tasks.push_back(task);
+    if (!tasks_get_lost) carry_out(coordinator_->handle_done(task, task_fails, now_));
   }
 }
 

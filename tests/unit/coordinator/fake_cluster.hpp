@@ -32,6 +32,9 @@ class FakeServer {
   [[nodiscard]] const pb::ServerJob* state_of(std::uint64_t job) const;
   [[nodiscard]] bool has_finished(std::uint64_t job) const;
   std::string refuses;              // why it runs no job; empty: it does
+  std::string disk;                 // why it cannot write checkpoints; empty: it can
+  bool stalls = false;              // its disk neither writes nor fails
+  int late = 0;                     // so many orders of checkpoints come too late for it
   std::vector<std::string> broken;  // contradictions found
 
  private:
@@ -40,6 +43,7 @@ class FakeServer {
     SliceClock clock;
     std::int64_t max_done = 0;
   };
+  void report_checkpoint(const Kept& kept, pb::CheckpointPart& part) const;
   void apply(const pb::ServerJob& state);
   void check(const Kept& kept, const pb::ServerJob& next);
 
@@ -117,6 +121,10 @@ class FakeCluster {
   [[nodiscard]] TimePoint now() const { return now_; }
 
   CoordinatorOptions options;
+  Notes notes;                  // for the log
+  CheckpointTasks tasks;        // that the coordinator has given, in their order
+  std::string task_fails;       // what becomes of them; empty: they go well
+  bool tasks_get_lost = false;  // whoever does them ends before
 
  private:
   struct Flight {

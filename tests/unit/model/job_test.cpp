@@ -55,10 +55,10 @@ Lines warnings_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a field that this version does not act on is refused by name", "[job]") {
-  pb::Job job = job_of("resume: 'checkpoint-10'");
-  const auto resumed = check_job(job, kRecord);
-  REQUIRE_FALSE(resumed.has_value());
-  CHECK(resumed.error().message == "job: resume is not supported by this version; leave it out");
+  pb::Job job = job_of("weights: 'lenet.safetensors'");
+  const auto begun = check_job(job, kRecord);
+  REQUIRE_FALSE(begun.has_value());
+  CHECK(begun.error().message == "job: weights is not supported by this version; leave it out");
 }
 
 TEST_CASE("a job is loaded whole, its files found beside it and above it", "[job]") {

@@ -56,10 +56,10 @@ TEST_CASE("a solver of each policy and type passes without a warning", "[solver]
 }
 
 TEST_CASE("names that are not known are told, with those that are", "[solver]") {
-  CHECK(
-      error_of(kBase + "type: 'AdaGrid'") ==
-      "type \"AdaGrid\" is unknown; did you mean \"AdaGrad\"?; known are SGD, Nesterov, Adam, AdaGrad, "
-      "RMSProp, AdaDelta, AdamW, LARS, LAMB");
+  CHECK(error_of(kBase + "type: 'AdaGrid'") ==
+        "type \"AdaGrid\" is unknown; did you mean \"AdaGrad\"?; known are SGD, Nesterov, Adam, "
+        "AdaGrad, "
+        "RMSProp, AdaDelta, AdamW, LARS, LAMB");
   CHECK(error_of(kBase + "lr_policy: 'inverse'") ==
         "lr_policy \"inverse\" is unknown; known are fixed, step, multistep, exp, inv, poly, "
         "sigmoid, cosine");
@@ -121,9 +121,7 @@ TEST_CASE("numbers that cannot be are told", "[solver]") {
 TEST_CASE("what a solver says in vain is warned of", "[solver]") {
   CHECK(check(kBase + "solver_mode: CPU").value() ==
         Lines{"solver_mode CPU: superseded by the worker's device setting"});
-  CHECK(check(kBase + "snapshot: 5 snapshot_prefix: 'x'").value() ==
-        Lines{"snapshot 5: no snapshots are written yet",
-              "snapshot_prefix \"x\": no snapshots are written yet"});
+  CHECK(check(kBase + "snapshot: 5 snapshot_prefix: 'x'").value().empty());
   CHECK(check(kBase + "gamma: 1 power: 1 stepsize: 1 stepvalue: 1").value() ==
         Lines{"gamma: lr_policy \"fixed\" does not read it",
               "power: lr_policy \"fixed\" does not read it",

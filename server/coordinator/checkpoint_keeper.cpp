@@ -1,0 +1,182 @@
+#include "server/coordinator/checkpoint_keeper.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "common/file.hpp"
+#include "common/file_writer.hpp"
+#include "common/log.hpp"
+#include "proto/checkpoint_manifest.hpp"
+
+namespace taut {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr Duration kIdle{500'000};
+
+Error io_error(const fs::path& path, const char* step, const std::error_code& failed) {
+  return make_error(ErrorCode::kIo,
+                    fmt::format("{}: cannot {}: {}", path.string(), step, failed.message()));
+}
+
+/// Whether the folder holds the task's own checkpoint already: it was moved there, and the word that
+/// it was got lost.
+bool is_finished(const CheckpointTask& task) {
+  std::error_code failed;
+  if (fs::exists(task.aside, failed)) return false;
+  const fs::path manifest = fs::path(task.folder) / kManifestName;
+  const auto bytes = read_file(manifest);
+  if (!bytes) return false;
+  const auto parsed = parse_manifest(bytes.value(), manifest.string());
+  return parsed && parsed.value().job() == task.manifest.job() &&
+         parsed.value().number() == task.manifest.number() &&
+         parsed.value().clock() == task.manifest.clock();
+}
+
+Result<void> check_parts(const CheckpointTask& task) {
+  for (const pb::CheckpointFile& file : task.manifest.files()) {
+    const fs::path path = fs::path(task.aside) / file.name();
+    std::error_code failed;
+    const auto bytes = fs::file_size(path, failed);
+    if (failed || bytes != file.bytes()) {
+      return make_error(
+          ErrorCode::kNotFound,
+          fmt::format("{}: {}; servers and workers must share the checkpoints' folder with the "
+                      "coordinator",
+                      path.string(),
+                      failed ? failed.message()
+                             : fmt::format("has {} bytes, not {}", bytes, file.bytes())));
+    }
+  }
+  return ok();
+}
+
+/// Puts the folder in its place; what stood there before is moved out of the way first.
+Result<void> put_in_place(const CheckpointTask& task) {
+  const fs::path folder = task.folder;
+  const std::string before = fmt::format("{}.part-old-{}", task.folder, task.number);
+  std::error_code failed;
+  const bool replaces = fs::exists(folder, failed);
+  if (replaces) {
+    fs::rename(folder, before, failed);
+    if (failed) return io_error(folder, "be replaced", failed);
+  }
+  fs::rename(task.aside, folder, failed);
+  if (failed) return io_error(folder, "be put in place", failed);
+  TAUT_TRY(flush_folder(folder.parent_path()));
+  return replaces ? remove_checkpoint(before) : Result<void>(ok());
+}
+
+/// What earlier orders of the job began and nobody finished.
+void remove_leftovers(const CheckpointTask& task, std::vector<std::string>& notes) {
+  const std::string mark = fmt::format(".part-{}-", task.job.value());
+  std::error_code failed;
+  for (fs::directory_iterator entry(fs::path(task.folder).parent_path(), failed), end;
+       !failed && entry != end; entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    const std::size_t at = name.rfind(mark);
+    if (at == std::string::npos) continue;
+    const std::string number = name.substr(at + mark.size());
+    const bool is_number = !number.empty() && number.size() < 18 &&
+                           number.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number || std::stoull(number) >= task.number) continue;
+    if (remove_checkpoint(entry->path().string()))
+      notes.push_back("removed the unfinished " + name);
+  }
+}
+
+bool is_ours(const std::string& name) {
+  return name.find(".safetensors") != std::string::npos || name.starts_with(kManifestName);
+}
+
+}  // namespace
+
+Result<void> remove_checkpoint(const std::string& folder) {
+  std::error_code failed;
+  if (!fs::exists(folder, failed)) return ok();
+  // The manifest first: what is left is then no whole checkpoint.
+  fs::remove(fs::path(folder) / kManifestName, failed);
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    if (is_ours(entry->path().filename().string())) files.push_back(entry->path());
+  }
+  for (const fs::path& file : files) {
+    if (!failed) fs::remove(file, failed);
+  }
+  if (!failed) fs::remove(folder, failed);
+  if (failed) return io_error(folder, "be removed", failed);
+  return ok();
+}
+
+Result<void> finish_checkpoint(const CheckpointTask& task, std::vector<std::string>& notes) {
+  if (!is_finished(task)) {
+    TAUT_TRY(check_parts(task));
+    pb::CheckpointManifest manifest = task.manifest;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    manifest.set_unix_time_s(std::chrono::duration<double>(now).count());
+    TAUT_TRY(write_file_atomically(fs::path(task.aside) / kManifestName, write_manifest(manifest)));
+    TAUT_TRY(flush_folder(task.aside));
+    TAUT_TRY(put_in_place(task));
+  }
+  remove_leftovers(task, notes);
+  for (const std::string& folder : task.older) {
+    if (const auto removed = remove_checkpoint(folder); !removed) {
+      notes.push_back("an older checkpoint stays: " + removed.error().message);
+    }
+  }
+  return ok();
+}
+
+CheckpointKeeper::CheckpointKeeper(std::function<void()> on_done)
+    : on_done_(std::move(on_done)), thread_([this] { run(); }) {}
+
+CheckpointKeeper::~CheckpointKeeper() {
+  tasks_.close();
+  thread_.join();
+}
+
+void CheckpointKeeper::put(CheckpointTask task) {
+  if (tasks_.push(std::move(task), Duration::zero())) return;
+  give({std::move(task), "too many checkpoints wait to be finished", {}});
+}
+
+void CheckpointKeeper::give(Done done) {
+  {
+    std::scoped_lock lock(mutex_);
+    done_.push_back(std::move(done));
+  }
+  on_done_();
+}
+
+std::vector<CheckpointKeeper::Done> CheckpointKeeper::take_done() {
+  std::scoped_lock lock(mutex_);
+  return std::exchange(done_, {});
+}
+
+void CheckpointKeeper::run() {
+  while (true) {
+    auto task = tasks_.pop(kIdle);
+    if (!task) {
+      if (tasks_.closed()) return;
+      continue;
+    }
+    Done done{std::move(*task), "", {}};
+    const Result<void> result = done.task.kind == CheckpointTask::Kind::kFinish
+                                    ? finish_checkpoint(done.task, done.notes)
+                                    : remove_checkpoint(done.task.aside);
+    if (!result) {
+      done.error = result.error().message;
+      if (done.task.kind == CheckpointTask::Kind::kDrop) {
+        done.notes.push_back("what was written of a checkpoint stays: " + done.error);
+      }
+    }
+    give(std::move(done));
+  }
+}
+
+}  // namespace taut

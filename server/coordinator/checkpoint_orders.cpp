@@ -1,0 +1,352 @@
+#include "server/coordinator/checkpoint_orders.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "proto/checkpoint_manifest.hpp"
+#include "proto/policies.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut {
+namespace {
+
+namespace fs = std::filesystem;
+
+// After so many orders in a row that came too late something else is wrong.
+constexpr std::uint32_t kMostMisses = 12;
+
+struct Place {
+  fs::path folder;
+  std::string name;
+};
+
+/// Where a job's checkpoints stand, as Caffe's users expect of a prefix: FOLDER/NAME_iter_K.
+Place place_of(const pb::StoredJob& stored) {
+  const pb::Job& definition = stored.definition();
+  const fs::path prefix = definition.solver_param().snapshot_prefix();
+  Place place{definition.checkpoint().folder(), prefix.filename().string()};
+  if (place.folder.empty()) place.folder = prefix.parent_path();
+  if (place.folder.empty()) place.folder = prefix.empty() ? "checkpoints" : ".";
+  if (place.name.empty()) {
+    place.name = definition.name();
+    std::ranges::replace(place.name, '/', '_');
+  }
+  if (place.name.empty()) place.name = fmt::format("job{}", stored.job());
+  return place;
+}
+
+std::string folder_of(const pb::StoredJob& stored, std::int64_t clock) {
+  const Place place = place_of(stored);
+  return (place.folder / fmt::format("{}_iter_{}", place.name, clock)).string();
+}
+
+std::int64_t interval(const pb::Job& definition) {
+  if (definition.checkpoint().has_every()) return definition.checkpoint().every();
+  return definition.solver_param().snapshot();
+}
+
+/// Where updates come every so many clocks only, V stands at multiples of that, and at the end.
+std::int64_t interval_of_pushes(const pb::Job& definition) {
+  const auto policies = to_policies(definition);
+  return policies ? policies.value().schedule.interval : 1;
+}
+
+/// The clock of the order that is due, if any; 0: none.
+/// lowest  no order below it can be in time
+std::int64_t due_clock(const pb::StoredJob& stored, std::int64_t lowest) {
+  const pb::SolverParameter& solver = stored.definition().solver_param();
+  const std::int64_t end = solver.max_iter();
+  const std::int64_t from = stored.checkpointed_to();
+  const std::int64_t every = interval(stored.definition());
+  if (from >= end) return 0;
+  const std::int64_t step = interval_of_pushes(stored.definition());
+  const auto next_multiple = [](std::int64_t clock, std::int64_t of) {
+    return (clock + of - 1) / of * of;
+  };
+  if (stored.checkpoint_wanted()) {
+    return std::min(next_multiple(std::max(lowest, from + 1), step), end);
+  }
+  if (every <= 0 && !stored.definition().has_checkpoint()) return 0;
+  if (every > 0) {
+    const std::int64_t clock =
+        next_multiple(next_multiple(std::max(from + 1, lowest), every), step);
+    if (clock <= end) return clock;
+  }
+  return solver.snapshot_after_train() ? end : 0;
+}
+
+void order(JobRecord& job, std::int64_t clock, Notes& notes) {
+  pb::StoredJob& stored = job.change();
+  pb::CheckpointOrder& wanted = *stored.mutable_checkpoint();
+  stored.set_checkpoints_ordered(stored.checkpoints_ordered() + 1);
+  wanted.set_number(stored.checkpoints_ordered());
+  wanted.set_clock(clock);
+  wanted.set_folder(
+      fmt::format("{}.part-{}-{}", folder_of(stored, clock), stored.job(), wanted.number()));
+  job.finishes_checkpoint = false;
+  job.revise();
+  for (int i = 0; i < stored.members_size(); ++i) {
+    if (owes_checkpoint(job, i)) job.revise_worker(i);
+  }
+  notes.push_back(fmt::format("job {}: a checkpoint is ordered at clock {}", stored.job(), clock));
+}
+
+void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
+  if (const std::int64_t clock = due_clock(job.stored(), lowest); clock > 0) {
+    order(job, clock, notes);
+  }
+}
+
+/// How far above the highest known clock an order is placed: further, the more often it was late.
+std::int64_t lowest_clock(const JobRecord& job) {
+  const std::uint32_t misses = std::min(job.stored().checkpoint_misses(), kMostMisses);
+  return first_free_clock(job) + (std::int64_t{1} << (2 * misses)) - 1;
+}
+
+/// Ends the order under way; servers and workers hear of it with the next revision.
+void withdraw(JobRecord& job, CheckpointTasks& tasks) {
+  CheckpointTask drop;
+  drop.kind = CheckpointTask::Kind::kDrop;
+  drop.job = JobId(job.stored().job());
+  drop.number = job.stored().checkpoint().number();
+  drop.aside = job.stored().checkpoint().folder();
+  tasks.push_back(std::move(drop));
+  job.change().clear_checkpoint();
+  job.finishes_checkpoint = false;
+  job.revise();
+}
+
+void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Notes& notes) {
+  const std::int64_t clock = job.stored().checkpoint().clock();
+  notes.push_back(fmt::format(
+      "job {}: the checkpoint at clock {} is not written: {}; {}", job.stored().job(), clock, why,
+      job.is_active() && !job.stored().closing() ? "training goes on"
+                                                 : "what there is of it is never taken for whole"));
+  withdraw(job, tasks);
+  pb::StoredJob& stored = job.change();
+  stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
+  stored.set_checkpoint_misses(0);
+  stored.set_checkpoint_wanted(false);
+  stored.set_checkpoint_failure(
+      fmt::format("the checkpoint at clock {} is not written: {}", clock, why));
+}
+
+/// How far the order under way has come.
+struct Standing {
+  bool missed = false;
+  bool written = true;  // by everybody
+  std::string error;
+};
+
+void add(const pb::CheckpointPart& part, std::uint64_t number, const std::string& who,
+         Standing& standing) {
+  if (part.number() != number) {
+    standing.written = false;
+    return;
+  }
+  standing.missed |= part.missed();
+  standing.written &= part.written();
+  if (!part.error().empty() && standing.error.empty()) {
+    standing.error = fmt::format("{}: {}", who, part.error());
+  }
+}
+
+/// Whether a worker has a part in it: it trains at the clock, or just before.
+bool contributes(const pb::StoredMember& member, std::int64_t clock) {
+  return !member.lost() && member.member().join_clock() <= clock;
+}
+
+Standing standing_of(const JobRecord& job) {
+  const pb::StoredJob& stored = job.stored();
+  const std::uint64_t number = stored.checkpoint().number();
+  Standing standing;
+  for (int i = 0; i < stored.servers_size(); ++i) {
+    add(job.servers[static_cast<std::size_t>(i)].reply.checkpoint(), number,
+        fmt::format("server \"{}\"", stored.servers(i).name()), standing);
+  }
+  if (!carries_state(stored.definition())) return standing;
+  for (const pb::StoredMember& member : stored.members()) {
+    if (!contributes(member, stored.checkpoint().clock())) continue;
+    add(member.progress().checkpoint(), number,
+        fmt::format("worker \"{}\"", member.member().name()), standing);
+  }
+  return standing;
+}
+
+pb::CheckpointManifest manifest_of(const JobRecord& job) {
+  const pb::StoredJob& stored = job.stored();
+  const pb::CheckpointOrder& wanted = stored.checkpoint();
+  pb::CheckpointManifest manifest;
+  manifest.set_format(kCheckpointFormat);
+  manifest.set_build(build_name());
+  manifest.set_wire_version(kWireVersion);
+  manifest.set_job(stored.job());
+  manifest.set_number(wanted.number());
+  manifest.set_clock(wanted.clock());
+  manifest.set_slack(stored.slack());
+  manifest.set_slots(stored.slots());
+  *manifest.mutable_definition() = stored.definition();
+  for (const pb::StoredMember& one : stored.members()) {
+    pb::CheckpointMember& member = *manifest.add_members();
+    member.set_worker(one.member().worker());
+    member.set_slot(one.member().slot());
+    member.set_name(one.member().name());
+    member.set_join_clock(one.member().join_clock());
+    member.set_leave_clock(one.member().leave_clock());
+    const pb::CheckpointPart& part = one.progress().checkpoint();
+    if (contributes(one, wanted.clock()) && part.number() == wanted.number()) {
+      manifest.mutable_files()->MergeFrom(part.files());
+    }
+  }
+  for (const JobRecord::Server& server : job.servers) {
+    manifest.mutable_files()->MergeFrom(server.reply.checkpoint().files());
+  }
+  if (!job.servers.empty()) *manifest.mutable_tables() = job.servers[0].reply.checkpoint().tables();
+  return manifest;
+}
+
+/// The kept ones that are too many once another has come.
+std::vector<std::string> too_many(const pb::StoredJob& stored, const std::string& next) {
+  std::vector<std::string> older;
+  const std::uint32_t keep = stored.definition().checkpoint().keep();
+  if (keep == 0) return older;
+  const int most = static_cast<int>(std::min<std::uint32_t>(keep, 1U << 20U)) - 1;
+  for (int i = 0; i + most < stored.checkpoints_size(); ++i) {
+    if (stored.checkpoints(i).folder() != next) older.push_back(stored.checkpoints(i).folder());
+  }
+  return older;
+}
+
+void finish(JobRecord& job, CheckpointTasks& tasks) {
+  const pb::StoredJob& stored = job.stored();
+  CheckpointTask task;
+  task.job = JobId(stored.job());
+  task.number = stored.checkpoint().number();
+  task.aside = stored.checkpoint().folder();
+  task.folder = folder_of(stored, stored.checkpoint().clock());
+  task.manifest = manifest_of(job);
+  task.older = too_many(stored, task.folder);
+  tasks.push_back(std::move(task));
+  job.finishes_checkpoint = true;
+}
+
+bool anybody_works(const JobRecord& job) {
+  const auto& members = job.stored().members();
+  return std::any_of(members.begin(), members.end(),
+                     [&](const pb::StoredMember& member) { return job.works(member); });
+}
+
+void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks, Notes& notes) {
+  if (anybody_works(job)) {
+    job.waits_for_checkpoint.reset();
+  } else if (!job.waits_for_checkpoint) {
+    job.waits_for_checkpoint = now;
+  }
+  if (job.finishes_checkpoint) return;
+  const Standing standing = standing_of(job);
+  if (!standing.error.empty()) {
+    give_up(job, standing.error, tasks, notes);
+  } else if (standing.missed) {
+    const std::uint32_t misses = job.stored().checkpoint_misses() + 1;
+    if (misses >= kMostMisses) {
+      give_up(job, fmt::format("{} orders in a row came too late", misses), tasks, notes);
+      return;
+    }
+    notes.push_back(fmt::format("job {}: the order of a checkpoint at clock {} came too late",
+                                job.stored().job(), job.stored().checkpoint().clock()));
+    withdraw(job, tasks);
+    job.change().set_checkpoint_misses(misses);
+  } else if (standing.written) {
+    finish(job, tasks);
+  } else if (job.waits_for_checkpoint && now - *job.waits_for_checkpoint >= limit) {
+    give_up(job, fmt::format("not all of it was written within {:g} s", seconds(limit)), tasks,
+            notes);
+    job.change().set_checkpointed_to(job.stored().definition().solver_param().max_iter());
+  }
+}
+
+}  // namespace
+
+bool carries_state(const pb::Job& definition) {
+  const auto& layers = definition.net_param().layer();
+  return std::any_of(layers.begin(), layers.end(), [](const pb::LayerParameter& layer) {
+    const bool recurs = layer.type() == "RNN" || layer.type() == "LSTM" || layer.type() == "GRU";
+    // Without markers of where sequences go on, every batch begins from zeros.
+    return recurs && layer.bottom_size() > 1 && layer.recurrent_param().carry_state();
+  });
+}
+
+bool owes_checkpoint(const JobRecord& job, int member) {
+  const pb::StoredJob& stored = job.stored();
+  return stored.has_checkpoint() && stored.state() == pb::RUNNING && !stored.closing() &&
+         carries_state(stored.definition()) &&
+         contributes(stored.members(member), stored.checkpoint().clock());
+}
+
+void order_first_checkpoint(JobRecord& job, Notes& notes) {
+  order_next(job, 1, notes);
+}
+
+void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks,
+                        Notes& notes) {
+  const pb::StoredJob& stored = job.stored();
+  if (stored.state() != pb::RUNNING || stored.closing()) {
+    const bool under_way = stored.has_checkpoint() && !job.finishes_checkpoint;
+    if (under_way) give_up(job, "the job has ended", tasks, notes);
+    return;
+  }
+  if (stored.has_checkpoint()) conclude(job, limit, now, tasks, notes);
+  if (!stored.has_checkpoint()) order_next(job, lowest_clock(job), notes);
+}
+
+std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
+  const pb::StoredJob& stored = job.stored();
+  const std::int64_t soon = lowest_clock(job);
+  // One that is ordered far ahead can wait; one that is near is what was asked for.
+  if (stored.has_checkpoint() && !job.finishes_checkpoint && stored.checkpoint().clock() > soon) {
+    withdraw(job, tasks);
+  }
+  job.change().clear_checkpoint_failure();
+  if (!stored.has_checkpoint()) {
+    job.change().set_checkpoint_wanted(true);
+    order_next(job, soon, notes);
+  }
+  if (!stored.has_checkpoint()) {
+    return fmt::format("job {}: its last checkpoint is written", stored.job());
+  }
+  return fmt::format("job {}: checkpoint at clock {}: {}", stored.job(),
+                     stored.checkpoint().clock(), folder_of(stored, stored.checkpoint().clock()));
+}
+
+void note_finished(JobRecord& job, std::uint64_t number, const std::string& error,
+                   CheckpointTasks& tasks, Notes& notes) {
+  if (!job.stored().has_checkpoint() || job.stored().checkpoint().number() != number) return;
+  if (!error.empty()) {
+    give_up(job, error, tasks, notes);
+    return;
+  }
+  pb::StoredJob& stored = job.change();
+  const std::int64_t clock = stored.checkpoint().clock();
+  const std::string folder = folder_of(stored, clock);
+  const std::vector<std::string> gone = too_many(stored, folder);
+  auto& kept = *stored.mutable_checkpoints();
+  for (int i = kept.size(); i-- > 0;) {
+    const bool is_gone = std::ranges::find(gone, kept[i].folder()) != gone.end();
+    if (is_gone || kept[i].folder() == folder) kept.DeleteSubrange(i, 1);
+  }
+  pb::KeptCheckpoint& newest = *stored.add_checkpoints();
+  newest.set_clock(clock);
+  newest.set_folder(folder);
+  stored.clear_checkpoint();
+  stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
+  stored.set_checkpoint_misses(0);
+  stored.set_checkpoint_wanted(false);
+  stored.clear_checkpoint_failure();
+  job.finishes_checkpoint = false;
+  notes.push_back(
+      fmt::format("job {}: the checkpoint at clock {} is whole: {}", stored.job(), clock, folder));
+}
+
+}  // namespace taut

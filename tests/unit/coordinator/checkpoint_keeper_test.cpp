@@ -1,0 +1,121 @@
+#include "server/coordinator/checkpoint_keeper.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "proto/checkpoint_reader.hpp"
+#include "tests/support/checkpoint_maker.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace taut {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Parts that are written, and the task to make them whole.
+CheckpointTask written_parts(const fs::path& folder, std::int64_t clock, std::uint64_t number = 2) {
+  const std::string name = "tiny_iter_" + std::to_string(clock);
+  CheckpointTask task;
+  task.job = JobId(3);
+  task.number = number;
+  task.folder = (folder / name).string();
+  task.aside = (folder / (name + ".part-3-" + std::to_string(number))).string();
+  test::CheckpointMaker maker(clock);
+  maker.manifest.set_number(number);
+  maker.write(task.aside);
+  fs::remove(fs::path(task.aside) / kManifestName);
+  task.manifest = maker.manifest;
+  return task;
+}
+
+Result<void> finish(const CheckpointTask& task) {
+  std::vector<std::string> notes;
+  return finish_checkpoint(task, notes);
+}
+
+}  // namespace
+
+TEST_CASE("written parts become a checkpoint, and again changes nothing", "[checkpoint]") {
+  const test::TempFolder folder;
+  const CheckpointTask task = written_parts(folder.path(), 40);
+  REQUIRE(finish(task).has_value());
+  CHECK(!fs::exists(task.aside));
+  CHECK(CheckpointReader::open_to_resume(task.folder).value().clock() == Clock(40));
+  CHECK(CheckpointReader::open(task.folder).value().manifest().unix_time_s() > 1e9);
+  const std::string before = test::bytes_of_file(fs::path(task.folder) / kManifestName);
+  REQUIRE(finish(task).has_value());
+  CHECK(test::bytes_of_file(fs::path(task.folder) / kManifestName) == before);
+}
+
+TEST_CASE("a part that is not there, or cut, makes no checkpoint", "[checkpoint]") {
+  const test::TempFolder folder;
+  const CheckpointTask task = written_parts(folder.path(), 40);
+  const fs::path part = fs::path(task.aside) / "shard1.safetensors";
+  const std::string bytes = test::bytes_of_file(part);
+  test::put_file(part, bytes.substr(1));
+  CHECK(finish(task).error().message.find("shard1.safetensors: has") != std::string::npos);
+  fs::remove(part);
+  CHECK(finish(task).error().message.find("must share the checkpoints' folder") !=
+        std::string::npos);
+  CHECK(!fs::exists(task.folder));
+}
+
+TEST_CASE("a checkpoint of the same clock takes the place of the old one", "[checkpoint]") {
+  const test::TempFolder folder;
+  REQUIRE(finish(written_parts(folder.path(), 40, 2)).has_value());
+  const CheckpointTask again = written_parts(folder.path(), 40, 5);
+  REQUIRE(finish(again).has_value());
+  CHECK(CheckpointReader::open_to_resume(again.folder).value().manifest().number() == 5);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("older checkpoints and unfinished ones of the job go, what is not theirs stays",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const CheckpointTask old = written_parts(folder.path(), 10, 1);
+  REQUIRE(finish(old).has_value());
+  const CheckpointTask kept = written_parts(folder.path(), 15, 2);
+  REQUIRE(finish(kept).has_value());
+  fs::create_directories(folder.path() / "tiny_iter_17.part-3-3");
+  fs::create_directories(folder.path() / "tiny_iter_18.part-4-1");
+  const auto foreign = folder.write("tiny_iter_10/notes.txt", "mine");
+  CheckpointTask task = written_parts(folder.path(), 20, 4);
+  task.older = {old.folder, (folder.path() / "nowhere").string()};
+  std::vector<std::string> notes;
+  REQUIRE(finish_checkpoint(task, notes).has_value());
+  CHECK(fs::exists(foreign));
+  CHECK(!fs::exists(fs::path(old.folder) / kManifestName));
+  CHECK(!fs::exists(fs::path(old.folder) / "shard0.safetensors"));
+  CHECK(fs::exists(fs::path(kept.folder) / kManifestName));
+  CHECK(!fs::exists(folder.path() / "tiny_iter_17.part-3-3"));
+  CHECK(fs::exists(folder.path() / "tiny_iter_18.part-4-1"));
+  CHECK(notes.size() == 2);
+}
+
+TEST_CASE("the keeper tells what became of each task", "[checkpoint]") {
+  const test::TempFolder folder;
+  BoundedQueue<int> woken(8);
+  CheckpointKeeper keeper([&] { CHECK(woken.push(1, Duration::zero())); });
+  CheckpointTask task = written_parts(folder.path(), 40);
+  keeper.put(task);
+  REQUIRE(woken.pop(Duration(10'000'000)).has_value());
+  std::vector<CheckpointKeeper::Done> done = keeper.take_done();
+  REQUIRE(done.size() == 1);
+  CHECK(done[0].error.empty());
+  CHECK(done[0].task.number == task.number);
+  task = written_parts(folder.path(), 50, 3);
+  task.kind = CheckpointTask::Kind::kDrop;
+  keeper.put(task);
+  REQUIRE(woken.pop(Duration(10'000'000)).has_value());
+  CHECK(!fs::exists(task.aside));
+  fs::remove_all(task.aside);
+  task.kind = CheckpointTask::Kind::kFinish;
+  keeper.put(task);
+  REQUIRE(woken.pop(Duration(10'000'000)).has_value());
+  done = keeper.take_done();
+  REQUIRE(done.size() == 2);
+  CHECK(!done[1].error.empty());
+}
+
+}  // namespace taut

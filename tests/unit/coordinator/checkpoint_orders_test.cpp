@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_cluster.hpp"
+
+namespace taut {
+namespace {
+
+using Clocks = std::vector<std::int64_t>;
+
+/// A job of so many clocks with a checkpoint at every tenth.
+pb::Job saved_job(std::int32_t clocks, std::uint32_t keep = 0) {
+  pb::Job job = make_job(2, clocks);
+  job.set_name("lenet");
+  job.mutable_checkpoint()->set_every(10);
+  job.mutable_checkpoint()->set_keep(keep);
+  job.mutable_checkpoint()->set_folder("saved");
+  return job;
+}
+
+struct Cluster : FakeCluster {
+  explicit Cluster(std::uint64_t seed = 1, FakeNetwork network = {}) : FakeCluster(seed, network) {
+    add_server("s0");
+    add_server("s1");
+    add_worker("w0");
+    add_worker("w1");
+    run_for(std::chrono::seconds(1));
+  }
+  std::uint64_t start(const pb::Job& job) {
+    const pb::SubmitReply reply = submit(job);
+    REQUIRE(reply.error().empty());
+    return reply.job();
+  }
+  Clocks kept(std::uint64_t job) {
+    Clocks clocks;
+    for (const pb::KeptCheckpoint& one : status(job).checkpoints()) clocks.push_back(one.clock());
+    return clocks;
+  }
+  [[nodiscard]] bool noted(const std::string& part) const {
+    return std::ranges::any_of(
+        notes, [&](const std::string& note) { return note.find(part) != std::string::npos; });
+  }
+  pb::CommandReply make_checkpoint(std::uint64_t job) {
+    pb::ControlMessage request;
+    request.mutable_make_checkpoint()->set_job(job);
+    return ask(request).command_reply();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a job is saved at every tenth clock and at its end, and done only then",
+          "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(saved_job(25));
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  const Clocks kept = cluster.kept(job);
+  REQUIRE(kept.size() >= 2);
+  CHECK(kept.front() == 10);
+  CHECK(kept.back() == 25);
+  for (std::size_t i = 0; i + 1 < kept.size(); ++i) CHECK(kept[i] % 10 == 0);
+  const CheckpointTask& last = cluster.tasks.back();
+  CHECK(last.kind == CheckpointTask::Kind::kFinish);
+  CHECK(last.folder == "saved/lenet_iter_25");
+  CHECK(last.aside.starts_with("saved/lenet_iter_25.part-"));
+  CHECK(last.manifest.clock() == 25);
+  CHECK(last.manifest.files_size() == 2);
+  CHECK(last.manifest.tables_size() == 1);
+  CHECK(last.manifest.members_size() == 2);
+  CHECK(last.manifest.definition().name() == "lenet");
+  CHECK(cluster.status(job).checkpoint_failure().empty());
+}
+
+TEST_CASE("a job without an interval is saved only when somebody asks", "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(make_job(2));
+  cluster.run_for(std::chrono::seconds(2));
+  CHECK(cluster.tasks.empty());
+  const pb::CommandReply reply = cluster.make_checkpoint(0);
+  CHECK(reply.error().empty());
+  CHECK(reply.message().starts_with("job 1: checkpoint at clock "));
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
+  CHECK(cluster.status(job).state() == pb::RUNNING);
+  cluster.run_for(std::chrono::seconds(2));
+  CHECK(cluster.kept(job).size() == 1);
+  CHECK(!cluster.make_checkpoint(7).error().empty());
+  cluster.stop(job);
+  REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+  CHECK(cluster.make_checkpoint(0).error() == "no job is running");
+}
+
+TEST_CASE("where it stands follows from the solver's prefix, as with Caffe", "[checkpoint]") {
+  const auto folder_of = [](const std::string& prefix) {
+    Cluster cluster;
+    pb::Job job = make_job(2, 5);
+    job.set_name("a/b");
+    job.mutable_solver_param()->set_snapshot(100);
+    if (!prefix.empty()) job.mutable_solver_param()->set_snapshot_prefix(prefix);
+    const std::uint64_t id = cluster.start(job);
+    REQUIRE(cluster.run_until_state(id, pb::DONE));
+    return cluster.status(id).checkpoints(0).folder();
+  };
+  CHECK(folder_of("examples/mnist/lenet") == "examples/mnist/lenet_iter_5");
+  CHECK(folder_of("lenet") == "./lenet_iter_5");
+  CHECK(folder_of("/data/") == "/data/a_b_iter_5");
+  CHECK(folder_of("") == "checkpoints/a_b_iter_5");
+}
+
+TEST_CASE("snapshot_after_train: false leaves the end unsaved", "[checkpoint]") {
+  Cluster cluster;
+  pb::Job job = saved_job(25);
+  job.mutable_solver_param()->set_snapshot_after_train(false);
+  const std::uint64_t id = cluster.start(job);
+  REQUIRE(cluster.run_until_state(id, pb::DONE));
+  CHECK(cluster.kept(id).back() % 10 == 0);
+}
+
+TEST_CASE("a disk that fails costs a checkpoint and not the training", "[checkpoint]") {
+  Cluster cluster;
+  cluster.at("s1").server.disk = "disk full";
+  const std::uint64_t job = cluster.start(saved_job(200));
+  REQUIRE(cluster.run_until([&] { return !cluster.tasks.empty(); }));
+  CHECK(cluster.tasks.front().kind == CheckpointTask::Kind::kDrop);
+  CHECK(cluster.tasks.front().aside.starts_with("saved/lenet_iter_10.part-"));
+  CHECK(
+      cluster.noted("the checkpoint at clock 10 is not written: server \"s1\": disk full; "
+                    "training goes on"));
+  CHECK(cluster.status(job).state() == pb::RUNNING);
+  CHECK(cluster.status(job).checkpoint_failure().find("disk full") != std::string::npos);
+  cluster.at("s1").server.disk.clear();
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.kept(job).back() == 200);
+  CHECK(cluster.status(job).checkpoint_failure().empty());
+}
+
+TEST_CASE("a manifest that cannot be written costs a checkpoint too", "[checkpoint]") {
+  Cluster cluster;
+  cluster.task_fails = "no such folder";
+  const std::uint64_t job = cluster.start(saved_job(30));
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.kept(job).empty());
+  CHECK(cluster.status(job).checkpoint_failure() ==
+        "the checkpoint at clock 30 is not written: no such folder");
+}
+
+TEST_CASE("an order that comes too late is given again, further ahead", "[checkpoint]") {
+  Cluster cluster;
+  cluster.at("s0").server.late = 3;
+  const std::uint64_t job = cluster.start(saved_job(400));
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
+  CHECK(cluster.noted("clock 10 came too late"));
+  CHECK(cluster.kept(job).front() % 10 == 0);
+  CHECK(cluster.tasks.size() == 4);
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.kept(job).back() == 400);
+}
+
+TEST_CASE("orders that always come too late are given up", "[checkpoint]") {
+  Cluster cluster;
+  cluster.at("s0").server.late = 1000;
+  const std::uint64_t job = cluster.start(saved_job(30));
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.status(job).checkpoint_failure().find("came too late") != std::string::npos);
+}
+
+TEST_CASE("older checkpoints beyond those to keep are named for removal", "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(saved_job(200, 2));
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.kept(job).size() == 2);
+  CHECK(cluster.kept(job).back() == 200);
+  std::vector<std::string> made;
+  std::vector<std::string> removed;
+  for (const CheckpointTask& task : cluster.tasks) {
+    made.push_back(task.folder);
+    removed.insert(removed.end(), task.older.begin(), task.older.end());
+  }
+  made.resize(made.size() - 2);
+  CHECK(removed == made);
+}
+
+TEST_CASE("a checkpoint goes on when the coordinator restarts in the middle of it",
+          "[checkpoint]") {
+  Cluster cluster;
+  cluster.tasks_get_lost = true;
+  const std::uint64_t job = cluster.start(saved_job(1000000));
+  REQUIRE(cluster.run_until([&] { return !cluster.tasks.empty(); }));
+  CHECK(cluster.kept(job).empty());
+  cluster.tasks_get_lost = false;
+  cluster.restart_coordinator(std::chrono::seconds(1));
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
+  CHECK(cluster.kept(job).front() == 10);
+  CHECK(cluster.tasks.back().number == cluster.tasks.front().number);
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a job that fails drops the checkpoint under way", "[checkpoint]") {
+  Cluster cluster;
+  cluster.at("s1").server.stalls = true;
+  const std::uint64_t job = cluster.start(saved_job(1000000));
+  cluster.run_for(std::chrono::seconds(2));
+  CHECK(cluster.tasks.empty());
+  cluster.kill("s1");
+  REQUIRE(cluster.run_until_state(job, pb::FAILED));
+  REQUIRE(cluster.tasks.size() == 1);
+  CHECK(cluster.tasks.front().kind == CheckpointTask::Kind::kDrop);
+  CHECK(cluster.noted("is never taken for whole"));
+}
+
+TEST_CASE("a job whose last checkpoint hangs ends without it", "[checkpoint]") {
+  FakeCluster cluster;
+  cluster.options.checkpoint_limit = std::chrono::seconds(3);
+  cluster.restart_coordinator(std::chrono::seconds(0));
+  for (const char* name : {"s0"}) cluster.add_server(name).server.stalls = true;
+  for (const char* name : {"w0", "w1"}) cluster.add_worker(name);
+  cluster.run_for(std::chrono::seconds(1));
+  const std::uint64_t job = cluster.submit(saved_job(20)).job();
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.status(job).checkpoint_failure().find("within 3 s") != std::string::npos);
+}
+
+TEST_CASE("checkpoints are made on a network that loses, repeats and delays", "[checkpoint]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Cluster cluster(seed, {.drop = 0.2, .duplicate = 0.2, .delay_max = Duration(300'000)});
+    const std::uint64_t job = cluster.start(saved_job(300, 2));
+    REQUIRE(cluster.run_until_state(job, pb::DONE));
+    CHECK(cluster.kept(job).back() == 300);
+    CHECK(cluster.broken().empty());
+  }
+}
+
+TEST_CASE("a resumed job's members begin at the checkpoint's clock", "[checkpoint]") {
+  Cluster cluster;
+  pb::ControlMessage request;
+  pb::Submit& submit = *request.mutable_submit();
+  *submit.mutable_definition() = saved_job(60);
+  submit.mutable_definition()->set_resume("saved");
+  submit.mutable_resume()->set_folder("saved/lenet_iter_40");
+  submit.mutable_resume()->set_clock(40);
+  submit.mutable_resume()->set_slots(2);
+  const std::uint64_t job = cluster.ask(request).submit_reply().job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.job().has_value(); }));
+  CHECK(cluster.at("w0").worker.job()->start_clock() == 40);
+  CHECK(cluster.at("s0").server.state_of(job)->resume().folder() == "saved/lenet_iter_40");
+  CHECK(cluster.at("s0").server.state_of(job)->checkpoint().clock() == 50);
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.kept(job) == Clocks{50, 60});
+  CHECK(cluster.status(job).resume().clock() == 40);
+  CHECK(cluster.broken().empty());
+}
+
+}  // namespace taut

@@ -1,0 +1,386 @@
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/checkpoint_reader.hpp"
+#include "proto/wire_version.hpp"
+#include "server/checkpoint_file.hpp"
+#include "server/checkpoint_thread.hpp"
+#include "server/shard.hpp"
+#include "tests/support/checkpoint_maker.hpp"
+#include "tests/support/temp_folder.hpp"
+#include "tests/unit/server/job_maker.hpp"
+
+namespace taut::server {
+namespace {
+
+namespace fs = std::filesystem;
+using test::JobMaker;
+using test::same_bits;
+
+constexpr PeerId kPeer(1);
+
+std::vector<TableSpec> tables() {
+  std::vector<TableSpec> all{test::make_table(0, {6, 5}), test::make_table(1, {7}),
+                             test::make_table(2, {9}, TableKind::kAveraged),
+                             test::make_table(3, {4}, TableKind::kFrozen)};
+  return all;
+}
+
+/// A job on shards without sockets; every worker's pushes are a function of (worker, clock, slice).
+class Service {
+ public:
+  Service(JobMaker maker, std::uint32_t shards, std::vector<ShardImages> begin = {})
+      : job(std::move(maker)) {
+    job.state.clear_shards();
+    for (std::uint32_t i = 0; i < shards; ++i) job.state.add_shards()->set_shard(i);
+    const auto view = job.view();
+    for (std::uint32_t i = 0; i < shards; ++i) {
+      auto& shard = shards_.emplace_back(std::make_unique<Shard>(ShardId(i), pool_));
+      (void)shard->set_job(view, begin.empty() ? ShardImages() : std::move(begin[i]));
+      pb::DataHello hello;
+      hello.set_wire_version(kWireVersion);
+      hello.set_job_hash(job.hash());
+      say(*shard, 0, hello);
+      pb::OpenTables open;
+      for (const TableSpec& table : tables()) *open.add_tables() = to_wire(table);
+      const auto answers = say(*shard, 0, open);
+      opened = std::get<pb::OpenTablesReply>(answers.at(0).message.body);
+    }
+    std::vector<ShardId> all;
+    for (std::uint32_t i = 0; i < shards; ++i) all.emplace_back(i);
+    layout_ = SliceLayout(tables(), all);
+  }
+
+  /// Publishes the job as it stands in `job`.
+  void publish() {
+    const auto view = job.view();
+    for (auto& shard : shards_) (void)shard->set_job(view);
+  }
+  void order(std::uint64_t number, std::int64_t clock, const std::string& folder = "") {
+    pb::CheckpointOrder& wanted = *job.state.mutable_checkpoint();
+    wanted.set_number(number);
+    wanted.set_clock(clock);
+    wanted.set_folder(folder);
+    publish();
+  }
+  void push(std::uint32_t worker, std::int64_t clock) {
+    for (const Slice& place : layout_.slices()) {
+      if (tables()[place.table.value()].kind == TableKind::kFrozen) continue;
+      DataItem item;
+      item.kind = pb::DataItem::PUSH;
+      item.table = place.table;
+      item.slice = place.slice;
+      item.offset = place.offset;
+      item.count = place.count;
+      item.clock = Clock(clock);
+      const std::uint64_t seed = 50 + place.table.value();
+      item.payload = test::frame_of(test::gradient_of(worker, clock, place.count, seed));
+      const auto answers = say(*shards_[place.shard.value()], worker, DataItems{{std::move(item)}});
+      CHECK(std::get<DataItems>(answers.at(0).message.body).items.at(0).kind == pb::DataItem::ACK);
+    }
+  }
+  void push_all(std::int64_t first, std::int64_t end) {
+    for (std::int64_t clock = first; clock < end; ++clock) {
+      for (const pb::Member& member : job.state.members()) push(member.worker(), clock);
+    }
+  }
+  std::vector<ShardCapture> captures() {
+    std::vector<ShardCapture> all;
+    for (auto& shard : shards_) {
+      for (ShardCapture& one : shard->take_captures()) all.push_back(std::move(one));
+    }
+    return all;
+  }
+  std::vector<float> values() {
+    std::vector<float> all;
+    for (const Slice& place : layout_.slices()) {
+      DataItem item;
+      item.kind = pb::DataItem::SNAPSHOT;
+      item.table = place.table;
+      item.slice = place.slice;
+      const auto answers = say(*shards_[place.shard.value()], 0, DataItems{{item}});
+      const auto own =
+          test::floats_of(std::get<DataItems>(answers.at(0).message.body).items.at(0).payload);
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
+  JobMaker job;
+  pb::OpenTablesReply opened;
+
+ private:
+  template <class Body>
+  std::vector<Outgoing> say(Shard& shard, std::uint32_t worker, Body body) {
+    return shard.handle(kPeer, DataMessage{JobId(7), WorkerId(worker),
+                                           job.incarnation(WorkerId(worker)), std::move(body)});
+  }
+
+  BufferPool pool_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+  SliceLayout layout_;
+};
+
+JobMaker job_of(int members, Slack slack, const char* type = "Adam") {
+  JobMaker job(members, slack);
+  job.solver().set_type(type);
+  job.solver().set_momentum(0.9F);
+  job.solver().set_base_lr(0.01F);
+  return job;
+}
+
+/// Writes what a service has put aside, with the manifest that a coordinator would write.
+void write_checkpoint(Service& service, std::int64_t clock, const fs::path& folder) {
+  pb::CheckpointManifest manifest;
+  manifest.set_format(kCheckpointFormat);
+  manifest.set_clock(clock);
+  manifest.set_slots(static_cast<std::uint32_t>(service.job.state.members_size()));
+  *manifest.mutable_definition() = service.job.state.definition();
+  for (const pb::Member& from : service.job.state.members()) {
+    pb::CheckpointMember& member = *manifest.add_members();
+    member.set_worker(from.worker());
+    member.set_slot(from.slot());
+    member.set_leave_clock(from.leave_clock());
+  }
+  for (const TableSpec& table : tables()) *manifest.add_tables() = to_wire(table);
+  for (ShardCapture& capture : service.captures()) {
+    CHECK(!capture.missed);
+    capture.order.folder = folder.string();
+    auto file = write_shard_file(std::move(capture), false);
+    REQUIRE(file.has_value());
+    *manifest.add_files() = std::move(file.value());
+  }
+  test::put_file(folder / kManifestName, write_manifest(manifest));
+}
+
+/// The job that goes on from there, with so many members.
+JobMaker resumed(const JobMaker& before, int members, std::int64_t clock, const fs::path& folder,
+                 std::uint32_t slots) {
+  JobMaker job = before;
+  job.state.clear_checkpoint();
+  job.state.clear_members();
+  for (int i = 0; i < members; ++i) {
+    const WorkerId worker = job.join(Clock(clock));
+    job.member(worker).set_slot(worker.value());
+  }
+  pb::ResumePoint& resume = *job.state.mutable_resume();
+  resume.set_folder(folder.string());
+  resume.set_clock(clock);
+  resume.set_slots(slots);
+  return job;
+}
+
+std::vector<ShardImages> read_images(const JobMaker& job, std::uint32_t shards) {
+  pb::ServerJob state = job.state;
+  state.clear_shards();
+  for (std::uint32_t i = 0; i < shards; ++i) state.add_shards()->set_shard(i);
+  auto images = read_shard_images(state, shards);
+  INFO((images ? std::string() : images.error().message));
+  REQUIRE(images.has_value());
+  return std::move(images.value());
+}
+
+JobMaker with_slots(JobMaker job) {
+  for (pb::Member& member : *job.state.mutable_members()) member.set_slot(member.worker());
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("a slice is put aside when its V reaches the clock, and training goes on",
+          "[checkpoint]") {
+  Service service(job_of(2, Slack(0)), 2);
+  service.push_all(0, 3);
+  service.order(1, 5);
+  CHECK(service.captures().empty());
+  service.push_all(3, 4);
+  service.push(0, 4);
+  CHECK(service.captures().empty());
+  const std::vector<float> before = service.values();
+  service.push(1, 4);
+  const std::vector<float> at_five = service.values();
+  CHECK(!same_bits(before, at_five));
+  service.push_all(5, 8);
+  const std::vector<ShardCapture> captures = service.captures();
+  REQUIRE(captures.size() == 2);
+  std::vector<float> held(at_five.size());
+  std::size_t at = 0;
+  for (const TableSpec& table : tables()) {
+    for (const ShardCapture& capture : captures) {
+      CHECK(capture.order.clock == Clock(5));
+      CHECK(capture.tables == tables());
+      for (const SliceImage& image : capture.slices) {
+        if (image.place.table != table.id) continue;
+        const auto values = image.values.floats();
+        std::ranges::copy(values, held.begin() + static_cast<std::ptrdiff_t>(at));
+        at += values.size();
+        CHECK(image.states.size() == (table.kind == TableKind::kTrained ? 2 : 0));
+        if (table.kind == TableKind::kFrozen) continue;
+        CHECK(image.version == Clock(5));
+        CHECK(image.applications == 5);
+        CHECK(image.done.at(WorkerId(0)) == Clock(5));
+        CHECK(image.done.at(WorkerId(1)) == Clock(5));
+      }
+    }
+  }
+  CHECK(same_bits(held, at_five));
+  CHECK(service.captures().empty());
+}
+
+TEST_CASE("an order at a clock that BSP has passed is missed, and the next one is not",
+          "[checkpoint]") {
+  Service service(job_of(1, Slack(0)), 1);
+  service.push_all(0, 6);
+  service.order(1, 5);
+  std::vector<ShardCapture> captures = service.captures();
+  REQUIRE(captures.size() == 1);
+  CHECK(captures[0].missed);
+  CHECK(captures[0].slices.empty());
+  service.order(2, 6);
+  captures = service.captures();
+  REQUIRE(captures.size() == 1);
+  CHECK(!captures[0].missed);
+  CHECK(captures[0].slices.size() == 4);
+}
+
+TEST_CASE("on arrival a slice holds more than the clock, and says what", "[checkpoint]") {
+  Service service(job_of(2, Slack::unbounded(), "SGD"), 1);
+  service.push_all(0, 2);
+  for (std::int64_t clock = 2; clock < 6; ++clock) service.push(1, clock);
+  service.order(1, 3);
+  CHECK(service.captures().empty());
+  service.push(0, 2);
+  const auto captures = service.captures();
+  REQUIRE(captures.size() == 1);
+  for (const SliceImage& image : captures[0].slices) {
+    if (tables()[image.place.table.value()].kind == TableKind::kFrozen) continue;
+    CHECK(image.version == Clock(3));
+    CHECK(image.done.at(WorkerId(0)) == Clock(3));
+    CHECK(image.done.at(WorkerId(1)) == Clock(6));
+  }
+}
+
+TEST_CASE("what a slice still holds back is not counted as done", "[checkpoint]") {
+  Service service(job_of(2, Slack(0)), 1);
+  service.order(1, 2);
+  service.push_all(0, 1);
+  service.push(1, 1);
+  service.push(1, 2);  // held: worker 0 owes clock 1
+  service.push(0, 1);
+  const auto captures = service.captures();
+  REQUIRE(captures.size() == 1);
+  for (const SliceImage& image : captures[0].slices) {
+    if (tables()[image.place.table.value()].kind == TableKind::kFrozen) continue;
+    CHECK(image.done.at(WorkerId(1)) == Clock(2));
+    CHECK(image.applications == 2);
+  }
+}
+
+TEST_CASE("a job resumed in BSP ends in the same bits, on other numbers of shards too",
+          "[checkpoint]") {
+  for (const char* type : {"SGD", "Adam", "Nesterov"}) {
+    const test::TempFolder folder;
+    Service whole(with_slots(job_of(2, Slack(0), type)), 2);
+    whole.order(1, 5);
+    whole.push_all(0, 9);
+    write_checkpoint(whole, 5, folder.path() / "x");
+    for (const std::uint32_t shards : {1U, 2U, 3U}) {
+      const JobMaker job = resumed(whole.job, 2, 5, folder.path() / "x", 2);
+      Service rest(job, shards, read_images(job, shards));
+      REQUIRE(rest.opened.accepted());
+      rest.push_all(5, 9);
+      CHECK(same_bits(rest.values(), whole.values()));
+    }
+  }
+}
+
+TEST_CASE("a job resumed on arrival drops what the checkpoint holds already", "[checkpoint]") {
+  const test::TempFolder folder;
+  Service whole(with_slots(job_of(2, Slack::unbounded(), "SGD")), 2);
+  for (std::int64_t clock = 0; clock < 8; ++clock) whole.push(1, clock);
+  whole.order(1, 4);
+  for (std::int64_t clock = 0; clock < 4; ++clock) whole.push(0, clock);
+  write_checkpoint(whole, 4, folder.path() / "x");
+  const std::vector<float> held = whole.values();
+
+  const JobMaker job = resumed(whole.job, 2, 4, folder.path() / "x", 2);
+  Service rest(job, 3, read_images(job, 3));
+  for (std::int64_t clock = 4; clock < 8; ++clock) rest.push(1, clock);
+  CHECK(same_bits(rest.values(), held));
+  rest.push(1, 8);
+  CHECK(!same_bits(rest.values(), held));
+  whole.push(1, 8);
+  whole.push_all(4, 4);
+  for (std::int64_t clock = 4; clock < 9; ++clock) {
+    whole.push(0, clock);
+    rest.push(0, clock);
+  }
+  CHECK(same_bits(rest.values(), whole.values()));
+}
+
+TEST_CASE("on another number of workers everybody begins at the checkpoint's clock",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  Service whole(with_slots(job_of(2, Slack::unbounded(), "SGD")), 1);
+  whole.push_all(0, 3);
+  whole.push(1, 3);
+  whole.order(1, 3);
+  write_checkpoint(whole, 3, folder.path() / "x");
+  const std::vector<float> held = whole.values();
+  const JobMaker job = resumed(whole.job, 3, 3, folder.path() / "x", 2);
+  Service rest(job, 1, read_images(job, 1));
+  CHECK(same_bits(rest.values(), held));
+  rest.push_all(3, 4);
+  CHECK(!same_bits(rest.values(), held));
+}
+
+TEST_CASE("a resumed job with other tables or another rule is refused, with both sides",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  Service whole(with_slots(job_of(1, Slack(0))), 1);
+  whole.order(1, 2);
+  whole.push_all(0, 2);
+  write_checkpoint(whole, 2, folder.path() / "x");
+  JobMaker job = resumed(whole.job, 1, 2, folder.path() / "x", 1);
+  auto images = read_images(job, 1);
+  images[0].tables[1].shape = {8};
+  const Service other(job, 1, std::move(images));
+  CHECK(!other.opened.accepted());
+  CHECK(other.opened.reason() ==
+        "the checkpoint holds table \"table1\" of 8, the job's net has \"table1\" of 7");
+  job.solver().set_type("SGD");
+  const auto refused = read_shard_images(job.state, 1);
+  REQUIRE(!refused.has_value());
+  CHECK(refused.error().message.find("has 2 numbers beside each value, and solver type SGD keeps "
+                                     "1") != std::string::npos);
+  job.solver().set_type("Adam");
+  job.state.mutable_resume()->set_clock(3);
+  CHECK(read_shard_images(job.state, 1).error().message.find("is of clock 2 now") !=
+        std::string::npos);
+}
+
+TEST_CASE("a folder that cannot be made costs the part and says why", "[checkpoint]") {
+  const test::TempFolder folder;
+  const auto blocked = folder.write("blocked", "a file");
+  Service service(job_of(1, Slack(0)), 1);
+  service.order(4, 1, (blocked / "x").string());
+  service.push_all(0, 1);
+  BoundedQueue<ShardPart> parts(4);
+  CheckpointThread thread(
+      1,
+      [&](std::size_t, JobId, ShardPart part) {
+        CHECK(parts.push(std::move(part), Duration::zero()));
+      },
+      [](const pb::ServerJob&, Result<std::vector<ShardImages>>) {});
+  for (ShardCapture& capture : service.captures()) thread.write(0, std::move(capture));
+  const auto part = parts.pop(Duration(10'000'000));
+  REQUIRE(part.has_value());
+  CHECK(part->number == 4);
+  CHECK(!part->missed);
+  CHECK(part->error.find("Not a directory") != std::string::npos);
+}
+
+}  // namespace taut::server

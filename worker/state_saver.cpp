@@ -1,0 +1,166 @@
+#include "worker/state_saver.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "common/file.hpp"
+#include "common/log.hpp"
+#include "common/safetensors.hpp"
+#include "common/sha256.hpp"
+#include "proto/checkpoint_reader.hpp"
+
+namespace taut::worker {
+namespace fs = std::filesystem;
+namespace {
+
+std::string tensor_name(std::size_t number) {
+  return fmt::format("carried{}", number);
+}
+
+Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uint32_t slot,
+                                      const std::vector<std::vector<float>>& state) {
+  const fs::path path = fs::path(order.folder()) / worker_file_name(slot);
+  std::error_code failed;
+  fs::create_directories(path.parent_path(), failed);
+  if (failed) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot be made: {}", order.folder(), failed.message()));
+  }
+  std::vector<safetensors::TensorSpec> tensors;
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    tensors.push_back({tensor_name(i), {state[i].size()}});
+  }
+  TAUT_TRY(auto writer, safetensors::Writer::create(path, tensors, {}));
+  for (const std::vector<float>& one : state) {
+    TAUT_TRY(writer.append(std::span<const float>(one)));
+  }
+  TAUT_TRY(writer.finish());
+  TAUT_TRY(const std::string bytes, read_file(path));
+  Sha256 digest;
+  digest.update(std::as_bytes(std::span(bytes)));
+  pb::CheckpointFile file;
+  file.set_name(path.filename().string());
+  file.set_bytes(bytes.size());
+  file.set_sha256(digest.finish());
+  return file;
+}
+
+}  // namespace
+
+void StateSaver::order(const pb::CheckpointOrder& order) {
+  std::optional<Copy> end;
+  {
+    std::scoped_lock lock(mutex_);
+    if (order.number() <= order_.number()) return;
+    order_ = order;
+    due_ = true;
+    end = end_;
+  }
+  if (end && is_due_at(end->clock)) serve(*std::move(end));
+}
+
+pb::CheckpointPart StateSaver::part() const {
+  std::scoped_lock lock(mutex_);
+  return part_;
+}
+
+void StateSaver::put(pb::CheckpointPart part) {
+  std::scoped_lock lock(mutex_);
+  part_ = std::move(part);
+}
+
+bool StateSaver::is_due_at(Clock clock) const {
+  std::scoped_lock lock(mutex_);
+  return due_ && clock.value() >= order_.clock();
+}
+
+namespace {
+
+std::vector<std::vector<float>> copy_state(Net& net, Backend& backend, Stream& stream) {
+  std::vector<std::vector<float>> state;
+  for (const DeviceSpan<float> one : net.carried_state()) {
+    backend.copy_to_host(stream, one, state.emplace_back(one.size()));
+  }
+  stream.finish();
+  return state;
+}
+
+}  // namespace
+
+void StateSaver::at_clock(Clock first, Clock clock, std::uint32_t slot, Net& net, Backend& backend,
+                          Stream& stream) {
+  if (is_due_at(clock)) serve({first, clock, slot, copy_state(net, backend, stream)});
+}
+
+void StateSaver::at_end(Clock clock, std::uint32_t slot, Net& net, Backend& backend,
+                        Stream& stream) {
+  Copy copy{clock, clock, slot, copy_state(net, backend, stream)};
+  {
+    std::scoped_lock lock(mutex_);
+    end_ = copy;
+  }
+  if (is_due_at(clock)) serve(std::move(copy));
+}
+
+/// Answers the newest order, once.
+void StateSaver::serve(Copy copy) {
+  std::scoped_lock serving(serving_);
+  pb::CheckpointOrder order;
+  {
+    std::scoped_lock lock(mutex_);
+    if (!std::exchange(due_, false)) return;
+    order = order_;
+    if (copy.first.value() > order.clock()) {
+      part_.Clear();
+      part_.set_number(order.number());
+      part_.set_missed(true);
+      return;
+    }
+  }
+  if (writing_.valid()) writing_.wait();  // for an earlier one: its file is small
+  writing_ =
+      std::async(std::launch::async, [this, order, copy = std::move(copy)] { write(order, copy); });
+}
+
+void StateSaver::write(const pb::CheckpointOrder& order, const Copy& copy) {
+  pb::CheckpointPart part;
+  part.set_number(order.number());
+  auto file = write_file(order, copy.slot, copy.state);
+  part.set_written(file.has_value());
+  if (file) {
+    *part.add_files() = std::move(file.value());
+  } else {
+    part.set_error(file.error().message);
+    log::warn("the checkpoint at clock {} cannot be written: {}", order.clock(), part.error());
+  }
+  put(std::move(part));
+}
+
+Result<bool> restore_state(const pb::WorkerJob& job, Net& net, Backend& backend, Stream& stream) {
+  const std::vector<DeviceSpan<float>> carried = net.carried_state();
+  const bool goes_on =
+      job.has_resume() && job.start_clock() == job.resume().clock() && !carried.empty();
+  if (!goes_on || job.slots() != job.resume().slots()) return false;
+  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
+  const fs::path path = saved.folder() / worker_file_name(job.slot());
+  std::error_code failed;
+  if (!fs::exists(path, failed)) return false;
+  TAUT_TRY(const auto file, safetensors::Reader::open(path));
+  std::vector<std::vector<float>> state;
+  for (std::size_t i = 0; i < carried.size(); ++i) {
+    const safetensors::Tensor* tensor = file.find(tensor_name(i));
+    if (tensor == nullptr || tensor->count() != carried[i].size()) return false;
+    TAUT_TRY(file.read_floats(*tensor, 0, state.emplace_back(carried[i].size())));
+  }
+  for (std::size_t i = 0; i < carried.size(); ++i) {
+    backend.copy_to_device(stream, state[i], carried[i]);
+  }
+  stream.finish();
+  return true;
+}
+
+}  // namespace taut::worker
