@@ -30,6 +30,7 @@ struct JobView {
   Slack slack;
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;
+  std::vector<std::string> weights;  // files that tables may begin with
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
 

@@ -109,6 +109,7 @@ Result<void> ServerDaemon::start_shards() {
     ShardThread::Options options;
     options.index = i;
     options.shared_memory = settings.shared_memory();
+    options.initial = &initial_values_;
     options.on_capture = [this](std::size_t index, ShardCapture capture) {
       checkpoints_->write(index, std::move(capture));
     };

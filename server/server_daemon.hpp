@@ -15,6 +15,7 @@
 #include "server/checkpoint_thread.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/dashboard/dashboard.hpp"
+#include "server/initial_values.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard_thread.hpp"
 
@@ -64,6 +65,7 @@ class ServerDaemon {
   // Resumed jobs: the newest view, until their checkpoint is read; then nothing.
   std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
   std::unique_ptr<ControlLink> link_;
+  FileValues initial_values_;
   std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they put aside
   std::vector<std::unique_ptr<ShardThread>> shards_;
   pb::Heartbeat heartbeat_;  // what the next one carries

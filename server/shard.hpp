@@ -12,6 +12,7 @@
 #include "common/ssp/slice_layout.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
+#include "server/initial_values.hpp"
 #include "server/job_view.hpp"
 #include "server/slice_capture.hpp"
 #include "server/slice_state.hpp"
@@ -36,8 +37,10 @@ struct ShardReport {
 /// Thread    shard thread
 class Shard {
  public:
-  Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements)
-      : id_(id), pool_(pool), slice_elements_(slice_elements) {}
+  /// initial  where tables that begin with a file's numbers get them; null: such tables are refused
+  Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements,
+        InitialValues* initial = nullptr)
+      : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
 
   /// Takes one message and returns what is to be sent. Bad input is answered, never fatal.
   [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message);
@@ -75,7 +78,9 @@ class Shard {
 
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
   DataMessage open(const DataMessage& message, const pb::OpenTables& wanted);
-  void create_slices(JobState& job, std::vector<TableSpec> tables);
+  [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
+  [[nodiscard]] Result<void> begin_from_file(const JobState& job, const TableSpec& table,
+                                             SliceState& slice);
   void begin_capture(JobState& job);
   void take_image(JobState& job, SliceState& slice);
   void finish_capture(JobState& job);
@@ -87,6 +92,7 @@ class Shard {
   BufferPool& pool_;
   BufferPool images_{Bytes(64ULL << 20U)};  // not the messages': those may lie in shared memory
   const std::uint64_t slice_elements_;
+  InitialValues* const initial_;
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
   std::vector<ShardCapture> captures_;

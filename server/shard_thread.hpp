@@ -22,8 +22,9 @@ class ShardThread {
  public:
   using OnReport = std::function<void(std::size_t index, ShardReport)>;
   struct Options {
-    std::size_t index = 0;      // of this shard within its server
-    bool shared_memory = true;  // with workers of the same machine
+    std::size_t index = 0;             // of this shard within its server
+    bool shared_memory = true;         // with workers of the same machine
+    InitialValues* initial = nullptr;  // outlives the thread; null: fillers alone
     /// Called on the shard's thread with what it has put aside for a checkpoint; may be empty.
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
   };

@@ -30,13 +30,12 @@ Result<void> check_supported(const pb::Job& job) {
                         {"iter_size",         "lr_reference_batch", "net_param",
                          "train_net",         "test_net",           "train_net_param",
                          "test_net_param",    "train_state",        "test_state",
-                         "weights",           "precision",          "loss_scale",
-                         "deterministic",     "snapshot_format",    "snapshot_diff",
-                         "device_id",         "debug_info",         "layer_wise_reduce",
-                         "test_compute_loss", "solver_type"}));
-  TAUT_TRY(check_absent(job.consistency(), "consistency",
-                        {"dynamic_slack", "elastic_averaging", "periodic_averaging"}));
-  return check_absent(job, "job", {"weights"});
+                         "precision",         "loss_scale",         "deterministic",
+                         "snapshot_format",   "snapshot_diff",      "device_id",
+                         "debug_info",        "layer_wise_reduce",  "test_compute_loss",
+                         "solver_type"}));
+  return check_absent(job.consistency(), "consistency",
+                      {"dynamic_slack", "elastic_averaging", "periodic_averaging"});
 }
 
 }  // namespace taut::model
