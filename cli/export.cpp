@@ -12,6 +12,7 @@
 #include "common/safetensors.hpp"
 #include "proto/caffe_model.hpp"
 #include "proto/text.hpp"
+#include "worker/model/job_nets.hpp"
 #include "worker/model/saved_model.hpp"
 
 namespace taut::cli {
@@ -90,7 +91,7 @@ Result<void> run(const ExportOptions& options) {
     exported.graph.parameters = saved.checkpoint()->tables();
   } else {
     TAUT_TRY(exported.graph,
-             model::build_graph(saved.job().net_param(),
+             model::build_graph(model::net_of(saved.job(), pb::TRAIN),
                                 records_of(saved.job()).records.graph_options(pb::TRAIN)));
   }
   TAUT_TRY(exported.read, saved.tables_of(exported.graph));

@@ -30,16 +30,21 @@ RecordShape likely_fields(const pb::LayerParameter& layer) {
 JobRecords records_of(const pb::Job& job) {
   JobRecords found;
   found.records.otherwise = labelled_image(1, 28, 28);
-  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
-    const auto layers = model::data_of(job, phase);
+  std::vector<model::NetChoice> nets = model::nets_of(job);
+  if (nets.size() == 1) nets.push_back({pb::TEST, 0});
+  found.records.tests.resize(nets.size() - 1);
+  for (const model::NetChoice& choice : nets) {
+    const auto layers = model::data_of(job, choice);
     if (!layers) continue;
-    const data::Part part = phase == pb::TRAIN ? data::Part::kTrain : data::Part::kTest;
+    const bool trains = choice.phase == pb::TRAIN;
+    const data::Part part = trains ? data::Part::kTrain : data::Part::kTest;
     for (const auto& [layer, place] : layers.value()) {
       auto fields = data::peek_fields(layer, {place.folder, place.images, place.labels}, part);
       if (!fields && std::ranges::find(found.unknown, layer.name()) == found.unknown.end()) {
         found.unknown.push_back(layer.name());
       }
-      auto& known = phase == pb::TRAIN ? found.records.train : found.records.test;
+      auto& known =
+          trains ? found.records.train : found.records.tests[static_cast<std::size_t>(choice.test)];
       known[layer.name()] = fields ? std::move(*fields) : likely_fields(layer);
     }
   }

@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "cli/net_summary.hpp"
 #include "cli/record_shape.hpp"
+#include "worker/model/job_nets.hpp"
 #include "worker/model/saved_model.hpp"
 
 namespace taut::cli {
@@ -31,7 +32,7 @@ Result<void> summarize(const SummaryOptions& options) {
   const pb::Phase phase = options.phase == "test" ? pb::TEST : pb::TRAIN;
   model::GraphOptions graph_options = known.records.graph_options(phase);
   graph_options.batch = options.batch;
-  TAUT_TRY(const model::Graph graph, model::build_graph(job.net_param(), graph_options));
+  TAUT_TRY(const model::Graph graph, model::build_graph(model::net_of(job, phase), graph_options));
   if (options.json) {
     fmt::print("{}\n", net_summary_json(graph));
     return ok();

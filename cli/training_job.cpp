@@ -52,9 +52,8 @@ Result<void> put_over(const TrainOptions& options, pb::Job& job) {
 
 /// Errors    not_found: names what is missing and the way to get it
 Result<void> require_data(const pb::Job& job) {
-  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
-    if (phase == pb::TEST && job.solver_param().test_iter_size() == 0) continue;
-    TAUT_TRY(const auto layers, model::data_of(job, phase));
+  for (const model::NetChoice& choice : model::nets_of(job)) {
+    TAUT_TRY(const auto layers, model::data_of(job, choice));
     for (const model::LayerData& layer : layers) {
       const auto missing = model::missing_data(layer.place);
       if (missing.empty()) continue;

@@ -35,6 +35,13 @@ struct Findings {
   void add(std::vector<std::string> more) { lines.insert(lines.end(), more.begin(), more.end()); }
 };
 
+/// A net by itself has a test phase too.
+std::vector<model::NetChoice> nets_to_show(const pb::Job& job) {
+  std::vector<model::NetChoice> nets = model::nets_of(job);
+  if (nets.size() == 1) nets.push_back({pb::TEST, 0});
+  return nets;
+}
+
 Result<void> describe_graphs(const pb::Job& job, Findings& found) {
   const JobRecords known = records_of(job);
   if (!known.unknown.empty()) {
@@ -43,9 +50,9 @@ Result<void> describe_graphs(const pb::Job& job, Findings& found) {
                     "what the layer says, or a usual size",
                     fmt::join(known.unknown, ", ")));
   }
-  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
+  for (const model::NetChoice& choice : nets_to_show(job)) {
     TAUT_TRY(const auto graph,
-             model::build_graph(job.net_param(), known.records.graph_options(phase)));
+             model::build_graph(model::net_of(job, choice), known.records.graph_options(choice)));
     found.add(net_view(graph));
   }
   return ok();
@@ -81,10 +88,10 @@ Result<Findings> check_cluster(const fs::path& path) {
 Result<Findings> check_net(const fs::path& path) {
   pb::Job job;
   TAUT_TRY(read_text(path, *job.mutable_net_param()));
-  model::settle_data_paths(path, path, job);
+  model::settle_net_paths(path, *job.mutable_net_param());
   Findings found;
-  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
-    const auto layers = model::data_of(job, phase);
+  for (const model::NetChoice& choice : nets_to_show(job)) {
+    const auto layers = model::data_of(job, choice);
     if (!layers) {
       found.warnings.push_back(layers.error().message);
       continue;

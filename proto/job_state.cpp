@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/sha256.hpp"
+#include "proto/net_state.hpp"
 
 namespace taut {
 namespace {
@@ -115,6 +116,21 @@ Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
         "clip_gradients is {}: type LARS scales each table's gradient by its norm; leave "
         "it out",
         rule.clip_norm));
+  }
+  return rule;
+}
+
+Result<math::UpdateRule> to_update_rule(const pb::Job& job) {
+  const pb::SolverParameter& solver = job.solver_param();
+  TAUT_TRY(math::UpdateRule rule, to_update_rule(solver));
+  if (solver.lr_reference_batch() <= 0) return rule;
+  TAUT_TRY(const std::int64_t batch, batch_of_text(job));
+  const double items = static_cast<double>(batch) * std::max(1, solver.iter_size());
+  const double scale = items / solver.lr_reference_batch();
+  if (job.global_batch()) {
+    rule.rate.base *= scale;
+  } else {
+    rule.rate_per_member = scale;
   }
   return rule;
 }

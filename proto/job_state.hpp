@@ -16,6 +16,11 @@ namespace taut {
 /// Errors    invalid: an unknown type, policy or regularization, a number that cannot work
 [[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver);
 
+/// The same of a whole job: with lr_reference_batch, the base rate follows the items of an iteration
+/// of all members.
+/// Errors    and: a net whose batch is not known from its text
+[[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::Job& job);
+
 /// Who takes part in a job and how updates apply.
 [[nodiscard]] Result<Membership> to_membership(const pb::ServerJob& job);
 

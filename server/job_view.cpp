@@ -14,7 +14,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   if (view->finished) return std::shared_ptr<const JobView>(std::move(view));
   view->hash = job_hash(job.definition());
   view->seed = job.definition().seed();
-  TAUT_TRY(view->rule, to_update_rule(job.definition().solver_param()));
+  TAUT_TRY(view->rule, to_update_rule(job.definition()));
   TAUT_TRY(view->policies, to_policies(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
   TAUT_TRY(view->membership, to_membership(job));

@@ -117,8 +117,9 @@ void SliceState::apply(const Application& application, const JobView& job) {
     math::apply_average(gradients, static_cast<float>(share), values_.floats(), out.floats());
   } else {
     const double share = math::decay_share(job.rule, scales, application.members);
-    const math::UpdateStep step = math::make_step(job.rule, application.clock.value(), lr_mult_,
-                                                  decay_mult_, share, applications_);
+    const math::UpdateStep step =
+        math::make_step(job.rule, application.clock.value(), lr_mult_, decay_mult_, share,
+                        applications_, application.members);
     std::vector<float*> state;
     for (const Buffer& buffer : rule_state_) state.push_back(buffer.floats().data());
     const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);

@@ -20,9 +20,9 @@ bool is_accuracy(const model::Graph& graph, const std::string& blob) {
 }  // namespace
 
 Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Backend& backend,
-                                                     int iterations) {
-  const model::Graph& graph = *assets.test_graph();
-  std::unique_ptr<Evaluator> evaluator(new Evaluator());
+                                                     int iterations, std::size_t test) {
+  const model::Graph& graph = *assets.test_graph(test);
+  std::unique_ptr<Evaluator> evaluator(new Evaluator(test));
   for (const TableSpec& wanted : graph.parameters) {
     const auto& trained = assets.train_graph().parameters;
     const auto found = std::ranges::find(trained, wanted.name, &TableSpec::name);
@@ -52,7 +52,7 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
     net_->bind_value(i, values);
   }
   // A loader of its own, so that every test sees the same records.
-  TAUT_TRY(auto loader, assets_->test_loader());
+  TAUT_TRY(auto loader, assets_->test_loader(test_));
   TestResult result;
   for (int i = 0; i < iterations_; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
@@ -62,7 +62,7 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
     }
     result.loss += net_->loss(*stream_) / iterations_;
     for (const auto& [name, value] : net_->outputs(*stream_)) {
-      if (is_accuracy(*assets_->test_graph(), name)) result.accuracy += value / iterations_;
+      if (is_accuracy(*assets_->test_graph(test_), name)) result.accuracy += value / iterations_;
     }
     loader->recycle(std::move(batch));
   }

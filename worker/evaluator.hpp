@@ -14,14 +14,16 @@
 
 namespace taut::worker {
 
-/// The test phase: the test net over the test data, with a snapshot of the parameters.
+/// One test phase: its net over the test data, with a snapshot of the parameters.
 /// Thread    the compute thread
 class Evaluator {
  public:
-  /// iterations  batches of one test; 0: once over the test data
+  /// iterations  batches of one test
+  /// test        which of the job's test phases
   /// Errors      invalid: a test net whose parameters are not those of the training net
   [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(const JobAssets& assets,
-                                                                 Backend& backend, int iterations);
+                                                                 Backend& backend, int iterations,
+                                                                 std::size_t test = 0);
 
   /// One test phase; the result's clock is left to the caller.
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache);
@@ -31,8 +33,9 @@ class Evaluator {
     TableId table;  // in the training net
     DeviceBuffer values;
   };
-  Evaluator() = default;
+  explicit Evaluator(std::size_t test) : test_(test) {}
 
+  const std::size_t test_;
   const JobAssets* assets_ = nullptr;
   Backend* backend_ = nullptr;
   std::unique_ptr<Net> net_;

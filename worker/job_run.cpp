@@ -90,6 +90,7 @@ class StopWatch {
 Trainer::Options trainer_options(const pb::SolverParameter& solver) {
   Trainer::Options options;
   options.end = Clock(solver.max_iter());
+  options.batches = solver.iter_size();
   options.average_loss = solver.average_loss();
   options.display = solver.display();
   options.test_interval = solver.test_interval();
@@ -140,16 +141,16 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   const StopWatch watch(client, stop);
   ServedCache::Options cache_options;
   cache_options.start = start;
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(solver));
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(definition));
   cache_options.norm = rule.update_norm();
   cache_options.overlap = settings.overlap();
   cache_options.catches_up = definition.consistency().backup_workers() > 0;
   TAUT_TRY(auto cache,
            ServedCache::open(client, backend, assets.train_graph().parameters, cache_options));
 
-  std::unique_ptr<Evaluator> evaluator;
-  if (job.evaluates() && assets.test_graph() != nullptr) {
-    TAUT_TRY(evaluator, Evaluator::create(assets, backend, solver.test_iter(0)));
+  std::unique_ptr<TestPhases> tests;
+  if (job.evaluates()) {
+    TAUT_TRY(tests, TestPhases::create(assets, backend));
   }
   Trainer::Options options = trainer_options(solver);
   options.start = start;
@@ -167,7 +168,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   options.before_clock = [&](Clock first, Clock clock) {
     saver.at_clock(first, clock, job.slot(), net, backend, *stream);
   };
-  Trainer trainer(replicas, *cache, backend, evaluator.get(), std::move(options), board);
+  Trainer trainer(replicas, *cache, backend, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));
   if (stop) return JobOutcome{reached, {}};
   saver.at_end(reached, job.slot(), net, backend, *stream);
@@ -177,15 +178,11 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   if (!job.evaluates()) return outcome;
   TAUT_TRY(outcome.parameters_sha256,
            digest_parameters(*cache, assets.train_graph(), reached, kFinalWait, stop));
-  if (evaluator != nullptr) {
-    TAUT_TRY(TestResult result, evaluator->run(*cache));
-    result.clock = reached;
-    if (recorder) recorder->on_test({reached, result.accuracy, result.loss});
+  if (tests != nullptr) {
+    TAUT_TRY(const TestResult result, tests->run(*cache, reached, recorder.get()));
     ProgressReport report = board.read();
     report.tests.push_back(result);
     board.post(report);
-    log::info("iteration {}: test accuracy {:.4f}, loss {:.4f}", reached.value(), result.accuracy,
-              result.loss);
   }
   return outcome;
 }

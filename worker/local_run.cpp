@@ -18,7 +18,7 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
   cache_options.seed = job.seed();
   cache_options.replicas = replicas;
   cache_options.sum = job.reduction() == pb::Job::SUM;
-  TAUT_TRY(cache_options.rule, to_update_rule(solver));
+  TAUT_TRY(cache_options.rule, to_update_rule(job));
   LocalCache cache(backend, assets.train_graph().parameters, cache_options);
   TAUT_TRY(cache.read_origins());
   std::vector<Replica> copies;
@@ -26,12 +26,9 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
     TAUT_TRY(Replica replica, assets.make_replica(backend, slot, replicas, Clock(0)));
     copies.push_back(std::move(replica));
   }
-  std::unique_ptr<Evaluator> evaluator;
-  if (assets.test_graph() != nullptr) {
-    TAUT_TRY(evaluator, Evaluator::create(assets, backend, solver.test_iter(0)));
-  }
+  TAUT_TRY(const std::unique_ptr<TestPhases> tests, TestPhases::create(assets, backend));
   ProgressBoard board;
-  Trainer trainer(copies, cache, backend, evaluator.get(), trainer_options(solver), board);
+  Trainer trainer(copies, cache, backend, tests.get(), trainer_options(solver), board);
   std::atomic<bool> stop = false;
   TAUT_TRY(const Clock reached, trainer.run(stop));
 
@@ -40,8 +37,8 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
   std::printf("iterations: %lld\nloss: %.6f\nimages/s: %.1f\n",
               static_cast<long long>(reached.value()), report.loss,
               computing > 0 ? static_cast<double>(report.images) / computing : 0.0);
-  if (evaluator != nullptr) {
-    TAUT_TRY(const TestResult result, evaluator->run(cache));
+  if (tests != nullptr) {
+    TAUT_TRY(const TestResult result, tests->run(cache, reached, nullptr));
     std::printf("test accuracy: %.4f\ntest loss: %.6f\n", result.accuracy, result.loss);
   }
   TAUT_TRY(const std::string digest,

@@ -30,24 +30,26 @@ Result<void> check_labels(const FedGraph& fed) {
 
 }  // namespace
 
-Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase, const PhaseOptions& wanted) {
+Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
+                            const PhaseOptions& wanted) {
   FedGraph fed;
+  const bool trains = choice.phase == pb::TRAIN;
   model::GraphOptions options;
-  options.phase = phase;
+  options.phase = choice.phase;
   options.batch = wanted.batch;
-  if (phase == pb::TRAIN && job.global_batch()) options.batch_divisor = wanted.members;
-  TAUT_TRY(const auto layers, model::data_of(job, phase));
-  const data::Part part = phase == pb::TRAIN ? data::Part::kTrain : data::Part::kTest;
+  if (trains && job.global_batch()) options.batch_divisor = wanted.members;
+  TAUT_TRY(const auto layers, model::data_of(job, choice));
+  const data::Part part = trains ? data::Part::kTrain : data::Part::kTest;
   for (const auto& [layer, place] : layers) {
     TAUT_TRY(auto source,
              data::open_source(layer, {place.folder, place.images, place.labels}, part));
     options.records[layer.name()] = source->fields();
     fed.sources[layer.name()] = std::move(source);
   }
-  TAUT_TRY(fed.graph, model::build_graph(job.net_param(), options));
+  TAUT_TRY(fed.graph, model::build_graph(model::net_of(job, choice), options));
   if (model::fed_blobs(fed.graph).empty()) {
     return invalid(fmt::format("net \"{}\" has no Data layer to feed it in phase {}",
-                               job.net_param().name(), pb::Phase_Name(phase)));
+                               fed.graph.name, pb::Phase_Name(choice.phase)));
   }
   TAUT_TRY(check_labels(fed));
   return fed;
@@ -140,15 +142,19 @@ std::int64_t FedGraph::batch() const {
 Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members) {
   JobAssets assets;
   assets.job_ = job;
-  TAUT_TRY(assets.train_, open_phase(job, pb::TRAIN, {.members = members}));
+  for (const model::NetChoice& choice : model::nets_of(job)) {
+    TAUT_TRY(FedGraph fed, open_phase(job, choice, {.members = members}));
+    if (choice.phase == pb::TRAIN) {
+      assets.train_ = std::move(fed);
+    } else {
+      assets.tests_.push_back(std::move(fed));
+    }
+  }
   // A job that goes on from a checkpoint has everything in there.
   if (!job.has_resume()) {
     TAUT_TRY(const std::string weights, model::begin_with_weights(job, assets.train_.graph));
     if (!weights.empty()) log::info("weights: {}", weights);
   }
-  if (job.solver_param().test_iter_size() == 0) return assets;
-  TAUT_TRY(FedGraph test, open_phase(job, pb::TEST, {.members = members}));
-  assets.test_ = std::make_unique<FedGraph>(std::move(test));
   return assets;
 }
 
@@ -161,15 +167,16 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
   options.part = data::Part::kTrain;
   options.share = {slot, slots};
   options.seed = job_.seed();
-  TAUT_TRY(replica.loader, start_loader(train_, options, start));
+  const Clock first_draw(start.value() * job_.solver_param().iter_size());
+  TAUT_TRY(replica.loader, start_loader(train_, options, first_draw));
   return replica;
 }
 
-Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader() const {
+Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader(std::size_t test) const {
   data::FeedOptions options;
   options.part = data::Part::kTest;
   options.seed = job_.seed();
-  return start_loader(*test_, options, Clock(0));
+  return start_loader(tests_[test], options, Clock(0));
 }
 
 }  // namespace taut::worker

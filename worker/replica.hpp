@@ -36,16 +36,16 @@ struct PhaseOptions {
   std::int64_t batch = 0;     // in the place of the net's; 0: the net's
 };
 
-/// Opens the data of one phase and builds its graph.
+/// Opens the data of one of a job's nets and builds its graph.
 /// Errors    as build_graph, data_of and open_source; labels that the net has no output for
-[[nodiscard]] Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase,
+[[nodiscard]] Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
                                           const PhaseOptions& options);
 
 /// Makes batches for every layer that is fed, from a clock on.
 [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> start_loader(
     const FedGraph& fed, const data::FeedOptions& options, Clock start);
 
-/// A job's two nets and their data, opened once for all replicas of a process.
+/// A job's nets and their data, opened once for all replicas of a process.
 class JobAssets {
  public:
   /// Opens the data, builds the graphs; the training net's tables begin with the job's weights.
@@ -53,20 +53,25 @@ class JobAssets {
   /// Errors    as build_graph, data_of, open_source and begin_with_weights; labels that the net has no output for
   [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members);
 
-  /// A training replica that begins at a clock. Throws DeviceError.
+  /// A training replica that begins at a clock; each clock draws iter_size batches. Throws
+  /// DeviceError.
   [[nodiscard]] Result<Replica> make_replica(Backend& backend, std::uint32_t slot,
                                              std::uint32_t slots, Clock start) const;
 
   [[nodiscard]] const model::Graph& train_graph() const { return train_.graph; }
-  /// Null where the job has no test phase.
-  [[nodiscard]] const model::Graph* test_graph() const { return test_ ? &test_->graph : nullptr; }
-  [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> test_loader() const;
+  /// How many test phases the job has.
+  [[nodiscard]] std::size_t test_count() const { return tests_.size(); }
+  /// Null where the job has no such test phase.
+  [[nodiscard]] const model::Graph* test_graph(std::size_t test = 0) const {
+    return test < tests_.size() ? &tests_[test].graph : nullptr;
+  }
+  [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> test_loader(std::size_t test = 0) const;
   [[nodiscard]] const pb::Job& job() const { return job_; }
 
  private:
   pb::Job job_;
   FedGraph train_;
-  std::unique_ptr<FedGraph> test_;
+  std::vector<FedGraph> tests_;
 };
 
 }  // namespace taut::worker

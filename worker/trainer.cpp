@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <thread>
@@ -20,15 +21,20 @@ constexpr Duration kRateWindow{1'000'000};
 }  // namespace
 
 Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend& backend,
-                 Evaluator* evaluator, Options options, ProgressBoard& board)
+                 TestPhases* tests, Options options, ProgressBoard& board)
     : replicas_(replicas),
       cache_(cache),
-      evaluator_(evaluator),
+      tests_(tests),
       options_(std::move(options)),
       backend_(backend),
       board_(board),
       stream_(backend.make_stream()) {
   report_.clock = options_.start;
+  if (options_.batches == 1) return;
+  for (const TableSpec& table : replicas_[0].net->parameters()) {
+    const bool pushed = table.kind != TableKind::kFrozen;
+    gathered_.push_back(pushed ? backend_.allocate_floats(table.count()) : DeviceBuffer());
+  }
 }
 
 Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
@@ -66,16 +72,19 @@ Result<void> Trainer::train_clock(Clock clock) {
   loss_ = 0;
   const TimePoint begin = steady_now();
   const Duration waited_before = report_.wait;
-  for (std::size_t replica = 0; replica < replicas_.size(); ++replica) {
-    TAUT_TRY(forward(replica, clock));
-    if (options_.straggle && replica + 1 == replicas_.size()) {
-      straggle(clock, steady_now() - begin, waited_before);
+  const double losses = static_cast<double>(replicas_.size()) * options_.batches;
+  for (Step step{.clock = clock}; step.replica < replicas_.size(); ++step.replica) {
+    for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
+      TAUT_TRY(forward(step));
+      if (options_.straggle && step.replica + 1 == replicas_.size() && is_last(step)) {
+        straggle(clock, steady_now() - begin, waited_before);
+      }
+      const TimePoint turned = steady_now();
+      backward(step);
+      backward_ = steady_now() - turned;
+      loss_ += replicas_[step.replica].net->loss(*stream_) / losses;
     }
-    const TimePoint turned = steady_now();
-    backward(replica, clock);
-    backward_ = steady_now() - turned;
-    cache_.finish_clock(replica, clock);
-    loss_ += replicas_[replica].net->loss(*stream_) / static_cast<double>(replicas_.size());
+    cache_.finish_clock(step.replica, clock);
   }
   if (!std::isfinite(loss_)) {
     return invalid(
@@ -97,73 +106,97 @@ void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before
   }
 }
 
-/// The batch of a clock; those of clocks that were left out are given back.
-Result<data::Batch> Trainer::next_batch(data::DataLoader& loader, Clock clock) {
+/// The batch of a draw; those of clocks that were left out are given back.
+Result<data::Batch> Trainer::next_batch(data::DataLoader& loader, Clock draw) {
   while (true) {
     TAUT_TRY(data::Batch batch, loader.next(kDataWait));
-    if (batch.clock >= clock) return batch;
+    if (batch.clock >= draw) return batch;
     loader.recycle(std::move(batch));
   }
 }
 
-Result<void> Trainer::forward(std::size_t index, Clock clock) {
-  Replica& replica = replicas_[index];
+Result<void> Trainer::forward(const Step& step) {
+  Replica& replica = replicas_[step.replica];
+  // What is drawn at random is another thing for each batch of a clock.
+  const Clock draw(step.clock.value() * options_.batches + step.batch);
   const TimePoint begin = steady_now();
   auto loaded = [&] {
-    const timeline::Span span(timeline::Row::kWait, "data", clock.value());
-    return next_batch(*replica.loader, clock);
+    const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
+    return next_batch(*replica.loader, draw);
   }();
   TAUT_TRY(data::Batch batch, std::move(loaded));
   report_.wait += steady_now() - begin;
   replica.net->set_batch(*stream_, batch.spans());
   for (std::size_t layer = 0; layer < replica.net->layer_count(); ++layer) {
-    for (const std::size_t table : replica.net->parameters_of(layer)) {
-      const TimePoint asked = steady_now();
-      auto acquired = [&] {
-        const timeline::Span span(timeline::Row::kWait, replica.net->parameters()[table].name,
-                                  clock.value());
-        return cache_.acquire(TableId(static_cast<std::uint32_t>(table)), clock);
-      }();
-      TAUT_TRY(const auto values, std::move(acquired));
-      report_.wait += steady_now() - asked;
-      replica.net->bind_value(table, values);
-      record_table(TableId(static_cast<std::uint32_t>(table)), "value", clock, values);
+    if (step.batch == 0) {
+      TAUT_TRY(bring_parameters(step, layer));
     }
-    const timeline::Span span(timeline::Row::kCompute, "forward", clock.value());
-    replica.net->forward(layer, *stream_, clock);
+    const timeline::Span span(timeline::Row::kCompute, "forward", step.clock.value());
+    replica.net->forward(layer, *stream_, draw);
   }
   replica.loader->recycle(std::move(batch));
   return ok();
 }
 
-void Trainer::backward(std::size_t index, Clock clock) {
-  Net& net = *replicas_[index].net;
+Result<void> Trainer::bring_parameters(const Step& step, std::size_t layer) {
+  Net& net = *replicas_[step.replica].net;
+  for (const std::size_t parameter : net.parameters_of(layer)) {
+    const TableId table(static_cast<std::uint32_t>(parameter));
+    const TimePoint asked = steady_now();
+    auto acquired = [&] {
+      const timeline::Span span(timeline::Row::kWait, net.parameters()[parameter].name,
+                                step.clock.value());
+      return cache_.acquire(table, step.clock);
+    }();
+    TAUT_TRY(const auto values, std::move(acquired));
+    report_.wait += steady_now() - asked;
+    net.bind_value(parameter, values);
+    record_table(table, "value", step.clock, values);
+  }
+  return ok();
+}
+
+void Trainer::backward(const Step& step) {
+  Net& net = *replicas_[step.replica].net;
   const auto tables = net.parameters();
   for (std::size_t layer = net.layer_count(); layer-- > 0;) {
     for (const std::size_t table : net.parameters_of(layer)) {
       if (tables[table].kind == TableKind::kFrozen) continue;
-      net.bind_gradient(table, cache_.gradient(index, tables[table].id));
+      net.bind_gradient(table, cache_.gradient(step.replica, tables[table].id));
     }
     {
-      const timeline::Span span(timeline::Row::kCompute, "backward", clock.value());
+      const timeline::Span span(timeline::Row::kCompute, "backward", step.clock.value());
       net.backward(layer, *stream_);
     }
     for (const std::size_t table : net.gradients_after(layer)) {
-      record_table(tables[table].id, "gradient", clock, cache_.gradient(index, tables[table].id));
-      cache_.publish(index, tables[table].id, clock);
+      const TableId id = tables[table].id;
+      if (options_.batches > 1) gather(step, id);
+      if (!is_last(step)) continue;
+      record_table(id, "gradient", step.clock, cache_.gradient(step.replica, id));
+      cache_.publish(step.replica, id, step.clock);
     }
   }
 }
 
-Result<void> Trainer::test(Clock clock) {
-  if (evaluator_ == nullptr) return ok();
-  TAUT_TRY(TestResult result, evaluator_->run(cache_));
-  result.clock = clock;
-  log::info("iteration {}: test accuracy {:.4f}, loss {:.4f}", clock.value(), result.accuracy,
-            result.loss);
-  if (options_.recorder != nullptr) {
-    options_.recorder->on_test({clock, result.accuracy, result.loss});
+/// Adds a batch's gradient to those before it; the last one's place then holds the mean of all. The
+/// new running statistics of a clock are likewise the mean of what each batch makes of the old ones.
+void Trainer::gather(const Step& step, TableId table) {
+  const DeviceSpan<float> gradient = cache_.gradient(step.replica, table);
+  const DeviceSpan<float> sum = gathered_[table.value()].as<float>();
+  if (step.batch == 0) {
+    backend_.copy(*stream_, gradient, sum);
+  } else if (!is_last(step)) {
+    backend_.add(*stream_, gradient, sum);
+  } else {
+    const float share = 1.0F / static_cast<float>(options_.batches);
+    const std::array<Term, 2> terms = {Term{sum, share}, Term{gradient, share}};
+    backend_.weighted_sum(*stream_, terms, gradient);
   }
+}
+
+Result<void> Trainer::test(Clock clock) {
+  if (tests_ == nullptr) return ok();
+  TAUT_TRY(const TestResult result, tests_->run(cache_, clock, options_.recorder));
   report_.tests.push_back(result);
   board_.post(report_);
   return ok();
@@ -179,7 +212,7 @@ void Trainer::record(Clock clock, Duration took) {
   report_.clock = clock.next();
   report_.compute += took;
   for (const Replica& replica : replicas_) {
-    report_.images += static_cast<std::uint64_t>(replica.batch);
+    report_.images += static_cast<std::uint64_t>(replica.batch * options_.batches);
   }
   const Duration window = steady_now() - rate_since_;
   if (window >= kRateWindow) {

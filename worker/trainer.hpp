@@ -10,10 +10,10 @@
 #include "proto/solver.pb.h"
 #include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
-#include "worker/evaluator.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
 #include "worker/replica.hpp"
+#include "worker/test_phases.hpp"
 
 namespace taut::worker {
 
@@ -27,6 +27,7 @@ class Trainer {
   struct Options {
     Clock start;
     Clock end;
+    int batches = 1;  // of a clock: their gradients' mean is its update, the solver's iter_size
     int average_loss = 1;
     int display = 0;        // a log line every so many clocks; 0: none
     int test_interval = 0;  // a test phase every so many clocks; 0: only at the end
@@ -39,9 +40,9 @@ class Trainer {
     Recorder* recorder = nullptr;  // null: nothing is written down
   };
 
-  /// evaluator  null: this process runs no test phase
+  /// tests  null: this process runs no test phase
   Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend& backend,
-          Evaluator* evaluator, Options options, ProgressBoard& board);
+          TestPhases* tests, Options options, ProgressBoard& board);
 
   /// Trains from start to end, or until `stop` is set. Returns the clock it reached.
   /// Errors    as ParameterCache::acquire and DataLoader::next
@@ -49,26 +50,36 @@ class Trainer {
 
  private:
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
-  [[nodiscard]] static Result<data::Batch> next_batch(data::DataLoader& loader, Clock clock);
+  [[nodiscard]] static Result<data::Batch> next_batch(data::DataLoader& loader, Clock draw);
+  /// One batch of a clock: batch 0 brings the parameters, the last one sends the updates.
+  struct Step {
+    std::size_t replica = 0;
+    Clock clock;
+    int batch = 0;
+  };
   [[nodiscard]] Result<void> train_clock(Clock clock);
   void straggle(Clock clock, Duration since_begin, Duration waited_before);
-  [[nodiscard]] Result<void> forward(std::size_t replica, Clock clock);
-  void backward(std::size_t replica, Clock clock);
+  [[nodiscard]] Result<void> forward(const Step& step);
+  [[nodiscard]] Result<void> bring_parameters(const Step& step, std::size_t layer);
+  void backward(const Step& step);
+  void gather(const Step& step, TableId table);
+  [[nodiscard]] bool is_last(const Step& step) const { return step.batch + 1 == options_.batches; }
   [[nodiscard]] Result<void> test(Clock clock);
   void record(Clock clock, Duration took);
   void record_table(TableId table, const char* what, Clock clock, DeviceSpan<const float> values);
 
   std::vector<Replica>& replicas_;
   ParameterCache& cache_;
-  Evaluator* evaluator_;
+  TestPhases* tests_;
   const Options options_;
   Backend& backend_;
   ProgressBoard& board_;
   std::unique_ptr<Stream> stream_;
   ProgressReport report_;
-  std::vector<float> table_copy_;  // on the host, while its distribution is taken
-  std::vector<double> losses_;     // the last average_loss of them
-  double loss_ = 0;                // of this clock, over all replicas
+  std::vector<DeviceBuffer> gathered_;  // by table: gradients of a clock's earlier batches
+  std::vector<float> table_copy_;       // on the host, while its distribution is taken
+  std::vector<double> losses_;          // the last average_loss of them
+  double loss_ = 0;                     // of this clock, over all replicas
   const std::atomic<bool>* stop_ = nullptr;
   Duration backward_{0};  // how long the last one took
   TimePoint rate_since_;

@@ -31,8 +31,8 @@ double LearningRate::without_warmup(std::int64_t clock) const {
   return base;
 }
 
-double LearningRate::at(std::int64_t clock) const {
-  const double value = without_warmup(clock);
+double LearningRate::at(std::int64_t clock, double scale) const {
+  const double value = scale * without_warmup(clock);
   if (clock >= warmup) return value;
   const double part = static_cast<double>(clock) / static_cast<double>(warmup);
   return warmup_base + (value - warmup_base) * part;

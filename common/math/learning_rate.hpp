@@ -30,7 +30,8 @@ struct LearningRate {
   std::int64_t warmup = 0;  // clocks of linear rise from `warmup_base` to the policy's value
   double warmup_base = 0;
 
-  [[nodiscard]] double at(std::int64_t clock) const;
+  /// scale   what `base` is multiplied by; the rate at which warm-up begins is not
+  [[nodiscard]] double at(std::int64_t clock, double scale = 1) const;
 
  private:
   [[nodiscard]] double without_warmup(std::int64_t clock) const;

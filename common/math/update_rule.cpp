@@ -33,9 +33,11 @@ double decay_share(const UpdateRule& rule, std::span<const float> scales, std::s
 }
 
 UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult, float decay_mult,
-                     double share, std::int64_t applications) {
+                     double share, std::int64_t applications, std::size_t members) {
   UpdateStep step;
-  step.rate = static_cast<float>(rule.rate.at(clock) * lr_mult);
+  const double scale =
+      rule.rate_per_member > 0 ? rule.rate_per_member * static_cast<double>(members) : 1.0;
+  step.rate = static_cast<float>(rule.rate.at(clock, scale) * lr_mult);
   step.decay = static_cast<float>(rule.weight_decay * decay_mult * share);
   step.momentum = rule.momentum;
   step.momentum2 = rule.momentum2;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -40,6 +41,10 @@ struct UpdateRule {
   float clip_norm = -1;     // a worker's gradient is scaled down to this L2 norm; negative: never
   float rms_decay = 0.99F;  // RMSProp: how slowly the average of squares forgets
   float trust_coefficient = 0.001F;  // LARS
+  /// Where above 0, the base rate is multiplied by it and by the members of a clock: the solver's
+  /// rate is meant for a batch of all of them that has another size.
+  /// Source    Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.1
+  double rate_per_member = 0;
 
   /// How many values beside each parameter the rule keeps; all begin at 0.
   [[nodiscard]] int state_count() const {
@@ -101,6 +106,7 @@ struct UpdateStep {
 /// One application of the rule at `clock`.
 /// share         decay_share() of it
 /// applications  how many applications this slice has had before
+/// members       that take part at the clock
 ///
 /// What a rule means when each update is applied on arrival (SSP, ASYNC), n members each sending
 /// its own mean, divided by n here:
@@ -119,6 +125,7 @@ struct UpdateStep {
 ///           arrival is one of full length, so a clock moves up to n times as far as the
 ///           aggregate's; divide base_lr by n to compare runs. Bias correction counts arrivals.
 [[nodiscard]] UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult,
-                                   float decay_mult, double share, std::int64_t applications);
+                                   float decay_mult, double share, std::int64_t applications,
+                                   std::size_t members = 1);
 
 }  // namespace taut::math

@@ -105,8 +105,9 @@ void LocalCache::descend(Table& table, Clock clock,
   std::vector<float> scales;
   for (const math::GradientView& gradient : gradients) scales.push_back(gradient.scale);
   const double share = math::decay_share(options_.rule, scales, options_.replicas);
-  const math::UpdateStep step = math::make_step(options_.rule, clock.value(), table.spec.lr_mult,
-                                                table.spec.decay_mult, share, clock.value());
+  const math::UpdateStep step =
+      math::make_step(options_.rule, clock.value(), table.spec.lr_mult, table.spec.decay_mult,
+                      share, clock.value(), options_.replicas);
   const float scale =
       options_.sum ? 1.0F : static_cast<float>(1.0 / static_cast<double>(options_.replicas));
   const auto values = host_view(table.values.as<float>());

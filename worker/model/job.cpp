@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "common/file.hpp"
 #include "proto/experiment_check.hpp"
 #include "proto/policies.hpp"
 #include "proto/text.hpp"
 #include "worker/model/file_kind.hpp"
 #include "worker/model/job_data.hpp"
+#include "worker/model/mentioned.hpp"
 #include "worker/model/solver.hpp"
 #include "worker/model/unsupported.hpp"
 #include "worker/model/upgrade.hpp"
@@ -19,18 +19,6 @@ namespace taut::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Reads the file that `field` of `mentioned_in` names. Returns where it was found.
-Result<fs::path> read_mentioned(const char* field, const std::string& named,
-                                const fs::path& mentioned_in, google::protobuf::Message& out) {
-  auto found = find_mentioned(named, mentioned_in);
-  if (!found) {
-    return make_error(found.error().code, fmt::format("{}: {} {}", mentioned_in.string(), field,
-                                                      found.error().message));
-  }
-  TAUT_TRY(read_text(found.value(), out));
-  return found.value();
-}
 
 /// A job as its file gives it: a solver file is a job that gives nothing else.
 Result<pb::Job> read_job(const fs::path& path) {
@@ -62,27 +50,6 @@ Result<fs::path> settle_solver(const fs::path& path, pb::Job& job) {
   return found;
 }
 
-/// Returns the file in which the net stands.
-Result<fs::path> settle_net(const fs::path& path, const fs::path& solver_path, pb::Job& job) {
-  if (job.has_net() && job.has_net_param()) {
-    return invalid(fmt::format("{}: gives net and net_param; give one", path.string()));
-  }
-  fs::path found = path;
-  if (job.has_net()) {
-    TAUT_TRY(found, read_mentioned("net", job.net(), path, *job.mutable_net_param()));
-  } else if (!job.has_net_param()) {
-    if (!job.solver_param().has_net()) {
-      return invalid(fmt::format("{}: neither the job nor its solver names a net", path.string()));
-    }
-    TAUT_TRY(found, read_mentioned("net", job.solver_param().net(), solver_path,
-                                   *job.mutable_net_param()));
-  }
-  TAUT_TRY(*job.mutable_net_param(), upgrade_net(job.net_param()));
-  job.clear_net();
-  job.mutable_solver_param()->clear_net();
-  return found;
-}
-
 bool has_loss(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     return std::any_of(node.loss_weights.begin(), node.loss_weights.end(),
@@ -91,25 +58,24 @@ bool has_loss(const Graph& graph) {
 }
 
 Result<void> check_graphs(const pb::Job& job, const KnownRecords& records) {
-  TAUT_TRY(const Graph train, build_graph(job.net_param(), records.graph_options(pb::TRAIN)));
-  if (!has_loss(train)) {
-    return invalid("the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
-  }
-  if (job.solver_param().test_iter_size() == 0) return ok();
-  TAUT_TRY(const Graph test, build_graph(job.net_param(), records.graph_options(pb::TEST)));
-  if (test.outputs.empty()) {
-    return invalid("the solver has test_iter, and the net's TEST phase has no output");
+  for (const NetChoice& choice : nets_of(job)) {
+    TAUT_TRY(const Graph graph, build_graph(net_of(job, choice), records.graph_options(choice)));
+    if (choice.phase == pb::TRAIN && !has_loss(graph)) {
+      return invalid("the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
+    }
+    if (choice.phase == pb::TEST && graph.outputs.empty()) {
+      return invalid("the solver has test_iter, and the net's TEST phase has no output");
+    }
   }
   return ok();
 }
 
-/// One line for each phase's data that training would miss.
+/// One line for each net's data that training would miss.
 std::vector<std::string> data_warnings(const pb::Job& job) {
   std::vector<std::string> warnings;
-  for (const pb::Phase phase : {pb::TRAIN, pb::TEST}) {
-    if (phase == pb::TEST && job.solver_param().test_iter_size() == 0) continue;
+  for (const NetChoice& choice : nets_of(job)) {
     std::vector<std::string> lines;
-    if (const auto data = data_of(job, phase); !data) {
+    if (const auto data = data_of(job, choice); !data) {
       lines.push_back(data.error().message);
     } else {
       for (const LayerData& layer : data.value()) {
@@ -128,8 +94,9 @@ std::vector<std::string> data_warnings(const pb::Job& job) {
 Result<pb::Job> load_job(const fs::path& path) {
   TAUT_TRY(pb::Job job, read_job(path));
   TAUT_TRY(const fs::path solver_path, settle_solver(path, job));
-  TAUT_TRY(const fs::path net_path, settle_net(path, solver_path, job));
-  settle_data_paths(path, net_path, job);
+  TAUT_TRY(upgrade_solver(*job.mutable_solver_param()));
+  TAUT_TRY(settle_nets(path, solver_path, job));
+  settle_data_paths(path, job);
   TAUT_TRY(settle_weights(path, solver_path, job));
   if (!job.has_name()) job.set_name(path.stem().string());
   if (!job.has_seed() && job.solver_param().random_seed() >= 0) {
@@ -138,11 +105,16 @@ Result<pb::Job> load_job(const fs::path& path) {
   return job;
 }
 
-GraphOptions KnownRecords::graph_options(pb::Phase phase) const {
+GraphOptions KnownRecords::graph_options(const NetChoice& choice) const {
   GraphOptions options;
-  options.phase = phase;
+  options.phase = choice.phase;
   options.record = otherwise;
-  options.records = phase == pb::TRAIN ? train : test;
+  const auto test = static_cast<std::size_t>(choice.test);
+  if (choice.phase == pb::TRAIN) {
+    options.records = train;
+  } else if (test < tests.size()) {
+    options.records = tests[test];
+  }
   return options;
 }
 

@@ -62,14 +62,18 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
       layer.name(), data.source()));
 }
 
+bool has_layer(const pb::NetParameter& net, const std::string& name) {
+  return std::ranges::any_of(net.layer(),
+                             [&](const pb::LayerParameter& layer) { return layer.name() == name; });
+}
+
 /// Errors: invalid, an entry that cannot work, or one for a layer that no phase has.
 Result<void> check_sources(const pb::Job& job) {
   for (const pb::DataSource& source : job.data()) {
     TAUT_TRY(check_source(source));
-    const auto& layers = job.net_param().layer();
-    if (!source.has_layer() || std::ranges::any_of(layers, [&](const pb::LayerParameter& layer) {
-          return layer.name() == source.layer();
-        })) {
+    if (!source.has_layer() || has_layer(job.net_param(), source.layer()) ||
+        std::ranges::any_of(job.solver_param().test_net_param(),
+                            [&](const auto& net) { return has_layer(net, source.layer()); })) {
       continue;
     }
     return invalid(fmt::format("data: the net has no layer \"{}\"", source.layer()));
@@ -87,14 +91,14 @@ std::string absolute_if_found(const std::string& path, const fs::path& mentioned
 
 }  // namespace
 
-Result<std::vector<LayerData>> data_of(const pb::Job& job, pb::Phase phase) {
+Result<std::vector<LayerData>> data_of(const pb::Job& job, const NetChoice& choice) {
   TAUT_TRY(check_sources(job));
-  TAUT_TRY(auto layers, layers_of_phase(job.net_param(), phase));
+  TAUT_TRY(auto layers, layers_of_phase(net_of(job, choice), choice.phase));
   std::vector<LayerData> found;
   for (pb::LayerParameter& layer : layers) {
     const auto rule = find_rule(layer.type());
     if (!rule || !rule.value()->is_fed || layer.type() == "DummyData") continue;
-    TAUT_TRY(DataPlace place, place_of(layer, entry_for(job, phase, layer.name())));
+    TAUT_TRY(DataPlace place, place_of(layer, entry_for(job, choice.phase, layer.name())));
     found.push_back({std::move(layer), std::move(place)});
   }
   return found;
@@ -111,7 +115,7 @@ std::vector<std::string> missing_data(const DataPlace& place) {
   return lines;
 }
 
-void settle_data_paths(const fs::path& job_path, const fs::path& net_path, pb::Job& job) {
+void settle_data_paths(const fs::path& job_path, pb::Job& job) {
   for (pb::DataSource& source : *job.mutable_data()) {
     for (std::string* path : {source.has_folder() ? source.mutable_folder() : nullptr,
                               source.has_images() ? source.mutable_images() : nullptr,
@@ -119,7 +123,10 @@ void settle_data_paths(const fs::path& job_path, const fs::path& net_path, pb::J
       if (path != nullptr) *path = absolute_if_found(*path, job_path);
     }
   }
-  for (pb::LayerParameter& layer : *job.mutable_net_param()->mutable_layer()) {
+}
+
+void settle_net_paths(const fs::path& net_path, pb::NetParameter& net) {
+  for (pb::LayerParameter& layer : *net.mutable_layer()) {
     if (layer.text_param().has_vocabulary_source()) {
       std::string& text = *layer.mutable_text_param()->mutable_vocabulary_source();
       text = absolute_if_found(text, net_path);

@@ -6,6 +6,7 @@
 
 #include "common/result.hpp"
 #include "proto/job.pb.h"
+#include "worker/model/job_nets.hpp"
 
 namespace taut::model {
 
@@ -26,19 +27,21 @@ struct LayerData {
   DataPlace place;
 };
 
-/// The layers that feed a phase's net from files, each with the place that holds for it: the job's last data
-/// entry for the phase and the layer (an entry with a folder and no phase is for both), or what the
-/// layer names, or the default data set.
+/// The layers that feed one of a job's nets from files, each with the place that holds for it: the
+/// job's last data entry for the phase and the layer (an entry with a folder and no phase is for
+/// both), or what the layer names, or the default data set.
 /// Errors    invalid: an entry with half of the files, or with files and a folder, or for a layer
 ///           that is not there; a Data layer that names a LevelDB, which is not read
-[[nodiscard]] Result<std::vector<LayerData>> data_of(const pb::Job& job, pb::Phase phase);
+[[nodiscard]] Result<std::vector<LayerData>> data_of(const pb::Job& job, const NetChoice& choice);
 
 /// One line for each file or folder that is not there.
 [[nodiscard]] std::vector<std::string> missing_data(const DataPlace& place);
 
-/// Makes the data paths of a job and of its net absolute where they are found, from the working
-/// folder or from the file that names them; others stay as they are.
-void settle_data_paths(const std::filesystem::path& job_path, const std::filesystem::path& net_path,
-                       pb::Job& job);
+/// Makes the paths of a job's data absolute where they are found, from the working folder or from
+/// the file that names them; others stay as they are.
+void settle_data_paths(const std::filesystem::path& job_path, pb::Job& job);
+
+/// The same for the paths that a net's layers name.
+void settle_net_paths(const std::filesystem::path& net_path, pb::NetParameter& net);
 
 }  // namespace taut::model

@@ -2,39 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <unordered_map>
+
+#include "proto/net_state.hpp"
 
 namespace taut::model {
 namespace {
 
 constexpr int kMostLayers = 10000;
-
-bool has_stage(const pb::NetState& state, const std::string& stage) {
-  return std::find(state.stage().begin(), state.stage().end(), stage) != state.stage().end();
-}
-
-/// Source: Caffe, src/caffe/net.cpp, Net::StateMeetsRule
-bool holds(const pb::NetStateRule& rule, const pb::NetState& state) {
-  if (rule.has_phase() && rule.phase() != state.phase()) return false;
-  if (rule.has_min_level() && state.level() < rule.min_level()) return false;
-  if (rule.has_max_level() && state.level() > rule.max_level()) return false;
-  const auto given = [&](const std::string& stage) { return has_stage(state, stage); };
-  return std::all_of(rule.stage().begin(), rule.stage().end(), given) &&
-         std::none_of(rule.not_stage().begin(), rule.not_stage().end(), given);
-}
-
-template <class Rules>
-bool any_holds(const Rules& rules, const pb::NetState& state) {
-  return std::any_of(rules.begin(), rules.end(),
-                     [&](const pb::NetStateRule& rule) { return holds(rule, state); });
-}
-
-bool takes_part(const pb::LayerParameter& layer, const pb::NetState& state) {
-  if (layer.include_size() > 0) return any_holds(layer.include(), state);
-  return !any_holds(layer.exclude(), state);
-}
 
 }  // namespace
 

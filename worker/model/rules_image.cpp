@@ -25,22 +25,6 @@ Result<std::size_t> sides_of(const Shape& bottom) {
                   to_string(bottom)));
 }
 
-/// What Convolution and Deconvolution share. `many` and `few` are the weights' first two extents.
-Result<LayerShapes> with_weights(const pb::LayerParameter& layer, Shape top, const Window& window,
-                                 std::int64_t many, std::int64_t few) {
-  const pb::ConvolutionParameter& parameter = layer.convolution_param();
-  Shape weights{many, few};
-  if (top.size() == 4) weights.push_back(window.height.kernel);
-  weights.push_back(window.width.kernel);
-  const std::int64_t outputs = top[1];
-  LayerShapes out{{std::move(top)}, {}};
-  out.parameters.push_back({"weight", std::move(weights), parameter.weight_filler()});
-  if (parameter.bias_term()) {
-    out.parameters.push_back({"bias", {outputs}, parameter.bias_filler()});
-  }
-  return out;
-}
-
 Result<void> check_convolution(const pb::ConvolutionParameter& parameter, const Shape& bottom,
                                std::int64_t outputs) {
   if (parameter.axis() != 1) {
@@ -57,42 +41,47 @@ Result<void> check_convolution(const pb::ConvolutionParameter& parameter, const 
   return ok();
 }
 
+/// How long a side becomes: convolution_extent or deconvolution_extent.
+using Extent = Result<std::int64_t> (*)(std::int64_t size, const WindowSide& side,
+                                        const std::string& side_name);
+
+/// What Convolution and Deconvolution share: all but how a side grows or shrinks, and which of the
+/// channels come first in the weights.
+Result<LayerShapes> settle_windows(const pb::LayerParameter& layer, const Shape& bottom,
+                                   Extent extent, bool outputs_first) {
+  const pb::ConvolutionParameter& parameter = layer.convolution_param();
+  TAUT_TRY(const std::size_t sides, sides_of(bottom));
+  TAUT_TRY(const std::int64_t outputs, outputs_of(parameter, "convolution_param"));
+  TAUT_TRY(check_convolution(parameter, bottom, outputs));
+  TAUT_TRY(const Window window, convolution_window(parameter, sides));
+  const std::int64_t group = parameter.group();
+  Shape top{bottom[0], outputs};
+  Shape weights =
+      outputs_first ? Shape{outputs, bottom[1] / group} : Shape{bottom[1], outputs / group};
+  if (sides == 2) {
+    TAUT_TRY(const std::int64_t height, extent(bottom[2], window.height, "height"));
+    top.push_back(height);
+    weights.push_back(window.height.kernel);
+  }
+  TAUT_TRY(const std::int64_t width, extent(bottom.back(), window.width, "width"));
+  top.push_back(width);
+  weights.push_back(window.width.kernel);
+  LayerShapes out{{std::move(top)}, {}};
+  out.parameters.push_back({"weight", std::move(weights), parameter.weight_filler()});
+  if (parameter.bias_term()) out.parameters.push_back({"bias", {outputs}, parameter.bias_filler()});
+  return out;
+}
+
 }  // namespace
 
 Result<LayerShapes> settle_convolution(const pb::LayerParameter& layer, const Shapes& bottoms,
                                        const GraphOptions&) {
-  const pb::ConvolutionParameter& parameter = layer.convolution_param();
-  const Shape& bottom = bottoms[0];
-  TAUT_TRY(const std::size_t sides, sides_of(bottom));
-  TAUT_TRY(const std::int64_t outputs, outputs_of(parameter, "convolution_param"));
-  TAUT_TRY(check_convolution(parameter, bottom, outputs));
-  TAUT_TRY(const Window window, convolution_window(parameter, sides));
-  Shape top{bottom[0], outputs};
-  if (sides == 2) {
-    TAUT_TRY(const std::int64_t height, convolution_extent(bottom[2], window.height, "height"));
-    top.push_back(height);
-  }
-  TAUT_TRY(const std::int64_t width, convolution_extent(bottom.back(), window.width, "width"));
-  top.push_back(width);
-  return with_weights(layer, std::move(top), window, outputs, bottom[1] / parameter.group());
+  return settle_windows(layer, bottoms[0], convolution_extent, true);
 }
 
 Result<LayerShapes> settle_deconvolution(const pb::LayerParameter& layer, const Shapes& bottoms,
                                          const GraphOptions&) {
-  const pb::ConvolutionParameter& parameter = layer.convolution_param();
-  const Shape& bottom = bottoms[0];
-  TAUT_TRY(const std::size_t sides, sides_of(bottom));
-  TAUT_TRY(const std::int64_t outputs, outputs_of(parameter, "convolution_param"));
-  TAUT_TRY(check_convolution(parameter, bottom, outputs));
-  TAUT_TRY(const Window window, convolution_window(parameter, sides));
-  Shape top{bottom[0], outputs};
-  if (sides == 2) {
-    TAUT_TRY(const std::int64_t height, deconvolution_extent(bottom[2], window.height, "height"));
-    top.push_back(height);
-  }
-  TAUT_TRY(const std::int64_t width, deconvolution_extent(bottom.back(), window.width, "width"));
-  top.push_back(width);
-  return with_weights(layer, std::move(top), window, bottom[1], outputs / parameter.group());
+  return settle_windows(layer, bottoms[0], deconvolution_extent, false);
 }
 
 Result<LayerShapes> settle_pooling(const pb::LayerParameter& layer, const Shapes& bottoms,

@@ -49,7 +49,7 @@ Result<pb::Job> load_net_or_job(const fs::path& path) {
   pb::Job job;
   TAUT_TRY(read_text(path, *job.mutable_net_param()));
   TAUT_TRY(*job.mutable_net_param(), upgrade_net(job.net_param()));
-  settle_data_paths(path, path, job);
+  settle_net_paths(path, *job.mutable_net_param());
   return job;
 }
 

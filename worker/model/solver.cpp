@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <string_view>
 
@@ -126,6 +127,7 @@ Result<void> check_learning_rate(const pb::SolverParameter& solver, const Policy
   if (solver.has_stepsize()) {
     TAUT_TRY(check_at_least("stepsize", solver.stepsize(), 1));
   }
+  TAUT_TRY(check_at_least("lr_reference_batch", solver.lr_reference_batch(), 0));
   TAUT_TRY(check_at_least("warmup_iter", solver.warmup_iter(), 0));
   TAUT_TRY(check_at_least("warmup_start_lr", solver.warmup_start_lr(), 0));
   return check_stepvalues(solver);
@@ -155,12 +157,18 @@ Result<void> check_rule(const pb::SolverParameter& solver, const Type& type) {
   return ok();
 }
 
-Result<void> check_course(const pb::SolverParameter& solver) {
-  if (!solver.has_max_iter()) return invalid("max_iter is missing");
-  TAUT_TRY(check_at_least("max_iter", solver.max_iter(), 1));
-  if (solver.test_iter_size() > 1) {
-    return invalid(fmt::format("test_iter is given {} times; a job has one test phase",
-                               solver.test_iter_size()));
+Result<void> check_tests(const pb::SolverParameter& solver) {
+  if (solver.test_iter_size() < solver.test_net_param_size()) {
+    return invalid(
+        fmt::format("test_iter is given {} times for {} test nets: say how many batches "
+                    "a test of each takes",
+                    solver.test_iter_size(), solver.test_net_param_size()));
+  }
+  if (solver.test_state_size() > 0 && solver.test_state_size() != solver.test_iter_size()) {
+    return invalid(
+        fmt::format("test_state is given {} times and test_iter {} times: give each test phase one "
+                    "of both, or no test_state",
+                    solver.test_state_size(), solver.test_iter_size()));
   }
   for (const int batches : solver.test_iter()) {
     TAUT_TRY(check_at_least("test_iter", batches, 1));
@@ -172,6 +180,14 @@ Result<void> check_course(const pb::SolverParameter& solver) {
                     "a test takes",
                     solver.test_interval()));
   }
+  return ok();
+}
+
+Result<void> check_course(const pb::SolverParameter& solver) {
+  if (!solver.has_max_iter()) return invalid("max_iter is missing");
+  TAUT_TRY(check_at_least("max_iter", solver.max_iter(), 1));
+  TAUT_TRY(check_tests(solver));
+  TAUT_TRY(check_at_least("iter_size", solver.iter_size(), 1));
   TAUT_TRY(check_at_least("display", solver.display(), 0));
   TAUT_TRY(check_at_least("average_loss", solver.average_loss(), 1));
   return check_at_least("snapshot", solver.snapshot(), 0);
@@ -183,6 +199,30 @@ void warn_unread(const char* chooser, std::string_view chosen, const char* field
   warnings.push_back(fmt::format("{}: {} \"{}\" does not read it", field, chooser, chosen));
 }
 
+/// Caffe's fields that mean nothing here.
+void warn_meaningless(const pb::SolverParameter& solver, std::vector<std::string>& warnings) {
+  struct Field {
+    bool given;
+    const char* name;
+    const char* why;
+  };
+  const std::array fields{
+      Field{solver.has_snapshot_format(), "snapshot_format",
+            "checkpoints have one format, whatever it says"},
+      Field{solver.has_snapshot_diff(), "snapshot_diff", "gradients are not saved"},
+      Field{solver.has_device_id(), "device_id", "superseded by the worker's device setting"},
+      Field{solver.has_debug_info(), "debug_info",
+            "superseded by the worker's records (TensorBoard, timeline)"},
+      Field{solver.has_layer_wise_reduce(), "layer_wise_reduce",
+            "superseded by the worker's overlap setting"},
+      Field{solver.has_test_compute_loss(), "test_compute_loss",
+            "a test computes its losses in any case"},
+  };
+  for (const Field& field : fields) {
+    if (field.given) warnings.push_back(fmt::format("{}: {}", field.name, field.why));
+  }
+}
+
 std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Policy& policy,
                                      const Type& type) {
   std::vector<std::string> warnings;
@@ -190,6 +230,7 @@ std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Po
     warnings.push_back(fmt::format("solver_mode {}: superseded by the worker's device setting",
                                    pb::SolverParameter::SolverMode_Name(solver.solver_mode())));
   }
+  warn_meaningless(solver, warnings);
   const auto by_policy = [&](const char* field, bool given, bool read) {
     warn_unread("lr_policy", policy.name, field, given, read, warnings);
   };
@@ -208,6 +249,26 @@ std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Po
 }
 
 }  // namespace
+
+Result<void> upgrade_solver(pb::SolverParameter& solver) {
+  if (!solver.has_solver_type()) return ok();
+  const std::string older = pb::SolverParameter::SolverType_Name(solver.solver_type());
+  if (solver.has_type()) {
+    return invalid(fmt::format(
+        "solver_type {} is the older spelling of type, and type \"{}\" is given too: give one",
+        older, solver.type()));
+  }
+  // Their names differ in case alone.
+  for (const Type& type : kTypes) {
+    if (std::ranges::equal(older, type.name, [](unsigned char a, unsigned char b) {
+          return std::toupper(a) == std::toupper(b);
+        })) {
+      solver.set_type(std::string(type.name));
+    }
+  }
+  solver.clear_solver_type();
+  return ok();
+}
 
 Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver) {
   TAUT_TRY(const Policy policy, find_entry("lr_policy", solver.lr_policy(), kPolicies));

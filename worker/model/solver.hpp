@@ -13,4 +13,8 @@ namespace taut::model {
 /// Errors    invalid: names the field and its value, or the field that is missing
 [[nodiscard]] Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver);
 
+/// Brings Caffe's older spelling of the type into today's.
+/// Errors    invalid: both are given
+[[nodiscard]] Result<void> upgrade_solver(pb::SolverParameter& solver);
+
 }  // namespace taut::model

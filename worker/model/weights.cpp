@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "worker/model/job_nets.hpp"
+
 namespace taut::model {
 namespace {
 
@@ -178,7 +180,7 @@ Result<std::string> begin_with_weights(const pb::Job& job, Graph& graph) {
 
 Result<std::string> match_job_weights(const pb::Job& job, const GraphOptions& options) {
   if (job.weights().empty()) return std::string();
-  TAUT_TRY(const Graph graph, build_graph(job.net_param(), options));
+  TAUT_TRY(const Graph graph, build_graph(net_of(job, pb::TRAIN), options));
   TAUT_TRY(const std::vector<WeightsFile> files, open_weights_of(job));
   TAUT_TRY(const WeightsMatch match, match_weights(graph, files));
   return match.summary();

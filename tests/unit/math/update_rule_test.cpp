@@ -86,6 +86,19 @@ TEST_CASE("momentum under a constant gradient moves as far per clock on arrival 
   CHECK(arrival_move == Approx(aggregate_move).epsilon(1e-3));
 }
 
+TEST_CASE("a rate for a reference batch grows with the members, the start of warm-up does not",
+          "[update-rule]") {
+  UpdateRule rule = rule_of(RuleKind::kSgd);
+  rule.rate_per_member = 0.5;
+  CHECK(make_step(rule, 7, 1, 1, 1.0, 0, 8).rate == Approx(0.4));
+  CHECK(make_step(rule, 7, 1, 1, 1.0, 0, 1).rate == Approx(0.05));
+  rule.rate.warmup = 10;
+  rule.rate.warmup_base = 0.1;
+  CHECK(make_step(rule, 0, 1, 1, 1.0, 0, 8).rate == Approx(0.1));
+  CHECK(make_step(rule, 5, 1, 1, 1.0, 0, 8).rate == Approx(0.25));
+  CHECK(make_step(rule, 10, 1, 1, 1.0, 0, 8).rate == Approx(0.4));
+}
+
 TEST_CASE("weight decay acts once per clock however updates are applied", "[update-rule]") {
   UpdateRule rule = rule_of(RuleKind::kSgd);
   rule.weight_decay = 0.01F;

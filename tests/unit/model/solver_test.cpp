@@ -47,7 +47,9 @@ TEST_CASE("a solver of each policy and type passes without a warning", "[solver]
         "clip_gradients: 5",
         "clip_gradients: -1",
         "regularization_type: 'L1' weight_decay: 0.1",
-        "test_iter: 5 test_interval: 2"}) {
+        "test_iter: 5 test_interval: 2",
+        "test_iter: 5 test_iter: 2 test_state { stage: 'a' } test_state { stage: 'b' }",
+        "iter_size: 4 lr_reference_batch: 256"}) {
     INFO(policy);
     const auto checked = check(kBase + policy);
     REQUIRE(checked.has_value());
@@ -110,8 +112,14 @@ TEST_CASE("numbers that cannot be are told", "[solver]") {
   CHECK(error_of(kBase + "warmup_iter: -1") == "warmup_iter is -1; it begins at 0");
   CHECK(error_of(kBase + "warmup_start_lr: -1") == "warmup_start_lr is -1; it begins at 0");
   CHECK(error_of(kBase + "test_iter: 0") == "test_iter is 0; it begins at 1");
-  CHECK(error_of(kBase + "test_iter: 1 test_iter: 2") ==
-        "test_iter is given 2 times; a job has one test phase");
+  CHECK(error_of(kBase + "test_net_param { } test_net_param { } test_iter: 1") ==
+        "test_iter is given 1 times for 2 test nets: say how many batches a test of each takes");
+  CHECK(
+      error_of(kBase + "test_iter: 1 test_iter: 2 test_state { stage: 'a' }") ==
+      "test_state is given 1 times and test_iter 2 times: give each test phase one of both, or no "
+      "test_state");
+  CHECK(error_of(kBase + "iter_size: 0") == "iter_size is 0; it begins at 1");
+  CHECK(error_of(kBase + "lr_reference_batch: -1") == "lr_reference_batch is -1; it begins at 0");
   CHECK(error_of(kBase + "test_interval: -1") == "test_interval is -1; it begins at 0");
   CHECK(error_of(kBase + "display: -1") == "display is -1; it begins at 0");
   CHECK(error_of(kBase + "average_loss: 0") == "average_loss is 0; it begins at 1");
@@ -122,6 +130,15 @@ TEST_CASE("what a solver says in vain is warned of", "[solver]") {
   CHECK(check(kBase + "solver_mode: CPU").value() ==
         Lines{"solver_mode CPU: superseded by the worker's device setting"});
   CHECK(check(kBase + "snapshot: 5 snapshot_prefix: 'x'").value().empty());
+  CHECK(check(kBase + "snapshot_format: HDF5 snapshot_diff: true device_id: 1 debug_info: true "
+                      "layer_wise_reduce: false test_compute_loss: true")
+            .value() ==
+        Lines{"snapshot_format: checkpoints have one format, whatever it says",
+              "snapshot_diff: gradients are not saved",
+              "device_id: superseded by the worker's device setting",
+              "debug_info: superseded by the worker's records (TensorBoard, timeline)",
+              "layer_wise_reduce: superseded by the worker's overlap setting",
+              "test_compute_loss: a test computes its losses in any case"});
   CHECK(check(kBase + "gamma: 1 power: 1 stepsize: 1 stepvalue: 1").value() ==
         Lines{"gamma: lr_policy \"fixed\" does not read it",
               "power: lr_policy \"fixed\" does not read it",
@@ -131,4 +148,21 @@ TEST_CASE("what a solver says in vain is warned of", "[solver]") {
         Lines{"momentum2: type \"SGD\" does not read it", "delta: type \"SGD\" does not read it",
               "rms_decay: type \"SGD\" does not read it",
               "trust_coefficient: type \"SGD\" does not read it"});
+}
+
+TEST_CASE("the older spelling of a solver's type is today's", "[solver]") {
+  const std::vector<std::pair<std::string, std::string>> spellings = {
+      {"SGD", "SGD"},         {"NESTEROV", "Nesterov"}, {"ADAGRAD", "AdaGrad"},
+      {"RMSPROP", "RMSProp"}, {"ADADELTA", "AdaDelta"}, {"ADAM", "Adam"}};
+  for (const auto& [older, type] : spellings) {
+    pb::SolverParameter solver;
+    REQUIRE(parse_text("solver_type: " + older, "solver", solver).has_value());
+    REQUIRE(model::upgrade_solver(solver).has_value());
+    CHECK(solver.type() == type);
+    CHECK_FALSE(solver.has_solver_type());
+  }
+  pb::SolverParameter both;
+  REQUIRE(parse_text("solver_type: ADAM type: 'SGD'", "solver", both).has_value());
+  CHECK(model::upgrade_solver(both).error().message ==
+        "solver_type ADAM is the older spelling of type, and type \"SGD\" is given too: give one");
 }

@@ -10,6 +10,7 @@
 #include "worker/backend/cpu_backend.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
+#include "worker/job_run.hpp"
 
 namespace taut::worker {
 namespace {
@@ -122,7 +123,11 @@ class FailingCache final : public ParameterCache {
 }  // namespace
 
 TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP", "[trainer]") {
-  const TinyJob tiny;
+  TinyJob tiny;
+  const int batches = GENERATE(1, 3);
+  tiny.job.mutable_solver_param()->set_iter_size(batches);
+  const Trainer::Options whole = trainer_options(tiny.job.solver_param());
+  REQUIRE(whole.end == kEnd);
   const JobAssets assets = tiny.assets();
   const auto backend = cpu();
   const std::atomic<bool> stop = false;
@@ -133,10 +138,10 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
   }
   const auto local = local_cache(tiny, assets, *backend, kWorkers);
   ProgressBoard board;
-  Trainer trainer(replicas, *local, *backend, nullptr, until(kEnd), board);
+  Trainer trainer(replicas, *local, *backend, nullptr, whole, board);
   REQUIRE(trainer.run(stop).value() == kEnd);
   CHECK(board.read().clock == kEnd);
-  CHECK(board.read().images == 4 * kWorkers * 6);
+  CHECK(board.read().images == 4 * kWorkers * 6 * static_cast<unsigned>(batches));
   const auto expected = values_of(*local, assets.train_graph());
 
   JobMaker maker(kWorkers, Slack(0), 2);
@@ -158,7 +163,7 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
           ServedCache::open(*clients[worker], *own, assets.train_graph().parameters, options);
       if (!cache) return cache.error().message;
       ProgressBoard progress;
-      Trainer member(one, *cache.value(), *own, nullptr, until(kEnd), progress);
+      Trainer member(one, *cache.value(), *own, nullptr, whole, progress);
       auto reached = member.run(stop);
       if (!reached) return reached.error().message;
       auto flushed = cache.value()->flush(kDeadline);
@@ -174,6 +179,73 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
     CHECK(reader->snapshot(table.id, values, kDeadline).value().version == kEnd);
     CHECK(test::same_bits(values, expected[table.id.value()]));
   }
+}
+
+TEST_CASE("several small batches of a clock move parameters as one large batch", "[trainer]") {
+  const auto backend = cpu();
+  const std::atomic<bool> stop = false;
+  const auto train = [&](int size, int batches) {
+    TinyJob tiny;
+    tiny.job.mutable_solver_param()->set_iter_size(batches);
+    tiny.job.mutable_net_param()->mutable_layer(0)->mutable_data_param()->set_batch_size(
+        static_cast<std::uint32_t>(size));
+    const JobAssets assets = tiny.assets();
+    std::vector<Replica> replicas;
+    replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+    const auto cache = local_cache(tiny, assets, *backend, 1);
+    ProgressBoard board;
+    Trainer trainer(replicas, *cache, *backend, nullptr, trainer_options(tiny.job.solver_param()),
+                    board);
+    REQUIRE(trainer.run(stop).value() == kEnd);
+    CHECK(board.read().images == 8 * 6);
+    return std::pair(values_of(*cache, assets.train_graph()), board.read().loss);
+  };
+  // A clock draws the same eight records, however they are cut.
+  const auto [large, large_loss] = train(8, 1);
+  const auto [halves, halves_loss] = train(4, 2);
+  const auto [quarters, quarters_loss] = train(2, 4);
+  CHECK(halves_loss == Approx(large_loss).epsilon(1e-4));
+  CHECK(quarters_loss == Approx(large_loss).epsilon(1e-4));
+  for (std::size_t table = 0; table < large.size(); ++table) {
+    for (std::size_t i = 0; i < large[table].size(); ++i) {
+      REQUIRE(halves[table][i] == Approx(large[table][i]).epsilon(1e-3).margin(1e-5));
+      REQUIRE(quarters[table][i] == Approx(large[table][i]).epsilon(1e-3).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("a worker that begins at a clock draws that clock's batches", "[trainer]") {
+  TinyJob tiny;
+  tiny.job.mutable_solver_param()->set_iter_size(2);
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  const Replica first = std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value());
+  const Replica late = std::move(assets.make_replica(*backend, 0, 1, Clock(3)).value());
+  std::vector<data::Batch> drawn;
+  for (int i = 0; i < 8; ++i) drawn.push_back(first.loader->next(kDeadline).value());
+  CHECK(late.loader->next(kDeadline).value().blobs == drawn[6].blobs);
+  CHECK(late.loader->next(kDeadline).value().blobs == drawn[7].blobs);
+}
+
+TEST_CASE("each test phase of a job is run on its own net", "[trainer]") {
+  TinyJob tiny;
+  pb::SolverParameter& solver = *tiny.job.mutable_solver_param();
+  solver.add_test_iter(2);
+  solver.add_test_iter(3);
+  solver.add_test_state();
+  solver.add_test_state()->add_stage("more");
+  const JobAssets assets = tiny.assets();
+  CHECK(assets.test_count() == 2);
+  CHECK(assets.test_graph(2) == nullptr);
+  const auto backend = cpu();
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  const auto phases = TestPhases::create(assets, *backend);
+  REQUIRE(phases.has_value());
+  const auto result = phases.value()->run(*cache, Clock(4), nullptr);
+  REQUIRE(result.has_value());
+  CHECK(result.value().clock == Clock(4));
+  // Ten classes that nothing tells apart yet.
+  CHECK(result.value().loss == Approx(2.3).margin(0.5));
 }
 
 TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "worker/backend/backend.hpp"
+#include "worker/cache/parameter_cache.hpp"
+#include "worker/evaluator.hpp"
+#include "worker/progress.hpp"
+#include "worker/records/recorder.hpp"
+#include "worker/replica.hpp"
+
+namespace taut::worker {
+
+/// All test phases of a job, one after the other. The first one's result is the job's, in records
+/// and reports; those of the others stand in the log.
+/// Thread    the compute thread
+class TestPhases {
+ public:
+  /// Null where the job has none.
+  /// Errors    as Evaluator::create
+  [[nodiscard]] static Result<std::unique_ptr<TestPhases>> create(const JobAssets& assets,
+                                                                  Backend& backend);
+
+  /// Runs and logs all of them as of a clock. Returns the first one's result.
+  /// recorder  null: nothing is written down
+  [[nodiscard]] Result<TestResult> run(ParameterCache& cache, Clock clock, Recorder* recorder);
+
+ private:
+  TestPhases() = default;
+
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;
+};
+
+}  // namespace taut::worker
