@@ -17,6 +17,12 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   TAUT_TRY(view->rule, to_update_rule(job.definition()));
   TAUT_TRY(view->policies, to_policies(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
+  if (view->policies.exchange != Exchange::kNone) {
+    // What workers push then is to be added as it is: their own rules have done the descending.
+    view->rule = math::UpdateRule();
+    view->rule.rate.base = 1;
+    view->sum = view->policies.exchange == Exchange::kElastic;
+  }
   TAUT_TRY(view->membership, to_membership(job));
   view->slack = Slack(job.slack());
   view->hold_from = Clock(job.hold_from());

@@ -130,7 +130,8 @@ class Shard::Outbox {
   std::vector<std::pair<PeerId, DataItems>> batches_;
 };
 
-std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message) {
+std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint now) {
+  now_ = now;
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
     return {{from, greet(from, message, *hello)}};
   }
@@ -346,6 +347,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       return;
     }
     std::vector<Answer> released;
+    const std::uint64_t dropped_before = slice.dropped();
     const PushVerdict verdict = slice.push(
         message.worker, item.clock, item.payload,
         math::update_scale(view.rule, item.gradient_norm, slice.decay_mult()), view, released);
@@ -360,10 +362,14 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       out.add(from, std::move(reply));
       return;
     }
+    dropped_ += slice.dropped() - dropped_before;
+    if (job.slack) job.slack->note_push(message.worker, item.clock, now_);
     read_clock = item.clock.next();
   }
   if (item.kind != pb::DataItem::PUSH) {
-    if (auto answer = slice.read({from, message.worker, read_clock}, view)) {
+    const Slack slack =
+        job.slack ? job.slack->slack_of_read(message.worker, read_clock) : view.slack;
+    if (auto answer = slice.read({from, message.worker, read_clock}, view, slack)) {
       out.add(*answer, *place);
       return;
     }
@@ -389,6 +395,10 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     job.begin = std::move(begin);
   }
   job.view = view;
+  if (view->policies.dynamic_slack) {
+    if (!job.slack) job.slack.emplace(*view->policies.dynamic_slack);
+    job.slack->set_members(view->membership);
+  }
   Outbox out(view->job);
   std::vector<Answer> released;
   for (auto& [index, slice] : job.slices) {
@@ -398,6 +408,13 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   }
   begin_capture(job);
   return out.take();
+}
+
+std::optional<Shard::MovingSlack> Shard::moving_slack() const {
+  for (const auto& [id, job] : jobs_) {
+    if (job.slack) return MovingSlack{id, job.slack->in_force()};
+  }
+  return std::nullopt;
 }
 
 ShardReport Shard::report(JobId id) const {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,7 +10,9 @@
 
 #include "common/net/buffer_pool.hpp"
 #include "common/net/endpoint.hpp"
+#include "common/ssp/dynamic_slack.hpp"
 #include "common/ssp/slice_layout.hpp"
+#include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
 #include "server/initial_values.hpp"
@@ -43,7 +46,7 @@ class Shard {
       : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
 
   /// Takes one message and returns what is to be sent. Bad input is answered, never fatal.
-  [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message);
+  [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message, TimePoint now);
 
   /// Takes over a newer view of a job; an older one is ignored. Reads that it makes true are
   /// returned as messages.
@@ -58,6 +61,15 @@ class Shard {
   /// What the coordinator wants to know of a job; of an unknown one, revision 0.
   [[nodiscard]] ShardReport report(JobId job) const;
 
+  /// A job whose slack moves, and the largest that one of its workers has; nothing: there is none.
+  struct MovingSlack {
+    JobId job;
+    Slack slack;
+  };
+  [[nodiscard]] std::optional<MovingSlack> moving_slack() const;
+  /// Updates that were dropped because their clock was over.
+  [[nodiscard]] std::uint64_t dropped_updates() const { return dropped_; }
+
   [[nodiscard]] ShardId id() const { return id_; }
   /// The shard of a server is known by its number only once a job starts. Jobs that are known
   /// already keep theirs.
@@ -69,6 +81,7 @@ class Shard {
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
     SliceLayout layout;
+    std::optional<DynamicSlack> slack;
     std::map<std::size_t, std::unique_ptr<SliceState>> slices;  // by SliceLayout::index_of
     ShardImages begin;                                          // until the tables are opened
     ShardCapture capture;                                       // for view->checkpoint
@@ -96,6 +109,8 @@ class Shard {
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
   std::vector<ShardCapture> captures_;
+  TimePoint now_;  // when the message that is served came
+  std::uint64_t dropped_ = 0;
 };
 
 }  // namespace taut::server

@@ -80,6 +80,9 @@ pb::ShardLoad ShardThread::load() const {
   load.set_bytes_in(load_.bytes_in);
   load.set_bytes_out(load_.bytes_out);
   load.set_busy_s(1e-6 * static_cast<double>(load_.busy_us));
+  load.set_dropped_updates(load_.dropped_updates);
+  load.set_dynamic_job(load_.dynamic_job);
+  load.set_dynamic_slack(load_.dynamic_slack);
   load.set_address(address_);
   return load;
 }
@@ -102,6 +105,7 @@ void ShardThread::run() {
 void ShardThread::obey(const Command& command) {
   shard_.set_id(command.id);
   send(shard_.set_job(command.view, command.begin ? std::move(*command.begin) : ShardImages()));
+  note_slack();
   ShardReport report = shard_.report(command.view->job);
   if (command.view->finished) {
     report.job = command.view->job;
@@ -136,12 +140,21 @@ void ShardThread::receive(const Incoming& incoming) {
   std::vector<Outgoing> answers;
   {
     const timeline::Span span(timeline::Row::kUpdate, "update");
-    answers = shard_.handle(incoming.from, std::move(message.value()));
+    answers = shard_.handle(incoming.from, std::move(message.value()), steady_now());
   }
+  load_.dropped_updates.store(shard_.dropped_updates(), std::memory_order_relaxed);
+  note_slack();
   // Here what was applied of the message has been let go: a worker that has its answer has its
   // memory back.
   send(std::move(answers));
   hand_captures_out();
+}
+
+/// The slack of a job that moves, for people to see.
+void ShardThread::note_slack() {
+  const auto moving = shard_.moving_slack();
+  load_.dynamic_job.store(moving ? moving->job.value() : 0, std::memory_order_relaxed);
+  load_.dynamic_slack.store(moving ? moving->slack.clocks() : 0, std::memory_order_relaxed);
 }
 
 void ShardThread::send(std::vector<Outgoing> messages) {

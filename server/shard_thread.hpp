@@ -63,6 +63,7 @@ class ShardThread {
   void hand_captures_out();
   void receive(const Incoming& incoming);
   void send(std::vector<Outgoing> messages);
+  void note_slack();
 
   /// Written by the shard's thread alone, without a lock or a locked instruction.
   struct Load {
@@ -71,6 +72,9 @@ class ShardThread {
     std::atomic<std::uint64_t> bytes_in = 0;
     std::atomic<std::uint64_t> bytes_out = 0;
     std::atomic<std::uint64_t> busy_us = 0;
+    std::atomic<std::uint64_t> dropped_updates = 0;
+    std::atomic<std::uint64_t> dynamic_job = 0;
+    std::atomic<std::int64_t> dynamic_slack = 0;
   };
 
   std::unique_ptr<Endpoint> endpoint_;

@@ -152,8 +152,8 @@ math::GradientView SliceState::weigh(WorkerId worker, const JobView& job, std::s
   return gradient;
 }
 
-std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job) {
-  const Slack slack = job.slack_at(reader.clock);
+std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job, Slack under) {
+  const Slack slack = job.slack_at(reader.clock, under);
   if (may_read(clock_.version(), clock_.done(reader.worker), reader.clock, slack)) {
     // A late copy of an older read leaves a newer one parked.
     const auto parked = parked_.find(reader.worker);

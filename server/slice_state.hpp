@@ -64,7 +64,11 @@ class SliceState {
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
   /// Answers a read, or parks it; a worker's newer read takes the place of its older one.
-  [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job);
+  [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job) {
+    return read(reader, job, job.slack);
+  }
+  /// The same under a slack of its own.
+  [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job, Slack under);
 
   /// The newest values, for readers that are not members.
   [[nodiscard]] Answer snapshot(PeerId peer) const;

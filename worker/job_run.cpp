@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <thread>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "common/log.hpp"
 #include "common/sha256.hpp"
 #include "proto/job_state.hpp"
+#include "proto/policies.hpp"
+#include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/client/client.hpp"
 #include "worker/straggle.hpp"
@@ -58,6 +61,36 @@ std::unique_ptr<Endpoint> open_endpoint(ZmqContext& context, const pb::WorkerJob
   if (faults.none()) return endpoint;
   const std::uint64_t seed = job.definition().seed() * 1024 + job.slot();
   return std::make_unique<FaultyEndpoint>(std::move(endpoint), faults, seed);
+}
+
+/// The parameters as the job's policies have them: the shared ones, or the worker's own.
+Result<std::unique_ptr<ParameterCache>> open_cache(Client& client, Backend& backend,
+                                                   const std::vector<TableSpec>& tables,
+                                                   const pb::WorkerJob& job,
+                                                   const pb::WorkerConfig& settings) {
+  const Clock start(job.start_clock());
+  TAUT_TRY(const Policies policies, to_policies(job.definition()));
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition().solver_param()));
+  if (policies.exchange == Exchange::kNone) {
+    ServedCache::Options options;
+    options.start = start;
+    options.norm = rule.update_norm();
+    options.overlap = settings.overlap();
+    options.catches_up = policies.backup_workers > 0;
+    TAUT_TRY(auto cache, ServedCache::open(client, backend, tables, options));
+    return std::unique_ptr<ParameterCache>(std::move(cache));
+  }
+  AveragingCache::Options options;
+  options.start = start;
+  options.rule = rule;
+  options.exchange = policies.exchange;
+  options.schedule = policies.schedule;
+  // The paper's: a moving rate of 0.9 in all.
+  options.moving_rate = policies.moving_rate > 0
+                            ? policies.moving_rate
+                            : 0.9F / static_cast<float>(std::max(1U, job.slots()));
+  TAUT_TRY(auto cache, AveragingCache::open(client, backend, tables, options));
+  return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
 /// Ends the client's waits when the job is told to stop.
@@ -139,14 +172,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
 
   Client client(open_endpoint(context, job, settings), client_options(job, settings));
   const StopWatch watch(client, stop);
-  ServedCache::Options cache_options;
-  cache_options.start = start;
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(definition));
-  cache_options.norm = rule.update_norm();
-  cache_options.overlap = settings.overlap();
-  cache_options.catches_up = definition.consistency().backup_workers() > 0;
-  TAUT_TRY(auto cache,
-           ServedCache::open(client, backend, assets.train_graph().parameters, cache_options));
+  TAUT_TRY(auto cache, open_cache(client, backend, assets.train_graph().parameters, job, settings));
 
   std::unique_ptr<TestPhases> tests;
   if (job.evaluates()) {

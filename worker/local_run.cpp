@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "proto/job_state.hpp"
+#include "proto/policies.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/job_run.hpp"
 
@@ -13,6 +14,12 @@ namespace taut::worker {
 
 Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t replicas) {
   const pb::SolverParameter& solver = job.solver_param();
+  TAUT_TRY(const Policies policies, to_policies(job));
+  if (policies.exchange != Exchange::kNone) {
+    return invalid(
+        "the job averages over workers with parameters of their own, which a single process does "
+        "not have; train it with a server, e.g. with \"tautline train\"");
+  }
   TAUT_TRY(const JobAssets assets, JobAssets::open(job, replicas));
   LocalCache::Options cache_options;
   cache_options.seed = job.seed();

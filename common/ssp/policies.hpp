@@ -29,7 +29,7 @@ struct Policies {
   std::optional<math::DelayCompensation> compensation;
   std::optional<SlackRange> dynamic_slack;
   Exchange exchange = Exchange::kNone;
-  float moving_rate = 0;  // kElastic
+  float moving_rate = 0;  // kElastic; 0: 0.9 over the number of workers
   PushSchedule schedule;
 
   /// Whether a shard must remember what each worker read.

@@ -251,6 +251,22 @@ void Coordinator::settle() {
   }
   start_next();
   for (auto& [id, job] : jobs_) deliver(job);
+  forget_old_jobs();
+}
+
+/// A server that has not heard of such a job's end says so in its next heartbeat, and is told then.
+void Coordinator::forget_old_jobs() {
+  auto ended = static_cast<std::size_t>(std::count_if(
+      jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second.has_ended(); }));
+  for (auto job = jobs_.begin(); job != jobs_.end() && ended > options_.ended_jobs;) {
+    if (!job->second.has_ended()) {
+      ++job;
+      continue;
+    }
+    out_.changes.forgotten.insert(job->first);
+    job = jobs_.erase(job);
+    --ended;
+  }
 }
 
 const JobRecord* Coordinator::active_job() const {
@@ -331,7 +347,7 @@ CoordinatorOutput Coordinator::take_output() {
     job.count_running(now_);
     out_.changes.jobs[id] = job.stored();
   }
-  if (!out_.changes.jobs.empty() || registry_.next_incarnation() != saved_incarnation_) {
+  if (!out_.changes.empty() || registry_.next_incarnation() != saved_incarnation_) {
     saved_incarnation_ = registry_.next_incarnation();
     out_.changes.counters.emplace();
     out_.changes.counters->set_next_job(next_job_);

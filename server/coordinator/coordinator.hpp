@@ -25,6 +25,8 @@ struct CoordinatorOptions {
   Duration stop_limit = std::chrono::seconds(5);
   // How long a job whose workers are through waits for its last checkpoint.
   Duration checkpoint_limit = std::chrono::minutes(10);
+  // So many jobs that have ended are kept, the newest; older ones are forgotten.
+  std::size_t ended_jobs = 200;
   std::uint64_t session = 0;  // different in every start
 };
 
@@ -82,6 +84,7 @@ class Coordinator {
   /// Whatever follows from what has changed.
   void settle();
   void start_next();
+  void forget_old_jobs();
   void deliver(JobRecord& job);
   CoordinatorOutput take_output();
   /// Why a submitted job does not start now; empty: it does.

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/types.hpp"
@@ -19,11 +20,16 @@ struct CoordinatorRecords {
 struct CoordinatorChanges {
   std::optional<pb::StoredCounters> counters;
   std::map<JobId, pb::StoredJob> jobs;
+  std::set<JobId> forgotten;  // jobs that are kept no longer
 
-  [[nodiscard]] bool empty() const { return !counters && jobs.empty(); }
+  [[nodiscard]] bool empty() const { return !counters && jobs.empty() && forgotten.empty(); }
   void merge(CoordinatorChanges later) {
     if (later.counters) counters = std::move(later.counters);
     for (auto& [id, job] : later.jobs) jobs[id] = std::move(job);
+    for (const JobId id : later.forgotten) {
+      jobs.erase(id);
+      forgotten.insert(id);
+    }
   }
 };
 

@@ -60,7 +60,15 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
   for (const auto& [id, job] : jobs_) {
     if (request.job() != 0 && request.job() != id.value()) continue;
     const bool waits = job.stored().state() == pb::SUBMITTED;
-    *reply.add_jobs() = job_status(job, registry_, waits ? waiting_message(job) : "", now_);
+    pb::JobStatus& status = *reply.add_jobs();
+    status = job_status(job, registry_, waits ? waiting_message(job) : "", now_);
+    for (const auto& [server, loads] : loads_) {
+      // Where the slack moves, the shards know it.
+      for (const pb::ShardLoad& load : loads) {
+        if (load.dynamic_job() != id.value() || !job.is_active()) continue;
+        status.set_slack(std::max(status.slack(), load.dynamic_slack()));
+      }
+    }
   }
   if (request.job() != 0 && reply.jobs().empty()) reply.set_error(unknown_job(request.job()));
   for (const Participant* server : registry_.all(pb::ROLE_SERVER)) {

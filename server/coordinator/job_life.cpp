@@ -103,7 +103,7 @@ Result<Slack> check_definition(const pb::Job& definition) {
   const bool names_slack = wanted.has_slack();
   switch (wanted.mode()) {
     case pb::Consistency::SSP:
-      return Slack(wanted.slack());
+      return Slack(wanted.has_dynamic_slack() ? wanted.dynamic_slack().least() : wanted.slack());
     case pb::Consistency::BSP:
       if (!names_slack || wanted.slack() == 0) return Slack(0);
       break;

@@ -15,6 +15,7 @@ class MemoryStore final : public CoordinatorStore {
   Result<void> save(const CoordinatorChanges& changes) override {
     if (changes.counters) records_->counters = *changes.counters;
     for (const auto& [id, job] : changes.jobs) records_->jobs[id] = job;
+    for (const JobId id : changes.forgotten) records_->jobs.erase(id);
     return ok();
   }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/natural_order.hpp"
 #include "common/net/endpoint.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
@@ -66,7 +67,7 @@ class Registry {
   /// The live process of this name and life, or nullptr.
   [[nodiscard]] const Participant* find_live(pb::Role role, const std::string& name,
                                              Incarnation incarnation) const;
-  /// Everybody of a role that is connected, in name order.
+  /// Everybody of a role that is connected, in name order: worker2 before worker10.
   [[nodiscard]] std::vector<const Participant*> live(pb::Role role) const;
   /// Everybody ever seen, in name order.
   [[nodiscard]] std::vector<const Participant*> all(pb::Role role) const;
@@ -77,6 +78,11 @@ class Registry {
 
  private:
   using Key = std::pair<pb::Role, std::string>;
+  struct KeyOrder {
+    bool operator()(const Key& a, const Key& b) const {
+      return a.first != b.first ? a.first < b.first : NaturalOrder()(a.second, b.second);
+    }
+  };
 
   Participant& enter(PeerId from, const pb::Hello& hello, TimePoint now);
   void detach(Participant& participant);
@@ -84,7 +90,7 @@ class Registry {
 
   const Duration heartbeat_limit_;
   std::uint64_t next_incarnation_;
-  std::map<Key, Participant> participants_;
+  std::map<Key, Participant, KeyOrder> participants_;
   std::map<PeerId, Key> peers_;
 };
 

@@ -110,6 +110,12 @@ Result<void> SqliteStore::write(const CoordinatorChanges& changes) {
     insert.bind(3, job.SerializeAsString());
     TAUT_TRY(insert.step());
   }
+  for (const JobId id : changes.forgotten) {
+    TAUT_TRY(SqliteStatement forget,
+             SqliteStatement::prepare(database_, "DELETE FROM jobs WHERE job = ?"));
+    forget.bind(1, static_cast<std::int64_t>(id.value()));
+    TAUT_TRY(forget.step());
+  }
   return ok();
 }
 

@@ -51,6 +51,11 @@ void add_shards(Scrape& scrape, const std::string& server,
     scrape.counter("shard_bytes_total", help, static_cast<double>(loads[i].bytes_out()),
                    with(i, "out"));
   }
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    scrape.counter("shard_dropped_updates_total",
+                   "Updates that came when their clock was over (backup workers).",
+                   static_cast<double>(loads[i].dropped_updates()), labels(i));
+  }
 }
 
 void add_cluster(Scrape& scrape, const pb::StatusReply& status) {

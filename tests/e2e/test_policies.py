@@ -50,9 +50,53 @@ class Policies(ClusterTest):
                 f"mode: SSP slack: 4 delay_compensation {{ strength: 0.04 decay: {decay} }}",
                 "--clock-time", 5, "--straggler", "worker: 1 slowdown: 4"))
 
+    def test_a_slack_that_moves_is_seen_in_the_status_and_stays_in_its_range(self):
+        self.start_server(shards=2)
+        for worker in ("worker0", "worker1"):
+            self.start_worker(worker)
+        job = self.job(workers=2, iterations=120, extra="""
+            consistency { dynamic_slack { least: 1 most: 6 } }
+            clock_time_ms: 20 straggler { worker: 1 slowdown: 4 }""")
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        seen = set()
+
+        def moved():
+            state = self.status()["jobs"][0]
+            if state["state"] == "RUNNING":
+                seen.add(int(state["slack"]))
+            return len(seen) > 1 or state["state"] == "DONE"
+        wait_until(moved, 60, "a slack beyond the least")
+        self.assertGreater(max(seen), 1)
+        self.assertLessEqual(max(seen), 6)
+        refused = self.ask("set-slack", 1, 3)
+        self.assert_fails(refused, "between 1 and 6 by itself")
+        state = self.wait_for_job(1, "DONE", 60)
+        read = {int(bin.get("staleness", 0)) for worker in state["workers"]
+                for bin in worker["progress"]["staleness"]}
+        self.assertGreater(max(read), 1)
+        self.assertLessEqual(max(read), 6)
+
+    def test_workers_that_average_at_every_clock_end_where_bsp_does(self):
+        losses = []
+        for consistency in ("mode: BSP", "mode: BSP periodic_averaging { interval: 1 }"):
+            summary = self.train(consistency, extra="solver_param { momentum: 0 }")
+            losses.append(summary["evaluations"][-1]["loss"])
+        self.assertAlmostEqual(losses[0], losses[1], places=3)
+
+    def test_workers_that_average_now_and_then_learn_and_repeat_their_bits(self):
+        consistency = "mode: BSP periodic_averaging { interval: 8 }"
+        first = self.train(consistency)
+        self.assert_learned(first)
+        self.assertEqual(first["parameters_sha256"],
+                         self.train(consistency)["parameters_sha256"])
+
+    def test_workers_that_are_tied_by_a_spring_learn_in_every_mode(self):
+        for mode in ("mode: BSP", "mode: SSP slack: 12", "mode: ASYNC"):
+            self.assert_learned(self.train(f"{mode} elastic_averaging {{ interval: 4 }}"))
+
     def test_the_example_jobs_are_valid(self):
         examples = sorted((SOURCE / "configs/jobs/policies").glob("*.textproto"))
-        self.assertGreaterEqual(len(examples), 3)
+        self.assertEqual(len(examples), 6)
         answer = self.tautline("validate", *examples)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
 
@@ -62,6 +106,11 @@ class Policies(ClusterTest):
                 ("mode: BSP backup_workers: 3", ("backup_workers 3 of 3 workers", "at most 2")),
                 ("mode: BSP staleness_learning_rate: true",
                  ("staleness_learning_rate needs mode: SSP or ASYNC",)),
+                ("dynamic_slack { least: 3 most: 2 }", ("dynamic_slack from 3 to 2",)),
+                ("periodic_averaging { interval: 4 }",
+                 ("periodic_averaging needs mode: BSP", "SSP")),
+                ("mode: ASYNC elastic_averaging { interval: 0 }",
+                 ("elastic_averaging.interval is 0",)),
                 ("mode: ASYNC delay_compensation { strength: 0 }",
                  ("delay_compensation.strength is 0", "above 0"))):
             job = self.job(workers=3, extra=f"consistency {{ {consistency} }}")

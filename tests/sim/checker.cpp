@@ -10,12 +10,6 @@ namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-/// k + (k + 1) + ... of `count` updates from clock `join` on, as toy_update() names them.
-double names_of(std::int64_t join, std::int64_t count) {
-  const auto n = static_cast<double>(count);
-  return n * static_cast<double>(join) + n * (n + 1) / 2;
-}
-
 }  // namespace
 
 void Checker::take(const History& history) {
@@ -81,7 +75,7 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
       }
       for (auto& [number, worker] : workers_) {
         for (auto& [table, read] : worker.reading) {
-          read.slack = std::max(read.slack, shard.contract->slack_at(read.clock));
+          read.slack = std::max(read.slack, shard.contract->widest_at(read.clock));
         }
       }
       return std::nullopt;
@@ -159,7 +153,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
     case Event::Kind::kReading: {
       OpenRead read{clock, 0};
       for (const auto& [number, shard] : shards_) {
-        if (shard.contract) read.slack = std::max(read.slack, shard.contract->slack_at(clock));
+        if (shard.contract) read.slack = std::max(read.slack, shard.contract->widest_at(clock));
       }
       worker.reading[table] = read;
       return std::nullopt;
@@ -242,24 +236,25 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
   for (const auto& [other, member] : newest_.members) {
     const auto count = static_cast<std::int64_t>(-values[2UL * other]);
     const std::int64_t bound = read.slack == kNever ? member.join : read.clock - read.slack;
-    const std::int64_t least = std::min(bound, member.leave) - member.join;
+    const std::int64_t least = newest_.pushes(member.join, std::min(bound, member.leave));
     const bool own = other == event.worker.value();
     if (!own && count < least) {
       return Broken{"bound", fmt::format("{}, of which it needs {}", where(other), least)};
     }
-    if (own && count != read.clock - member.join) {
-      return Broken{"own write", fmt::format("{} of {}", where(other), read.clock - member.join)};
+    const std::int64_t due = newest_.pushes(member.join, read.clock);
+    if (own && count != due) {
+      return Broken{"own write", fmt::format("{} of {}", where(other), due)};
     }
     const auto pushed = workers_.find(other);
     std::int64_t most = 0;
     if (pushed != workers_.end()) {
-      const auto next = pushed->second.pushed.find(event.table.value());
-      if (next != pushed->second.pushed.end()) most = next->second - member.join;
+      const auto made = pushed->second.pushes.find(event.table.value());
+      if (made != pushed->second.pushes.end()) most = made->second;
     }
     if (count > most) {
       return Broken{"once", fmt::format("{}; it has pushed {}", where(other), most)};
     }
-    if (static_cast<double>(-values[2UL * other + 1]) != names_of(member.join, count)) {
+    if (static_cast<double>(-values[2UL * other + 1]) != newest_.names(member.join, count)) {
       return Broken{"once", fmt::format("{}, but they are not its first ones", where(other))};
     }
     if (!seen.empty() && count < static_cast<std::int64_t>(
@@ -298,7 +293,7 @@ std::optional<Broken> Checker::check_counted(const Event& event, std::span<const
     if (count > most) return Broken{"once", fmt::format("{}; it has pushed {}", where(), most)};
     // Whichever ones count, each has another clock between its first one and its last one.
     const double next = most == 0 ? 0 : static_cast<double>(pushed.pushed.at(event.table.value()));
-    if (names < names_of(member.join, static_cast<std::int64_t>(count)) ||
+    if (names < newest_.names(member.join, static_cast<std::int64_t>(count)) ||
         names > count * next - count * (count - 1) / 2) {
       return Broken{"once", fmt::format("{}, but not each of another clock", where())};
     }
@@ -327,7 +322,7 @@ std::optional<Broken> Checker::check_end(const Event& event) {
     for (const auto& [shard_number, shard] : shards_) {
       for (const auto& [key, slice] : shard.slices) {
         const auto count = static_cast<std::int64_t>(-slice->values()[2UL * number]);
-        const std::int64_t due = job_.clocks - member->second.join;
+        const std::int64_t due = newest_.pushes(member->second.join, job_.clocks);
         if (!job_.counts() || count == due) continue;
         return Broken{"once", fmt::format("at the end table {} slice {} holds {} updates of worker "
                                           "{}; it pushed {}",

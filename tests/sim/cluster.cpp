@@ -172,6 +172,8 @@ class Cluster {
         members_ = std::max(members_, event.worker.value() + 1);
         first_begun_ = std::min(first_begun_, event.at);
       }
+      if (event.kind == Event::Kind::kRead)
+        widest_ = std::max(widest_, event.clock - event.version);
       if (event.kind == Event::Kind::kFinished) last_finished_ = event.at;
       if (event.kind != Event::Kind::kRead && !final_value) continue;
       std::uint64_t hash =
@@ -215,6 +217,7 @@ class Cluster {
     outcome.hash = history_.hash();
     outcome.values_hash = values_hash_;
     outcome.members = members_;
+    outcome.widest = widest_;
     outcome.broken = checker_.broken();
     if (outcome.broken && outcome.broken->rule == "end") {
       outcome.broken->what += " [" + outcome.state + ": " + outcome.message + "]";
@@ -234,6 +237,7 @@ class Cluster {
   std::uint64_t next_session_ = 1;
   std::uint64_t values_hash_ = 0;
   std::uint32_t members_ = 0;
+  std::int64_t widest_ = 0;
   TimePoint first_begun_ = TimePoint::never();
   TimePoint last_finished_;
   std::set<std::pair<TableId, SliceId>> final_slices_;

@@ -25,13 +25,42 @@ Contract Contract::of(const pb::ServerJob& view) {
   }
   contract.checkpoint = view.checkpoint().number();
   contract.checkpoint_clock = view.checkpoint().clock();
+  contract.end = view.definition().solver_param().max_iter();
+  if (asked.has_dynamic_slack()) contract.most_slack = asked.dynamic_slack().most();
+  if (asked.has_periodic_averaging()) contract.interval = asked.periodic_averaging().interval();
+  if (asked.has_elastic_averaging()) {
+    contract.interval = asked.elastic_averaging().interval();
+    contract.mean = false;
+  }
   return contract;
+}
+
+std::int64_t Contract::next_push(std::int64_t clock) const {
+  while ((clock + 1) % interval != 0 && clock + 1 != end) ++clock;
+  return clock;
 }
 
 std::size_t Contract::enough_at(std::int64_t clock) const {
   const std::size_t members = count_at(clock);
   if (members <= backup_workers) return members == 0 ? 0 : 1;
   return members - backup_workers;
+}
+
+std::int64_t Contract::pushes(std::int64_t from, std::int64_t until) const {
+  if (interval == 1) return std::max<std::int64_t>(0, until - from);
+  std::int64_t count = 0;
+  for (std::int64_t clock = next_push(from); clock < until; clock = next_push(clock + 1)) ++count;
+  return count;
+}
+
+double Contract::names(std::int64_t from, std::int64_t count) const {
+  double sum = 0;
+  std::int64_t clock = from;
+  for (std::int64_t i = 0; i < count; ++i) {
+    clock = next_push(clock) + 1;
+    sum += static_cast<double>(clock);
+  }
+  return sum;
 }
 
 bool Contract::aggregates_at(std::int64_t clock) const {

@@ -34,6 +34,9 @@ struct Contract {
   float compensation_decay = 0;
   std::uint64_t checkpoint = 0;  // the newest order's number; 0: none
   std::int64_t checkpoint_clock = 0;
+  std::int64_t most_slack = 0;  // above 0: each read comes under a slack between `slack` and this
+  std::int64_t interval = 1;    // clocks of which the last one is pushed
+  std::int64_t end = 0;         // of the job; its last clock is pushed too
 
   static Contract of(const pb::ServerJob& view);
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
@@ -48,6 +51,16 @@ struct Contract {
   /// reader's own update only when every aggregate of an earlier clock has been made: in BSP, slack
   /// 0; after a change from BSP at clock K, never less than V >= K.
   [[nodiscard]] std::int64_t slack_at(std::int64_t clock) const { return slack_at(clock, slack); }
+  /// The largest slack that a read may come under.
+  [[nodiscard]] std::int64_t widest_at(std::int64_t clock) const {
+    return slack_at(clock, most_slack > 0 ? most_slack : slack);
+  }
+  /// The first clock from `clock` on at which members push.
+  [[nodiscard]] std::int64_t next_push(std::int64_t clock) const;
+  /// How many times a member pushes in the clocks [from, until).
+  [[nodiscard]] std::int64_t pushes(std::int64_t from, std::int64_t until) const;
+  /// What these updates are called together: the sum of their clocks, each plus one.
+  [[nodiscard]] double names(std::int64_t from, std::int64_t count) const;
   /// The same for a read that came under another slack.
   [[nodiscard]] std::int64_t slack_at(std::int64_t clock, std::int64_t under) const;
 };

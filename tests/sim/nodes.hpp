@@ -109,6 +109,7 @@ class WorkerNode final : public ControlNode {
   [[nodiscard]] Event event_of(Event::Kind kind, TimePoint now) const;
 
   Random random_;
+  const std::uint32_t number_;
   std::optional<SocketId> data_;
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;

@@ -38,11 +38,14 @@ Slack draw_slack(Random& random) {
   }
 }
 
-constexpr std::array<std::pair<std::string_view, Policy>, 4> kPolicies = {{
+constexpr std::array<std::pair<std::string_view, Policy>, 7> kPolicies = {{
     {"none", Policy::kNone},
     {"backup", Policy::kBackup},
     {"staleness", Policy::kStaleness},
     {"compensation", Policy::kCompensation},
+    {"dynamic", Policy::kDynamic},
+    {"periodic", Policy::kPeriodic},
+    {"elastic", Policy::kElastic},
 }};
 
 /// Half of the seeds have none.
@@ -53,12 +56,16 @@ Policy draw_policy(Random& random) {
 
 /// Sets a job's policy, and a slack that it fits; where the slack is fixed to another, nothing.
 void set_policy(Policy policy, Random& random, bool slack_is_fixed, ToyJob& job) {
-  const bool in_bsp = policy == Policy::kBackup;
-  if (policy == Policy::kNone) return;
-  if (in_bsp != (job.slack == Slack(0))) {
+  const bool in_bsp = policy == Policy::kBackup || policy == Policy::kPeriodic;
+  const bool anywhere = policy == Policy::kNone || policy == Policy::kElastic;
+  if (!anywhere && in_bsp != (job.slack == Slack(0))) {
     if (slack_is_fixed) return;
     job.slack = in_bsp ? Slack(0) : Slack(random.between(1, 4));
     if (!in_bsp && random.chance(0.3)) job.slack = Slack::unbounded();
+  }
+  if (policy == Policy::kDynamic && job.slack.is_unbounded()) {
+    if (slack_is_fixed) return;
+    job.slack = Slack(random.between(1, 4));
   }
   switch (policy) {
     case Policy::kBackup:
@@ -74,6 +81,19 @@ void set_policy(Policy policy, Random& random, bool slack_is_fixed, ToyJob& job)
       break;
     case Policy::kStaleness:
       job.staleness_rate = true;
+      break;
+    case Policy::kDynamic:
+      job.most_slack = job.slack.clocks() + random.between(1, 8);
+      break;
+    case Policy::kPeriodic:
+      // Shards take the mean, whatever was drawn.
+      job.mean = true;
+      job.interval = random.between(2, 8);
+      break;
+    case Policy::kElastic:
+      job.mean = false;
+      job.elastic = true;
+      job.interval = random.between(1, 8);
       break;
     case Policy::kNone:
       break;
@@ -225,6 +245,10 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   Random policy_random(Random::mix(seed ^ 0x9011c7ULL));
   const Policy policy = limits.policy ? *limits.policy : draw_policy(policy_random);
   set_policy(policy, policy_random, limits.slack.has_value(), plan.job);
+  if (policy != Policy::kNone && policy_random.chance(0.5)) {
+    plan.slow_worker = static_cast<std::uint32_t>(policy_random.below(plan.job.workers));
+    plan.slowness = policy_random.between(2, 6);
+  }
 
   if (allowed.drop && random.chance(0.7))
     plan.faults.drop = 0.01 * static_cast<double>(random.below(15));

@@ -39,6 +39,9 @@ enum class Policy : std::uint8_t {
   kBackup,
   kStaleness,
   kCompensation,
+  kDynamic,
+  kPeriodic,
+  kElastic,
 };
 
 /// Errors    invalid: a name that is none
@@ -74,6 +77,8 @@ struct Plan {
   double framed = 1.0 / 16;
   Duration compute_min{200};  // of one clock
   Duration compute_max{2000};
+  std::uint32_t slow_worker = 0;
+  std::int64_t slowness = 1;  // it computes so many times as long
   Duration heartbeat_interval{50'000};
   Duration heartbeat_limit{2'000'000};
   Duration limit{600'000'000};  // of virtual time

@@ -45,7 +45,7 @@ void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, Time
   for (OneShard& one : shards_) {
     if (one.socket != socket) continue;
     world_.history.add_items(Event::Kind::kAsked, now, one.shard->id(), from, message);
-    say(one, one.shard->handle(from, std::move(message)), now);
+    say(one, one.shard->handle(from, std::move(message), now), now);
     put_aside(static_cast<std::size_t>(&one - shards_.data()), now);
   }
 }
@@ -145,7 +145,7 @@ void ServerNode::read_all(TimePoint now) {
     hello.set_wire_version(kWireVersion);
     hello.set_job_hash(hash_);
     message.body = hello;
-    say(one, one.shard->handle(reader, message), now);
+    say(one, one.shard->handle(reader, message, now), now);
     DataItems items;
     for (const Slice& slice : one.places) {
       DataItem item;
@@ -156,7 +156,7 @@ void ServerNode::read_all(TimePoint now) {
     }
     if (items.items.empty()) continue;
     message.body = std::move(items);
-    auto answers = one.shard->handle(reader, message);
+    auto answers = one.shard->handle(reader, message, now);
     if (answers.empty()) continue;
     const auto* values = std::get_if<DataItems>(&answers.front().message.body);
     // A job that never came to open its tables, or that is forgotten by now.

@@ -199,3 +199,64 @@ TEST_CASE("checkpoints go on when a worker is lost and when the coordinator rest
     }
   }
 }
+
+TEST_CASE("with a backup worker a straggler costs the others next to nothing", "[sim][policy]") {
+  Plan alone;
+  alone.job = {.clocks = 60, .workers = 3, .slack = Slack(0)};
+  alone.slow_worker = 1;
+  alone.slowness = 8;
+  Plan backed = alone;
+  backed.job.backup_workers = 1;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    alone.seed = backed.seed = seed;
+    CHECK(3 * run_and_check(backed).trained < run_and_check(alone).trained);
+  }
+}
+
+TEST_CASE("a slack that moves lets the fastest worker further ahead, and never beyond its range",
+          "[sim][policy]") {
+  Plan plan;
+  plan.job = {.clocks = 80, .workers = 3, .slack = Slack(1)};
+  plan.slow_worker = 2;
+  plan.slowness = 5;
+  const auto widest = [&](std::int64_t most_slack) {
+    plan.job.most_slack = most_slack;
+    std::int64_t widest = 0;
+    for (plan.seed = 1; plan.seed <= 5; ++plan.seed) {
+      widest = std::max(widest, run_and_check(plan).widest);
+    }
+    return widest;
+  };
+  CHECK(widest(0) == 1);
+  const std::int64_t moved = widest(6);
+  CHECK(moved > 1);
+  CHECK(moved <= 6);
+}
+
+TEST_CASE("periodic averaging has the same bits whatever the network does", "[sim][policy]") {
+  Plan calm;
+  calm.job = {.clocks = 45, .workers = 3, .slack = Slack(0), .mean = true, .interval = 4};
+  const Outcome without = run_and_check(calm);
+  // Eleven meetings of four clocks, and one of what is left.
+  CHECK(without.reads == 3UL * 12 * calm.job.tables);
+  Plan harmed = calm;
+  harmed.faults = rough();
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    harmed.seed = seed;
+    CHECK(run_and_check(harmed).values_hash == without.values_hash);
+  }
+}
+
+TEST_CASE("elastic averaging adds every worker's pull up once, in every mode", "[sim][policy]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const Slack slack : {Slack(0), Slack(3), Slack::unbounded()}) {
+      Plan plan;
+      plan.seed = seed;
+      plan.job = {.clocks = 50, .slack = slack, .interval = 6, .elastic = true};
+      plan.faults = rough();
+      plan.events = {{Duration(60'000), Kind::kKill, 1}, {Duration(120'000), Kind::kStart, 1}};
+      plan.heartbeat_limit = Duration(400'000);
+      run_and_check(plan);
+    }
+  }
+}

@@ -264,7 +264,8 @@ std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& cont
     const std::int64_t clock = item.clock.value();
     const std::int64_t expected = done_.at(worker);
     // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
-    const bool ahead = clock > expected && clock > version_;
+    const bool left_out = expected < version_ && clock <= version_;
+    const bool ahead = clock >= expected && clock != contract.next_push(expected) && !left_out;
     const bool held = clock >= expected && clock >= contract.hold_from;
     if (ahead || held) {
       Refusal refusal{item.peer, clock, {}};
@@ -338,9 +339,24 @@ std::optional<Broken> SliceOracle::said(const Event& item, std::span<const float
   }
 }
 
+void SliceOracle::let_through(const Event& item, const Contract& contract) {
+  if (contract.most_slack == 0) return;
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
+    auto& [worker, read] = *waiting;
+    if (read.peer != item.peer || read.clock != item.clock.value()) continue;
+    Waiting widened = read;
+    widened.slack = contract.widest_at(read.clock);
+    if (!is_true(worker, widened)) return;
+    answerable_.emplace_back(worker, widened);
+    waiting_.erase(waiting);
+    return;
+  }
+}
+
 std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<const float> values,
                                                const Contract& contract) {
   const std::int64_t clock = item.clock.value();
+  let_through(item, contract);
   const auto asked = std::ranges::find_if(answerable_, [&](const auto& entry) {
     return !entry.second.answered && entry.second.peer == item.peer && entry.second.clock == clock;
   });
@@ -380,7 +396,7 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
     for (const auto& [other, member] : contract.members) {
       const auto count = static_cast<std::int64_t>(-values[2UL * other]);
       const std::int64_t bound = slack == kNever ? member.join : clock - slack;
-      const std::int64_t least = std::min(bound, member.leave) - member.join;
+      const std::int64_t least = contract.pushes(member.join, std::min(bound, member.leave));
       if (other != worker && count < least) {
         return broken("bound", fmt::format("worker {} reads clock {} under slack {} with {} of "
                                            "worker {}'s updates; {} are due",
@@ -388,7 +404,7 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
       }
     }
     const auto own = static_cast<std::int64_t>(-values[2UL * worker]);
-    if (own < clock - contract.members.at(worker).join) {
+    if (own < contract.pushes(contract.members.at(worker).join, clock)) {
       return broken("own write", fmt::format("worker {} reads clock {} with {} of its own updates",
                                              worker, clock, own));
     }

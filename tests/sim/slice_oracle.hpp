@@ -86,6 +86,8 @@ class SliceOracle {
   void note_due(const Contract& contract);
   void note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract);
   [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read) const;
+  /// Whether a read that waits may have been let through under a larger slack of its range.
+  void let_through(const Event& item, const Contract& contract);
   [[nodiscard]] Broken broken(const char* rule, std::string what) const;
   [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
                                                   const Contract& contract);

@@ -112,8 +112,10 @@ int main(int argc, char** argv) {
             return number || text == "async" ? "" : "a slack is a number of clocks, or async";
           },
           "SLACK"));
-  app.add_option("--policy", options.policy,
-                 "none, backup, staleness or compensation; drawn where not given");
+  app.add_option(
+      "--policy", options.policy,
+      "none, backup, staleness, compensation, dynamic, periodic or elastic; drawn where not "
+      "given");
   app.add_flag("--verbose", options.verbose, "one line for each run");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);

@@ -46,6 +46,17 @@ pb::Job toy_definition(const ToyJob& toy) {
     consistency.mutable_delay_compensation()->set_strength(toy.compensation);
     consistency.mutable_delay_compensation()->set_decay(toy.compensation_decay);
   }
+  if (toy.most_slack > 0) {
+    consistency.clear_slack();
+    consistency.mutable_dynamic_slack()->set_least(static_cast<std::uint32_t>(toy.slack.clocks()));
+    consistency.mutable_dynamic_slack()->set_most(static_cast<std::uint32_t>(toy.most_slack));
+  }
+  const auto interval = static_cast<std::uint32_t>(toy.interval);
+  if (toy.elastic) {
+    consistency.mutable_elastic_averaging()->set_interval(interval);
+  } else if (toy.interval > 1) {
+    consistency.mutable_periodic_averaging()->set_interval(interval);
+  }
   return job;
 }
 

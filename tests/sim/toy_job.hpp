@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "common/ssp/push_schedule.hpp"
 #include "common/ssp/table.hpp"
 #include "common/types.hpp"
 #include "proto/job.pb.h"
@@ -34,7 +35,11 @@ struct ToyJob {
   bool staleness_rate = false;
   float compensation = 0;  // strength; 0: none
   float compensation_decay = 0;
+  std::int64_t most_slack = 0;  // above 0: the slack moves between `slack` and this
+  std::int64_t interval = 1;    // clocks between two pushes of a worker
+  bool elastic = false;         // what is pushed is added up, whatever `mean` says
 
+  [[nodiscard]] PushSchedule schedule() const { return {interval, Clock(clocks)}; }
   /// Whether an update counts as it is, so that a slice's values say how many of whose it holds.
   [[nodiscard]] bool counts() const { return !mean && !staleness_rate && compensation == 0; }
 };

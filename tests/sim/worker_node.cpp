@@ -23,7 +23,8 @@ ControlIdentity identity(std::uint32_t number, std::uint64_t session) {
 
 WorkerNode::WorkerNode(World& world, std::uint32_t number, std::uint64_t session)
     : ControlNode(world, world.plan.worker_node(number), identity(number, session)),
-      random_(Random::mix(world.plan.seed) ^ session) {}
+      random_(Random::mix(world.plan.seed) ^ session),
+      number_(number) {}
 
 Event WorkerNode::event_of(Event::Kind kind, TimePoint now) const {
   Event event;
@@ -121,7 +122,7 @@ void WorkerNode::take(const CompletedRead& read, TimePoint now) {
 
 void WorkerNode::finish_clock(TimePoint now) {
   computing_until_.reset();
-  const Clock pushed = clock_;
+  const Clock pushed = world_.plan.job.schedule().first_from(clock_);
   const Clock end(world_.plan.job.clocks);
   // The last layer's gradient is ready first.
   for (std::uint32_t i = world_.plan.job.tables; i-- > 0;) {
@@ -145,8 +146,11 @@ void WorkerNode::step(TimePoint now) {
   if (protocol_) {
     if (computing_until_ && now >= *computing_until_) finish_clock(now);
     if (!computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
-      computing_until_ = now + Duration(random_.between(world_.plan.compute_min.count(),
-                                                        world_.plan.compute_max.count()));
+      const Plan& plan = world_.plan;
+      const std::int64_t clocks = plan.job.schedule().first_from(clock_).next() - clock_;
+      const std::int64_t factor = clocks * (number_ == plan.slow_worker ? plan.slowness : 1);
+      computing_until_ = now + Duration(factor * random_.between(plan.compute_min.count(),
+                                                                 plan.compute_max.count()));
     }
     if (now >= next_tick_) {
       protocol_->tick(now);

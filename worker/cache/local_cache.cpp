@@ -42,6 +42,10 @@ Result<void> LocalCache::read_origins() {
   return ok();
 }
 
+std::span<float> LocalCache::values(TableId table) {
+  return host_view(tables_[table.value()].values.as<float>());
+}
+
 Result<DeviceSpan<const float>> LocalCache::acquire(TableId table, Clock /*clock*/) {
   ++staleness_[0];
   return DeviceSpan<const float>(tables_[table.value()].values.as<float>());

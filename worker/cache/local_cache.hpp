@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/math/update_kernels.hpp"
@@ -27,6 +28,9 @@ class LocalCache final : public ParameterCache {
 
   /// Gives tables with an origin what their files hold. Errors: as TensorFile.
   [[nodiscard]] Result<void> read_origins();
+
+  /// A table's values, to be read and written between two clocks.
+  [[nodiscard]] std::span<float> values(TableId table);
 
   Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;

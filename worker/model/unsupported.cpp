@@ -26,9 +26,7 @@ Result<void> check_absent(const google::protobuf::Message& message, std::string_
 }  // namespace
 
 Result<void> check_supported(const pb::Job& job) {
-  TAUT_TRY(check_absent(job.solver_param(), "solver", {"precision", "loss_scale", "deterministic"}));
-  return check_absent(job.consistency(), "consistency",
-                      {"dynamic_slack", "elastic_averaging", "periodic_averaging"});
+  return check_absent(job.solver_param(), "solver", {"precision", "loss_scale", "deterministic"});
 }
 
 }  // namespace taut::model

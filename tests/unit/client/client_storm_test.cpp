@@ -51,11 +51,11 @@ class Storm {
   [[nodiscard]] std::vector<float> table(std::size_t index) {
     for (const auto& shard : shards_) {
       DataMessage hello{JobId(7), {}, {}, greeting()};
-      static_cast<void>(shard->handle(PeerId(1), hello));
+      static_cast<void>(shard->handle(PeerId(1), hello, TimePoint()));
       DataItem item;
       item.kind = pb::DataItem::SNAPSHOT;
       item.table = tables_[index].id;
-      const auto out = shard->handle(PeerId(1), {JobId(7), {}, {}, DataItems{{item}}});
+      const auto out = shard->handle(PeerId(1), {JobId(7), {}, {}, DataItems{{item}}}, TimePoint());
       const DataItem answer = std::get<DataItems>(out.at(0).message.body).items.at(0);
       if (answer.kind == pb::DataItem::SNAPSHOT_VALUE) return test::floats_of(answer.payload);
     }
@@ -134,7 +134,7 @@ class Storm {
       if (packet.generation != generation_) continue;
       if (packet.to_shard) {
         const PeerId from((packet.generation + 1) * 16 + packet.worker);
-        deliver(packet.shard, shards_[packet.shard]->handle(from, packet.message));
+        deliver(packet.shard, shards_[packet.shard]->handle(from, packet.message, now_));
       } else {
         workers_[packet.worker].client->handle(ShardId(static_cast<std::uint32_t>(packet.shard)),
                                                packet.message, now_);

@@ -328,4 +328,49 @@ TEST_CASE("the status lists jobs, servers and workers with their silence", "[coo
   CHECK(reply.workers(1).silent_s() > 19);
 }
 
+TEST_CASE("ranks go by the workers' names as people count", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 12);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("s0").server.state_of(job) != nullptr; }));
+  const pb::ServerJob state = *cluster.at("s0").server.state_of(job);
+  REQUIRE(state.members_size() == 12);
+  for (int rank = 0; rank < 12; ++rank) {
+    CHECK(state.members(rank).name() == "w" + std::to_string(rank));
+  }
+}
+
+TEST_CASE("a slack that does not go with a job's policy is refused, and the job goes on",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  pb::Job job = make_job(2, 2000);
+  pb::Consistency& consistency = *job.mutable_consistency();
+  consistency.Clear();
+  SECTION("backup workers") {
+    consistency.set_mode(pb::Consistency::BSP);
+    consistency.set_backup_workers(1);
+    const std::uint64_t id = cluster.submit(job).job();
+    CHECK_THAT(cluster.set_slack(id, 2).error(),
+               Contains("backup_workers needs mode: BSP, not SSP"));
+    CHECK(cluster.set_slack(id, 0).error().empty());
+  }
+  SECTION("compensated delays") {
+    consistency.set_slack(2);
+    consistency.mutable_delay_compensation();
+    const std::uint64_t id = cluster.submit(job).job();
+    CHECK_THAT(cluster.set_slack(id, 0).error(), Contains("needs mode: SSP or ASYNC"));
+    CHECK(cluster.set_slack(id, 5).error().empty());
+    CHECK(cluster.set_slack(id, Clock::never().value()).error().empty());
+  }
+  SECTION("a slack that moves by itself") {
+    consistency.mutable_dynamic_slack()->set_least(2);
+    consistency.mutable_dynamic_slack()->set_most(6);
+    const std::uint64_t id = cluster.submit(job).job();
+    REQUIRE(cluster.run_until_state(id, pb::RUNNING));
+    CHECK(cluster.status(id).slack() == 2);
+    CHECK_THAT(cluster.set_slack(id, 3).error(), Contains("between 2 and 6 by itself"));
+  }
+}
+
 }  // namespace taut

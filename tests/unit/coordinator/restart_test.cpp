@@ -68,6 +68,37 @@ pb::StoredJob stored_job(std::uint64_t id, const std::string& message) {
 
 }  // namespace
 
+TEST_CASE("of the jobs that have ended the newest are kept, across a restart too",
+          "[coordinator][store]") {
+  const Folder folder;
+  FakeCluster cluster(1, {}, open_sqlite_store(folder.path).value());
+  cluster.options.ended_jobs = 3;
+  fill(cluster);
+  cluster.restart_coordinator(1s);
+  cluster.run_for(2s);
+  const std::uint64_t running = cluster.submit(make_job(0, 100000)).job();
+  REQUIRE(cluster.run_until_state(running, pb::RUNNING));
+  std::vector<std::uint64_t> stopped;
+  for (int i = 0; i < 5; ++i) {
+    stopped.push_back(cluster.submit(make_job(0)).job());
+    CHECK(cluster.stop(stopped.back()).error().empty());
+  }
+  const auto jobs = [&] {
+    pb::ControlMessage request;
+    request.mutable_status_request();
+    std::vector<std::uint64_t> known;
+    for (const auto& job : cluster.ask(request).status_reply().jobs()) known.push_back(job.job());
+    return known;
+  };
+  // One that runs is no old job, however long it has been there.
+  const std::vector<std::uint64_t> kept = {running, stopped[2], stopped[3], stopped[4]};
+  CHECK(jobs() == kept);
+  cluster.restart_coordinator(1s);
+  CHECK(jobs() == kept);
+  CHECK(cluster.submit(make_job(0)).job() == stopped[4] + 1);
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("a job that ran goes on when the coordinator restarts", "[coordinator][store]") {
   SECTION("from memory") {
     goes_on_after_restart(make_memory_store());

@@ -74,3 +74,56 @@ TEST_CASE("delay compensation has a strength above 0 and a decay below 1", "[pol
   CHECK(error_of("mode: ASYNC delay_compensation { decay: 1 }") ==
         "consistency: delay_compensation.decay is 1; it must be at least 0 and below 1");
 }
+
+TEST_CASE("a slack that moves has a range, and no fixed one beside it", "[policies]") {
+  const auto range = policies_of("dynamic_slack { least: 2 most: 9 }").dynamic_slack;
+  REQUIRE(range);
+  CHECK(range->least == Slack(2));
+  CHECK(range->most == Slack(9));
+  CHECK(error_of("slack: 3 dynamic_slack { least: 2 most: 9 }") ==
+        "consistency: dynamic_slack moves the slack between 2 and 9 by itself; slack 3 cannot be "
+        "given beside it");
+  CHECK(error_of("mode: ASYNC dynamic_slack { least: 2 most: 9 }") ==
+        "consistency: dynamic_slack needs mode: SSP, not ASYNC");
+  const std::string range_error =
+      "; it must go from 1 or more to more than that, and to 1000 at most";
+  CHECK(error_of("dynamic_slack { least: 0 most: 4 }") ==
+        "consistency: dynamic_slack from 0 to 4" + range_error);
+  CHECK(error_of("dynamic_slack { least: 4 most: 4 }") ==
+        "consistency: dynamic_slack from 4 to 4" + range_error);
+  CHECK(error_of("dynamic_slack { least: 4 most: 4000 }") ==
+        "consistency: dynamic_slack from 4 to 4000" + range_error);
+}
+
+TEST_CASE("workers that train on their own push at the end of an interval and of the job",
+          "[policies]") {
+  const Policies periodic = policies_of("mode: BSP periodic_averaging { interval: 30 }");
+  CHECK(periodic.exchange == Exchange::kPeriodic);
+  CHECK(periodic.schedule.first_from(Clock(0)) == Clock(29));
+  CHECK(periodic.schedule.first_from(Clock(90)) == Clock(99));
+  const Policies elastic = policies_of("mode: ASYNC elastic_averaging { moving_rate: 0.1 }");
+  CHECK(elastic.exchange == Exchange::kElastic);
+  CHECK(elastic.moving_rate == 0.1F);
+  CHECK(elastic.schedule.interval == 10);
+}
+
+TEST_CASE("averaging that cannot work is told", "[policies]") {
+  CHECK(error_of("slack: 2 periodic_averaging {}") ==
+        "consistency: periodic_averaging needs mode: BSP, not SSP");
+  CHECK(error_of("mode: BSP periodic_averaging { interval: 0 }") ==
+        "consistency: periodic_averaging.interval is 0; it must be from 1 to 1000000 clocks");
+  CHECK(error_of("elastic_averaging { interval: 0 }") ==
+        "consistency: elastic_averaging.interval is 0; it must be from 1 to 1000000 clocks");
+  CHECK(error_of("elastic_averaging { moving_rate: 1.5 }") ==
+        "consistency: elastic_averaging.moving_rate is 1.5; it must be between 0 and 1");
+  CHECK(error_of("mode: BSP periodic_averaging {} backup_workers: 1") ==
+        "consistency: periodic_averaging does not go with backup_workers");
+  CHECK(error_of("elastic_averaging {} staleness_learning_rate: true") ==
+        "consistency: elastic_averaging does not go with staleness_learning_rate");
+  CHECK(error_of("mode: BSP elastic_averaging {} periodic_averaging {}")
+            .find("does not go with the other one") != std::string::npos);
+  pb::Job sum = job_of("mode: BSP periodic_averaging {}");
+  sum.set_reduction(pb::Job::SUM);
+  CHECK(to_policies(sum).error().message ==
+        "consistency: periodic_averaging takes the mean; leave reduction: SUM out");
+}

@@ -44,12 +44,12 @@ pb::OpenTablesReply open_beginning(Shard& shard, JobMaker& job, const TableSpec&
   const DataMessage envelope{JobId(7), WorkerId(0), job.incarnation(WorkerId(0)), {}};
   DataMessage message = envelope;
   message.body = hello;
-  REQUIRE(only<pb::DataHelloReply>(shard.handle(kPeer, message)).accepted());
+  REQUIRE(only<pb::DataHelloReply>(shard.handle(kPeer, message, TimePoint())).accepted());
   pb::OpenTables wanted;
   *wanted.add_tables() = to_wire(table);
   message = envelope;
   message.body = wanted;
-  return only<pb::OpenTablesReply>(shard.handle(kPeer, message));
+  return only<pb::OpenTablesReply>(shard.handle(kPeer, message, TimePoint()));
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ TEST_CASE("a table with an origin begins with the file's numbers, slice by slice
     item.table = TableId(0);
     item.slice = SliceId(slice);
     ask.body = DataItems{{item}};
-    const auto answer = only<DataItems>(shard.handle(kPeer, ask));
+    const auto answer = only<DataItems>(shard.handle(kPeer, ask, TimePoint()));
     REQUIRE(answer.items.size() == 1);
     CHECK(
         test::floats_of(answer.items[0].payload) ==

@@ -44,7 +44,7 @@ struct Talk {
   pb::DataHelloReply say_hello(PeerId from, const pb::DataHello& hello) {
     DataMessage message = envelope(0);
     message.body = hello;
-    return only<pb::DataHelloReply>(shard.handle(from, message), from);
+    return only<pb::DataHelloReply>(shard.handle(from, message, TimePoint()), from);
   }
   pb::OpenTablesReply open(PeerId from = kPeer) { return open(from, tables); }
   pb::OpenTablesReply open(PeerId from, const std::vector<TableSpec>& named) {
@@ -55,7 +55,7 @@ struct Talk {
   pb::OpenTablesReply open(PeerId from, const pb::OpenTables& wanted) {
     DataMessage message = envelope(0);
     message.body = wanted;
-    return only<pb::OpenTablesReply>(shard.handle(from, message), from);
+    return only<pb::OpenTablesReply>(shard.handle(from, message, TimePoint()), from);
   }
   void start(PeerId from = kPeer) {
     REQUIRE(hello(from).accepted());
@@ -65,7 +65,7 @@ struct Talk {
   std::vector<Outgoing> send(PeerId from, std::uint32_t worker, std::vector<DataItem> items) {
     DataMessage message = envelope(worker);
     message.body = DataItems{std::move(items)};
-    return shard.handle(from, std::move(message));
+    return shard.handle(from, std::move(message), TimePoint());
   }
   /// The one answer to one item.
   DataItem ask(std::uint32_t worker, const DataItem& item, PeerId from = kPeer) {
@@ -166,8 +166,9 @@ TEST_CASE("every new connection must say hello before anything is served", "[sha
   CHECK(reply.greet_again());
   DataMessage opening = talk.envelope(0);
   opening.body = pb::OpenTables();
-  CHECK(Talk::only<pb::DataHelloReply>(talk.shard.handle(PeerId(2), opening), PeerId(2))
-            .greet_again());
+  CHECK(
+      Talk::only<pb::DataHelloReply>(talk.shard.handle(PeerId(2), opening, TimePoint()), PeerId(2))
+          .greet_again());
   // Nothing of it was applied.
   CHECK(talk.ask(0, Talk::push(0, 0), PeerId(1)).kind == pb::DataItem::ACK);
   REQUIRE(talk.hello(PeerId(2)).accepted());
@@ -410,7 +411,7 @@ TEST_CASE("wrong jobs, tables, slices and ranges are each answered", "[shard]") 
   DataMessage other = talk.envelope(0);
   other.job = JobId(8);
   other.body = DataItems{{Talk::item(pb::DataItem::READ, 0)}};
-  const auto batch = Talk::only<DataItems>(talk.shard.handle(kPeer, other), kPeer);
+  const auto batch = Talk::only<DataItems>(talk.shard.handle(kPeer, other, TimePoint()), kPeer);
   CHECK(batch.items.at(0).refusal == pb::DataItem::UNKNOWN_JOB);
   // It still serves.
   CHECK(talk.ask(0, Talk::push(0, 0)).kind == pb::DataItem::ACK);

@@ -1,0 +1,217 @@
+#include "worker/cache/averaging_cache.hpp"
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/policies.hpp"
+#include "tests/unit/client/served_job.hpp"
+#include "worker/backend/cpu_backend.hpp"
+
+using namespace taut;
+using test::JobMaker;
+using test::kDeadline;
+using test::ServedJob;
+
+namespace {
+
+using Values = std::vector<double>;  // one table's, in the reference's arithmetic
+
+constexpr std::uint32_t kWorkers = 3;
+constexpr std::int64_t kClocks = 10;
+constexpr std::size_t kCount = 6;
+
+std::unique_ptr<Backend> cpu() {
+  BackendOptions options;
+  options.device = DeviceKind::kCpu;
+  options.threads = 1;
+  return make_cpu_backend(options);
+}
+
+TableSpec only_table() {
+  return test::make_table(0, {kCount});
+}
+
+JobMaker bsp_job(float momentum = 0) {
+  JobMaker maker(kWorkers);
+  maker.state.mutable_definition()->mutable_consistency()->set_mode(pb::Consistency::BSP);
+  maker.solver().set_base_lr(0.125F);
+  maker.solver().set_momentum(momentum);
+  maker.solver().set_max_iter(kClocks);
+  return maker;
+}
+
+/// What a worker's compute makes of its values: it depends on them, so that who trains on what is
+/// seen in the result.
+float gradient_at(std::uint32_t worker, std::int64_t clock, std::size_t i, double value) {
+  return static_cast<float>(0.5 * value) + test::gradient_of(worker, clock, kCount)[i];
+}
+
+/// Trains all workers with averaging caches, and returns the shared values and each worker's own.
+struct Trained {
+  std::vector<float> shared;
+  std::vector<std::vector<float>> own;
+};
+
+std::string train_one(Client& client, Backend& backend, AveragingCache::Options options,
+                      std::uint32_t worker, Trained& trained) {
+  const TableSpec table = only_table();
+  options.wait = kDeadline;
+  auto cache = AveragingCache::open(client, backend, {table}, options);
+  if (!cache) return cache.error().message;
+  AveragingCache& parameters = *cache.value();
+  for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+    const auto values = parameters.acquire(table.id, Clock(clock));
+    if (!values) return values.error().message;
+    const auto now = host_view(values.value());
+    const auto gradient = host_view(parameters.gradient(0, table.id));
+    for (std::size_t i = 0; i < kCount; ++i) gradient[i] = gradient_at(worker, clock, i, now[i]);
+    parameters.publish(0, table.id, Clock(clock));
+    parameters.finish_clock(0, Clock(clock));
+  }
+  if (const auto flushed = parameters.flush(kDeadline); !flushed) return flushed.error().message;
+  const auto last = parameters.acquire(table.id, Clock(kClocks));
+  if (!last) return last.error().message;
+  const auto own = host_view(last.value());
+  trained.own[worker].assign(own.begin(), own.end());
+  if (worker == 0) {
+    trained.shared.resize(kCount);
+    const auto version = parameters.snapshot(table.id, trained.shared);
+    if (!version) return version.error().message;
+    if (version.value() != Clock(kClocks)) return "the shared values are not the last ones";
+  }
+  return "";
+}
+
+Trained train(const JobMaker& job) {
+  ServedJob served(job);
+  const Policies policies = to_policies(served.job.state.definition()).value();
+  AveragingCache::Options options;
+  options.rule = to_update_rule(served.job.solver()).value();
+  options.exchange = policies.exchange;
+  options.moving_rate = policies.moving_rate;
+  options.schedule = policies.schedule;
+  const auto backend = cpu();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (std::uint32_t i = 0; i < kWorkers; ++i) clients.push_back(served.client(i));
+  Trained trained;
+  trained.own.resize(kWorkers);
+  std::vector<std::future<std::string>> running;
+  for (std::uint32_t i = 0; i < kWorkers; ++i) {
+    running.push_back(std::async(std::launch::async, [&, i] {
+      return train_one(*clients[i], *backend, options, i, trained);
+    }));
+  }
+  for (auto& one : running) REQUIRE(one.get() == "");
+  return trained;
+}
+
+Values initial() {
+  std::vector<float> values(kCount);
+  const TableSpec table = only_table();
+  math::fill(table.filler, 42, table.name, 0, values);
+  return {values.begin(), values.end()};
+}
+
+/// One clock of momentum SGD on a worker's own values.
+void descend(Values& values, Values& velocity, std::uint32_t worker, std::int64_t clock,
+             double momentum) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    velocity[i] = momentum * velocity[i] + 0.125 * gradient_at(worker, clock, i, values[i]);
+    values[i] -= velocity[i];
+  }
+}
+
+void check_close(const std::vector<float>& a, const Values& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).margin(1e-5));
+}
+
+}  // namespace
+
+TEST_CASE("periodic averaging moves all workers to their mean, and momentum stays their own",
+          "[averaging]") {
+  for (const std::uint32_t interval : {1U, 4U, 25U}) {
+    CAPTURE(interval);
+    JobMaker job = bsp_job(0.9F);
+    job.state.mutable_definition()
+        ->mutable_consistency()
+        ->mutable_periodic_averaging()
+        ->set_interval(interval);
+    const Trained trained = train(job);
+
+    std::vector<Values> own(kWorkers, initial());
+    std::vector<Values> velocity(kWorkers, Values(kCount, 0));
+    for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+      for (std::uint32_t w = 0; w < kWorkers; ++w) descend(own[w], velocity[w], w, clock, 0.9);
+      if ((clock + 1) % interval != 0 && clock + 1 != kClocks) continue;
+      Values mean(kCount, 0);
+      for (const Values& one : own) {
+        for (std::size_t i = 0; i < kCount; ++i) mean[i] += one[i] / kWorkers;
+      }
+      own.assign(kWorkers, mean);
+    }
+    check_close(trained.shared, own[0]);
+    for (const auto& one : trained.own) CHECK(test::same_bits(one, trained.shared));
+  }
+}
+
+TEST_CASE("periodic averaging at every clock with plain SGD is BSP, but for rounding",
+          "[averaging]") {
+  JobMaker job = bsp_job();
+  job.state.mutable_definition()->mutable_consistency()->mutable_periodic_averaging()->set_interval(
+      1);
+  const Trained trained = train(job);
+  Values bsp = initial();
+  for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+    Values mean(kCount, 0);
+    for (std::uint32_t w = 0; w < kWorkers; ++w) {
+      for (std::size_t i = 0; i < kCount; ++i) {
+        mean[i] += static_cast<double>(gradient_at(w, clock, i, bsp[i])) / kWorkers;
+      }
+    }
+    for (std::size_t i = 0; i < kCount; ++i) bsp[i] -= 0.125 * mean[i];
+  }
+  check_close(trained.shared, bsp);
+}
+
+TEST_CASE("periodic averaging ends in the same bits every time", "[averaging]") {
+  JobMaker job = bsp_job(0.9F);
+  job.state.mutable_definition()->mutable_consistency()->mutable_periodic_averaging()->set_interval(
+      3);
+  const Trained first = train(job);
+  CHECK(test::same_bits(first.shared, train(job).shared));
+}
+
+TEST_CASE("elastic averaging ties every worker's own values to the shared ones", "[averaging]") {
+  for (const std::uint32_t interval : {1U, 4U}) {
+    CAPTURE(interval);
+    JobMaker job = bsp_job(0.5F);
+    pb::ElasticAveraging& elastic =
+        *job.state.mutable_definition()->mutable_consistency()->mutable_elastic_averaging();
+    elastic.set_interval(interval);
+    elastic.set_moving_rate(0.25F);
+    const Trained trained = train(job);
+
+    Values shared = initial();
+    std::vector<Values> own(kWorkers, shared);
+    std::vector<Values> velocity(kWorkers, Values(kCount, 0));
+    for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+      for (std::uint32_t w = 0; w < kWorkers; ++w) descend(own[w], velocity[w], w, clock, 0.5);
+      if ((clock + 1) % interval != 0 && clock + 1 != kClocks) continue;
+      Values next = shared;
+      for (Values& one : own) {
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const double pull = 0.25 * (one[i] - shared[i]);
+          one[i] -= pull;
+          next[i] += pull;
+        }
+      }
+      shared = next;
+    }
+    check_close(trained.shared, shared);
+    for (std::uint32_t w = 0; w < kWorkers; ++w) check_close(trained.own[w], own[w]);
+    CHECK_FALSE(test::same_bits(trained.own[0], trained.own[1]));
+  }
+}

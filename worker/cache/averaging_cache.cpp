@@ -1,0 +1,117 @@
+#include "worker/cache/averaging_cache.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.hpp"
+#include "common/math/averaging.hpp"
+
+namespace taut {
+
+Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Backend& backend,
+                                                             const std::vector<TableSpec>& tables,
+                                                             Options options) {
+  if (!backend.shares_host_memory()) {
+    return make_error(ErrorCode::kUnavailable,
+                      backend.description() +
+                          ": parameters that workers average are kept in host memory only so far; "
+                          "set device: CPU");
+  }
+  std::vector<TableSpec> shared = tables;
+  for (TableSpec& spec : shared) {
+    // The multipliers are the worker's own rule's; the shards add up as it is.
+    spec.lr_mult = 1;
+    spec.decay_mult = 0;
+  }
+  TAUT_TRY(client.open(std::move(shared), options.wait));
+  std::unique_ptr<AveragingCache> cache(new AveragingCache(client, backend, tables, options));
+  for (Table& table : cache->tables_) {
+    table.asked = table.spec.kind == TableKind::kFrozen ? Clock(0) : options.start;
+    client.read(table.spec.id, *table.asked, table.shared);
+  }
+  return cache;
+}
+
+AveragingCache::AveragingCache(Client& client, Backend& backend,
+                               const std::vector<TableSpec>& tables, const Options& options)
+    : client_(client), options_(options), local_(backend, tables, {.rule = options.rule}) {
+  for (const TableSpec& spec : tables) {
+    tables_.push_back({spec, std::vector<float>(spec.count()), options.start, {}, {}});
+  }
+}
+
+Result<DeviceSpan<const float>> AveragingCache::acquire(TableId table, Clock clock) {
+  TAUT_TRY(settle(tables_[table.value()]));
+  return local_.acquire(table, clock);
+}
+
+/// Takes over what was read, and pushes what waited for it.
+Result<void> AveragingCache::settle(Table& table) {
+  if (table.asked) {
+    TAUT_TRY(client_.wait(table.spec.id, *table.asked, options_.wait));
+    table.asked.reset();
+    if (!table.due) std::ranges::copy(table.shared, local_.values(table.spec.id).begin());
+  }
+  if (const auto clock = std::exchange(table.due, std::nullopt)) {
+    client_.push(table.spec.id, *clock, update_of(table));
+    table.next = clock->next();
+  }
+  return ok();
+}
+
+Buffer AveragingCache::update_of(Table& table) {
+  Buffer update = client_.gradient_buffer(table.spec.id);
+  const auto local = local_.values(table.spec.id);
+  if (table.spec.kind == TableKind::kAveraged) {
+    std::ranges::copy(local, update.floats().begin());
+  } else if (options_.exchange == Exchange::kElastic) {
+    math::elastic_update(options_.moving_rate, local, table.shared, update.floats());
+  } else {
+    math::periodic_update(local, table.shared, update.floats());
+  }
+  return update;
+}
+
+DeviceSpan<float> AveragingCache::gradient(std::size_t replica, TableId table) {
+  TAUT_CHECK(replica == 0, "an averaging cache has one replica");
+  return local_.gradient(replica, table);
+}
+
+void AveragingCache::publish(std::size_t /*replica*/, TableId /*table*/, Clock /*clock*/) {}
+
+void AveragingCache::finish_clock(std::size_t replica, Clock clock) {
+  local_.finish_clock(replica, clock);
+  if (!options_.schedule.pushes_at(clock)) return;
+  for (Table& table : tables_) {
+    if (table.spec.kind != TableKind::kFrozen) meet(table, clock);
+  }
+}
+
+void AveragingCache::meet(Table& table, Clock clock) {
+  if (options_.exchange == Exchange::kPeriodic) {
+    client_.push_and_read(table.spec.id, clock, update_of(table), table.shared);
+    table.asked = clock.next();
+    return;
+  }
+  table.due = clock;
+  // What the very first read brought is still there; later ones are read anew, as the shared values
+  // move while this worker trains.
+  if (table.next == options_.start) return;
+  table.asked = table.next;
+  client_.read(table.spec.id, table.next, table.shared);
+}
+
+Result<Clock> AveragingCache::snapshot(TableId table, std::span<float> into) {
+  TAUT_TRY(const ReadResult read, client_.snapshot(table, into, options_.wait));
+  return read.version;
+}
+
+Result<void> AveragingCache::flush(Duration wait) {
+  for (Table& table : tables_) {
+    if (!table.due) continue;
+    TAUT_TRY(settle(table));
+  }
+  return client_.flush(wait);
+}
+
+}  // namespace taut

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/math/update_rule.hpp"
+#include "common/ssp/policies.hpp"
+#include "worker/backend/backend.hpp"
+#include "worker/cache/local_cache.hpp"
+#include "worker/cache/parameter_cache.hpp"
+
+namespace taut {
+
+/// Parameters of a worker that trains on its own and meets the others at the shared ones every so
+/// many clocks: periodic averaging (local SGD, federated averaging) and elastic averaging (EASGD). Its
+/// rule, with momentum and whatever else it keeps, runs here; the shards add up what workers push.
+///
+/// Periodic   at the end of an interval it pushes how far it has gone since it was given the shared
+///            values, and goes on from the mean of all
+/// Elastic    it reads the shared values, and both move towards each other by moving_rate times
+///            their distance; it goes on from its own
+///
+/// Running statistics are averaged at the shards at each meeting. What is tested and saved are the
+/// shared values; a worker's own, and what its rule keeps, live as long as it does.
+/// Source    averaging.hpp
+class AveragingCache final : public ParameterCache {
+ public:
+  struct Options {
+    Clock start;  // the first clock
+    math::UpdateRule rule;
+    Exchange exchange = Exchange::kPeriodic;
+    float moving_rate = 0;  // kElastic; above 0
+    PushSchedule schedule;
+    Duration wait{60'000'000};  // a read that takes longer fails
+  };
+
+  /// Opens the tables at the shards and starts reading them.
+  /// Errors    as Client::open; unavailable: a device without host memory
+  [[nodiscard]] static Result<std::unique_ptr<AveragingCache>> open(
+      Client& client, Backend& backend, const std::vector<TableSpec>& tables, Options options);
+
+  /// Closes the client, whose thread would else go on writing into the shared values.
+  ~AveragingCache() override { client_.close(); }
+
+  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
+  DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
+  void publish(std::size_t replica, TableId table, Clock clock) override;
+  void finish_clock(std::size_t replica, Clock clock) override;
+  Result<Clock> snapshot(TableId table, std::span<float> into) override;
+  Result<void> flush(Duration wait) override;
+  Client::Traffic traffic() const override { return client_.traffic(); }
+  const StalenessHistogram& staleness() const override { return client_.staleness(); }
+
+ private:
+  struct Table {
+    TableSpec spec;
+    std::vector<float> shared;   // as they were last read; written by the client's thread
+    Clock next;                  // the first clock that nothing was pushed for
+    std::optional<Clock> asked;  // the read that is under way
+    std::optional<Clock> due;    // kElastic: the push that waits for it
+  };
+
+  AveragingCache(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
+                 const Options& options);
+  [[nodiscard]] Result<void> settle(Table& table);
+  void meet(Table& table, Clock clock);
+  [[nodiscard]] Buffer update_of(Table& table);
+
+  Client& client_;
+  const Options options_;
+  LocalCache local_;
+  std::vector<Table> tables_;
+};
+
+}  // namespace taut
