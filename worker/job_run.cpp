@@ -16,6 +16,7 @@
 #include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/client/client.hpp"
+#include "worker/math_options.hpp"
 #include "worker/straggle.hpp"
 
 namespace taut::worker {
@@ -165,6 +166,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   const pb::Job& definition = job.definition();
   const pb::SolverParameter& solver = definition.solver_param();
   TAUT_TRY(const JobAssets assets, JobAssets::open(definition, job.slots()));
+  backend.set_math(math_options(solver));
   const Clock start(job.start_clock());
   std::vector<Replica> replicas;
   TAUT_TRY(Replica replica, assets.make_replica(backend, job.slot(), job.slots(), start));

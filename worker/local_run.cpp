@@ -9,6 +9,7 @@
 #include "proto/policies.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/job_run.hpp"
+#include "worker/math_options.hpp"
 
 namespace taut::worker {
 
@@ -21,6 +22,7 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
         "not have; train it with a server, e.g. with \"tautline train\"");
   }
   TAUT_TRY(const JobAssets assets, JobAssets::open(job, replicas));
+  backend.set_math(math_options(solver));
   LocalCache::Options cache_options;
   cache_options.seed = job.seed();
   cache_options.replicas = replicas;

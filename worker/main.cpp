@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct Arguments {
   std::string local_job;
   std::uint32_t replicas = 1;
   int threads = 1;
+  taut::DeviceKind device = taut::DeviceKind::kAuto;
+  int device_index = 0;
   int max_iter = 0;
   std::string data;
   std::vector<std::string> weights;
@@ -92,6 +95,8 @@ taut::Result<void> work_alone(const Arguments& arguments) {
   TAUT_TRY(model::settle_weights(arguments.local_job, arguments.local_job, job));
   BackendOptions options;
   options.threads = arguments.threads;
+  options.device = arguments.device;
+  options.cuda_device = arguments.device_index;
   TAUT_TRY(const BackendChoice choice, make_backend(options));
   log::info("{}", choice.reason);
   return worker::run_locally(job, *choice.backend, arguments.replicas);
@@ -147,6 +152,15 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--threads", arguments.threads, "With --local: compute threads")
       ->check(CLI::Range(1, 1024));
+  const std::map<std::string, taut::DeviceKind> devices{{"auto", taut::DeviceKind::kAuto},
+                                                        {"cpu", taut::DeviceKind::kCpu},
+                                                        {"cuda", taut::DeviceKind::kCuda}};
+  app.add_option("--device", arguments.device,
+                 "With --local: auto, cpu or cuda; auto takes the CPU where no CUDA device works")
+      ->transform(CLI::CheckedTransformer(devices, CLI::ignore_case));
+  app.add_option("--device-index", arguments.device_index,
+                 "With --local: which of the machine's CUDA devices")
+      ->check(CLI::Range(0, 1023));
   app.add_option("--max-iter", arguments.max_iter, "With --local: overrides the solver's");
   app.add_option("--weights", arguments.weights,
                  "With --local: begins with trained parameters (.safetensors, .caffemodel)")

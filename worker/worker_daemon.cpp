@@ -53,6 +53,10 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   BackendOptions device;
   device.device = device_kind(settings.device());
   device.threads = static_cast<int>(settings.threads());
+  if (settings.device_index_size() > 0) {
+    device.cuda_device = static_cast<int>(settings.device_index(0));
+  }
+  device.cuda_graphs = settings.cuda_graphs();
   TAUT_TRY(BackendChoice choice, make_backend(device));
   daemon->backend_ = std::move(choice.backend);
   log::info("{}", choice.reason);

@@ -7,6 +7,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND TAUT_WARNINGS -Wno-restrict)
 endif()
 
+set(TAUT_CUDA_OPTIONS -std=c++20 --extended-lambda --Werror=all-warnings
+    -Xcompiler=-Wall,-Wextra,-Wconversion,-Werror)
+
 find_program(TAUT_CCACHE ccache)
 
 # Applies what every target of ours shares: language level, include root, warnings, sanitizers.
@@ -15,7 +18,9 @@ function(taut_configure target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
                                               $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}>)
-  target_compile_options(${target} PRIVATE ${TAUT_WARNINGS})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${TAUT_WARNINGS}>)
+  # CMake may not know the language level of a newer nvcc, so it is passed as it is.
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${TAUT_CUDA_OPTIONS}>")
   if(TAUT_CCACHE)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER ${TAUT_CCACHE})
   endif()

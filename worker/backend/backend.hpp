@@ -114,6 +114,16 @@ class Backend {
   virtual void read_tensor(Stream&, const Extents& shape, DeviceSpan<const float> from,
                            std::span<float> to) = 0;
 
+  /// Whether begin_repeat() is worth calling.
+  [[nodiscard]] virtual bool repeats() const { return false; }
+  /// Between these two a caller queues what it has queued under this key before: the same operations on
+  /// the same memory, at another clock; it waits for nothing, and copies to or from no host. False: the
+  /// device has queued it all by itself, from a recording, and the caller goes on without end_repeat().
+  [[nodiscard]] virtual bool begin_repeat(Stream&, std::uint64_t /*key*/, Clock) { return true; }
+  virtual void end_repeat(Stream&) {}
+  /// In the place of end_repeat() where something was thrown in between.
+  virtual void abandon_repeat(Stream&) noexcept {}
+
   /// Errors of all of these: std::invalid_argument for a shape that the device cannot work with.
   [[nodiscard]] virtual std::unique_ptr<LinearOp> convolution(const ConvolutionSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<PoolingOp> pooling(const PoolingSpec&) = 0;
@@ -149,6 +159,7 @@ struct BackendOptions {
   DeviceKind device = DeviceKind::kAuto;
   int threads = 0;      // of the CPU's computation; 0: as many as OpenMP would take
   int cuda_device = 0;  // which, in the order of the driver
+  bool cuda_graphs = true;  // what repeats is recorded and replayed
 };
 
 struct BackendChoice {

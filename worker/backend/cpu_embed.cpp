@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 
 #include "worker/backend/cpu_ops_sequence.hpp"
 #include "worker/backend/cpu_parallel.hpp"
+#include "worker/backend/data_fault.hpp"
 
 namespace taut::cpu {
 namespace {
@@ -44,10 +43,7 @@ class Embed final : public EmbedOp {
     if (number >= 0 && number < static_cast<float>(spec_.inputs)) {
       return static_cast<std::size_t>(number);
     }
-    throw std::invalid_argument(
-        fmt::format("number {} at position {} of the batch is not in [0, {}); check the data and "
-                    "embed_param.input_dim",
-                    number, position, spec_.inputs));
+    throw std::invalid_argument(row_fault(number, position, spec_.inputs));
   }
 
   void add_row(const float* from, float* into) const {

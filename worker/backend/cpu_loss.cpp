@@ -7,15 +7,13 @@
 #include <stdexcept>
 
 #include "worker/backend/cpu_ops.hpp"
+#include "worker/backend/data_fault.hpp"
 
 namespace taut::cpu {
 
 std::size_t class_of(float label, std::size_t position, std::size_t classes) {
   if (label >= 0 && label < static_cast<float>(classes)) return static_cast<std::size_t>(label);
-  throw std::invalid_argument(fmt::format(
-      "label {} at position {} of the batch is not one of the {} classes 0 to {}; check "
-      "the data set's labels and the last layer's num_output",
-      label, position, classes, classes - 1));
+  throw std::invalid_argument(label_fault(label, position, static_cast<std::int64_t>(classes)));
 }
 
 bool ignores(const std::optional<std::int64_t>& ignore_label, float label) {

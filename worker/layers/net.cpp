@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 
 #include "common/check.hpp"
@@ -34,6 +35,11 @@ bool has_statistics(const model::Graph& graph, const model::Node& node) {
          });
 }
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 bool is_in_place(const model::Node& node, std::size_t bottom) {
   return contains(node.tops, node.bottoms[bottom]);
 }
@@ -44,11 +50,13 @@ Net::Net(const model::Graph& graph, Backend& backend, const Options& options)
     : graph_(graph),
       backend_(backend),
       fed_(model::fed_blobs(graph)),
-      parameters_(graph.parameters.size()) {
+      parameters_(graph.parameters.size()),
+      number_(next_number()) {
   allocate_blobs();
   make_steps(options);
   share_bottom_gradients();
   share_parameter_gradients();
+  find_runs();
 }
 
 Net::~Net() = default;
@@ -177,7 +185,70 @@ void Net::set_batch(Stream& stream, std::span<const std::span<const float>> fed)
   }
 }
 
+void Net::find_runs() {
+  forward_runs_.resize(steps_.size());
+  backward_runs_.resize(steps_.size());
+  std::size_t begin = 0;
+  for (std::size_t layer = 1; layer <= steps_.size(); ++layer) {
+    if (layer < steps_.size() && graph_.nodes[layer].parameters.empty()) continue;
+    forward_runs_[begin] = {begin, layer};
+    begin = layer;
+  }
+  std::size_t end = steps_.size();
+  for (std::size_t layer = steps_.size(); layer-- > 0;) {
+    if (layer > 0 && steps_[layer].gradients_after.empty()) continue;
+    backward_runs_[layer] = {layer, end};
+    end = layer;
+  }
+}
+
+/// What a run does is the same where its layers and the memory of their parameters are.
+std::uint64_t Net::key_of(const Run& run, bool is_forward) const {
+  std::uint64_t key = number_;
+  const auto mix = [&key](std::uint64_t value) {
+    key = (key ^ value) * 0x9E3779B97F4A7C15ULL;
+    key ^= key >> 29U;
+  };
+  mix(run.first << 1U | static_cast<std::uint64_t>(is_forward));
+  for (std::size_t layer = run.first; layer < run.last; ++layer) {
+    for (const std::size_t parameter : graph_.nodes[layer].parameters) {
+      mix(reinterpret_cast<std::uintptr_t>(parameters_[parameter].value.address()));
+      if (!is_forward) {
+        mix(reinterpret_cast<std::uintptr_t>(parameters_[parameter].gradient.address()));
+      }
+    }
+  }
+  return key;
+}
+
 void Net::forward(std::size_t layer, Stream& stream, Clock clock) {
+  clock_ = clock;
+  if (!backend_.repeats()) return forward_layer(layer, stream, clock);
+  const Run& run = forward_runs_[layer];
+  if (run.first == run.last || !backend_.begin_repeat(stream, key_of(run, true), clock)) return;
+  try {
+    for (std::size_t i = run.first; i < run.last; ++i) forward_layer(i, stream, clock);
+  } catch (...) {
+    backend_.abandon_repeat(stream);
+    throw;
+  }
+  backend_.end_repeat(stream);
+}
+
+void Net::backward(std::size_t layer, Stream& stream) {
+  if (!backend_.repeats()) return backward_layer(layer, stream);
+  const Run& run = backward_runs_[layer];
+  if (run.first == run.last || !backend_.begin_repeat(stream, key_of(run, false), clock_)) return;
+  try {
+    for (std::size_t i = run.last; i-- > run.first;) backward_layer(i, stream);
+  } catch (...) {
+    backend_.abandon_repeat(stream);
+    throw;
+  }
+  backend_.end_repeat(stream);
+}
+
+void Net::forward_layer(std::size_t layer, Stream& stream, Clock clock) {
   Step& step = steps_[layer];
   if (step.layer == nullptr) return;
   const model::Node& node = graph_.nodes[layer];
@@ -188,7 +259,7 @@ void Net::forward(std::size_t layer, Stream& stream, Clock clock) {
   step.layer->forward({step.bottoms, step.tops, step.parameters}, stream, clock);
 }
 
-void Net::backward(std::size_t layer, Stream& stream) {
+void Net::backward_layer(std::size_t layer, Stream& stream) {
   Step& step = steps_[layer];
   const model::Node& node = graph_.nodes[layer];
   for (const std::size_t parameter : step.without_gradient) {

@@ -54,11 +54,15 @@ class Net {
     set_batch(stream, std::span(fed.begin(), fed.size()));
   }
 
-  /// REQUIRES: the layer's parameters have values. Errors: std::invalid_argument for a label that
-  /// is no class.
+  /// Where the backend repeats, one call queues the layer and all behind it up to the next one with
+  /// parameters, and the calls for those do nothing.
+  /// REQUIRES: the layer's parameters have values; all layers are walked in order. Errors:
+  /// std::invalid_argument for a label that is no class.
   void forward(std::size_t layer, Stream& stream, Clock clock);
-  /// REQUIRES: the layer's trained parameters have gradients bound. Does nothing where nothing is
-  /// wanted.
+  /// Where the backend repeats, a layer whose gradients nobody waits for is queued with the next one
+  /// that has some.
+  /// REQUIRES: the layer's trained parameters have gradients bound; all layers are walked in order. Does
+  /// nothing where nothing is wanted.
   void backward(std::size_t layer, Stream& stream);
 
   /// Copies the values of the graph's last blob of that name in Caffe's order. Waits for the stream.
@@ -97,6 +101,15 @@ class Net {
     std::vector<std::size_t> without_gradient;  // trained, but before no loss: zeros
   };
 
+  /// Layers [first, last) in the order of a pass, for which the caller waits for nothing in between.
+  struct Run {
+    std::size_t first = 0;
+    std::size_t last = 0;
+  };
+  void forward_layer(std::size_t layer, Stream& stream, Clock clock);
+  void backward_layer(std::size_t layer, Stream& stream);
+  void find_runs();
+  [[nodiscard]] std::uint64_t key_of(const Run& run, bool is_forward) const;
   void allocate_blobs();
   void make_steps(const Options& options);
   void share_bottom_gradients();
@@ -112,6 +125,10 @@ class Net {
   std::vector<std::size_t> fed_;       // as model::fed_blobs
   std::vector<Parameter> parameters_;  // as in graph_.parameters
   std::vector<Step> steps_;            // as in graph_.nodes
+  std::vector<Run> forward_runs_;      // by their first layer; empty: the layer is in another's
+  std::vector<Run> backward_runs_;     // by their last layer in backward's order, the lowest
+  Clock clock_;                        // of the last forward
+  std::uint64_t number_;               // of this net in the process
 };
 
 }  // namespace taut

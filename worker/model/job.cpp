@@ -11,7 +11,6 @@
 #include "worker/model/job_data.hpp"
 #include "worker/model/mentioned.hpp"
 #include "worker/model/solver.hpp"
-#include "worker/model/unsupported.hpp"
 #include "worker/model/upgrade.hpp"
 #include "worker/model/weights.hpp"
 
@@ -119,7 +118,6 @@ GraphOptions KnownRecords::graph_options(const NetChoice& choice) const {
 }
 
 Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecords& records) {
-  TAUT_TRY(check_supported(job));
   TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
   TAUT_TRY(check_graphs(job, records));
   TAUT_TRY(check_experiment(job));

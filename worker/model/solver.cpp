@@ -157,6 +157,16 @@ Result<void> check_rule(const pb::SolverParameter& solver, const Type& type) {
   return ok();
 }
 
+Result<void> check_precision(const pb::SolverParameter& solver) {
+  TAUT_TRY(check_at_least("loss_scale", solver.loss_scale(), 0));
+  if (solver.loss_scale() > 0 && solver.precision() != pb::SolverParameter::FLOAT16) {
+    return invalid(fmt::format("loss_scale is {}: precision {} needs none; leave it out",
+                               solver.loss_scale(),
+                               pb::SolverParameter::Precision_Name(solver.precision())));
+  }
+  return ok();
+}
+
 Result<void> check_tests(const pb::SolverParameter& solver) {
   if (solver.test_iter_size() < solver.test_net_param_size()) {
     return invalid(
@@ -275,6 +285,7 @@ Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver)
   TAUT_TRY(const Type type, find_entry("type", solver.type(), kTypes));
   TAUT_TRY(check_learning_rate(solver, policy));
   TAUT_TRY(check_rule(solver, type));
+  TAUT_TRY(check_precision(solver));
   TAUT_TRY(check_course(solver));
   return warnings_of(solver, policy, type);
 }

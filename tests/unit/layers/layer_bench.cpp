@@ -75,7 +75,7 @@ model::Graph settle(const std::string& net, pb::Phase phase, const model::GraphO
 LayerBench::LayerBench(const std::string& definition, std::vector<Extents> shapes,
                        const Setup& setup)
     : bottom_shapes(std::move(shapes)),
-      backend_(cpu(setup.threads)),
+      backend_(setup.backend ? setup.backend : tested_backend(setup.threads)),
       stream_(backend_->make_stream()),
       graph_(settle(net_around(definition, bottom_shapes, setup.tops), setup.phase)),
       in_place_(setup.in_place) {
@@ -134,6 +134,7 @@ void LayerBench::forward(Clock clock) {
   for (std::size_t i = 0; i < tops.size(); ++i) {
     backend_->read_tensor(*stream_, top_shapes[i], top_tensors_[i].value, tops[i]);
   }
+  stream_->finish();
 }
 
 void LayerBench::backward() {
@@ -151,6 +152,7 @@ void LayerBench::backward() {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     backend_->copy_to_host(*stream_, parameter_tensors_[i].gradient, parameter_gradients[i]);
   }
+  stream_->finish();
 }
 
 }  // namespace taut::test

@@ -24,12 +24,14 @@ using Values = std::vector<float>;
 
 /// The CPU backend with one compute thread, or more.
 [[nodiscard]] std::unique_ptr<Backend> cpu(int threads = 1);
+/// The backend that a test program is about: the CPU's, or in tests/gpu the CUDA device's.
+[[nodiscard]] std::shared_ptr<Backend> tested_backend(int threads);
 
 /// Reads a net and settles it. Throws std::runtime_error with the refusal's message.
 [[nodiscard]] model::Graph settle(const std::string& net, pb::Phase phase,
                                   const model::GraphOptions& options = {});
 
-/// One layer on the CPU backend, with its values in Caffe's order on the host. Every output is
+/// One layer on the tested backend, with its values in Caffe's order on the host. Every output is
 /// poisoned with NaN before it is written.
 class LayerBench {
  public:
@@ -41,6 +43,7 @@ class LayerBench {
     bool in_place = false;
     int threads = 1;
     int tops = 1;
+    std::shared_ptr<Backend> backend = nullptr;  // null: tested_backend()
   };
 
   /// definition  the fields of one layer, without bottoms and tops
@@ -63,7 +66,7 @@ class LayerBench {
   [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count);
   void poison(DeviceSpan<float> span);
 
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
   model::Graph graph_;
   bool in_place_;

@@ -54,14 +54,6 @@ Lines warnings_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a field that this version does not act on is refused by name", "[job]") {
-  pb::Job job = job_of("solver_param { precision: BFLOAT16 }");
-  const auto checked = check_job(job, kRecord);
-  REQUIRE_FALSE(checked.has_value());
-  CHECK(checked.error().message ==
-        "solver: precision is not supported by this version; leave it out");
-}
-
 TEST_CASE("a job is loaded whole, its files found beside it and above it", "[job]") {
   const TempFolder folder;
   folder.write("models/net.prototxt", kNet);

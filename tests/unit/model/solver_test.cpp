@@ -26,6 +26,16 @@ using Lines = std::vector<std::string>;
 
 }  // namespace
 
+TEST_CASE("a loss scale without float16, or below 0, is refused", "[solver]") {
+  CHECK_THAT(error_of(kBase + "loss_scale: 128"), Catch::Matchers::Contains("FLOAT32"));
+  CHECK_THAT(error_of(kBase + "loss_scale: 128 precision: BFLOAT16"),
+             Catch::Matchers::Contains("BFLOAT16"));
+  CHECK_THAT(error_of(kBase + "loss_scale: -1 precision: FLOAT16"),
+             Catch::Matchers::Contains("-1"));
+  CHECK(check(kBase + "loss_scale: 128 precision: FLOAT16").has_value());
+  CHECK(check(kBase + "precision: TF32 deterministic: true").has_value());
+}
+
 TEST_CASE("a solver of each policy and type passes without a warning", "[solver]") {
   for (const char* policy :
        {"lr_policy: 'fixed'",

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cmath>
+
+#include "common/math/host_device.hpp"
+
+// The elementwise functions that layers apply. Each gives value(x), and slope(v): the derivative
+// where v is x for those that need the bottom (Power, Log, Abs, Bnll), else the top's y.
+// Source    Caffe, src/caffe/layers/{relu,elu,exp,power,log,absval,bnll}_layer.cpp
+namespace taut::math {
+
+struct Relu {
+  float negative_slope;
+  [[nodiscard]] TAUT_HD float value(float x) const { return x > 0 ? x : negative_slope * x; }
+  [[nodiscard]] TAUT_HD float slope(float y) const { return y > 0 ? 1.0F : negative_slope; }
+};
+
+struct Sigmoid {
+  [[nodiscard]] TAUT_HD float value(float x) const { return 1 / (1 + std::exp(-x)); }
+  [[nodiscard]] TAUT_HD float slope(float y) const { return y * (1 - y); }
+};
+
+struct TanH {
+  [[nodiscard]] TAUT_HD float value(float x) const { return std::tanh(x); }
+  [[nodiscard]] TAUT_HD float slope(float y) const { return 1 - y * y; }
+};
+
+struct Elu {
+  float alpha;
+  [[nodiscard]] TAUT_HD float value(float x) const { return x > 0 ? x : alpha * std::expm1(x); }
+  [[nodiscard]] TAUT_HD float slope(float y) const { return y > 0 ? 1.0F : y + alpha; }
+};
+
+struct Exp {
+  float inner;  // of x
+  float shift;
+  [[nodiscard]] TAUT_HD float value(float x) const { return std::exp(inner * x + shift); }
+  [[nodiscard]] TAUT_HD float slope(float y) const { return inner * y; }
+};
+
+struct Power {
+  float power;
+  float scale;
+  float shift;
+  [[nodiscard]] TAUT_HD float value(float x) const {
+    const float base = scale * x + shift;
+    if (power == 1) return base;
+    return power == 2 ? base * base : std::pow(base, power);
+  }
+  [[nodiscard]] TAUT_HD float slope(float x) const {
+    if (power == 1) return scale;
+    const float base = scale * x + shift;
+    return power * scale * (power == 2 ? base : std::pow(base, power - 1));
+  }
+};
+
+struct Log {
+  float scale;
+  float shift;
+  float log_base;
+  [[nodiscard]] TAUT_HD float value(float x) const {
+    return std::log(scale * x + shift) / log_base;
+  }
+  [[nodiscard]] TAUT_HD float slope(float x) const {
+    return scale / ((scale * x + shift) * log_base);
+  }
+};
+
+struct Abs {
+  [[nodiscard]] TAUT_HD float value(float x) const { return std::fabs(x); }
+  [[nodiscard]] TAUT_HD float slope(float x) const {
+    return static_cast<float>(x > 0) - static_cast<float>(x < 0);
+  }
+};
+
+/// Written so that no exponential overflows.
+struct Bnll {
+  [[nodiscard]] TAUT_HD float value(float x) const {
+    return (x > 0 ? x : 0.0F) + std::log1p(std::exp(-std::fabs(x)));
+  }
+  [[nodiscard]] TAUT_HD float slope(float x) const { return 1 / (1 + std::exp(-x)); }
+};
+
+}  // namespace taut::math

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace taut::cuda {
+
+/// Which parts of one stretch of addresses are taken: best fit, and neighbours that become free are
+/// joined. It knows offsets only, so it is the same for a device's memory as for a test's.
+class ArenaMap {
+ public:
+  explicit ArenaMap(std::uint64_t size, std::uint64_t alignment);
+
+  /// The offset of a free part of `size` bytes, a multiple of the alignment; nothing where none is
+  /// long enough. REQUIRES: size > 0
+  [[nodiscard]] std::optional<std::uint64_t> take(std::uint64_t size);
+  /// REQUIRES: take() gave it, and it was not given back since.
+  void give_back(std::uint64_t offset);
+
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] std::uint64_t taken() const { return taken_bytes_; }
+  [[nodiscard]] std::uint64_t largest_free() const;
+  [[nodiscard]] bool empty() const { return taken_.empty(); }
+
+ private:
+  void insert_free(std::uint64_t offset, std::uint64_t size);
+  void erase_free(std::uint64_t offset, std::uint64_t size);
+
+  std::uint64_t size_;
+  std::uint64_t alignment_;
+  std::uint64_t taken_bytes_ = 0;
+  std::map<std::uint64_t, std::uint64_t> free_;                     // offset to size
+  std::set<std::pair<std::uint64_t, std::uint64_t>> free_by_size_;  // (size, offset)
+  std::map<std::uint64_t, std::uint64_t> taken_;                    // offset to size
+};
+
+}  // namespace taut::cuda

@@ -1,0 +1,235 @@
+#include "cuda/convolution.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <limits>
+#include <span>
+#include <stdexcept>
+
+namespace taut::cuda {
+namespace {
+
+int side(std::int64_t value) {
+  return static_cast<int>(value);
+}
+
+void check_sides(const ConvolutionKey& key) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  for (const std::int64_t value : {key.n, key.c, key.h, key.w, key.top_c, key.top_h, key.top_w}) {
+    if (value < 1 || value > kMost) {
+      throw std::invalid_argument(
+          fmt::format("{}: a side must lie between 1 and 2^31 - 1", key.to_string()));
+    }
+  }
+}
+
+cudnnDataType_t type_of(Numbers numbers) {
+  switch (numbers) {
+    case Numbers::kBfloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case Numbers::kFloat16:
+      return CUDNN_DATA_HALF;
+    case Numbers::kFloat32:
+    case Numbers::kTf32:
+      break;
+  }
+  return CUDNN_DATA_FLOAT;
+}
+
+/// What algorithms may do with the factors: for float32 nothing but multiply them.
+cudnnMathType_t math_of(Numbers numbers) {
+  if (numbers == Numbers::kFloat32) return CUDNN_FMA_MATH;
+  return numbers == Numbers::kTf32 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
+}
+
+ConvolutionDescriptor describe(const ConvolutionKey& key) {
+  ConvolutionDescriptor descriptor = make_convolution_descriptor();
+  check(cudnnSetConvolution2dDescriptor(descriptor.get(), side(key.pad_h), side(key.pad_w),
+                                        side(key.stride_h), side(key.stride_w),
+                                        side(key.dilation_h), side(key.dilation_w),
+                                        CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+        "cudnnSetConvolution2dDescriptor", key.to_string());
+  check(cudnnSetConvolutionGroupCount(descriptor.get(), side(key.group)),
+        "cudnnSetConvolutionGroupCount", key.to_string());
+  check(cudnnSetConvolutionMathType(descriptor.get(), math_of(key.numbers)),
+        "cudnnSetConvolutionMathType", key.to_string());
+  return descriptor;
+}
+
+/// The first of cuDNN's answers, which come fastest first, that may be used.
+template <class Algorithm, class Performance>
+bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::size_t limit,
+          Choice<Algorithm>& choice) {
+  for (const Performance& answer : answers) {
+    if (answer.status != CUDNN_STATUS_SUCCESS || answer.memory > limit) continue;
+    if (key.deterministic && answer.determinism != CUDNN_DETERMINISTIC) continue;
+    if (key.numbers == Numbers::kFloat32 && answer.mathType != CUDNN_FMA_MATH) continue;
+    choice = {answer.algo, answer.mathType, answer.memory};
+    return true;
+  }
+  return false;
+}
+
+/// Searches one direction. `measure` and `expect` fill the answers and return how many there are, or
+/// the status that kept them from it.
+template <class Algorithm, class Performance, class Measure, class Expect>
+Choice<Algorithm> search(const ConvolutionKey& key, std::size_t limit, const char* direction,
+                         const Measure& measure, const Expect& expect) {
+  std::array<Performance, 16> answers{};
+  Choice<Algorithm> choice;
+  int count = 0;
+  const auto usable = [&] {
+    return pick(std::span<const Performance>(answers.data(), static_cast<std::size_t>(count)), key,
+                limit, choice);
+  };
+  const int most = static_cast<int>(answers.size());
+  // A measurement that fails for want of memory is no failure of the convolution.
+  if (!key.deterministic && measure(most, &count, answers.data()) == CUDNN_STATUS_SUCCESS &&
+      usable()) {
+    return choice;
+  }
+  count = 0;
+  check(expect(most, &count, answers.data()), direction, key.to_string());
+  if (!usable()) {
+    fail(direction, key.to_string(),
+         fmt::format("no{} algorithm within {} bytes of workspace",
+                     key.deterministic ? " deterministic" : "", limit));
+  }
+  return choice;
+}
+
+Choice<cudnnConvolutionBwdFilterAlgo_t> search_weights(cudnnHandle_t library,
+                                                       const ConvolutionKey& key,
+                                                       const ConvolutionShapes& shapes,
+                                                       std::size_t limit) {
+  return search<cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdFilterAlgoPerf_t>(
+      key, limit, "backward to the weights",
+      [&](int most, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
+        return cudnnFindConvolutionBackwardFilterAlgorithm(
+            library, shapes.bottom.get(), shapes.top.get(), shapes.to_weights.get(),
+            shapes.weights.get(), most, count, answers);
+      },
+      [&](int most, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
+        return cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+            library, shapes.bottom.get(), shapes.top.get(), shapes.to_weights.get(),
+            shapes.weights.get(), most, count, answers);
+      });
+}
+
+ConvolutionChoices search_all(cudnnHandle_t library, const ConvolutionKey& key,
+                              const ConvolutionShapes& shapes, std::size_t limit) {
+  ConvolutionChoices choices;
+  choices.forward = search<cudnnConvolutionFwdAlgo_t, cudnnConvolutionFwdAlgoPerf_t>(
+      key, limit, "forward",
+      [&](int most, int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
+        return cudnnFindConvolutionForwardAlgorithm(library, shapes.bottom.get(),
+                                                    shapes.weights.get(), shapes.forward.get(),
+                                                    shapes.top.get(), most, count, answers);
+      },
+      [&](int most, int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
+        return cudnnGetConvolutionForwardAlgorithm_v7(library, shapes.bottom.get(),
+                                                      shapes.weights.get(), shapes.forward.get(),
+                                                      shapes.top.get(), most, count, answers);
+      });
+  choices.weights = search_weights(library, key, shapes, limit);
+  if (!key.to_bottom) return choices;
+  choices.bottom = search<cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdDataAlgoPerf_t>(
+      key, limit, "backward to the bottom",
+      [&](int most, int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
+        return cudnnFindConvolutionBackwardDataAlgorithm(library, shapes.weights.get(),
+                                                         shapes.top.get(), shapes.to_bottom.get(),
+                                                         shapes.bottom.get(), most, count, answers);
+      },
+      [&](int most, int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
+        return cudnnGetConvolutionBackwardDataAlgorithm_v7(
+            library, shapes.weights.get(), shapes.top.get(), shapes.to_bottom.get(),
+            shapes.bottom.get(), most, count, answers);
+      });
+  return choices;
+}
+
+constexpr float kOne = 1;
+constexpr float kZero = 0;
+
+}  // namespace
+
+ConvolutionShapes::ConvolutionShapes(const ConvolutionKey& key) {
+  check_sides(key);
+  const cudnnDataType_t type = type_of(key.numbers);
+  bottom = make_tensor_descriptor();
+  top = make_tensor_descriptor();
+  weights = make_filter_descriptor();
+  check(cudnnSetTensor4dDescriptor(bottom.get(), CUDNN_TENSOR_NCHW, type, side(key.n), side(key.c),
+                                   side(key.h), side(key.w)),
+        "cudnnSetTensor4dDescriptor", key.to_string());
+  check(cudnnSetTensor4dDescriptor(top.get(), CUDNN_TENSOR_NCHW, type, side(key.n), side(key.top_c),
+                                   side(key.top_h), side(key.top_w)),
+        "cudnnSetTensor4dDescriptor", key.to_string());
+  check(cudnnSetFilter4dDescriptor(weights.get(), type, CUDNN_TENSOR_NCHW, side(key.top_c),
+                                   side(key.c / key.group), side(key.kernel_h), side(key.kernel_w)),
+        "cudnnSetFilter4dDescriptor", key.to_string());
+  forward = describe(key);
+  to_bottom = describe(key);
+  to_weights = describe(key);
+}
+
+const ConvolutionChoices& ConvolutionCache::find(cudnnHandle_t library, const ConvolutionKey& key,
+                                                 const ConvolutionShapes& shapes,
+                                                 std::size_t workspace_limit) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
+  return known_.emplace(key, search_all(library, key, shapes, workspace_limit)).first->second;
+}
+
+Convolution::Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key,
+                         std::size_t workspace_limit)
+    : key_(key),
+      about_(key.to_string()),
+      shapes_(key),
+      choices_(cache.find(library, key, shapes_, workspace_limit)) {
+  check(cudnnSetConvolutionMathType(shapes_.forward.get(), choices_.forward.math),
+        "cudnnSetConvolutionMathType", about_);
+  check(cudnnSetConvolutionMathType(shapes_.to_bottom.get(), choices_.bottom.math),
+        "cudnnSetConvolutionMathType", about_);
+  check(cudnnSetConvolutionMathType(shapes_.to_weights.get(), choices_.weights.math),
+        "cudnnSetConvolutionMathType", about_);
+}
+
+std::size_t Convolution::workspace() const {
+  return std::max(
+      {choices_.forward.workspace, choices_.bottom.workspace, choices_.weights.workspace});
+}
+
+void Convolution::forward(cudnnHandle_t library, const void* bottom, const void* weights, void* top,
+                          void* workspace) {
+  check(
+      cudnnConvolutionForward(library, &kOne, shapes_.bottom.get(), bottom, shapes_.weights.get(),
+                              weights, shapes_.forward.get(), choices_.forward.algorithm, workspace,
+                              choices_.forward.workspace, &kZero, shapes_.top.get(), top),
+      "cudnnConvolutionForward", about_);
+}
+
+void Convolution::backward_bottom(cudnnHandle_t library, const void* top_gradient,
+                                  const void* weights, void* bottom_gradient, void* workspace) {
+  check(cudnnConvolutionBackwardData(
+            library, &kOne, shapes_.weights.get(), weights, shapes_.top.get(), top_gradient,
+            shapes_.to_bottom.get(), choices_.bottom.algorithm, workspace,
+            choices_.bottom.workspace, &kZero, shapes_.bottom.get(), bottom_gradient),
+        "cudnnConvolutionBackwardData", about_);
+}
+
+void Convolution::backward_weights(cudnnHandle_t library, const void* bottom,
+                                   const void* top_gradient, void* weights_gradient,
+                                   void* workspace) {
+  check(cudnnConvolutionBackwardFilter(
+            library, &kOne, shapes_.bottom.get(), bottom, shapes_.top.get(), top_gradient,
+            shapes_.to_weights.get(), choices_.weights.algorithm, workspace,
+            choices_.weights.workspace, &kZero, shapes_.weights.get(), weights_gradient),
+        "cudnnConvolutionBackwardFilter", about_);
+}
+
+}  // namespace taut::cuda

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <utility>
+
+#include "cuda/error.hpp"
+
+// Owners of the libraries' handles: made in the constructor, given back in the destructor.
+namespace taut::cuda {
+
+/// Owns one handle of type T; Destroy gives it back. Moves, never copies.
+template <class T, auto Destroy>
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(T handle) : handle_(handle) {}
+  Handle(Handle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Handle() {
+    // What a destroy says is not asked: there is nobody left to tell.
+    if (handle_ != nullptr) (void)Destroy(handle_);
+  }
+  [[nodiscard]] T get() const { return handle_; }
+  [[nodiscard]] explicit operator bool() const { return handle_ != nullptr; }
+
+ private:
+  T handle_ = nullptr;
+};
+
+using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
+using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
+using GraphHandle = Handle<cudaGraph_t, cudaGraphDestroy>;
+using GraphExecHandle = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
+using CudnnHandle = Handle<cudnnHandle_t, cudnnDestroy>;
+using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor =
+    Handle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+using CublasLtHandle = Handle<cublasLtHandle_t, cublasLtDestroy>;
+using MatmulDescriptor = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using MatrixLayout = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+/// A stream that does not wait for the legacy default stream.
+[[nodiscard]] StreamHandle make_stream();
+/// An event without a time, which is cheaper.
+[[nodiscard]] EventHandle make_event();
+[[nodiscard]] CudnnHandle make_cudnn();
+[[nodiscard]] CublasLtHandle make_cublas_lt();
+[[nodiscard]] TensorDescriptor make_tensor_descriptor();
+[[nodiscard]] FilterDescriptor make_filter_descriptor();
+[[nodiscard]] ConvolutionDescriptor make_convolution_descriptor();
+
+}  // namespace taut::cuda

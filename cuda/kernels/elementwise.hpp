@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+
+#include "common/math/activation.hpp"
+
+// Kernels on elements that stand at the same place of equally long arrays. Arrays may be each other
+// where an operation's contract says so; all are queued on the stream that they are given.
+namespace taut::cuda {
+
+void fill(cudaStream_t stream, float* to, std::int64_t count, float value);
+/// into += from
+void add(cudaStream_t stream, const float* from, float* into, std::int64_t count);
+void multiply(cudaStream_t stream, const float* a, const float* b, float* out, std::int64_t count);
+
+struct Scaled {
+  const float* values;
+  float factor;
+};
+/// out = the sum of factor * values, in the order given; out may be one of them.
+void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out,
+                  std::int64_t count);
+
+/// top = function.value(bottom); bottom_gradient = top_gradient * function.slope(at).
+/// Function is one of common/math/activation.hpp.
+template <class Function>
+void activation_forward(cudaStream_t stream, Function function, const float* bottom, float* top,
+                        std::int64_t count);
+template <class Function>
+void activation_backward(cudaStream_t stream, Function function, const float* at,
+                         const float* top_gradient, float* bottom_gradient, std::int64_t count);
+
+void gelu_forward(cudaStream_t stream, const float* bottom, float* top, std::int64_t count);
+void gelu_backward(cudaStream_t stream, const float* bottom, const float* top_gradient,
+                   float* bottom_gradient, std::int64_t count);
+
+/// One more bottom of a maximum: top = max(top, bottom).
+void max_into(cudaStream_t stream, const float* bottom, float* top, std::int64_t count);
+/// gradient = 0 where `other` beats `own`; of equal ones the first in the layer's order wins.
+void max_mask(cudaStream_t stream, const float* own, const float* other, bool own_is_first,
+              float* gradient, std::int64_t count);
+
+/// A tensor seen along the axes that have numbers of their own: (outer, length, inner).
+struct AxisView {
+  std::int64_t outer = 1;
+  std::int64_t length = 1;
+  std::int64_t inner = 1;
+
+  [[nodiscard]] constexpr std::int64_t count() const { return outer * length * inner; }
+  [[nodiscard]] constexpr std::int64_t positions() const { return outer * inner; }
+};
+
+/// top = bottom * factors + summands, a number of each for every index of the length; either may be
+/// null.
+void affine_forward(cudaStream_t stream, const AxisView& view, const float* bottom,
+                    const float* factors, const float* summands, float* top);
+void prelu_forward(cudaStream_t stream, const AxisView& view, const float* bottom,
+                   const float* slopes, float* top);
+void prelu_backward(cudaStream_t stream, const AxisView& view, const float* bottom,
+                    const float* slopes, const float* top_gradient, float* bottom_gradient);
+
+struct DropoutDraw {
+  std::uint64_t key = 0;     // of Philox
+  std::uint64_t stream = 0;  // of Philox
+  float ratio = 0;
+};
+/// to = from times the mask of the clock that lies at `clock` in device memory: 0 for what is
+/// dropped, 1 / (1 - ratio) for what is kept. The same draws as the CPU's.
+void dropout(cudaStream_t stream, const DropoutDraw& draw, const std::int64_t* clock,
+             const float* from, float* to, std::int64_t count);
+/// Writes a number into device memory without a copy from the host.
+void set_number(cudaStream_t stream, std::int64_t* to, std::int64_t value);
+
+/// A part of `rows` rows, each `length` elements of rows that lie `from_step` and `to_step` apart.
+void copy_rows(cudaStream_t stream, const float* from, std::int64_t from_step, float* to,
+               std::int64_t to_step, std::int64_t rows, std::int64_t length);
+
+}  // namespace taut::cuda

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/kernels/reduce.hpp"
+
+// Batch, layer and local response normalization. Images lie as N, C, H, W. Formulas and sources
+// stand at the operations in worker/backend.
+namespace taut::cuda {
+
+/// mean, variance, shift, factor  [view.length] each; shift is the mean, factor 1 / sqrt(variance +
+/// epsilon). mean and variance may be null.
+void batch_norm_statistics(cudaStream_t stream, const AxisView& view, const float* bottom,
+                           float epsilon, float* mean, float* variance, float* shift, float* factor,
+                           void* scratch);
+/// Shift and factor from sums that are divided by *weight; 0 makes them 0.
+void batch_norm_kept(cudaStream_t stream, std::int64_t channels, const float* mean,
+                     const float* variance, const float* weight, float epsilon, float* shift,
+                     float* factor);
+void batch_norm_normalize(cudaStream_t stream, const AxisView& view, const float* bottom,
+                          const float* shift, const float* factor, float* top);
+/// mean[k] = mean of dy, slope[k] = mean of dy * y
+void batch_norm_slopes(cudaStream_t stream, const AxisView& view, const float* top,
+                       const float* top_gradient, float* mean, float* slope, void* scratch);
+/// mean, slope  null: the statistics were constants
+void batch_norm_backward(cudaStream_t stream, const AxisView& view, const float* top,
+                         const float* top_gradient, const float* factor, const float* mean,
+                         const float* slope, float* bottom_gradient);
+
+/// normalised, inverse  [rows, columns] and [rows]: kept for the way back
+/// weight, bias         null: 1 and 0
+void layer_norm_forward(cudaStream_t stream, std::int64_t rows, std::int64_t columns, float epsilon,
+                        const float* bottom, const float* weight, const float* bias, float* top,
+                        float* normalised, float* inverse);
+void layer_norm_backward(cudaStream_t stream, std::int64_t rows, std::int64_t columns,
+                         const float* normalised, const float* inverse, const float* weight,
+                         const float* top_gradient, float* bottom_gradient);
+
+struct LrnShape {
+  std::int64_t n = 0;
+  std::int64_t c = 0;
+  std::int64_t h = 0;
+  std::int64_t w = 0;
+  std::int64_t size = 5;
+  bool within_channel = false;
+  float alpha = 1;
+  float beta = 0.75F;
+  float k = 1;
+};
+/// scale  [n, c, h, w]: what is raised to -beta, kept for the way back
+void lrn_forward(cudaStream_t stream, const LrnShape& shape, const float* bottom, float* scale,
+                 float* top);
+/// ratio  [n, c, h, w]: written on the way
+void lrn_backward(cudaStream_t stream, const LrnShape& shape, const float* bottom,
+                  const float* scale, const float* top_gradient, float* ratio,
+                  float* bottom_gradient);
+
+}  // namespace taut::cuda

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+// Pooling of images that lie as N, C, H, W, with Caffe's windows: the last one of a side may reach
+// over the edge, which cuDNN's cannot.
+// Source    Caffe, src/caffe/layers/pooling_layer.cpp
+namespace taut::cuda {
+
+struct PoolShape {
+  std::int64_t planes = 0;  // n * c
+  std::int64_t h = 0, w = 0;
+  std::int64_t top_h = 0, top_w = 0;
+  std::int64_t kernel_h = 1, kernel_w = 1;
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t pad_h = 0, pad_w = 0;
+};
+
+/// chosen  [planes, top_h, top_w]: where in its plane each top element comes from
+void max_pool_forward(cudaStream_t stream, const PoolShape& shape, const float* bottom, float* top,
+                      std::int32_t* chosen);
+void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const std::int32_t* chosen,
+                       const float* top_gradient, float* bottom_gradient);
+void average_pool_forward(cudaStream_t stream, const PoolShape& shape, const float* bottom,
+                          float* top);
+void average_pool_backward(cudaStream_t stream, const PoolShape& shape, const float* top_gradient,
+                           float* bottom_gradient);
+
+}  // namespace taut::cuda

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/kernels/elementwise.hpp"
+
+// Kernels that add up. Partial sums are in double and added in a fixed order: the same input gives
+// the same bits in every run.
+namespace taut::cuda {
+
+/// How many blocks share each index of a view's length.
+[[nodiscard]] unsigned reduce_parts(const AxisView& view);
+/// Bytes that a reduction over a view wants beside it.
+[[nodiscard]] std::size_t reduce_scratch(const AxisView& view);
+
+/// sums[k] = the sum of values over all that is not the length
+void channel_sums(cudaStream_t stream, const AxisView& view, const float* values, float* sums,
+                  void* scratch);
+/// factors_gradient[k] = sum of dy * bottom, summands_gradient[k] = sum of dy; either may be null.
+void affine_parameter_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
+                                const float* top_gradient, float* factors_gradient,
+                                float* summands_gradient, void* scratch);
+/// slopes_gradient[k] = sum of dy * bottom where the bottom is not above 0
+void prelu_slope_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
+                           const float* top_gradient, float* slopes_gradient, void* scratch);
+
+/// into = into * keep + the sum of squares; one double in device memory
+void sum_of_squares(cudaStream_t stream, const float* values, std::int64_t count, double* into,
+                    bool keep, void* scratch);
+
+enum class SumOf : std::uint8_t { kValues, kAbsolutes, kSquares };
+/// top[row] = factor * the sum over a row of `length` elements
+void row_reduction(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,
+                   std::int64_t length, const float* bottom, float* top);
+void row_reduction_backward(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,
+                            std::int64_t length, const float* bottom, const float* top_gradient,
+                            float* bottom_gradient);
+
+}  // namespace taut::cuda

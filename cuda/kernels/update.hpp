@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/math/update_rule.hpp"
+#include "cuda/kernels/elementwise.hpp"
+
+// A shard's updates on the device: the arithmetic of common/math/update_arithmetic.hpp, compiled
+// without contraction, so that the bits are the CPU's.
+namespace taut::cuda {
+
+/// As math::apply_update.
+/// gradients  at least one; of more than kMostGradients the first ones are summed beforehand
+/// state      the rule's arrays; null beyond them
+/// scratch    update_scratch() bytes
+struct UpdateArrays {
+  float* values = nullptr;
+  float* first = nullptr;
+  float* second = nullptr;
+  std::int64_t count = 0;
+};
+inline constexpr std::size_t kMostGradients = 8;
+void apply_update(cudaStream_t stream, math::RuleKind kind, const math::UpdateStep& step,
+                  std::span<const Scaled> gradients, float scale, const UpdateArrays& arrays,
+                  void* scratch);
+[[nodiscard]] std::size_t update_scratch(math::RuleKind kind, std::size_t gradients,
+                                         std::int64_t count);
+
+/// As math::apply_average.
+/// scratch  update_scratch() bytes of SGD
+void apply_average(cudaStream_t stream, std::span<const Scaled> contributions, float share,
+                   float* values, std::int64_t count, void* scratch);
+
+}  // namespace taut::cuda

@@ -1,0 +1,93 @@
+#include <string>
+#include <vector>
+
+#include "tests/gpu/compare.hpp"
+#include "tests/gpu/tested_cuda.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+using namespace taut::test;
+
+namespace {
+
+struct Linear {
+  std::string definition;
+  Extents bottom;
+};
+
+const std::vector<Linear>& linear() {
+  static const std::vector<Linear> layers{
+      {"type: 'Convolution' convolution_param { num_output: 32 kernel_size: 3 pad: 1 }",
+       {8, 16, 20, 20}},
+      {"type: 'Convolution' convolution_param { num_output: 20 kernel_size: 5 }", {4, 1, 28, 28}},
+      {"type: 'InnerProduct' inner_product_param { num_output: 96 }", {32, 200}}};
+  return layers;
+}
+
+std::vector<Values> run(std::shared_ptr<Backend> backend, const Linear& layer,
+                        float gradients = 1) {
+  LayerBench bench(layer.definition, {layer.bottom}, {.backend = std::move(backend)});
+  fill_randomly(bench, 11, 0);
+  for (float& value : bench.top_gradients[0]) value *= gradients;
+  bench.forward();
+  bench.backward();
+  return results_of(bench, true);
+}
+
+/// Sets how the device computes, and back again.
+class With {
+ public:
+  explicit With(const MathOptions& options) { cuda_device()->set_math(options); }
+  ~With() { cuda_device()->set_math({}); }
+  With(const With&) = delete;
+  With& operator=(const With&) = delete;
+};
+
+void check_against_cpu(double tolerance, float gradients = 1) {
+  for (const Linear& layer : linear()) {
+    INFO(layer.definition);
+    const auto expected = run(cpu(), layer, gradients);
+    const auto actual = run(cuda_device(), layer, gradients);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      INFO("result " << i);
+      CHECK(relative_error(actual[i], expected[i]) <= tolerance);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("TF32 keeps to 11 bits of each factor", "[gpu]") {
+  const With with({.precision = Precision::kTf32});
+  check_against_cpu(2e-3);
+}
+
+TEST_CASE("bfloat16 keeps to 8 bits of each factor, and results are float32", "[gpu]") {
+  const With with({.precision = Precision::kBfloat16});
+  check_against_cpu(2e-2);
+}
+
+TEST_CASE("float16 keeps to 11 bits of each factor", "[gpu]") {
+  const With with({.precision = Precision::kFloat16});
+  check_against_cpu(3e-3);
+}
+
+TEST_CASE("gradients too small for float16 are scaled, and come out as they should", "[gpu]") {
+  const With with({.precision = Precision::kFloat16});
+  check_against_cpu(3e-3, 1e-9F);
+  check_against_cpu(3e-3, 1e6F);
+}
+
+TEST_CASE("a loss scale that is given is taken", "[gpu]") {
+  const With with({.precision = Precision::kFloat16, .loss_scale = 1024});
+  check_against_cpu(3e-3, 1e-4F);
+}
+
+TEST_CASE("deterministic algorithms give the same bits twice", "[gpu]") {
+  const Precision precision = GENERATE(Precision::kFloat32, Precision::kTf32, Precision::kBfloat16);
+  const With with({.precision = precision, .deterministic = true});
+  for (const Linear& layer : linear()) {
+    INFO(layer.definition);
+    CHECK(run(cuda_device(), layer) == run(cuda_device(), layer));
+  }
+}

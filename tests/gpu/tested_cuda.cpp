@@ -1,0 +1,25 @@
+#include "tests/gpu/tested_cuda.hpp"
+
+#include <utility>
+
+#include "tests/unit/layers/layer_bench.hpp"
+
+namespace taut::test {
+
+const Result<std::shared_ptr<Backend>>& open_cuda() {
+  static const Result<std::shared_ptr<Backend>> device = []() -> Result<std::shared_ptr<Backend>> {
+    TAUT_TRY(BackendChoice choice, make_backend({.device = DeviceKind::kCuda}));
+    return std::shared_ptr<Backend>(std::move(choice.backend));
+  }();
+  return device;
+}
+
+std::shared_ptr<Backend> cuda_device() {
+  return open_cuda().value();
+}
+
+std::shared_ptr<Backend> tested_backend(int /*threads*/) {
+  return cuda_device();
+}
+
+}  // namespace taut::test

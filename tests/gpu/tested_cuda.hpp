@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "common/result.hpp"
+#include "worker/backend/backend.hpp"
+
+namespace taut::test {
+
+/// The machine's first CUDA device, opened once in a process. Errors: why there is none
+[[nodiscard]] const Result<std::shared_ptr<Backend>>& open_cuda();
+
+/// The same, for tests that run only where it is there.
+[[nodiscard]] std::shared_ptr<Backend> cuda_device();
+
+}  // namespace taut::test

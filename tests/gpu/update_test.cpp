@@ -1,0 +1,120 @@
+#include <vector>
+
+#include "common/math/update_kernels.hpp"
+#include "tests/gpu/tested_cuda.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/unit/layers/layer_bench.hpp"
+
+using namespace taut;
+using namespace taut::test;
+using math::RuleKind;
+
+namespace {
+
+struct Outcome {
+  Values values;
+  std::vector<Values> state;
+};
+
+struct Case {
+  RuleKind kind = RuleKind::kSgd;
+  std::size_t states = 0;
+  std::size_t count = 10'007;
+  std::size_t gradients = 3;
+  bool l1 = false;
+};
+
+math::UpdateStep step_of(const Case& test) {
+  math::UpdateStep step;
+  step.rate = 0.05F;
+  step.decay = 0.001F;
+  step.momentum = 0.9F;
+  step.momentum2 = 0.99F;
+  step.delta = 1e-6F;
+  step.l1 = test.l1;
+  return step;
+}
+
+/// Three applications in a row, so that states that were written are read again.
+Outcome apply(Backend& backend, const Case& test) {
+  const auto stream = backend.make_stream();
+  std::vector<DeviceBuffer> memory;
+  const auto on_device = [&](const Values& values) {
+    memory.push_back(backend.allocate_floats(values.size()));
+    backend.copy_to_device(*stream, values, memory.back().as<float>());
+    stream->finish();
+    return memory.back().as<float>();
+  };
+  std::vector<DeviceGradient> gradients;
+  for (std::size_t g = 0; g < test.gradients; ++g) {
+    gradients.push_back({on_device(random_values(test.count, 20 + g)), g == 1 ? 0.25F : 1.0F});
+  }
+  const DeviceSpan<float> values = on_device(random_values(test.count, 10));
+  std::vector<DeviceSpan<float>> state;
+  for (std::size_t i = 0; i < test.states; ++i) state.push_back(on_device(Values(test.count)));
+  const DeviceUpdate update{.kind = test.kind, .step = step_of(test), .scale = 0.5F};
+  for (int i = 0; i < 3; ++i) backend.apply_update(*stream, update, gradients, values, state);
+  Outcome outcome{Values(test.count), {}};
+  backend.copy_to_host(*stream, values, outcome.values);
+  for (const DeviceSpan<float>& one : state) {
+    outcome.state.emplace_back(test.count);
+    backend.copy_to_host(*stream, one, outcome.state.back());
+  }
+  stream->finish();
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("an update on the device has the bits of the CPU's", "[gpu][kernel]") {
+  const Case test =
+      GENERATE(Case{RuleKind::kSgd, 0}, Case{.kind = RuleKind::kSgd, .states = 0, .l1 = true},
+               Case{RuleKind::kMomentum, 1}, Case{RuleKind::kNesterov, 1},
+               Case{RuleKind::kAdaGrad, 1}, Case{RuleKind::kRmsProp, 1},
+               Case{RuleKind::kAdaDelta, 2}, Case{RuleKind::kAdam, 2}, Case{RuleKind::kAdamW, 2},
+               Case{RuleKind::kLars, 1}, Case{.kind = RuleKind::kMomentum, .states = 1, .count = 3},
+               Case{.kind = RuleKind::kMomentum, .states = 1, .gradients = 1});
+  INFO("rule " << static_cast<int>(test.kind) << ", " << test.count << " elements");
+  const Outcome device = apply(*cuda_device(), test);
+  const Outcome host = apply(*cpu(), test);
+  CHECK(device.values == host.values);
+  CHECK(device.state == host.state);
+}
+
+TEST_CASE("more gradients than one launch takes are summed all the same", "[gpu][kernel]") {
+  const Case test{.kind = RuleKind::kMomentum, .states = 1, .gradients = 20};
+  const Outcome device = apply(*cuda_device(), test);
+  const Outcome host = apply(*cpu(), test);
+  for (std::size_t i = 0; i < test.count; ++i) {
+    REQUIRE(device.values[i] == Approx(host.values[i]).margin(1e-5));
+  }
+}
+
+TEST_CASE("LAMB's norms differ from the CPU's by rounding alone", "[gpu][kernel]") {
+  const Case test{.kind = RuleKind::kLamb, .states = 2};
+  const Outcome device = apply(*cuda_device(), test);
+  const Outcome host = apply(*cpu(), test);
+  CHECK(device.state == host.state);
+  for (std::size_t i = 0; i < test.count; ++i) {
+    REQUIRE(device.values[i] == Approx(host.values[i]).epsilon(1e-5).margin(1e-7));
+  }
+}
+
+TEST_CASE("a sum of squares over several parts is the CPU's to the last digits", "[gpu][kernel]") {
+  const auto backend = cuda_device();
+  const auto stream = backend->make_stream();
+  std::vector<DeviceBuffer> memory;
+  std::vector<DeviceSpan<const float>> parts;
+  double expected = 0;
+  for (const std::size_t count : {1U, 1000U, 3'000'001U}) {
+    const Values values = random_values(count, count);
+    expected += math::sum_of_squares(values);
+    memory.push_back(backend->allocate_floats(count));
+    backend->copy_to_device(*stream, values, memory.back().as<float>());
+    stream->finish();
+    parts.emplace_back(memory.back().as<float>());
+  }
+  CHECK(backend->sum_of_squares(*stream, parts) == Approx(expected).epsilon(1e-12));
+  // The same bits every time: partial sums are added in one order.
+  CHECK(backend->sum_of_squares(*stream, parts) == backend->sum_of_squares(*stream, parts));
+}

@@ -1,0 +1,72 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "worker/backend/cuda_backend.hpp"
+#include "worker/backend/cuda_module.hpp"
+
+namespace taut {
+namespace {
+
+constexpr const char* kModule = "libtautline_cuda.so";
+
+/// Where the module may lie: as it was built, or as it was installed, beside this program.
+std::vector<std::filesystem::path> places() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return {kModule};
+  const auto folder = program.parent_path();
+  return {folder / kModule, folder / "../lib" / kModule, folder / TAUT_MODULE_FOLDER / kModule};
+}
+
+template <class Function>
+Function* find(void* module, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(module, name));
+}
+
+Error not_loaded(const std::string& why) {
+  return make_error(ErrorCode::kUnavailable,
+                    fmt::format("the CUDA backend is not usable: {}", why));
+}
+
+/// The module, loaded once and kept: a backend's code must not go away under it.
+Result<void*> load() {
+  for (const auto& place : places()) {
+    std::error_code error;
+    if (!std::filesystem::exists(place, error)) continue;
+    // Symbols stay its own: this program has many of them too.
+    void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (module != nullptr) return module;
+    // "libcudnn.so.9: cannot open shared object file: No such file or directory"
+    return not_loaded(
+        fmt::format("{}; install that library, or name its folder in LD_LIBRARY_PATH", dlerror()));
+  }
+  return not_loaded(fmt::format("{} lies neither beside this program nor in its ../lib", kModule));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
+  // Without a driver there is no use in loading half a gigabyte of libraries to be told so.
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
+    return not_loaded("no NVIDIA driver is installed on this machine");
+  }
+  TAUT_TRY(void* module, load());
+  auto* const face = find<decltype(taut_cuda_module_face)>(module, "taut_cuda_module_face");
+  auto* const open = find<decltype(taut_cuda_module_open)>(module, "taut_cuda_module_open");
+  if (face == nullptr || open == nullptr || std::string_view(face()) != kCudaModuleFace) {
+    return not_loaded(fmt::format("{} is of another build: \"{}\" here, \"{}\" there", kModule,
+                                  kCudaModuleFace, face == nullptr ? "none" : face()));
+  }
+  Result<std::unique_ptr<Backend>> backend =
+      make_error(ErrorCode::kUnavailable, "the CUDA module gave no answer");
+  open(options, backend);
+  return backend;
+}
+
+}  // namespace taut
