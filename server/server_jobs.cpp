@@ -23,7 +23,8 @@ std::shared_ptr<const JobView> ServerJobs::take_job(const pb::ServerJob& job) {
   progress = Progress{job.revision(),
                       job.finished(),
                       {},
-                      view ? progress.error : view.error().message,
+                      view ? progress.failure : view.error().message,
+                      std::move(progress.failure),
                       std::move(progress.parts)};
   return view ? view.value() : nullptr;
 }
@@ -49,7 +50,7 @@ void ServerJobs::take_part(std::size_t shard, JobId job, ShardPart part) {
 void ServerJobs::fail(JobId job, const std::string& why) {
   const auto found = jobs_.find(job.value());
   if (found == jobs_.end()) return;
-  found->second.error = why;
+  found->second.failure = found->second.error = why;
   changed_ = true;
 }
 

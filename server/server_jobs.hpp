@@ -50,6 +50,7 @@ class ServerJobs {
     bool finished = false;
     std::map<std::size_t, ShardReport> reports;  // by shard
     std::string error;
+    std::string failure;                     // of the job, whatever becomes of its revisions
     std::map<std::size_t, ShardPart> parts;  // of the newest order that any shard answered
   };
   void fill_part(const Progress& progress, pb::CheckpointPart& part) const;

@@ -55,8 +55,8 @@ ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address
       on_report_(std::move(on_report)),
       shared_(arena),
       pool_(kKeptBytes, arena ? std::move(arena) : host_allocator()),
-      shard_(ShardId(static_cast<std::uint32_t>(options_.index)), pool_, SliceLayout::kSliceElements,
-             options_.initial),
+      shard_(ShardId(static_cast<std::uint32_t>(options_.index)), pool_,
+             SliceLayout::kSliceElements, options_.initial),
       thread_([this] { run(); }) {}
 
 ShardThread::~ShardThread() {

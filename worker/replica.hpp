@@ -12,6 +12,7 @@
 #include "worker/data/data_loader.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/model/graph.hpp"
+#include "worker/model/job_nets.hpp"
 
 namespace taut::worker {
 

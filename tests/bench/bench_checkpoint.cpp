@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/check.hpp"
+#include "proto/checkpoint_manifest.hpp"
 #include "proto/job_state.hpp"
 #include "proto/wire_version.hpp"
 #include "server/checkpoint_thread.hpp"
@@ -105,8 +106,8 @@ class TrainedShard {
  private:
   template <class Body>
   void say(Body body) {
-    const auto out =
-        shard_.handle(kPeer, DataMessage{kJob, WorkerId(0), Incarnation(1), std::move(body)});
+    const auto out = shard_.handle(
+        kPeer, DataMessage{kJob, WorkerId(0), Incarnation(1), std::move(body)}, steady_now());
     TAUT_CHECK(out.size() == 1, "a shard answers");
   }
   void publish() {

@@ -1,5 +1,6 @@
 """Trained models: begun with, exported, tested, asked, sampled."""
 
+import gzip
 import hashlib
 import json
 import random
@@ -209,7 +210,7 @@ class Models(ClusterTest):
         self.assertIn('tautline test: ' + str(part) + ': holds nothing for "ip2/bias"',
                       self.fails("test", part, "--net", job))
         self.assertIn("tautline predict: ", self.fails("predict", self.folder / "none"))
-        self.assertIn("no checkpoint", self.fails("test", self.folder / "data"))
+        self.assertIn("holds no whole checkpoint", self.fails("test", self.folder / "data"))
         self.assertIn("text is sampled from", self.fails("sample", weights, "--net", job))
 
     def test_a_seed_samples_the_same_text_again(self):

@@ -7,9 +7,12 @@ from cluster import *
 
 
 class Policies(ClusterTest):
-    def train(self, consistency, *arguments, workers=3, iterations=40, extra=""):
+    def train(self, consistency, *arguments, workers=3, iterations=40, extra="",
+              momentum=0.9):
         job = self.job(workers=workers, iterations=iterations,
                        extra=f"consistency {{ {consistency} }}\n{extra}")
+        text = job.read_text()
+        job.write_text(text.replace("momentum: 0.9", f"momentum: {momentum}"))
         answer = self.tautline("train", job, "--output", self.folder / "run", *arguments)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         summary = json.loads((self.folder / "run/summary.json").read_text())
@@ -79,7 +82,7 @@ class Policies(ClusterTest):
     def test_workers_that_average_at_every_clock_end_where_bsp_does(self):
         losses = []
         for consistency in ("mode: BSP", "mode: BSP periodic_averaging { interval: 1 }"):
-            summary = self.train(consistency, extra="solver_param { momentum: 0 }")
+            summary = self.train(consistency, momentum=0)
             losses.append(summary["evaluations"][-1]["loss"])
         self.assertAlmostEqual(losses[0], losses[1], places=3)
 

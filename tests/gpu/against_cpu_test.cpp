@@ -201,7 +201,8 @@ TEST_CASE("convolutions and inner products agree with the CPU's", "[gpu][kernel]
 TEST_CASE("what works on channels agrees with the CPU's", "[gpu][kernel]") {
   check_all(channel_cases());
 }
-TEST_CASE("pooling agrees with the CPU's, also where windows reach over the edge", "[gpu][kernel]") {
+TEST_CASE("pooling agrees with the CPU's, also where windows reach over the edge",
+          "[gpu][kernel]") {
   check_all(pooling_cases());
 }
 TEST_CASE("what works element by element agrees with the CPU's", "[gpu][kernel]") {

@@ -76,7 +76,7 @@ void SliceOracle::take_order(const Contract& contract) {
   aside_.done = applied_;
   for (const auto& [worker, member] : contract.members) {
     aside_.joined[worker] = member.join;
-    aside_.least[worker] = std::max(std::min(clock, member.leave), member.join) - member.join;
+    aside_.least[worker] = contract.pushes(member.join, std::min(clock, member.leave));
   }
 }
 
@@ -105,9 +105,8 @@ std::optional<Broken> SliceOracle::put_aside(const Event& event, std::span<const
     if (!counts || !aside_.joined.contains(worker)) continue;
     // From the values alone: its own first updates, as many as `done` says, and enough of them.
     const std::int64_t join = aside_.joined.at(worker);
-    double names = 0;
-    for (std::int64_t clock = join; clock < said; ++clock) names += static_cast<double>(clock + 1);
-    if (count != said - join || static_cast<double>(-own[2UL * worker + 1]) != names) {
+    if (count != contract.pushes(join, said) ||
+        static_cast<double>(-own[2UL * worker + 1]) != contract.names(join, count)) {
       return broken("checkpoint", fmt::format("holds {} updates of worker {} and says done = {}",
                                               count, worker, said));
     }

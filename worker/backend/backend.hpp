@@ -157,8 +157,8 @@ enum class DeviceKind : std::uint8_t { kAuto, kCpu, kCuda };
 
 struct BackendOptions {
   DeviceKind device = DeviceKind::kAuto;
-  int threads = 0;      // of the CPU's computation; 0: as many as OpenMP would take
-  int cuda_device = 0;  // which, in the order of the driver
+  int threads = 0;          // of the CPU's computation; 0: as many as OpenMP would take
+  int cuda_device = 0;      // which, in the order of the driver
   bool cuda_graphs = true;  // what repeats is recorded and replayed
 };
 

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "proto/shared_handshake.hpp"
+#include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/client/served_job.hpp"
 
@@ -188,7 +189,7 @@ TEST_CASE("a hello that offers memory which is not there is accepted without it"
   const ClientOptions options = served.options(WorkerId(0));
   const PeerId shard = endpoint->connect(options.shards[0].address).value();
   pb::DataHello hello;
-  hello.set_wire_version(1);
+  hello.set_wire_version(kWireVersion);
   hello.set_job_hash(options.job_hash);
   *hello.mutable_shared_memory() = to_wire(offer);
   REQUIRE(endpoint->send(shard, encode({options.job, {}, {}, hello})).has_value());

@@ -35,7 +35,8 @@ struct Cluster : FakeCluster {
   }
   Clocks kept(std::uint64_t job) {
     Clocks clocks;
-    for (const pb::KeptCheckpoint& one : status(job).checkpoints()) clocks.push_back(one.clock());
+    const pb::JobStatus reply = status(job);
+    for (const pb::KeptCheckpoint& one : reply.checkpoints()) clocks.push_back(one.clock());
     return clocks;
   }
   [[nodiscard]] bool noted(const std::string& part) const {

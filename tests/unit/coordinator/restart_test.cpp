@@ -87,7 +87,8 @@ TEST_CASE("of the jobs that have ended the newest are kept, across a restart too
     pb::ControlMessage request;
     request.mutable_status_request();
     std::vector<std::uint64_t> known;
-    for (const auto& job : cluster.ask(request).status_reply().jobs()) known.push_back(job.job());
+    const pb::ControlMessage reply = cluster.ask(request);
+    for (const auto& job : reply.status_reply().jobs()) known.push_back(job.job());
     return known;
   };
   // One that runs is no old job, however long it has been there.

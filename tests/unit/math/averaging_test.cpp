@@ -20,8 +20,7 @@ TEST_CASE("the shared value becomes the mean of the workers' values", "[averagin
   CHECK(after[1] == Approx((0 - 3 + 9) / 3.0));
 }
 
-TEST_CASE("a worker and the shared value move towards each other by the same step",
-          "[averaging]") {
+TEST_CASE("a worker and the shared value move towards each other by the same step", "[averaging]") {
   std::vector<float> local = {5, -1};
   const std::vector<float> shared = {1, 1};
   std::vector<float> update(2);

@@ -115,9 +115,10 @@ class Service {
  private:
   template <class Body>
   std::vector<Outgoing> say(Shard& shard, std::uint32_t worker, Body body) {
-    return shard.handle(kPeer, DataMessage{JobId(7), WorkerId(worker),
-                                           job.incarnation(WorkerId(worker)), std::move(body)},
-                        TimePoint());
+    return shard.handle(
+        kPeer,
+        DataMessage{JobId(7), WorkerId(worker), job.incarnation(WorkerId(worker)), std::move(body)},
+        TimePoint());
   }
 
   BufferPool pool_;

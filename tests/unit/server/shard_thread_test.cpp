@@ -145,7 +145,7 @@ TEST_CASE("garbage on a shard's port is dropped, and the shard goes on serving",
   send(std::vector<std::string>(300, "x"));
   Message other_version = encode(line.snapshot());
   std::string header(other_version.frames[0].text());
-  header[6] = 2;
+  header[6] = static_cast<char>(kWireVersion + 1);
   send({header});
   CHECK(line.hello().accepted());
 }
