@@ -126,6 +126,8 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition().solver_param()));
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   const bool is_adaptive = policies.compensation && policies.compensation->is_adaptive();
+  // What a rule keeps is the workers' own where they average.
+  const int of_rule = policies.exchange == Exchange::kNone ? rule.state_count() : 0;
   std::vector<ShardId> all;
   for (const pb::ShardInfo& shard : job.shards()) all.emplace_back(shard.shard());
   std::uint32_t slots = 0;
@@ -141,8 +143,7 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
     if (place.shard.value() < job.first_shard() || shard >= shards) continue;
     const TableSpec& table = saved.tables()[place.table.value()];
     const std::uint32_t states = saved.states_of(place.table);
-    const int wanted =
-        table.kind == TableKind::kTrained ? rule.state_count() + (is_adaptive ? 1 : 0) : 0;
+    const int wanted = table.kind == TableKind::kTrained ? of_rule + (is_adaptive ? 1 : 0) : 0;
     if (states != static_cast<std::uint32_t>(wanted)) {
       return make_error(
           ErrorCode::kMismatch,

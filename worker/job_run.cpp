@@ -71,7 +71,7 @@ Result<std::unique_ptr<ParameterCache>> open_cache(Client& client, Backend& back
                                                    const pb::WorkerConfig& settings) {
   const Clock start(job.start_clock());
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition().solver_param()));
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
   if (policies.exchange == Exchange::kNone) {
     ServedCache::Options options;
     options.start = start;

@@ -105,8 +105,9 @@ std::optional<Broken> SliceOracle::put_aside(const Event& event, std::span<const
     if (!counts || !aside_.joined.contains(worker)) continue;
     // From the values alone: its own first updates, as many as `done` says, and enough of them.
     const std::int64_t join = aside_.joined.at(worker);
-    if (count != contract.pushes(join, said) ||
-        static_cast<double>(-own[2UL * worker + 1]) != contract.names(join, count)) {
+    const std::int64_t pushed = contract.pushes(join, said);
+    const double names = contract.names(join, pushed);
+    if (count != pushed || static_cast<double>(-own[2UL * worker + 1]) != names) {
       return broken("checkpoint", fmt::format("holds {} updates of worker {} and says done = {}",
                                               count, worker, said));
     }
@@ -350,6 +351,15 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     waiting_.erase(waiting);
     return;
   }
+  // A push may release the read that waits, and bring the same read once more.
+  const auto before = std::ranges::find_if(answerable_, [&](const auto& entry) {
+    return entry.second.answered && entry.second.peer == item.peer &&
+           entry.second.clock == item.clock.value();
+  });
+  if (before == answerable_.end()) return;
+  auto again = *before;
+  again.second.answered = false;
+  answerable_.push_back(again);
 }
 
 std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<const float> values,

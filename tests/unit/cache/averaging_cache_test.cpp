@@ -77,9 +77,13 @@ std::string train_one(Client& client, Backend& backend, AveragingCache::Options 
   trained.own[worker].assign(own.begin(), own.end());
   if (worker == 0) {
     trained.shared.resize(kCount);
-    const auto version = parameters.snapshot(table.id, trained.shared);
-    if (!version) return version.error().message;
-    if (version.value() != Clock(kClocks)) return "the shared values are not the last ones";
+    const TimePoint deadline = steady_now() + kDeadline;
+    while (true) {
+      const auto version = parameters.snapshot(table.id, trained.shared);
+      if (!version) return version.error().message;
+      if (version.value() == Clock(kClocks)) break;
+      if (steady_now() > deadline) return "the others have not come to the end";
+    }
   }
   return "";
 }
