@@ -7,12 +7,10 @@ from cluster import *
 
 
 class Policies(ClusterTest):
-    def train(self, consistency, *arguments, workers=3, iterations=40, extra="",
-              momentum=0.9):
+    def train(self, consistency, *arguments, workers=3, iterations=40, extra="", momentum=0.9):
         job = self.job(workers=workers, iterations=iterations,
                        extra=f"consistency {{ {consistency} }}\n{extra}")
-        text = job.read_text()
-        job.write_text(text.replace("momentum: 0.9", f"momentum: {momentum}"))
+        job.write_text(job.read_text().replace("momentum: 0.9", f"momentum: {momentum}"))
         answer = self.tautline("train", job, "--output", self.folder / "run", *arguments)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         summary = json.loads((self.folder / "run/summary.json").read_text())

@@ -86,9 +86,9 @@ TEST_CASE("of the jobs that have ended the newest are kept, across a restart too
   const auto jobs = [&] {
     pb::ControlMessage request;
     request.mutable_status_request();
+    const pb::StatusReply reply = cluster.ask(request).status_reply();
     std::vector<std::uint64_t> known;
-    const pb::ControlMessage reply = cluster.ask(request);
-    for (const auto& job : reply.status_reply().jobs()) known.push_back(job.job());
+    for (const pb::JobStatus& job : reply.jobs()) known.push_back(job.job());
     return known;
   };
   // One that runs is no old job, however long it has been there.
