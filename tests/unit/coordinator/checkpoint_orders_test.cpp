@@ -26,7 +26,9 @@ struct Cluster : FakeCluster {
     add_server("s1");
     add_worker("w0");
     add_worker("w1");
-    run_for(std::chrono::seconds(1));
+    // A job's servers are those that are here when it starts.
+    const auto is_joining = [](const std::string& note) { return note.ends_with("has joined"); };
+    REQUIRE(run_until([&] { return std::ranges::count_if(notes, is_joining) == 4; }));
   }
   std::uint64_t start(const pb::Job& job) {
     const pb::SubmitReply reply = submit(job);
