@@ -59,16 +59,20 @@ ConvolutionDescriptor describe(const ConvolutionKey& key) {
   return descriptor;
 }
 
-/// The first of cuDNN's answers, which come fastest first, that may be used.
+/// The first of cuDNN's answers, which come fastest first, that may be used. A float32 convolution that
+/// cuDNN names for another way to multiply may be used too: it is told to multiply as float32.
 template <class Algorithm, class Performance>
 bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::size_t limit,
           Choice<Algorithm>& choice) {
-  for (const Performance& answer : answers) {
-    if (answer.status != CUDNN_STATUS_SUCCESS || answer.memory > limit) continue;
-    if (key.deterministic && answer.determinism != CUDNN_DETERMINISTIC) continue;
-    if (key.numbers == Numbers::kFloat32 && answer.mathType != CUDNN_FMA_MATH) continue;
-    choice = {answer.algo, answer.mathType, answer.memory};
-    return true;
+  const bool is_exact = key.numbers == Numbers::kFloat32;
+  for (const bool any_math : {false, true}) {
+    for (const Performance& answer : answers) {
+      if (answer.status != CUDNN_STATUS_SUCCESS || answer.memory > limit) continue;
+      if (key.deterministic && answer.determinism != CUDNN_DETERMINISTIC) continue;
+      if (is_exact && !any_math && answer.mathType != CUDNN_FMA_MATH) continue;
+      choice = {answer.algo, is_exact ? CUDNN_FMA_MATH : answer.mathType, answer.memory};
+      return true;
+    }
   }
   return false;
 }
@@ -193,10 +197,24 @@ Convolution::Convolution(cudnnHandle_t library, ConvolutionCache& cache, const C
       choices_(cache.find(library, key, shapes_, workspace_limit)) {
   check(cudnnSetConvolutionMathType(shapes_.forward.get(), choices_.forward.math),
         "cudnnSetConvolutionMathType", about_);
-  check(cudnnSetConvolutionMathType(shapes_.to_bottom.get(), choices_.bottom.math),
-        "cudnnSetConvolutionMathType", about_);
   check(cudnnSetConvolutionMathType(shapes_.to_weights.get(), choices_.weights.math),
         "cudnnSetConvolutionMathType", about_);
+  // What a search says was of its own way to multiply, so the sizes are asked for again.
+  check(cudnnGetConvolutionForwardWorkspaceSize(
+            library, shapes_.bottom.get(), shapes_.weights.get(), shapes_.forward.get(),
+            shapes_.top.get(), choices_.forward.algorithm, &choices_.forward.workspace),
+        "cudnnGetConvolutionForwardWorkspaceSize", about_);
+  check(cudnnGetConvolutionBackwardFilterWorkspaceSize(
+            library, shapes_.bottom.get(), shapes_.top.get(), shapes_.to_weights.get(),
+            shapes_.weights.get(), choices_.weights.algorithm, &choices_.weights.workspace),
+        "cudnnGetConvolutionBackwardFilterWorkspaceSize", about_);
+  if (!key.to_bottom) return;
+  check(cudnnSetConvolutionMathType(shapes_.to_bottom.get(), choices_.bottom.math),
+        "cudnnSetConvolutionMathType", about_);
+  check(cudnnGetConvolutionBackwardDataWorkspaceSize(
+            library, shapes_.weights.get(), shapes_.top.get(), shapes_.to_bottom.get(),
+            shapes_.bottom.get(), choices_.bottom.algorithm, &choices_.bottom.workspace),
+        "cudnnGetConvolutionBackwardDataWorkspaceSize", about_);
 }
 
 std::size_t Convolution::workspace() const {

@@ -73,7 +73,7 @@ class Convolution {
   ConvolutionKey key_;
   std::string about_;  // for errors
   ConvolutionShapes shapes_;
-  const ConvolutionChoices choices_;
+  ConvolutionChoices choices_;
 };
 
 }  // namespace taut::cuda

@@ -15,13 +15,15 @@ namespace {
 
 constexpr const char* kModule = "libtautline_cuda.so";
 
-/// Where the module may lie: as it was built, or as it was installed, beside this program.
+/// Where the module may lie: as it was built, as it was installed, or in a bundle, seen from this
+/// program.
 std::vector<std::filesystem::path> places() {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return {kModule};
   const auto folder = program.parent_path();
-  return {folder / kModule, folder / "../lib" / kModule, folder / TAUT_MODULE_FOLDER / kModule};
+  return {folder / kModule, folder / "../lib" / kModule, folder / TAUT_MODULE_FOLDER / kModule,
+          folder / "../../lib" / kModule};
 }
 
 template <class Function>

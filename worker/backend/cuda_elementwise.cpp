@@ -195,26 +195,23 @@ class Dropout final : public DropoutOp {
 
   void forward(Stream& stream, Clock clock, DeviceSpan<const float> bottom,
                DeviceSpan<float> top) override {
-    clock_ = clock;
-    multiply(stream, bottom, top);
+    multiply(stream, on(stream).clock_at(clock), bottom, top);
   }
   void backward(Stream& stream, DeviceSpan<const float> top_gradient,
                 DeviceSpan<float> bottom_gradient) override {
-    multiply(stream, top_gradient, bottom_gradient);
+    multiply(stream, on(stream).clock_of_forward(), top_gradient, bottom_gradient);
   }
 
  private:
-  void multiply(Stream& stream, DeviceSpan<const float> from, DeviceSpan<float> to) {
+  void multiply(Stream& stream, const std::int64_t* clock, DeviceSpan<const float> from,
+                DeviceSpan<float> to) const {
     TAUT_CHECK(count_of(from) == count_ && count_of(to) == count_,
                "a dropout keeps the shape that it was made for");
-    CudaStream& own = on(stream);
-    const std::int64_t* clock = own.clock_at(clock_);
-    cuda::dropout(own.enter(), draw_, clock, from.address(), to.address(), count_);
+    cuda::dropout(on(stream).enter(), draw_, clock, from.address(), to.address(), count_);
   }
 
   cuda::DropoutDraw draw_;
   std::int64_t count_;
-  Clock clock_;  // of the last forward
 };
 
 }  // namespace

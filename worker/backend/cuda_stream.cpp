@@ -91,6 +91,10 @@ cuda::Fault* CudaStream::fault() {
   return reinterpret_cast<cuda::Fault*>(small_.as<std::byte>().address());
 }
 
+const std::int64_t* CudaStream::clock_of_forward() const {
+  return reinterpret_cast<const std::int64_t*>(small_.as<std::byte>().address() + kClockOffset);
+}
+
 const std::int64_t* CudaStream::clock_at(Clock clock) {
   auto* const place =
       reinterpret_cast<std::int64_t*>(small_.as<std::byte>().address() + kClockOffset);

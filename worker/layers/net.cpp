@@ -191,7 +191,11 @@ void Net::find_runs() {
   std::size_t begin = 0;
   for (std::size_t layer = 1; layer <= steps_.size(); ++layer) {
     if (layer < steps_.size() && graph_.nodes[layer].parameters.empty()) continue;
-    forward_runs_[begin] = {begin, layer};
+    // What is fed queues nothing.
+    const bool is_fed = std::all_of(steps_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    steps_.begin() + static_cast<std::ptrdiff_t>(layer),
+                                    [](const Step& step) { return step.layer == nullptr; });
+    if (!is_fed) forward_runs_[begin] = {begin, layer};
     begin = layer;
   }
   std::size_t end = steps_.size();
