@@ -119,7 +119,7 @@ void add_test(CLI::App& app, int& status) {
           "--iterations",
           [options](std::uint32_t count) { options->request.set_iterations(count); },
           "Batches (default: once over the data)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   command->add_flag_callback(
       "--json", [options] { options->request.set_json(true); }, "One JSON object on a line");
   command->footer(
@@ -142,12 +142,12 @@ void add_predict(CLI::App& app, int& status) {
       ->add_option_function<std::uint32_t>(
           "--top", [options](std::uint32_t top) { options->request.set_top(top); },
           "Classes that are named for each item (default: 1)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   command
       ->add_option_function<std::uint64_t>(
           "--count", [options](std::uint64_t count) { options->request.set_count(count); },
           "Records of the data at most (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   command
       ->add_option("--resize", options->resize,
                    "Size of images before they are cropped (default: what the net takes)")
