@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 
 namespace taut::cli {
 
@@ -56,21 +57,31 @@ std::vector<std::string> aligned(const std::vector<Row>& rows, const std::vector
 }
 
 std::vector<std::string> histogram(const std::vector<std::pair<std::int64_t, std::uint64_t>>& bins,
-                                   int width) {
+                                   int width, int most_rows) {
+  if (bins.empty()) return {};
+  const std::int64_t first = bins.front().first;
+  const std::int64_t values = bins.back().first - first + 1;
+  // Every value its own row where they are few; else ranges of one length.
+  const bool is_grouped = std::ssize(bins) > most_rows;
+  const std::int64_t each = is_grouped ? (values + most_rows - 1) / most_rows : 1;
+  std::map<std::int64_t, std::uint64_t> counts;  // by the row's first value
   std::uint64_t total = 0;
-  std::uint64_t most = 0;
   for (const auto& [value, count] : bins) {
+    counts[value - (value - first) % each] += count;
     total += count;
-    most = std::max(most, count);
   }
+  std::uint64_t most = 0;
+  for (const auto& [value, count] : counts) most = std::max(most, count);
   std::vector<Row> rows;
-  for (const auto& [value, count] : bins) {
+  for (const auto& [value, count] : counts) {
     const double share = total == 0 ? 0 : static_cast<double>(count) / static_cast<double>(total);
     const double length = most == 0 ? 0 : static_cast<double>(count) / static_cast<double>(most);
     auto cells = static_cast<std::size_t>(std::lround(length * width));
     if (count > 0) cells = std::max<std::size_t>(cells, 1);
-    rows.push_back({fmt::format("{}", value), fmt::format("{:.1f} %", 100 * share),
-                    grouped(static_cast<std::int64_t>(count)), std::string(cells, '#')});
+    const std::int64_t last = std::min(value + each, first + values) - 1;
+    rows.push_back({last > value ? fmt::format("{}-{}", value, last) : fmt::format("{}", value),
+                    fmt::format("{:.1f} %", 100 * share), grouped(static_cast<std::int64_t>(count)),
+                    std::string(cells, '#')});
   }
   return aligned(rows, {true, true, true, false});
 }

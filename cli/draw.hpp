@@ -24,9 +24,11 @@ using Row = std::vector<std::string>;
 [[nodiscard]] std::vector<std::string> aligned(const std::vector<Row>& rows,
                                                const std::vector<bool>& right = {});
 
-/// A bar for each (value, count), the longest `width` cells, with shares and counts.
+/// A bar for each (value, count), the longest `width` cells, with shares and counts. More values
+/// than rows become ranges of one length.
+/// bins       ascending by value
 [[nodiscard]] std::vector<std::string> histogram(
-    const std::vector<std::pair<std::int64_t, std::uint64_t>>& bins, int width);
+    const std::vector<std::pair<std::int64_t, std::uint64_t>>& bins, int width, int most_rows = 20);
 
 /// A line of `width` cells for the clocks `first` to `last`, with a marker at `at`, and one at
 /// `bound` where that lies within.

@@ -179,6 +179,11 @@ void TrainRun::end() {
   }
 }
 
+/// A file of the run that cannot be written: most often the disk is full.
+int fail_to_write(const Error& error) {
+  return fail("train", error.message + "; make room there, or name another folder with --output");
+}
+
 Result<void> write_summary(const RunSummary& run) {
   return write_file_atomically(std::filesystem::path(run.folder) / "summary.json",
                                summary_json(run));
@@ -207,7 +212,7 @@ int run_train(const TrainOptions& options) {
   if (!folder) return fail("train", folder.error().message);
   const auto written =
       write_file_atomically(folder.value() / "job.textproto", to_text(job.value()));
-  if (!written) return fail("train", written.error().message);
+  if (!written) return fail_to_write(written.error());
   if (const auto vocabularies = write_vocabularies(job.value(), folder.value()); !vocabularies) {
     return fail("train", vocabularies.error().message);
   }
@@ -236,7 +241,7 @@ int run_train(const TrainOptions& options) {
                            .folder = folder.value().string()};
   for (const std::string& line : summary_lines(summary)) fmt::print("{}\n", line);
   const auto kept = write_summary(summary);
-  if (!kept) return fail("train", kept.error().message);
+  if (!kept) return fail_to_write(kept.error());
   if (last.value().state() == pb::DONE) return kFine;
   return fail("train",
               fmt::format("job {}: {}", state_word(last.value().state()), last.value().message()));

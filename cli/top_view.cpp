@@ -101,11 +101,10 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
       lines.push_back(
           fmt::format("the {} slowest of {}", room, counted(job->workers_size(), "worker")));
     }
-    auto reads = staleness_of(*job);
-    if (reads.size() > kBinsShown) reads.resize(kBinsShown);
+    const auto reads = staleness_of(*job);
     if (!reads.empty()) {
       lines.insert(lines.end(), {"", "staleness of reads, in clocks"});
-      append(lines, histogram(reads, kBarWidth));
+      append(lines, histogram(reads, kBarWidth, kBinsShown));
     }
   } else {
     lines.emplace_back("no jobs yet; tautline submit JOB hands one over");

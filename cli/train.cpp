@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/command.hpp"
+#include "proto/cluster_config.hpp"
 
 namespace taut::cli {
 namespace {
@@ -46,6 +47,22 @@ pb::RecordsConfig records_of(const std::string& words) {
   return records;
 }
 
+/// Throws CLI::ValidationError for an address that the page cannot be served at.
+void check_dashboard(const std::string& address) {
+  if (address.empty()) return;
+  if (!is_address(address)) {
+    throw CLI::ValidationError(
+        "--dashboard", fmt::format("\"{}\" is not HOST:PORT, e.g. 127.0.0.1:7680", address));
+  }
+  if (check_listen_address(address, pb::ClusterConfig())) return;
+  throw CLI::ValidationError(
+      "--dashboard",
+      fmt::format(
+          "{} is not a loopback address: whoever reaches the page can change the job. Serve "
+          "it at 127.0.0.1:7680 and reach that by ssh -L 7680:127.0.0.1:7680 HOST",
+          address));
+}
+
 /// What the words stand for. Throws CLI::ValidationError for options that contradict each other.
 void settle(TrainArguments& arguments) {
   TrainOptions& options = arguments.options;
@@ -65,6 +82,7 @@ void settle(TrainArguments& arguments) {
     }
   }
   options.records = records_of(arguments.records);
+  check_dashboard(options.dashboard);
   if (arguments.pin.empty()) return;
   std::istringstream parts(arguments.pin);
   for (std::string part; std::getline(parts, part, ':');) options.pins.push_back(part);

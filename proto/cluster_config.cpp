@@ -22,7 +22,21 @@ bool is_loopback(const std::string& host) {
          (is_ipv4 && host.starts_with("127."));
 }
 
-/// "host:port" with a host and a port that can be.
+std::string host_of(const std::string& address) {
+  const bool bare =
+      address.starts_with('[') ? address.ends_with(']') : address.find(':') != address.rfind(':');
+  const auto colon = address.rfind(':');
+  return bare || colon == std::string::npos ? address : address.substr(0, colon);
+}
+
+/// Errors    invalid: names the field
+Result<void> check_address(const std::string& file, const char* field, const std::string& address) {
+  if (is_address(address)) return ok();
+  return invalid(fmt::format("{}: {} \"{}\" is not \"host:port\"", file, field, address));
+}
+
+}  // namespace
+
 bool is_address(const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) return false;
@@ -32,23 +46,13 @@ bool is_address(const std::string& address) {
   return is_number && std::stoi(port) <= 65535;
 }
 
-std::string host_of(const std::string& address) {
-  const bool bare =
-      address.starts_with('[') ? address.ends_with(']') : address.find(':') != address.rfind(':');
-  const auto colon = address.rfind(':');
-  return bare || colon == std::string::npos ? address : address.substr(0, colon);
-}
-
-}  // namespace
-
 Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path) {
   pb::ClusterConfig config;
   TAUT_TRY(read_text(path, config));
   const std::string file = path.string();
-  if (!is_address(config.coordinator_address())) {
-    return invalid(fmt::format("{}: coordinator_address \"{}\" is not \"host:port\"", file,
-                               config.coordinator_address()));
-  }
+  TAUT_TRY(check_address(file, "coordinator_address", config.coordinator_address()));
+  TAUT_TRY(check_address(file, "http.dashboard", config.http().dashboard()));
+  TAUT_TRY(check_address(file, "http.metrics", config.http().metrics()));
   TAUT_TRY(check_range(file, "server.shards", config.server().shards(), 1, 256));
   TAUT_TRY(check_range(file, "server.port_base", config.server().port_base(), 0, 65535));
   if (config.server().port_base() + config.server().shards() - 1 > 65535) {

@@ -13,6 +13,9 @@ namespace taut {
 /// Errors    not_found; invalid: with line and column, or the field, its value and its range
 [[nodiscard]] Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path);
 
+/// Whether it is "host:port" with a host and a port that can be.
+[[nodiscard]] bool is_address(const std::string& address);
+
 /// Refuses to listen where anybody could reach an unauthenticated port.
 /// address   "host:port" or "host"
 /// Errors    invalid: not loopback, and `insecure: true` is not set

@@ -1,6 +1,7 @@
 #include "proto/control_link.hpp"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -8,6 +9,13 @@
 #include "proto/control_message.hpp"
 
 namespace taut {
+namespace {
+
+// Heartbeats are answered: several of them without an answer are no accident.
+constexpr Duration kSilence = std::chrono::seconds(3);
+constexpr int kHeartbeats = 4;
+
+}  // namespace
 
 Result<std::unique_ptr<ControlLink>> ControlLink::open(std::unique_ptr<Endpoint> endpoint,
                                                        const std::string& coordinator_address,
@@ -23,16 +31,20 @@ ControlLink::ControlLink(std::unique_ptr<Endpoint> endpoint, std::string address
     : endpoint_(std::move(endpoint)),
       address_(std::move(address)),
       coordinator_(coordinator),
-      session_(std::move(identity), timings, steady_now()) {}
+      session_(std::move(identity), timings, steady_now()),
+      silence_("the coordinator at " + address_,
+               std::max(kSilence, kHeartbeats * timings.heartbeat_interval), steady_now()) {}
 
 std::vector<ControlEvent> ControlLink::step(Duration wait) {
   std::vector<ControlEvent> events;
   act(session_.tick(steady_now()), events);
+  if (const std::string line = silence_.tick(steady_now()); !line.empty()) log::warn("{}", line);
   const Duration until_tick = session_.next_tick() - steady_now();
   const Duration patience =
       events.empty() ? std::clamp(until_tick, Duration::zero(), wait) : Duration::zero();
   if (auto incoming = endpoint_->receive(patience)) {
     auto message = decode_control(incoming->message);
+    if (const std::string line = silence_.heard(steady_now()); !line.empty()) log::info("{}", line);
     if (message) {
       act(session_.handle(message.value(), steady_now()), events);
     } else {

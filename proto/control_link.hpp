@@ -7,10 +7,12 @@
 #include "common/net/endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/control_session.hpp"
+#include "proto/silence_watch.hpp"
 
 namespace taut {
 
-/// A ControlSession on a real connection: one daemon's line to the coordinator.
+/// A ControlSession on a real connection: one daemon's line to the coordinator. Its silence is
+/// logged.
 /// Thread    one; wake() from any
 class ControlLink {
  public:
@@ -37,6 +39,7 @@ class ControlLink {
   const std::string address_;
   PeerId coordinator_;
   ControlSession session_;
+  SilenceWatch silence_;
 };
 
 }  // namespace taut

@@ -32,8 +32,15 @@ std::optional<std::string> quoted_after(const std::string& text, std::string_vie
   return text.substr(open, close - open);
 }
 
-/// An unknown field's message gets a near name, and loses the type's package; others stay.
+/// Bytes that no text has are said to be such, an unknown field's message gets a near name and
+/// loses the type's package; others stay.
 std::string in_our_words(const std::string& what) {
+  constexpr std::string_view kByte = "Interpreting non ascii codepoint ";
+  if (what.starts_with(kByte))
+    return "no text file: it holds the byte " + what.substr(kByte.size());
+  if (what.starts_with("Invalid control characters")) {
+    return "no text file: it holds control characters";
+  }
   const auto field = quoted_after(what, "has no field named \"");
   const auto type = quoted_after(what, "Message type \"");
   if (!field || !type) return what;

@@ -54,7 +54,8 @@ Finding finding_of(const Folder& folder, const FolderFacts& facts) {
     return trouble("disk",
                    fmt::format("{} cannot be written: {}: {}", place, facts.nearest.string(),
                                facts.unwritable),
-                   elsewhere + ", or change the folder's owner");
+                   facts.free_bytes == 0 ? "make room on its disk, or " + elsewhere
+                                         : elsewhere + ", or change who may write there");
   }
   const std::string found = fmt::format("{}, {} free", place, size(facts.free_bytes));
   const std::string room = fmt::format("make room on its disk, or {}", elsewhere);

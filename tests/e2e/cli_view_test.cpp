@@ -68,6 +68,16 @@ TEST_CASE("a histogram shows the smallest count as something", "[cli]") {
   CHECK(lines[1] == "3    0.0 %        1  #");
 }
 
+TEST_CASE("a histogram of many values has ranges of one length, and loses nothing", "[cli]") {
+  std::vector<std::pair<std::int64_t, std::uint64_t>> bins;
+  for (std::int64_t value = 0; value < 100; ++value) bins.emplace_back(value, 10);
+  const auto lines = histogram(bins, 10, 6);
+  REQUIRE(lines.size() == 6);
+  CHECK_THAT(lines[0], Catch::Matchers::StartsWith(" 0-16  17.0 %  170  ##########"));
+  CHECK_THAT(lines[5], Catch::Matchers::StartsWith("85-99  15.0 %  150  #########"));
+  CHECK(histogram({}, 10).empty());
+}
+
 TEST_CASE("a worker stands on the track where its clock is, and the bound where it is", "[cli]") {
   CHECK(track(10, 14, 10, 14, 5) == "o...|");
   CHECK(track(10, 14, 12, 14, 5) == "..o.|");

@@ -171,11 +171,15 @@ TEST_CASE("each folder that is written into must be writable and have room", "[d
   CHECK(check_disk(config, machine).size() == 4);
   CHECK(worst(check_disk(config, machine)) == Verdict::kOk);
 
-  machine.folders["/state"] = {.nearest = "/", .unwritable = "Permission denied"};
+  machine.folders["/state"] = {
+      .nearest = "/", .unwritable = "Permission denied", .free_bytes = 1ULL << 40U};
   const Finding closed = finding_with(check_disk(config, machine), "/state");
   CHECK(closed.verdict == Verdict::kTrouble);
   CHECK_THAT(closed.found, Contains("Permission denied"));
   CHECK_THAT(closed.advice, Contains("state_folder"));
+  machine.folders["/state"] = {.nearest = "/state", .unwritable = "the disk is full"};
+  CHECK_THAT(finding_with(check_disk(config, machine), "/state").advice, Contains("make room"));
+  machine.folders.erase("/state");
   const auto with = [&](std::uint64_t bytes, std::uint64_t files) {
     machine.folders["/logs"] = {.nearest = "/logs", .free_bytes = bytes, .free_files = files};
     return finding_with(check_disk(config, machine), "/logs").verdict;

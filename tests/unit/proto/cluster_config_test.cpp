@@ -114,4 +114,10 @@ TEST_CASE("the log's options are those of the file", "[cluster_config]") {
   CHECK(options.name == "s0");
 }
 
+TEST_CASE("an address of a cluster file is host:port", "[cluster_config]") {
+  CHECK_THAT(refusal_of("http { dashboard: \"nonsense\" }"),
+             Contains("http.dashboard \"nonsense\" is not \"host:port\""));
+  CHECK_THAT(refusal_of("http { metrics: \"host:99999\" }"), Contains("http.metrics"));
+}
+
 }  // namespace taut

@@ -108,3 +108,13 @@ TEST_CASE("a near name is offered, a far one is not", "[text]") {
   CHECK(taut::did_you_mean("norm", names).empty());
   CHECK(taut::did_you_mean(std::string(1000, 'x'), names).empty());
 }
+
+TEST_CASE("a file that is no text is said to be none", "[text]") {
+  taut::pb::Job job;
+  const auto bytes = taut::parse_text("\x81\xfe name: 1", "job", job);
+  REQUIRE_FALSE(bytes.has_value());
+  CHECK(bytes.error().message == "job:1:1: no text file: it holds the byte 129.");
+  const auto control = taut::parse_text("name: \x01", "job", job);
+  REQUIRE_FALSE(control.has_value());
+  CHECK_THAT(control.error().message, Catch::Matchers::Contains("no text file"));
+}
