@@ -24,7 +24,12 @@ void add_trace(CLI::App& app, int& status);
 void add_convert(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_validate(CLI::App& app, int& status);
+void add_export(CLI::App& app, int& status);
+void add_predict(CLI::App& app, int& status);
+void add_sample(CLI::App& app, int& status);
+void add_summary(CLI::App& app, int& status);
 void add_sweep(CLI::App& app, int& status);
+void add_test(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);
 void add_version(CLI::App& app, int& status);
 

@@ -23,6 +23,11 @@ int main(int argc, char** argv) {
   add_convert(app, status);
   add_doctor(app, status);
   add_validate(app, status);
+  add_test(app, status);
+  add_predict(app, status);
+  add_sample(app, status);
+  add_export(app, status);
+  add_summary(app, status);
   add_version(app, status);
 
   try {

@@ -1,17 +1,22 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "cli/control_client.hpp"
 #include "cli/job_view.hpp"
 #include "cli/progress_display.hpp"
+#include "cli/record_shape.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/state_word.hpp"
 #include "worker/model/job.hpp"
+#include "worker/model/weights.hpp"
 
 namespace taut::cli {
 namespace {
@@ -19,6 +24,7 @@ namespace {
 struct SubmitOptions {
   std::string job_file;
   bool follow = false;
+  std::vector<std::string> weights;
   CoordinatorOption coordinator;
 };
 
@@ -50,9 +56,29 @@ Result<void> follow(ControlClient& client, JobId id) {
       fmt::format("interrupted; job {0} goes on: tautline stop {0} ends it", id.value()));
 }
 
+/// Puts --weights in the place of the job's, and says what matches where that is known here.
+Result<void> settle_weights(const SubmitOptions& options, pb::Job& job) {
+  if (!options.weights.empty()) job.clear_weights();
+  for (const std::string& file : options.weights) job.add_weights(file);
+  TAUT_TRY(model::settle_weights(options.job_file, options.job_file, job));
+  for (const std::string& file : job.weights()) {
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) continue;
+    fmt::print(stderr, "warning: weights {} is not here; servers and workers must have it\n", file);
+    return ok();
+  }
+  const JobRecords known = records_of(job);
+  if (!known.unknown.empty()) return ok();
+  TAUT_TRY(const std::string weights,
+           model::match_job_weights(job, known.records.graph_options(pb::TRAIN)));
+  if (!weights.empty()) fmt::print("weights: {}\n", weights);
+  return ok();
+}
+
 Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(const pb::Job job, model::load_job(options.job_file));
+  TAUT_TRY(pb::Job job, model::load_job(options.job_file));
+  TAUT_TRY(settle_weights(options, job));
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
   TAUT_TRY(const pb::SubmitReply reply, client.submit(job));
   fmt::print(
@@ -70,6 +96,12 @@ void add_submit(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("submit", "Hands a job to the coordinator");
   command->add_option("JOB", options->job_file, "Job file; the files it names go along")
       ->required();
+  command
+      ->add_option("--weights", options->weights,
+                   "Begins with trained parameters (.safetensors, .caffemodel), under a path that "
+                   "servers and workers have too; several with ',' between them")
+      ->delimiter(',')
+      ->type_name("FILE");
   command->add_flag("--follow", options->follow, "Shows its progress until it ends");
   options->coordinator.add_to(*command);
   command->footer("Example: tautline submit configs/jobs/fashion_lenet.textproto");

@@ -124,6 +124,12 @@ void add_job_options(CLI::App& command, TrainArguments& arguments) {
       .add_option("--clock-time", options.clock_time_ms,
                   "For experiments: makes every clock of a worker at least so long")
       ->type_name("MS");
+  command
+      .add_option("--weights", options.weights,
+                  "Begins with trained parameters, matched by the layers' names (.safetensors, "
+                  ".caffemodel); several files with ',' between them")
+      ->delimiter(',')
+      ->type_name("FILE");
   command.add_option("--data", options.data, "Folder of the data set")->type_name("DIR");
   command.add_option("--output", options.output, "The run's folder (default: runs/DATE-JOB-N)")
       ->type_name("DIR");

@@ -25,8 +25,9 @@ struct TrainOptions {
   std::optional<std::uint64_t> seed;
   std::vector<std::string> stragglers;  // text protobuf, beside the job's
   std::optional<double> clock_time_ms;
-  std::string data;    // folder
-  std::string output;  // folder
+  std::vector<std::string> weights;  // files to begin with, in the place of the job's
+  std::string data;                  // folder
+  std::string output;                // folder
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
   std::string dashboard;          // "host:port" of the page; empty: none

@@ -10,6 +10,7 @@
 #include "proto/experiment_check.hpp"
 #include "worker/model/job.hpp"
 #include "worker/model/job_data.hpp"
+#include "worker/model/weights.hpp"
 
 namespace taut::cli {
 namespace {
@@ -26,6 +27,7 @@ std::string absolute(const std::string& path) {
 }
 
 Result<void> put_over(const TrainOptions& options, pb::Job& job) {
+  if (!options.weights.empty()) job.clear_weights();
   if (options.mode) job.mutable_consistency()->set_mode(*options.mode);
   if (options.slack) {
     // Slack 0 is BSP, and a slack asks for a bound.
@@ -48,6 +50,7 @@ Result<void> put_over(const TrainOptions& options, pb::Job& job) {
   for (const std::string& text : options.stragglers) {
     TAUT_TRY(*job.add_straggler(), parse_straggler(text, "--straggler"));
   }
+  for (const std::string& file : options.weights) job.add_weights(file);
   if (options.clock_time_ms) job.set_clock_time_ms(*options.clock_time_ms);
   return ok();
 }
@@ -80,9 +83,13 @@ Result<pb::Job> training_job(const TrainOptions& options) {
   }
   TAUT_TRY(pb::Job job, model::load_job(file));
   TAUT_TRY(put_over(options, job));
+  TAUT_TRY(model::settle_weights(file, file, job));
   TAUT_TRY(require_data(job));
   TAUT_TRY(const auto warnings, model::check_job(job, records_of(job).records));
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  TAUT_TRY(const std::string weights,
+           model::match_job_weights(job, records_of(job).records.graph_options(pb::TRAIN)));
+  if (!weights.empty()) fmt::print("weights: {}\n", weights);
   return job;
 }
 

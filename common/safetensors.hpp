@@ -9,10 +9,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "common/element_type.hpp"
 #include "common/file_writer.hpp"
 #include "common/result.hpp"
+#include "common/tensor_file.hpp"
 
 /// The safetensors format: an 8-byte little-endian length, a JSON header of that length, and the
 /// tensors' bytes, one after another without holes:
@@ -24,27 +27,8 @@
 /// README, "Format".
 namespace taut::safetensors {
 
-enum class ElementType : std::uint8_t {
-  kBool,
-  kU8,
-  kI8,
-  kF8E5M2,
-  kF8E4M3,
-  kI16,
-  kU16,
-  kF16,
-  kBF16,
-  kI32,
-  kU32,
-  kF32,
-  kF64,
-  kI64,
-  kU64,
-};
-
-/// "F32", as the format spells it.
-[[nodiscard]] std::string_view to_string(ElementType type);
-[[nodiscard]] std::uint64_t bytes_of(ElementType type);
+using taut::ElementType;
+using taut::to_string;
 
 /// Limits on what a header may say; beyond them a file is refused.
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the format's own
@@ -91,11 +75,11 @@ struct Head {
 class Reader {
  public:
   [[nodiscard]] static Result<Reader> open(const std::filesystem::path& path);
-  ~Reader();
-  Reader(Reader&& other) noexcept;
-  Reader& operator=(Reader&& other) noexcept;
 
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
+  [[nodiscard]] const TensorFile& file() const { return file_; }
+  /// Where the tensors' bytes begin in the file.
+  [[nodiscard]] std::uint64_t data_begin() const { return head_.data_begin; }
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return head_.tensors; }
   [[nodiscard]] const Metadata& metadata() const { return head_.metadata; }
   /// Null where the file has none of that name.
@@ -112,10 +96,9 @@ class Reader {
                                          std::span<float> out) const;
 
  private:
-  Reader(std::filesystem::path path, int file);
+  explicit Reader(TensorFile file) : file_(std::move(file)) {}
 
-  std::filesystem::path path_;
-  int file_ = -1;
+  TensorFile file_;
   Head head_;
   std::unordered_map<std::string_view, std::size_t> by_name_;
 };

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
@@ -14,30 +12,6 @@
 
 namespace taut::safetensors {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
-struct Spelling {
-  std::string_view name;
-  std::uint64_t bytes;
-};
-
-// In the order of ElementType.
-constexpr std::array<Spelling, 15> kTypes = {{{"BOOL", 1},
-                                              {"U8", 1},
-                                              {"I8", 1},
-                                              {"F8_E5M2", 1},
-                                              {"F8_E4M3", 1},
-                                              {"I16", 2},
-                                              {"U16", 2},
-                                              {"F16", 2},
-                                              {"BF16", 2},
-                                              {"I32", 4},
-                                              {"U32", 4},
-                                              {"F32", 4},
-                                              {"F64", 8},
-                                              {"I64", 8},
-                                              {"U64", 8}}};
 
 /// A name as it may stand in a message: of bounded length, on one line.
 std::string shown(const std::string& name) {
@@ -80,10 +54,9 @@ class HeadReader final : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (place_ != Place::kTensor || key_ != "dtype") return unexpected("a string");
-    const auto* found = std::find_if(kTypes.begin(), kTypes.end(),
-                                     [&](const Spelling& type) { return type.name == value; });
-    if (found == kTypes.end()) return wrong(fmt::format("has dtype {}", shown(value)));
-    tensor_.type = static_cast<ElementType>(found - kTypes.begin());
+    const std::optional<ElementType> type = element_type(value);
+    if (!type) return wrong(fmt::format("has dtype {}", shown(value)));
+    tensor_.type = *type;
     return true;
   }
 
@@ -223,14 +196,6 @@ Result<void> check_places(const Head& head, std::uint64_t data_bytes, const std:
 }
 
 }  // namespace
-
-std::string_view to_string(ElementType type) {
-  return kTypes.at(static_cast<std::size_t>(type)).name;
-}
-
-std::uint64_t bytes_of(ElementType type) {
-  return kTypes.at(static_cast<std::size_t>(type)).bytes;
-}
 
 Result<std::uint64_t> parse_head_length(std::span<const std::byte> bytes, std::uint64_t file_bytes,
                                         const std::string& name) {

@@ -4,6 +4,8 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include <algorithm>
+#include <cctype>
 #include <map>
 #include <utility>
 #include <vector>
@@ -60,6 +62,23 @@ Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
   rate.warmup = solver.warmup_iter();
   rate.warmup_base = solver.warmup_start_lr();
   return rate;
+}
+
+/// Errors    invalid: no such place
+Result<std::optional<TensorPlace>> origin_from_wire(const pb::TableSpec& wire) {
+  constexpr std::size_t kMostPathBytes = 4096;
+  constexpr std::size_t kDigestDigits = 64;
+  const pb::TensorPlace& origin = wire.origin();
+  const std::optional<ElementType> type = element_type(origin.element_type());
+  const auto is_hex = [](unsigned char digit) { return std::isxdigit(digit) != 0; };
+  const bool placed = !origin.file().empty() && origin.file().size() <= kMostPathBytes &&
+                      origin.sha256().size() == kDigestDigits &&
+                      std::ranges::all_of(origin.sha256(), is_hex) &&
+                      origin.offset() < (1ULL << 62U) && type && reads_as_floats(*type);
+  if (!placed) {
+    return invalid(fmt::format("table \"{}\": its origin is no place in a file", wire.name()));
+  }
+  return TensorPlace{origin.file(), origin.sha256(), origin.offset(), *type};
 }
 
 }  // namespace
@@ -142,6 +161,13 @@ pb::TableSpec to_wire(const TableSpec& table) {
   }
   wire.set_lr_mult(table.lr_mult);
   wire.set_decay_mult(table.decay_mult);
+  if (table.origin) {
+    pb::TensorPlace& origin = *wire.mutable_origin();
+    origin.set_file(table.origin->file);
+    origin.set_sha256(table.origin->sha256);
+    origin.set_offset(table.origin->offset);
+    origin.set_element_type(std::string(to_string(table.origin->type)));
+  }
   return wire;
 }
 
@@ -175,6 +201,9 @@ Result<TableSpec> from_wire(const pb::TableSpec& wire) {
   }
   table.lr_mult = wire.lr_mult();
   table.decay_mult = wire.decay_mult();
+  if (wire.has_origin()) {
+    TAUT_TRY(table.origin, origin_from_wire(wire));
+  }
   return table;
 }
 

@@ -20,6 +20,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   TAUT_TRY(view->membership, to_membership(job));
   view->slack = Slack(job.slack());
   view->hold_from = Clock(job.hold_from());
+  view->weights.assign(job.definition().weights().begin(), job.definition().weights().end());
   for (const pb::ShardInfo& shard : job.shards()) view->shards.emplace_back(shard.shard());
   return std::shared_ptr<const JobView>(std::move(view));
 }

@@ -29,6 +29,7 @@ struct JobView {
   Slack slack;
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;
+  std::vector<std::string> weights;  // files that tables may begin with
   bool finished = false;
 
   /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits for

@@ -87,15 +87,16 @@ Result<void> ServerDaemon::start_shards() {
   TAUT_TRY(check_listen_address(settings.listen(), config_));
   for (std::uint32_t i = 0; i < settings.shards(); ++i) {
     const std::uint32_t port = settings.port_base() == 0 ? 0 : settings.port_base() + i;
-    auto shard = ShardThread::start(context_, join_address(settings.listen(), port),
-                                    {.index = i, .shared_memory = settings.shared_memory()},
-                                    [this](std::size_t index, ShardReport report) {
-                                      {
-                                        std::scoped_lock lock(mutex_);
-                                        jobs_.take_report(index, std::move(report));
-                                      }
-                                      if (link_) link_->wake();
-                                    });
+    auto shard = ShardThread::start(
+        context_, join_address(settings.listen(), port),
+        {.index = i, .shared_memory = settings.shared_memory(), .initial = &initial_values_},
+        [this](std::size_t index, ShardReport report) {
+          {
+            std::scoped_lock lock(mutex_);
+            jobs_.take_report(index, std::move(report));
+          }
+          if (link_) link_->wake();
+        });
     if (!shard && shard.error().code == ErrorCode::kExists) {
       return with_setting(shard.error(), "server.port_base");
     }

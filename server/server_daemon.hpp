@@ -12,6 +12,7 @@
 #include "proto/control_link.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/dashboard/dashboard.hpp"
+#include "server/initial_values.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard_thread.hpp"
 
@@ -55,6 +56,7 @@ class ServerDaemon {
   std::mutex mutex_;  // guards jobs_
   ServerJobs jobs_;
   std::unique_ptr<ControlLink> link_;
+  FileValues initial_values_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
   pb::Heartbeat heartbeat_;  // what the next one carries
   TimePoint next_loads_;

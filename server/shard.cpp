@@ -40,12 +40,16 @@ bool is_push(const DataItem& item) {
 std::string describe(const TableSpec& table) {
   static constexpr const char* kKinds[] = {"trained", "averaged", "frozen"};
   static constexpr const char* kFillers[] = {"constant", "uniform", "gaussian"};
+  const std::string origin =
+      table.origin ? fmt::format("; from byte {} of {} with SHA-256 {:.12}", table.origin->offset,
+                                 table.origin->file, table.origin->sha256)
+                   : "";
   return fmt::format(
-      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}; lr_mult {}; decay_mult {})",
+      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}; lr_mult {}; decay_mult {}{})",
       table.id.value(), table.name, table.count(), fmt::join(table.shape, "x"),
       kKinds[static_cast<std::size_t>(table.kind)],
       kFillers[static_cast<std::size_t>(table.filler.kind)], table.filler.a, table.filler.b,
-      table.lr_mult, table.decay_mult);
+      table.lr_mult, table.decay_mult, origin);
 }
 
 /// The first digits of a hash that a peer sent, where it is one: other bytes are no text.
@@ -178,25 +182,44 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
   }
   if (tables.empty()) return answer("no tables are named");
   if (!job->second.tables.empty()) return answer(difference(job->second.tables, tables));
+  std::string problem;
   try {
-    create_slices(job->second, std::move(tables));
+    const auto created = create_slices(job->second, std::move(tables));
+    if (!created) problem = created.error().message;
   } catch (const std::bad_alloc&) {
+    problem = fmt::format("shard {} has no memory for its part of the tables", id_.value());
+  }
+  if (!problem.empty()) {
     job->second.slices.clear();
     job->second.tables.clear();
-    return answer(fmt::format("shard {} has no memory for its part of the tables", id_.value()));
   }
-  return answer({});
+  return answer(std::move(problem));
 }
 
-void Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
+Result<void> Shard::begin_from_file(const JobState& job, const TableSpec& table,
+                                    SliceState& slice) {
+  const TensorPlace& origin = *table.origin;
+  if (initial_ == nullptr ||
+      std::ranges::find(job.view->weights, origin.file) == job.view->weights.end()) {
+    return invalid(fmt::format("table \"{}\" begins with {}, which the job's weights do not name",
+                               table.name, origin.file));
+  }
+  return initial_->read(origin, slice.place().offset, slice.initial_values());
+}
+
+Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != job.id) continue;
     const TableSpec& table = tables[slice.table.value()];
-    job.slices.emplace(job.layout.index_of(slice.table, slice.slice),
-                       std::make_unique<SliceState>(table, slice, *job.view, pool_));
+    auto& state = job.slices[job.layout.index_of(slice.table, slice.slice)];
+    state = std::make_unique<SliceState>(table, slice, *job.view, pool_);
+    if (table.origin) {
+      TAUT_TRY(begin_from_file(job, table, *state));
+    }
   }
   job.tables = std::move(tables);
+  return ok();
 }
 
 void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out) {

@@ -11,6 +11,7 @@
 #include "common/ssp/slice_layout.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
+#include "server/initial_values.hpp"
 #include "server/job_view.hpp"
 #include "server/slice_state.hpp"
 
@@ -34,8 +35,10 @@ struct ShardReport {
 /// Thread    shard thread
 class Shard {
  public:
-  Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements)
-      : id_(id), pool_(pool), slice_elements_(slice_elements) {}
+  /// initial  where tables that begin with a file's numbers get them; null: such tables are refused
+  Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements,
+        InitialValues* initial = nullptr)
+      : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
 
   /// Takes one message and returns what is to be sent. Bad input is answered, never fatal.
   [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message);
@@ -64,7 +67,9 @@ class Shard {
 
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
   DataMessage open(const DataMessage& message, const pb::OpenTables& wanted);
-  void create_slices(JobState& job, std::vector<TableSpec> tables);
+  [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
+  [[nodiscard]] Result<void> begin_from_file(const JobState& job, const TableSpec& table,
+                                             SliceState& slice);
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
   void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                   Outbox& out);
@@ -72,6 +77,7 @@ class Shard {
   ShardId id_;
   BufferPool& pool_;
   const std::uint64_t slice_elements_;
+  InitialValues* const initial_;
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
 };

@@ -42,20 +42,20 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
       log::warn("payloads travel as bytes, on one machine too: {}", made.error().message);
     }
   }
-  return std::unique_ptr<ShardThread>(new ShardThread(std::move(endpoint), std::move(bound),
-                                                      options.index, std::move(arena),
-                                                      std::move(on_report)));
+  return std::unique_ptr<ShardThread>(new ShardThread(
+      std::move(endpoint), std::move(bound), options, std::move(arena), std::move(on_report)));
 }
 
-ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
+ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, Options options,
                          std::shared_ptr<SharedArena> arena, OnReport on_report)
     : endpoint_(std::move(endpoint)),
       address_(std::move(address)),
-      index_(index),
+      index_(options.index),
       on_report_(std::move(on_report)),
       shared_(arena),
       pool_(kKeptBytes, arena ? std::move(arena) : host_allocator()),
-      shard_(ShardId(static_cast<std::uint32_t>(index)), pool_),
+      shard_(ShardId(static_cast<std::uint32_t>(options.index)), pool_, SliceLayout::kSliceElements,
+             options.initial),
       thread_([this] { run(); }) {}
 
 ShardThread::~ShardThread() {

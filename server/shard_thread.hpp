@@ -22,8 +22,9 @@ class ShardThread {
  public:
   using OnReport = std::function<void(std::size_t index, ShardReport)>;
   struct Options {
-    std::size_t index = 0;      // of this shard within its server
-    bool shared_memory = true;  // with workers of the same machine
+    std::size_t index = 0;             // of this shard within its server
+    bool shared_memory = true;         // with workers of the same machine
+    InitialValues* initial = nullptr;  // outlives the thread; null: fillers alone
   };
 
   /// Binds and starts.
@@ -50,7 +51,7 @@ class ShardThread {
     ShardId id;
     std::shared_ptr<const JobView> view;
   };
-  ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, std::size_t index,
+  ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, Options options,
               std::shared_ptr<SharedArena> arena, OnReport on_report);
   void run();
   void obey(const Command& command);

@@ -20,7 +20,9 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
       keeps_values_(job.policies.compensation && kind_ == TableKind::kTrained),
       clock_(job.policies.backup_workers, job.policies.schedule),
       values_(pool.acquire(slice.count * sizeof(float))) {
-  math::fill(table.filler, job.seed, table.name, slice.offset, values_.floats());
+  if (!table.origin) {
+    math::fill(table.filler, job.seed, table.name, slice.offset, values_.floats());
+  }
   const int states = kind_ == TableKind::kTrained ? job.rule.state_count() : 0;
   for (int i = 0; i < states; ++i) {
     rule_state_.push_back(pool.acquire(slice.count * sizeof(float)));

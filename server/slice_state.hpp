@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/math/update_kernels.hpp"
@@ -43,6 +44,9 @@ class SliceState {
  public:
   /// Fills the slice with its initial values. Throws std::bad_alloc.
   SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool);
+
+  /// Where its first values may be written by others, before anything is pushed or read.
+  [[nodiscard]] std::span<float> initial_values() { return values_.floats(); }
 
   /// Judges a push and, where it is the one expected, accepts it, applies what is complete now, and
   /// releases the reads that it makes true.

@@ -20,6 +20,7 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
   cache_options.sum = job.reduction() == pb::Job::SUM;
   TAUT_TRY(cache_options.rule, to_update_rule(solver));
   LocalCache cache(backend, assets.train_graph().parameters, cache_options);
+  TAUT_TRY(cache.read_origins());
   std::vector<Replica> copies;
   for (std::uint32_t slot = 0; slot < replicas; ++slot) {
     TAUT_TRY(Replica replica, assets.make_replica(backend, slot, replicas, Clock(0)));

@@ -18,6 +18,8 @@
 #include "proto/wire_version.hpp"
 #include "worker/local_run.hpp"
 #include "worker/model/job.hpp"
+#include "worker/model/weights.hpp"
+#include "worker/tools/run_tool.hpp"
 #include "worker/worker_daemon.hpp"
 
 namespace {
@@ -34,12 +36,15 @@ struct Arguments {
   int threads = 1;
   int max_iter = 0;
   std::string data;
+  std::vector<std::string> weights;
+  std::string tool;
+  std::string speaks_as = "tautline-worker";
 };
 
 /// Prints why the process ends, once: in the log where that is a file, and on the terminal.
-void print_failure(const std::string& failure, bool log_is_file) {
+void print_failure(const Arguments& arguments, const std::string& failure, bool log_is_file) {
   if (log_is_file) taut::log::error("{}", failure);
-  std::fprintf(stderr, "tautline-worker: %s\n", failure.c_str());
+  std::fprintf(stderr, "%s: %s\n", arguments.speaks_as.c_str(), failure.c_str());
 }
 
 /// Puts what an experiment asks for over the config.
@@ -82,11 +87,35 @@ taut::Result<void> work_alone(const Arguments& arguments) {
     job.clear_data();
     job.add_data()->set_folder(arguments.data);
   }
+  if (!arguments.weights.empty()) job.clear_weights();
+  for (const std::string& file : arguments.weights) job.add_weights(file);
+  TAUT_TRY(model::settle_weights(arguments.local_job, arguments.local_job, job));
   BackendOptions options;
   options.threads = arguments.threads;
   TAUT_TRY(const BackendChoice choice, make_backend(options));
   log::info("{}", choice.reason);
   return worker::run_locally(job, *choice.backend, arguments.replicas);
+}
+
+/// What `tautline test`, `predict` and `sample` start this program for.
+taut::Result<void> use_model(const Arguments& arguments) {
+  using namespace taut;
+  log::Options log_to;
+  log_to.role = "worker";
+  log_to.name = "alone";
+  log_to.level = "warn";
+  TAUT_TRY(log::start(log_to));
+  pb::ToolRequest request;
+  TAUT_TRY(parse_text(arguments.tool, "--tool", request));
+  BackendOptions options;
+  options.threads = arguments.threads;
+  TAUT_TRY(const BackendChoice choice, make_backend(options));
+  return worker::run_tool(request, *choice.backend);
+}
+
+taut::Result<void> run(const Arguments& arguments, bool& log_is_file) {
+  if (!arguments.tool.empty()) return use_model(arguments);
+  return arguments.local_job.empty() ? work(arguments, log_is_file) : work_alone(arguments);
 }
 
 }  // namespace
@@ -119,27 +148,35 @@ int main(int argc, char** argv) {
   app.add_option("--threads", arguments.threads, "With --local: compute threads")
       ->check(CLI::Range(1, 1024));
   app.add_option("--max-iter", arguments.max_iter, "With --local: overrides the solver's");
+  app.add_option("--weights", arguments.weights,
+                 "With --local: begins with trained parameters (.safetensors, .caffemodel)")
+      ->delimiter(',')
+      ->type_name("FILE");
   app.add_option("--data", arguments.data, "With --local: the data set's folder");
   app.set_version_flag("--version", taut::build_name());
+  // Not for people: `tautline` starts it so, and what fails is said in that command's name.
+  app.add_option("--tool", arguments.tool)->group("");
+  app.add_option("--speaks-as", arguments.speaks_as)->group("");
   CLI11_PARSE(app, argc, argv);
-  if (arguments.config.empty() && arguments.local_job.empty()) {
+  const bool has_work =
+      !arguments.config.empty() || !arguments.local_job.empty() || !arguments.tool.empty();
+  if (!has_work) {
     std::fprintf(stderr, "tautline-worker: give --config or --local; see --help\n");
     return 2;
   }
   taut::keep_freed_memory();
   taut::silence_protobuf();
   taut::settle_process_signals(arguments.with_parent);
-  if (arguments.local_job.empty()) taut::watch_stop_signals();
+  if (!arguments.config.empty()) taut::watch_stop_signals();
   std::string failure;
   bool log_is_file = false;
   try {
-    auto worked =
-        arguments.local_job.empty() ? work(arguments, log_is_file) : work_alone(arguments);
+    auto worked = run(arguments, log_is_file);
     if (!worked) failure = worked.error().message;
   } catch (const std::exception& fault) {
     failure = fault.what();
   }
-  if (!failure.empty()) print_failure(failure, log_is_file);
+  if (!failure.empty()) print_failure(arguments, failure, log_is_file);
   taut::timeline::stop();
   taut::log::stop();
   return failure.empty() ? 0 : 1;

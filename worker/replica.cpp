@@ -4,9 +4,11 @@
 
 #include <utility>
 
+#include "common/log.hpp"
 #include "worker/data/open_source.hpp"
 #include "worker/model/job_data.hpp"
 #include "worker/model/parameters.hpp"
+#include "worker/model/weights.hpp"
 
 namespace taut::worker {
 namespace {
@@ -26,11 +28,14 @@ Result<void> check_labels(const FedGraph& fed) {
   return ok();
 }
 
-Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase, std::uint32_t members) {
+}  // namespace
+
+Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase, const PhaseOptions& wanted) {
   FedGraph fed;
   model::GraphOptions options;
   options.phase = phase;
-  if (phase == pb::TRAIN && job.global_batch()) options.batch_divisor = members;
+  options.batch = wanted.batch;
+  if (phase == pb::TRAIN && job.global_batch()) options.batch_divisor = wanted.members;
   TAUT_TRY(const auto layers, model::data_of(job, phase));
   const data::Part part = phase == pb::TRAIN ? data::Part::kTrain : data::Part::kTest;
   for (const auto& [layer, place] : layers) {
@@ -47,6 +52,8 @@ Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase, std::uint32_t m
   TAUT_TRY(check_labels(fed));
   return fed;
 }
+
+namespace {
 
 /// Where a node's tops have their records: all have the same batch.
 Result<std::uint32_t> batch_of(const FedGraph& fed, const model::Node& node) {
@@ -107,6 +114,8 @@ Result<std::unique_ptr<data::Feed>> make_feed(const FedGraph& fed, const model::
   return feed;
 }
 
+}  // namespace
+
 Result<std::unique_ptr<data::DataLoader>> start_loader(const FedGraph& fed,
                                                        const data::FeedOptions& options,
                                                        Clock start) {
@@ -118,8 +127,6 @@ Result<std::unique_ptr<data::DataLoader>> start_loader(const FedGraph& fed,
   }
   return data::DataLoader::start(std::move(feeds), {.start = start});
 }
-
-}  // namespace
 
 std::int64_t FedGraph::batch() const {
   const model::Node* first = nullptr;
@@ -133,9 +140,14 @@ std::int64_t FedGraph::batch() const {
 Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members) {
   JobAssets assets;
   assets.job_ = job;
-  TAUT_TRY(assets.train_, open_phase(job, pb::TRAIN, members));
+  TAUT_TRY(assets.train_, open_phase(job, pb::TRAIN, {.members = members}));
+  // A job that goes on from a checkpoint has everything in there.
+  if (!job.has_resume()) {
+    TAUT_TRY(const std::string weights, model::begin_with_weights(job, assets.train_.graph));
+    if (!weights.empty()) log::info("weights: {}", weights);
+  }
   if (job.solver_param().test_iter_size() == 0) return assets;
-  TAUT_TRY(FedGraph test, open_phase(job, pb::TEST, members));
+  TAUT_TRY(FedGraph test, open_phase(job, pb::TEST, {.members = members}));
   assets.test_ = std::make_unique<FedGraph>(std::move(test));
   return assets;
 }

@@ -31,12 +31,26 @@ struct FedGraph {
   [[nodiscard]] std::int64_t batch() const;
 };
 
+struct PhaseOptions {
+  std::uint32_t members = 1;  // split the batch where the job says global_batch
+  std::int64_t batch = 0;     // in the place of the net's; 0: the net's
+};
+
+/// Opens the data of one phase and builds its graph.
+/// Errors    as build_graph, data_of and open_source; labels that the net has no output for
+[[nodiscard]] Result<FedGraph> open_phase(const pb::Job& job, pb::Phase phase,
+                                          const PhaseOptions& options);
+
+/// Makes batches for every layer that is fed, from a clock on.
+[[nodiscard]] Result<std::unique_ptr<data::DataLoader>> start_loader(
+    const FedGraph& fed, const data::FeedOptions& options, Clock start);
+
 /// A job's two nets and their data, opened once for all replicas of a process.
 class JobAssets {
  public:
-  /// Opens the data, builds the graphs.
+  /// Opens the data, builds the graphs; the training net's tables begin with the job's weights.
   /// members   that the job starts with; splits the batch where the job says global_batch
-  /// Errors    as build_graph, data_of and open_source; labels that the net has no output for
+  /// Errors    as build_graph, data_of, open_source and begin_with_weights; labels that the net has no output for
   [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members);
 
   /// A training replica that begins at a clock. Throws DeviceError.

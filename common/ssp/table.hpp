@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/math/filler.hpp"
+#include "common/tensor_file.hpp"
 #include "common/types.hpp"
 
 namespace taut {
@@ -24,6 +26,7 @@ struct TableSpec {
   math::Filler filler;
   float lr_mult = 1;
   float decay_mult = 1;
+  std::optional<TensorPlace> origin = {};  // what it begins with in the filler's place
 
   /// Elements.
   [[nodiscard]] std::uint64_t count() const {

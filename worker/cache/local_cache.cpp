@@ -32,6 +32,16 @@ LocalCache::LocalCache(Backend& backend, std::vector<TableSpec> tables, Options 
   }
 }
 
+Result<void> LocalCache::read_origins() {
+  for (Table& table : tables_) {
+    if (!table.spec.origin) continue;
+    const TensorPlace& origin = *table.spec.origin;
+    TAUT_TRY(const TensorFile file, TensorFile::open(origin.file));
+    TAUT_TRY(file.read_floats(origin.type, origin.offset, host_view(table.values.as<float>())));
+  }
+  return ok();
+}
+
 Result<DeviceSpan<const float>> LocalCache::acquire(TableId table, Clock /*clock*/) {
   ++staleness_[0];
   return DeviceSpan<const float>(tables_[table.value()].values.as<float>());

@@ -25,6 +25,9 @@ class LocalCache final : public ParameterCache {
   /// REQUIRES: a backend that shares the host's memory.
   LocalCache(Backend& backend, std::vector<TableSpec> tables, Options options);
 
+  /// Gives tables with an origin what their files hold. Errors: as TensorFile.
+  [[nodiscard]] Result<void> read_origins();
+
   Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;

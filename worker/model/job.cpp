@@ -13,6 +13,7 @@
 #include "worker/model/solver.hpp"
 #include "worker/model/unsupported.hpp"
 #include "worker/model/upgrade.hpp"
+#include "worker/model/weights.hpp"
 
 namespace taut::model {
 namespace {
@@ -129,6 +130,7 @@ Result<pb::Job> load_job(const fs::path& path) {
   TAUT_TRY(const fs::path solver_path, settle_solver(path, job));
   TAUT_TRY(const fs::path net_path, settle_net(path, solver_path, job));
   settle_data_paths(path, net_path, job);
+  TAUT_TRY(settle_weights(path, solver_path, job));
   if (!job.has_name()) job.set_name(path.stem().string());
   if (!job.has_seed() && job.solver_param().random_seed() >= 0) {
     job.set_seed(static_cast<std::uint64_t>(job.solver_param().random_seed()));

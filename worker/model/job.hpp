@@ -22,6 +22,7 @@ struct KnownRecords {
 
 /// Reads a job file, or a bare solver file as a job, and makes it whole: the net and the solver
 /// that it names stand in net_param and solver_param, the paths of data that is there are absolute,
+/// `weights` holds what job and solver say,
 /// the name is the file's where it gives none, and the seed is the solver's where only that gives
 /// one. A solver's own net is taken where the job gives none.
 /// Errors    not_found, or invalid with line and column; a net or a solver that is given twice or

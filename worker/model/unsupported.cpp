@@ -26,31 +26,16 @@ Result<void> check_absent(const google::protobuf::Message& message, std::string_
 }  // namespace
 
 Result<void> check_supported(const pb::Job& job) {
-  TAUT_TRY(check_absent(job.solver_param(), "solver",
-                        {"iter_size",
-                         "lr_reference_batch",
-                         "net_param",
-                         "train_net",
-                         "test_net",
-                         "train_net_param",
-                         "test_net_param",
-                         "train_state",
-                         "test_state",
-                         "weights",
-                         "snapshot_after_train",
-                         "precision",
-                         "loss_scale",
-                         "deterministic",
-                         "snapshot_format",
-                         "snapshot_diff",
-                         "device_id",
-                         "debug_info",
-                         "layer_wise_reduce",
-                         "test_compute_loss",
-                         "solver_type"}));
+  TAUT_TRY(
+      check_absent(job.solver_param(), "solver",
+                   {"iter_size",     "lr_reference_batch",   "net_param",         "train_net",
+                    "test_net",      "train_net_param",      "test_net_param",    "train_state",
+                    "test_state",    "snapshot_after_train", "precision",         "loss_scale",
+                    "deterministic", "snapshot_format",      "snapshot_diff",     "device_id",
+                    "debug_info",    "layer_wise_reduce",    "test_compute_loss", "solver_type"}));
   TAUT_TRY(check_absent(job.consistency(), "consistency",
                         {"dynamic_slack", "elastic_averaging", "periodic_averaging"}));
-  return check_absent(job, "job", {"checkpoint", "resume", "weights"});
+  return check_absent(job, "job", {"checkpoint", "resume"});
 }
 
 }  // namespace taut::model

@@ -159,4 +159,26 @@ TEST_CASE("a job's hash is that of its definition, and tells definitions apart",
   CHECK(job_hash(one) != job_hash(same));
 }
 
+TEST_CASE("a table's origin travels, and one that is no place in a file is refused",
+          "[job_state]") {
+  TableSpec table = sample_table();
+  table.origin =
+      TensorPlace{"/models/vgg.caffemodel", std::string(64, 'f'), 1234, ElementType::kF64};
+  CHECK(from_wire(to_wire(table)).value() == table);
+  const auto refused = [&](auto&& change) {
+    pb::TableSpec wire = to_wire(table);
+    change(*wire.mutable_origin());
+    const auto read = from_wire(wire);
+    REQUIRE_FALSE(read.has_value());
+    CHECK_THAT(read.error().message, Contains("\"conv1.weight\": its origin is no place"));
+  };
+  refused([](pb::TensorPlace& place) { place.clear_file(); });
+  refused([](pb::TensorPlace& place) { place.set_file(std::string(5000, 'x')); });
+  refused([](pb::TensorPlace& place) { place.set_sha256("f"); });
+  refused([](pb::TensorPlace& place) { place.set_sha256(std::string(64, '\n')); });
+  refused([](pb::TensorPlace& place) { place.set_offset(1ULL << 63U); });
+  refused([](pb::TensorPlace& place) { place.set_element_type("I32"); });
+  refused([](pb::TensorPlace& place) { place.set_element_type("F31"); });
+}
+
 }  // namespace taut

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/tensor_file.hpp"
+
+namespace taut::server {
+
+/// Where tables that begin with a file's numbers get them: the one door through which a shard, which
+/// does no I/O itself, reads files.
+/// Thread    any
+class InitialValues {
+ public:
+  InitialValues() = default;
+  InitialValues(const InitialValues&) = delete;
+  InitialValues& operator=(const InitialValues&) = delete;
+  virtual ~InitialValues() = default;
+
+  /// Elements [first, first + out.size()) of the tensor at `place`.
+  /// Errors    not_found, io; mismatch: the file is another one than the place says
+  [[nodiscard]] virtual Result<void> read(const TensorPlace& place, std::uint64_t first,
+                                          std::span<float> out) = 0;
+};
+
+/// From the file system. A file's SHA-256 is compared once for each job's opening, however many
+/// tables and shards read it; a file that is written to afterwards is compared again.
+class FileValues final : public InitialValues {
+ public:
+  Result<void> read(const TensorPlace& place, std::uint64_t first, std::span<float> out) override;
+
+ private:
+  struct Known {
+    std::string sha256;
+    std::shared_ptr<const TensorFile> file;
+  };
+  [[nodiscard]] Result<std::shared_ptr<const TensorFile>> open(const TensorPlace& place);
+
+  std::mutex mutex_;
+  std::vector<Known> known_;  // the newest last
+};
+
+}  // namespace taut::server

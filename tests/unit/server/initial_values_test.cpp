@@ -1,0 +1,50 @@
+#include "server/initial_values.hpp"
+
+#include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
+
+using namespace taut;
+using namespace taut::server;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string bytes_of_floats(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+TensorPlace place_of(const std::filesystem::path& path, std::uint64_t offset) {
+  return {path.string(), TensorFile::open(path).value().sha256().value(), offset,
+          ElementType::kF32};
+}
+
+}  // namespace
+
+TEST_CASE("a slice gets its own elements of a tensor in a file", "[initial]") {
+  const test::TempFolder folder;
+  const auto path = folder.write("w", "head" + bytes_of_floats({0, 1, 2, 3, 4}));
+  FileValues values;
+  std::vector<float> out(2);
+  REQUIRE(values.read(place_of(path, 8), 2, out));
+  CHECK(out == std::vector<float>{3, 4});
+  CHECK_THAT(values.read(place_of(path, 8), 3, out).error().message, Contains("from byte 20 on"));
+}
+
+TEST_CASE("a file that is not the one that was meant is refused by name", "[initial]") {
+  const test::TempFolder folder;
+  const auto path = folder.write("w", bytes_of_floats({1, 2}));
+  const TensorPlace place = place_of(path, 0);
+  FileValues values;
+  std::vector<float> out(2);
+  REQUIRE(values.read(place, 0, out));
+  // Also one that was the right one before.
+  folder.write("w", bytes_of_floats({1, 2, 3}));
+  const auto changed = values.read(place, 0, out);
+  REQUIRE_FALSE(changed);
+  CHECK(changed.error().code == ErrorCode::kMismatch);
+  CHECK_THAT(changed.error().message, Contains(path.string()) && Contains("not the same file"));
+  REQUIRE(values.read(place_of(path, 4), 0, out));
+  CHECK(out == std::vector<float>{2, 3});
+  std::filesystem::remove(path);
+  CHECK(FileValues().read(place, 0, out).error().code == ErrorCode::kNotFound);
+}

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/job.pb.h"
+#include "proto/weights_file.hpp"
+#include "worker/model/graph.hpp"
+
+namespace taut::model {
+
+/// What files of trained parameters hold for a net's tables. A table "LAYER/NAME", the layer's
+/// parameter number I, is found in a tensor of the name
+///
+///   LAYER/NAME   as `tautline export` writes safetensors
+///   LAYER.NAME   as PyTorch names them, also with a '.' for each '/' in LAYER
+///   LAYER/I, LAYER.I   as the blobs of a .caffemodel are numbered
+///
+/// and a shared one under its own name, or as a numbered blob of any layer that it belongs to. Of
+/// several files, the last that holds a table gives it.
+struct WeightsMatch {
+  struct Found {
+    std::size_t table = 0;   // into Graph::parameters
+    std::size_t file = 0;    // into the files
+    std::size_t tensor = 0;  // into the file's tensors
+  };
+  std::vector<Found> found;           // by table
+  std::vector<std::string> missing;   // tables that begin with their filler
+  std::vector<std::string> not_used;  // tensors, of all files
+
+  /// One line for people: what matched, and what was left on both sides.
+  [[nodiscard]] std::string summary() const;
+};
+
+/// Errors    mismatch: a tensor of another shape or of whole numbers (names layer and shapes), a name
+///           that two tensors of a file go by, nothing that matches
+[[nodiscard]] Result<WeightsMatch> match_weights(const Graph& graph,
+                                                 const std::vector<WeightsFile>& files);
+
+/// Opens the files of a job, in order.
+[[nodiscard]] Result<std::vector<WeightsFile>> open_weights_of(const pb::Job& job);
+
+/// Lets the graph's tables begin with what the job's files hold: sets their origin, SHA-256
+/// included. Returns the summary; empty where the job names no files.
+/// Errors    as open_weights and match_weights
+[[nodiscard]] Result<std::string> begin_with_weights(const pb::Job& job, Graph& graph);
+
+/// What begin_with_weights would say, without reading the files through. Errors: as it.
+[[nodiscard]] Result<std::string> match_job_weights(const pb::Job& job,
+                                                    const GraphOptions& options);
+
+/// Brings the job's and the solver's `weights` together: files separated by commas stand apart, the
+/// solver's where the job names none, with absolute paths.
+/// Errors    not_found
+[[nodiscard]] Result<void> settle_weights(const std::filesystem::path& job_path,
+                                          const std::filesystem::path& solver_path, pb::Job& job);
+
+}  // namespace taut::model

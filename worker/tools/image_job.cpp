@@ -1,0 +1,157 @@
+#include "worker/tools/image_job.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/file.hpp"
+#include "worker/data/open_source.hpp"
+#include "worker/data/transform.hpp"
+#include "worker/model/job_data.hpp"
+
+namespace taut::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostBatch = 16;
+
+struct Size {
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+};
+
+/// What a data layer's images are when the net takes them, as far as its fields and data tell.
+std::optional<Size> size_of(const model::LayerData& data) {
+  const pb::LayerParameter& layer = data.layer;
+  if (layer.type() == "Input") {
+    if (layer.input_param().shape_size() == 0 || layer.input_param().shape(0).dim_size() != 4) {
+      return std::nullopt;
+    }
+    const auto& dims = layer.input_param().shape(0).dim();
+    return Size{dims[1], dims[2], dims[3]};
+  }
+  const auto fields = data::peek_fields(
+      layer, {data.place.folder, data.place.images, data.place.labels}, data::Part::kTest);
+  if (fields && (*fields)[0].shape.size() == 3) {
+    const auto& shape = (*fields)[0].shape;
+    return Size{shape[0], shape[1], shape[2]};
+  }
+  const std::int64_t crop =
+      std::max(layer.transform_param().crop_size(), layer.data_param().crop_size());
+  if (crop > 0) return Size{3, crop, crop};
+  return std::nullopt;
+}
+
+/// The one layer that the images stand in for.
+Result<model::LayerData> replaced_layer(const pb::Job& job) {
+  TAUT_TRY(auto layers, model::data_of(job, pb::TEST));
+  if (layers.size() != 1) {
+    return invalid(fmt::format("the net's TEST phase has {} data layers; images stand in for one",
+                               layers.size()));
+  }
+  const pb::DataParameter& data = layers[0].layer.data_param();
+  if (data.backend() == pb::DataParameter::TEXT || data.rows() ||
+      layers[0].layer.has_clip_param()) {
+    return invalid(
+        fmt::format("layer \"{}\" is fed sequences; leave the images out, and its own "
+                    "data is taken",
+                    layers[0].layer.name()));
+  }
+  return std::move(layers[0]);
+}
+
+/// Caffe's list: a path and a label in each line.
+Result<fs::path> write_list(const pb::ToolRequest& request) {
+  std::string text;
+  for (const std::string& image : request.images()) {
+    if (image.find('\n') != std::string::npos) return invalid("an image's path has two lines");
+    std::error_code failed;
+    text += fs::absolute(image, failed).string() + " 0\n";
+  }
+  fs::path list = fs::temp_directory_path() / fmt::format("tautline-images-{}.txt", getpid());
+  TAUT_TRY(write_file_atomically(list, text));
+  return list;
+}
+
+Result<pb::LayerParameter> image_layer(const pb::LayerParameter& layer,
+                                       const pb::ToolRequest& request, const Size& size,
+                                       const fs::path& list) {
+  pb::LayerParameter out;
+  out.set_name(layer.name());
+  out.set_type("ImageData");
+  *out.mutable_top() = layer.top();
+  if (layer.has_transform_param()) *out.mutable_transform_param() = layer.transform_param();
+  pb::TransformationParameter& transform = *out.mutable_transform_param();
+  const pb::DataParameter& older = layer.data_param();
+  if (older.has_scale()) transform.set_scale(older.scale());
+  if (older.has_mean_file()) transform.set_mean_file(older.mean_file());
+  if (older.has_crop_size()) transform.set_crop_size(older.crop_size());
+  transform.clear_mirror();
+  pb::ImageDataParameter& images = *out.mutable_image_data_param();
+  images.set_source(list.string());
+  images.set_batch_size(static_cast<std::uint32_t>(std::min(request.images_size(), kMostBatch)));
+  images.set_is_color(size.channels == 3);
+  const bool asked = request.height() > 0;
+  images.set_new_height(asked ? request.height() : static_cast<std::uint32_t>(size.height));
+  images.set_new_width(asked ? request.width() : static_cast<std::uint32_t>(size.width));
+  if (asked) return out;
+  if (layer.image_data_param().new_height() > 0) {
+    images.set_new_height(layer.image_data_param().new_height());
+    images.set_new_width(layer.image_data_param().new_width());
+  } else if (transform.has_mean_file()) {
+    // A mean is of whole images, before they are cropped.
+    TAUT_TRY(const data::MeanImage mean, data::read_mean(transform.mean_file()));
+    images.set_new_height(static_cast<std::uint32_t>(mean.shape.height));
+    images.set_new_width(static_cast<std::uint32_t>(mean.shape.width));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<ImageJob> ImageJob::create(const pb::Job& job, const pb::ToolRequest& request) {
+  TAUT_TRY(const model::LayerData data, replaced_layer(job));
+  std::optional<Size> size = size_of(data);
+  if (!size && request.height() > 0) size = Size{3, request.height(), request.width()};
+  if (!size || (size->channels != 1 && size->channels != 3)) {
+    return invalid(
+        fmt::format("layer \"{}\": nothing says how large its images are; give --resize "
+                    "HEIGHTxWIDTH, or its data with --data",
+                    data.layer.name()));
+  }
+  ImageJob made;
+  TAUT_TRY(made.list_, write_list(request));
+  made.job_ = job;
+  made.job_.clear_data();
+  pb::NetParameter& net = *made.job_.mutable_net_param();
+  net.clear_layer();
+  TAUT_TRY(*net.add_layer(), image_layer(data.layer, request, *size, made.list_));
+  for (const pb::LayerParameter& layer : job.net_param().layer()) {
+    // TRAIN's data layer may have the same name: neither is wanted.
+    if (layer.name() != data.layer.name()) *net.add_layer() = layer;
+  }
+  return made;
+}
+
+ImageJob::ImageJob(ImageJob&& other) noexcept
+    : job_(std::move(other.job_)), list_(std::exchange(other.list_, {})) {}
+
+ImageJob& ImageJob::operator=(ImageJob&& other) noexcept {
+  std::swap(job_, other.job_);
+  std::swap(list_, other.list_);
+  return *this;
+}
+
+ImageJob::~ImageJob() {
+  std::error_code ignored;
+  if (!list_.empty()) fs::remove(list_, ignored);
+}
+
+}  // namespace taut::worker

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "common/result.hpp"
+#include "proto/job.pb.h"
+#include "proto/tool.pb.h"
+
+namespace taut::worker {
+
+/// A job whose TEST phase reads given image files in the place of its data: through the transform of
+/// the data layer that they stand in for, resized to what the net takes.
+class ImageJob {
+ public:
+  /// Errors    invalid: a net without one layer of images to stand in for, or whose size nobody
+  ///           knows; io: the list of the images cannot be written
+  [[nodiscard]] static Result<ImageJob> create(const pb::Job& job, const pb::ToolRequest& request);
+  ~ImageJob();
+  ImageJob(ImageJob&& other) noexcept;
+  ImageJob& operator=(ImageJob&& other) noexcept;
+
+  [[nodiscard]] const pb::Job& job() const { return job_; }
+
+ private:
+  ImageJob() = default;
+
+  pb::Job job_;
+  std::filesystem::path list_;  // gone with this
+};
+
+}  // namespace taut::worker

@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "worker/tools/trained_net.hpp"
+
+namespace taut::worker {
+namespace {
+
+/// Batches of one pass over the data. Errors: a text, which has no end that a batch would meet.
+Result<std::uint64_t> batches_of(const FedGraph& fed, const pb::ToolRequest& request) {
+  if (request.iterations() > 0) return std::uint64_t{request.iterations()};
+  for (const model::Node& node : fed.graph.nodes) {
+    const auto source = fed.sources.find(node.definition.name());
+    if (!node.is_fed || source == fed.sources.end()) continue;
+    if (node.definition.data_param().backend() == pb::DataParameter::TEXT) break;
+    const auto batch = static_cast<std::uint64_t>(fed.batch());
+    if (source->second->size() >= batch) return source->second->size() / batch;
+    return invalid(fmt::format("the data has {} records, and a batch {}: give a smaller --batch",
+                               source->second->size(), batch));
+  }
+  return invalid("the net is fed a text or fillers: say with --iterations how many batches");
+}
+
+void print(const std::vector<std::pair<std::string, double>>& means, std::uint64_t batches,
+           std::uint64_t records, bool json) {
+  if (json) {
+    nlohmann::ordered_json out{{"batches", batches}, {"records", records}};
+    for (const auto& [name, value] : means) out["outputs"][name] = value;
+    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{} records in {} batches\n", records, batches);
+  for (const auto& [name, value] : means) fmt::print("{}: {:.6f}\n", name, value);
+}
+
+}  // namespace
+
+Result<void> test_model(const pb::ToolRequest& request, Backend& backend) {
+  TAUT_TRY(const OpenedModel opened, open_model(request));
+  TAUT_TRY(const FedGraph fed, open_phase(opened.job, pb::TEST, {.batch = request.batch()}));
+  TAUT_TRY(const std::uint64_t batches, batches_of(fed, request));
+  TAUT_TRY(const model::ReadTable values, opened.saved.tables_of(fed.graph));
+  TAUT_TRY(TrainedNet net, TrainedNet::create(fed.graph, values, backend));
+  data::FeedOptions feed;
+  feed.part = data::Part::kTest;
+  feed.seed = opened.job.seed();
+  TAUT_TRY(const auto loader, start_loader(fed, feed, Clock(0)));
+  std::vector<std::pair<std::string, double>> sums;
+  for (std::uint64_t i = 0; i < batches; ++i) {
+    TAUT_TRY(data::Batch batch, loader->next(kBatchWait));
+    net.forward(batch);
+    loader->recycle(std::move(batch));
+    const std::vector<Net::Output> outputs = net.outputs();
+    if (outputs.empty()) {
+      return invalid(
+          "the net's TEST phase has no output that is a number: add an Accuracy or a loss layer");
+    }
+    sums.resize(outputs.size());
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      sums[k].first = outputs[k].name;
+      sums[k].second += outputs[k].value;
+    }
+  }
+  for (auto& [name, value] : sums) value /= static_cast<double>(batches);
+  print(sums, batches, batches * static_cast<std::uint64_t>(fed.batch()), request.json());
+  return ok();
+}
+
+}  // namespace taut::worker

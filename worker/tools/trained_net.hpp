@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/tool.pb.h"
+#include "worker/backend/backend.hpp"
+#include "worker/data/data_loader.hpp"
+#include "worker/layers/net.hpp"
+#include "worker/model/saved_model.hpp"
+#include "worker/replica.hpp"
+
+namespace taut::worker {
+
+/// A net on a device with a saved model's values, for forward passes.
+/// Thread    one at a time
+class TrainedNet {
+ public:
+  /// Errors    as `values`. Throws DeviceError.
+  [[nodiscard]] static Result<TrainedNet> create(const model::Graph& graph,
+                                                 const model::ReadTable& values, Backend& backend);
+
+  void forward(const data::Batch& batch);
+  [[nodiscard]] std::vector<Net::Output> outputs() { return net_->outputs(*stream_); }
+  /// As Net::read_blob.
+  void read_blob(const std::string& name, std::span<float> into) {
+    net_->read_blob(*stream_, name, into);
+  }
+
+ private:
+  TrainedNet() = default;
+
+  std::unique_ptr<Stream> stream_;
+  std::vector<DeviceBuffer> parameters_;
+  std::unique_ptr<Net> net_;
+};
+
+/// The model that a request names, with the data that it names in the place of the job's.
+struct OpenedModel {
+  model::SavedModel saved;
+  pb::Job job;
+};
+[[nodiscard]] Result<OpenedModel> open_model(const pb::ToolRequest& request);
+
+/// How long a batch may take to be read.
+inline constexpr Duration kBatchWait{60'000'000};
+
+// What each kind of request does.
+[[nodiscard]] Result<void> test_model(const pb::ToolRequest& request, Backend& backend);
+[[nodiscard]] Result<void> predict(const pb::ToolRequest& request, Backend& backend);
+[[nodiscard]] Result<void> sample_text(const pb::ToolRequest& request, Backend& backend);
+
+}  // namespace taut::worker
