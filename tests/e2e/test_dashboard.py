@@ -2,13 +2,19 @@
 
 import contextlib
 import http.client
+import http.server
 import json
 import os
 import pathlib
 import re
 import shutil
 import socket
+import statistics
 import subprocess
+import sys
+import threading
+import time
+import urllib.request
 
 from cluster import *
 
@@ -112,6 +118,56 @@ class Http(Served):
         self.assert_fails(answer, "0.0.0.0:0", "insecure: true")
 
 
+class ManyWorkers(http.server.BaseHTTPRequestHandler):
+    """Serves the page of a running cluster with a made-up job: a thousand workers that go on."""
+    files = {}  # path: (type, bytes)
+    status = {}  # as /api/status has it, of two workers
+    workers, servers, shards = 1000, 8, 8
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.path == "/api/events":
+            return self.stream()
+        kind, body = self.files.get(self.path, ("text/plain", b""))
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        return self.wfile.write(body)
+
+    @classmethod
+    def event(cls, number):
+        """The number-th update, each worker a little further."""
+        status = json.loads(json.dumps(cls.status))
+        job, one = status["job"], cls.status["job"]["by_worker"]
+        clocks = [100 + number * 3 + i * 7 % 9 for i in range(cls.workers)]
+        many = {key: [column[i % len(column)] for i in range(cls.workers)]
+                for key, column in one.items()}
+        many["name"] = [f"worker{i}" for i in range(cls.workers)]
+        many["clock"] = clocks
+        many["wait_s"] = [number * 0.1 * (i % 10) for i in range(cls.workers)]
+        many["compute_s"] = [number * 0.5 for _ in range(cls.workers)]
+        job.update(by_worker=many, workers=cls.workers, clock=min(clocks), fastest=max(clocks),
+                   slack=8, running_s=number * 0.5, loss=2 / (1 + number))
+        load = status["servers"][0]["shards"][0]
+        status["time"] += number * 0.5
+        status["servers"] = [{"name": f"server{i}", "state": "live", "silent_s": 0.1,
+                              "shard_count": cls.shards, "shards": [load] * cls.shards}
+                             for i in range(cls.servers)]
+        return f"event: status\ndata: {json.dumps(status, separators=(',', ':'))}\n\n".encode()
+
+    def stream(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for number in range(200):
+                self.wfile.write(self.event(number))
+                time.sleep(0.25)
+
+
 class Page(Served):
     """A browser with the page open."""
 
@@ -198,6 +254,37 @@ class Page(Served):
         self.do("await", js="document.querySelector('#job-state').textContent === 'stopped'")
         self.assertEqual(self.do("faults"), [])
         self.assertEqual(self.do("outside"), [])
+
+    def test_a_thousand_workers_and_64_shards_are_drawn_within_200_ms(self):
+        self.begin()
+        wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"]) > 3,
+                   what="clocks")
+        with urllib.request.urlopen(f"http://{self.page}/api/status", timeout=10) as answer:
+            ManyWorkers.status = json.load(answer)
+        for path in ("/", "/app.css", "/uplot.css", "/uplot.js", "/draw.js", "/app.js"):
+            with urllib.request.urlopen(f"http://{self.page}{path}", timeout=10) as answer:
+                ManyWorkers.files[path] = (answer.headers["Content-Type"], answer.read())
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ManyWorkers)
+        server.daemon_threads = True
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        self.addCleanup(serving.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.assertEqual(self.do("open", url=f"http://127.0.0.1:{server.server_port}/"), 200)
+        took = []
+        for frame in range(3, 23):
+            self.do("await", js=f"Number(document.body.dataset.frames) >= {frame}", ms=30000)
+            took.append(float(self.do("run", js="document.body.dataset.renderMs")))
+        update = len(ManyWorkers.event(20))
+        page = update + sum(len(body) for _, body in ManyWorkers.files.values())
+        print(f"1,000 workers, 64 shards: an update is drawn in {statistics.median(took):.1f} ms "
+              f"(most {max(took):.1f}) of {update} bytes; the page is {page} bytes", file=sys.stderr)
+        self.do("shot", file=str(SHOTS / "thousand.png"))
+        self.assertEqual(self.do("faults"), [])
+        self.assertIn("of 1,000", self.text("#worker-note"))
+        self.assertLess(statistics.median(took), 200)
+        self.assertLess(page, 1_000_000)
 
     def test_the_page_survives_a_restart_of_the_coordinator(self):
         # Coordinator and page stand in a server without the job's shards, and keep their ports.

@@ -181,10 +181,13 @@
     const host = $(id);
     const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") }, font: "11px system-ui, 'DejaVu Sans', sans-serif" };
     const x = (u, at) => at.map((v) => (byClock ? group(v) : duration(v)));
+    // A single value would otherwise stand on an axis up to 100.
+    const range = (u, low, high) =>
+      fromZero || low === high ? [Math.min(low, 0), 1.1 * (Math.max(0, ...u.data[1]) || 1)] : uPlot.rangeNum(low, high, 0.1, true);
     return new uPlot({
       width: host.clientWidth, height: host.clientHeight, legend: { show: false },
       cursor: { y: false },
-      scales: { x: { time: false }, y: fromZero ? { range: (u, low, high) => [0, (high || 1) * 1.1] } : {} },
+      scales: { x: { time: false }, y: { range } },
       axes: [{ ...axis, values: x, space: 70, size: 36 }, { ...axis, size: 58, values: (u, at) => at.map(values) }],
       series: [{}, { label, stroke: css(color), width: 2, points: { show: points, size: 7, fill: css(color) }, spanGaps: true }],
     }, [[], []], host);
@@ -308,7 +311,7 @@
       }
     }
     $("shards").hidden = parts.length === 0;
-    text("shard-note", `${parts.length} on ${now.servers.length} servers, ${bytes(all)}/s`);
+    text("shard-note", `${parts.length} on ${now.servers.length} ${now.servers.length === 1 ? "server" : "servers"}, ${bytes(all)}/s`);
     $("shard-grid").replaceChildren(...parts);
   }
 
