@@ -216,6 +216,13 @@ class BadClusters(ClusterTest):
 
 
 class BadCommands(ClusterTest):
+    def test_a_page_that_train_cannot_serve_is_a_usage_mistake_and_starts_nothing(self):
+        for address, word in (("nonsense", "HOST:PORT"), ("0.0.0.0:7680", "ssh -L")):
+            answer = self.tautline("train", self.job(), "--dashboard", address,
+                                   "--output", self.folder / "run")
+            self.assert_fails(answer, "--dashboard", address, word, status=2)
+            self.assertFalse((self.folder / "run").exists())
+
     def test_a_usage_mistake_exits_with_two(self):
         for arguments in ((), ("fly",), ("submit",), ("stop", "x"), ("stop", "0"),
                           ("set-slack", "1", "-1"), ("set-slack", "1", "soon"),

@@ -123,6 +123,21 @@ class DaemonLifetime(ClusterTest):
         worker.terminate()
         self.assertEqual(self.assert_ends(worker), 0)
 
+    def test_a_worker_says_in_its_log_whom_it_waits_for_and_that_it_was_heard_again(self):
+        log = self.folder / "worker0.log"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+        self.start_daemon("worker", "worker0", wait=False)
+        wait_until(lambda: log.exists() and
+                   f"the coordinator at {self.coordinator} has not answered for 3 s" in log.read_text(),
+                   what="the line in the log")
+        server = self.start_daemon("server", "server0", "coordinator {}")
+        wait_until(lambda: "joined the coordinator" in log.read_text(), what="a worker that joined")
+        os.kill(server.pid, signal.SIGSTOP)
+        wait_until(lambda: "is silent for 3 s; waiting for it" in log.read_text(), what="silence")
+        os.kill(server.pid, signal.SIGCONT)
+        wait_until(lambda: "is heard again after" in log.read_text(), what="the end of silence")
+
     def test_a_worker_may_be_started_before_the_server(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.coordinator = f"127.0.0.1:{free.getsockname()[1]}"
