@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "proto/checkpoint_reader.hpp"
-#include "tests/support/checkpoint_maker.hpp"
 #include "tests/support/temp_folder.hpp"
+#include "tests/unit/proto/checkpoint_maker.hpp"
 
 namespace taut {
 namespace {

@@ -96,6 +96,7 @@ TEST_CASE("of the jobs that have ended the newest are kept, across a restart too
   CHECK(jobs() == kept);
   cluster.restart_coordinator(1s);
   CHECK(jobs() == kept);
+  cluster.run_for(2s);  // the workers find it again
   CHECK(cluster.submit(make_job(0)).job() == stopped[4] + 1);
   CHECK(cluster.broken().empty());
 }

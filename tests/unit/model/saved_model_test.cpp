@@ -1,8 +1,8 @@
 #include "worker/model/saved_model.hpp"
 
-#include "tests/support/checkpoint_maker.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/model/net_text.hpp"
+#include "tests/unit/proto/checkpoint_maker.hpp"
 
 using namespace taut;
 using namespace taut::model;

@@ -9,8 +9,8 @@
 #include "server/checkpoint_file.hpp"
 #include "server/checkpoint_thread.hpp"
 #include "server/shard.hpp"
-#include "tests/support/checkpoint_maker.hpp"
 #include "tests/support/temp_folder.hpp"
+#include "tests/unit/proto/checkpoint_maker.hpp"
 #include "tests/unit/server/job_maker.hpp"
 
 namespace taut::server {
