@@ -291,7 +291,12 @@ std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& cont
     return std::nullopt;
   }
   const auto old = waiting_.find(worker);
-  if (old == waiting_.end() || old->second.clock <= read_clock) waiting_[worker] = read;
+  if (old == waiting_.end() || old->second.clock <= read_clock) {
+    if (old != waiting_.end()) overtaken_.emplace_back(worker, old->second);
+    waiting_[worker] = read;
+  } else {
+    overtaken_.emplace_back(worker, read);
+  }
   return std::nullopt;
 }
 
@@ -349,6 +354,15 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     if (!is_true(worker, widened)) return;
     answerable_.emplace_back(worker, widened);
     waiting_.erase(waiting);
+    return;
+  }
+  // A late copy of an earlier read may still be answered under the slack that it was given, and what
+  // waited when the same message brought its read anew.
+  for (const auto& [worker, read] : overtaken_) {
+    if (read.peer != item.peer || read.clock != item.clock.value()) continue;
+    Waiting widened = read;
+    widened.slack = contract.widest_at(read.clock);
+    if (is_true(worker, widened)) answerable_.emplace_back(worker, widened);
     return;
   }
   // A push may release the read that waits, and bring the same read once more.
@@ -465,6 +479,7 @@ std::optional<Broken> SliceOracle::end_step() {
   }
   if (!snapshots_.empty()) return broken("release", "a snapshot is not answered");
   answerable_.clear();
+  overtaken_.clear();
   owed_.clear();
   refusals_.clear();
   earlier_values_.clear();

@@ -107,6 +107,8 @@ class SliceOracle {
   // Within a step.
   std::vector<std::vector<float>> earlier_values_;
   std::int64_t earliest_version_ = 0;
+  // Reads whose place another of the same worker has, since this step.
+  std::vector<std::pair<std::uint32_t, Waiting>> overtaken_;
   std::vector<std::pair<std::uint32_t, Waiting>> answerable_;  // reads that are true, oldest first
   std::vector<Owed> owed_;
   std::vector<Refusal> refusals_;
