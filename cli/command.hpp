@@ -29,6 +29,7 @@ void add_export(CLI::App& app, int& status);
 void add_predict(CLI::App& app, int& status);
 void add_sample(CLI::App& app, int& status);
 void add_summary(CLI::App& app, int& status);
+void add_plan(CLI::App& app, int& status);
 void add_sweep(CLI::App& app, int& status);
 void add_test(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);

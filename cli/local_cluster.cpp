@@ -104,6 +104,7 @@ Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
     worker.set_name(name);
     worker.set_device(options.device);
     worker.set_threads(options.threads);
+    worker.set_device_memory_budget(options.device_memory_budget);
     if (!options.pins.empty()) worker.set_pin(options.pins[i]);
     TAUT_TRY(start_process(program, name, config, options.folder));
   }

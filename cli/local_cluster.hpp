@@ -18,11 +18,12 @@ struct LocalClusterOptions {
   std::uint32_t shards = 1;  // of each server
   std::uint32_t workers = 2;
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
-  std::uint32_t threads = 1;      // compute threads of each worker
-  std::vector<std::string> pins;  // processors of each worker; empty: any
-  std::string dashboard;          // "host:port" of the page; empty: none
-  pb::RecordsConfig records;      // what the processes write down, in `folder`
-  std::filesystem::path folder;   // receives every process's config and log
+  std::uint32_t threads = 1;               // compute threads of each worker
+  std::uint64_t device_memory_budget = 0;  // bytes for each worker; 0: what the device has
+  std::vector<std::string> pins;           // processors of each worker; empty: any
+  std::string dashboard;                   // "host:port" of the page; empty: none
+  pb::RecordsConfig records;               // what the processes write down, in `folder`
+  std::filesystem::path folder;            // receives every process's config and log
 };
 
 /// Servers and workers on this machine's loopback, each a process of its own on ports that the

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   int status = kFine;
   add_train(app, status);
   add_sweep(app, status);
+  add_plan(app, status);
   add_submit(app, status);
   add_status(app, status);
   add_set_slack(app, status);

@@ -86,6 +86,7 @@ Result<void> TrainRun::start_cluster() {
   cluster.workers = job_.workers();
   cluster.device = options_.device;
   cluster.threads = options_.threads;
+  cluster.device_memory_budget = options_.device_memory_budget;
   cluster.pins = options_.pins;
   cluster.records = options_.records;
   cluster.dashboard = options_.dashboard;

@@ -112,6 +112,12 @@ void add_cluster_options(CLI::App& command, TrainArguments& arguments) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
+      .add_option("--device-memory-budget", options.device_memory_budget,
+                  "Device memory that each worker may take, e.g. 64MiB; what does not fit is "
+                  "swapped to the host's")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
+  command
       .add_option("--dashboard", options.dashboard,
                   "Serve the page there while it trains, e.g. 127.0.0.1:7680")
       ->type_name("HOST:PORT");

@@ -31,9 +31,10 @@ struct TrainOptions {
   std::string resume;                // folder of a checkpoint
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
-  std::string dashboard;          // "host:port" of the page; empty: none
-  std::vector<std::string> pins;  // one for each worker, or none
-  pb::RecordsConfig records;      // what workers write down, in the run's folder
+  std::uint64_t device_memory_budget = 0;  // bytes for each worker; 0: what the device has
+  std::string dashboard;                   // "host:port" of the page; empty: none
+  std::vector<std::string> pins;           // one for each worker, or none
+  pb::RecordsConfig records;               // what workers write down, in the run's folder
 };
 
 /// The whole job: the file's, with what the options say put over it, and data that is there.

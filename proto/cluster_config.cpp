@@ -63,10 +63,6 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
   TAUT_TRY(check_experiment(config.worker(), file + ": worker."));
   const pb::WorkerConfig& worker = config.worker();
-  if (worker.has_device_memory_budget()) {
-    return invalid(fmt::format(
-        "{}: worker.device_memory_budget is not supported by this version; leave it out", file));
-  }
   if (worker.device_index_size() > 1) {
     return invalid(
         fmt::format("{}: worker.device_index names {} devices, and this version uses one "

@@ -56,6 +56,7 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
   TestResult result;
   for (int i = 0; i < iterations_; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
+    backend_->begin_cycle(*stream_, "testing " + std::to_string(test_));
     net_->set_batch(*stream_, batch.spans());
     for (std::size_t layer = 0; layer < net_->layer_count(); ++layer) {
       net_->forward(layer, *stream_, Clock(0));
@@ -64,6 +65,7 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
     for (const auto& [name, value] : net_->outputs(*stream_)) {
       if (is_accuracy(*assets_->test_graph(test_), name)) result.accuracy += value / iterations_;
     }
+    backend_->end_cycle();
     loader->recycle(std::move(batch));
   }
   return result;

@@ -16,6 +16,7 @@
 #include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/client/client.hpp"
+#include "worker/device_budget.hpp"
 #include "worker/math_options.hpp"
 #include "worker/straggle.hpp"
 
@@ -78,8 +79,14 @@ Result<std::unique_ptr<ParameterCache>> open_cache(Client& client, Backend& back
     options.norm = rule.update_norm();
     options.overlap = settings.overlap();
     options.catches_up = policies.backup_workers > 0;
-    TAUT_TRY(auto cache, ServedCache::open(client, backend, tables, options));
-    return std::unique_ptr<ParameterCache>(std::move(cache));
+    return open_served_cache(client, backend, tables, options);
+  }
+  if (!backend.shares_host_memory()) {
+    return invalid(
+        fmt::format("{}: workers that average keep their parameters in host memory only so far; "
+                    "set device: CPU, "
+                    "and no device_memory_budget",
+                    backend.description()));
   }
   AveragingCache::Options options;
   options.start = start;
@@ -156,7 +163,7 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
   return digest.finish();
 }
 
-Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContext& context,
+Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& device, ZmqContext& context,
                            const pb::ClusterConfig& config, const std::atomic<bool>& stop,
                            ProgressBoard& board, StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
@@ -166,6 +173,8 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   const pb::Job& definition = job.definition();
   const pb::SolverParameter& solver = definition.solver_param();
   TAUT_TRY(const JobAssets assets, JobAssets::open(definition, job.slots()));
+  const BudgetedBackend budgeted(device, Bytes(settings.device_memory_budget()));
+  Backend& backend = budgeted.backend();
   backend.set_math(math_options(solver));
   const Clock start(job.start_clock());
   std::vector<Replica> replicas;
@@ -198,6 +207,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend, ZmqContex
   };
   Trainer trainer(replicas, *cache, backend, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));
+  if (const std::string use = budgeted.summary(); !use.empty()) log::info("{}", use);
   if (stop) return JobOutcome{reached, {}};
   saver.at_end(reached, job.slot(), net, backend, *stream);
   TAUT_TRY(cache->flush(kFlushWait));

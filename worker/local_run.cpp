@@ -8,12 +8,13 @@
 #include "proto/job_state.hpp"
 #include "proto/policies.hpp"
 #include "worker/cache/local_cache.hpp"
+#include "worker/device_budget.hpp"
 #include "worker/job_run.hpp"
 #include "worker/math_options.hpp"
 
 namespace taut::worker {
 
-Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t replicas) {
+Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOptions& options) {
   const pb::SolverParameter& solver = job.solver_param();
   TAUT_TRY(const Policies policies, to_policies(job));
   if (policies.exchange != Exchange::kNone) {
@@ -21,11 +22,15 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
         "the job averages over workers with parameters of their own, which a single process does "
         "not have; train it with a server, e.g. with \"tautline train\"");
   }
+  const std::uint32_t replicas = options.replicas;
+  const BudgetedBackend budgeted(device, options.budget);
+  Backend& backend = budgeted.backend();
   TAUT_TRY(const JobAssets assets, JobAssets::open(job, replicas));
   backend.set_math(math_options(solver));
   LocalCache::Options cache_options;
   cache_options.seed = job.seed();
   cache_options.replicas = replicas;
+  cache_options.budget = options.budget;
   cache_options.sum = job.reduction() == pb::Job::SUM;
   TAUT_TRY(cache_options.rule, to_update_rule(job));
   LocalCache cache(backend, assets.train_graph().parameters, cache_options);
@@ -37,9 +42,15 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
   }
   TAUT_TRY(const std::unique_ptr<TestPhases> tests, TestPhases::create(assets, backend));
   ProgressBoard board;
-  Trainer trainer(copies, cache, backend, tests.get(), trainer_options(solver), board);
+  Trainer::Options training = trainer_options(solver);
+  if (options.only_plan) training.end = training.start;
+  Trainer trainer(copies, cache, backend, tests.get(), training, board);
   std::atomic<bool> stop = false;
   TAUT_TRY(const Clock reached, trainer.run(stop));
+  if (options.only_plan) {
+    std::fputs(budgeted.table().c_str(), stdout);
+    return ok();
+  }
 
   const ProgressReport report = board.read();
   const double computing = seconds(report.compute);
@@ -53,6 +64,7 @@ Result<void> run_locally(const pb::Job& job, Backend& backend, std::uint32_t rep
   TAUT_TRY(const std::string digest,
            digest_parameters(cache, assets.train_graph(), reached, Duration(0), stop));
   std::printf("parameters sha256: %s\n", digest.c_str());
+  if (const std::string use = budgeted.summary(); !use.empty()) std::printf("%s\n", use.c_str());
   return ok();
 }
 

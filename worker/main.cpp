@@ -42,6 +42,8 @@ struct Arguments {
   std::vector<std::string> weights;
   std::string tool;
   std::string speaks_as = "tautline-worker";
+  std::uint64_t budget = 0;
+  bool only_plan = false;
 };
 
 /// Prints why the process ends, once: in the log where that is a file, and on the terminal.
@@ -99,7 +101,11 @@ taut::Result<void> work_alone(const Arguments& arguments) {
   options.cuda_device = arguments.device_index;
   TAUT_TRY(const BackendChoice choice, make_backend(options));
   log::info("{}", choice.reason);
-  return worker::run_locally(job, *choice.backend, arguments.replicas);
+  worker::LocalRunOptions run;
+  run.replicas = arguments.replicas;
+  run.budget = Bytes(arguments.budget);
+  run.only_plan = arguments.only_plan;
+  return worker::run_locally(job, *choice.backend, run);
 }
 
 /// What `tautline test`, `predict` and `sample` start this program for.
@@ -171,6 +177,14 @@ int main(int argc, char** argv) {
   // Not for people: `tautline` starts it so, and what fails is said in that command's name.
   app.add_option("--tool", arguments.tool)->group("");
   app.add_option("--speaks-as", arguments.speaks_as)->group("");
+  auto* budget = app.add_option("--device-memory-budget", arguments.budget,
+                                "With --local: bytes of device memory, e.g. 64MiB; what does not "
+                                "fit is swapped to the host's")
+                     ->transform(CLI::AsSizeValue(false))
+                     ->type_name("SIZE");
+  app.add_flag("--plan", arguments.only_plan,
+               "With --local: print how the training keeps to the budget, and do not train")
+      ->needs(budget);
   CLI11_PARSE(app, argc, argv);
   const bool has_work =
       !arguments.config.empty() || !arguments.local_job.empty() || !arguments.tool.empty();

@@ -17,6 +17,7 @@ namespace {
 
 constexpr Duration kDataWait{60'000'000};
 constexpr Duration kRateWindow{1'000'000};
+constexpr const char* kCycle = "training";
 
 }  // namespace
 
@@ -30,16 +31,19 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend&
       board_(board),
       stream_(backend.make_stream()) {
   report_.clock = options_.start;
+  cache_.compute_on(*stream_);
   if (options_.batches == 1) return;
   for (const TableSpec& table : replicas_[0].net->parameters()) {
     const bool pushed = table.kind != TableKind::kFrozen;
-    gathered_.push_back(pushed ? backend_.allocate_floats(table.count()) : DeviceBuffer());
+    const std::string name = "gradient of parameter " + table.name;
+    gathered_.push_back(pushed ? backend_.allocate_floats(table.count(), name) : DeviceBuffer());
   }
 }
 
 Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   rate_since_ = steady_now();
   stop_ = &stop;
+  TAUT_TRY(backend_.rehearse(*stream_, kCycle, [this] { return rehearse(); }));
   Clock clock = options_.start;
   while (clock < options_.end && !stop) {
     const Clock first = clock;
@@ -68,14 +72,31 @@ bool Trainer::test_is_due(Clock first, Clock clock) const {
   return newest >= first && (newest > Clock(0) || options_.test_initialization);
 }
 
+/// A clock's calls, for a device that wants to know them first; no data is drawn.
+Result<void> Trainer::rehearse() {
+  for (Step step{.clock = options_.start}; step.replica < replicas_.size(); ++step.replica) {
+    const Net& net = *replicas_[step.replica].net;
+    const std::vector<std::span<const float>> nothing(net.fed_count());
+    for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
+      TAUT_TRY(forward(step, nothing));
+      backward(step);
+      static_cast<void>(replicas_[step.replica].net->loss(*stream_));
+    }
+    cache_.finish_clock(step.replica, step.clock);
+  }
+  return ok();
+}
+
 Result<void> Trainer::train_clock(Clock clock) {
   loss_ = 0;
+  backend_.begin_cycle(*stream_, kCycle);
   const TimePoint begin = steady_now();
   const Duration waited_before = report_.wait;
   const double losses = static_cast<double>(replicas_.size()) * options_.batches;
   for (Step step{.clock = clock}; step.replica < replicas_.size(); ++step.replica) {
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
-      TAUT_TRY(forward(step));
+      TAUT_TRY(data::Batch batch, next_batch(step));
+      TAUT_TRY(forward(step, batch.spans()));
       if (options_.straggle && step.replica + 1 == replicas_.size() && is_last(step)) {
         straggle(clock, steady_now() - begin, waited_before);
       }
@@ -83,9 +104,12 @@ Result<void> Trainer::train_clock(Clock clock) {
       backward(step);
       backward_ = steady_now() - turned;
       loss_ += replicas_[step.replica].net->loss(*stream_) / losses;
+      // The stream has passed: nothing reads the batch any more.
+      replicas_[step.replica].loader->recycle(std::move(batch));
     }
     cache_.finish_clock(step.replica, clock);
   }
+  backend_.end_cycle();
   if (!std::isfinite(loss_)) {
     return invalid(
         fmt::format("the loss is {} at iteration {}: the training has diverged; try a "
@@ -106,35 +130,35 @@ void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before
   }
 }
 
-/// The batch of a draw; those of clocks that were left out are given back.
-Result<data::Batch> Trainer::next_batch(data::DataLoader& loader, Clock draw) {
-  while (true) {
-    TAUT_TRY(data::Batch batch, loader.next(kDataWait));
-    if (batch.clock >= draw) return batch;
-    loader.recycle(std::move(batch));
-  }
+/// What is drawn at random is another thing for each batch of a clock.
+Clock Trainer::draw_of(const Step& step) const {
+  return Clock(step.clock.value() * options_.batches + step.batch);
 }
 
-Result<void> Trainer::forward(const Step& step) {
-  Replica& replica = replicas_[step.replica];
-  // What is drawn at random is another thing for each batch of a clock.
-  const Clock draw(step.clock.value() * options_.batches + step.batch);
+/// The batch of a draw; those of clocks that were left out are given back.
+Result<data::Batch> Trainer::next_batch(const Step& step) {
   const TimePoint begin = steady_now();
-  auto loaded = [&] {
-    const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
-    return next_batch(*replica.loader, draw);
-  }();
-  TAUT_TRY(data::Batch batch, std::move(loaded));
+  const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
+  data::DataLoader& loader = *replicas_[step.replica].loader;
+  auto loaded = loader.next(kDataWait);
+  while (loaded && loaded.value().clock < draw_of(step)) {
+    loader.recycle(std::move(loaded.value()));
+    loaded = loader.next(kDataWait);
+  }
   report_.wait += steady_now() - begin;
-  replica.net->set_batch(*stream_, batch.spans());
+  return loaded;
+}
+
+Result<void> Trainer::forward(const Step& step, std::span<const std::span<const float>> fed) {
+  Replica& replica = replicas_[step.replica];
+  replica.net->set_batch(*stream_, fed);
   for (std::size_t layer = 0; layer < replica.net->layer_count(); ++layer) {
     if (step.batch == 0) {
       TAUT_TRY(bring_parameters(step, layer));
     }
     const timeline::Span span(timeline::Row::kCompute, "forward", step.clock.value());
-    replica.net->forward(layer, *stream_, draw);
+    replica.net->forward(layer, *stream_, draw_of(step));
   }
-  replica.loader->recycle(std::move(batch));
   return ok();
 }
 
@@ -237,6 +261,7 @@ void Trainer::record(Clock clock, Duration took) {
 void Trainer::record_table(TableId table, const char* what, Clock clock,
                            DeviceSpan<const float> values) {
   if (options_.recorder == nullptr || !options_.recorder->wants_tables(clock)) return;
+  if (backend_.is_rehearsing()) return;
   table_copy_.resize(values.size());
   backend_.copy_to_host(*stream_, values, table_copy_);
   stream_->finish();

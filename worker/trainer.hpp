@@ -50,16 +50,18 @@ class Trainer {
 
  private:
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
-  [[nodiscard]] static Result<data::Batch> next_batch(data::DataLoader& loader, Clock draw);
   /// One batch of a clock: batch 0 brings the parameters, the last one sends the updates.
   struct Step {
     std::size_t replica = 0;
     Clock clock;
     int batch = 0;
   };
+  [[nodiscard]] Result<void> rehearse();
   [[nodiscard]] Result<void> train_clock(Clock clock);
   void straggle(Clock clock, Duration since_begin, Duration waited_before);
-  [[nodiscard]] Result<void> forward(const Step& step);
+  [[nodiscard]] Clock draw_of(const Step& step) const;
+  [[nodiscard]] Result<data::Batch> next_batch(const Step& step);
+  [[nodiscard]] Result<void> forward(const Step& step, std::span<const std::span<const float>> fed);
   [[nodiscard]] Result<void> bring_parameters(const Step& step, std::size_t layer);
   void backward(const Step& step);
   void gather(const Step& step, TableId table);

@@ -7,9 +7,13 @@
 namespace taut::math {
 
 float relative_norm(std::span<const float> gradient, std::span<const float> values) {
-  const double of_values = std::sqrt(sum_of_squares(values));
+  return relative_norm(sum_of_squares(gradient), sum_of_squares(values));
+}
+
+float relative_norm(double gradient_squares, double value_squares) {
+  const double of_values = std::sqrt(value_squares);
   if (!(of_values > 0)) return 0;
-  const auto norm = static_cast<float>(std::sqrt(sum_of_squares(gradient)) / of_values);
+  const auto norm = static_cast<float>(std::sqrt(gradient_squares) / of_values);
   // A gradient without a norm cannot be scaled: it goes as it is, and the loss shows it.
   return std::isfinite(norm) ? norm : 0;
 }

@@ -75,6 +75,8 @@ struct UpdateRule {
 /// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0 where
 /// either is 0, and the update is then taken as it is.
 [[nodiscard]] float relative_norm(std::span<const float> gradient, std::span<const float> values);
+/// The same of the sums of their squares.
+[[nodiscard]] float relative_norm(double gradient_squares, double value_squares);
 
 /// What a worker's gradient of a table is multiplied by, by the norm that came with it.
 /// clipping  L2 norm of the gradient over all tables down to clip_norm

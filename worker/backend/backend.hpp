@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,6 +76,8 @@ class Backend {
   virtual void pin_host(std::span<std::byte> part) = 0;
   virtual void unpin_host(std::span<std::byte> part) noexcept = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
+  /// A stream for copies between the device and the host alone, which run beside the computation.
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_copy_stream() { return make_stream(); }
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
 
   /// Copies between equally long spans. Host memory must stay as it is until the stream has passed.
@@ -123,6 +126,21 @@ class Backend {
   virtual void end_repeat(Stream&) {}
   /// In the place of end_repeat() where something was thrown in between.
   virtual void abandon_repeat(Stream&) noexcept {}
+
+  /// From here to end_cycle() the calls are the same, on the same memory, as between any other two
+  /// calls of this name: what a device learns of the first it may use for the others.
+  /// compute  the stream of all calls but copies
+  virtual void begin_cycle(Stream& /*compute*/, std::string_view /*name*/) {}
+  virtual void end_cycle() {}
+  /// A device that has to know a cycle's calls before the first one lets `calls` make them: they are
+  /// noted and not done, and nothing that they would wait for need be there. Any other device does
+  /// nothing.
+  /// Errors    those of `calls`; invalid: a cycle that the device has no memory for
+  [[nodiscard]] virtual Result<void> rehearse(Stream& /*compute*/, std::string_view /*name*/,
+                                              const std::function<Result<void>()>& /*calls*/) {
+    return ok();
+  }
+  [[nodiscard]] virtual bool is_rehearsing() const { return false; }
 
   /// Errors of all of these: std::invalid_argument for a shape that the device cannot work with.
   [[nodiscard]] virtual std::unique_ptr<LinearOp> convolution(const ConvolutionSpec&) = 0;

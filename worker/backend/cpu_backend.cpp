@@ -11,6 +11,7 @@
 #include "worker/backend/cpu_ops.hpp"
 #include "worker/backend/cpu_ops_sequence.hpp"
 #include "worker/backend/cpu_parallel.hpp"
+#include "worker/backend/task_stream.hpp"
 
 namespace taut {
 namespace cpu {
@@ -27,15 +28,6 @@ ImageShape image_shape(const Extents& shape) {
 }  // namespace cpu
 
 namespace {
-
-/// What is queued has been done, so every mark has been passed.
-class PassedEvent final : public Event {
- public:
-  void record(Stream&) override {}
-  void wait(Stream&) override {}
-  bool query() override { return true; }
-  void finish() override {}
-};
 
 constexpr std::size_t kAlignment = 64;             // a cache line, and the widest vector
 constexpr std::uint64_t kMostBytes = 1ULL << 40U;  // more is a mistake, not worth asking for
@@ -80,16 +72,17 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Stream> make_stream() override {
     return std::make_unique<cpu::InlineStream>(threads_);
   }
-  std::unique_ptr<Event> make_event() override { return std::make_unique<PassedEvent>(); }
+  std::unique_ptr<Stream> make_copy_stream() override { return std::make_unique<TaskStream>(); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<HostEvent>(); }
 
-  void copy_to_device(Stream&, std::span<const float> from, DeviceSpan<float> to) override {
-    copy_elements(from, host_view(to));
+  void copy_to_device(Stream& stream, std::span<const float> from, DeviceSpan<float> to) override {
+    copy_elements(stream, from, host_view(to));
   }
-  void copy_to_host(Stream&, DeviceSpan<const float> from, std::span<float> to) override {
-    copy_elements(host_view(from), to);
+  void copy_to_host(Stream& stream, DeviceSpan<const float> from, std::span<float> to) override {
+    copy_elements(stream, host_view(from), to);
   }
-  void copy(Stream&, DeviceSpan<const float> from, DeviceSpan<float> to) override {
-    copy_elements(host_view(from), host_view(to));
+  void copy(Stream& stream, DeviceSpan<const float> from, DeviceSpan<float> to) override {
+    copy_elements(stream, host_view(from), host_view(to));
   }
   void fill(Stream&, DeviceSpan<float> to, float value) override {
     std::ranges::fill(host_view(to), value);
@@ -218,16 +211,20 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  static void copy_elements(std::span<const float> from, std::span<float> to) {
+  static void copy_elements(Stream& stream, std::span<const float> from, std::span<float> to) {
     TAUT_CHECK(from.size() == to.size(), "a copy between different sizes");
-    std::ranges::copy(from, to.begin());
+    if (auto* const tasks = dynamic_cast<TaskStream*>(&stream)) {
+      tasks->post([from, to] { std::ranges::copy(from, to.begin()); });
+    } else {
+      std::ranges::copy(from, to.begin());
+    }
   }
 
   static void move_tensor(Stream& stream, const Extents& shape, std::span<const float> from,
                           std::span<float> to, dnnl_cpu::ImageOrder order) {
     TAUT_CHECK(from.size() == to.size(), "a tensor copied between different sizes");
     if (!cpu::lies_channels_last(shape)) {
-      copy_elements(from, to);
+      copy_elements(stream, from, to);
       return;
     }
     cpu::enter(stream);

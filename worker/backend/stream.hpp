@@ -16,8 +16,8 @@ class Stream {
   virtual void finish() = 0;
 };
 
-/// A point in a stream's work. An event that was never recorded has passed. Thread: any, one at a
-/// time.
+/// A point in a stream's work. An event that was never recorded has passed. Thread: record() by one
+/// at a time, while no other uses it; the rest by any.
 class Event {
  public:
   Event() = default;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "common/check.hpp"
 #include "common/math/filler.hpp"
 #include "common/math/update_kernels.hpp"
 #include "common/ssp/slice_layout.hpp"
@@ -13,23 +12,67 @@
 namespace taut {
 
 LocalCache::LocalCache(Backend& backend, std::vector<TableSpec> tables, Options options)
-    : options_(std::move(options)) {
-  TAUT_CHECK(backend.shares_host_memory(), "local updates run in host memory");
+    : backend_(backend),
+      options_(std::move(options)),
+      own_stream_(backend.make_stream()),
+      stream_(own_stream_.get()) {
   for (TableSpec& spec : tables) {
     Table table;
     const std::size_t count = spec.count();
-    table.values = backend.allocate_floats(count);
-    math::fill(spec.filler, options_.seed, spec.name, 0, host_view(table.values.as<float>()));
-    if (spec.kind == TableKind::kTrained) {
-      table.state.assign(static_cast<std::size_t>(options_.rule.state_count()),
-                         std::vector<float>(count, 0.0F));
-    }
-    for (std::size_t replica = 0; replica < options_.replicas; ++replica) {
-      table.gradients.push_back(backend.allocate_floats(count));
+    const std::string name = "parameter " + spec.name;
+    table.values = backend.allocate_floats(count, name);
+    const std::size_t gradients = spec.kind == TableKind::kFrozen ? 0 : options_.replicas;
+    for (std::size_t replica = 0; replica < gradients; ++replica) {
+      table.gradients.push_back(backend.allocate_floats(count, "gradient of " + name));
     }
     table.spec = std::move(spec);
+    fill_values(table);
+    if (table.spec.kind == TableKind::kTrained) add_state(table, name);
     tables_.push_back(std::move(table));
   }
+  stream_->finish();
+}
+
+/// Elements of a table that are updated at once. LAMB's norms are a slice's, as at a shard. Within a
+/// budget values, gradient and all of the state need not be on the device together.
+std::size_t LocalCache::piece_of(std::size_t count) const {
+  if (options_.rule.kind == math::RuleKind::kLamb) return SliceLayout::kSliceElements;
+  const std::uint64_t budget = options_.budget.value();
+  constexpr std::uint64_t kLeast = 65536;
+  constexpr std::uint64_t kShare = 64;  // of the budget
+  return budget == 0 ? count : std::max(kLeast, budget / kShare / sizeof(float));
+}
+
+void LocalCache::add_state(Table& table, const std::string& name) {
+  const std::size_t count = table.spec.count();
+  table.piece = piece_of(count);
+  for (std::size_t begin = 0; begin < count; begin += table.piece) {
+    auto& state = table.state.emplace_back();
+    for (int i = 0; i < options_.rule.state_count(); ++i) {
+      state.push_back(backend_.allocate_floats(std::min(table.piece, count - begin),
+                                               name + "'s optimiser state"));
+      backend_.fill(*stream_, state.back().as<float>(), 0);
+    }
+  }
+}
+
+void LocalCache::fill_values(const Table& table) {
+  write_values(table, [&](std::span<float> into) -> Result<void> {
+    math::fill(table.spec.filler, options_.seed, table.spec.name, 0, into);
+    return ok();
+  }).value();
+}
+
+/// Lets `write` make a table's values on the host, and brings them to the device.
+Result<void> LocalCache::write_values(const Table& table,
+                                      const std::function<Result<void>(std::span<float>)>& write) {
+  const DeviceSpan<float> values = table.values.as<float>();
+  if (backend_.shares_host_memory()) return write(host_view(values));
+  const HostBuffer made = backend_.allocate_host(values.size_bytes());
+  TAUT_TRY(write(made.as<float>()));
+  backend_.copy_to_device(*stream_, made.as<float>(), values);
+  stream_->finish();
+  return ok();
 }
 
 Result<void> LocalCache::read_origins() {
@@ -37,17 +80,20 @@ Result<void> LocalCache::read_origins() {
     if (!table.spec.origin) continue;
     const TensorPlace& origin = *table.spec.origin;
     TAUT_TRY(const TensorFile file, TensorFile::open(origin.file));
-    TAUT_TRY(file.read_floats(origin.type, origin.offset, host_view(table.values.as<float>())));
+    TAUT_TRY(write_values(table, [&](std::span<float> into) -> Result<void> {
+      return file.read_floats(origin.type, origin.offset, into);
+    }));
   }
   return ok();
 }
 
 std::span<float> LocalCache::values(TableId table) {
+  TAUT_CHECK(backend_.shares_host_memory(), "the host reaches only memory that it shares");
   return host_view(tables_[table.value()].values.as<float>());
 }
 
 Result<DeviceSpan<const float>> LocalCache::acquire(TableId table, Clock /*clock*/) {
-  ++staleness_[0];
+  if (!backend_.is_rehearsing()) ++staleness_[0];
   return DeviceSpan<const float>(tables_[table.value()].values.as<float>());
 }
 
@@ -63,71 +109,77 @@ void LocalCache::finish_clock(std::size_t replica, Clock clock) {
   for (Table& table : tables_) {
     if (table.spec.kind != TableKind::kFrozen) apply(table, clock, norms);
   }
-  clock_ = clock.next();
+  if (!backend_.is_rehearsing()) clock_ = clock.next();
 }
 
 /// Each replica's norm over all trained tables, where the rule wants it.
-std::vector<float> LocalCache::gradient_norms() const {
+std::vector<float> LocalCache::gradient_norms() {
   std::vector<float> norms(options_.replicas, 0.0F);
   if (options_.rule.update_norm() != math::UpdateNorm::kGradient) return norms;
   for (std::size_t replica = 0; replica < options_.replicas; ++replica) {
-    double squares = 0;
+    std::vector<DeviceSpan<const float>> parts;
     for (const Table& table : tables_) {
       if (table.spec.kind != TableKind::kTrained) continue;
-      squares += math::sum_of_squares(host_view(table.gradients[replica].as<float>()));
+      parts.emplace_back(table.gradients[replica].as<float>());
     }
-    norms[replica] = static_cast<float>(std::sqrt(squares));
+    norms[replica] = static_cast<float>(std::sqrt(backend_.sum_of_squares(*stream_, parts)));
   }
   return norms;
 }
 
+double LocalCache::squares_of(const DeviceBuffer& buffer) {
+  const DeviceSpan<const float> whole = buffer.as<float>();
+  return backend_.sum_of_squares(*stream_, std::span(&whole, 1));
+}
+
 void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norms) {
-  const auto values = host_view(table.values.as<float>());
   const bool averaged = table.spec.kind == TableKind::kAveraged;
-  std::vector<math::GradientView> gradients;
+  std::vector<DeviceGradient> gradients;
   for (std::size_t replica = 0; replica < options_.replicas; ++replica) {
-    const auto view = host_view(table.gradients[replica].as<float>());
+    const DeviceBuffer& gradient = table.gradients[replica];
     float norm = norms[replica];
     if (!averaged && options_.rule.update_norm() == math::UpdateNorm::kRelative) {
-      norm = math::relative_norm(view, values);
+      norm = math::relative_norm(squares_of(gradient), squares_of(table.values));
     }
     // Running statistics are no gradients: nothing scales them.
     const float scale =
         averaged ? 1.0F : math::update_scale(options_.rule, norm, table.spec.decay_mult);
-    gradients.push_back({std::as_bytes(view).data(), scale});
+    gradients.push_back({gradient.as<float>(), scale});
   }
   if (averaged) {
-    math::apply_average(gradients, 1.0F, values, values);
+    backend_.apply_average(*stream_, gradients, 1.0F, table.values.as<float>());
   } else {
     descend(table, clock, gradients);
   }
 }
 
-/// One application of the rule, slice by slice as a shard does it: LAMB's norms are a slice's.
-void LocalCache::descend(Table& table, Clock clock,
-                         const std::vector<math::GradientView>& gradients) {
+/// One application of the rule, piece by piece.
+void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGradient>& gradients) {
   std::vector<float> scales;
-  for (const math::GradientView& gradient : gradients) scales.push_back(gradient.scale);
+  for (const DeviceGradient& gradient : gradients) scales.push_back(gradient.scale);
   const double share = math::decay_share(options_.rule, scales, options_.replicas);
-  const math::UpdateStep step =
-      math::make_step(options_.rule, clock.value(), table.spec.lr_mult, table.spec.decay_mult,
-                      share, clock.value(), options_.replicas);
-  const float scale =
+  DeviceUpdate update;
+  update.kind = options_.rule.kind;
+  update.step = math::make_step(options_.rule, clock.value(), table.spec.lr_mult,
+                                table.spec.decay_mult, share, clock.value(), options_.replicas);
+  update.scale =
       options_.sum ? 1.0F : static_cast<float>(1.0 / static_cast<double>(options_.replicas));
-  const auto values = host_view(table.values.as<float>());
-  for (std::size_t begin = 0; begin < values.size(); begin += SliceLayout::kSliceElements) {
-    const auto slice = values.subspan(
-        begin, std::min<std::size_t>(SliceLayout::kSliceElements, values.size() - begin));
-    std::vector<math::GradientView> parts = gradients;
-    for (math::GradientView& part : parts) part.bytes += begin * sizeof(float);
-    std::vector<float*> state;
-    for (auto& one : table.state) state.push_back(one.data() + begin);
-    math::apply_update(options_.rule.kind, step, parts, scale, slice, slice, state);
+  const DeviceSpan<float> values = table.values.as<float>();
+  std::size_t begin = 0;
+  for (const std::vector<DeviceBuffer>& piece : table.state) {
+    const std::size_t count = std::min(table.piece, values.size() - begin);
+    std::vector<DeviceGradient> parts = gradients;
+    for (DeviceGradient& part : parts) part.values = part.values.subspan(begin, count);
+    std::vector<DeviceSpan<float>> state;
+    for (const DeviceBuffer& one : piece) state.push_back(one.as<float>());
+    backend_.apply_update(*stream_, update, parts, values.subspan(begin, count), state);
+    begin += count;
   }
 }
 
 Result<Clock> LocalCache::snapshot(TableId table, std::span<float> into) {
-  std::ranges::copy(host_view(tables_[table.value()].values.as<float>()), into.begin());
+  backend_.copy_to_host(*stream_, tables_[table.value()].values.as<float>(), into);
+  stream_->finish();
   return clock_;
 }
 

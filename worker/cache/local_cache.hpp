@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "common/math/update_kernels.hpp"
 #include "common/math/update_rule.hpp"
 #include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
@@ -13,7 +15,7 @@ namespace taut {
 
 /// Parameters of one process without a server: every clock ends with one application of all
 /// replicas' gradients, summed in replica order, as BSP does it at a shard. The baseline for speed
-/// and for bits.
+/// and for bits. Values, gradients and the rule's state stay on the device.
 class LocalCache final : public ParameterCache {
  public:
   struct Options {
@@ -21,17 +23,19 @@ class LocalCache final : public ParameterCache {
     std::size_t replicas = 1;
     math::UpdateRule rule;
     bool sum = false;  // add gradients up instead of dividing by the replicas
+    Bytes budget{0};   // of device memory that the backend keeps to; 0: none
   };
 
-  /// REQUIRES: a backend that shares the host's memory.
   LocalCache(Backend& backend, std::vector<TableSpec> tables, Options options);
 
   /// Gives tables with an origin what their files hold. Errors: as TensorFile.
   [[nodiscard]] Result<void> read_origins();
 
-  /// A table's values, to be read and written between two clocks.
+  /// A table's values, to be read and written between two clocks. REQUIRES: a
+  /// backend that shares the host's memory.
   [[nodiscard]] std::span<float> values(TableId table);
 
+  void compute_on(Stream& stream) override { stream_ = &stream; }
   Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
@@ -44,14 +48,24 @@ class LocalCache final : public ParameterCache {
   struct Table {
     TableSpec spec;
     DeviceBuffer values;
-    std::vector<DeviceBuffer> gradients;  // by replica
-    std::vector<std::vector<float>> state;
+    std::vector<DeviceBuffer> gradients;           // by replica
+    std::size_t piece = 0;                         // elements that are updated at once
+    std::vector<std::vector<DeviceBuffer>> state;  // of each piece
   };
+  void fill_values(const Table& table);
+  [[nodiscard]] Result<void> write_values(
+      const Table& table, const std::function<Result<void>(std::span<float>)>& write);
+  [[nodiscard]] std::size_t piece_of(std::size_t count) const;
+  void add_state(Table& table, const std::string& name);
+  [[nodiscard]] std::vector<float> gradient_norms();
+  [[nodiscard]] double squares_of(const DeviceBuffer& buffer);
   void apply(Table& table, Clock clock, const std::vector<float>& norms);
-  void descend(Table& table, Clock clock, const std::vector<math::GradientView>& gradients);
-  [[nodiscard]] std::vector<float> gradient_norms() const;
+  void descend(Table& table, Clock clock, const std::vector<DeviceGradient>& gradients);
 
+  Backend& backend_;
   const Options options_;
+  std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
+  Stream* stream_;
   std::vector<Table> tables_;
   Clock clock_;
   StalenessHistogram staleness_;

@@ -23,24 +23,25 @@ Result<void> add_use(const AccessTrace& trace, std::size_t step, const Access& a
   return ok();
 }
 
-Result<void> refuse_overflow(const AccessTrace& trace, const Problem& problem, std::size_t step,
-                             Bytes budget) {
+/// Names the step that needs the most: a budget in which that one fits works.
+Result<void> refuse_overflow(const AccessTrace& trace, const Problem& problem, Bytes budget) {
+  std::vector<std::uint64_t> needs(problem.steps, 0);
+  for (std::size_t buffer = 0; buffer < problem.uses.size(); ++buffer) {
+    for (const Use& use : problem.uses[buffer]) needs[use.step] += problem.place_bytes[buffer];
+  }
+  const auto most = std::ranges::max_element(needs);
+  const auto step = static_cast<std::size_t>(most - needs.begin());
   std::size_t largest = trace.steps[step].accesses.front().buffer;
-  std::uint64_t need = 0;
-  for (std::size_t buffer = 0; buffer < trace.buffers.size(); ++buffer) {
-    const bool used =
-        std::ranges::any_of(problem.uses[buffer], [&](const Use& use) { return use.step == step; });
-    if (!used) continue;
-    need += problem.place_bytes[buffer];
-    if (problem.bytes[buffer] > problem.bytes[largest]) largest = buffer;
+  for (const Access& access : trace.steps[step].accesses) {
+    if (problem.bytes[access.buffer] > problem.bytes[largest]) largest = access.buffer;
   }
   const PlanBuffer& tensor = trace.buffers[largest];
   return invalid(
       fmt::format("memory plan: step '{}' needs {} bytes at once, device_memory_budget is {} "
                   "bytes; its largest "
                   "tensor is {} '{}' with {} bytes: raise the budget or lower the batch size",
-                  trace.steps[step].name, need, budget.value(), to_string(tensor.kind), tensor.name,
-                  tensor.bytes.value()));
+                  trace.steps[step].name, *most, budget.value(), to_string(tensor.kind),
+                  tensor.name, tensor.bytes.value()));
 }
 
 /// Room of each step beside the buffers that it uses.
@@ -49,7 +50,7 @@ Result<void> set_room(const AccessTrace& trace, Bytes budget, Problem& problem) 
   for (std::size_t buffer = 0; buffer < problem.uses.size(); ++buffer) {
     for (const Use& use : problem.uses[buffer]) {
       if (problem.place_bytes[buffer] > problem.room[use.step]) {
-        return refuse_overflow(trace, problem, use.step, budget);
+        return refuse_overflow(trace, problem, budget);
       }
       problem.room[use.step] -= problem.place_bytes[buffer];
     }

@@ -10,6 +10,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "worker/backend/device_memory.hpp"
+#include "worker/backend/stream.hpp"
 #include "worker/client/client.hpp"
 
 namespace taut {
@@ -31,6 +32,10 @@ class ParameterCache {
   /// this worker (backup workers). acquire() is then asked for that one.
   /// Errors    as acquire()
   [[nodiscard]] virtual Result<Clock> begin_clock(Clock clock) { return clock; }
+
+  /// The stream that computes with the values and makes the gradients: named once, before the first
+  /// acquire(), and outlives the cache's work.
+  virtual void compute_on(Stream& /*stream*/) {}
 
   /// The tables' values for `clock`; the first one needs to be waited for, once in a clock.
   /// Errors    timeout, stale, mismatch, closed: as Client::wait

@@ -7,24 +7,20 @@
 #include "common/check.hpp"
 #include "common/math/update_kernels.hpp"
 #include "worker/backend/cpu_backend.hpp"
+#include "worker/cache/device_cache.hpp"
 
 namespace taut {
 
 Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& backend,
                                                        std::vector<TableSpec> tables,
                                                        Options options) {
-  if (!backend.shares_host_memory()) {
-    return make_error(ErrorCode::kUnavailable,
-                      backend.description() +
-                          ": parameters are kept in host memory only so far; "
-                          "set device: CPU");
-  }
+  TAUT_CHECK(backend.shares_host_memory(), "a served cache is in host memory");
   TAUT_TRY(client.open(tables, options.wait));
   std::unique_ptr<ServedCache> cache(new ServedCache(client, options));
   for (TableSpec& spec : tables) {
     Table table;
-    table.front = backend.allocate_floats(spec.count());
-    table.back = backend.allocate_floats(spec.count());
+    table.front = backend.allocate_floats(spec.count(), "parameter " + spec.name);
+    table.back = backend.allocate_floats(spec.count(), "parameter " + spec.name);
     table.spec = std::move(spec);
     cache->tables_.push_back(std::move(table));
   }
@@ -120,6 +116,17 @@ void ServedCache::send(Table& table, Clock clock, float norm) {
 Result<Clock> ServedCache::snapshot(TableId table, std::span<float> into) {
   TAUT_TRY(const ReadResult read, client_.snapshot(table, into, options_.wait));
   return read.version;
+}
+
+Result<std::unique_ptr<ParameterCache>> open_served_cache(Client& client, Backend& backend,
+                                                          std::vector<TableSpec> tables,
+                                                          const ServedCache::Options& options) {
+  if (!backend.shares_host_memory()) {
+    TAUT_TRY(auto cache, DeviceCache::open(client, backend, std::move(tables), options));
+    return std::unique_ptr<ParameterCache>(std::move(cache));
+  }
+  TAUT_TRY(auto cache, ServedCache::open(client, backend, std::move(tables), options));
+  return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
 }  // namespace taut

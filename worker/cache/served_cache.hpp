@@ -10,8 +10,9 @@
 
 namespace taut {
 
-/// Parameters that live in a parameter server. Each table has two value buffers: the compute reads
-/// one while fresh values land in the other, and they change places between two uses.
+/// Parameters that live in a parameter server, for a device that shares the host's memory: nothing is
+/// copied. Each table has two value buffers: the compute reads one while fresh values land in the
+/// other, and they change places between two uses.
 class ServedCache final : public ParameterCache {
  public:
   struct Options {
@@ -24,8 +25,9 @@ class ServedCache final : public ParameterCache {
     Duration wait{60'000'000};  // a read that takes longer fails
   };
 
-  /// Opens the tables at the shards and starts reading them.
-  /// Errors    as Client::open; unavailable: a device without host memory
+  /// Opens the tables at the shards and starts reading them. REQUIRES: a backend that shares the
+  /// host's memory.
+  /// Errors    as Client::open
   [[nodiscard]] static Result<std::unique_ptr<ServedCache>> open(Client& client, Backend& backend,
                                                                  std::vector<TableSpec> tables,
                                                                  Options options);
@@ -65,5 +67,10 @@ class ServedCache final : public ParameterCache {
   const Options options_;
   std::vector<Table> tables_;
 };
+
+/// The cache for a backend: a ServedCache, or a DeviceCache where the device's memory is its own.
+[[nodiscard]] Result<std::unique_ptr<ParameterCache>> open_served_cache(
+    Client& client, Backend& backend, std::vector<TableSpec> tables,
+    const ServedCache::Options& options);
 
 }  // namespace taut

@@ -53,7 +53,7 @@ using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
 /// Tables in a parameter server: opens them, pushes updates, reads values under the job's staleness
 /// bound. Calls that take no `wait` return at once. Bytes move while the caller waits, and on a
 /// thread of the client's own while it does not.
-/// Thread    one caller, the same for all calls
+/// Thread    one caller, the same for all calls; push() and push_and_read() by a second one
 class Client {
  public:
   /// endpoint  unconnected; the client's from now on

@@ -23,7 +23,7 @@ namespace taut {
 /// driver's own leads while nobody waits.
 /// Source    Schmidt et al., "Leader/Followers: A Design Pattern for Efficient Multi-threaded Event
 ///           Demultiplexing and Dispatching", PLoP 2000
-/// Thread    one caller beside the driver's own; cancel() from any
+/// Thread    one caller beside the driver's own; pushes and cancel() from any
 class ClientDriver {
  public:
   ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options);

@@ -61,8 +61,8 @@ Net::Net(const model::Graph& graph, Backend& backend, const Options& options)
 
 Net::~Net() = default;
 
-DeviceSpan<float> Net::new_floats(std::size_t count) {
-  memory_.push_back(backend_.allocate_floats(count));
+DeviceSpan<float> Net::new_floats(std::size_t count, const std::string& name) {
+  memory_.push_back(backend_.allocate_floats(count, name));
   return memory_.back().as<float>();
 }
 
@@ -70,8 +70,8 @@ void Net::allocate_blobs() {
   for (const model::Blob& blob : graph_.blobs) {
     const std::size_t count = model::element_count(blob.shape);
     Tensor& tensor = blobs_.emplace_back();
-    tensor.value = new_floats(count);
-    if (blob.needs_gradient) tensor.gradient = new_floats(count);
+    tensor.value = new_floats(count, blob.name);
+    if (blob.needs_gradient) tensor.gradient = new_floats(count, "gradient of " + blob.name);
   }
 }
 
@@ -123,7 +123,8 @@ void Net::share_bottom_gradients() {
       Tensor& bottom = steps_[index].bottoms[k];
       if (written[node.bottoms[k]]) {
         const DeviceSpan<float> total = bottom.gradient;
-        bottom.gradient = new_floats(total.size());
+        bottom.gradient =
+            new_floats(total.size(), "gradient of " + graph_.blobs[node.bottoms[k]].name);
         steps_[index].bottom_sums.push_back({bottom.gradient, total});
       }
       written[node.bottoms[k]] = true;
@@ -143,7 +144,9 @@ void Net::share_parameter_gradients() {
       for (std::size_t k = 0; has_backward && k < node.parameters.size(); ++k) {
         if (node.parameters[k] != parameter) continue;
         if (last_of_backward != nullptr) {
-          steps_[index].partial[k] = new_floats(graph_.parameters[parameter].count());
+          const TableSpec& table = graph_.parameters[parameter];
+          steps_[index].partial[k] =
+              new_floats(table.count(), "gradient of parameter " + table.name);
         }
         last_of_backward = &steps_[index];
       }

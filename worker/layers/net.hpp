@@ -47,6 +47,9 @@ class Net {
   void bind_value(std::size_t parameter, DeviceSpan<const float> value);
   void bind_gradient(std::size_t parameter, DeviceSpan<float> gradient);
 
+  /// Blobs that set_batch() fills.
+  [[nodiscard]] std::size_t fed_count() const { return fed_.size(); }
+
   /// Feeds the net: one blob for each of model::fed_blobs, in that order, images in Caffe's order.
   /// Host memory stays as it is until the stream has passed.
   void set_batch(Stream& stream, std::span<const std::span<const float>> fed);
@@ -115,7 +118,7 @@ class Net {
   void share_bottom_gradients();
   void share_parameter_gradients();
   [[nodiscard]] bool wants_gradient(std::size_t layer, std::size_t bottom) const;
-  [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count);
+  [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count, const std::string& name);
   [[nodiscard]] float read_number(Stream& stream, std::size_t blob);
 
   model::Graph graph_;

@@ -1,10 +1,14 @@
 #include <cmath>
+#include <cstdint>
+#include <deque>
 #include <future>
 #include <limits>
 #include <string>
 
+#include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "worker/backend/cpu_backend.hpp"
+#include "worker/cache/device_cache.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 
@@ -34,24 +38,40 @@ std::vector<TableSpec> small_tables() {
   return tables;
 }
 
-/// What a net would do with the cache at a clock: read every table, make gradients, publish them,
-/// the last table first.
-Result<void> one_clock(ParameterCache& cache, std::span<const TableSpec> tables,
-                       std::size_t replica, std::uint32_t worker, std::int64_t clock) {
-  for (const TableSpec& table : tables) {
-    TAUT_TRY(const auto values, cache.acquire(table.id, Clock(clock)));
-    if (values.size() != table.count()) return invalid("a table of another size");
+/// What a net would do with the cache at a clock: read every table, make gradients of what was read,
+/// publish them, the last table first. What is computed is queued, not awaited.
+class Computer {
+ public:
+  explicit Computer(Backend& backend) : backend_(backend), stream_(backend.make_stream()) {}
+  Stream& stream() { return *stream_; }
+
+  Result<void> one_clock(ParameterCache& cache, std::span<const TableSpec> tables,
+                         std::size_t replica, std::uint32_t worker, std::int64_t clock) {
+    std::vector<DeviceSpan<const float>> values;
+    for (const TableSpec& table : tables) {
+      TAUT_TRY(const auto at, cache.acquire(table.id, Clock(clock)));
+      if (at.size() != table.count()) return invalid("a table of another size");
+      values.push_back(at);
+    }
+    for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
+      if (table->kind == TableKind::kFrozen) continue;
+      const DeviceSpan<float> gradient = cache.gradient(replica, table->id);
+      made_.push_back(test::gradient_of(worker, clock, gradient.size(), table->id.value()));
+      backend_.copy_to_device(*stream_, made_.back(), gradient);
+      if (table->kind == TableKind::kTrained) {
+        backend_.add(*stream_, values[table->id.value()], gradient);
+      }
+      cache.publish(replica, table->id, Clock(clock));
+    }
+    cache.finish_clock(replica, Clock(clock));
+    return ok();
   }
-  for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
-    if (table->kind == TableKind::kFrozen) continue;
-    const auto gradient = host_view(cache.gradient(replica, table->id));
-    const auto from = test::gradient_of(worker, clock, gradient.size(), table->id.value());
-    std::ranges::copy(from, gradient.begin());
-    cache.publish(replica, table->id, Clock(clock));
-  }
-  cache.finish_clock(replica, Clock(clock));
-  return ok();
-}
+
+ private:
+  Backend& backend_;
+  std::unique_ptr<Stream> stream_;
+  std::deque<std::vector<float>> made_;  // stays until the stream has passed
+};
 
 Tables values_of(ParameterCache& cache, std::span<const TableSpec> tables, Clock clock) {
   Tables all;
@@ -64,44 +84,69 @@ Tables values_of(ParameterCache& cache, std::span<const TableSpec> tables, Clock
   return all;
 }
 
-Tables train_locally(JobMaker& job, std::span<const TableSpec> tables, std::uint32_t members,
-                     std::int64_t clocks) {
-  const auto backend = cpu();
+Tables train_on(Backend& backend, JobMaker& job, std::span<const TableSpec> tables,
+                std::uint32_t members, std::int64_t clocks) {
   LocalCache::Options options;
   options.seed = job.state.definition().seed();
   options.replicas = members;
   options.rule = to_update_rule(job.solver()).value();
   options.sum = job.state.definition().reduction() == pb::Job::SUM;
-  LocalCache cache(*backend, {tables.begin(), tables.end()}, options);
+  LocalCache cache(backend, {tables.begin(), tables.end()}, options);
+  Computer computer(backend);
+  cache.compute_on(computer.stream());
   for (std::int64_t clock = 0; clock < clocks; ++clock) {
     for (std::uint32_t replica = 0; replica < members; ++replica) {
-      REQUIRE(one_clock(cache, tables, replica, replica, clock).has_value());
+      REQUIRE(computer.one_clock(cache, tables, replica, replica, clock).has_value());
     }
   }
   return values_of(cache, tables, Clock(clocks));
 }
 
-Tables train_served(const JobMaker& job, std::span<const TableSpec> tables, std::uint32_t members,
-                    std::int64_t clocks) {
-  ServedJob served(job);
+Tables train_locally(JobMaker& job, std::span<const TableSpec> tables, std::uint32_t members,
+                     std::int64_t clocks) {
   const auto backend = cpu();
+  return train_on(*backend, job, tables, members, clocks);
+}
+
+enum class Device : std::uint8_t { kHostMemory, kLate };
+
+/// late  of the device: 0, as late as can be; else a seed
+Tables train_served(const JobMaker& job, std::span<const TableSpec> tables, std::uint32_t members,
+                    std::int64_t clocks, Device device = Device::kHostMemory,
+                    std::uint64_t late = 0, bool overlap = true) {
+  ServedJob served(job);
+  std::vector<std::unique_ptr<Backend>> hosts;
+  std::vector<std::unique_ptr<Backend>> devices;
+  std::vector<std::unique_ptr<Computer>> computers;
   std::vector<std::unique_ptr<Client>> clients;
-  std::vector<std::unique_ptr<ServedCache>> caches(members);
+  std::vector<std::unique_ptr<ParameterCache>> caches(members);
   std::vector<std::future<std::string>> running;
-  for (std::uint32_t worker = 0; worker < members; ++worker)
+  for (std::uint32_t worker = 0; worker < members; ++worker) {
     clients.push_back(served.client(worker));
+  }
   const math::UpdateNorm norm = to_update_rule(served.job.solver()).value().update_norm();
   for (std::uint32_t worker = 0; worker < members; ++worker) {
-    running.push_back(std::async(std::launch::async, [&, worker]() -> std::string {
+    hosts.push_back(cpu());
+    if (device == Device::kLate) {
+      const std::uint64_t seed = late == 0 ? 0 : 8 * late + worker;
+      devices.push_back(
+          std::make_unique<test::LateBackend>(*hosts.back(), test::LateBackend::Options{seed}));
+    }
+    Backend* const backend = device == Device::kLate ? devices.back().get() : hosts.back().get();
+    computers.push_back(std::make_unique<Computer>(*backend));
+    Computer& computer = *computers.back();
+    running.push_back(std::async(std::launch::async, [&, backend, worker]() -> std::string {
       ServedCache::Options options;
       options.norm = norm;
       options.wait = kDeadline;
+      options.overlap = overlap;
       auto cache =
-          ServedCache::open(*clients[worker], *backend, {tables.begin(), tables.end()}, options);
+          open_served_cache(*clients[worker], *backend, {tables.begin(), tables.end()}, options);
       if (!cache) return cache.error().message;
       caches[worker] = std::move(cache.value());
+      caches[worker]->compute_on(computer.stream());
       for (std::int64_t clock = 0; clock < clocks; ++clock) {
-        auto done = one_clock(*caches[worker], tables, 0, worker, clock);
+        auto done = computer.one_clock(*caches[worker], tables, 0, worker, clock);
         if (!done) return done.error().message;
       }
       auto flushed = caches[worker]->flush(kDeadline);
@@ -156,6 +201,43 @@ TEST_CASE("BSP over a server ends in the bits of one process that does the same 
         job.state.mutable_definition()->set_reduction(pb::Job::SUM);
       }
       check_equal(job, small_tables(), 3, 6);
+    }
+  }
+}
+
+TEST_CASE("a device with memory of its own ends in the same bits, however late it works",
+          "[cache]") {
+  for (const char* variant : {"plain", "clipped", "LARS", "no overlap"}) {
+    const std::string name = variant;
+    JobMaker job(2, Slack(0), 2);
+    set_rule(job.solver(), name == "LARS" ? "LARS" : "SGD", 0.9F);
+    if (name == "clipped") job.solver().set_clip_gradients(0.7F);
+    const Tables local = train_locally(job, small_tables(), 2, 5);
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      CAPTURE(variant, seed);
+      const Tables served =
+          train_served(job, small_tables(), 2, 5, Device::kLate, seed, name != "no overlap");
+      for (std::size_t t = 0; t < local.size(); ++t) {
+        CAPTURE(t);
+        CHECK(same_bits(local[t], served[t]));
+      }
+    }
+  }
+}
+
+TEST_CASE("updates on a device with memory of its own are those of the host", "[cache]") {
+  for (const char* type : {"SGD", "Adam", "LARS", "LAMB"}) {
+    CAPTURE(type);
+    JobMaker job(2);
+    set_rule(job.solver(), type, 0.9F);
+    if (std::string(type) == "SGD") job.solver().set_clip_gradients(0.7F);
+    const auto host = cpu();
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      CAPTURE(seed);
+      test::LateBackend late(*host, {.seed = seed});
+      const Tables there = train_on(late, job, small_tables(), 2, 5);
+      const Tables here = train_locally(job, small_tables(), 2, 5);
+      for (std::size_t t = 0; t < here.size(); ++t) CHECK(same_bits(here[t], there[t]));
     }
   }
 }
@@ -256,6 +338,7 @@ TEST_CASE("a joining worker's cache begins at its clock", "[cache]") {
   JobMaker job(1, Slack(1));
   ServedJob served(job);
   const auto backend = cpu();
+  Computer computer(*backend);
   const auto first = served.client(0);
   ServedCache::Options options;
   options.wait = kDeadline;
@@ -263,7 +346,7 @@ TEST_CASE("a joining worker's cache begins at its clock", "[cache]") {
   const auto old = ServedCache::open(*first, *backend, tables, options);
   REQUIRE(old.has_value());
   for (std::int64_t clock = 0; clock < 3; ++clock) {
-    REQUIRE(one_clock(*old.value(), tables, 0, 0, clock).has_value());
+    REQUIRE(computer.one_clock(*old.value(), tables, 0, 0, clock).has_value());
   }
   REQUIRE(old.value()->flush(kDeadline).has_value());
   served.job.join(Clock(4));
@@ -272,7 +355,7 @@ TEST_CASE("a joining worker's cache begins at its clock", "[cache]") {
   options.start = Clock(4);
   const auto joined = ServedCache::open(*second, *backend, tables, options);
   REQUIRE(joined.has_value());
-  REQUIRE(one_clock(*joined.value(), tables, 0, 1, 4).has_value());
+  REQUIRE(computer.one_clock(*joined.value(), tables, 0, 1, 4).has_value());
   CHECK(joined.value()->flush(kDeadline).has_value());
 }
 

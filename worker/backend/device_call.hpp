@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/types.hpp"
+#include "worker/backend/stream.hpp"
+
+namespace taut {
+
+enum class OperandUse : std::uint8_t {
+  kRead,
+  kWrite,      // of every byte that is named
+  kReadWrite,  // in place
+  kWritePart,  // the rest stays as it is
+};
+
+/// A part of device memory that one call works on, as the caller named it.
+struct Operand {
+  std::byte* address = nullptr;
+  Bytes size;
+  OperandUse use = OperandUse::kRead;
+};
+
+/// Whether a call with this use needs what was there before.
+[[nodiscard]] constexpr bool keeps_old(OperandUse use) {
+  return use != OperandUse::kWrite;
+}
+
+enum class CallKind : std::uint8_t {
+  kCompute,
+  kCopyToHost,  // of its only operand; nothing on the device changes
+};
+
+/// One call of a backend's operation, with its operands told apart from how it is done.
+struct DeviceCall {
+  std::string_view what;  // "convolution forward"; lives as long as the program
+  CallKind kind = CallKind::kCompute;
+  std::vector<Operand> operands;
+  std::span<const std::byte> host_source;  // of a plain copy to the device
+  std::span<std::byte> host_target;        // of a plain copy to the host
+  /// Does it on the wrapped backend's stream, at other addresses: one for each operand.
+  std::function<void(Stream& stream, std::span<std::byte* const> addresses)> run;
+};
+
+}  // namespace taut

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/backend/backend.hpp"
+#include "worker/cache/cycle_trace.hpp"
+#include "worker/cache/memory_plan.hpp"
+
+namespace taut {
+
+/// The one block of device memory behind a planned backend, and the host's copies of what leaves it.
+/// Thread    one at a time
+class Arena {
+ public:
+  struct Options {
+    Bytes budget;  // of the block, at most
+    Bytes alignment{256};
+    bool poison = false;  // tests: memory that is given up is overwritten
+  };
+
+  /// backend  outlives this
+  Arena(Backend& backend, const Options& options);
+
+  /// A buffer's copy on the host: made when it is first asked for.
+  struct HostCopy {
+    HostBuffer memory;
+    bool is_current = false;  // no later value is on the device
+    bool has_value = false;   // something was written there at all
+  };
+  [[nodiscard]] HostCopy& host_copy(std::size_t buffer, Bytes bytes);
+
+  /// Makes the block at least so large. REQUIRES: nothing in it is needed any more.
+  void reserve(Bytes bytes);
+  [[nodiscard]] std::byte* at(Bytes offset) const;
+  [[nodiscard]] Bytes size() const { return block_.size(); }
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] Backend& backend() { return backend_; }
+
+  /// Copies between a buffer's host copy and its place on the device.
+  void bring(Stream& stream, std::size_t buffer, Bytes bytes, std::byte* to);
+  void take_back(Stream& stream, std::size_t buffer, Bytes bytes, const std::byte* from);
+  /// Overwrites what is given up, where that is asked for.
+  void give_up(Stream& stream, std::byte* address, Bytes bytes);
+
+  [[nodiscard]] Bytes align(Bytes bytes) const;
+
+ private:
+  Backend& backend_;
+  const Options options_;
+  DeviceBuffer block_;
+  std::vector<std::unique_ptr<HostCopy>> copies_;  // by buffer
+};
+
+}  // namespace taut

@@ -1,0 +1,169 @@
+#include "worker/cache/device_cache.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.hpp"
+
+namespace taut {
+namespace {
+
+/// What a rehearsal's values are of.
+constexpr Clock kRehearsal{-1};
+
+}  // namespace
+
+DeviceCache::DeviceCache(Client& client, Backend& backend, const ServedCache::Options& options)
+    : client_(client),
+      backend_(backend),
+      options_(options),
+      own_stream_(backend.make_stream()),
+      compute_(own_stream_.get()),
+      to_device_(backend.make_copy_stream()),
+      to_host_(backend.make_copy_stream()) {}
+
+DeviceCache::~DeviceCache() {
+  // Copies first: what the sender and the client hold is what they write into.
+  to_host_->finish();
+  to_device_->finish();
+  sender_.reset();
+  client_.close();
+}
+
+Result<std::unique_ptr<DeviceCache>> DeviceCache::open(Client& client, Backend& backend,
+                                                       std::vector<TableSpec> tables,
+                                                       const ServedCache::Options& options) {
+  TAUT_TRY(client.open(tables, options.wait));
+  std::unique_ptr<DeviceCache> cache(new DeviceCache(client, backend, options));
+  for (TableSpec& spec : tables) cache->add_table(std::move(spec));
+  GradientSender::Options sending;
+  sending.norm = options.norm;
+  sending.at_once = options.overlap && options.norm != math::UpdateNorm::kGradient;
+  sending.limit = std::max<std::size_t>(2 * cache->tables_.size() + 2, 16);
+  cache->sender_ = std::make_unique<GradientSender>(client, sending);
+  for (Table& table : cache->tables_) {
+    client.read(table.spec.id, wanted(table, options.start), table.fresh.as<float>());
+  }
+  for (Table& table : cache->tables_) {
+    if (table.spec.kind != TableKind::kFrozen) continue;
+    TAUT_TRY(cache->bring(table, Clock(0)));
+  }
+  return cache;
+}
+
+void DeviceCache::add_table(TableSpec spec) {
+  Table table;
+  const std::string name = "parameter " + spec.name;
+  table.values = backend_.allocate_floats(spec.count(), name);
+  table.fresh = backend_.allocate_host(table.values.size());
+  table.used = backend_.make_event();
+  table.arrived = backend_.make_event();
+  if (spec.kind != TableKind::kFrozen) {
+    table.gradient = backend_.allocate_floats(spec.count(), "gradient of " + name);
+  }
+  table.spec = std::move(spec);
+  tables_.push_back(std::move(table));
+}
+
+Result<DeviceSpan<const float>> DeviceCache::acquire(TableId id, Clock clock) {
+  if (!options_.overlap) {
+    for (Table& table : tables_) {
+      TAUT_TRY(bring(table, clock));
+    }
+  }
+  Table& table = tables_[id.value()];
+  TAUT_TRY(bring(table, clock));
+  return DeviceSpan<const float>(table.values.as<float>());
+}
+
+/// A frozen table is never pushed, so it stays at clock 0 for ever.
+Clock DeviceCache::wanted(const Table& table, Clock clock) {
+  return table.spec.kind == TableKind::kFrozen ? Clock(0) : clock;
+}
+
+/// All tables are waited for at once: only together do they say how far the others have come.
+Result<Clock> DeviceCache::begin_clock(Clock clock) {
+  if (!options_.catches_up) return clock;
+  Clock reached = Clock::never();
+  for (Table& table : tables_) {
+    TAUT_TRY(await(table, clock));
+    if (table.spec.kind != TableKind::kFrozen) reached = std::min(reached, table.version);
+  }
+  if (reached == Clock::never() || reached <= clock) return clock;
+  for (Table& table : tables_) {
+    if (table.spec.kind != TableKind::kFrozen) table.come = reached;
+  }
+  return reached;
+}
+
+/// Waits until the client has a table's values at a clock.
+Result<void> DeviceCache::await(Table& table, Clock clock) {
+  if (const std::string failure = sender_->failure(); !failure.empty()) {
+    return make_error(ErrorCode::kUnavailable, failure);
+  }
+  if (table.come == wanted(table, clock)) return ok();
+  TAUT_TRY(const ReadResult read, client_.wait(table.spec.id, wanted(table, clock), options_.wait));
+  table.come = wanted(table, clock);
+  table.version = read.version;
+  return ok();
+}
+
+/// The same, and sends them to the device.
+Result<void> DeviceCache::bring(Table& table, Clock clock) {
+  const bool rehearsal = backend_.is_rehearsing();
+  const Clock asked = wanted(table, rehearsal ? kRehearsal : clock);
+  if (table.held == asked) return ok();
+  if (!rehearsal) {
+    TAUT_TRY(await(table, clock));
+  }
+  table.used->wait(*to_device_);
+  backend_.copy_to_device(*to_device_, table.fresh.as<float>(), table.values.as<float>());
+  table.arrived->record(*to_device_);
+  table.arrived->wait(*compute_);
+  table.held = asked;
+  return ok();
+}
+
+DeviceSpan<float> DeviceCache::gradient(std::size_t replica, TableId id) {
+  TAUT_CHECK(replica == 0, "a served cache has one replica");
+  Table& table = tables_[id.value()];
+  if (table.landed) table.landed->wait(*compute_);
+  return table.gradient.as<float>();
+}
+
+void DeviceCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
+  Table& table = tables_[id.value()];
+  table.used->record(*compute_);
+  table.used->wait(*to_host_);
+  const DeviceSpan<const float> made = table.gradient.as<float>();
+  if (backend_.is_rehearsing()) {
+    rehearsed_.resize(std::max(rehearsed_.size(), made.size()));
+    backend_.copy_to_host(*to_host_, made, std::span(rehearsed_).first(made.size()));
+    return;
+  }
+  // The client keeps the buffer until the shards have it; the next gradient gets another one.
+  const Buffer gradient = client_.gradient_buffer(id);
+  backend_.copy_to_host(*to_host_, made, gradient.floats());
+  table.landed = backend_.make_event();
+  table.landed->record(*to_host_);
+  sender_->hand_over({id, clock, table.spec.kind == TableKind::kTrained, gradient, table.landed,
+                      table.fresh.as<float>()});
+}
+
+void DeviceCache::finish_clock(std::size_t /*replica*/, Clock /*clock*/) {
+  if (!backend_.is_rehearsing()) sender_->finish_clock();
+}
+
+Result<Clock> DeviceCache::snapshot(TableId table, std::span<float> into) {
+  TAUT_TRY(const ReadResult read, client_.snapshot(table, into, options_.wait));
+  return read.version;
+}
+
+Result<void> DeviceCache::flush(Duration wait) {
+  if (!sender_->drain(wait)) {
+    return make_error(ErrorCode::kTimeout, "the copies of gradients from the device took too long");
+  }
+  return client_.flush(wait);
+}
+
+}  // namespace taut

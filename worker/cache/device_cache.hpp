@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/backend/backend.hpp"
+#include "worker/cache/gradient_sender.hpp"
+#include "worker/cache/parameter_cache.hpp"
+#include "worker/cache/served_cache.hpp"
+
+namespace taut {
+
+/// Parameters that live in a parameter server, for a device with memory of its own. Fresh values land
+/// in a second buffer, on the host, and are copied to the device on a stream of their own when the
+/// compute has passed the last use of the old ones. The copy of a gradient starts when the compute
+/// has made it, while backward goes on. The compute waits for events of single tables only.
+class DeviceCache final : public ParameterCache {
+ public:
+  /// Opens the tables at the shards and starts reading them; as ServedCache::open.
+  [[nodiscard]] static Result<std::unique_ptr<DeviceCache>> open(
+      Client& client, Backend& backend, std::vector<TableSpec> tables,
+      const ServedCache::Options& options);
+
+  /// Closes the client, whose thread would else go on writing into the buffers.
+  ~DeviceCache() override;
+
+  void compute_on(Stream& stream) override { compute_ = &stream; }
+  Result<Clock> begin_clock(Clock clock) override;
+  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
+  DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
+  void publish(std::size_t replica, TableId table, Clock clock) override;
+  void finish_clock(std::size_t replica, Clock clock) override;
+  Result<Clock> snapshot(TableId table, std::span<float> into) override;
+  Result<void> flush(Duration wait) override;
+  Client::Traffic traffic() const override { return client_.traffic(); }
+  const StalenessHistogram& staleness() const override { return client_.staleness(); }
+
+ private:
+  struct Table {
+    TableSpec spec;
+    DeviceBuffer values;
+    HostBuffer fresh;                // where the client writes
+    std::unique_ptr<Event> used;     // the compute has passed the last use of the values
+    std::unique_ptr<Event> arrived;  // the values are on the device
+    std::optional<Clock> come;       // the clock whose values have landed on the host
+    Clock version;                   // of these values
+    std::optional<Clock> held;       // the clock whose values are on the device, or on their way
+    DeviceBuffer gradient;           // none: the table is frozen
+    std::shared_ptr<Event> landed;   // its last copy to the host has; null: there was none
+  };
+
+  DeviceCache(Client& client, Backend& backend, const ServedCache::Options& options);
+  void add_table(TableSpec spec);
+  [[nodiscard]] static Clock wanted(const Table& table, Clock clock);
+  Result<void> await(Table& table, Clock clock);
+  Result<void> bring(Table& table, Clock clock);
+
+  Client& client_;
+  Backend& backend_;
+  const ServedCache::Options options_;
+  std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
+  Stream* compute_;
+  std::unique_ptr<Stream> to_device_;
+  std::unique_ptr<Stream> to_host_;
+  std::vector<Table> tables_;
+  std::vector<float> rehearsed_;  // stands for the client's memory while nothing is copied
+  std::unique_ptr<GradientSender> sender_;
+};
+
+}  // namespace taut

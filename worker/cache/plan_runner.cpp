@@ -1,0 +1,183 @@
+#include "worker/cache/plan_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.hpp"
+
+namespace taut {
+
+PlanRunner::PlanRunner(std::string name, std::vector<CycleStep> steps, Arena& arena, Movers& movers)
+    : name_(std::move(name)),
+      steps_(std::move(steps)),
+      arena_(arena),
+      movers_(movers),
+      mark_(arena.backend().make_event()) {}
+
+Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vector<CycleStep> steps,
+                                                     const std::vector<VirtualBuffer>& buffers,
+                                                     Arena& arena, Movers& movers) {
+  std::unique_ptr<PlanRunner> runner(
+      new PlanRunner(std::move(name), std::move(steps), arena, movers));
+  runner->made_ = make_trace(runner->steps_, buffers);
+  PlanOptions options;
+  options.budget = arena.options().budget;
+  options.alignment = arena.options().alignment;
+  TAUT_TRY(runner->plan_, plan_memory(runner->made_.trace, options));
+  runner->lay_out();
+  return runner;
+}
+
+/// Finds the stay that each use of each step works in.
+void PlanRunner::lay_out() {
+  const std::size_t count = steps_.size();
+  newest_.assign(made_.trace.buffers.size(), kNowhere);
+  std::vector<std::vector<std::size_t>> of_buffer(made_.trace.buffers.size());
+  for (const Residency& at : plan_.residencies) {
+    of_buffer[at.buffer].push_back(stays_.size());
+    Stay stay;
+    stay.at = at;
+    if (at.fetched) stay.fetched = arena_.backend().make_event();
+    if (at.written_back) stay.written_back = arena_.backend().make_event();
+    stays_.push_back(std::move(stay));
+  }
+  for (std::size_t step = 0; step < count; ++step) {
+    auto& found = stays_of_.emplace_back();
+    for (const BufferUse& use : steps_[step].uses) {
+      const std::size_t buffer = made_.numbers_of[use.buffer];
+      const auto covers = [&](std::size_t number) {
+        const Residency& at = stays_[number].at;
+        return plan_.permanent[buffer] || (at.first_use <= step && step <= at.last_use) ||
+               (at.first_use <= step + count && step + count <= at.last_use);
+      };
+      const auto number = std::ranges::find_if(of_buffer[buffer], covers);
+      TAUT_CHECK(number != of_buffer[buffer].end(), "a plan without a place for one of its uses");
+      found.push_back(*number);
+    }
+  }
+}
+
+Bytes PlanRunner::bytes_of(const Stay& stay) const {
+  return made_.trace.buffers[stay.at.buffer].bytes;
+}
+
+std::size_t PlanRunner::host_buffer_of(const Stay& stay) const {
+  return made_.buffer_of[stay.at.buffer];
+}
+
+/// Whether a stay's value is still wanted when a cycle has ended.
+bool PlanRunner::outlives(const Stay& stay) const {
+  return made_.trace.buffers[stay.at.buffer].lifetime == Lifetime::kForever &&
+         (plan_.permanent[stay.at.buffer] || stay.at.holds_across_end);
+}
+
+void PlanRunner::load(Stream& compute) {
+  arena_.reserve(plan_.arena_bytes);
+  newest_.assign(newest_.size(), kNowhere);
+  for (std::size_t number = 0; number < stays_.size(); ++number) {
+    Stay& stay = stays_[number];
+    stay.address = arena_.at(stay.at.offset);
+    stay.copied.reset();
+    if (!outlives(stay)) continue;
+    arena_.bring(compute, host_buffer_of(stay), bytes_of(stay), stay.address);
+    newest_[stay.at.buffer] = number;
+  }
+  compute.finish();
+}
+
+void PlanRunner::unload(Stream& compute) {
+  compute.finish();
+  movers_.in->finish();
+  movers_.out->finish();
+  for (std::size_t number = 0; number < stays_.size(); ++number) {
+    Stay& stay = stays_[number];
+    if (stay.copied) stay.copied->finish();
+    stay.copied.reset();
+    if (!outlives(stay) || newest_[stay.at.buffer] != number) continue;
+    const std::size_t buffer = host_buffer_of(stay);
+    if (arena_.host_copy(buffer, bytes_of(stay)).is_current) continue;
+    arena_.take_back(compute, buffer, bytes_of(stay), stay.address);
+  }
+  compute.finish();
+  arena_.give_up(compute, arena_.at(Bytes(0)), plan_.arena_bytes);
+  compute.finish();
+  newest_.assign(newest_.size(), kNowhere);
+}
+
+void PlanRunner::fetch(Stream& compute, std::size_t number) {
+  const Stay& stay = stays_[number];
+  mark_->record(compute);
+  mark_->wait(*movers_.in);
+  arena_.bring(*movers_.in, host_buffer_of(stay), bytes_of(stay), stay.address);
+  stay.fetched->record(*movers_.in);
+}
+
+void PlanRunner::write_back(Stream& compute, std::size_t number) {
+  const Stay& stay = stays_[number];
+  mark_->record(compute);
+  mark_->wait(*movers_.out);
+  if (stay.copied) stay.copied->wait(*movers_.out);
+  arena_.take_back(*movers_.out, host_buffer_of(stay), bytes_of(stay), stay.address);
+  stay.written_back->record(*movers_.out);
+}
+
+void PlanRunner::release(Stream& compute, std::size_t number) {
+  Stay& stay = stays_[number];
+  if (stay.written_back) stay.written_back->wait(compute);
+  if (stay.copied) stay.copied->wait(compute);
+  stay.copied.reset();
+  if (newest_[stay.at.buffer] == number) newest_[stay.at.buffer] = kNowhere;
+  arena_.give_up(compute, stay.address, bytes_of(stay));
+}
+
+void PlanRunner::note_use(std::size_t number, OperandUse use) {
+  const Stay& stay = stays_[number];
+  newest_[stay.at.buffer] = number;
+  if (use == OperandUse::kRead) return;
+  arena_.host_copy(host_buffer_of(stay), bytes_of(stay)).is_current = false;
+}
+
+void PlanRunner::run(Stream& compute, Stream& stream, const DeviceCall& call) {
+  const StepPlan& todo = plan_.steps[step_];
+  const CycleStep& step = steps_[step_];
+  for (const std::size_t number : todo.fetches) fetch(compute, number);
+  for (const std::size_t number : todo.needs) stays_[number].fetched->wait(compute);
+  std::vector<std::byte*> addresses;
+  for (const Operand& operand : call.operands) {
+    const VirtualPlace place = place_of(operand.address);
+    const auto use = std::ranges::find(step.uses, place.buffer, &BufferUse::buffer);
+    const std::size_t number = stays_of_[step_][static_cast<std::size_t>(use - step.uses.begin())];
+    addresses.push_back(stays_[number].address + place.offset);
+  }
+  const bool beside = &stream != &compute;
+  if (beside) {
+    mark_->record(compute);
+    mark_->wait(stream);
+  }
+  call.run(stream, addresses);
+  for (std::size_t i = 0; i < step.uses.size(); ++i) {
+    Stay& stay = stays_[stays_of_[step_][i]];
+    note_use(stays_of_[step_][i], step.uses[i].use);
+    if (!beside) continue;
+    if (!stay.copied) stay.copied = arena_.backend().make_event();
+    stay.copied->record(stream);
+  }
+  for (const std::size_t number : todo.write_backs) write_back(compute, number);
+  for (const std::size_t number : todo.releases) release(compute, number);
+  ++step_;
+}
+
+std::byte* PlanRunner::newest(std::size_t buffer) const {
+  if (buffer >= made_.numbers_of.size()) return nullptr;
+  const std::size_t number = made_.numbers_of[buffer];
+  if (number == CycleTrace::kNotUsed || newest_[number] == kNowhere) return nullptr;
+  return stays_[newest_[number]].address;
+}
+
+std::string PlanRunner::expected() const {
+  return is_over() ? std::string("its end") : made_.trace.steps[step_].name;
+}
+
+}  // namespace taut

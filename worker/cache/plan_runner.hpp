@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/backend/backend.hpp"
+#include "worker/cache/arena.hpp"
+#include "worker/cache/cycle_trace.hpp"
+
+namespace taut {
+
+/// Runs a cycle's calls in the arena as its memory plan says: fetches and write-backs on streams of
+/// their own, and the compute waits for events of single buffers.
+/// Thread    one at a time
+class PlanRunner {
+ public:
+  /// Streams for copies, shared by the cycles of an arena.
+  struct Movers {
+    std::unique_ptr<Stream> in;
+    std::unique_ptr<Stream> out;
+  };
+
+  /// Errors    as plan_memory
+  [[nodiscard]] static Result<std::unique_ptr<PlanRunner>> make(
+      std::string name, std::vector<CycleStep> steps, const std::vector<VirtualBuffer>& buffers,
+      Arena& arena, Movers& movers);
+
+  /// Brings what the start of a cycle expects on the device. REQUIRES: nothing else is in the arena.
+  void load(Stream& compute);
+  /// Brings what has to outlive the cycle back to the host, and leaves the arena empty. Waits.
+  void unload(Stream& compute);
+
+  void begin() { step_ = 0; }
+  /// Whether the cycle's next call is this one.
+  [[nodiscard]] bool expects(const CycleStep& step) const {
+    return step_ < steps_.size() && steps_[step_] == step;
+  }
+  /// Runs the next call. REQUIRES: it is expected.
+  void run(Stream& compute, Stream& stream, const DeviceCall& call);
+  [[nodiscard]] bool is_over() const { return step_ == steps_.size(); }
+
+  /// Where the newest value of a buffer is on the device; null: the host has it, once the streams
+  /// have passed.
+  [[nodiscard]] std::byte* newest(std::size_t buffer) const;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const MemoryPlan& plan() const { return plan_; }
+  [[nodiscard]] const AccessTrace& trace() const { return made_.trace; }
+  /// What should come next, for messages.
+  [[nodiscard]] std::string expected() const;
+
+ private:
+  static constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
+  struct Stay {
+    Residency at;
+    std::byte* address = nullptr;
+    std::unique_ptr<Event> fetched;       // null: it is never fetched
+    std::unique_ptr<Event> written_back;  // null: never
+    std::unique_ptr<Event> copied;        // by a call on another stream; null: none under way
+  };
+
+  PlanRunner(std::string name, std::vector<CycleStep> steps, Arena& arena, Movers& movers);
+  void lay_out();
+  [[nodiscard]] Bytes bytes_of(const Stay& stay) const;
+  [[nodiscard]] std::size_t host_buffer_of(const Stay& stay) const;
+  [[nodiscard]] bool outlives(const Stay& stay) const;
+  void fetch(Stream& compute, std::size_t number);
+  void write_back(Stream& compute, std::size_t number);
+  void release(Stream& compute, std::size_t number);
+  void note_use(std::size_t number, OperandUse use);
+
+  const std::string name_;
+  const std::vector<CycleStep> steps_;
+  CycleTrace made_;
+  MemoryPlan plan_;
+  Arena& arena_;
+  Movers& movers_;
+  std::vector<Stay> stays_;                         // as in the plan's residencies
+  std::vector<std::vector<std::size_t>> stays_of_;  // by step, for each of its uses
+  std::vector<std::size_t> newest_;                 // by the trace's buffers: the stay, or kNowhere
+  std::unique_ptr<Event> mark_;
+  std::size_t step_ = 0;
+};
+
+}  // namespace taut
