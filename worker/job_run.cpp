@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <span>
 #include <thread>
 #include <utility>
@@ -26,7 +28,41 @@ namespace {
 constexpr Duration kFlushWait{60'000'000};
 constexpr Duration kFinalWait{600'000'000};
 
-ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings) {
+/// The parts of an arena that a device copies from and to by itself; given back before the arena's
+/// memory is.
+class PinnedParts {
+ public:
+  explicit PinnedParts(Backend& device) : device_(device) {}
+  ~PinnedParts() {
+    for (const std::span<std::byte> part : parts_) device_.unpin_host(part);
+  }
+  PinnedParts(const PinnedParts&) = delete;
+  PinnedParts& operator=(const PinnedParts&) = delete;
+
+  /// Copies from and to memory that is not pinned are slower, and right.
+  void add(std::span<std::byte> part) try {
+    device_.pin_host(part);
+    parts_.push_back(part);
+  } catch (const DeviceError& failure) {
+    log::warn("gradients leave the device through memory that is not pinned: {}", failure.what());
+  }
+
+ private:
+  Backend& device_;
+  std::vector<std::span<std::byte>> parts_;
+};
+
+/// What pins an arena as it grows; nothing where the device's memory is the host's.
+SharedArena::OnGrown pinning(Backend& device) {
+  if (device.shares_host_memory()) return {};
+  return [parts = std::make_shared<PinnedParts>(device)](std::span<std::byte> part) {
+    parts->add(part);
+  };
+}
+
+/// device  outlives the job
+ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
+                             Backend& device) {
   ClientOptions options;
   options.job = JobId(job.job());
   options.worker = WorkerId(job.worker());
@@ -39,7 +75,7 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
                                                                            : SendOrder::kFrontFirst;
   options.send.window = Bytes(settings.send_window());
   if (settings.shared_memory()) {
-    if (auto arena = SharedArena::create()) {
+    if (auto arena = SharedArena::create(Bytes(0), pinning(device))) {
       options.shared_memory = std::move(arena.value());
     } else {
       log::warn("payloads travel as bytes, on one machine too: {}", arena.error().message);
@@ -81,18 +117,12 @@ Result<std::unique_ptr<ParameterCache>> open_cache(Client& client, Backend& back
     options.catches_up = policies.backup_workers > 0;
     return open_served_cache(client, backend, tables, options);
   }
-  if (!backend.shares_host_memory()) {
-    return invalid(
-        fmt::format("{}: workers that average keep their parameters in host memory only so far; "
-                    "set device: CPU, "
-                    "and no device_memory_budget",
-                    backend.description()));
-  }
   AveragingCache::Options options;
   options.start = start;
   options.rule = rule;
   options.exchange = policies.exchange;
   options.schedule = policies.schedule;
+  options.budget = Bytes(settings.device_memory_budget());
   // The paper's: a moving rate of 0.9 in all.
   options.moving_rate = policies.moving_rate > 0
                             ? policies.moving_rate
@@ -181,7 +211,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& device, ZmqContext
   TAUT_TRY(Replica replica, assets.make_replica(backend, job.slot(), job.slots(), start));
   replicas.push_back(std::move(replica));
 
-  Client client(open_endpoint(context, job, settings), client_options(job, settings));
+  Client client(open_endpoint(context, job, settings), client_options(job, settings, device));
   const StopWatch watch(client, stop);
   TAUT_TRY(auto cache, open_cache(client, backend, assets.train_graph().parameters, job, settings));
 

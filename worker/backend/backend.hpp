@@ -185,8 +185,7 @@ struct BackendChoice {
   std::string reason;  // one line for the user: what was chosen, and why nothing better was
 };
 
-/// Opens a device. AUTO takes the CPU, and says whether a CUDA device would answer: until the caches of
-/// parameters reach into device memory, CUDA runs layers (tests, `tautline test` and `predict`) alone.
+/// Opens a device. AUTO takes CUDA where it is built in and a device answers, else the CPU.
 /// Errors    unavailable: CUDA was asked for by name and is not there; invalid: a thread count
 /// below 0
 [[nodiscard]] Result<BackendChoice> make_backend(const BackendOptions& options);

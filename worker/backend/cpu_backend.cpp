@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "common/log.hpp"
 #include "worker/backend/cpu_dnnl.hpp"
 #include "worker/backend/cpu_ops.hpp"
 #include "worker/backend/cpu_ops_sequence.hpp"
@@ -57,7 +58,10 @@ class CpuBackend final : public Backend {
   }
   bool shares_host_memory() const override { return true; }
 
-  void set_math(const MathOptions&) override {}
+  void set_math(const MathOptions& options) override {
+    if (options.precision == Precision::kFloat32) return;
+    log::warn("the solver asks for another precision, but the CPU computes in float32");
+  }
 
   DeviceBuffer allocate(Bytes size, std::string_view what) override {
     if (size.value() == 0) return {};

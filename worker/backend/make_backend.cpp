@@ -23,16 +23,8 @@ Result<BackendChoice> make_backend(const BackendOptions& options) {
   }
   if (options.device == DeviceKind::kCpu) return chosen(make_cpu_backend(options), "");
   auto cuda = make_cuda_backend(options);
-  if (options.device == DeviceKind::kCuda) {
-    if (!cuda) return cuda.error();
-    return chosen(std::move(cuda).value(), "");
-  }
-  if (cuda) {
-    // The caches of parameters refuse memory that the host cannot reach.
-    return chosen(make_cpu_backend(options),
-                  fmt::format(" (AUTO: {} answers, but parameters are kept in host memory so far)",
-                              cuda.value()->description()));
-  }
+  if (cuda) return chosen(std::move(cuda).value(), "");
+  if (options.device == DeviceKind::kCuda) return cuda.error();
   return chosen(make_cpu_backend(options),
                 fmt::format(" (AUTO: no CUDA device: {})", cuda.error().message));
 }

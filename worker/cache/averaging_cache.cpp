@@ -11,12 +11,6 @@ namespace taut {
 Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Backend& backend,
                                                              const std::vector<TableSpec>& tables,
                                                              Options options) {
-  if (!backend.shares_host_memory()) {
-    return make_error(ErrorCode::kUnavailable,
-                      backend.description() +
-                          ": parameters that workers average are kept in host memory only so far; "
-                          "set device: CPU");
-  }
   std::vector<TableSpec> shared = tables;
   for (TableSpec& spec : shared) {
     // The multipliers are the worker's own rule's; the shards add up as it is.
@@ -34,14 +28,29 @@ Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Bac
 
 AveragingCache::AveragingCache(Client& client, Backend& backend,
                                const std::vector<TableSpec>& tables, const Options& options)
-    : client_(client), options_(options), local_(backend, tables, {.rule = options.rule}) {
+    : client_(client),
+      backend_(backend),
+      options_(options),
+      local_(backend, tables, {.rule = options.rule, .budget = options.budget}) {
   for (const TableSpec& spec : tables) {
     tables_.push_back({spec, std::vector<float>(spec.count()), options.start, {}, {}});
   }
 }
 
+/// Where values are copied to the device, all are before the clock's cycle of calls begins: only some
+/// clocks have such copies.
+Result<Clock> AveragingCache::begin_clock(Clock clock) {
+  if (backend_.shares_host_memory()) return clock;
+  for (Table& table : tables_) {
+    TAUT_TRY(settle(table));
+  }
+  return clock;
+}
+
 Result<DeviceSpan<const float>> AveragingCache::acquire(TableId table, Clock clock) {
-  TAUT_TRY(settle(tables_[table.value()]));
+  if (!backend_.is_rehearsing()) {
+    TAUT_TRY(settle(tables_[table.value()]));
+  }
   return local_.acquire(table, clock);
 }
 
@@ -50,7 +59,7 @@ Result<void> AveragingCache::settle(Table& table) {
   if (table.asked) {
     TAUT_TRY(client_.wait(table.spec.id, *table.asked, options_.wait));
     table.asked.reset();
-    if (!table.due) std::ranges::copy(table.shared, local_.values(table.spec.id).begin());
+    if (!table.due) local_.write(table.spec.id, table.shared);
   }
   if (const auto clock = std::exchange(table.due, std::nullopt)) {
     client_.push(table.spec.id, *clock, update_of(table));
@@ -61,13 +70,15 @@ Result<void> AveragingCache::settle(Table& table) {
 
 Buffer AveragingCache::update_of(Table& table) {
   Buffer update = client_.gradient_buffer(table.spec.id);
-  const auto local = local_.values(table.spec.id);
+  own_.resize(table.spec.count());
+  local_.read(table.spec.id, own_);
   if (table.spec.kind == TableKind::kAveraged) {
-    std::ranges::copy(local, update.floats().begin());
+    std::ranges::copy(own_, update.floats().begin());
   } else if (options_.exchange == Exchange::kElastic) {
-    math::elastic_update(options_.moving_rate, local, table.shared, update.floats());
+    math::elastic_update(options_.moving_rate, own_, table.shared, update.floats());
+    local_.write(table.spec.id, own_);
   } else {
-    math::periodic_update(local, table.shared, update.floats());
+    math::periodic_update(own_, table.shared, update.floats());
   }
   return update;
 }
@@ -81,7 +92,7 @@ void AveragingCache::publish(std::size_t /*replica*/, TableId /*table*/, Clock /
 
 void AveragingCache::finish_clock(std::size_t replica, Clock clock) {
   local_.finish_clock(replica, clock);
-  if (!options_.schedule.pushes_at(clock)) return;
+  if (backend_.is_rehearsing() || !options_.schedule.pushes_at(clock)) return;
   for (Table& table : tables_) {
     if (table.spec.kind != TableKind::kFrozen) meet(table, clock);
   }

@@ -32,17 +32,20 @@ class AveragingCache final : public ParameterCache {
     Exchange exchange = Exchange::kPeriodic;
     float moving_rate = 0;  // kElastic; above 0
     PushSchedule schedule;
+    Bytes budget{0};            // of device memory that the backend keeps to; 0: none
     Duration wait{60'000'000};  // a read that takes longer fails
   };
 
   /// Opens the tables at the shards and starts reading them.
-  /// Errors    as Client::open; unavailable: a device without host memory
+  /// Errors    as Client::open
   [[nodiscard]] static Result<std::unique_ptr<AveragingCache>> open(
       Client& client, Backend& backend, const std::vector<TableSpec>& tables, Options options);
 
   /// Closes the client, whose thread would else go on writing into the shared values.
   ~AveragingCache() override { client_.close(); }
 
+  void compute_on(Stream& stream) override { local_.compute_on(stream); }
+  Result<Clock> begin_clock(Clock clock) override;
   Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
@@ -68,9 +71,11 @@ class AveragingCache final : public ParameterCache {
   [[nodiscard]] Buffer update_of(Table& table);
 
   Client& client_;
+  Backend& backend_;
   const Options options_;
   LocalCache local_;
   std::vector<Table> tables_;
+  std::vector<float> own_;  // a table's values, on the host
 };
 
 }  // namespace taut

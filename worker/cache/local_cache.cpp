@@ -87,9 +87,14 @@ Result<void> LocalCache::read_origins() {
   return ok();
 }
 
-std::span<float> LocalCache::values(TableId table) {
-  TAUT_CHECK(backend_.shares_host_memory(), "the host reaches only memory that it shares");
-  return host_view(tables_[table.value()].values.as<float>());
+void LocalCache::read(TableId table, std::span<float> into) {
+  backend_.copy_to_host(*stream_, tables_[table.value()].values.as<float>(), into);
+  stream_->finish();
+}
+
+void LocalCache::write(TableId table, std::span<const float> values) {
+  backend_.copy_to_device(*stream_, values, tables_[table.value()].values.as<float>());
+  stream_->finish();
 }
 
 Result<DeviceSpan<const float>> LocalCache::acquire(TableId table, Clock /*clock*/) {
@@ -178,8 +183,7 @@ void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGrad
 }
 
 Result<Clock> LocalCache::snapshot(TableId table, std::span<float> into) {
-  backend_.copy_to_host(*stream_, tables_[table.value()].values.as<float>(), into);
-  stream_->finish();
+  read(table, into);
   return clock_;
 }
 

@@ -31,9 +31,9 @@ class LocalCache final : public ParameterCache {
   /// Gives tables with an origin what their files hold. Errors: as TensorFile.
   [[nodiscard]] Result<void> read_origins();
 
-  /// A table's values, to be read and written between two clocks. REQUIRES: a
-  /// backend that shares the host's memory.
-  [[nodiscard]] std::span<float> values(TableId table);
+  /// A table's values between two clocks; both wait for the stream.
+  void read(TableId table, std::span<float> into);
+  void write(TableId table, std::span<const float> values);
 
   void compute_on(Stream& stream) override { stream_ = &stream; }
   Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;

@@ -241,12 +241,6 @@ std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Po
                                    pb::SolverParameter::SolverMode_Name(solver.solver_mode())));
   }
   warn_meaningless(solver, warnings);
-  const auto warn_of_cpu = [&](const char* field, bool given) {
-    if (!given) return;
-    warnings.push_back(fmt::format("{}: training is on the CPU, which computes in float32", field));
-  };
-  warn_of_cpu("precision", solver.precision() != pb::SolverParameter::FLOAT32);
-  warn_of_cpu("loss_scale", solver.has_loss_scale());
   const auto by_policy = [&](const char* field, bool given, bool read) {
     warn_unread("lr_policy", policy.name, field, given, read, warnings);
   };

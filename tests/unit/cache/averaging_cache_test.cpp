@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "proto/policies.hpp"
+#include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "worker/backend/cpu_backend.hpp"
 
@@ -54,27 +55,40 @@ struct Trained {
   std::vector<std::vector<float>> own;
 };
 
+std::vector<float> read(Backend& backend, Stream& stream, DeviceSpan<const float> values) {
+  std::vector<float> read(values.size());
+  backend.copy_to_host(stream, values, read);
+  stream.finish();
+  return read;
+}
+
 std::string train_one(Client& client, Backend& backend, AveragingCache::Options options,
                       std::uint32_t worker, Trained& trained) {
   const TableSpec table = only_table();
+  const auto stream = backend.make_stream();
   options.wait = kDeadline;
   auto cache = AveragingCache::open(client, backend, {table}, options);
   if (!cache) return cache.error().message;
   AveragingCache& parameters = *cache.value();
+  parameters.compute_on(*stream);
+  std::vector<float> gradient(kCount);
   for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+    if (const auto begun = parameters.begin_clock(Clock(clock)); !begun) {
+      return begun.error().message;
+    }
     const auto values = parameters.acquire(table.id, Clock(clock));
     if (!values) return values.error().message;
-    const auto now = host_view(values.value());
-    const auto gradient = host_view(parameters.gradient(0, table.id));
+    const std::vector<float> now = read(backend, *stream, values.value());
     for (std::size_t i = 0; i < kCount; ++i) gradient[i] = gradient_at(worker, clock, i, now[i]);
+    backend.copy_to_device(*stream, gradient, parameters.gradient(0, table.id));
+    stream->finish();
     parameters.publish(0, table.id, Clock(clock));
     parameters.finish_clock(0, Clock(clock));
   }
   if (const auto flushed = parameters.flush(kDeadline); !flushed) return flushed.error().message;
   const auto last = parameters.acquire(table.id, Clock(kClocks));
   if (!last) return last.error().message;
-  const auto own = host_view(last.value());
-  trained.own[worker].assign(own.begin(), own.end());
+  trained.own[worker] = read(backend, *stream, last.value());
   if (worker == 0) {
     trained.shared.resize(kCount);
     const TimePoint deadline = steady_now() + kDeadline;
@@ -88,7 +102,8 @@ std::string train_one(Client& client, Backend& backend, AveragingCache::Options 
   return "";
 }
 
-Trained train(const JobMaker& job) {
+/// late  trains on a device with memory of its own, whose work is done late
+Trained train(const JobMaker& job, bool late = false) {
   ServedJob served(job);
   const Policies policies = to_policies(served.job.state.definition()).value();
   AveragingCache::Options options;
@@ -96,15 +111,23 @@ Trained train(const JobMaker& job) {
   options.exchange = policies.exchange;
   options.moving_rate = policies.moving_rate;
   options.schedule = policies.schedule;
-  const auto backend = cpu();
+  std::vector<std::unique_ptr<Backend>> hosts;
+  std::vector<std::unique_ptr<Backend>> devices;
   std::vector<std::unique_ptr<Client>> clients;
-  for (std::uint32_t i = 0; i < kWorkers; ++i) clients.push_back(served.client(i));
+  for (std::uint32_t i = 0; i < kWorkers; ++i) {
+    hosts.push_back(cpu());
+    clients.push_back(served.client(i));
+    if (late) {
+      devices.push_back(std::make_unique<test::LateBackend>(*hosts.back(),
+                                                            test::LateBackend::Options{.seed = i}));
+    }
+  }
   Trained trained;
   trained.own.resize(kWorkers);
   std::vector<std::future<std::string>> running;
   for (std::uint32_t i = 0; i < kWorkers; ++i) {
     running.push_back(std::async(std::launch::async, [&, i] {
-      return train_one(*clients[i], *backend, options, i, trained);
+      return train_one(*clients[i], late ? *devices[i] : *hosts[i], options, i, trained);
     }));
   }
   for (auto& one : running) REQUIRE(one.get() == "");
@@ -217,5 +240,25 @@ TEST_CASE("elastic averaging ties every worker's own values to the shared ones",
     check_close(trained.shared, shared);
     for (std::uint32_t w = 0; w < kWorkers; ++w) check_close(trained.own[w], own[w]);
     CHECK_FALSE(test::same_bits(trained.own[0], trained.own[1]));
+  }
+}
+
+TEST_CASE("averaging on a device with memory of its own ends in the host's bits", "[averaging]") {
+  for (const bool elastic : {false, true}) {
+    CAPTURE(elastic);
+    JobMaker job = bsp_job(0.9F);
+    pb::Consistency& consistency = *job.state.mutable_definition()->mutable_consistency();
+    if (elastic) {
+      consistency.mutable_elastic_averaging()->set_interval(3);
+      consistency.mutable_elastic_averaging()->set_moving_rate(0.25F);
+    } else {
+      consistency.mutable_periodic_averaging()->set_interval(3);
+    }
+    const Trained here = train(job);
+    const Trained there = train(job, true);
+    CHECK(test::same_bits(there.shared, here.shared));
+    for (std::uint32_t w = 0; w < kWorkers; ++w) {
+      CHECK(test::same_bits(there.own[w], here.own[w]));
+    }
   }
 }

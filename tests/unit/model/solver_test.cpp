@@ -149,9 +149,6 @@ TEST_CASE("what a solver says in vain is warned of", "[solver]") {
               "debug_info: superseded by the worker's records (TensorBoard, timeline)",
               "layer_wise_reduce: superseded by the worker's overlap setting",
               "test_compute_loss: a test computes its losses in any case"});
-  CHECK(check(kBase + "precision: FLOAT16 loss_scale: 8").value() ==
-        Lines{"precision: training is on the CPU, which computes in float32",
-              "loss_scale: training is on the CPU, which computes in float32"});
   CHECK(check(kBase + "gamma: 1 power: 1 stepsize: 1 stepvalue: 1").value() ==
         Lines{"gamma: lr_policy \"fixed\" does not read it",
               "power: lr_policy \"fixed\" does not read it",
