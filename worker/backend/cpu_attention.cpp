@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <vector>
 
 #include "worker/backend/cpu_dnnl_gemm.hpp"
 #include "worker/backend/cpu_ops.hpp"
 #include "worker/backend/cpu_ops_sequence.hpp"
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 #include "worker/backend/cpu_vector_math.hpp"
 
@@ -35,7 +35,19 @@ class Attention final : public AttentionOp {
     DropoutSpec dropout = spec.dropout;
     dropout.shape = {spec.shape.streams * spec.heads, spec.shape.steps, spec.shape.steps};
     dropout_ = make_dropout(dropout);
-    dropped_.resize(weights_.size());
+    dropped_ = OwnMemory(weights_.size());
+  }
+
+  OpMemory own_memory() const override {
+    const Bytes mask = dropout_ ? dropout_->own_memory().kept : Bytes(0);
+    return {Bytes(bytes_of({&weights_, &dropped_}).value() + mask.value()),
+            bytes_of({&gradients_})};
+  }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    lend_in_turn(kept, {&weights_, &dropped_});
+    lend_in_turn(scratch, {&gradients_});
+    const std::size_t begin = weights_.room() + dropped_.room();
+    if (dropout_) dropout_->lend(kept.subspan(begin, kept.size() - begin), {});
   }
 
   void forward(Stream& stream, Clock clock, DeviceSpan<const float> qkv,
@@ -96,10 +108,10 @@ class Attention final : public AttentionOp {
     });
   }
 
-  [[nodiscard]] float* square(std::vector<float>& of, std::size_t pair) const {
+  [[nodiscard]] float* square(const OwnMemory& of, std::size_t pair) const {
     return of.data() + pair * steps_ * steps_;
   }
-  [[nodiscard]] std::vector<float>& used_weights() { return dropout_ ? dropped_ : weights_; }
+  [[nodiscard]] const OwnMemory& used_weights() const { return dropout_ ? dropped_ : weights_; }
 
   /// Of a blob [steps, streams, parts * channels]: elements from a step to the next one, and to the
   /// first element of a pair's stream and head.
@@ -157,9 +169,9 @@ class Attention final : public AttentionOp {
   std::size_t pairs_;  // streams * heads
   std::int64_t depth_;
   float scale_;
-  std::vector<float> weights_;    // [pairs, steps, steps]
-  std::vector<float> gradients_;  // of the weights, then of the scores
-  std::vector<float> dropped_;    // the weights that dropout has left, where there is one
+  OwnMemory weights_;    // [pairs, steps, steps]
+  OwnMemory gradients_;  // of the weights, then of the scores
+  OwnMemory dropped_;    // the weights that dropout has left, where there is one
   std::unique_ptr<DropoutOp> dropout_;
 };
 

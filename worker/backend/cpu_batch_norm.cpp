@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "worker/backend/cpu_ops.hpp"
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 
 namespace taut::cpu {
@@ -26,6 +27,11 @@ class BatchNorm final : public BatchNormOp {
         count_(static_cast<double>(view_.positions())),
         shift_(view_.length),
         factor_(view_.length) {}
+
+  OpMemory own_memory() const override { return {bytes_of({&shift_, &factor_}), {}}; }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float>) override {
+    lend_in_turn(kept, {&shift_, &factor_});
+  }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top,
                DeviceSpan<float> mean, DeviceSpan<float> variance) override {
@@ -204,8 +210,8 @@ class BatchNorm final : public BatchNormOp {
   float epsilon_;
   AxisView view_;
   double count_;
-  std::vector<float> shift_;   // of the last forward
-  std::vector<float> factor_;  // 1 / sqrt(variance + epsilon)
+  OwnMemory shift_;   // of the last forward
+  OwnMemory factor_;  // 1 / sqrt(variance + epsilon)
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "worker/backend/cpu_dnnl.hpp"
 
+#include <utility>
+
 #include "worker/backend/cpu_dnnl_engine.hpp"
 
 namespace taut::dnnl_cpu {
@@ -17,7 +19,7 @@ std::string version() {
 }
 
 struct Matmul::State {
-  primitive matmul;
+  Prepared matmul;
   memory a, b, bias, c;
 };
 
@@ -27,7 +29,8 @@ Matmul::Matmul(const MatmulSpec& spec) : state_(std::make_unique<State>()) {
     const memory::desc b = matrix(spec.inner, spec.columns, spec.transpose_b);
     const memory::desc bias = spec.bias ? matrix(1, spec.columns, false) : memory::desc();
     const memory::desc c = matrix(spec.rows, spec.columns, false);
-    state_->matmul = dnnl::matmul(describe<dnnl::matmul>(cpu_engine(), a, b, bias, c));
+    const auto chosen = describe<dnnl::matmul>(cpu_engine(), a, b, bias, c);
+    state_->matmul = {dnnl::matmul(chosen), chosen.scratchpad_desc()};
     state_->a = foreign(a);
     state_->b = foreign(b);
     state_->c = foreign(c);
@@ -47,7 +50,14 @@ void Matmul::run(const float* a, const float* b, const float* bias, float* c) {
     point(state_->bias, bias);
     arguments.emplace(DNNL_ARG_BIAS, state_->bias);
   }
-  execute(state_->matmul, arguments);
+  state_->matmul.run(std::move(arguments));
+}
+
+cpu::OwnMemory& Matmul::scratch() {
+  return state_->matmul.scratch();
+}
+const cpu::OwnMemory& Matmul::scratch() const {
+  return state_->matmul.scratch();
 }
 
 struct ImageReorder::State {

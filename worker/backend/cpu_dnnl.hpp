@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/ops.hpp"
 #include "worker/backend/ops_channel.hpp"
 
@@ -36,6 +37,9 @@ class Matmul {
   Matmul& operator=(const Matmul&) = delete;
 
   void run(const float* a, const float* b, const float* bias, float* c);
+  /// What it needs while it runs.
+  [[nodiscard]] cpu::OwnMemory& scratch();
+  [[nodiscard]] const cpu::OwnMemory& scratch() const;
 
  private:
   struct State;

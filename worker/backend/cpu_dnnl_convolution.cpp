@@ -1,6 +1,6 @@
+#include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "worker/backend/cpu_dnnl_engine.hpp"
 
@@ -13,7 +13,8 @@ class Parameter {
   Parameter(const memory::desc& callers, const memory::desc& primitives)
       : callers_(foreign(callers)) {
     if (callers == primitives) return;
-    own_ = memory(primitives, cpu_engine());
+    own_ = foreign(primitives);
+    place_ = cpu::OwnMemory(floats_of(primitives));
     load_ = dnnl::reorder(callers_, own_);
     store_ = dnnl::reorder(own_, callers_);
   }
@@ -21,29 +22,39 @@ class Parameter {
   /// The caller's values, ready to be read.
   const memory& loaded(const float* values) {
     point(callers_, values);
-    if (!own_) return callers_;
+    if (place_.empty()) return callers_;
+    point(own_, place_.data());
     execute(load_, {{DNNL_ARG_FROM, callers_}, {DNNL_ARG_TO, own_}});
     return own_;
   }
   /// Where the primitive writes; store() then brings it to the caller.
   const memory& target(float* values) {
     point(callers_, values);
-    return own_ ? own_ : callers_;
+    if (place_.empty()) return callers_;
+    point(own_, place_.data());
+    return own_;
   }
   void store() {
-    if (own_) execute(store_, {{DNNL_ARG_FROM, own_}, {DNNL_ARG_TO, callers_}});
+    if (!place_.empty()) execute(store_, {{DNNL_ARG_FROM, own_}, {DNNL_ARG_TO, callers_}});
   }
+  /// What its own order takes, within a call.
+  [[nodiscard]] cpu::OwnMemory& place() { return place_; }
+  [[nodiscard]] const cpu::OwnMemory& place() const { return place_; }
 
  private:
   memory callers_;
   memory own_;
+  cpu::OwnMemory place_;
   dnnl::reorder load_;
   dnnl::reorder store_;
 };
 
 class Convolution final : public LinearOp {
  public:
-  explicit Convolution(const ConvolutionSpec& spec) : spec_(spec) {
+  explicit Convolution(const ConvolutionSpec& spec)
+      : spec_(spec),
+        unwanted_weights_(weights_size()),
+        unwanted_bias_(static_cast<std::size_t>(spec.top.c)) {
     const auto& [bottom, top, rows, window, group, has_bias, bottom_gradient] = spec;
     const memory::desc source = plain({bottom.n, bottom.c, bottom.h, bottom.w}, Tag::nhwc);
     const memory::desc target = plain({top.n, top.c, top.h, top.w}, Tag::nhwc);
@@ -62,24 +73,45 @@ class Convolution final : public LinearOp {
     const auto forward = describe<dnnl::convolution_forward>(
         cpu_engine(), dnnl::prop_kind::forward_training, algorithm, source, any_weights, bias,
         target, strides, gaps, pads, pads);
-    forward_ = dnnl::convolution_forward(forward);
+    forward_ = {dnnl::convolution_forward(forward), forward.scratchpad_desc()};
     forward_weights_.emplace(weights, forward.weights_desc());
 
     if (bottom_gradient) {
       const auto data = describe_backward<dnnl::convolution_backward_data>(
           cpu_engine(), forward, algorithm, source, any_weights, target, strides, gaps, pads, pads);
-      backward_bottom_ = dnnl::convolution_backward_data(data);
+      backward_bottom_ = {dnnl::convolution_backward_data(data), data.scratchpad_desc()};
       backward_weights_.emplace(weights, data.weights_desc());
     }
 
     const auto parameters = describe_backward<dnnl::convolution_backward_weights>(
         cpu_engine(), forward, algorithm, source, any_weights, bias, target, strides, gaps, pads,
         pads);
-    backward_parameters_ = dnnl::convolution_backward_weights(parameters);
+    backward_parameters_ = {dnnl::convolution_backward_weights(parameters),
+                            parameters.scratchpad_desc()};
     weights_gradient_.emplace(weights, parameters.diff_weights_desc());
     bottom_ = foreign(source);
     top_ = foreign(target);
     if (has_bias) bias_ = foreign(bias);
+  }
+
+  OpMemory own_memory() const override {
+    Bytes most = cpu::bytes_of({&forward_weights_->place(), &forward_.scratch()});
+    if (backward_weights_) {
+      most =
+          std::max(most, cpu::bytes_of({&backward_weights_->place(), &backward_bottom_.scratch()}));
+    }
+    return {
+        {},
+        std::max(most, cpu::bytes_of({&weights_gradient_->place(), &backward_parameters_.scratch(),
+                                      &unwanted_weights_, &unwanted_bias_}))};
+  }
+  void lend(DeviceSpan<float>, DeviceSpan<float> scratch) override {
+    cpu::lend_in_turn(scratch, {&forward_weights_->place(), &forward_.scratch()});
+    if (backward_weights_) {
+      cpu::lend_in_turn(scratch, {&backward_weights_->place(), &backward_bottom_.scratch()});
+    }
+    cpu::lend_in_turn(scratch, {&weights_gradient_->place(), &backward_parameters_.scratch(),
+                                &unwanted_weights_, &unwanted_bias_});
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
@@ -94,7 +126,7 @@ class Convolution final : public LinearOp {
       point(bias_, bias.address());
       arguments.emplace(DNNL_ARG_BIAS, bias_);
     }
-    execute(forward_, arguments);
+    forward_.run(std::move(arguments));
   }
 
   void backward_bottom(Stream& stream, DeviceSpan<const float> top_gradient,
@@ -104,9 +136,9 @@ class Convolution final : public LinearOp {
     cpu::enter(stream);
     point(top_, top_gradient.address());
     point(bottom_, bottom_gradient.address());
-    execute(backward_bottom_, {{DNNL_ARG_DIFF_DST, top_},
-                               {DNNL_ARG_WEIGHTS, backward_weights_->loaded(weights.address())},
-                               {DNNL_ARG_DIFF_SRC, bottom_}});
+    backward_bottom_.run({{DNNL_ARG_DIFF_DST, top_},
+                          {DNNL_ARG_WEIGHTS, backward_weights_->loaded(weights.address())},
+                          {DNNL_ARG_DIFF_SRC, bottom_}});
   }
 
   void backward_parameters(Stream& stream, DeviceSpan<const float> bottom,
@@ -116,16 +148,15 @@ class Convolution final : public LinearOp {
     cpu::enter(stream);
     point(bottom_, bottom.address());
     point(top_, top_gradient.address());
-    Arguments arguments{
-        {DNNL_ARG_SRC, bottom_},
-        {DNNL_ARG_DIFF_DST, top_},
-        {DNNL_ARG_DIFF_WEIGHTS,
-         weights_gradient_->target(wanted(weights_gradient, weights_size(), unwanted_weights_))}};
+    Arguments arguments{{DNNL_ARG_SRC, bottom_},
+                        {DNNL_ARG_DIFF_DST, top_},
+                        {DNNL_ARG_DIFF_WEIGHTS,
+                         weights_gradient_->target(wanted(weights_gradient, unwanted_weights_))}};
     if (spec_.bias) {
-      point(bias_, wanted(bias_gradient, static_cast<std::size_t>(spec_.top.c), unwanted_bias_));
+      point(bias_, wanted(bias_gradient, unwanted_bias_));
       arguments.emplace(DNNL_ARG_DIFF_BIAS, bias_);
     }
-    execute(backward_parameters_, arguments);
+    backward_parameters_.run(std::move(arguments));
     weights_gradient_->store();
   }
 
@@ -135,24 +166,22 @@ class Convolution final : public LinearOp {
                                     spec_.window.kernel_h * spec_.window.kernel_w);
   }
   /// The library writes both gradients or none, so one that nobody wants needs a place too.
-  static float* wanted(DeviceSpan<float> gradient, std::size_t size, std::vector<float>& instead) {
-    if (!gradient.empty()) return gradient.address();
-    instead.resize(size);
-    return instead.data();
+  static float* wanted(DeviceSpan<float> gradient, cpu::OwnMemory& instead) {
+    return gradient.empty() ? instead.data() : gradient.address();
   }
 
   ConvolutionSpec spec_;
-  primitive forward_;
-  primitive backward_bottom_;
-  primitive backward_parameters_;
+  Prepared forward_;
+  Prepared backward_bottom_;
+  Prepared backward_parameters_;
   std::optional<Parameter> forward_weights_;
   std::optional<Parameter> backward_weights_;
   std::optional<Parameter> weights_gradient_;
   memory bottom_;
   memory top_;
   memory bias_;
-  std::vector<float> unwanted_weights_;
-  std::vector<float> unwanted_bias_;
+  cpu::OwnMemory unwanted_weights_;
+  cpu::OwnMemory unwanted_bias_;
 };
 
 /// A convolution of rank-3 tensors, which do not lie channels last: brings them into that order and
@@ -167,6 +196,17 @@ class RowConvolution final : public LinearOp {
         top_out_(spec.top, ImageOrder::kChannelsFirst),
         bottom_(spec.bottom.count()),
         top_(spec.top.count()) {}
+
+  OpMemory own_memory() const override {
+    return {{},
+            Bytes(cpu::bytes_of({&bottom_, &top_}).value() +
+                  convolution_.own_memory().scratch.value())};
+  }
+  void lend(DeviceSpan<float>, DeviceSpan<float> scratch) override {
+    cpu::lend_in_turn(scratch, {&bottom_, &top_});
+    const std::size_t begin = bottom_.room() + top_.room();
+    convolution_.lend({}, scratch.subspan(begin, scratch.size() - begin));
+  }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
                DeviceSpan<const float> bias, DeviceSpan<float> top) override {
@@ -194,18 +234,16 @@ class RowConvolution final : public LinearOp {
   }
 
  private:
-  static DeviceSpan<float> span(std::vector<float>& values) {
-    return {values.data(), values.size()};
-  }
+  static DeviceSpan<float> span(cpu::OwnMemory& values) { return {values.data(), values.size()}; }
   static DeviceSpan<const float> entered(ImageReorder& reorder, DeviceSpan<const float> from,
-                                         std::vector<float>& into) {
+                                         cpu::OwnMemory& into) {
     reorder.run(from.address(), into.data());
     return span(into);
   }
 
   Convolution convolution_;
   ImageReorder bottom_in_, bottom_out_, top_in_, top_out_;
-  std::vector<float> bottom_, top_;  // channels last
+  cpu::OwnMemory bottom_, top_;  // channels last
 };
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <dnnl.hpp>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "worker/backend/backend.hpp"
 #include "worker/backend/cpu_dnnl.hpp"
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 
 // What the cpu_dnnl*.cpp share, and nobody else includes: versions 2 and 3 of oneDNN behind one
@@ -19,18 +21,25 @@ using dnnl::primitive;
 using Tag = memory::format_tag;
 using Arguments = std::unordered_map<int, memory>;
 
+/// What a primitive needs while it runs is the caller's.
+inline dnnl::primitive_attr with_scratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 using PoolingForward = dnnl::pooling_forward;
 using PoolingBackward = dnnl::pooling_backward;
 
 template <class Primitive, class... Arguments>
 auto describe(const dnnl::engine& engine, const Arguments&... arguments) {
-  return typename Primitive::primitive_desc(engine, arguments...);
+  return typename Primitive::primitive_desc(engine, arguments..., with_scratchpad());
 }
 template <class Primitive, class Forward, class... Arguments>
 auto describe_backward(const dnnl::engine& engine, const Forward& forward,
                        const Arguments&... arguments) {
-  return typename Primitive::primitive_desc(engine, arguments..., forward);
+  return typename Primitive::primitive_desc(engine, arguments..., forward, with_scratchpad());
 }
 #else
 using PoolingForward = dnnl::pooling_v2_forward;
@@ -38,13 +47,14 @@ using PoolingBackward = dnnl::pooling_v2_backward;
 
 template <class Primitive, class... Arguments>
 auto describe(const dnnl::engine& engine, const Arguments&... arguments) {
-  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), engine);
+  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...),
+                                            with_scratchpad(), engine);
 }
 template <class Primitive, class Forward, class... Arguments>
 auto describe_backward(const dnnl::engine& engine, const Forward& forward,
                        const Arguments&... arguments) {
-  return
-      typename Primitive::primitive_desc(typename Primitive::desc(arguments...), engine, forward);
+  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...),
+                                            with_scratchpad(), engine, forward);
 }
 #endif
 
@@ -65,6 +75,10 @@ inline memory::desc plain(const memory::dims& dims, Tag tag) {
 /// Memory of the caller's, which is named at each run.
 inline memory foreign(const memory::desc& desc) {
   return {desc, cpu_engine(), DNNL_MEMORY_NONE};
+}
+
+inline std::size_t floats_of(const memory::desc& desc) {
+  return (desc.get_size() + sizeof(float) - 1) / sizeof(float);
 }
 
 inline void point(memory& at, const float* address) {
@@ -90,5 +104,27 @@ inline void execute(const primitive& what, const Arguments& arguments) {
     throw DeviceError(fmt::format("oneDNN {} failed: {}", version(), failure.message));
   }
 }
+
+/// A primitive with what it needs while it runs.
+class Prepared {
+ public:
+  Prepared() = default;
+  Prepared(primitive what, const memory::desc& scratchpad)
+      : what_(std::move(what)), scratchpad_(scratchpad), scratch_(floats_of(scratchpad)) {}
+
+  void run(Arguments arguments) {
+    if (!scratch_.empty()) {
+      arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad_, cpu_engine(), scratch_.data()));
+    }
+    execute(what_, arguments);
+  }
+  [[nodiscard]] cpu::OwnMemory& scratch() { return scratch_; }
+  [[nodiscard]] const cpu::OwnMemory& scratch() const { return scratch_; }
+
+ private:
+  primitive what_;
+  memory::desc scratchpad_;
+  cpu::OwnMemory scratch_;
+};
 
 }  // namespace taut::dnnl_cpu

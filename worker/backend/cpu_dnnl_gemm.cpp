@@ -34,6 +34,7 @@ dnnl::matmul::primitive_desc describe(const memory::desc& a, const memory::desc&
   then.append_sum();
   dnnl::primitive_attr adding;
   adding.set_post_ops(then);
+  adding.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), a, b, c, adding};
 #else
@@ -45,12 +46,17 @@ void point(memory& at, const float* address) {
   at.set_data_handle(const_cast<float*>(address));  // oneDNN has no memory that is only read
 }
 
+std::size_t floats_of(const memory::desc& desc) {
+  return (desc.get_size() + sizeof(float) - 1) / sizeof(float);
+}
+
 }  // namespace
 
 struct PackedMatmul::State {
   dnnl::matmul matmul;
   dnnl::reorder reorder;
-  memory a, callers_b, b, c;
+  memory a, callers_b, b, c, scratchpad;
+  cpu::OwnMemory packed, scratch;
 };
 
 PackedMatmul::PackedMatmul(const PackedMatmulSpec& spec) : state_(std::make_unique<State>()) {
@@ -62,7 +68,10 @@ PackedMatmul::PackedMatmul(const PackedMatmulSpec& spec) : state_(std::make_uniq
     state_->matmul = dnnl::matmul(chosen);
     state_->a = memory(a, engine(), DNNL_MEMORY_NONE);
     state_->callers_b = memory(b, engine(), DNNL_MEMORY_NONE);
-    state_->b = memory(chosen.weights_desc(), engine());
+    state_->b = memory(chosen.weights_desc(), engine(), DNNL_MEMORY_NONE);
+    state_->packed = cpu::OwnMemory(floats_of(chosen.weights_desc()));
+    state_->scratchpad = memory(chosen.scratchpad_desc(), engine(), DNNL_MEMORY_NONE);
+    state_->scratch = cpu::OwnMemory(floats_of(chosen.scratchpad_desc()));
     state_->c = memory(c, engine(), DNNL_MEMORY_NONE);
     state_->reorder = dnnl::reorder(state_->callers_b, state_->b);
   } catch (const dnnl::error& failure) {
@@ -76,6 +85,7 @@ PackedMatmul::~PackedMatmul() = default;
 
 void PackedMatmul::pack(const float* b) try {
   point(state_->callers_b, b);
+  point(state_->b, state_->packed.data());
   state_->reorder.execute(stream(), state_->callers_b, state_->b);
 } catch (const dnnl::error& failure) {
   throw DeviceError(fmt::format("oneDNN failed to reorder a matrix: {}", failure.message));
@@ -83,12 +93,28 @@ void PackedMatmul::pack(const float* b) try {
 
 void PackedMatmul::add(const float* a, float* c) try {
   point(state_->a, a);
+  point(state_->b, state_->packed.data());
   point(state_->c, c);
-  state_->matmul.execute(
-      stream(),
-      {{DNNL_ARG_SRC, state_->a}, {DNNL_ARG_WEIGHTS, state_->b}, {DNNL_ARG_DST, state_->c}});
+  point(state_->scratchpad, state_->scratch.data());
+  state_->matmul.execute(stream(), {{DNNL_ARG_SRC, state_->a},
+                                    {DNNL_ARG_WEIGHTS, state_->b},
+                                    {DNNL_ARG_DST, state_->c},
+                                    {DNNL_ARG_SCRATCHPAD, state_->scratchpad}});
 } catch (const dnnl::error& failure) {
   throw DeviceError(fmt::format("oneDNN failed a matrix product: {}", failure.message));
+}
+
+cpu::OwnMemory& PackedMatmul::packed() {
+  return state_->packed;
+}
+const cpu::OwnMemory& PackedMatmul::packed() const {
+  return state_->packed;
+}
+cpu::OwnMemory& PackedMatmul::scratch() {
+  return state_->scratch;
+}
+const cpu::OwnMemory& PackedMatmul::scratch() const {
+  return state_->scratch;
 }
 
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, float alpha,

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "worker/backend/cpu_own_memory.hpp"
+
 // Matrix products that the sequence operations need from oneDNN. Errors: std::invalid_argument when
 // made, DeviceError while they run.
 namespace taut::dnnl_cpu {
@@ -26,6 +28,11 @@ class PackedMatmul {
   void pack(const float* b);
   /// With the b that was packed last.
   void add(const float* a, float* c);
+  /// Where b lies packed, and what the product needs while it runs.
+  [[nodiscard]] cpu::OwnMemory& packed();
+  [[nodiscard]] const cpu::OwnMemory& packed() const;
+  [[nodiscard]] cpu::OwnMemory& scratch();
+  [[nodiscard]] const cpu::OwnMemory& scratch() const;
 
  private:
   struct State;

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "worker/backend/cpu_dnnl_engine.hpp"
 
 namespace taut::dnnl_cpu {
@@ -25,15 +28,24 @@ class Lrn final : public LrnOp {
     const auto backward = describe_backward<dnnl::lrn_backward>(
         cpu_engine(), forward, algorithm, images, images, size, spec.alpha, spec.beta, spec.k);
 #endif
-    forward_ = dnnl::lrn_forward(forward);
-    backward_ = dnnl::lrn_backward(backward);
+    forward_ = {dnnl::lrn_forward(forward), forward.scratchpad_desc()};
+    backward_ = {dnnl::lrn_backward(backward), backward.scratchpad_desc()};
     bottom_ = foreign(images);
     top_ = foreign(images);
     bottom_gradient_ = foreign(images);
     // Kept from forward to backward; some kernels want none.
-    if (forward.workspace_desc().get_size() > 0) {
-      kept_ = memory(forward.workspace_desc(), cpu_engine());
-    }
+    kept_ = cpu::OwnMemory(floats_of(forward.workspace_desc()));
+    if (!kept_.empty()) workspace_ = foreign(forward.workspace_desc());
+  }
+
+  OpMemory own_memory() const override {
+    return {cpu::bytes_of({&kept_}),
+            std::max(cpu::bytes_of({&forward_.scratch()}), cpu::bytes_of({&backward_.scratch()}))};
+  }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    cpu::lend_in_turn(kept, {&kept_});
+    cpu::lend_in_turn(scratch, {&forward_.scratch()});
+    cpu::lend_in_turn(scratch, {&backward_.scratch()});
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top) override {
@@ -41,8 +53,7 @@ class Lrn final : public LrnOp {
     point(bottom_, bottom.address());
     point(top_, top.address());
     Arguments arguments{{DNNL_ARG_SRC, bottom_}, {DNNL_ARG_DST, top_}};
-    if (kept_) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
-    execute(forward_, arguments);
+    run(forward_, std::move(arguments));
   }
 
   void backward(Stream& stream, DeviceSpan<const float> bottom,
@@ -53,17 +64,25 @@ class Lrn final : public LrnOp {
     point(bottom_gradient_, bottom_gradient.address());
     Arguments arguments{
         {DNNL_ARG_SRC, bottom_}, {DNNL_ARG_DIFF_DST, top_}, {DNNL_ARG_DIFF_SRC, bottom_gradient_}};
-    if (kept_) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
-    execute(backward_, arguments);
+    run(backward_, std::move(arguments));
   }
 
  private:
-  primitive forward_;
-  primitive backward_;
+  void run(Prepared& what, Arguments arguments) {
+    if (!kept_.empty()) {
+      point(workspace_, kept_.data());
+      arguments.emplace(DNNL_ARG_WORKSPACE, workspace_);
+    }
+    what.run(std::move(arguments));
+  }
+
+  Prepared forward_;
+  Prepared backward_;
   memory bottom_;
   memory top_;
   memory bottom_gradient_;
-  memory kept_;
+  memory workspace_;
+  cpu::OwnMemory kept_;
 };
 
 }  // namespace

@@ -25,19 +25,30 @@ class MaxPooling final : public PoolingOp {
                                  target, strides, kernel, gaps, front, back);
     const auto backward = describe_backward<PoolingBackward>(
         cpu_engine(), forward, algorithm, source, target, strides, kernel, gaps, front, back);
-    forward_ = PoolingForward(forward);
-    backward_ = PoolingBackward(backward);
+    forward_ = {PoolingForward(forward), forward.scratchpad_desc()};
+    backward_ = {PoolingBackward(backward), backward.scratchpad_desc()};
     bottom_ = foreign(source);
     top_ = foreign(target);
-    chosen_ = memory(forward.workspace_desc(), cpu_engine());
+    chosen_ = foreign(forward.workspace_desc());
+    kept_ = cpu::OwnMemory(floats_of(forward.workspace_desc()));
+  }
+
+  OpMemory own_memory() const override {
+    return {cpu::bytes_of({&kept_}),
+            std::max(cpu::bytes_of({&forward_.scratch()}), cpu::bytes_of({&backward_.scratch()}))};
+  }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    cpu::lend_in_turn(kept, {&kept_});
+    cpu::lend_in_turn(scratch, {&forward_.scratch()});
+    cpu::lend_in_turn(scratch, {&backward_.scratch()});
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top) override {
     cpu::enter(stream);
     point(bottom_, bottom.address());
     point(top_, top.address());
-    execute(forward_,
-            {{DNNL_ARG_SRC, bottom_}, {DNNL_ARG_DST, top_}, {DNNL_ARG_WORKSPACE, chosen_}});
+    point(chosen_, kept_.data());
+    forward_.run({{DNNL_ARG_SRC, bottom_}, {DNNL_ARG_DST, top_}, {DNNL_ARG_WORKSPACE, chosen_}});
   }
 
   void backward(Stream& stream, DeviceSpan<const float> top_gradient,
@@ -45,8 +56,8 @@ class MaxPooling final : public PoolingOp {
     cpu::enter(stream);
     point(top_, top_gradient.address());
     point(bottom_, bottom_gradient.address());
-    execute(
-        backward_,
+    point(chosen_, kept_.data());
+    backward_.run(
         {{DNNL_ARG_DIFF_DST, top_}, {DNNL_ARG_DIFF_SRC, bottom_}, {DNNL_ARG_WORKSPACE, chosen_}});
   }
 
@@ -56,11 +67,12 @@ class MaxPooling final : public PoolingOp {
     return std::max<std::int64_t>((top - 1) * stride + kernel - bottom - front, 0);
   }
 
-  primitive forward_;
-  primitive backward_;
+  Prepared forward_;
+  Prepared backward_;
   memory bottom_;
   memory top_;
   memory chosen_;  // which element of each window was the largest
+  cpu::OwnMemory kept_;
 };
 
 }  // namespace

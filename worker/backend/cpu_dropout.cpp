@@ -1,10 +1,10 @@
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 #include "common/math/philox.hpp"
 #include "worker/backend/cpu_dnnl.hpp"
 #include "worker/backend/cpu_ops.hpp"
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 
 namespace taut::cpu {
@@ -20,14 +20,20 @@ class Dropout final : public DropoutOp {
  public:
   explicit Dropout(const DropoutSpec& spec) : spec_(spec), mask_(element_count(spec.shape)) {
     if (!lies_channels_last(spec.shape)) return;
-    drawn_.resize(mask_.size());
+    drawn_ = OwnMemory(mask_.size());
     reorder_.emplace(image_shape(spec.shape), dnnl_cpu::ImageOrder::kChannelsLast);
+  }
+
+  OpMemory own_memory() const override { return {bytes_of({&mask_}), bytes_of({&drawn_})}; }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    lend_in_turn(kept, {&mask_});
+    lend_in_turn(scratch, {&drawn_});
   }
 
   void forward(Stream& stream, Clock clock, DeviceSpan<const float> bottom,
                DeviceSpan<float> top) override {
     enter(stream);
-    draw(clock, reorder_ ? drawn_ : mask_);
+    draw(clock, reorder_ ? drawn_.data() : mask_.data());
     if (reorder_) reorder_->run(drawn_.data(), mask_.data());
     multiply(bottom, top);
   }
@@ -43,21 +49,21 @@ class Dropout final : public DropoutOp {
   /// kept. Key, stream and counter hold seed, (slot, layer) and (clock, index) side by side, so no
   /// two draws share a number; the name keeps them apart from the initial values under the same
   /// seed.
-  void draw(Clock clock, std::vector<float>& mask) const {
+  void draw(Clock clock, float* mask) const {
     const std::uint64_t key = spec_.seed ^ math::name_stream("dropout", 7);
     const std::uint64_t draws = std::uint64_t{spec_.slot} << 32U | spec_.layer;
     const std::uint64_t first = static_cast<std::uint64_t>(clock.value()) << 32U;
     const float kept = 1 / (1 - spec_.ratio);
-    parallel_ranges((mask.size() + 3) / 4, kElementGrain / 16,
-                    [&](std::size_t begin, std::size_t end) {
-                      for (std::size_t block = begin; block < end; ++block) {
-                        const auto random = math::Philox::at(key, draws, first | block);
-                        for (std::size_t i = 4 * block; i < mask.size() && i < 4 * block + 4; ++i) {
-                          const float unit = math::unit_float(random.words[i % 4]);
-                          mask[i] = unit < spec_.ratio ? 0 : kept;
-                        }
-                      }
-                    });
+    const std::size_t count = mask_.size();
+    parallel_ranges((count + 3) / 4, kElementGrain / 16, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t block = begin; block < end; ++block) {
+        const auto random = math::Philox::at(key, draws, first | block);
+        for (std::size_t i = 4 * block; i < count && i < 4 * block + 4; ++i) {
+          const float unit = math::unit_float(random.words[i % 4]);
+          mask[i] = unit < spec_.ratio ? 0 : kept;
+        }
+      }
+    });
   }
 
   void multiply(DeviceSpan<const float> from, DeviceSpan<float> to) const {
@@ -72,8 +78,8 @@ class Dropout final : public DropoutOp {
   }
 
   DropoutSpec spec_;
-  std::vector<float> mask_;   // in the order of the tensors
-  std::vector<float> drawn_;  // in Caffe's order, where that differs
+  OwnMemory mask_;   // in the order of the tensors
+  OwnMemory drawn_;  // in Caffe's order, where that differs
   std::optional<dnnl_cpu::ImageReorder> reorder_;
 };
 

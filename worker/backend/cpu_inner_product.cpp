@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 #include "worker/backend/cpu_dnnl.hpp"
 #include "worker/backend/cpu_ops.hpp"
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 
 namespace taut::cpu {
@@ -28,9 +28,21 @@ class InnerProduct final : public LinearOp {
                            .transpose_a = true}) {
     if (!lies_channels_last(spec.bottom)) return;
     const ImageShape image = image_shape(spec.bottom);
-    rows_.resize(image.count());
+    rows_ = OwnMemory(image.count());
     to_rows_.emplace(image, dnnl_cpu::ImageOrder::kChannelsFirst);
     from_rows_.emplace(image, dnnl_cpu::ImageOrder::kChannelsLast);
+  }
+
+  OpMemory own_memory() const override {
+    return {{},
+            std::max({bytes_of({&rows_, &forward_.scratch()}),
+                      bytes_of({&rows_, &backward_bottom_.scratch()}),
+                      bytes_of({&rows_, &backward_weights_.scratch()})})};
+  }
+  void lend(DeviceSpan<float>, DeviceSpan<float> scratch) override {
+    lend_in_turn(scratch, {&rows_, &forward_.scratch()});
+    lend_in_turn(scratch, {&rows_, &backward_bottom_.scratch()});
+    lend_in_turn(scratch, {&rows_, &backward_weights_.scratch()});
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
@@ -81,7 +93,7 @@ class InnerProduct final : public LinearOp {
   dnnl_cpu::Matmul forward_;
   dnnl_cpu::Matmul backward_bottom_;
   dnnl_cpu::Matmul backward_weights_;
-  std::vector<float> rows_;  // the bottom or its gradient in Caffe's order, where that differs
+  OwnMemory rows_;  // the bottom or its gradient in Caffe's order, where that differs
   std::optional<dnnl_cpu::ImageReorder> to_rows_;
   std::optional<dnnl_cpu::ImageReorder> from_rows_;
 };

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <vector>
 
 #include "worker/backend/cpu_ops_sequence.hpp"
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 
 namespace taut::cpu {
@@ -18,6 +18,11 @@ class LayerNorm final : public LayerNormOp {
         epsilon_(spec.epsilon),
         normalised_(rows_ * columns_),
         inverse_(rows_) {}
+
+  OpMemory own_memory() const override { return {bytes_of({&normalised_, &inverse_}), {}}; }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float>) override {
+    lend_in_turn(kept, {&normalised_, &inverse_});
+  }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> weight,
                DeviceSpan<const float> bias, DeviceSpan<float> top) override {
@@ -97,8 +102,8 @@ class LayerNorm final : public LayerNormOp {
   std::size_t rows_;
   std::size_t columns_;
   double epsilon_;
-  std::vector<float> normalised_;
-  std::vector<float> inverse_;  // 1 / deviation, of each row
+  OwnMemory normalised_;
+  OwnMemory inverse_;  // 1 / deviation, of each row
 };
 
 }  // namespace

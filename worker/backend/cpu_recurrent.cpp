@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include "worker/backend/cpu_dnnl.hpp"
 #include "worker/backend/cpu_dnnl_gemm.hpp"
 #include "worker/backend/cpu_ops_sequence.hpp"
+#include "worker/backend/cpu_own_memory.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 #include "worker/backend/cpu_recurrent_cells.hpp"
 
@@ -52,11 +52,29 @@ class Recurrent final : public RecurrentOp {
         before_(rows_ * hidden_),
         dh_(step() * 2) {
     if (spec.cell == CellKind::kLstm) {
-      c_.resize(rows_ * hidden_ + step());
-      tanh_c_.resize(rows_ * hidden_);
-      dc_.resize(step());
+      c_ = OwnMemory(rows_ * hidden_ + step());
+      tanh_c_ = OwnMemory(rows_ * hidden_);
+      dc_ = OwnMemory(step());
     }
-    if (spec.cell == CellKind::kGru) sums_.resize(rows_ * gates_width_);
+    if (spec.cell == CellKind::kGru) sums_ = OwnMemory(rows_ * gates_width_);
+  }
+
+  OpMemory own_memory() const override {
+    const Bytes forward = bytes_of(
+        {&input_forward_.scratch(), &hidden_forward_.packed(), &hidden_forward_.scratch()});
+    const Bytes backward =
+        bytes_of({&dh_, &dc_, &hidden_backward_.packed(), &hidden_backward_.scratch(),
+                  &input_backward_.scratch(), &input_weight_backward_.scratch(),
+                  &hidden_weight_backward_.scratch()});
+    return {bytes_of({&gates_, &sums_, &before_, &c_, &tanh_c_}), std::max(forward, backward)};
+  }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    lend_in_turn(kept, {&gates_, &sums_, &before_, &c_, &tanh_c_});
+    lend_in_turn(scratch, {&input_forward_.scratch(), &hidden_forward_.packed(),
+                           &hidden_forward_.scratch()});
+    lend_in_turn(scratch, {&dh_, &dc_, &hidden_backward_.packed(), &hidden_backward_.scratch(),
+                           &input_backward_.scratch(), &input_weight_backward_.scratch(),
+                           &hidden_weight_backward_.scratch()});
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
@@ -83,7 +101,7 @@ class Recurrent final : public RecurrentOp {
       h_before = h;
     }
     std::copy_n(h_before, step(), state.address());
-    if (!c_.empty()) std::copy_n(c_.end() - to_signed(step()), step(), state.address() + step());
+    if (!c_.empty()) std::copy_n(c_.data() + c_.size() - step(), step(), state.address() + step());
   }
 
   void backward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
@@ -92,8 +110,8 @@ class Recurrent final : public RecurrentOp {
                 DeviceSpan<float> bottom_gradient) override {
     enter(stream);
     hidden_backward_.pack(parameters.hidden_weight.address());
-    std::fill(dh_.begin(), dh_.end(), 0.0F);
-    std::fill(dc_.begin(), dc_.end(), 0.0F);
+    std::fill_n(dh_.data(), dh_.size(), 0.0F);
+    std::fill_n(dc_.data(), dc_.size(), 0.0F);
     float* dh = dh_.data();  // what reaches this step's h, from above and from later
     float* dh_before = dh_.data() + step();  // what it passes on
     for (std::size_t t = steps(); t-- > 0;) {
@@ -118,7 +136,6 @@ class Recurrent final : public RecurrentOp {
   [[nodiscard]] std::size_t streams() const { return size(spec_.streams); }
   /// Elements of one step's hidden state.
   [[nodiscard]] std::size_t step() const { return streams() * hidden_; }
-  static std::ptrdiff_t to_signed(std::size_t count) { return static_cast<std::ptrdiff_t>(count); }
 
   void check(DeviceSpan<const float> bottom, DeviceSpan<const float> cont, DeviceSpan<float> state,
              DeviceSpan<float> top) const {
@@ -226,13 +243,13 @@ class Recurrent final : public RecurrentOp {
   dnnl_cpu::PackedMatmul hidden_forward_;
   dnnl_cpu::PackedMatmul hidden_backward_;
   dnnl_cpu::Matmul hidden_weight_backward_;
-  std::vector<float> gates_;   // [steps, streams, G hidden]: activated; then the sums' gradients
-  std::vector<float> sums_;    // a GRU's, of the hidden state; then their gradients
-  std::vector<float> before_;  // [steps, streams, hidden]: the state that each step began with
-  std::vector<float> c_;       // [1 + steps, streams, hidden]: an LSTM's
-  std::vector<float> tanh_c_;
-  std::vector<float> dh_;  // two of [streams, hidden]
-  std::vector<float> dc_;
+  OwnMemory gates_;   // [steps, streams, G hidden]: activated; then the sums' gradients
+  OwnMemory sums_;    // a GRU's, of the hidden state; then their gradients
+  OwnMemory before_;  // [steps, streams, hidden]: the state that each step began with
+  OwnMemory c_;       // [1 + steps, streams, hidden]: an LSTM's
+  OwnMemory tanh_c_;
+  OwnMemory dh_;  // two of [streams, hidden]
+  OwnMemory dc_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "cuda/kernels/sequence.hpp"
 #include "cuda/matmul.hpp"
 #include "worker/backend/cuda_ops.hpp"
+#include "worker/backend/cuda_own_memory.hpp"
 #include "worker/backend/cuda_stream.hpp"
 
 namespace taut::cuda_ops {
@@ -31,24 +32,34 @@ class Attention final : public AttentionOp {
         mixed_(product(device, shape_, {.inner = shape_.steps, .columns = shape_.depth})),
         back_(product(device, shape_,
                       {.inner = shape_.steps, .columns = shape_.depth, .transpose_a = true})),
-        packed_(device.allocate_floats(3 * part_, "an attention's heads")),
-        weights_(device.allocate_floats(squares_, "an attention's weights")) {
+        packed_(device, 3 * part_, "an attention's heads"),
+        weights_(device, squares_, "an attention's weights") {
     if (spec.dropout.ratio == 0) return;
     DropoutSpec dropout = spec.dropout;
     dropout.shape = {shape_.pairs(), shape_.steps, shape_.steps};
     dropout_ = make_dropout(dropout);
-    dropped_ = device.allocate_floats(squares_, "an attention's weights");
+    dropped_ = OwnMemory(device, squares_, "an attention's weights");
+  }
+
+  OpMemory own_memory() const override {
+    return {
+        bytes_of({&packed_, &weights_, &dropped_}),
+        scratch_bytes({cuda::Matmul::kWorkspace, bytes(part_), bytes(squares_), bytes(3 * part_)})};
+  }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    lend_in_turn(kept, {&packed_, &weights_, &dropped_});
+    lent_ = scratch;
   }
 
   void forward(Stream& stream, Clock clock, DeviceSpan<const float> qkv,
                DeviceSpan<const float> mask, DeviceSpan<float> top) override {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace, mixed] = own.scratch<2>({cuda::Matmul::kWorkspace, bytes(part_)});
+    const auto [workspace, mixed] = own.scratch<2>({cuda::Matmul::kWorkspace, bytes(part_)}, lent_);
     cuda::pack_heads(queue, shape_, 3, qkv.address(), packed(kQueries));
     scores_.run(queue, packed(kQueries), packed(kKeys), nullptr, weights(), workspace, 0, scale_);
     cuda::attention_softmax(queue, shape_, mask.address(), weights());
-    if (dropout_) dropout_->forward(stream, clock, weights_.as<float>(), dropped_.as<float>());
+    if (dropout_) dropout_->forward(stream, clock, weights_.span(), dropped_.span());
     auto* heads = static_cast<float*>(mixed);
     mixed_.run(queue, used_weights(), packed(kValues), nullptr, heads, workspace);
     cuda::unpack_heads(queue, shape_, 1, heads, top.address());
@@ -58,8 +69,8 @@ class Attention final : public AttentionOp {
                 DeviceSpan<float> qkv_gradient) override {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace, dy_part, squares, heads_part] =
-        own.scratch<4>({cuda::Matmul::kWorkspace, bytes(part_), bytes(squares_), bytes(3 * part_)});
+    const auto [workspace, dy_part, squares, heads_part] = own.scratch<4>(
+        {cuda::Matmul::kWorkspace, bytes(part_), bytes(squares_), bytes(3 * part_)}, lent_);
     auto* dy = static_cast<float*>(dy_part);
     auto* gradients = static_cast<float*>(squares);
     auto* heads = static_cast<float*>(heads_part);
@@ -93,12 +104,10 @@ class Attention final : public AttentionOp {
   static std::size_t bytes(std::int64_t count) {
     return static_cast<std::size_t>(count) * sizeof(float);
   }
-  [[nodiscard]] float* packed(Part part) const {
-    return packed_.as<float>().address() + part * part_;
-  }
-  [[nodiscard]] float* weights() const { return weights_.as<float>().address(); }
+  [[nodiscard]] float* packed(Part part) const { return packed_.floats() + part * part_; }
+  [[nodiscard]] float* weights() const { return weights_.floats(); }
   [[nodiscard]] const float* used_weights() const {
-    return dropout_ ? dropped_.as<float>().address() : weights();
+    return dropout_ ? dropped_.floats() : weights();
   }
 
   cuda::AttentionShape shape_;
@@ -108,10 +117,11 @@ class Attention final : public AttentionOp {
   cuda::Matmul scores_;
   cuda::Matmul mixed_;
   cuda::Matmul back_;
-  DeviceBuffer packed_;   // [3, pairs, steps, depth]
-  DeviceBuffer weights_;  // [pairs, steps, steps]
-  DeviceBuffer dropped_;  // the weights that dropout has left, where there is one
+  OwnMemory packed_;   // [3, pairs, steps, depth]
+  OwnMemory weights_;  // [pairs, steps, steps]
+  OwnMemory dropped_;  // the weights that dropout has left, where there is one
   std::unique_ptr<DropoutOp> dropout_;
+  DeviceSpan<float> lent_;  // scratch memory
 };
 
 }  // namespace

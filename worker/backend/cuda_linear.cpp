@@ -5,6 +5,7 @@
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/matmul.hpp"
 #include "worker/backend/cuda_ops.hpp"
+#include "worker/backend/cuda_own_memory.hpp"
 #include "worker/backend/cuda_stream.hpp"
 
 namespace taut::cuda_ops {
@@ -102,6 +103,14 @@ class Convolution final : public LinearOp {
         channels_{.outer = spec.top.n, .length = spec.top.c, .inner = spec.top.h * spec.top.w},
         bias_(spec.bias) {}
 
+  OpMemory own_memory() const override {
+    return {{},
+            scratch_bytes({convolution_.workspace(), factors_.bytes(bottom_count_),
+                           factors_.bytes(weight_count_), factors_.bytes(top_count_),
+                           factors_.gradient_scratch()})};
+  }
+  void lend(DeviceSpan<float>, DeviceSpan<float> scratch) override { lent_ = scratch; }
+
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
                DeviceSpan<const float> bias, DeviceSpan<float> top) override {
     check(bottom, weights, top);
@@ -109,7 +118,8 @@ class Convolution final : public LinearOp {
     cudaStream_t queue = own.enter();
     const auto [workspace, x, w, y] =
         own.scratch<4>({convolution_.workspace(), factors_.bytes(bottom_count_),
-                        factors_.bytes(weight_count_), factors_.bytes(top_count_)});
+                        factors_.bytes(weight_count_), factors_.bytes(top_count_)},
+                       lent_);
     const void* from = factors_.convert(queue, bottom.address(), x, bottom_count_);
     const void* by = factors_.convert(queue, weights.address(), w, weight_count_);
     convolution_.forward(own.cudnn(), from, by, target(top, y), workspace);
@@ -127,7 +137,8 @@ class Convolution final : public LinearOp {
     cudaStream_t queue = own.enter();
     const auto [workspace, dy, w, dx, found] = own.scratch<5>(
         {convolution_.workspace(), factors_.bytes(top_count_), factors_.bytes(weight_count_),
-         factors_.bytes(bottom_count_), factors_.gradient_scratch()});
+         factors_.bytes(bottom_count_), factors_.gradient_scratch()},
+        lent_);
     const void* from =
         factors_.convert_gradient(queue, top_gradient.address(), dy, top_count_, found);
     const void* by = factors_.convert(queue, weights.address(), w, weight_count_);
@@ -149,7 +160,8 @@ class Convolution final : public LinearOp {
     check(bottom, weights_gradient, top_gradient);
     const auto [workspace, x, dy, dw, found] = own.scratch<5>(
         {convolution_.workspace(), factors_.bytes(bottom_count_), factors_.bytes(top_count_),
-         factors_.bytes(weight_count_), factors_.gradient_scratch()});
+         factors_.bytes(weight_count_), factors_.gradient_scratch()},
+        lent_);
     const void* from = factors_.convert(queue, bottom.address(), x, bottom_count_);
     const void* by =
         factors_.convert_gradient(queue, top_gradient.address(), dy, top_count_, found);
@@ -181,6 +193,7 @@ class Convolution final : public LinearOp {
   std::int64_t weight_count_;
   cuda::AxisView channels_;  // of the top
   bool bias_;
+  DeviceSpan<float> lent_;  // scratch memory
 };
 
 class InnerProduct final : public LinearOp {
@@ -202,13 +215,22 @@ class InnerProduct final : public LinearOp {
                                                          .transpose_a = true})),
         columns_{.outer = spec.rows, .length = spec.outputs, .inner = 1} {}
 
+  OpMemory own_memory() const override {
+    return {{},
+            scratch_bytes({cuda::Matmul::kWorkspace, factors_.bytes(inputs()),
+                           factors_.bytes(outputs()), factors_.bytes(weights_count()),
+                           factors_.gradient_scratch()})};
+  }
+  void lend(DeviceSpan<float>, DeviceSpan<float> scratch) override { lent_ = scratch; }
+
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
                DeviceSpan<const float> bias, DeviceSpan<float> top) override {
     check(bottom, weights, top);
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, x, w] = own.scratch<3>(
-        {cuda::Matmul::kWorkspace, factors_.bytes(inputs()), factors_.bytes(weights_count())});
+        {cuda::Matmul::kWorkspace, factors_.bytes(inputs()), factors_.bytes(weights_count())},
+        lent_);
     const void* from = factors_.convert(queue, bottom.address(), x, inputs());
     const void* by = factors_.convert(queue, weights.address(), w, weights_count());
     forward_.run(queue, from, by, bias.address(), top.address(), workspace);
@@ -222,7 +244,8 @@ class InnerProduct final : public LinearOp {
     cudaStream_t queue = own.enter();
     const auto [workspace, dy, w, found] =
         own.scratch<4>({cuda::Matmul::kWorkspace, factors_.bytes(outputs()),
-                        factors_.bytes(weights_count()), factors_.gradient_scratch()});
+                        factors_.bytes(weights_count()), factors_.gradient_scratch()},
+                       lent_);
     const void* from =
         factors_.convert_gradient(queue, top_gradient.address(), dy, outputs(), found);
     const void* by = factors_.convert(queue, weights.address(), w, weights_count());
@@ -243,7 +266,8 @@ class InnerProduct final : public LinearOp {
     check(bottom, weights_gradient, top_gradient);
     const auto [workspace, x, dy, found] =
         own.scratch<4>({cuda::Matmul::kWorkspace, factors_.bytes(inputs()),
-                        factors_.bytes(outputs()), factors_.gradient_scratch()});
+                        factors_.bytes(outputs()), factors_.gradient_scratch()},
+                       lent_);
     const void* from =
         factors_.convert_gradient(queue, top_gradient.address(), dy, outputs(), found);
     const void* by = factors_.convert(queue, bottom.address(), x, inputs());
@@ -277,6 +301,7 @@ class InnerProduct final : public LinearOp {
   cuda::Matmul to_bottom_;
   cuda::Matmul to_weights_;
   cuda::AxisView columns_;  // of the top
+  DeviceSpan<float> lent_;  // scratch memory
 };
 
 }  // namespace

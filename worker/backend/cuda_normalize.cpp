@@ -3,6 +3,7 @@
 #include "common/check.hpp"
 #include "cuda/kernels/reduce.hpp"
 #include "worker/backend/cuda_ops.hpp"
+#include "worker/backend/cuda_own_memory.hpp"
 #include "worker/backend/cuda_stream.hpp"
 
 namespace taut::cuda_ops {
@@ -13,7 +14,10 @@ class BatchNorm final : public BatchNormOp {
   BatchNorm(CudaDevice& device, const BatchNormSpec& spec)
       : epsilon_(spec.epsilon),
         view_(view_along(spec.shape, 1)),
-        numbers_(device.allocate_floats(4 * view_.length, "a batch normalization's statistics")) {}
+        numbers_(device, 4 * view_.length, "a batch normalization's statistics") {}
+
+  OpMemory own_memory() const override { return {bytes_of({&numbers_}), {}}; }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float>) override { lend_in_turn(kept, {&numbers_}); }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top,
                DeviceSpan<float> mean, DeviceSpan<float> variance) override {
@@ -49,7 +53,7 @@ class BatchNorm final : public BatchNormOp {
 
  private:
   [[nodiscard]] float* part(std::int64_t index) const {
-    return numbers_.as<float>().address() + index * view_.length;
+    return numbers_.floats() + index * view_.length;
   }
   [[nodiscard]] float* shift() const { return part(0); }
   [[nodiscard]] float* factor() const { return part(1); }
@@ -58,7 +62,7 @@ class BatchNorm final : public BatchNormOp {
 
   float epsilon_;
   cuda::AxisView view_;
-  DeviceBuffer numbers_;  // four of [channels]
+  OwnMemory numbers_;  // four of [channels]
 };
 
 /// Keeps the normalised rows for the way back, as the CPU's does.
@@ -67,14 +71,19 @@ class LayerNorm final : public LayerNormOp {
   LayerNorm(CudaDevice& device, const LayerNormSpec& spec)
       : spec_(spec),
         columns_{.outer = spec.rows, .length = spec.columns, .inner = 1},
-        normalised_(device.allocate_floats(spec.rows * spec.columns, "a layer normalization")),
-        inverse_(device.allocate_floats(spec.rows, "a layer normalization")) {}
+        normalised_(device, spec.rows * spec.columns, "a layer normalization"),
+        inverse_(device, spec.rows, "a layer normalization") {}
+
+  OpMemory own_memory() const override { return {bytes_of({&normalised_, &inverse_}), {}}; }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float>) override {
+    lend_in_turn(kept, {&normalised_, &inverse_});
+  }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> weight,
                DeviceSpan<const float> bias, DeviceSpan<float> top) override {
     cuda::layer_norm_forward(on(stream).enter(), spec_.rows, spec_.columns, spec_.epsilon,
                              bottom.address(), weight.address(), bias.address(), top.address(),
-                             normalised_.as<float>().address(), inverse_.as<float>().address());
+                             normalised_.floats(), inverse_.floats());
   }
 
   void backward(Stream& stream, DeviceSpan<const float>, DeviceSpan<const float> weight,
@@ -83,21 +92,21 @@ class LayerNorm final : public LayerNormOp {
     CudaStream& own = on(stream);
     if (!weight_gradient.empty() || !bias_gradient.empty()) {
       const auto [scratch] = own.scratch<1>({cuda::reduce_scratch(columns_)});
-      cuda::affine_parameter_gradients(own.enter(), columns_, normalised_.as<float>().address(),
+      cuda::affine_parameter_gradients(own.enter(), columns_, normalised_.floats(),
                                        top_gradient.address(), weight_gradient.address(),
                                        bias_gradient.address(), scratch);
     }
     if (bottom_gradient.empty()) return;
-    cuda::layer_norm_backward(own.enter(), spec_.rows, spec_.columns,
-                              normalised_.as<float>().address(), inverse_.as<float>().address(),
-                              weight.address(), top_gradient.address(), bottom_gradient.address());
+    cuda::layer_norm_backward(own.enter(), spec_.rows, spec_.columns, normalised_.floats(),
+                              inverse_.floats(), weight.address(), top_gradient.address(),
+                              bottom_gradient.address());
   }
 
  private:
   LayerNormSpec spec_;
   cuda::AxisView columns_;
-  DeviceBuffer normalised_;
-  DeviceBuffer inverse_;  // 1 / deviation, of each row
+  OwnMemory normalised_;
+  OwnMemory inverse_;  // 1 / deviation, of each row
 };
 
 class Lrn final : public LrnOp {
@@ -112,25 +121,31 @@ class Lrn final : public LrnOp {
                .alpha = spec.alpha,
                .beta = spec.beta,
                .k = spec.k},
-        scale_(device.allocate_floats(static_cast<std::int64_t>(spec.shape.count()),
-                                      "a local response normalization")) {}
+        scale_(device, static_cast<std::int64_t>(spec.shape.count()),
+               "a local response normalization") {}
+
+  OpMemory own_memory() const override { return {bytes_of({&scale_}), bytes_of({&scale_})}; }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    lend_in_turn(kept, {&scale_});
+    lent_ = scratch;
+  }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top) override {
-    cuda::lrn_forward(on(stream).enter(), shape_, bottom.address(), scale_.as<float>().address(),
-                      top.address());
+    cuda::lrn_forward(on(stream).enter(), shape_, bottom.address(), scale_.floats(), top.address());
   }
   void backward(Stream& stream, DeviceSpan<const float> bottom,
                 DeviceSpan<const float> top_gradient, DeviceSpan<float> bottom_gradient) override {
     CudaStream& own = on(stream);
-    const auto [ratio] = own.scratch<1>({scale_.size().value()});
-    cuda::lrn_backward(own.enter(), shape_, bottom.address(), scale_.as<float>().address(),
+    const auto [ratio] = own.scratch<1>({scale_.span().size_bytes().value()}, lent_);
+    cuda::lrn_backward(own.enter(), shape_, bottom.address(), scale_.floats(),
                        top_gradient.address(), static_cast<float*>(ratio),
                        bottom_gradient.address());
   }
 
  private:
   cuda::LrnShape shape_;
-  DeviceBuffer scale_;  // of the last forward
+  OwnMemory scale_;  // of the last forward
+  DeviceSpan<float> lent_;
 };
 
 }  // namespace

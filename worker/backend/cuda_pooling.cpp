@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "worker/backend/cuda_ops.hpp"
+#include "worker/backend/cuda_own_memory.hpp"
 #include "worker/backend/cuda_stream.hpp"
 
 namespace taut::cuda_ops {
@@ -30,22 +31,25 @@ class MaxPooling final : public PoolingOp {
  public:
   MaxPooling(CudaDevice& device, const PoolingSpec& spec)
       : shape_(shape_of(spec)),
-        chosen_(device.allocate(Bytes(spec.top.count() * sizeof(std::int32_t)),
-                                "a maximum pooling's choices")) {}
+        chosen_(device, static_cast<std::int64_t>(spec.top.count()),
+                "a maximum pooling's choices") {}
+
+  OpMemory own_memory() const override { return {bytes_of({&chosen_}), {}}; }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float>) override { lend_in_turn(kept, {&chosen_}); }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top) override {
     cuda::max_pool_forward(on(stream).enter(), shape_, bottom.address(), top.address(),
-                           chosen_.as<std::int32_t>().address());
+                           chosen_.integers());
   }
   void backward(Stream& stream, DeviceSpan<const float> top_gradient,
                 DeviceSpan<float> bottom_gradient) override {
-    cuda::max_pool_backward(on(stream).enter(), shape_, chosen_.as<std::int32_t>().address(),
-                            top_gradient.address(), bottom_gradient.address());
+    cuda::max_pool_backward(on(stream).enter(), shape_, chosen_.integers(), top_gradient.address(),
+                            bottom_gradient.address());
   }
 
  private:
   cuda::PoolShape shape_;
-  DeviceBuffer chosen_;  // of the last forward
+  OwnMemory chosen_;  // of the last forward
 };
 
 class AveragePooling final : public PoolingOp {

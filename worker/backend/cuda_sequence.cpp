@@ -6,6 +6,7 @@
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/matmul.hpp"
 #include "worker/backend/cuda_ops.hpp"
+#include "worker/backend/cuda_own_memory.hpp"
 #include "worker/backend/cuda_stream.hpp"
 
 namespace taut::cuda_ops {
@@ -108,13 +109,22 @@ class Recurrent final : public RecurrentOp {
     if (spec.cell == CellKind::kGru) sums_ = floats(device, rows_ * gates_width_);
   }
 
+  OpMemory own_memory() const override {
+    return {bytes_of({&gates_, &sums_, &before_, &c_, &tanh_c_, &dh_, &dc_}),
+            scratch_bytes({cuda::Matmul::kWorkspace, cuda::reduce_scratch(columns_)})};
+  }
+  void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
+    lend_in_turn(kept, {&gates_, &sums_, &before_, &c_, &tanh_c_, &dh_, &dc_});
+    lent_ = scratch;
+  }
+
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                const RecurrentParameters<const float>& parameters, DeviceSpan<float> state,
                DeviceSpan<float> top) override {
     check(bottom, cont, state, top);
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace] = own.scratch<1>({cuda::Matmul::kWorkspace});
+    const auto [workspace] = own.scratch<1>({cuda::Matmul::kWorkspace}, lent_);
     input_forward_.run(queue, bottom.address(), parameters.input_weight.address(),
                        parameters.input_bias.address(), at(gates_), workspace);
     if (is_lstm()) copy(queue, state.address() + step(), at(c_), step());
@@ -141,7 +151,7 @@ class Recurrent final : public RecurrentOp {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, partial] =
-        own.scratch<2>({cuda::Matmul::kWorkspace, cuda::reduce_scratch(columns_)});
+        own.scratch<2>({cuda::Matmul::kWorkspace, cuda::reduce_scratch(columns_)}, lent_);
     float* dh = at(dh_);                  // what reaches this step's h from later ones
     float* dh_before = at(dh_) + step();  // what it passes on
     cuda::fill(queue, dh, step(), 0);
@@ -175,15 +185,15 @@ class Recurrent final : public RecurrentOp {
   }
 
  private:
-  static DeviceBuffer floats(CudaDevice& device, std::int64_t count) {
-    return device.allocate_floats(count, "a recurrent layer's states");
+  static OwnMemory floats(CudaDevice& device, std::int64_t count) {
+    return {device, count, "a recurrent layer's states"};
   }
   static cuda::Matmul product(CudaDevice& device, cuda::MatmulSpec spec) {
     spec.numbers = device.wide_numbers();
     spec.deterministic = device.math().deterministic;
     return cuda::Matmul(device.cublas_lt(), spec);
   }
-  static float* at(const DeviceBuffer& buffer) { return buffer.as<float>().address(); }
+  static float* at(const OwnMemory& memory) { return memory.floats(); }
   static void copy(cudaStream_t queue, const float* from, float* to, std::int64_t count) {
     cuda::check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(float),
                                 cudaMemcpyDeviceToDevice, queue),
@@ -255,13 +265,14 @@ class Recurrent final : public RecurrentOp {
   cuda::Matmul hidden_forward_;
   cuda::Matmul hidden_backward_;
   cuda::Matmul hidden_weights_;
-  DeviceBuffer gates_;   // [steps, streams, G hidden]: activated; then the sums' gradients
-  DeviceBuffer sums_;    // a GRU's, of the hidden state; then their gradients
-  DeviceBuffer before_;  // [steps, streams, hidden]: the state that each step began with
-  DeviceBuffer c_;       // [1 + steps, streams, hidden]: an LSTM's
-  DeviceBuffer tanh_c_;
-  DeviceBuffer dh_;  // two of [streams, hidden]
-  DeviceBuffer dc_;
+  OwnMemory gates_;   // [steps, streams, G hidden]: activated; then the sums' gradients
+  OwnMemory sums_;    // a GRU's, of the hidden state; then their gradients
+  OwnMemory before_;  // [steps, streams, hidden]: the state that each step began with
+  OwnMemory c_;       // [1 + steps, streams, hidden]: an LSTM's
+  OwnMemory tanh_c_;
+  OwnMemory dh_;  // two of [streams, hidden]
+  OwnMemory dc_;
+  DeviceSpan<float> lent_;  // scratch memory
 };
 
 }  // namespace

@@ -31,8 +31,10 @@ class CudaStream final : public Stream {
 
   /// Parts of scratch memory, each aligned to 256 bytes, that hold until the next call of this.
   /// Grows, and waits for the stream to do so, where the largest call so far was smaller.
+  /// lent  is taken instead where it has room for all
   template <std::size_t kParts>
-  [[nodiscard]] std::array<void*, kParts> scratch(const std::array<std::size_t, kParts>& sizes);
+  [[nodiscard]] std::array<void*, kParts> scratch(const std::array<std::size_t, kParts>& sizes,
+                                                  DeviceSpan<float> lent = {});
 
   /// A handle that queues on this stream.
   [[nodiscard]] cudnnHandle_t cudnn();
@@ -79,14 +81,16 @@ class CudaStream final : public Stream {
 }
 
 template <std::size_t kParts>
-std::array<void*, kParts> CudaStream::scratch(const std::array<std::size_t, kParts>& sizes) {
+std::array<void*, kParts> CudaStream::scratch(const std::array<std::size_t, kParts>& sizes,
+                                              DeviceSpan<float> lent) {
   std::size_t total = 0;
   std::array<std::size_t, kParts> offsets{};
   for (std::size_t i = 0; i < kParts; ++i) {
     offsets[i] = total;
     total += (sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
   }
-  std::byte* base = reserve(total);
+  const bool fits = !lent.empty() && total <= lent.size_bytes().value();
+  std::byte* base = fits ? reinterpret_cast<std::byte*>(lent.address()) : reserve(total);
   std::array<void*, kParts> parts{};
   for (std::size_t i = 0; i < kParts; ++i) parts[i] = base + offsets[i];
   return parts;

@@ -6,6 +6,7 @@
 
 #include "common/types.hpp"
 #include "worker/backend/device_memory.hpp"
+#include "worker/backend/device_op.hpp"
 #include "worker/backend/stream.hpp"
 
 // Layer operations, created once for a shape and then run many times. Bottoms and tops are
@@ -61,9 +62,8 @@ struct PoolingSpec {
 /// MAX remembers the first largest element of each window; backward needs the last forward.
 /// AVE divides by the window's size clipped to the padded image, padding included.
 /// Source    Caffe, src/caffe/layers/pooling_layer.cpp
-class PoolingOp {
+class PoolingOp : public DeviceOp {
  public:
-  virtual ~PoolingOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> top_gradient,
                         DeviceSpan<float> bottom_gradient) = 0;
@@ -80,9 +80,8 @@ struct InnerProductSpec {
 /// What a convolution and an inner product share: a map with weights and an optional bias.
 /// convolution    weights [top.c, bottom.c / group, kernel_h, kernel_w], bias [top.c]
 /// inner product  weights [outputs, inputs], bias [outputs]; top [rows, outputs]
-class LinearOp {
+class LinearOp : public DeviceOp {
  public:
-  virtual ~LinearOp() = default;
   /// bias  empty where the spec has none
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
                        DeviceSpan<const float> bias, DeviceSpan<float> top) = 0;
@@ -109,9 +108,8 @@ struct DropoutSpec {
 /// Source    Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from
 /// Overfitting",
 ///           JMLR 15, 2014
-class DropoutOp {
+class DropoutOp : public DeviceOp {
  public:
-  virtual ~DropoutOp() = default;
   virtual void forward(Stream&, Clock clock, DeviceSpan<const float> bottom,
                        DeviceSpan<float> top) = 0;
   /// With the mask of the last forward.
@@ -125,9 +123,8 @@ struct SoftmaxSpec {
   std::size_t axis = 1;
 };
 
-class SoftmaxOp {
+class SoftmaxOp : public DeviceOp {
  public:
-  virtual ~SoftmaxOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> top, DeviceSpan<const float> top_gradient,
                         DeviceSpan<float> bottom_gradient) = 0;

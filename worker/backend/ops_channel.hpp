@@ -23,9 +23,8 @@ struct AffineSpec {
 /// top = bottom * factors + summands, each repeated along the other axes. Top may be bottom where
 /// there are no factors, or where no gradient of them is wanted.
 /// Source    Caffe, src/caffe/layers/scale_layer.cpp and bias_layer.cpp
-class AffineOp {
+class AffineOp : public DeviceOp {
  public:
-  virtual ~AffineOp() = default;
   /// factors, summands  empty where the spec has none
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> factors,
                        DeviceSpan<const float> summands, DeviceSpan<float> top) = 0;
@@ -43,9 +42,8 @@ struct PReluSpec {
 
 /// top = bottom > 0 ? bottom : slope * bottom; a slope for each channel, or one.
 /// Source    He et al., "Delving Deep into Rectifiers", ICCV 2015
-class PReluOp {
+class PReluOp : public DeviceOp {
  public:
-  virtual ~PReluOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> slopes,
                        DeviceSpan<float> top) = 0;
   /// An empty gradient is one that nobody wants.
@@ -62,9 +60,8 @@ struct BatchNormSpec {
 /// top = (bottom - mean) / sqrt(variance + epsilon), for each channel. Top may be bottom: backward
 /// reads the top.
 /// Source    Ioffe and Szegedy, "Batch Normalization", ICML 2015; Caffe, batch_norm_layer.cpp
-class BatchNormOp {
+class BatchNormOp : public DeviceOp {
  public:
-  virtual ~BatchNormOp() = default;
   /// With the batch's own statistics, which it writes.
   /// mean, variance  [channels]; the variance is the batch's, divided by its count
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top,
@@ -97,9 +94,8 @@ struct LrnSpec {
 /// `size` across channels and size * size within one; what lies outside of the image counts as 0.
 /// Source    Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks",
 /// NIPS 2012, section 3.3; Caffe, src/caffe/layers/lrn_layer.cpp
-class LrnOp {
+class LrnOp : public DeviceOp {
  public:
-  virtual ~LrnOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
   /// Follows a forward; the bottom has kept its values.
   virtual void backward(Stream&, DeviceSpan<const float> bottom,

@@ -42,9 +42,8 @@ struct ActivationSpec {
 /// Element by element; either gradient may be the other, and top may be bottom unless
 /// reads_bottom(). Of a ReLU's top backward reads only the sign.
 /// Source    Caffe, src/caffe/layers/{relu,elu,exp,power,log,absval,bnll}_layer.cpp
-class ActivationOp {
+class ActivationOp : public DeviceOp {
  public:
-  virtual ~ActivationOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> top,
                         DeviceSpan<const float> top_gradient,
@@ -64,9 +63,8 @@ enum class EltwiseKind : std::uint8_t {
 
 /// top = the product, or the maximum, over the bottoms, all of one size.
 /// Source    Caffe, src/caffe/layers/eltwise_layer.cpp (stable_prod_grad)
-class EltwiseOp {
+class EltwiseOp : public DeviceOp {
  public:
-  virtual ~EltwiseOp() = default;
   virtual void forward(Stream&, std::span<const DeviceSpan<const float>> bottoms,
                        DeviceSpan<float> top) = 0;
   /// The gradient of bottoms[which]; the bottoms keep their values until then.

@@ -28,9 +28,8 @@ struct SoftmaxLossSpec {
 /// loss [1] = the sum of -log(probability of the label) over the positions whose label counts,
 /// normalized
 /// Errors    std::invalid_argument: a label is neither a class nor the ignored one
-class SoftmaxLossOp {
+class SoftmaxLossOp : public DeviceOp {
  public:
-  virtual ~SoftmaxLossOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> labels,
                        DeviceSpan<float> probabilities, DeviceSpan<float> loss) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> probabilities,
@@ -53,9 +52,8 @@ struct PairLossSpec {
 
 /// A loss that compares two tensors element by element.
 /// Source    Caffe, src/caffe/layers/{euclidean,sigmoid_cross_entropy}_loss_layer.cpp
-class PairLossOp {
+class PairLossOp : public DeviceOp {
  public:
-  virtual ~PairLossOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b,
                        DeviceSpan<float> loss) = 0;
   /// An empty gradient is one that nobody wants; a cross entropy has none of b.
@@ -72,9 +70,8 @@ struct HingeLossSpec {
 /// and -1 for the others, or of its square, divided by the records
 /// Errors    std::invalid_argument: a label is no class
 /// Source    Caffe, src/caffe/layers/hinge_loss_layer.cpp
-class HingeLossOp {
+class HingeLossOp : public DeviceOp {
  public:
-  virtual ~HingeLossOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
                        DeviceSpan<float> loss) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
@@ -92,9 +89,8 @@ struct ContrastiveLossSpec {
 /// and of max(margin - d, 0)^2 where they are not; d is the distance of a and b.
 /// Source    Hadsell et al., "Dimensionality Reduction by Learning an Invariant Mapping", CVPR 2006;
 /// Caffe, src/caffe/layers/contrastive_loss_layer.cpp
-class ContrastiveLossOp {
+class ContrastiveLossOp : public DeviceOp {
  public:
-  virtual ~ContrastiveLossOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b,
                        DeviceSpan<const float> alike, DeviceSpan<float> loss) = 0;
   /// An empty gradient is one that nobody wants.
@@ -114,9 +110,8 @@ struct AccuracySpec {
 /// classes score at least as high as the label; 0 where no label counts
 /// Errors    std::invalid_argument: a label is neither a class nor the ignored one
 /// Source    Caffe, src/caffe/layers/accuracy_layer.cpp
-class AccuracyOp {
+class AccuracyOp : public DeviceOp {
  public:
-  virtual ~AccuracyOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
                        DeviceSpan<float> accuracy) = 0;
 };

@@ -22,9 +22,8 @@ struct EmbedSpec {
 /// top [count, outputs]: the row of weights [inputs, outputs] that each number names, plus the bias
 /// Errors    std::invalid_argument: a number that names no row
 /// Source    Caffe, src/caffe/layers/embed_layer.cpp
-class EmbedOp {
+class EmbedOp : public DeviceOp {
  public:
-  virtual ~EmbedOp() = default;
   /// bias  empty: none
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
                        DeviceSpan<const float> bias, DeviceSpan<float> top) = 0;
@@ -40,9 +39,8 @@ struct SequenceShape {
 };
 
 /// top[t, n] = bottom[t, n] + weights[t]; weights [steps, channels]. Top may be bottom.
-class PositionEmbedOp {
+class PositionEmbedOp : public DeviceOp {
  public:
-  virtual ~PositionEmbedOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
                        DeviceSpan<float> top) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> top_gradient,
@@ -89,9 +87,8 @@ struct RecurrentParameters {
 ///           with the forget gates of Gers et al., 2000, as in Caffe's lstm_unit_layer.cpp and
 ///           recurrent_layer.cpp; Cho et al., "Learning Phrase Representations using RNN
 ///           Encoder-Decoder", EMNLP 2014, with the reset behind the product
-class RecurrentOp {
+class RecurrentOp : public DeviceOp {
  public:
-  virtual ~RecurrentOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                        const RecurrentParameters<const float>& parameters, DeviceSpan<float> state,
                        DeviceSpan<float> top) = 0;
@@ -112,9 +109,8 @@ struct LayerNormSpec {
 /// top = (bottom - mean) / sqrt(variance + epsilon) * weight + bias, mean and variance (of the whole
 /// row, biased) for each row. Weight and bias [columns]; both empty: 1 and 0.
 /// Source    Ba et al., "Layer Normalization", arXiv:1607.06450, section 3
-class LayerNormOp {
+class LayerNormOp : public DeviceOp {
  public:
-  virtual ~LayerNormOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> weight,
                        DeviceSpan<const float> bias, DeviceSpan<float> top) = 0;
   /// Follows a forward with the same bottom.
@@ -125,9 +121,8 @@ class LayerNormOp {
 
 /// top = x * P(X < x) for a standard normal X, element by element.
 /// Source    Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415
-class GeluOp {
+class GeluOp : public DeviceOp {
  public:
-  virtual ~GeluOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
   virtual void backward(Stream&, DeviceSpan<const float> bottom,
                         DeviceSpan<const float> top_gradient,
@@ -147,9 +142,8 @@ struct AttentionSpec {
 /// mask  [steps, streams]: nobody attends to a step whose number is 0; empty: to all. A step that
 ///       may attend to none gets zeros
 /// Source    Vaswani et al., "Attention Is All You Need", NIPS 2017, section 3.2.1
-class AttentionOp {
+class AttentionOp : public DeviceOp {
  public:
-  virtual ~AttentionOp() = default;
   virtual void forward(Stream&, Clock clock, DeviceSpan<const float> qkv,
                        DeviceSpan<const float> mask, DeviceSpan<float> top) = 0;
   /// Follows a forward with the same qkv.

@@ -29,9 +29,8 @@ struct ReductionSpec {
 
 /// top [shape's extents before `axis`] = factor * the sum over the rest of x, |x| or x^2
 /// Source    Caffe, src/caffe/layers/reduction_layer.cpp
-class ReductionOp {
+class ReductionOp : public DeviceOp {
  public:
-  virtual ~ReductionOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
   /// bottom  keeps its values where the kind is not kSum
   virtual void backward(Stream&, DeviceSpan<const float> bottom,
@@ -59,9 +58,8 @@ struct ArgMaxSpec {
 };
 
 /// Source    Caffe, src/caffe/layers/argmax_layer.cpp
-class ArgMaxOp {
+class ArgMaxOp : public DeviceOp {
  public:
-  virtual ~ArgMaxOp() = default;
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top) = 0;
 };
 

@@ -14,38 +14,72 @@ using wrapped::Updated;
 using Read = DeviceSpan<const float>;
 using Written = DeviceSpan<float>;
 
+/// An operation whose calls go through on_call(), with what it needs besides its operands as operands
+/// too.
 template <class Op>
 class Through : public Op {
  public:
-  Through(WrappedBackend& backend, std::unique_ptr<Op> op)
-      : backend_(backend), op_(std::move(op)) {}
+  Through(WrappedBackend& backend, std::unique_ptr<Op> op) : backend_(backend), op_(std::move(op)) {
+    const OpMemory own = op_->own_memory();
+    kept_block_ = backend.allocate(own.kept, "workspace that a forward leaves to its backward");
+    scratch_block_ = backend.allocate(own.scratch, "workspace of an operation");
+    kept_ = kept_block_.template as<float>();
+    scratch_ = scratch_block_.template as<float>();
+  }
+
+  // A backend in front of this one lends as well.
+  OpMemory own_memory() const override { return op_->own_memory(); }
+  void lend(Written kept, Written scratch) override {
+    kept_ = kept;
+    scratch_ = scratch;
+  }
 
  protected:
+  /// A call that makes anew what the operation keeps.
   template <class Method, class... Arguments>
-  void call(std::string_view what, Method method, Stream& stream, Arguments... arguments) {
-    const auto run = [op = op_, method](Stream& on, const auto&... at) {
-      ((*op).*method)(on, at...);
-    };
-    backend_.on_call(stream, make_call(what, run, std::move(arguments)...));
+  void forward_call(std::string_view what, Method method, Stream& stream, Arguments... arguments) {
+    call(what, OperandUse::kWrite, method, stream, std::move(arguments)...);
+  }
+  /// A call that works with what the last forward left.
+  template <class Method, class... Arguments>
+  void backward_call(std::string_view what, Method method, Stream& stream, Arguments... arguments) {
+    call(what, OperandUse::kReadWrite, method, stream, std::move(arguments)...);
   }
 
  private:
+  template <class Method, class... Arguments>
+  void call(std::string_view what, OperandUse kept, Method method, Stream& stream,
+            Arguments... arguments) {
+    const auto run = [op = op_, method](Stream& on, Written own, Written scratch,
+                                        const auto&... at) {
+      op->lend(own, scratch);
+      ((*op).*method)(on, at...);
+    };
+    backend_.on_call(stream,
+                     make_call(what, run, Updated{kept_, kept}, scratch_, std::move(arguments)...));
+  }
+
   WrappedBackend& backend_;
   std::shared_ptr<Op> op_;  // a call may be done later
+  DeviceBuffer kept_block_;
+  DeviceBuffer scratch_block_;
+  Written kept_;
+  Written scratch_;
 };
 
 class WrappedLinear final : public Through<LinearOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Read weights, Read bias, Written top) override {
-    call("product forward", &LinearOp::forward, s, bottom, weights, bias, top);
+    forward_call("product forward", &LinearOp::forward, s, bottom, weights, bias, top);
   }
   void backward_bottom(Stream& s, Read dy, Read weights, Written dx) override {
-    call("product backward to the bottom", &LinearOp::backward_bottom, s, dy, weights, dx);
+    backward_call("product backward to the bottom", &LinearOp::backward_bottom, s, dy, weights, dx);
   }
   void backward_parameters(Stream& s, Read bottom, Read dy, Written dw, Written db) override {
     if (dw.empty() && db.empty()) return;
-    call("product backward to the weights", &LinearOp::backward_parameters, s, bottom, dy, dw, db);
+    backward_call("product backward to the weights", &LinearOp::backward_parameters, s, bottom, dy,
+                  dw, db);
   }
 };
 
@@ -53,10 +87,10 @@ class WrappedPooling final : public Through<PoolingOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Written top) override {
-    call("pooling forward", &PoolingOp::forward, s, bottom, top);
+    forward_call("pooling forward", &PoolingOp::forward, s, bottom, top);
   }
   void backward(Stream& s, Read dy, Written dx) override {
-    call("pooling backward", &PoolingOp::backward, s, dy, dx);
+    backward_call("pooling backward", &PoolingOp::backward, s, dy, dx);
   }
 };
 
@@ -65,11 +99,11 @@ class WrappedActivation final : public Through<ActivationOp> {
   WrappedActivation(WrappedBackend& backend, std::unique_ptr<ActivationOp> op, bool reads_bottom)
       : Through(backend, std::move(op)), reads_bottom_(reads_bottom) {}
   void forward(Stream& s, Read bottom, Written top) override {
-    call("activation forward", &ActivationOp::forward, s, bottom, top);
+    forward_call("activation forward", &ActivationOp::forward, s, bottom, top);
   }
   void backward(Stream& s, Read bottom, Read top, Read dy, Written dx) override {
     (reads_bottom_ ? top : bottom) = {};
-    call("activation backward", &ActivationOp::backward, s, bottom, top, dy, dx);
+    backward_call("activation backward", &ActivationOp::backward, s, bottom, top, dy, dx);
   }
 
  private:
@@ -80,12 +114,13 @@ class WrappedEltwise final : public Through<EltwiseOp> {
  public:
   using Through::Through;
   void forward(Stream& s, std::span<const Read> bottoms, Written top) override {
-    call("eltwise forward", &EltwiseOp::forward, s, ReadList(bottoms.begin(), bottoms.end()), top);
+    forward_call("eltwise forward", &EltwiseOp::forward, s,
+                 ReadList(bottoms.begin(), bottoms.end()), top);
   }
   void backward(Stream& s, std::span<const Read> bottoms, std::size_t which, Read dy,
                 Written dx) override {
-    call("eltwise backward", &EltwiseOp::backward, s, ReadList(bottoms.begin(), bottoms.end()),
-         which, dy, dx);
+    backward_call("eltwise backward", &EltwiseOp::backward, s,
+                  ReadList(bottoms.begin(), bottoms.end()), which, dy, dx);
   }
 };
 
@@ -93,14 +128,14 @@ class WrappedAffine final : public Through<AffineOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Read factors, Read summands, Written top) override {
-    call("affine forward", &AffineOp::forward, s, bottom, factors, summands, top);
+    forward_call("affine forward", &AffineOp::forward, s, bottom, factors, summands, top);
   }
   void backward(Stream& s, Read bottom, Read factors, Read dy, Written dx, Written factors_gradient,
                 Written summands_gradient) override {
     if (dx.empty() && factors_gradient.empty() && summands_gradient.empty()) return;
     if (factors_gradient.empty()) bottom = {};
-    call("affine backward", &AffineOp::backward, s, bottom, factors, dy, dx, factors_gradient,
-         summands_gradient);
+    backward_call("affine backward", &AffineOp::backward, s, bottom, factors, dy, dx,
+                  factors_gradient, summands_gradient);
   }
 };
 
@@ -108,10 +143,10 @@ class WrappedPRelu final : public Through<PReluOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Read slopes, Written top) override {
-    call("PReLU forward", &PReluOp::forward, s, bottom, slopes, top);
+    forward_call("PReLU forward", &PReluOp::forward, s, bottom, slopes, top);
   }
   void backward(Stream& s, Read bottom, Read slopes, Read dy, Written dx, Written ds) override {
-    call("PReLU backward", &PReluOp::backward, s, bottom, slopes, dy, dx, ds);
+    backward_call("PReLU backward", &PReluOp::backward, s, bottom, slopes, dy, dx, ds);
   }
 };
 
@@ -119,18 +154,19 @@ class WrappedBatchNorm final : public Through<BatchNormOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Written top, Written mean, Written variance) override {
-    call("batch normalisation forward", &BatchNormOp::forward, s, bottom, top, mean, variance);
+    forward_call("batch normalisation forward", &BatchNormOp::forward, s, bottom, top, mean,
+                 variance);
   }
   void backward(Stream& s, Read top, Read dy, Written dx) override {
-    call("batch normalisation backward", &BatchNormOp::backward, s, top, dy, dx);
+    backward_call("batch normalisation backward", &BatchNormOp::backward, s, top, dy, dx);
   }
   void forward_kept(Stream& s, Read bottom, Read mean, Read variance, Read weight,
                     Written top) override {
-    call("batch normalisation forward", &BatchNormOp::forward_kept, s, bottom, mean, variance,
-         weight, top);
+    forward_call("batch normalisation forward", &BatchNormOp::forward_kept, s, bottom, mean,
+                 variance, weight, top);
   }
   void backward_kept(Stream& s, Read dy, Written dx) override {
-    call("batch normalisation backward", &BatchNormOp::backward_kept, s, dy, dx);
+    backward_call("batch normalisation backward", &BatchNormOp::backward_kept, s, dy, dx);
   }
 };
 
@@ -138,10 +174,10 @@ class WrappedLrn final : public Through<LrnOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Written top) override {
-    call("LRN forward", &LrnOp::forward, s, bottom, top);
+    forward_call("LRN forward", &LrnOp::forward, s, bottom, top);
   }
   void backward(Stream& s, Read bottom, Read dy, Written dx) override {
-    call("LRN backward", &LrnOp::backward, s, bottom, dy, dx);
+    backward_call("LRN backward", &LrnOp::backward, s, bottom, dy, dx);
   }
 };
 
@@ -150,11 +186,11 @@ class WrappedReduction final : public Through<ReductionOp> {
   WrappedReduction(WrappedBackend& backend, std::unique_ptr<ReductionOp> op, bool reads_bottom)
       : Through(backend, std::move(op)), reads_bottom_(reads_bottom) {}
   void forward(Stream& s, Read bottom, Written top) override {
-    call("reduction forward", &ReductionOp::forward, s, bottom, top);
+    forward_call("reduction forward", &ReductionOp::forward, s, bottom, top);
   }
   void backward(Stream& s, Read bottom, Read dy, Written dx) override {
     if (!reads_bottom_) bottom = {};
-    call("reduction backward", &ReductionOp::backward, s, bottom, dy, dx);
+    backward_call("reduction backward", &ReductionOp::backward, s, bottom, dy, dx);
   }
 
  private:
@@ -165,7 +201,7 @@ class WrappedArgMax final : public Through<ArgMaxOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Written top) override {
-    call("arg-max", &ArgMaxOp::forward, s, bottom, top);
+    forward_call("arg-max", &ArgMaxOp::forward, s, bottom, top);
   }
 };
 
@@ -173,10 +209,10 @@ class WrappedDropout final : public Through<DropoutOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Clock clock, Read bottom, Written top) override {
-    call("dropout forward", &DropoutOp::forward, s, clock, bottom, top);
+    forward_call("dropout forward", &DropoutOp::forward, s, clock, bottom, top);
   }
   void backward(Stream& s, Read dy, Written dx) override {
-    call("dropout backward", &DropoutOp::backward, s, dy, dx);
+    backward_call("dropout backward", &DropoutOp::backward, s, dy, dx);
   }
 };
 
@@ -184,10 +220,10 @@ class WrappedSoftmax final : public Through<SoftmaxOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Written top) override {
-    call("softmax forward", &SoftmaxOp::forward, s, bottom, top);
+    forward_call("softmax forward", &SoftmaxOp::forward, s, bottom, top);
   }
   void backward(Stream& s, Read top, Read dy, Written dx) override {
-    call("softmax backward", &SoftmaxOp::backward, s, top, dy, dx);
+    backward_call("softmax backward", &SoftmaxOp::backward, s, top, dy, dx);
   }
 };
 
@@ -195,10 +231,12 @@ class WrappedSoftmaxLoss final : public Through<SoftmaxLossOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Read labels, Written probabilities, Written loss) override {
-    call("softmax loss forward", &SoftmaxLossOp::forward, s, bottom, labels, probabilities, loss);
+    forward_call("softmax loss forward", &SoftmaxLossOp::forward, s, bottom, labels, probabilities,
+                 loss);
   }
   void backward(Stream& s, Read probabilities, Read labels, float weight, Written dx) override {
-    call("softmax loss backward", &SoftmaxLossOp::backward, s, probabilities, labels, weight, dx);
+    backward_call("softmax loss backward", &SoftmaxLossOp::backward, s, probabilities, labels,
+                  weight, dx);
   }
 };
 
@@ -206,10 +244,10 @@ class WrappedPairLoss final : public Through<PairLossOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read a, Read b, Written loss) override {
-    call("pair loss forward", &PairLossOp::forward, s, a, b, loss);
+    forward_call("pair loss forward", &PairLossOp::forward, s, a, b, loss);
   }
   void backward(Stream& s, Read a, Read b, float weight, Written da, Written db) override {
-    call("pair loss backward", &PairLossOp::backward, s, a, b, weight, da, db);
+    backward_call("pair loss backward", &PairLossOp::backward, s, a, b, weight, da, db);
   }
 };
 
@@ -217,10 +255,10 @@ class WrappedHingeLoss final : public Through<HingeLossOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read scores, Read labels, Written loss) override {
-    call("hinge loss forward", &HingeLossOp::forward, s, scores, labels, loss);
+    forward_call("hinge loss forward", &HingeLossOp::forward, s, scores, labels, loss);
   }
   void backward(Stream& s, Read scores, Read labels, float weight, Written dx) override {
-    call("hinge loss backward", &HingeLossOp::backward, s, scores, labels, weight, dx);
+    backward_call("hinge loss backward", &HingeLossOp::backward, s, scores, labels, weight, dx);
   }
 };
 
@@ -228,11 +266,12 @@ class WrappedContrastiveLoss final : public Through<ContrastiveLossOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read a, Read b, Read alike, Written loss) override {
-    call("contrastive loss forward", &ContrastiveLossOp::forward, s, a, b, alike, loss);
+    forward_call("contrastive loss forward", &ContrastiveLossOp::forward, s, a, b, alike, loss);
   }
   void backward(Stream& s, Read a, Read b, Read alike, float weight, Written da,
                 Written db) override {
-    call("contrastive loss backward", &ContrastiveLossOp::backward, s, a, b, alike, weight, da, db);
+    backward_call("contrastive loss backward", &ContrastiveLossOp::backward, s, a, b, alike, weight,
+                  da, db);
   }
 };
 
@@ -240,7 +279,7 @@ class WrappedAccuracy final : public Through<AccuracyOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read scores, Read labels, Written accuracy) override {
-    call("accuracy", &AccuracyOp::forward, s, scores, labels, accuracy);
+    forward_call("accuracy", &AccuracyOp::forward, s, scores, labels, accuracy);
   }
 };
 
@@ -248,10 +287,10 @@ class WrappedEmbed final : public Through<EmbedOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Read weights, Read bias, Written top) override {
-    call("embedding forward", &EmbedOp::forward, s, bottom, weights, bias, top);
+    forward_call("embedding forward", &EmbedOp::forward, s, bottom, weights, bias, top);
   }
   void backward(Stream& s, Read bottom, Read dy, Written dw, Written db) override {
-    call("embedding backward", &EmbedOp::backward, s, bottom, dy, dw, db);
+    backward_call("embedding backward", &EmbedOp::backward, s, bottom, dy, dw, db);
   }
 };
 
@@ -259,10 +298,10 @@ class WrappedPositionEmbed final : public Through<PositionEmbedOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Read weights, Written top) override {
-    call("position embedding forward", &PositionEmbedOp::forward, s, bottom, weights, top);
+    forward_call("position embedding forward", &PositionEmbedOp::forward, s, bottom, weights, top);
   }
   void backward(Stream& s, Read dy, Written dw, Written dx) override {
-    call("position embedding backward", &PositionEmbedOp::backward, s, dy, dw, dx);
+    backward_call("position embedding backward", &PositionEmbedOp::backward, s, dy, dw, dx);
   }
 };
 
@@ -271,11 +310,13 @@ class WrappedRecurrent final : public Through<RecurrentOp> {
   using Through::Through;
   void forward(Stream& s, Read bottom, Read cont, const RecurrentParameters<const float>& values,
                Written state, Written top) override {
-    call("recurrence forward", &RecurrentOp::forward, s, bottom, cont, values, Updated{state}, top);
+    forward_call("recurrence forward", &RecurrentOp::forward, s, bottom, cont, values,
+                 Updated{state}, top);
   }
   void backward(Stream& s, Read bottom, Read cont, const RecurrentParameters<const float>& values,
                 Read dy, const RecurrentParameters<float>& gradients, Written dx) override {
-    call("recurrence backward", &RecurrentOp::backward, s, bottom, cont, values, dy, gradients, dx);
+    backward_call("recurrence backward", &RecurrentOp::backward, s, bottom, cont, values, dy,
+                  gradients, dx);
   }
 };
 
@@ -283,11 +324,13 @@ class WrappedLayerNorm final : public Through<LayerNormOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Read weight, Read bias, Written top) override {
-    call("layer normalisation forward", &LayerNormOp::forward, s, bottom, weight, bias, top);
+    forward_call("layer normalisation forward", &LayerNormOp::forward, s, bottom, weight, bias,
+                 top);
   }
   void backward(Stream& s, Read bottom, Read weight, Read dy, Written dw, Written db,
                 Written dx) override {
-    call("layer normalisation backward", &LayerNormOp::backward, s, bottom, weight, dy, dw, db, dx);
+    backward_call("layer normalisation backward", &LayerNormOp::backward, s, bottom, weight, dy, dw,
+                  db, dx);
   }
 };
 
@@ -295,10 +338,10 @@ class WrappedGelu final : public Through<GeluOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Read bottom, Written top) override {
-    call("GELU forward", &GeluOp::forward, s, bottom, top);
+    forward_call("GELU forward", &GeluOp::forward, s, bottom, top);
   }
   void backward(Stream& s, Read bottom, Read dy, Written dx) override {
-    call("GELU backward", &GeluOp::backward, s, bottom, dy, dx);
+    backward_call("GELU backward", &GeluOp::backward, s, bottom, dy, dx);
   }
 };
 
@@ -306,10 +349,10 @@ class WrappedAttention final : public Through<AttentionOp> {
  public:
   using Through::Through;
   void forward(Stream& s, Clock clock, Read qkv, Read mask, Written top) override {
-    call("attention forward", &AttentionOp::forward, s, clock, qkv, mask, top);
+    forward_call("attention forward", &AttentionOp::forward, s, clock, qkv, mask, top);
   }
   void backward(Stream& s, Read qkv, Read dy, Written dqkv) override {
-    call("attention backward", &AttentionOp::backward, s, qkv, dy, dqkv);
+    backward_call("attention backward", &AttentionOp::backward, s, qkv, dy, dqkv);
   }
 };
 

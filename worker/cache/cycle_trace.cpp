@@ -26,10 +26,12 @@ AccessMode mode_of(OperandUse use) {
   return AccessMode::kReadWrite;
 }
 
-/// "product forward into conv1", from the first buffer that the step writes.
+/// "product forward into conv1", from the first buffer that the step writes for others.
 std::string name_of(const CycleStep& step, const std::vector<VirtualBuffer>& buffers) {
-  const auto written = std::ranges::find_if(
-      step.uses, [](const BufferUse& use) { return use.use != OperandUse::kRead; });
+  const auto written = std::ranges::find_if(step.uses, [&](const BufferUse& use) {
+    return use.use != OperandUse::kRead &&
+           kind_of(buffers[use.buffer].name) != BufferKind::kWorkspace;
+  });
   if (written == step.uses.end()) return std::string(step.what);
   return fmt::format("{} into {}", step.what, buffers[written->buffer].name);
 }

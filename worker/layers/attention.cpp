@@ -16,10 +16,10 @@ class MultiHeadAttention final : public Layer {
         attend_(backend.attention(spec)),
         mix_(backend.inner_product(projection(shape, 1, bias))) {
     const auto count = static_cast<std::size_t>(shape.steps * shape.streams * shape.channels);
-    qkv_ = backend.allocate_floats(3 * count);
-    found_ = backend.allocate_floats(count);
-    qkv_gradient_ = backend.allocate_floats(3 * count);
-    found_gradient_ = backend.allocate_floats(count);
+    qkv_ = backend.allocate_floats(3 * count, "queries, keys and values");
+    found_ = backend.allocate_floats(count, "what an attention found");
+    qkv_gradient_ = backend.allocate_floats(3 * count, "gradient of queries, keys and values");
+    found_gradient_ = backend.allocate_floats(count, "gradient of what an attention found");
   }
 
   void forward(const Ports& ports, Stream& stream, Clock clock) override {

@@ -12,9 +12,10 @@ class BatchNorm final : public Layer {
       : backend_(backend),
         op_(backend.batch_norm({.shape = shape, .epsilon = parameter.eps()})),
         fraction_(parameter.moving_average_fraction()),
-        mean_(backend.allocate_floats(static_cast<std::size_t>(shape[1]))),
-        variance_(backend.allocate_floats(static_cast<std::size_t>(shape[1]))),
-        one_(backend.allocate_floats(1)) {
+        mean_(backend.allocate_floats(static_cast<std::size_t>(shape[1]), "a batch's means")),
+        variance_(
+            backend.allocate_floats(static_cast<std::size_t>(shape[1]), "a batch's variances")),
+        one_(backend.allocate_floats(1, "the weight of a batch")) {
     const auto count =
         static_cast<float>(model::element_count(shape)) / static_cast<float>(shape[1]);
     unbiased_ = count > 1 ? count / (count - 1) : 1;

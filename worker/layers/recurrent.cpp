@@ -28,12 +28,12 @@ class Recurrent final : public Layer {
       if (i > 0) spec.inputs = first.hidden;
       Part& part = parts_.emplace_back();
       part.op = backend.recurrent(spec);
-      part.state = backend.allocate_floats(state);
+      part.state = backend.allocate_floats(state, "a recurrent layer's state");
       backend.fill(*stream, part.state.as<float>(), 0);
       const bool is_top = i + 1 == layers && outputs_ == nullptr && top == all;
       if (is_top) continue;
-      part.top = backend.allocate_floats(all);
-      part.top_gradient = backend.allocate_floats(all);
+      part.top = backend.allocate_floats(all, "a recurrent layer's outputs");
+      part.top_gradient = backend.allocate_floats(all, "gradient of a recurrent layer's outputs");
       if (i + 1 == layers || dropout.ratio == 0) continue;
       DropoutSpec own = dropout;
       own.layer |= static_cast<std::uint32_t>(i + 1) << 24U;  // a net has fewer layers than that
@@ -41,7 +41,7 @@ class Recurrent final : public Layer {
     }
     if (outputs_ != nullptr) {
       bound_ = backend.activation({.kind = ActivationKind::kTanH});
-      sums_gradient_ = backend.allocate_floats(top);
+      sums_gradient_ = backend.allocate_floats(top, "gradient of a recurrent layer's sums");
     }
     stream->finish();
   }

@@ -63,8 +63,9 @@ std::unique_ptr<Layer> make_softmax_loss(Backend& backend, const LayerSetup& set
        .ignore_label = ignore_label_of(definition.loss_param()),
        .normalization = normalization_of(definition.loss_param(), Normalization::kValid)});
   const std::size_t own = setup.tops.size() > 1 ? 0 : model::element_count(scores);
-  return std::make_unique<SoftmaxLoss>(std::move(op), backend.allocate_floats(own),
-                                       setup.node.loss_weights[0]);
+  return std::make_unique<SoftmaxLoss>(
+      std::move(op), backend.allocate_floats(own, "probabilities of " + definition.name()),
+      setup.node.loss_weights[0]);
 }
 
 }  // namespace taut::layers
