@@ -31,7 +31,8 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
           "the test net's parameter \"{}\" {}", wanted.name,
           found == trained.end() ? "is not in the training net" : "has another shape in training"));
     }
-    Parameter parameter{found->id, backend.allocate_floats(wanted.count())};
+    Parameter parameter{found->id,
+                        backend.allocate_floats(wanted.count(), "parameter " + wanted.name)};
     evaluator->parameters_.push_back(std::move(parameter));
   }
   evaluator->assets_ = &assets;
@@ -39,7 +40,29 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
   evaluator->net_ = std::make_unique<Net>(graph, backend, Net::Options{});
   evaluator->stream_ = backend.make_stream();
   evaluator->iterations_ = iterations;
+  evaluator->cycle_ = fmt::format("testing {}", test);
+  for (std::size_t i = 0; i < evaluator->parameters_.size(); ++i) {
+    evaluator->net_->bind_value(i, evaluator->parameters_[i].values.as<float>());
+  }
+  TAUT_TRY(backend.rehearse(*evaluator->stream_, evaluator->cycle_, [&]() -> Result<void> {
+    const std::vector<std::span<const float>> nothing(evaluator->net_->fed_count());
+    TestResult result;
+    evaluator->compute(nothing, result);
+    return ok();
+  }));
   return evaluator;
+}
+
+/// One batch; adds its share of what comes of it.
+void Evaluator::compute(std::span<const std::span<const float>> batch, TestResult& result) {
+  net_->set_batch(*stream_, batch);
+  for (std::size_t layer = 0; layer < net_->layer_count(); ++layer) {
+    net_->forward(layer, *stream_, Clock(0));
+  }
+  result.loss += net_->loss(*stream_) / iterations_;
+  for (const auto& [name, value] : net_->outputs(*stream_)) {
+    if (is_accuracy(*assets_->test_graph(test_), name)) result.accuracy += value / iterations_;
+  }
 }
 
 Result<TestResult> Evaluator::run(ParameterCache& cache) {
@@ -49,22 +72,14 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
     TAUT_TRY(cache.snapshot(parameters_[i].table, snapshot_));
     backend_->copy_to_device(*stream_, snapshot_, values);
     stream_->finish();
-    net_->bind_value(i, values);
   }
   // A loader of its own, so that every test sees the same records.
   TAUT_TRY(auto loader, assets_->test_loader(test_));
   TestResult result;
   for (int i = 0; i < iterations_; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
-    backend_->begin_cycle(*stream_, "testing " + std::to_string(test_));
-    net_->set_batch(*stream_, batch.spans());
-    for (std::size_t layer = 0; layer < net_->layer_count(); ++layer) {
-      net_->forward(layer, *stream_, Clock(0));
-    }
-    result.loss += net_->loss(*stream_) / iterations_;
-    for (const auto& [name, value] : net_->outputs(*stream_)) {
-      if (is_accuracy(*assets_->test_graph(test_), name)) result.accuracy += value / iterations_;
-    }
+    backend_->begin_cycle(*stream_, cycle_);
+    compute(batch.spans(), result);
     backend_->end_cycle();
     loader->recycle(std::move(batch));
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ class Evaluator {
  public:
   /// iterations  batches of one test
   /// test        which of the job's test phases
-  /// Errors      invalid: a test net whose parameters are not those of the training net
+  /// Errors      invalid: a test net whose parameters are not those of the training net, or that does
+  ///             not fit in the device's budget
   [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(const JobAssets& assets,
                                                                  Backend& backend, int iterations,
                                                                  std::size_t test = 0);
@@ -34,6 +36,7 @@ class Evaluator {
     DeviceBuffer values;
   };
   explicit Evaluator(std::size_t test) : test_(test) {}
+  void compute(std::span<const std::span<const float>> batch, TestResult& result);
 
   const std::size_t test_;
   const JobAssets* assets_ = nullptr;
@@ -43,6 +46,7 @@ class Evaluator {
   std::vector<Parameter> parameters_;  // by the test net's numbering
   std::vector<float> snapshot_;        // on its way to the device
   int iterations_ = 0;
+  std::string cycle_;
 };
 
 }  // namespace taut::worker

@@ -1,14 +1,16 @@
-// The cases of tests/gpu with the CPU in the device's place: what is wrong with a case itself shows on
-// every machine.
+// The cases of tests/gpu with a CPU in the device's place that has memory of its own and works late: what is
+// wrong with a case itself shows on every machine.
 #include <memory>
 
 #include "tests/gpu/tested_cuda.hpp"
+#include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/layers/layer_bench.hpp"
 
 namespace taut::test {
 
 std::shared_ptr<Backend> cuda_device() {
-  static const std::shared_ptr<Backend> device = cpu(2);
+  static const std::shared_ptr<Backend> host = cpu(2);
+  static const auto device = std::make_shared<LateBackend>(*host, LateBackend::Options{});
   return device;
 }
 
