@@ -120,9 +120,31 @@ Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
   return rule;
 }
 
+namespace {
+
+/// Momentum that looks ahead is Nesterov's form of it, with another distance.
+Result<void> look_ahead(math::UpdateRule& rule, const std::string& type) {
+  const bool heavy_ball = rule.kind == math::RuleKind::kMomentum;
+  if (!heavy_ball && (rule.kind != math::RuleKind::kNesterov || !(rule.momentum > 0))) {
+    return invalid(
+        fmt::format("consistency: look_ahead follows the velocity of solver type SGD or Nesterov "
+                    "with momentum above 0; the solver has type {}, momentum {}",
+                    type, rule.momentum));
+  }
+  rule.kind = math::RuleKind::kNesterov;
+  if (heavy_ball) rule.steps_ahead = 0;
+  rule.looks_ahead = true;
+  return ok();
+}
+
+}  // namespace
+
 Result<math::UpdateRule> to_update_rule(const pb::Job& job) {
   const pb::SolverParameter& solver = job.solver_param();
   TAUT_TRY(math::UpdateRule rule, to_update_rule(solver));
+  if (job.consistency().look_ahead()) {
+    TAUT_TRY(look_ahead(rule, solver.type()));
+  }
   if (solver.lr_reference_batch() <= 0) return rule;
   TAUT_TRY(const std::int64_t batch, batch_of_text(job));
   const double items = static_cast<double>(batch) * std::max(1, solver.iter_size());

@@ -103,6 +103,7 @@ Result<void> check_alone(const Consistency& wanted, const char* field) {
   if (wanted.backup_workers() > 0) other = "backup_workers";
   if (wanted.staleness_learning_rate()) other = "staleness_learning_rate";
   if (wanted.has_delay_compensation()) other = "delay_compensation";
+  if (wanted.look_ahead()) other = "look_ahead";
   if (wanted.has_elastic_averaging() && wanted.has_periodic_averaging()) other = "the other one";
   if (other == nullptr) return ok();
   return invalid(fmt::format("consistency: {} does not go with {}", field, other));
@@ -149,6 +150,9 @@ Result<Policies> to_policies(const pb::Job& job) {
     policies.staleness_rate = true;
   }
   TAUT_TRY(read_compensation(wanted, policies));
+  if (wanted.look_ahead()) {
+    TAUT_TRY(needs_arrivals(wanted, "look_ahead"));
+  }
   TAUT_TRY(read_dynamic_slack(wanted, policies));
   TAUT_TRY(read_periodic_averaging(job, policies));
   TAUT_TRY(read_elastic_averaging(wanted, policies));

@@ -38,14 +38,15 @@ TAUT_HD inline float apply_momentum(const UpdateStep& step, float value, float g
   return value - velocity;
 }
 
-/// v' = momentum * v + rate * g; w - ((1 + momentum) * v' - momentum * v)
+/// v' = momentum * v + rate * g; w - ((1 + ahead) * v' - ahead * v): w is kept `ahead` velocities
+/// ahead of where v alone has brought it; with `ahead` = momentum this is Nesterov's, with 0 Polyak's.
 /// Source    Sutskever et al., "On the importance of initialization and momentum in deep learning",
 ///           ICML 2013; in the form of Caffe's Nesterov solver
 TAUT_HD inline float apply_nesterov(const UpdateStep& step, float value, float gradient,
                                     float& velocity) {
   const float before = velocity;
   velocity = step.momentum * before + step.rate * decayed(step, value, gradient);
-  return value - ((1 + step.momentum) * velocity - step.momentum * before);
+  return value - ((1 + step.ahead) * velocity - step.ahead * before);
 }
 
 /// h = h + g^2; w - rate * g / (sqrt(h) + delta)

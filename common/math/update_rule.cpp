@@ -1,5 +1,6 @@
 #include "common/math/update_rule.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/math/update_kernels.hpp"
@@ -36,6 +37,23 @@ double decay_share(const UpdateRule& rule, std::span<const float> scales, std::s
   return sum / static_cast<double>(members);
 }
 
+namespace {
+
+/// momentum + momentum^2 + ... : what the velocity alone will still do in so many applications.
+double velocities_ahead(double momentum, std::size_t applications) {
+  double sum = 0;
+  for (std::size_t i = 0; i < applications; ++i) sum = momentum * (1 + sum);
+  return sum;
+}
+
+/// share  of a clock's updates that one application has: the others make 1 / share - 1 more
+std::size_t steps_ahead(const UpdateRule& rule, double share) {
+  if (!rule.looks_ahead || !(share > 0)) return rule.steps_ahead;
+  return rule.steps_ahead + static_cast<std::size_t>(std::max(std::lround(1 / share) - 1, 0L));
+}
+
+}  // namespace
+
 UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult, float decay_mult,
                      double share, std::int64_t applications, std::size_t members) {
   UpdateStep step;
@@ -45,6 +63,10 @@ UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult, 
   step.decay = static_cast<float>(rule.weight_decay * decay_mult * share);
   step.momentum = rule.momentum;
   step.momentum2 = rule.momentum2;
+  if (rule.kind == RuleKind::kNesterov) {
+    step.ahead =
+        static_cast<float>(velocities_ahead(rule.momentum, steps_ahead(rule, share)));
+  }
   step.rms_decay = rule.rms_decay;
   step.delta = rule.delta;
   step.l1 = rule.regularization == Regularization::kL1;

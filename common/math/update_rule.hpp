@@ -41,6 +41,13 @@ struct UpdateRule {
   float clip_norm = -1;     // a worker's gradient is scaled down to this L2 norm; negative: never
   float rms_decay = 0.99F;  // RMSProp: how slowly the average of squares forgets
   float trust_coefficient = 0.001F;  // LARS
+  /// Nesterov: the values are kept so many applications ahead along the velocity.
+  std::size_t steps_ahead = 1;
+  /// Nesterov: where each update is applied on arrival, further ahead by the n - 1 applications of
+  /// the others that come between a worker's read and its gradient, whatever their speeds.
+  /// Source    Hakimi et al., "Taming Momentum in a Distributed Asynchronous Environment", 2019
+  ///           (DANA), here with one velocity for all workers and its decay taken into account
+  bool looks_ahead = false;
   /// Where above 0, the base rate is multiplied by it and by the members of a clock: the solver's
   /// rate is meant for a batch of all of them that has another size.
   /// Source    Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.1
@@ -98,6 +105,7 @@ struct UpdateStep {
   float decay = 0;  // weight decay, with the table's decay_mult and this application's share
   float momentum = 0;
   float momentum2 = 0;
+  float ahead = 0;  // Nesterov: how many velocities the values are ahead
   float rms_decay = 0;
   float delta = 0;
   float correction = 1;   // bias correction: Adam's of both moments in one; else of the first
@@ -117,6 +125,8 @@ struct UpdateStep {
 ///           the velocity decays n times per clock instead of once, and gathers 1/n of the gradient
 ///           each time; under a constant gradient g the parameters move by rate * g / (1 - momentum)
 ///           per clock, as with the aggregate.
+///           A late gradient excites what heavy-ball momentum swings in already, so that this is less
+///           stable than the aggregate; `looks_ahead` mends that.
 /// LARS      the same, of each arrival's gradient times its own layer-wise rate. The aggregate too
 ///           is the mean of gradients that were scaled one by one, since a norm is known only to
 ///           the worker that has the whole table; a single worker's run is the paper's.

@@ -51,6 +51,13 @@ class Policies(ClusterTest):
                 f"mode: SSP slack: 4 delay_compensation {{ strength: 0.04 decay: {decay} }}",
                 "--clock-time", 5, "--straggler", "worker: 1 slowdown: 4"))
 
+    def test_momentum_that_looks_ahead_learns_and_alone_changes_no_bit(self):
+        self.assert_learned(self.train("mode: SSP slack: 4 look_ahead: true", "--clock-time", 5,
+                                       "--straggler", "worker: 1 slowdown: 4"))
+        alone = [self.train(f"mode: SSP slack: 2 {policy}", "--workers", 1)["parameters_sha256"]
+                 for policy in ("", "look_ahead: true")]
+        self.assertEqual(alone[0], alone[1])
+
     def test_a_slack_that_moves_is_seen_in_the_status_and_stays_in_its_range(self):
         self.start_server(shards=2)
         for worker in ("worker0", "worker1"):
@@ -97,7 +104,7 @@ class Policies(ClusterTest):
 
     def test_the_example_jobs_are_valid(self):
         examples = sorted((SOURCE / "configs/jobs/policies").glob("*.textproto"))
-        self.assertEqual(len(examples), 6)
+        self.assertEqual(len(examples), 7)
         answer = self.tautline("validate", *examples)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
 
@@ -107,6 +114,7 @@ class Policies(ClusterTest):
                 ("mode: BSP backup_workers: 3", ("backup_workers 3 of 3 workers", "at most 2")),
                 ("mode: BSP staleness_learning_rate: true",
                  ("staleness_learning_rate needs mode: SSP or ASYNC",)),
+                ("mode: BSP look_ahead: true", ("look_ahead needs mode: SSP or ASYNC",)),
                 ("dynamic_slack { least: 3 most: 2 }", ("dynamic_slack from 3 to 2",)),
                 ("periodic_averaging { interval: 4 }",
                  ("periodic_averaging needs mode: BSP", "SSP")),

@@ -86,6 +86,78 @@ TEST_CASE("momentum under a constant gradient moves as far per clock on arrival 
   CHECK(arrival_move == Approx(aggregate_move).epsilon(1e-3));
 }
 
+namespace {
+
+/// Momentum that looks ahead, as a job settles it.
+UpdateRule looking_ahead() {
+  UpdateRule rule = rule_of(RuleKind::kNesterov);
+  rule.steps_ahead = 0;
+  rule.looks_ahead = true;
+  return rule;
+}
+
+/// How far from its minimum 50 w^2 is left by `members` that take turns, each computing from what it
+/// read when it pushed last.
+float left_of_quadratic(UpdateRule rule, int members) {
+  rule.rate.base = 0.004;
+  std::vector<std::vector<float>> velocity = {{0}};
+  std::vector<float> value = {1};
+  std::vector<float> read(static_cast<std::size_t>(members), 1.0F);
+  for (int arrival = 0; arrival < 400; ++arrival) {
+    float& base = read[static_cast<std::size_t>(arrival % members)];
+    value = apply(rule, make_step(rule, arrival, 1, 1, 1.0 / members, arrival), {{100 * base}},
+                  1.0F / static_cast<float>(members), value, velocity);
+    base = value[0];
+  }
+  return std::abs(value[0]);
+}
+
+}  // namespace
+
+TEST_CASE("momentum that looks ahead is where heavy-ball momentum will be when the others have come",
+          "[update-rule]") {
+  const UpdateRule plain = rule_of(RuleKind::kMomentum);
+  const UpdateRule ahead = looking_ahead();
+  std::vector<std::vector<float>> plain_state = {{0}};
+  std::vector<std::vector<float>> ahead_state = {{0}};
+  std::vector<float> there = {2};
+  std::vector<float> value = {2};
+  for (int arrival = 0; arrival < 12; ++arrival) {
+    const std::vector<float> gradient = {arrival % 5 - 1.5F};
+    const double share = 1.0 / 3;  // of three workers
+    there = apply(plain, make_step(plain, 0, 1, 1, share, 0), {gradient}, 1, there, plain_state);
+    value = apply(ahead, make_step(ahead, 0, 1, 1, share, 0), {gradient}, 1, value, ahead_state);
+    CHECK(ahead_state[0][0] == plain_state[0][0]);
+    CHECK(value[0] == Approx(there[0] - (0.9 + 0.81) * plain_state[0][0]).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("late gradients make heavy-ball momentum swing out, and one that looks ahead settle",
+          "[update-rule]") {
+  CHECK(left_of_quadratic(rule_of(RuleKind::kMomentum), 1) < 1e-3F);
+  CHECK(left_of_quadratic(rule_of(RuleKind::kMomentum), 2) > 1e3F);
+  CHECK(left_of_quadratic(looking_ahead(), 2) < 1e-3F);
+  CHECK(left_of_quadratic(rule_of(RuleKind::kMomentum), 4) > 1e3F);
+  CHECK(left_of_quadratic(looking_ahead(), 4) < 1e-3F);
+}
+
+TEST_CASE("where nobody is late, looking ahead changes no bit", "[update-rule]") {
+  const UpdateRule plain = rule_of(RuleKind::kMomentum);
+  const UpdateRule ahead = looking_ahead();
+  std::vector<std::vector<float>> plain_state = {{0}};
+  std::vector<std::vector<float>> ahead_state = {{0}};
+  std::vector<float> there = {2};
+  std::vector<float> value = {2};
+  for (int clock = 0; clock < 12; ++clock) {
+    const std::vector<float> gradient = {0.1F * static_cast<float>(clock) - 0.37F};
+    const auto step = make_step(plain, clock, 1, 1, 1.0, clock);
+    there = apply(plain, step, {gradient}, 0.5F, there, plain_state);
+    const auto other = make_step(ahead, clock, 1, 1, 1.0, clock);
+    value = apply(ahead, other, {gradient}, 0.5F, value, ahead_state);
+    CHECK(value == there);
+  }
+}
+
 TEST_CASE("a rate for a reference batch grows with the members, the start of warm-up does not",
           "[update-rule]") {
   UpdateRule rule = rule_of(RuleKind::kSgd);

@@ -46,6 +46,24 @@ TEST_CASE("a solver's type and momentum name the update rule", "[job_state]") {
   CHECK(kind("base_lr: 1 momentum: 0.9 type: 'Adam'") == math::RuleKind::kAdam);
 }
 
+TEST_CASE("a job that looks ahead needs a solver with a velocity", "[job_state]") {
+  pb::Job job;
+  job.mutable_consistency()->set_look_ahead(true);
+  const auto rule = [&job](const std::string& text) {
+    *job.mutable_solver_param() = solver(text);
+    return to_update_rule(job);
+  };
+  const math::UpdateRule heavy_ball = rule("base_lr: 1 momentum: 0.9").value();
+  CHECK(heavy_ball.kind == math::RuleKind::kNesterov);
+  CHECK(heavy_ball.looks_ahead);
+  CHECK(heavy_ball.steps_ahead == 0);
+  CHECK(rule("base_lr: 1 momentum: 0.9 type: 'Nesterov'").value().steps_ahead == 1);
+  CHECK(rule("base_lr: 1").error().message ==
+        "consistency: look_ahead follows the velocity of solver type SGD or Nesterov with momentum "
+        "above 0; the solver has type SGD, momentum 0");
+  CHECK(!rule("base_lr: 1 momentum: 0.9 type: 'Adam'").has_value());
+}
+
 TEST_CASE("every number of a solver reaches its rule", "[job_state]") {
   const auto rule =
       to_update_rule(solver("base_lr: 0.5 lr_policy: 'multistep' gamma: 0.25 power: 3 stepsize: 7 "

@@ -56,6 +56,8 @@ TEST_CASE("what is about late updates needs a mode that has them", "[policies]")
   CHECK(policies_of("mode: ASYNC staleness_learning_rate: true").staleness_rate);
   CHECK(error_of("mode: BSP staleness_learning_rate: true") ==
         "consistency: staleness_learning_rate needs mode: SSP or ASYNC; in BSP no update is late");
+  CHECK(error_of("mode: BSP look_ahead: true") ==
+        "consistency: look_ahead needs mode: SSP or ASYNC; in BSP no update is late");
   CHECK(error_of("slack: 0 delay_compensation {}") ==
         "consistency: delay_compensation needs mode: SSP or ASYNC; in BSP no update is late");
 }
@@ -120,6 +122,8 @@ TEST_CASE("averaging that cannot work is told", "[policies]") {
         "consistency: periodic_averaging does not go with backup_workers");
   CHECK(error_of("elastic_averaging {} staleness_learning_rate: true") ==
         "consistency: elastic_averaging does not go with staleness_learning_rate");
+  CHECK(error_of("elastic_averaging {} look_ahead: true") ==
+        "consistency: elastic_averaging does not go with look_ahead");
   CHECK(error_of("mode: BSP elastic_averaging {} periodic_averaging {}")
             .find("does not go with the other one") != std::string::npos);
   pb::Job sum = job_of("mode: BSP periodic_averaging {}");
