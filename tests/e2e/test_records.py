@@ -3,6 +3,7 @@
 import csv
 import json
 import struct
+import subprocess
 
 from cluster import *
 
@@ -82,6 +83,19 @@ def tensorboard_values(file):
     return values
 
 
+def read_by_protoc(record):
+    """A protobuf message as Google's own tool prints it without any schema, one field a line."""
+    done = subprocess.run(["protoc", "--decode_raw"], input=record, capture_output=True, timeout=30)
+    assert done.returncode == 0, done.stderr.decode()
+    return [line.strip() for line in done.stdout.decode().splitlines()]
+
+
+def bits(code, value):
+    """A number as protoc prints a fixed field."""
+    width = struct.calcsize(code)
+    return f"0x{int.from_bytes(struct.pack(code, value), 'little'):0{2 * width}x}"
+
+
 class Records(ClusterTest):
     def train(self, *arguments, workers=2):
         run = self.folder / "run"
@@ -138,6 +152,34 @@ class Records(ClusterTest):
                 step, (counted, total) = values[tag][0]
                 self.assertEqual((step, counted), (0, total))
                 self.assertGreater(total, 0)
+
+    def test_the_protobuf_tool_reads_every_tensorboard_event(self):
+        run, _ = self.train("--records", "all", workers=1)
+        rows = [row for row in self.rows(run, "worker0") if row["loss"]]
+        file = next((run / "job1-worker0").glob("events.out.tfevents.*"))
+        events = [read_by_protoc(record) for record in tf_records(file.read_bytes())]
+        # TensorBoard's event.proto: 1 wall_time, 2 step, 3 file_version, 5 summary.
+        self.assertIn('3: "brain.Event:2"', events[0])
+        losses, histograms = [], []
+        for event in events[1:]:
+            self.assertRegex(event[0], "^1: 0x[0-9a-f]{16}$")
+            wall = struct.unpack("<d", int(event[0][3:], 16).to_bytes(8, "little"))[0]
+            self.assertGreater(wall, 1.6e9)  # seconds since 1970
+            self.assertIn("5 {", event)
+            # summary.proto: of a value 1 tag, 2 simple_value; 5 histo, whose 3 is num.
+            if '1: "train/loss"' in event:
+                step = next((line for line in event if line.startswith("2: ")), "")
+                losses.append((step, event[event.index('1: "train/loss"') + 1]))
+            histograms += [event for line in event if line.startswith('1: "gradient/ip1')]
+        # The clock 0 is no field: proto3 leaves out what is 0.
+        self.assertEqual([step for step, _ in losses[1:]], [f"2: {i}" for i in range(1, 30)])
+        for (_, value), row in zip(losses, rows, strict=True):
+            self.assertRegex(value, "^2: 0x[0-9a-f]{8}$")
+            loss = struct.unpack("<f", int(value[3:], 16).to_bytes(4, "little"))[0]
+            self.assertAlmostEqual(loss, float(row["loss"]), places=4)
+        sizes = {bits("<d", 64 * 16), bits("<d", 16)}  # weights and biases of the first layer
+        found = {line[3:] for event in histograms for line in event if line[3:] in sizes}
+        self.assertEqual(found, sizes)
 
     def test_tensorboard_itself_reads_the_files(self):
         try:
