@@ -50,7 +50,8 @@ FileWriter::FileWriter(FileWriter&& other) noexcept
     : path_(std::move(other.path_)),
       beside_(std::move(other.beside_)),
       file_(std::exchange(other.file_, -1)),
-      durability_(other.durability_) {}
+      durability_(other.durability_),
+      past_cache_(other.past_cache_) {}
 
 FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
   if (this == &other) return *this;
@@ -59,6 +60,7 @@ FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
   beside_ = std::move(other.beside_);
   file_ = std::exchange(other.file_, -1);
   durability_ = other.durability_;
+  past_cache_ = other.past_cache_;
   return *this;
 }
 
@@ -77,18 +79,45 @@ Error FileWriter::failed(const char* step) const {
   return io_error(path_, step, errno);
 }
 
+void FileWriter::go_past_cache(std::uint64_t bytes) {
+  TAUT_CHECK(file_ >= 0, "a committed file is not written to");
+  // Not posix_fallocate: where a file system cannot, that one writes every page.
+  (void)fallocate(file_, 0, 0, static_cast<::off_t>(bytes));
+  const int flags = fcntl(file_, F_GETFL);
+  past_cache_ = flags >= 0 && fcntl(file_, F_SETFL, flags | O_DIRECT) == 0;
+}
+
+void FileWriter::end_past_cache() {
+  past_cache_ = false;
+  const int flags = fcntl(file_, F_GETFL);
+  TAUT_CHECK(flags >= 0 && fcntl(file_, F_SETFL, flags & ~O_DIRECT) == 0, "a flag of an open file");
+}
+
+bool FileWriter::passes_cache(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (!past_cache_) return false;
+  const auto memory = reinterpret_cast<std::uintptr_t>(bytes.data());
+  if ((memory | offset | bytes.size()) % kPageBytes != 0) end_past_cache();
+  return past_cache_;
+}
+
 Result<void> FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   TAUT_CHECK(file_ >= 0, "a committed file is not written to");
+  const bool passes = passes_cache(offset, bytes);
   const std::uint64_t begin = offset;
   const std::size_t count_all = bytes.size();
   while (!bytes.empty()) {
     const ssize_t count = pwrite(file_, bytes.data(), bytes.size(), static_cast<::off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EINVAL && past_cache_) {
+      // A file system may take the flag and refuse the write.
+      end_past_cache();
+      continue;
+    }
     if (count < 0) return failed("be written");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
   }
-  if (durability_ == Durability::kFlushed && count_all >= kEarlyBytes) {
+  if (durability_ == Durability::kFlushed && count_all >= kEarlyBytes && !(passes && past_cache_)) {
     // The disk begins now and not at the flush. A hint: where it cannot, the flush does all of it.
     (void)sync_file_range(file_, static_cast<::off_t>(begin), static_cast<::off_t>(count_all),
                           SYNC_FILE_RANGE_WRITE);

@@ -29,6 +29,13 @@ class FileWriter {
   /// Errors: io, with the file and what the system said.
   [[nodiscard]] Result<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes);
 
+  /// From now on whole pages go to the disk past the page cache, where the file system can: memory, offset
+  /// and size of each piece are multiples of kPageBytes, and pieces come one at a time. The first other
+  /// piece ends it, and goes the usual way as all that follow.
+  /// bytes     how long the file is once it is committed: room for it is asked for at once
+  void go_past_cache(std::uint64_t bytes);
+  static constexpr std::size_t kPageBytes = 4096;
+
   /// Puts the file in its place; nothing is written afterwards.
   [[nodiscard]] Result<void> commit();
 
@@ -38,11 +45,15 @@ class FileWriter {
   FileWriter(std::filesystem::path path, std::string beside, int file, Durability durability);
   [[nodiscard]] Error failed(const char* step) const;
   void drop() noexcept;
+  /// Whether the piece goes past the cache.
+  [[nodiscard]] bool passes_cache(std::uint64_t offset, std::span<const std::byte> bytes);
+  void end_past_cache();
 
   std::filesystem::path path_;
   std::string beside_;
   int file_ = -1;
   Durability durability_ = Durability::kFlushed;
+  bool past_cache_ = false;
 };
 
 /// Flushes what a folder lists to the disk: renames and new files in it outlive a crash.

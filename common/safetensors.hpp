@@ -110,6 +110,22 @@ struct TensorSpec {
   ElementType type = ElementType::kF32;
 };
 
+/// What a file begins with, and where its tensors stand behind that.
+struct EncodedHead {
+  Head head;
+  std::string bytes;  // the length and the header
+
+  /// Of the whole file.
+  [[nodiscard]] std::uint64_t file_bytes() const {
+    return head.data_begin + (head.tensors.empty() ? 0 : head.tensors.back().end);
+  }
+};
+
+/// The head of a file of these tensors, in this order. name stands for the file in messages.
+/// Errors    invalid: a name twice, one that is no UTF-8, limits exceeded
+[[nodiscard]] Result<EncodedHead> encode_head(const std::vector<TensorSpec>& tensors,
+                                              const Metadata& metadata, const std::string& name);
+
 /// Writes a file whose tensors' names and shapes are known ahead and whose bytes come in pieces.
 /// The file appears under its name when `finish` returns, and is dropped otherwise.
 /// Thread    one at a time
@@ -130,19 +146,16 @@ class Writer {
   [[nodiscard]] Result<void> write_at(std::size_t tensor, std::uint64_t first,
                                       std::span<const std::byte> bytes);
 
-  /// The length and the header, as they stand at the file's start.
-  [[nodiscard]] std::string_view head_bytes() const { return head_bytes_; }
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return head_.tensors; }
 
   /// Puts the file in its place. Errors: invalid when not every byte was written; io.
   [[nodiscard]] Result<void> finish();
 
  private:
-  Writer(FileWriter file, Head head, std::string head_bytes);
+  Writer(FileWriter file, Head head);
 
   FileWriter file_;
   Head head_;
-  std::string head_bytes_;
   std::uint64_t data_bytes_ = 0;
   std::uint64_t appended_ = 0;  // where append goes on
   std::uint64_t written_ = 0;   // by both

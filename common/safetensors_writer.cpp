@@ -68,25 +68,30 @@ Result<std::string> to_json(const Head& head, const std::string& name) {
 
 }  // namespace
 
-Writer::Writer(FileWriter file, Head head, std::string head_bytes)
-    : file_(std::move(file)), head_(std::move(head)), head_bytes_(std::move(head_bytes)) {
+Result<EncodedHead> encode_head(const std::vector<TensorSpec>& tensors, const Metadata& metadata,
+                                const std::string& name) {
+  EncodedHead out;
+  out.head.metadata = metadata;
+  TAUT_TRY(out.head.tensors, place(tensors, name));
+  TAUT_TRY(const std::string json, to_json(out.head, name));
+  const std::uint64_t length = json.size();
+  out.bytes.resize(sizeof length);
+  std::memcpy(out.bytes.data(), &length, sizeof length);
+  out.bytes += json;
+  out.head.data_begin = out.bytes.size();
+  return out;
+}
+
+Writer::Writer(FileWriter file, Head head) : file_(std::move(file)), head_(std::move(head)) {
   if (!head_.tensors.empty()) data_bytes_ = head_.tensors.back().end;
 }
 
 Result<Writer> Writer::create(const fs::path& path, const std::vector<TensorSpec>& tensors,
                               const Metadata& metadata, FileWriter::Durability durability) {
-  Head head;
-  head.metadata = metadata;
-  TAUT_TRY(head.tensors, place(tensors, path.string()));
-  TAUT_TRY(const std::string json, to_json(head, path.string()));
-  const std::uint64_t length = json.size();
-  std::string bytes(sizeof length, '\0');
-  std::memcpy(bytes.data(), &length, sizeof length);
-  bytes += json;
-  head.data_begin = bytes.size();
+  TAUT_TRY(EncodedHead encoded, encode_head(tensors, metadata, path.string()));
   TAUT_TRY(FileWriter file, FileWriter::create(path, durability));
-  TAUT_TRY(file.write_at(0, std::as_bytes(std::span(bytes))));
-  return Writer(std::move(file), std::move(head), std::move(bytes));
+  TAUT_TRY(file.write_at(0, std::as_bytes(std::span(encoded.bytes))));
+  return Writer(std::move(file), std::move(encoded.head));
 }
 
 Result<void> Writer::append(std::span<const std::byte> bytes) {

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/file_stream.hpp"
 #include "common/safetensors.hpp"
 #include "common/sha256.hpp"
 #include "proto/checkpoint_reader.hpp"
@@ -92,25 +93,27 @@ Result<pb::CheckpointFile> write_shard_file(ShardCapture capture, const std::ato
       tensors.push_back({state_tensor(table, slice, i), {slice.count()}});
     }
   }
-  TAUT_TRY(auto writer,
-           safetensors::Writer::create(path, tensors, {{kSlicesNote, to_text(slices)}}));
+  TAUT_TRY(const safetensors::EncodedHead head,
+           safetensors::encode_head(tensors, {{kSlicesNote, to_text(slices)}}, path.string()));
+  TAUT_TRY(const auto out, FileStream::create(path, head.file_bytes()));
   Sha256 digest;
-  std::uint64_t bytes = writer.head_bytes().size();
-  digest.update(std::as_bytes(std::span(writer.head_bytes())));
+  const auto add = [&](std::span<const std::byte> bytes) -> Result<void> {
+    digest.update(bytes);
+    return out->append(bytes);
+  };
+  TAUT_TRY(add(std::as_bytes(std::span(head.bytes))));
   for (SliceImage& image : capture.slices) {
     if (stop) return make_error(ErrorCode::kClosed, path.string() + ": the server ends");
     std::vector<Buffer> parts = std::move(image.states);
     parts.insert(parts.begin(), std::move(image.values));
     for (const Buffer& part : parts) {
-      TAUT_TRY(writer.append(part.bytes()));
-      digest.update(part.bytes());
-      bytes += part.size();
+      TAUT_TRY(add(part.bytes()));
     }
   }
-  TAUT_TRY(writer.finish());
+  TAUT_TRY(out->commit());
   pb::CheckpointFile file;
   file.set_name(path.filename().string());
-  file.set_bytes(bytes);
+  file.set_bytes(head.file_bytes());
   file.set_sha256(digest.finish());
   return file;
 }

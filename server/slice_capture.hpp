@@ -20,7 +20,8 @@ struct CaptureOrder {
   std::string folder;
 };
 
-/// A slice as it stood at one moment.
+/// A slice as it stood at one moment. The slice that it was taken of shares the memory and leaves it
+/// alone until the image is gone: nobody writes into it.
 struct SliceImage {
   Slice place;
   Clock version;                  // V

@@ -109,8 +109,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
   for (const WorkerId worker : application.workers) applied_[worker] = application.clock.next();
   if (kind_ == TableKind::kFrozen) return;
 
-  // Readers may still hold the buffer: then the new values go into another one.
-  Buffer out = values_.unshared() ? values_ : pool_.acquire(values_.size());
+  Buffer out = where_to_write();
   const auto members = static_cast<double>(application.members);
   if (kind_ == TableKind::kAveraged) {
     const double share = static_cast<double>(application.workers.size()) / members;
@@ -121,13 +120,32 @@ void SliceState::apply(const Application& application, const JobView& job) {
         math::make_step(job.rule, application.clock.value(), lr_mult_, decay_mult_, share,
                         applications_, application.members);
     std::vector<float*> state;
-    for (const Buffer& buffer : rule_state_) state.push_back(buffer.floats().data());
+    for (std::size_t i = 0; i < rule_state_.size(); ++i) {
+      state.push_back(make_own(rule_state_[i], i).floats().data());
+    }
     const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);
     math::apply_update(job.rule.kind, step, gradients, scale, values_.floats(), out.floats(),
                        state);
   }
   values_ = std::move(out);
   ++applications_;
+  spare_values_ = {};
+  spare_states_.clear();
+}
+
+/// Over the old values, unless readers or a checkpoint still hold them.
+Buffer SliceState::where_to_write() {
+  if (values_.unshared()) return values_;
+  return spare_values_ ? std::move(spare_values_) : pool_.acquire(values_.size());
+}
+
+/// A state that a checkpoint still holds stays as it is: from now on this slice has a copy.
+Buffer& SliceState::make_own(Buffer& state, std::size_t index) {
+  if (state.unshared()) return state;
+  TAUT_CHECK(index < spare_states_.size(), "a state that is shared has a spare");
+  std::ranges::copy(state.floats(), spare_states_[index].floats().begin());
+  state = std::move(spare_states_[index]);
+  return state;
 }
 
 /// What a policy makes of an update that may be late. The worker's newest read stands for the one
@@ -139,7 +157,8 @@ math::GradientView SliceState::weigh(WorkerId worker, const JobView& job, std::s
   if (base == bases_.end()) return gradient;  // it has read nothing that it could be late for
   if (job.policies.compensation) {
     corrected = pool_.acquire(values_.size());
-    const auto mean_square = mean_square_ ? mean_square_.floats() : std::span<float>();
+    const auto mean_square =
+        mean_square_ ? make_own(mean_square_, rule_state_.size()).floats() : std::span<float>();
     math::compensate_delay(*job.policies.compensation, gradient, values_.floats(),
                            base->second.values.floats(), mean_square, corrected.floats());
     gradient = {corrected.data(), 1.0F};
@@ -249,18 +268,22 @@ void SliceState::capture_if_due(const JobView& job) {
       return;
     }
   }
-  const auto copy = [this](const Buffer& from) {
-    Buffer to = images_.acquire(from.size());
-    std::ranges::copy(from.floats(), to.floats().begin());
-    return to;
-  };
   try {
-    image_ = {place_, clock_.version(), applications_, applied_, copy(values_), {}};
-    for (const Buffer& state : kept_states()) image_.states.push_back(copy(state));
+    // Memory for the next update is asked for now, while it can still be done without.
+    if (kind_ != TableKind::kFrozen) {
+      spare_values_ = pool_.acquire(values_.size());
+      spare_states_.clear();
+      for (const Buffer& state : kept_states()) {
+        spare_states_.push_back(images_.acquire(state.size()));
+      }
+    }
+    image_ = {place_, clock_.version(), applications_, applied_, values_, kept_states()};
     capture_ = Capture::kReady;
   } catch (const std::bad_alloc&) {
     // Training goes on; a later order may find memory.
     image_ = {};
+    spare_values_ = {};
+    spare_states_.clear();
     capture_ = Capture::kMissed;
   }
 }

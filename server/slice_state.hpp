@@ -44,7 +44,8 @@ struct Answer {
 class SliceState {
  public:
   /// begin   what a checkpoint holds of the slice; null: it is filled with its initial values
-  /// images  where the memory for checkpoints comes from; null: from `pool`
+  /// images  where the memory of a rule's state comes from while a checkpoint holds the old one; null:
+  ///         from `pool`
   /// Throws std::bad_alloc.
   SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool,
              const SliceImage* begin = nullptr, BufferPool* images = nullptr);
@@ -85,6 +86,7 @@ class SliceState {
     kMissed,  // V had passed the clock when the order came, or there was no memory
   };
   [[nodiscard]] Capture capture() const { return capture_; }
+  /// Shares its memory with the slice, which writes elsewhere for as long as the image is there.
   /// REQUIRES: kReady.
   [[nodiscard]] SliceImage take_image();
 
@@ -112,6 +114,8 @@ class SliceState {
   };
 
   [[nodiscard]] std::vector<Buffer> kept_states() const;
+  [[nodiscard]] Buffer where_to_write();
+  Buffer& make_own(Buffer& state, std::size_t index);
   void begin_from(const SliceImage& image);
   void take_order(const JobView& job);
   void capture_if_due(const JobView& job);
@@ -145,6 +149,9 @@ class SliceState {
   Capture capture_ = Capture::kNone;
   std::uint64_t order_ = 0;  // the newest that was heard of
   SliceImage image_;
+  // For the next update, which may not write over what a checkpoint holds.
+  Buffer spare_values_;
+  std::vector<Buffer> spare_states_;
 };
 
 }  // namespace taut::server

@@ -46,6 +46,7 @@ class OneSlice {
   [[nodiscard]] std::vector<float> values() const {
     return test::floats_of(slice->snapshot(PeerId(99)).values);
   }
+  [[nodiscard]] std::size_t used() const { return pool_.usage().used.value(); }
   /// The workers whose reads were released since the last call, ascending.
   [[nodiscard]] std::vector<std::uint32_t> take_released() {
     std::vector<std::uint32_t> workers;
@@ -525,6 +526,70 @@ TEST_CASE("what a reader was given never changes afterwards", "[slice]") {
       for (const auto& [frame, seen] : given) CHECK(same_bits(test::floats_of(frame), seen));
     }
   }
+}
+
+TEST_CASE("what a checkpoint was given never changes afterwards, however many there are",
+          "[slice]") {
+  JobMaker job(1, kAsync);
+  job.solver().set_type("Adam");
+  job.solver().set_momentum(0.9F);
+  job.state.mutable_definition()->mutable_consistency()->mutable_delay_compensation()->set_decay(
+      0.9F);
+  OneSlice one(std::move(job));
+  const auto bits_of = [](const SliceImage& image) {
+    std::vector<std::vector<float>> all{
+        {image.values.floats().begin(), image.values.floats().end()}};
+    for (const Buffer& state : image.states) {
+      all.emplace_back(state.floats().begin(), state.floats().end());
+    }
+    return all;
+  };
+  std::vector<SliceImage> images;
+  std::vector<std::vector<std::vector<float>>> as_taken;
+  std::vector<std::vector<float>> as_read;
+  for (std::int64_t clock = 0; clock < 6; ++clock) {
+    // The second and third order find a slice that nobody has written to since the first.
+    for (int again = 0; clock % 2 == 1 && again < 3; ++again) {
+      pb::CheckpointOrder& order = *one.job.state.mutable_checkpoint();
+      order.set_number(order.number() + 1);
+      order.set_clock(clock);
+      one.change();
+      REQUIRE(one.slice->capture() == SliceState::Capture::kReady);
+      images.push_back(one.slice->take_image());
+      as_taken.push_back(bits_of(images.back()));
+      as_read.push_back(one.values());
+      CHECK(as_taken.back().size() == 4);  // values, both moments, the mean square
+    }
+    REQUIRE(one.read(0, clock));
+    REQUIRE(one.push(0, clock) == PushVerdict::kAccept);
+  }
+  REQUIRE(images.size() == 9);
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const auto now = bits_of(images[i]);
+    for (std::size_t k = 0; k < now.size(); ++k) CHECK(same_bits(now[k], as_taken[i][k]));
+    CHECK(same_bits(now[0], as_read[i]));
+  }
+  CHECK_FALSE(same_bits(as_read.front(), as_read.back()));
+}
+
+TEST_CASE("a slice that nobody holds an image of is written over in place", "[slice]") {
+  JobMaker job(1, kAsync);
+  job.solver().set_momentum(0.9F);
+  OneSlice one(std::move(job));
+  REQUIRE(one.push(0, 0) == PushVerdict::kAccept);
+  const auto used = one.used();
+  pb::CheckpointOrder& order = *one.job.state.mutable_checkpoint();
+  order.set_number(1);
+  order.set_clock(1);
+  one.change();
+  {
+    const SliceImage image = one.slice->take_image();
+    REQUIRE(one.push(0, 1) == PushVerdict::kAccept);
+    CHECK(one.used() == 2 * used);
+  }
+  CHECK(one.used() == used);
+  REQUIRE(one.push(0, 2) == PushVerdict::kAccept);
+  CHECK(one.used() == used);
 }
 
 TEST_CASE("a shard divides by the members, or sums where the job says so", "[slice]") {
