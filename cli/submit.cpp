@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/checkpoint_paths.hpp"
@@ -77,11 +78,23 @@ Result<void> settle_weights(const SubmitOptions& options, pb::Job& job) {
   return ok();
 }
 
+/// Says what the job is to be warned of. Where the data is not on this machine, the shapes of its nets
+/// are found out by the workers.
+Result<void> warn(const pb::Job& job) {
+  const JobRecords known = records_of(job);
+  auto checked = known.unknown.empty() ? model::check_job(job, known.records)
+                                       : model::check_job_itself(job);
+  TAUT_TRY(const std::vector<std::string> warnings, std::move(checked));
+  for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  return ok();
+}
+
 Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
   TAUT_TRY(pb::Job job, model::load_job(options.job_file));
   if (!options.resume.empty()) job.set_resume(options.resume);
   settle_checkpoint_paths("checkpoints", job);
+  TAUT_TRY(warn(job));
   TAUT_TRY(settle_weights(options, job));
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
   TAUT_TRY(const pb::SubmitReply reply, client.submit(job));

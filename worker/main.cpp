@@ -95,6 +95,8 @@ taut::Result<void> work_alone(const Arguments& arguments) {
   if (!arguments.weights.empty()) job.clear_weights();
   for (const std::string& file : arguments.weights) job.add_weights(file);
   TAUT_TRY(model::settle_weights(arguments.local_job, arguments.local_job, job));
+  TAUT_TRY(const auto warnings, model::check_job_itself(job));
+  for (const std::string& warning : warnings) log::warn("{}", warning);
   BackendOptions options;
   options.threads = arguments.threads;
   options.device = arguments.device;

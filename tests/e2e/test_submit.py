@@ -27,6 +27,16 @@ class Submit(ClusterTest):
         self.assertEqual(submit.returncode, 1)
         self.assertIn("job 1 stopped", error)
 
+    def test_what_a_job_is_to_be_warned_of_is_said_and_it_runs(self):
+        job = self.job(extra="consistency { mode: BSP slack: 3 }\n")
+        warning = "consistency.slack 3: mode BSP does not read it"
+        answer = self.ask("submit", "--follow", job)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn(f"warning: {warning}\n", answer.stderr)
+        alone = self.run_program("tautline-worker", "--local", job)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        self.assertEqual((alone.stdout + alone.stderr).count(warning), 1)
+
     def test_the_environment_names_the_coordinator(self):
         environment = dict(os.environ, TAUTLINE_COORDINATOR=self.coordinator)
         answer = subprocess.run([BIN / "tautline", "submit", self.job(), "--follow"],

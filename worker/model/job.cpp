@@ -118,8 +118,13 @@ GraphOptions KnownRecords::graph_options(const NetChoice& choice) const {
 }
 
 Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecords& records) {
-  TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
+  TAUT_TRY(check_solver(job.solver_param()));
   TAUT_TRY(check_graphs(job, records));
+  return check_job_itself(job);
+}
+
+Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
+  TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
   TAUT_TRY(check_experiment(job));
   TAUT_TRY(to_policies(job));
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));

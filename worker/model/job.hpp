@@ -37,4 +37,7 @@ struct KnownRecords {
 [[nodiscard]] Result<std::vector<std::string>> check_job(const pb::Job& job,
                                                          const KnownRecords& records);
 
+/// The same without its nets' shapes, for who does not know the records or builds the nets anyway.
+[[nodiscard]] Result<std::vector<std::string>> check_job_itself(const pb::Job& job);
+
 }  // namespace taut::model
