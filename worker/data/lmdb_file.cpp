@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "worker/data/lmdb_check.hpp"
+
 namespace taut::data {
 namespace {
 
@@ -72,6 +74,7 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
     return make_error(ErrorCode::kNotFound,
                       fmt::format("{}: no LMDB: it has no data.mdb", folder.string()));
   }
+  TAUT_TRY(check_lmdb(folder / "data.mdb", folder.string()));
   auto state = std::make_unique<State>();
   state->name = folder.string();
   const auto refuse = [&](const char* what, int code) {
@@ -83,19 +86,6 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
   // No lock file: nobody writes while a training reads, and the folder may be read-only.
   code = mdb_env_open(state->env, state->name.c_str(), MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0644);
   if (code != 0) return refuse("opening", code);
-
-  // LMDB maps the file and believes what stands in it: a file that was cut short would be read past
-  // its end.
-  MDB_envinfo info{};
-  MDB_stat stat{};
-  mdb_env_info(state->env, &info);
-  mdb_env_stat(state->env, &stat);
-  const std::uint64_t wanted = (std::uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
-  const std::uint64_t held = fs::file_size(folder / "data.mdb", ignored);
-  if (held < wanted) {
-    return invalid(fmt::format("{}: truncated: data.mdb has {} bytes, and its last page ends at {}",
-                               state->name, held, wanted));
-  }
 
   Transaction transaction;
   code = mdb_txn_begin(state->env, nullptr, MDB_RDONLY, &transaction.txn);

@@ -17,8 +17,8 @@ using LmdbBytes = std::span<const std::uint8_t>;
 /// An LMDB that is only read: a folder with data.mdb. Thread: any; several at a time.
 class LmdbReader {
  public:
-  /// Keeps every key, in the order of the database.
-  /// Errors    not_found; invalid: no LMDB (names what LMDB says), or an empty one
+  /// Checks the database as check_lmdb() does, and keeps every key in its order.
+  /// Errors    not_found; io; invalid: no LMDB, a damaged or an empty one
   [[nodiscard]] static Result<std::unique_ptr<LmdbReader>> open(
       const std::filesystem::path& folder);
   ~LmdbReader();
