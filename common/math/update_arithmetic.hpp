@@ -117,9 +117,12 @@ TAUT_HD inline float apply_adamw(const UpdateStep& step, float value, float grad
 /// block; trust is trust_ratio() of the block.
 /// Source    You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes",
 ///           ICLR 2020, algorithm 2, with the identity for its phi
+TAUT_HD inline float apply_lamb(const UpdateStep& step, float trust, float value, float direction) {
+  return value - step.rate * trust * direction;
+}
 TAUT_HD inline float apply_lamb(const UpdateStep& step, float trust, float value, float first,
                                 float second) {
-  return value - step.rate * trust * decoupled_direction(step, value, first, second);
+  return apply_lamb(step, trust, value, decoupled_direction(step, value, first, second));
 }
 
 /// LAMB's |w| / |direction|, or 1 where either has no length (a bias that begins at 0).

@@ -172,11 +172,10 @@ TAUT_VECTORISED void lamb_direction(const UpdateStep& step_in, const Block& bloc
 
 }  // namespace
 
-void lamb_moments(const UpdateStep& step, const Block& block, PartedSum& of_values,
-                  PartedSum& of_direction) {
-  // Small enough that what is written stays in the first-level cache until it is squared.
+void lamb_moments(const UpdateStep& step, const Block& block, float* direction,
+                  PartedSum& of_values, PartedSum& of_direction) {
+  // Small enough that what is read and written is still in the first-level cache when it is squared.
   constexpr std::size_t kPart = 512;
-  alignas(64) std::array<float, kPart> direction;
   for (std::size_t begin = 0; begin < block.count; begin += kPart) {
     Block part = block;
     part.g += begin;
@@ -184,18 +183,19 @@ void lamb_moments(const UpdateStep& step, const Block& block, PartedSum& of_valu
     part.first += begin;
     part.second += begin;
     part.count = std::min(kPart, block.count - begin);
-    lamb_direction(step, part, direction.data());
+    lamb_direction(step, part, direction + begin);
     add_squares(part.values, part.count, of_values);
-    add_squares(direction.data(), part.count, of_direction);
+    add_squares(direction + begin, part.count, of_direction);
   }
 }
 
-TAUT_VECTORISED void lamb_step(const UpdateStep& step_in, float trust, const Block& block) {
+TAUT_VECTORISED void lamb_step(const UpdateStep& step_in, float trust, const Block& block,
+                               const float* direction) {
   const UpdateStep step = step_in;
   const auto [g, scale, values, out, first, second, count] = block;
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = apply_lamb(step, trust, values[i], first[i], second[i]);
+    out[i] = apply_lamb(step, trust, values[i], direction[i]);
   }
 }
 

@@ -38,11 +38,11 @@ using PartedSum = std::array<double, 16>;
 void add_squares(const float* values, std::size_t count, PartedSum& sum);
 [[nodiscard]] double total(const PartedSum& sum);
 
-/// LAMB's two passes: moments and the squares of the values and of the direction; then, when the
-/// norms of the whole slice are known, the step.
-void lamb_moments(const UpdateStep& step, const Block& block, PartedSum& of_values,
-                  PartedSum& of_direction);
-void lamb_step(const UpdateStep& step, float trust, const Block& block);
+/// LAMB's two passes: moments, the direction [count], and the squares of the values and of the
+/// direction; then, when the norms of the whole slice are known, the step along it.
+void lamb_moments(const UpdateStep& step, const Block& block, float* direction,
+                  PartedSum& of_values, PartedSum& of_direction);
+void lamb_step(const UpdateStep& step, float trust, const Block& block, const float* direction);
 
 /// sum = scale * from, or += it. `from` is [count] float32 at any alignment.
 void set_scaled(float* sum, const std::byte* from, float scale, std::size_t count);
