@@ -1,6 +1,11 @@
 #pragma once
 
+#include "common/types.hpp"
+
 namespace taut {
+
+/// The machine's memory, or what this process's control group may have of it. Thread: any.
+[[nodiscard]] Bytes machine_memory();
 
 /// Makes the C library keep freed memory instead of giving it back to the kernel. ZeroMQ allocates
 /// anew for each frame that it receives; without this every large one is paid for in page faults.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/memory.hpp"
 #include "common/metrics/endpoint.hpp"
 #include "common/metrics/metrics.hpp"
 #include "common/stop_signal.hpp"
@@ -104,11 +105,15 @@ void ServerDaemon::start_checkpoints() {
 Result<void> ServerDaemon::start_shards() {
   const pb::ServerConfig& settings = config_.server();
   TAUT_TRY(check_listen_address(settings.listen(), config_));
+  const std::uint64_t most = machine_memory().value() / 10 * 9;
+  const auto memory = std::make_shared<TableMemory>(
+      Bytes(settings.memory_limit() > 0 ? settings.memory_limit() : most));
   for (std::uint32_t i = 0; i < settings.shards(); ++i) {
     const std::uint32_t port = settings.port_base() == 0 ? 0 : settings.port_base() + i;
     ShardThread::Options options;
     options.index = i;
     options.shared_memory = settings.shared_memory();
+    options.memory = memory;
     options.initial = &initial_values_;
     options.on_capture = [this](std::size_t index, ShardCapture capture) {
       checkpoints_->write(index, std::move(capture));

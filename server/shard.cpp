@@ -214,6 +214,7 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
   if (!problem.empty()) {
     job->second.slices.clear();
     job->second.tables.clear();
+    job->second.memory = {};
   }
   return answer(std::move(problem));
 }
@@ -230,7 +231,14 @@ Result<void> Shard::begin_from_file(const JobState& job, const TableSpec& table,
 }
 
 Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
+  if (memory_) {
+    // Before anything is cut, as a list of slices is long itself.
+    TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
+  }
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
+  if (memory_) {
+    TAUT_TRY(job.memory, memory_->take(needs_at(job.id, job.layout, tables, *job.view)));
+  }
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != job.id) continue;
     const TableSpec& table = tables[slice.table.value()];

@@ -19,6 +19,7 @@
 #include "server/job_view.hpp"
 #include "server/slice_capture.hpp"
 #include "server/slice_state.hpp"
+#include "server/table_memory.hpp"
 
 namespace taut::server {
 
@@ -70,6 +71,9 @@ class Shard {
   /// Updates that were dropped because their clock was over.
   [[nodiscard]] std::uint64_t dropped_updates() const { return dropped_; }
 
+  /// What its tables may take from now on, shared with the server's other shards.
+  void limit_memory(std::shared_ptr<TableMemory> memory) { memory_ = std::move(memory); }
+
   [[nodiscard]] ShardId id() const { return id_; }
   /// The shard of a server is known by its number only once a job starts. Jobs that are known
   /// already keep theirs.
@@ -81,6 +85,7 @@ class Shard {
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
     SliceLayout layout;
+    TableMemory::Share memory;
     std::optional<DynamicSlack> slack;
     std::map<std::size_t, std::unique_ptr<SliceState>> slices;  // by SliceLayout::index_of
     ShardImages begin;                                          // until the tables are opened
@@ -106,6 +111,7 @@ class Shard {
   BufferPool images_{Bytes(64ULL << 20U)};  // not the messages': those may lie in shared memory
   const std::uint64_t slice_elements_;
   InitialValues* const initial_;
+  std::shared_ptr<TableMemory> memory_;  // null: no limit
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
   std::vector<ShardCapture> captures_;

@@ -56,8 +56,10 @@ ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address
       shared_(arena),
       pool_(kKeptBytes, arena ? std::move(arena) : host_allocator()),
       shard_(ShardId(static_cast<std::uint32_t>(options_.index)), pool_,
-             SliceLayout::kSliceElements, options_.initial),
-      thread_([this] { run(); }) {}
+             SliceLayout::kSliceElements, options_.initial) {
+  shard_.limit_memory(options_.memory);
+  thread_ = std::thread([this] { run(); });
+}
 
 ShardThread::~ShardThread() {
   stopping_ = true;

@@ -215,6 +215,17 @@ class BadClusters(ClusterTest):
             self.assert_fails(self.ask(*command), "job 7")
 
 
+    def test_tables_beyond_a_servers_memory_limit_fail_the_job_with_their_bytes(self):
+        server = self.start_daemon("server", "server0", "memory_limit: 1000 coordinator {}")
+        self.coordinator = self.addresses("server0")["coordinator"][0]
+        self.start_worker()
+        self.assertEqual(self.ask("submit", self.job()).returncode, 0)
+        message = self.wait_for_job(1, "FAILED")["message"]
+        for word in ('table "', "bytes here", "memory_limit", "1000"):
+            self.assertIn(word, message)
+        self.assertIsNone(server.poll())
+
+
 class BadCommands(ClusterTest):
     def test_a_page_that_train_cannot_serve_is_a_usage_mistake_and_starts_nothing(self):
         for address, word in (("nonsense", "HOST:PORT"), ("0.0.0.0:7680", "ssh -L")):

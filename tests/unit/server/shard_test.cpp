@@ -552,4 +552,39 @@ TEST_CASE("many answers to one peer travel in messages of a limited size", "[sha
   CHECK(answered == 2500);
 }
 
+TEST_CASE("tables beyond the server's memory are refused with their bytes, and nothing is made",
+          "[shard]") {
+  Talk talk(JobMaker(1));
+  const auto memory = std::make_shared<TableMemory>(Bytes(1000));
+  talk.shard.limit_memory(memory);
+  REQUIRE(talk.hello().accepted());
+  std::vector<TableSpec> tables = talk.tables;
+  tables[0].shape = {1LL << 20, 1LL << 20};  // 4 TiB
+  const auto refused = talk.open(kPeer, tables);
+  CHECK_FALSE(refused.accepted());
+  CHECK_THAT(refused.reason(), Contains(tables[0].name) && Contains("4398046511104 bytes") &&
+                                   Contains("memory_limit") && Contains("1000"));
+  CHECK(memory->taken() == Bytes(0));
+  // What fits may be opened afterwards, and is given back with the job.
+  CHECK(talk.open().accepted());
+  CHECK(memory->taken() > Bytes(0));
+  talk.job.state.set_finished(true);
+  talk.change();
+  CHECK(memory->taken() == Bytes(0));
+}
+
+TEST_CASE("what the update rule remembers counts as the tables' memory", "[shard]") {
+  const auto taken_with = [](float momentum) {
+    JobMaker job(1);
+    job.solver().set_momentum(momentum);
+    Talk talk(std::move(job));
+    const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
+    talk.shard.limit_memory(memory);
+    talk.start();
+    return memory->taken().value();
+  };
+  CHECK(taken_with(0) > 0);
+  CHECK(taken_with(0.9F) == 2 * taken_with(0));
+}
+
 }  // namespace taut::server

@@ -1,0 +1,86 @@
+#include "server/table_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace taut::server {
+namespace {
+
+std::uint64_t bytes_of(std::uint64_t elements, const TableSpec& table, const JobView& job) {
+  const int states = table.kind == TableKind::kTrained ? job.rule.state_count() : 0;
+  const std::uint64_t each = sizeof(float) * (1 + static_cast<std::uint64_t>(states));
+  return elements > kMostBytes / each ? kMostBytes : elements * each;
+}
+
+}  // namespace
+
+std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobView& job) {
+  std::vector<TableNeed> needs;
+  for (const TableSpec& table : tables) {
+    needs.push_back({table.name, bytes_of(table.count(), table, job) / job.shards.size()});
+  }
+  return needs;
+}
+
+std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
+                                std::span<const TableSpec> tables, const JobView& job) {
+  std::vector<TableNeed> needs;
+  for (const TableSpec& table : tables) {
+    std::uint64_t elements = 0;
+    for (const Slice& slice : layout.slices_of(table.id)) {
+      elements += slice.shard == shard ? slice.count : 0;
+    }
+    needs.push_back({table.name, bytes_of(elements, table, job)});
+  }
+  return needs;
+}
+
+TableMemory::Share& TableMemory::Share::operator=(Share&& other) noexcept {
+  if (this == &other) return *this;
+  if (from_) from_->taken_ -= bytes_;
+  from_ = std::exchange(other.from_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+TableMemory::Share::~Share() {
+  if (from_) from_->taken_ -= bytes_;
+}
+
+/// The bytes of all tables together.
+Result<std::uint64_t> TableMemory::sum(std::span<const TableNeed> tables,
+                                       std::uint64_t taken) const {
+  std::uint64_t left = limit_ - std::min(limit_, taken);
+  std::uint64_t all = 0;
+  for (const TableNeed& table : tables) {
+    if (table.bytes > left) {
+      return invalid(fmt::format(
+          "table \"{}\" needs {} bytes here, and {} of server {{ memory_limit }} {} are "
+          "left: add servers, raise the limit, or train a smaller net",
+          table.name, table.bytes, left, limit_));
+    }
+    left -= table.bytes;
+    all += table.bytes;
+  }
+  return all;
+}
+
+Result<void> TableMemory::check(std::span<const TableNeed> tables) const {
+  TAUT_TRY(sum(tables, taken_));
+  return ok();
+}
+
+Result<TableMemory::Share> TableMemory::take(std::span<const TableNeed> tables) {
+  std::uint64_t taken = taken_;
+  while (true) {
+    TAUT_TRY(const std::uint64_t bytes, sum(tables, taken));
+    // Another shard may have taken some meanwhile; then it is looked at anew.
+    if (taken_.compare_exchange_weak(taken, taken + bytes)) {
+      return Share(shared_from_this(), bytes);
+    }
+  }
+}
+
+}  // namespace taut::server

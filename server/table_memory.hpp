@@ -1,0 +1,75 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/types.hpp"
+#include "server/job_view.hpp"
+
+namespace taut::server {
+
+/// What one table needs.
+struct TableNeed {
+  std::string name;
+  std::uint64_t bytes = 0;  // at most kMostBytes
+};
+inline constexpr std::uint64_t kMostBytes = 1ULL << 62U;
+
+/// What a shard needs of each table, values and what the update rule remembers, if slices are spread
+/// evenly: right to within a slice, and known before any is cut.
+[[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
+                                                const JobView& job);
+/// The same, to the byte.
+[[nodiscard]] std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
+                                              std::span<const TableSpec> tables,
+                                              const JobView& job);
+
+/// How many bytes the tables of a server's shards may take together. A peer may ask for tables of
+/// any size; what goes beyond is refused before anything is made.
+/// Thread    any
+class TableMemory : public std::enable_shared_from_this<TableMemory> {
+ public:
+  explicit TableMemory(Bytes limit) : limit_(limit.value()) {}
+
+  /// Bytes that are taken, given back with it.
+  class Share {
+   public:
+    Share() = default;
+    Share(Share&& other) noexcept { *this = std::move(other); }
+    Share& operator=(Share&& other) noexcept;
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    ~Share();
+
+   private:
+    friend class TableMemory;
+    Share(std::shared_ptr<TableMemory> from, std::uint64_t bytes)
+        : from_(std::move(from)), bytes_(bytes) {}
+    std::shared_ptr<TableMemory> from_;
+    std::uint64_t bytes_ = 0;
+  };
+
+  /// Whether the tables fit into what is left now.
+  /// Errors    invalid: the first table that does not, the bytes it needs and those that are left
+  [[nodiscard]] Result<void> check(std::span<const TableNeed> tables) const;
+  /// Takes what they need. Errors: as check().
+  [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables);
+
+  [[nodiscard]] Bytes taken() const { return Bytes(taken_); }
+
+ private:
+  [[nodiscard]] Result<std::uint64_t> sum(std::span<const TableNeed> tables,
+                                          std::uint64_t taken) const;
+
+  const std::uint64_t limit_;
+  std::atomic<std::uint64_t> taken_ = 0;
+};
+
+}  // namespace taut::server

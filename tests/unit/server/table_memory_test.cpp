@@ -1,0 +1,58 @@
+#include "server/table_memory.hpp"
+
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut::server {
+
+TEST_CASE("tables are taken up to the limit, and the first that does not fit is named",
+          "[memory]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(100));
+  auto first = memory->take(std::array{TableNeed{"a", 40}, TableNeed{"b", 20}});
+  REQUIRE(first.has_value());
+  CHECK(memory->taken() == Bytes(60));
+  const auto refused = memory->take(std::array{TableNeed{"c", 30}, TableNeed{"d", 11}});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().message,
+             Contains("table \"d\" needs 11 bytes") && Contains("and 10 of") && Contains("100"));
+  CHECK(memory->taken() == Bytes(60));
+  CHECK(memory->check(std::array{TableNeed{"c", 40}}).has_value());
+  first = TableMemory::Share();
+  CHECK(memory->taken() == Bytes(0));
+  CHECK(memory->take(std::array{TableNeed{"e", 100}}).has_value());
+}
+
+TEST_CASE("needs whose sum is beyond any number are refused", "[memory]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(100));
+  const std::vector<TableNeed> many(8, {"t", kMostBytes});
+  CHECK_FALSE(memory->check(many).has_value());
+  const auto vast = std::make_shared<TableMemory>(Bytes(UINT64_MAX));
+  CHECK_FALSE(vast->check(many).has_value());
+}
+
+TEST_CASE("shards that take at the same time never take more than there is", "[memory]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(1000));
+  std::vector<std::thread> shards;
+  std::atomic<int> granted = 0;
+  std::array<std::vector<TableMemory::Share>, 4> kept;
+  for (auto& own : kept) {
+    shards.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        auto share = memory->take(std::array{TableNeed{"t", 7}});
+        if (!share) continue;
+        ++granted;
+        own.push_back(std::move(share.value()));
+      }
+    });
+  }
+  for (std::thread& shard : shards) shard.join();
+  CHECK(granted == 1000 / 7);
+  CHECK(memory->taken() == Bytes(1000 / 7 * 7));
+}
+
+}  // namespace taut::server
