@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
+#include <string>
 
 namespace taut {
 
@@ -16,6 +18,17 @@ Bytes machine_memory() {
   std::ifstream limit("/sys/fs/cgroup/memory.max");
   std::uint64_t group = 0;
   return Bytes(limit >> group && group > 0 ? std::min(all, group) : all);
+}
+
+Bytes available_memory() {
+  // Source: Linux, Documentation/filesystems/proc.rst: "MemAvailable:   36854188 kB".
+  std::ifstream lines("/proc/meminfo");
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("MemAvailable:")) {
+      return Bytes(1024 * std::strtoull(line.c_str() + line.find(':') + 1, nullptr, 10));
+    }
+  }
+  return Bytes(0);
 }
 
 void keep_freed_memory() {

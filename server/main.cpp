@@ -41,7 +41,8 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   }
   switch_timeline(config.records().timeline(), config.records(), config.server().name());
   TAUT_TRY(auto daemon, server::ServerDaemon::start(config));
-  log::info("{}: {} shards", build_name(), daemon->shard_addresses().size());
+  const std::size_t shards = daemon->shard_addresses().size();
+  log::info("{}: {} shard{}", build_name(), shards, shards == 1 ? "" : "s");
   std::string ready = "coordinator " + daemon->coordinator_address() + "\n";
   for (const std::string& address : daemon->shard_addresses()) {
     log::info("shard at {}", address);

@@ -106,14 +106,14 @@ Result<void> ServerDaemon::start_shards() {
   const pb::ServerConfig& settings = config_.server();
   TAUT_TRY(check_listen_address(settings.listen(), config_));
   const std::uint64_t most = machine_memory().value() / 10 * 9;
-  const auto memory = std::make_shared<TableMemory>(
+  table_memory_ = std::make_shared<TableMemory>(
       Bytes(settings.memory_limit() > 0 ? settings.memory_limit() : most));
   for (std::uint32_t i = 0; i < settings.shards(); ++i) {
     const std::uint32_t port = settings.port_base() == 0 ? 0 : settings.port_base() + i;
     ShardThread::Options options;
     options.index = i;
     options.shared_memory = settings.shared_memory();
-    options.memory = memory;
+    options.memory = table_memory_;
     options.initial = &initial_values_;
     options.on_capture = [this](std::size_t index, ShardCapture capture) {
       checkpoints_->write(index, std::move(capture));
@@ -148,7 +148,7 @@ Result<void> ServerDaemon::start_http() {
       metrics::Scrape scrape;
       scrape.build_info(build_name(), "server", name);
       scrape.process();
-      dashboard::add_shards(scrape, name, loads());
+      dashboard::add_server(scrape, name, figures());
       return scrape.text();
     });
     if (!started) return with_setting(started.error(), "http.metrics");
@@ -158,7 +158,7 @@ Result<void> ServerDaemon::start_http() {
   auto started = dashboard::Dashboard::start(
       {address, hosts, name},
       [this](const pb::ControlMessage& message) { return coordinator_->ask(message, kAskWait); },
-      [this] { return loads(); });
+      [this] { return figures(); });
   if (!started) return with_setting(started.error(), "http.dashboard");
   dashboard_ = std::move(started.value());
   return ok();
@@ -169,10 +169,16 @@ std::string ServerDaemon::http_address() const {
   return metrics_ ? metrics_->address() : std::string();
 }
 
-std::vector<pb::ShardLoad> ServerDaemon::loads() const {
-  std::vector<pb::ShardLoad> loads;
-  for (const auto& shard : shards_) loads.push_back(shard->load());
-  return loads;
+dashboard::ServerFigures ServerDaemon::figures() const {
+  dashboard::ServerFigures figures;
+  figures.table_bytes = table_memory_->taken().value();
+  figures.table_limit_bytes = table_memory_->limit().value();
+  for (const auto& shard : shards_) {
+    const ShardQueues queues = shard->queues();
+    figures.shards.push_back({shard->load(), queues.parked_reads, queues.held_updates,
+                              queues.held_bytes, queues.postponed_updates});
+  }
+  return figures;
 }
 
 std::vector<std::string> ServerDaemon::shard_addresses() const {
@@ -285,7 +291,7 @@ void ServerDaemon::send_reports() {
   next_loads_ = now + from_seconds(config_.heartbeat_interval_s());
   if (news) heartbeat_ = std::move(*news);
   heartbeat_.clear_shards();
-  for (pb::ShardLoad& load : loads()) *heartbeat_.add_shards() = std::move(load);
+  for (const auto& shard : shards_) *heartbeat_.add_shards() = shard->load();
   link_->report(heartbeat_, news.has_value());
 }
 

@@ -51,7 +51,7 @@ class ServerDaemon {
   void begin_loaded_jobs();
   void start_checkpoints();
   [[nodiscard]] Result<void> start_http();
-  [[nodiscard]] std::vector<pb::ShardLoad> loads() const;
+  [[nodiscard]] dashboard::ServerFigures figures() const;
   void send_reports();
 
   const pb::ClusterConfig config_;
@@ -66,6 +66,7 @@ class ServerDaemon {
   std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
   std::unique_ptr<ControlLink> link_;
   FileValues initial_values_;
+  std::shared_ptr<TableMemory> table_memory_;
   std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they put aside
   std::vector<std::unique_ptr<ShardThread>> shards_;
   pb::Heartbeat heartbeat_;  // what the next one carries

@@ -130,6 +130,31 @@ class Shard::Outbox {
   std::vector<std::pair<PeerId, DataItems>> batches_;
 };
 
+/// Counts what waits at a slice anew when what is done to it is over.
+class Shard::QueueCount {
+ public:
+  QueueCount(ShardQueues& queues, const SliceState& slice) : queues_(queues), slice_(slice) {
+    forget(queues_, slice_);
+  }
+  ~QueueCount() {
+    queues_.parked_reads += slice_.parked();
+    queues_.held_updates += slice_.held();
+    queues_.held_bytes += slice_.held() * slice_.place().count * sizeof(float);
+  }
+  QueueCount(const QueueCount&) = delete;
+  QueueCount& operator=(const QueueCount&) = delete;
+
+  static void forget(ShardQueues& queues, const SliceState& slice) {
+    queues.parked_reads -= slice.parked();
+    queues.held_updates -= slice.held();
+    queues.held_bytes -= slice.held() * slice.place().count * sizeof(float);
+  }
+
+ private:
+  ShardQueues& queues_;
+  const SliceState& slice_;
+};
+
 std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint now) {
   now_ = now;
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
@@ -236,8 +261,9 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
   }
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
+  const std::vector<TableNeed> needs = needs_at(job.id, job.layout, tables, *job.view);
   if (memory_) {
-    TAUT_TRY(job.memory, memory_->take(needs_at(job.id, job.layout, tables, *job.view)));
+    TAUT_TRY(job.memory, memory_->take(needs));
   }
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != job.id) continue;
@@ -254,6 +280,11 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
   }
   job.begin = {};
   job.tables = std::move(tables);
+  OpenedTables& opened = opened_.emplace_back(OpenedTables{job.view->job});
+  for (const TableNeed& need : needs) {
+    opened.bytes += need.bytes;
+    opened.compensation += need.compensation;
+  }
   begin_capture(job);
   return ok();
 }
@@ -341,6 +372,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     return;
   }
 
+  const QueueCount count(queues_, slice);
   Clock read_clock = item.clock;
   if (is_push(item)) {
     if (item.offset != place->offset || item.count != place->count) {
@@ -351,6 +383,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       return;
     }
     if (item.clock >= view.hold_from && item.clock >= slice.done(message.worker)) {
+      ++queues_.postponed_updates;
       out.add(from, refuse(item, pb::DataItem::HELD, "the job's epoch is being changed"));
       return;
     }
@@ -365,6 +398,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       finish_capture(job);
     }
     if (verdict == PushVerdict::kAhead) {
+      ++queues_.postponed_updates;
       DataItem reply = refuse(item, pb::DataItem::OUT_OF_ORDER, "earlier updates are missing");
       reply.done = slice.done(message.worker);
       out.add(from, std::move(reply));
@@ -392,7 +426,10 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
 std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
                                      ShardImages begin) {
   if (view->finished) {
-    jobs_.erase(view->job);
+    const auto over = jobs_.find(view->job);
+    if (over == jobs_.end()) return {};
+    for (const auto& [index, slice] : over->second.slices) QueueCount::forget(queues_, *slice);
+    jobs_.erase(over);
     return {};
   }
   auto [entry, added] = jobs_.try_emplace(view->job);
@@ -411,6 +448,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   std::vector<Answer> released;
   for (auto& [index, slice] : job.slices) {
     released.clear();
+    const QueueCount count(queues_, *slice);
     slice->update(*view, released);
     for (const Answer& answer : released) out.add(answer, slice->place());
   }

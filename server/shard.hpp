@@ -36,6 +36,22 @@ struct ShardReport {
   Clock max_done;                    // the highest done(w) of any member on any slice
 };
 
+/// Tables that a shard has opened, and what they take of its memory.
+struct OpenedTables {
+  JobId job;
+  std::uint64_t bytes = 0;
+  std::uint64_t compensation = 0;  // of these, what delay compensation may come to take
+};
+
+/// What waits at a shard, over the slices of all its jobs.
+struct ShardQueues {
+  std::uint64_t parked_reads = 0;  // until the slack allows them
+  std::uint64_t held_updates = 0;  // accepted, until they may be applied
+  std::uint64_t held_bytes = 0;    // the payload of these
+  /// Sent back since the shard began, to come again: while an epoch changes, or out of order.
+  std::uint64_t postponed_updates = 0;
+};
+
 /// A shard as a state machine: it owns its slices of every job's tables, and answers messages. No
 /// socket, thread or clock: a daemon and the simulator drive the same code.
 /// Thread    shard thread
@@ -59,6 +75,9 @@ class Shard {
   /// slice of this shard is there, or when one has missed it.
   [[nodiscard]] std::vector<ShardCapture> take_captures() { return std::exchange(captures_, {}); }
 
+  /// Tables that were opened since the last call.
+  [[nodiscard]] std::vector<OpenedTables> take_opened() { return std::exchange(opened_, {}); }
+
   /// What the coordinator wants to know of a job; of an unknown one, revision 0.
   [[nodiscard]] ShardReport report(JobId job) const;
 
@@ -70,6 +89,7 @@ class Shard {
   [[nodiscard]] std::optional<MovingSlack> moving_slack() const;
   /// Updates that were dropped because their clock was over.
   [[nodiscard]] std::uint64_t dropped_updates() const { return dropped_; }
+  [[nodiscard]] const ShardQueues& queues() const { return queues_; }
 
   /// What its tables may take from now on, shared with the server's other shards.
   void limit_memory(std::shared_ptr<TableMemory> memory) { memory_ = std::move(memory); }
@@ -93,6 +113,7 @@ class Shard {
     bool captured = true;                                       // it was handed out
   };
   class Outbox;
+  class QueueCount;
 
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
   DataMessage open(const DataMessage& message, const pb::OpenTables& wanted);
@@ -115,8 +136,10 @@ class Shard {
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
   std::vector<ShardCapture> captures_;
+  std::vector<OpenedTables> opened_;
   TimePoint now_;  // when the message that is served came
   std::uint64_t dropped_ = 0;
+  ShardQueues queues_;
 };
 
 }  // namespace taut::server

@@ -1,7 +1,10 @@
 #include "server/shard_thread.hpp"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <exception>
+#include <type_traits>
 #include <utility>
 
 #include "common/log.hpp"
@@ -13,9 +16,14 @@ namespace {
 constexpr Duration kIdle{100'000};
 constexpr Bytes kKeptBytes{1ULL << 30U};
 
-/// Adds to a number that only this thread writes.
+/// Writes a number that only this thread writes.
+template <class Number>
+void note(std::atomic<Number>& number, std::type_identity_t<Number> value) {
+  number.store(value, std::memory_order_relaxed);
+}
+
 void count(std::atomic<std::uint64_t>& number, std::uint64_t more) {
-  number.store(number.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  note(number, number.load(std::memory_order_relaxed) + more);
 }
 
 /// Of a message's items, whichever way they travel.
@@ -25,6 +33,19 @@ std::uint64_t payload_bytes(const DataMessage& message) {
     for (const DataItem& item : batch->items) bytes += item.payload.size();
   }
   return bytes;
+}
+
+void log_opened(const OpenedTables& opened) {
+  const auto mib = [](std::uint64_t bytes) {
+    return static_cast<double>(bytes) / (1024.0 * 1024.0);
+  };
+  const std::string more =
+      opened.compensation == 0
+          ? ""
+          : fmt::format(", of which delay compensation may come to take {:.1f} MiB",
+                        mib(opened.compensation));
+  log::info("job {}: its tables take {:.1f} MiB here{}", opened.job.value(), mib(opened.bytes),
+            more);
 }
 
 }  // namespace
@@ -89,6 +110,10 @@ pb::ShardLoad ShardThread::load() const {
   return load;
 }
 
+ShardQueues ShardThread::queues() const {
+  return {load_.parked_reads, load_.held_updates, load_.held_bytes, load_.postponed_updates};
+}
+
 void ShardThread::run() {
   log::set_context(static_cast<std::int64_t>(options_.index), -1);
   timeline::set_lane(static_cast<std::int32_t>(options_.index));
@@ -107,7 +132,7 @@ void ShardThread::run() {
 void ShardThread::obey(const Command& command) {
   shard_.set_id(command.id);
   send(shard_.set_job(command.view, command.begin ? std::move(*command.begin) : ShardImages()));
-  note_slack();
+  note_state();
   ShardReport report = shard_.report(command.view->job);
   if (command.view->finished) {
     report.job = command.view->job;
@@ -144,19 +169,25 @@ void ShardThread::receive(const Incoming& incoming) {
     const timeline::Span span(timeline::Row::kUpdate, "update");
     answers = shard_.handle(incoming.from, std::move(message.value()), steady_now());
   }
-  load_.dropped_updates.store(shard_.dropped_updates(), std::memory_order_relaxed);
-  note_slack();
+  note_state();
+  for (const OpenedTables& opened : shard_.take_opened()) log_opened(opened);
   // Here what was applied of the message has been let go: a worker that has its answer has its
   // memory back.
   send(std::move(answers));
   hand_captures_out();
 }
 
-/// The slack of a job that moves, for people to see.
-void ShardThread::note_slack() {
+/// What waits, what was not taken and the slack of a job that moves, for people to see.
+void ShardThread::note_state() {
+  note(load_.dropped_updates, shard_.dropped_updates());
+  const ShardQueues& queues = shard_.queues();
+  note(load_.postponed_updates, queues.postponed_updates);
+  note(load_.parked_reads, queues.parked_reads);
+  note(load_.held_updates, queues.held_updates);
+  note(load_.held_bytes, queues.held_bytes);
   const auto moving = shard_.moving_slack();
-  load_.dynamic_job.store(moving ? moving->job.value() : 0, std::memory_order_relaxed);
-  load_.dynamic_slack.store(moving ? moving->slack.clocks() : 0, std::memory_order_relaxed);
+  note(load_.dynamic_job, moving ? moving->job.value() : 0);
+  note(load_.dynamic_slack, moving ? moving->slack.clocks() : 0);
 }
 
 void ShardThread::send(std::vector<Outgoing> messages) {

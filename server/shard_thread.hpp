@@ -46,6 +46,8 @@ class ShardThread {
   [[nodiscard]] const std::string& address() const { return address_; }
   /// What it has done so far.
   [[nodiscard]] pb::ShardLoad load() const;
+  /// What waits at it.
+  [[nodiscard]] ShardQueues queues() const;
   /// Hands a new view of a job over; `id` is the shard's number in it.
   /// begin  with the first view of a resumed job; may be null
   void set_job(ShardId id, std::shared_ptr<const JobView> view,
@@ -64,7 +66,7 @@ class ShardThread {
   void hand_captures_out();
   void receive(const Incoming& incoming);
   void send(std::vector<Outgoing> messages);
-  void note_slack();
+  void note_state();
 
   /// Written by the shard's thread alone, without a lock or a locked instruction.
   struct Load {
@@ -74,6 +76,10 @@ class ShardThread {
     std::atomic<std::uint64_t> bytes_out = 0;
     std::atomic<std::uint64_t> busy_us = 0;
     std::atomic<std::uint64_t> dropped_updates = 0;
+    std::atomic<std::uint64_t> postponed_updates = 0;
+    std::atomic<std::uint64_t> parked_reads = 0;
+    std::atomic<std::uint64_t> held_updates = 0;
+    std::atomic<std::uint64_t> held_bytes = 0;
     std::atomic<std::uint64_t> dynamic_job = 0;
     std::atomic<std::int64_t> dynamic_slack = 0;
   };

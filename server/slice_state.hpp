@@ -95,6 +95,8 @@ class SliceState {
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }
   [[nodiscard]] std::size_t parked() const { return parked_.size(); }
+  /// Updates that were accepted and are not applied: in BSP they wait for the others of their clock.
+  [[nodiscard]] std::size_t held() const { return held_.size(); }
 
  private:
   struct Held {

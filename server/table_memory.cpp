@@ -8,10 +8,22 @@
 namespace taut::server {
 namespace {
 
-std::uint64_t bytes_of(std::uint64_t elements, const TableSpec& table, const JobView& job) {
-  const int states = table.kind == TableKind::kTrained ? job.rule.state_count() : 0;
-  const std::uint64_t each = sizeof(float) * (1 + static_cast<std::uint64_t>(states));
-  return elements > kMostBytes / each ? kMostBytes : elements * each;
+std::uint64_t bytes_of(std::uint64_t elements, std::uint64_t copies) {
+  const std::uint64_t each = sizeof(float) * copies;
+  return each > 0 && elements > kMostBytes / each ? kMostBytes : elements * each;
+}
+
+TableNeed need_of(const TableSpec& table, std::uint64_t elements, const JobView& job) {
+  std::uint64_t copies = 1;
+  std::uint64_t compensation = 0;
+  if (table.kind == TableKind::kTrained) {
+    copies += static_cast<std::uint64_t>(job.rule.state_count());
+    if (job.policies.compensation) {
+      compensation = job.membership.members().size();
+      if (job.policies.compensation->is_adaptive()) ++compensation;  // its mean square
+    }
+  }
+  return {table.name, bytes_of(elements, copies + compensation), bytes_of(elements, compensation)};
 }
 
 }  // namespace
@@ -19,7 +31,9 @@ std::uint64_t bytes_of(std::uint64_t elements, const TableSpec& table, const Job
 std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobView& job) {
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
-    needs.push_back({table.name, bytes_of(table.count(), table, job) / job.shards.size()});
+    TableNeed& need = needs.emplace_back(need_of(table, table.count(), job));
+    need.bytes /= job.shards.size();
+    need.compensation /= job.shards.size();
   }
   return needs;
 }
@@ -32,7 +46,7 @@ std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
     for (const Slice& slice : layout.slices_of(table.id)) {
       elements += slice.shard == shard ? slice.count : 0;
     }
-    needs.push_back({table.name, bytes_of(elements, table, job)});
+    needs.push_back(need_of(table, elements, job));
   }
   return needs;
 }

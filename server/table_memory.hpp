@@ -18,12 +18,14 @@ namespace taut::server {
 /// What one table needs.
 struct TableNeed {
   std::string name;
-  std::uint64_t bytes = 0;  // at most kMostBytes
+  std::uint64_t bytes = 0;         // at most kMostBytes
+  std::uint64_t compensation = 0;  // of these, what delay compensation may come to take
 };
 inline constexpr std::uint64_t kMostBytes = 1ULL << 62U;
 
-/// What a shard needs of each table, values and what the update rule remembers, if slices are spread
-/// evenly: right to within a slice, and known before any is cut.
+/// What a shard needs of each table if slices are spread evenly: right to within a slice, and known
+/// before any is cut. It is the values, what the update rule remembers, and for delay compensation
+/// what each member of the job has read, of those that are known when the tables are opened.
 [[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
                                                 const JobView& job);
 /// The same, to the byte.
@@ -63,6 +65,7 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables);
 
   [[nodiscard]] Bytes taken() const { return Bytes(taken_); }
+  [[nodiscard]] Bytes limit() const { return Bytes(limit_); }
 
  private:
   [[nodiscard]] Result<std::uint64_t> sum(std::span<const TableNeed> tables,

@@ -62,8 +62,9 @@ SharedArena::OnGrown pinning(Backend& device) {
 
 /// device  outlives the job
 ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
-                             Backend& device) {
+                             Backend& device, const ProgressBoard& board) {
   ClientOptions options;
+  options.load = board.load();
   options.job = JobId(job.job());
   options.worker = WorkerId(job.worker());
   options.incarnation = Incarnation(job.incarnation());
@@ -211,7 +212,8 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& device, ZmqContext
   TAUT_TRY(Replica replica, assets.make_replica(backend, job.slot(), job.slots(), start));
   replicas.push_back(std::move(replica));
 
-  Client client(open_endpoint(context, job, settings), client_options(job, settings, device));
+  Client client(open_endpoint(context, job, settings),
+                client_options(job, settings, device, board));
   const StopWatch watch(client, stop);
   TAUT_TRY(auto cache, open_cache(client, backend, assets.train_graph().parameters, job, settings));
 

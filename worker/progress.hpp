@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -46,8 +47,11 @@ class ProgressBoard {
     std::scoped_lock lock(mutex_);
     return report_;
   }
+  /// What the job's client keeps up to date.
+  [[nodiscard]] const std::shared_ptr<ClientLoad>& load() const { return load_; }
 
  private:
+  const std::shared_ptr<ClientLoad> load_ = std::make_shared<ClientLoad>();
   mutable std::mutex mutex_;
   ProgressReport report_;
 };

@@ -14,6 +14,7 @@
 #include "proto/cluster_config.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
+#include "worker/backend/memory_use.hpp"
 #include "worker/worker_metrics.hpp"
 
 namespace taut::worker {
@@ -85,21 +86,9 @@ Result<void> WorkerDaemon::start_http() {
   if (!config_.has_http()) return ok();
   const pb::HttpConfig& settings = config_.http();
   TAUT_TRY(check_listen_address(settings.metrics(), config_));
-  const std::string name = config_.worker().name();
   auto started = metrics::serve(settings.metrics(),
                                 {settings.allowed_hosts().begin(), settings.allowed_hosts().end()},
-                                [this, name] {
-                                  pb::Progress newest;
-                                  {
-                                    std::scoped_lock lock(newest_mutex_);
-                                    newest = newest_;
-                                  }
-                                  metrics::Scrape scrape;
-                                  scrape.build_info(build_name(), "worker", name);
-                                  scrape.process();
-                                  add_progress(scrape, name, newest);
-                                  return scrape.text();
-                                });
+                                [this] { return scrape(); });
   if (!started) {
     Error error = started.error();
     error.message += "; choose another with http.metrics in the config";
@@ -108,6 +97,32 @@ Result<void> WorkerDaemon::start_http() {
   metrics_ = std::move(started.value());
   log::info("http://{}/metrics", metrics_->address());
   return ok();
+}
+
+/// Thread    the HTTP server's
+std::string WorkerDaemon::scrape() {
+  const std::string& name = config_.worker().name();
+  pb::Progress newest;
+  std::shared_ptr<const ClientLoad> load;
+  {
+    std::scoped_lock lock(newest_mutex_);
+    newest = newest_;
+    load = load_;
+  }
+  metrics::Scrape scrape;
+  scrape.build_info(build_name(), "worker", name);
+  scrape.process();
+  add_progress(scrape, name, newest);
+  try {
+    if (const auto use = memory_use(*backend_)) {
+      add_device(scrape, name, *use, Bytes(config_.worker().device_memory_budget()));
+    }
+  } catch (const DeviceError& failure) {
+    // A device that has failed ends its job with a line of its own.
+    log::debug("/metrics: {}", failure.what());
+  }
+  if (load) add_client(scrape, name, newest.job(), load->read());
+  return scrape.text();
 }
 
 void WorkerDaemon::end_run() {
@@ -244,6 +259,7 @@ void WorkerDaemon::report() {
   if (metrics_) {
     std::scoped_lock lock(newest_mutex_);
     newest_ = content.progress();
+    load_ = run_->board.load();
   }
   // What the coordinator waits for goes at once; the rest with the next heartbeat.
   const bool ended = content.progress().finished();

@@ -71,6 +71,7 @@ class WorkerDaemon {
   void report();
   [[nodiscard]] pb::Progress progress_of(Run& run) const;
   [[nodiscard]] Result<void> start_http();
+  [[nodiscard]] std::string scrape();
 
   const pb::ClusterConfig config_;
   ZmqContext context_;
@@ -79,8 +80,9 @@ class WorkerDaemon {
   std::unique_ptr<Run> run_;
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
-  std::mutex newest_mutex_;                // guards newest_
-  pb::Progress newest_;                    // for a scrape
+  std::mutex newest_mutex_;  // guards newest_ and load_
+  pb::Progress newest_;      // for a scrape
+  std::shared_ptr<const ClientLoad> load_;
   std::unique_ptr<http::Server> metrics_;  // last: its thread uses the rest
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace taut::worker {
@@ -10,17 +11,21 @@ namespace {
 
 const std::vector<double> kStalenessBounds{0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128};
 
+metrics::Labels labels_of(const std::string& worker, std::uint64_t job) {
+  return {{"job", fmt::format("{}", job)}, {"worker", worker}};
+}
+
+metrics::Labels with(metrics::Labels labels, const char* name, std::string value) {
+  labels.emplace_back(name, std::move(value));
+  return labels;
+}
+
 }  // namespace
 
 void add_progress(metrics::Scrape& scrape, const std::string& worker,
                   const pb::Progress& progress) {
   if (progress.job() == 0) return;
-  const metrics::Labels labels{{"job", fmt::format("{}", progress.job())}, {"worker", worker}};
-  const auto with = [&](const char* direction) {
-    metrics::Labels all = labels;
-    all.emplace_back("direction", direction);
-    return all;
-  };
+  const metrics::Labels labels = labels_of(worker, progress.job());
   scrape.gauge("worker_clock", "Clocks that this worker has finished.",
                static_cast<double>(progress.clock()), labels);
   scrape.gauge("worker_loss", "The training loss, averaged as the solver says.", progress.loss(),
@@ -32,9 +37,9 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
   scrape.counter("worker_wait_seconds_total", "Time spent waiting for parameters and data.",
                  progress.wait_s(), labels);
   scrape.counter("worker_bytes_total", "Payload bytes of the data plane at a worker.",
-                 static_cast<double>(progress.pushed_bytes()), with("out"));
+                 static_cast<double>(progress.pushed_bytes()), with(labels, "direction", "out"));
   scrape.counter("worker_bytes_total", "Payload bytes of the data plane at a worker.",
-                 static_cast<double>(progress.read_bytes()), with("in"));
+                 static_cast<double>(progress.read_bytes()), with(labels, "direction", "in"));
   std::map<std::int64_t, std::uint64_t> reads;
   for (const pb::StalenessBin& bin : progress.staleness()) reads[bin.staleness()] += bin.reads();
   scrape.histogram("worker_read_staleness_clocks",
@@ -44,6 +49,40 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
   const pb::Evaluation& test = progress.evaluations(progress.evaluations_size() - 1);
   scrape.gauge("worker_test_accuracy", "The newest test accuracy.", test.accuracy(), labels);
   scrape.gauge("worker_test_loss", "The newest test loss.", test.loss(), labels);
+}
+
+void add_device(metrics::Scrape& scrape, const std::string& worker, const DeviceMemoryUse& use,
+                Bytes budget) {
+  const metrics::Labels labels{{"worker", worker}};
+  scrape.gauge("worker_device_memory_used_bytes", "Device memory that the worker has allocated.",
+               static_cast<double>(use.used.value()), labels);
+  scrape.gauge("worker_device_memory_free_bytes", "Device memory that nobody has taken.",
+               static_cast<double>(use.free.value()), labels);
+  if (budget == Bytes(0)) return;
+  scrape.gauge("worker_device_memory_budget_bytes", "The most that the worker may use of it.",
+               static_cast<double>(budget.value()), labels);
+}
+
+void add_client(metrics::Scrape& scrape, const std::string& worker, std::uint64_t job,
+                const ClientFigures& figures) {
+  const metrics::Labels labels = labels_of(worker, job);
+  scrape.counter("worker_messages_total", "Messages of the data plane at a worker.",
+                 static_cast<double>(figures.messages_out), with(labels, "direction", "out"));
+  scrape.counter("worker_messages_total", "Messages of the data plane at a worker.",
+                 static_cast<double>(figures.messages_in), with(labels, "direction", "in"));
+  for (const auto& [shard, under_way] : figures.under_way) {
+    scrape.gauge("worker_updates_under_way",
+                 "Updates of slices that were sent to a shard and are not acknowledged.",
+                 static_cast<double>(under_way.updates),
+                 with(labels, "shard", fmt::format("{}", shard.value())));
+  }
+  for (const auto& [shard, under_way] : figures.under_way) {
+    scrape.gauge("worker_under_way_bytes", "Payload bytes of these updates.",
+                 static_cast<double>(under_way.bytes),
+                 with(labels, "shard", fmt::format("{}", shard.value())));
+  }
+  scrape.gauge("worker_updates_waiting", "Updates of slices that wait to be sent.",
+               static_cast<double>(figures.updates_waiting), labels);
 }
 
 }  // namespace taut::worker

@@ -198,8 +198,8 @@ void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& n
   }
   job.start_running(now);
   notes.push_back(fmt::format(
-      "job {}: starts on {} workers and {} shards, slack {}{}", stored.job(), count, shards,
-      Slack(stored.slack()).to_string(),
+      "job {}: starts on {} worker{} and {} shard{}, slack {}{}", stored.job(), count,
+      count == 1 ? "" : "s", shards, shards == 1 ? "" : "s", Slack(stored.slack()).to_string(),
       stored.has_resume()
           ? fmt::format(", from clock {} of {}", stored.resume().clock(), stored.resume().folder())
           : ""));

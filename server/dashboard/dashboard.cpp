@@ -20,16 +20,15 @@ double unix_time_s() {
 
 }  // namespace
 
-Dashboard::Dashboard(const Options& options, Ask ask,
-                     std::function<std::vector<pb::ShardLoad>()> loads)
+Dashboard::Dashboard(const Options& options, Ask ask, std::function<ServerFigures()> figures)
     : name_(options.server),
       ask_(ask),
-      loads_(std::move(loads)),
+      figures_(std::move(figures)),
       api_(std::move(ask), unix_time_s) {}
 
-Result<std::unique_ptr<Dashboard>> Dashboard::start(
-    const Options& options, Ask ask, std::function<std::vector<pb::ShardLoad>()> loads) {
-  std::unique_ptr<Dashboard> dashboard(new Dashboard(options, std::move(ask), std::move(loads)));
+Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask ask,
+                                                    std::function<ServerFigures()> figures) {
+  std::unique_ptr<Dashboard> dashboard(new Dashboard(options, std::move(ask), std::move(figures)));
   http::Server::Options serve;
   serve.address = options.address;
   serve.hosts = options.hosts;
@@ -62,7 +61,7 @@ http::Response Dashboard::scrape() {
   metrics::Scrape scrape;
   scrape.build_info(build_name(), "server", name_);
   scrape.process();
-  add_shards(scrape, name_, loads_());
+  add_server(scrape, name_, figures_());
   pb::ControlMessage message;
   message.mutable_status_request();
   if (const auto reply = ask_(message)) add_cluster(scrape, reply.value().status_reply());

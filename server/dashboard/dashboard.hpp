@@ -9,6 +9,7 @@
 #include "common/result.hpp"
 #include "proto/control.pb.h"
 #include "server/dashboard/api.hpp"
+#include "server/dashboard/server_metrics.hpp"
 
 namespace taut::dashboard {
 
@@ -23,23 +24,23 @@ class Dashboard {
     std::vector<std::string> hosts;  // further names, as http::Server::Options
     std::string server;              // this process's name
   };
-  /// loads   of this process's shards, for /metrics
-  /// Errors  as http::Server::start
+  /// figures  of this process, for /metrics
+  /// Errors   as http::Server::start
   [[nodiscard]] static Result<std::unique_ptr<Dashboard>> start(
-      const Options& options, Ask ask, std::function<std::vector<pb::ShardLoad>()> loads);
+      const Options& options, Ask ask, std::function<ServerFigures()> figures);
 
   /// As bound.
   [[nodiscard]] const std::string& address() const { return server_->address(); }
 
  private:
-  Dashboard(const Options& options, Ask ask, std::function<std::vector<pb::ShardLoad>()> loads);
+  Dashboard(const Options& options, Ask ask, std::function<ServerFigures()> figures);
   [[nodiscard]] http::Response answer(const http::Request& request);
   [[nodiscard]] http::Response scrape();
   void tick(std::size_t streams);
 
   const std::string name_;
   const Ask ask_;
-  const std::function<std::vector<pb::ShardLoad>()> loads_;
+  const std::function<ServerFigures()> figures_;
   Api api_;
   unsigned quiet_ticks_ = 0;
   std::unique_ptr<http::Server> server_;  // last: its thread uses the rest

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include "common/types.hpp"
 #include "server/dashboard/status_json.hpp"
@@ -23,39 +25,53 @@ void for_jobs(const pb::StatusReply& status, const Value& value) {
 
 }  // namespace
 
-void add_shards(Scrape& scrape, const std::string& server,
-                const std::vector<pb::ShardLoad>& loads) {
-  const auto labels = [&](std::size_t shard) {
-    return Labels{{"server", server}, {"shard", fmt::format("{}", shard)}};
+void add_server(Scrape& scrape, const std::string& server, const ServerFigures& figures) {
+  const std::vector<ShardFigures>& shards = figures.shards;
+  using Value = std::function<double(const ShardFigures&)>;
+  const auto each = [&](auto add, const char* name, const char* help,
+                        const std::vector<std::pair<std::string, Value>>& by_direction) {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      for (const auto& [direction, value] : by_direction) {
+        Labels labels{{"server", server}, {"shard", fmt::format("{}", i)}};
+        if (!direction.empty()) labels.emplace_back("direction", direction);
+        (scrape.*add)(name, help, value(shards[i]), std::move(labels));
+      }
+    }
   };
-  const auto with = [&](std::size_t shard, const char* direction) {
-    Labels all = labels(shard);
-    all.emplace_back("direction", direction);
-    return all;
+  const auto done = [](auto get) {
+    return [get](const ShardFigures& shard) { return static_cast<double>((shard.load.*get)()); };
   };
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    scrape.counter("shard_busy_seconds_total", "Time in which a shard answered messages.",
-                   loads[i].busy_s(), labels(i));
-  }
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    const char* help = "Messages of the data plane at a shard.";
-    scrape.counter("shard_messages_total", help, static_cast<double>(loads[i].messages_in()),
-                   with(i, "in"));
-    scrape.counter("shard_messages_total", help, static_cast<double>(loads[i].messages_out()),
-                   with(i, "out"));
-  }
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    const char* help = "Payload bytes of the data plane at a shard.";
-    scrape.counter("shard_bytes_total", help, static_cast<double>(loads[i].bytes_in()),
-                   with(i, "in"));
-    scrape.counter("shard_bytes_total", help, static_cast<double>(loads[i].bytes_out()),
-                   with(i, "out"));
-  }
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    scrape.counter("shard_dropped_updates_total",
-                   "Updates that came when their clock was over (backup workers).",
-                   static_cast<double>(loads[i].dropped_updates()), labels(i));
-  }
+  const auto now = [](auto member) {
+    return [member](const ShardFigures& shard) { return static_cast<double>(shard.*member); };
+  };
+  using Load = pb::ShardLoad;
+  each(&Scrape::counter, "shard_busy_seconds_total", "Time in which a shard answered messages.",
+       {{"", done(&Load::busy_s)}});
+  each(&Scrape::counter, "shard_messages_total", "Messages of the data plane at a shard.",
+       {{"in", done(&Load::messages_in)}, {"out", done(&Load::messages_out)}});
+  each(&Scrape::counter, "shard_bytes_total", "Payload bytes of the data plane at a shard.",
+       {{"in", done(&Load::bytes_in)}, {"out", done(&Load::bytes_out)}});
+  each(&Scrape::gauge, "shard_parked_reads",
+       "Reads of slices that wait at a shard until the slack allows them.",
+       {{"", now(&ShardFigures::parked_reads)}});
+  each(&Scrape::gauge, "shard_held_updates",
+       "Updates of slices that a shard has accepted and not applied yet.",
+       {{"", now(&ShardFigures::held_updates)}});
+  each(&Scrape::gauge, "shard_held_bytes", "Payload bytes of these updates.",
+       {{"", now(&ShardFigures::held_bytes)}});
+  each(
+      &Scrape::counter, "shard_postponed_updates_total",
+      "Updates of slices that were sent back, to come again: the job's epoch was being changed, or "
+      "an earlier one was missing.",
+      {{"", now(&ShardFigures::postponed_updates)}});
+  each(&Scrape::counter, "shard_dropped_updates_total",
+       "Updates that came when their clock was over (backup workers).",
+       {{"", done(&Load::dropped_updates)}});
+  scrape.gauge("server_table_bytes",
+               "Memory of the tables of a server's shards, with what the update rule remembers.",
+               static_cast<double>(figures.table_bytes), {{"server", server}});
+  scrape.gauge("server_table_limit_bytes", "The most that they may take.",
+               static_cast<double>(figures.table_limit_bytes), {{"server", server}});
 }
 
 void add_cluster(Scrape& scrape, const pb::StatusReply& status) {

@@ -9,9 +9,23 @@
 
 namespace taut::dashboard {
 
-/// What a server's shards have done.
-void add_shards(metrics::Scrape& scrape, const std::string& server,
-                const std::vector<pb::ShardLoad>& loads);
+/// One shard of this process: what it has done, and what waits at it now.
+struct ShardFigures {
+  pb::ShardLoad load;
+  std::uint64_t parked_reads = 0;  // an update or a read counts once for each slice of its table
+  std::uint64_t held_updates = 0;
+  std::uint64_t held_bytes = 0;
+  std::uint64_t postponed_updates = 0;  // since its process began
+};
+
+/// A server process: its shards in their order, and what their tables take of its memory.
+struct ServerFigures {
+  std::vector<ShardFigures> shards;
+  std::uint64_t table_bytes = 0;
+  std::uint64_t table_limit_bytes = 0;
+};
+
+void add_server(metrics::Scrape& scrape, const std::string& server, const ServerFigures& figures);
 /// Jobs and processes as the coordinator knows them.
 void add_cluster(metrics::Scrape& scrape, const pb::StatusReply& status);
 

@@ -3,12 +3,14 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 import urllib.request
 
 from cluster import *
 
 MONITORING = SOURCE / "configs/monitoring"
+BUDGET = 16 << 20
 HTTP = 'http { dashboard: "127.0.0.1:0" metrics: "127.0.0.1:0" }'
 
 
@@ -20,13 +22,30 @@ def queries(dashboard):
 
 
 class Monitoring(ClusterTest):
+    def scrape(self, name):
+        """What a process answers to Prometheus."""
+        address = self.addresses(name)["http"][0]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            return answer.read().decode()
+
+    def sum_of(self, name, metric):
+        """Of a metric over all its labels."""
+        found = re.findall(rf"^{metric}(?:\{{.*\}})? (\S+)$", self.scrape(name), re.MULTILINE)
+        self.assertTrue(found, f"{name} exports no {metric}")
+        return sum(map(float, found))
+
+    def start_cluster(self):
+        self.start_daemon("server", "server0", "shards: 2 coordinator {}", more=HTTP)
+        self.coordinator = self.addresses("server0")["coordinator"][0]
+        return [self.start_daemon("worker", f"worker{i}",
+                                  f"slowdown_ms: 10 device_memory_budget: {BUDGET}", more=HTTP)
+                for i in range(2)]
+
     def exported(self):
         """Every series of the cluster: {name: {label: values}}."""
         series = {}
         for name in ("server0", "worker0", "worker1"):
-            address = self.addresses(name)["http"][0]
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
+            text = self.scrape(name)
             for line in re.findall(r"^(tautline_\w+)(?:\{(.*)\})? ", text, re.MULTILINE):
                 labels = series.setdefault(line[0], {})
                 for label, value in re.findall(r'(\w+)="([^"]*)"', line[1]):
@@ -34,10 +53,7 @@ class Monitoring(ClusterTest):
         return series
 
     def test_every_query_of_the_grafana_dashboard_finds_its_metric_and_labels(self):
-        self.start_daemon("server", "server0", "shards: 2 coordinator {}", more=HTTP)
-        self.coordinator = self.addresses("server0")["coordinator"][0]
-        for i in range(2):
-            self.start_daemon("worker", f"worker{i}", "slowdown_ms: 10", more=HTTP)
+        self.start_cluster()
         job = self.job(iterations=1000000, workers=2)
         job.write_text(job.read_text().replace("test_interval: 1000000", "test_interval: 20"))
         self.assertEqual(self.ask("submit", job).returncode, 0)
@@ -65,6 +81,60 @@ class Monitoring(ClusterTest):
                 for label in re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")):
                     self.assertTrue(any(label in series[name] or label in ("job", "instance")
                                         for name in names), f"{panel['title']}: {label}")
+
+    def test_a_worker_that_stands_still_shows_in_the_queues_of_the_others(self):
+        workers = self.start_cluster()
+        job = self.job(iterations=1000000, workers=2, extra="consistency { mode: BSP }")
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        clock = "tautline_worker_clock"
+        wait_until(lambda: clock in self.scrape("worker0"), what="a job")
+        wait_until(lambda: self.sum_of("worker0", clock) > 5, what="a few clocks")
+        workers[1].send_signal(signal.SIGSTOP)
+        # What worker0 pushed waits for the other's share, and its reads for the clock to be over.
+        for metric in ("shard_parked_reads", "shard_held_updates", "shard_held_bytes"):
+            wait_until(lambda: self.sum_of("server0", f"tautline_{metric}") > 0, what=metric)
+        parked = self.sum_of("server0", "tautline_shard_parked_reads")
+        self.assertLessEqual(parked, 4, "one read of each of the net's four tables")
+        stood = self.sum_of("worker0", clock)
+        workers[1].send_signal(signal.SIGCONT)
+        wait_until(lambda: self.sum_of("worker0", clock) > stood + 5, what="further clocks")
+        self.assertEqual(self.ask("stop", "1").returncode, 0)
+        wait_until(lambda: self.sum_of("server0", "tautline_shard_held_updates") == 0
+                   and self.sum_of("server0", "tautline_shard_parked_reads") == 0,
+                   what="empty queues")
+
+    def test_device_memory_is_what_the_worker_has_allocated(self):
+        self.start_cluster()
+        used = "tautline_worker_device_memory_used_bytes"
+        before = self.sum_of("worker0", used)
+        self.assertEqual(self.ask("submit", self.job(iterations=1000000, workers=2)).returncode, 0)
+        wait_until(lambda: "tautline_worker_clock" in self.scrape("worker0"), what="a job")
+        wait_until(lambda: self.sum_of("worker0", used) > before, what="memory in use")
+        self.assertLess(self.sum_of("worker0", used), 1.1 * BUDGET)  # in the allocator's whole blocks
+        self.assertEqual(self.sum_of("worker0", "tautline_worker_device_memory_budget_bytes"),
+                         BUDGET)
+        self.assertGreater(self.sum_of("worker0", "tautline_worker_device_memory_free_bytes"),
+                           BUDGET)
+
+    def test_what_workers_send_arrives_at_shards_and_back(self):
+        self.start_cluster()
+        self.assertEqual(self.ask("submit", self.job(iterations=200, workers=2)).returncode, 0)
+        self.wait_for_job(1, "DONE")
+        def messages(process, role, direction):
+            return self.sum_of(process, f"tautline_{role}_messages_total"
+                               + r"\{[^}]*direction=\"%s\"[^}]*\}" % direction)
+
+        for direction, other in (("in", "out"), ("out", "in")):
+            at_workers = sum(messages(f"worker{i}", "worker", direction) for i in range(2))
+            at_shards = messages("server0", "shard", other)
+            sent, received = max(at_workers, at_shards), min(at_workers, at_shards)
+            self.assertEqual(sent, at_workers if direction == "out" else at_shards, direction)
+            # On a busy machine something is asked for twice, and its second answer comes too late.
+            self.assertGreater(received, 0.9 * sent, direction)
+            self.assertGreater(received, 400, direction)
+        for i in range(2):
+            for metric in ("updates_under_way", "under_way_bytes", "updates_waiting"):
+                self.assertEqual(self.sum_of(f"worker{i}", f"tautline_worker_{metric}"), 0, metric)
 
     def test_prometheus_accepts_the_scrape_example(self):
         promtool = shutil.which("promtool")

@@ -1,17 +1,21 @@
 #include "worker/backend/cpu_backend.hpp"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 
 #include "common/log.hpp"
+#include "common/memory.hpp"
 #include "worker/backend/cpu_dnnl.hpp"
 #include "worker/backend/cpu_ops.hpp"
 #include "worker/backend/cpu_ops_sequence.hpp"
 #include "worker/backend/cpu_parallel.hpp"
+#include "worker/backend/memory_use.hpp"
 #include "worker/backend/task_stream.hpp"
 
 namespace taut {
@@ -33,6 +37,10 @@ namespace {
 constexpr std::size_t kAlignment = 64;             // a cache line, and the widest vector
 constexpr std::uint64_t kMostBytes = 1ULL << 40U;  // more is a mistake, not worth asking for
 
+/// Bytes that were given out as device memory, in whole blocks. Of the process: all its backends
+/// share its memory, and a block may outlive the one that gave it.
+std::atomic<std::uint64_t> given_out = 0;
+
 void* new_block(Bytes size, std::string_view what) {
   const std::size_t whole = (size.value() + kAlignment - 1) / kAlignment * kAlignment;
   void* address = size.value() <= kMostBytes ? std::aligned_alloc(kAlignment, whole) : nullptr;
@@ -47,7 +55,12 @@ void free_block(void*, void* block) noexcept {
   std::free(block);
 }
 
-class CpuBackend final : public Backend {
+void free_device_block(void*, void* block) noexcept {
+  given_out -= malloc_usable_size(block);
+  std::free(block);
+}
+
+class CpuBackend final : public Backend, public MemoryMeter {
  public:
   explicit CpuBackend(int threads) : threads_(threads) {}
 
@@ -58,6 +71,8 @@ class CpuBackend final : public Backend {
   }
   bool shares_host_memory() const override { return true; }
 
+  DeviceMemoryUse memory_use() const override { return {Bytes(given_out), available_memory()}; }
+
   void set_math(const MathOptions& options) override {
     if (options.precision == Precision::kFloat32) return;
     log::warn("the solver asks for another precision, but the CPU computes in float32");
@@ -65,7 +80,9 @@ class CpuBackend final : public Backend {
 
   DeviceBuffer allocate(Bytes size, std::string_view what) override {
     if (size.value() == 0) return {};
-    return {new_block(size, what), size, free_block};
+    void* const block = new_block(size, what);
+    given_out += malloc_usable_size(block);
+    return {block, size, free_device_block};
   }
   HostBuffer allocate_host(Bytes size) override {
     if (size.value() == 0) return {};

@@ -45,7 +45,7 @@ class CudaEvent final : public Event {
 };
 
 /// Tensors lie in Caffe's order, images as N, C, H, W: a tensor is its elements one after the other.
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public MemoryMeter {
  public:
   CudaBackend(int index, cuda::DeviceFacts facts, bool graphs)
       : device_(index, std::move(facts), Bytes(0)), graphs_(graphs) {}
@@ -58,6 +58,7 @@ class CudaBackend final : public Backend {
         cuda::version_text(CUDART_VERSION), cuda::cudnn_version_text(cudnnGetVersion()));
   }
   bool shares_host_memory() const override { return false; }
+  DeviceMemoryUse memory_use() const override { return device_.memory_use(); }
   void set_math(const MathOptions& options) override { device_.set_math(options); }
 
   DeviceBuffer allocate(Bytes size, std::string_view what) override {

@@ -25,6 +25,14 @@ DeviceBuffer CudaDevice::allocate(Bytes size, std::string_view what) {
           &arena_};
 }
 
+DeviceMemoryUse CudaDevice::memory_use() const {
+  enter();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {arena_.taken(), Bytes(free)};
+}
+
 cuda::Numbers CudaDevice::numbers() const {
   switch (math_.precision) {
     case Precision::kFloat32:

@@ -10,6 +10,7 @@
 #include "cuda/device_choice.hpp"
 #include "cuda/handles.hpp"
 #include "worker/backend/backend.hpp"
+#include "worker/backend/memory_use.hpp"
 
 namespace taut {
 
@@ -29,6 +30,9 @@ class CudaDevice {
   [[nodiscard]] DeviceBuffer allocate_floats(std::int64_t count, std::string_view what) {
     return allocate(Bytes(static_cast<std::uint64_t>(count) * sizeof(float)), what);
   }
+
+  /// Of the arena, and of the whole device.
+  [[nodiscard]] DeviceMemoryUse memory_use() const;
 
   void set_math(const MathOptions& options) { math_ = options; }
   [[nodiscard]] const MathOptions& math() const { return math_; }

@@ -14,6 +14,7 @@
 #include "common/ssp/table.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
+#include "worker/client/client_load.hpp"
 #include "worker/client/resend_timer.hpp"
 #include "worker/client/send_policy.hpp"
 
@@ -37,6 +38,7 @@ struct ClientOptions {
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
+  std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // kept up to date
 };
 
 class ClientDriver;

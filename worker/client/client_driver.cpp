@@ -36,6 +36,7 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions opt
     : endpoint_(std::move(endpoint)),
       arena_(options.shared_memory),
       pool_(kKeptBytes, arena_ ? std::shared_ptr<BufferAllocator>(arena_) : host_allocator()),
+      load_(options.load),
       protocol_({options.job, options.worker, options.incarnation, options.job_hash},
                 shard_ids(options), options.resend, options.send) {
   for (const ShardAddress& shard : options.shards) {
@@ -157,6 +158,12 @@ void ClientDriver::note_read(TableId table) {
   if (timeline::is_on()) asked_[table] = steady_now();
 }
 
+/// REQUIRES: the lock, and the lead.
+void ClientDriver::note_load() {
+  protocol_.describe(figures_);
+  load_->note(figures_);
+}
+
 template <class Done, class Describe>
 Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe& what) {
   std::unique_lock lock(mutex_);
@@ -249,6 +256,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     lock.lock();
     drain();
   }
+  note_load();
   if (stopping_) return;
   // A caller who waits for the lead gets it at once, and one that is cancelled waits for nothing.
   if (leader == Leader::kThread ? caller_waits_ : cancelled_) patience = Duration::zero();
@@ -278,6 +286,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     protocol_.tick(now);
   }
   collect();
+  note_load();
 }
 
 SharedLink* ClientDriver::link_of(ShardId shard) {
@@ -304,6 +313,7 @@ void ClientDriver::send(ShardId shard, DataMessage& message) {
     wanted->set_shares_memory(link != nullptr);
   }
   const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();
+  ++figures_.messages_out;
   // What cannot be sent now is sent again when its time has passed.
   if (auto sent = endpoint_->send(peer_of_[shard], encode(message, link)); !sent) {
     log::debug("shard {}: {}", shard.value(), sent.error().message);
@@ -341,6 +351,7 @@ void ClientDriver::take(const Incoming& incoming) {
     log::warn("dropped a message from shard {}: {}", shard.value(), message.error().message);
     return;
   }
+  ++figures_.messages_in;
   agree_on_memory(shard, message.value());
   if (const auto* batch = std::get_if<DataItems>(&message.value().body)) {
     for (const DataItem& item : batch->items) received_ += item.payload.size();

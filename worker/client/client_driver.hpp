@@ -84,6 +84,7 @@ class ClientDriver {
   void hand_over(ShardId shard, DataMessage message);
   void forget_returned_links();
   void note_read(TableId table);
+  void note_load();
 
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
   std::map<PeerId, ShardId> shard_of_;
@@ -93,6 +94,8 @@ class ClientDriver {
   // Of connections that broke: a shard may still hold back an update that lies in shared memory.
   std::vector<std::unique_ptr<SharedLink>> old_links_;
   BufferPool pool_;
+  const std::shared_ptr<ClientLoad> load_;
+  ClientFigures figures_;  // the leader's
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
 

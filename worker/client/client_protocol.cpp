@@ -60,19 +60,32 @@ void ClientProtocol::touch(SliceLink& slice) {
 void ClientProtocol::mark_sent(const SliceLink& slice, PendingPush& push, TimePoint now) {
   push.sent = now;
   ++push.attempts;
-  links_[slice.place.shard].bytes_under_way += push.gradient.size();
+  ClientFigures::UnderWay& under_way = links_[slice.place.shard].under_way;
+  ++under_way.updates;
+  under_way.bytes += push.gradient.size();
 }
 
 void ClientProtocol::mark_unsent(const SliceLink& slice, PendingPush& push) {
   if (!push.sent) return;
   push.sent.reset();
-  links_[slice.place.shard].bytes_under_way -= push.gradient.size();
+  ClientFigures::UnderWay& under_way = links_[slice.place.shard].under_way;
+  --under_way.updates;
+  under_way.bytes -= push.gradient.size();
 }
 
 bool ClientProtocol::may_send(const SliceLink& slice, const PendingPush& push) {
   const Link& link = links_[slice.place.shard];
   const Bytes window = link.shares_memory ? send_.shared_window : send_.window;
-  return link.bytes_under_way == 0 || link.bytes_under_way + push.gradient.size() <= window.value();
+  const std::uint64_t sent = link.under_way.bytes;
+  return sent == 0 || sent + push.gradient.size() <= window.value();
+}
+
+void ClientProtocol::describe(ClientFigures& figures) const {
+  figures.updates_waiting = unacknowledged_;
+  for (const auto& [shard, link] : links_) {
+    figures.under_way[shard] = link.under_way;
+    figures.updates_waiting -= link.under_way.updates;
+  }
 }
 
 void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, float norm) {

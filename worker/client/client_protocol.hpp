@@ -12,6 +12,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
+#include "worker/client/client_load.hpp"
 #include "worker/client/resend_timer.hpp"
 #include "worker/client/send_policy.hpp"
 
@@ -78,6 +79,8 @@ class ClientProtocol {
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   /// Pushes not yet acknowledged, in slices.
   [[nodiscard]] std::size_t unacknowledged() const { return unacknowledged_; }
+  /// Writes down what of it was sent and what waits; the messages are the caller's to count.
+  void describe(ClientFigures& figures) const;
 
  private:
   enum class LinkState : std::uint8_t { kGreeting, kOpening, kReady };
@@ -85,7 +88,7 @@ class ClientProtocol {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
-    std::size_t bytes_under_way = 0;
+    ClientFigures::UnderWay under_way;
     bool shares_memory = false;
   };
   struct PendingPush {

@@ -44,6 +44,11 @@ struct Sender {
     }
     return text;
   }
+  [[nodiscard]] ClientFigures figures() const {
+    ClientFigures figures;
+    client.describe(figures);
+    return figures;
+  }
   void acknowledge(std::uint32_t table, std::int64_t done) {
     DataItem item;
     item.kind = pb::DataItem::ACK;
@@ -104,6 +109,24 @@ TEST_CASE("an update larger than the window goes alone", "[client]") {
     CHECK(sender.sent().empty());
     sender.acknowledge(static_cast<std::uint32_t>(table[0] - '0'), 1);
   }
+}
+
+TEST_CASE("what is under way to a shard and what waits to be sent are told apart", "[client]") {
+  Sender sender({SendOrder::kFrontFirst, Bytes(32)});
+  sender.push_all(0);
+  CHECK(sender.figures().updates_waiting == 4);
+  CHECK(sender.figures().under_way.at(kShard).updates == 0);
+  CHECK(sender.sent() == "0 1");
+  CHECK(sender.figures().updates_waiting == 2);
+  CHECK(sender.figures().under_way.at(kShard).updates == 2);
+  CHECK(sender.figures().under_way.at(kShard).bytes == 32);
+  sender.acknowledge(0, 1);
+  CHECK(sender.figures().under_way.at(kShard).updates == 1);
+  // What is overdue waits to be sent again.
+  sender.now = sender.now + Duration(2'000'000);
+  sender.client.tick(sender.now);
+  CHECK(sender.figures().updates_waiting == 3);
+  CHECK(sender.figures().under_way.at(kShard).bytes == 0);
 }
 
 TEST_CASE("what was lost frees the window, and is sent again", "[client]") {

@@ -9,6 +9,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/unit/layers/layer_bench.hpp"
 #include "worker/backend/cpu_backend.hpp"
+#include "worker/backend/memory_use.hpp"
 
 using namespace taut;
 using namespace taut::test;
@@ -66,6 +67,20 @@ TEST_CASE("host memory for copies is aligned, and pinning somebody else's asks n
   std::vector<std::byte> other(100);
   backend->pin_host(other);
   backend->unpin_host(other);
+}
+
+TEST_CASE("what was allocated is in use until it is given back", "[backend]") {
+  const auto backend = make_cpu_backend({});
+  const auto used = [&] { return memory_use(*backend)->used.value(); };
+  const std::uint64_t before = used();
+  {
+    const DeviceBuffer block = backend->allocate(Bytes(1 << 20));
+    CHECK(used() >= before + (1 << 20));
+    const HostBuffer host = backend->allocate_host(Bytes(8 << 20));
+    CHECK(used() < before + (2 << 20));
+  }
+  CHECK(used() == before);
+  CHECK(memory_use(*backend)->free > Bytes(1 << 20));
 }
 
 TEST_CASE("a block without room is named in the error", "[backend]") {

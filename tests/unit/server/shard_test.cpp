@@ -309,6 +309,54 @@ TEST_CASE("a read that must wait is answered to its own peer once others have pu
   CHECK(out[0].to != out[1].to);
 }
 
+TEST_CASE("what waits at a shard is counted until it is answered, applied or forgotten",
+          "[shard]") {
+  Talk talk(JobMaker(2));
+  talk.start();
+  const ShardQueues& queues = talk.shard.queues();
+  CHECK(queues.parked_reads == 0);
+  CHECK(talk.ask(0, Talk::push(0, 0, pb::DataItem::PUSH_READ)).kind == pb::DataItem::ACK);
+  CHECK(queues.parked_reads == 1);
+  CHECK(queues.held_updates == 1);
+  CHECK(queues.held_bytes == 16);
+  // A copy of it waits no second time.
+  talk.ask(0, Talk::push(0, 0, pb::DataItem::PUSH_READ));
+  CHECK(queues.parked_reads == 1);
+  CHECK(queues.held_updates == 1);
+  // The update of the second worker completes the clock.
+  talk.send(kPeer, 1, {Talk::push(1, 0)});
+  CHECK(queues.parked_reads == 0);
+  CHECK(queues.held_updates == 0);
+  CHECK(queues.held_bytes == 0);
+  // What a worker left behind that was lost goes with it, and everything with the job.
+  talk.ask(1, Talk::push(1, 1, pb::DataItem::PUSH_READ));
+  CHECK(queues.held_updates == 1);
+  talk.job.leave(WorkerId(1), Clock(1));
+  talk.change();
+  CHECK(queues.parked_reads == 0);
+  CHECK(queues.held_updates == 0);
+  talk.job.join(Clock(5));
+  talk.change();
+  for (std::int64_t clock = 1; clock < 6; ++clock) talk.ask(0, Talk::push(0, clock));
+  CHECK(queues.held_updates == 1);
+  talk.job.state.set_finished(true);
+  talk.change();
+  CHECK(queues.held_updates == 0);
+  CHECK(queues.held_bytes == 0);
+}
+
+TEST_CASE("updates that are sent back to come again are counted", "[shard]") {
+  Talk talk(JobMaker(1, Slack(2)));
+  talk.start();
+  CHECK(talk.ask(0, Talk::push(0, 3)).refusal == pb::DataItem::OUT_OF_ORDER);
+  CHECK(talk.shard.queues().postponed_updates == 1);
+  talk.job.state.set_hold_from(0);
+  talk.change();
+  CHECK(talk.ask(0, Talk::push(0, 0)).refusal == pb::DataItem::HELD);
+  CHECK(talk.shard.queues().postponed_updates == 2);
+  CHECK(talk.shard.queues().held_updates == 0);
+}
+
 TEST_CASE("a stale incarnation is refused with these words, and changes nothing", "[shard]") {
   Talk talk(JobMaker(2, Slack(1)));
   talk.start();
@@ -585,6 +633,22 @@ TEST_CASE("what the update rule remembers counts as the tables' memory", "[shard
   };
   CHECK(taken_with(0) > 0);
   CHECK(taken_with(0.9F) == 2 * taken_with(0));
+}
+
+TEST_CASE("what delay compensation may come to keep of each worker's reads counts too", "[shard]") {
+  JobMaker job(3, Slack(2));
+  job.state.mutable_definition()->mutable_consistency()->mutable_delay_compensation();
+  Talk talk(std::move(job));
+  const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
+  talk.shard.limit_memory(memory);
+  talk.start();
+  CHECK(memory->taken() == Bytes(16 + 3 * 16));
+  const auto opened = talk.shard.take_opened();
+  REQUIRE(opened.size() == 1);
+  CHECK(opened[0].job == JobId(7));
+  CHECK(opened[0].bytes == 64);
+  CHECK(opened[0].compensation == 48);
+  CHECK(talk.shard.take_opened().empty());
 }
 
 }  // namespace taut::server

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "common/types.hpp"
+
+namespace taut {
+
+/// What a client has sent and taken, and what of it waits. An update counts once for each slice of
+/// its table.
+struct ClientFigures {
+  /// Sent to one shard, and not acknowledged: on its way, or in the shard's queue.
+  struct UnderWay {
+    std::size_t updates = 0;
+    std::uint64_t bytes = 0;  // payload
+  };
+  std::uint64_t messages_out = 0;
+  std::uint64_t messages_in = 0;
+  std::map<ShardId, UnderWay> under_way;
+  std::size_t updates_waiting = 0;  // to be sent: the window is full, or a shard asked for patience
+};
+
+/// The newest of them, between the client that writes and whoever shows them. Thread: any.
+class ClientLoad {
+ public:
+  void note(const ClientFigures& figures) {
+    std::scoped_lock lock(mutex_);
+    figures_ = figures;
+  }
+  [[nodiscard]] ClientFigures read() const {
+    std::scoped_lock lock(mutex_);
+    return figures_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  ClientFigures figures_;
+};
+
+}  // namespace taut
