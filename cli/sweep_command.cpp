@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 struct SweepArguments {
   std::string file;
   std::string slack;
+  std::string policies;
   std::string workers;
   std::optional<std::uint32_t> seeds;
   std::vector<std::string> stragglers;
@@ -43,6 +44,10 @@ std::vector<std::string> parts_of(const std::string& text) {
 Result<void> put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
   if (!arguments.slack.empty()) sweep.clear_slack();
   for (const std::string& part : parts_of(arguments.slack)) sweep.add_slack(part);
+  if (!arguments.policies.empty()) sweep.clear_policy();
+  for (const std::string& file : parts_of(arguments.policies)) {
+    TAUT_TRY(*sweep.add_policy(), load_policy(file));
+  }
   if (!arguments.workers.empty()) sweep.clear_workers();
   for (const std::string& part : parts_of(arguments.workers)) {
     if (part.empty() || part.size() > 6 ||
@@ -92,6 +97,9 @@ void add_sweep(CLI::App& app, int& status) {
                       "Sweep file, or job or solver file (default: LeNet on Fashion-MNIST)");
   command->add_option("--slack", arguments->slack,
                       "Bounds, ',' between them; 0 is bsp (default: 0,1,2,4,8,async)");
+  command->add_option("--policy", arguments->policies,
+                      "Staleness policies beside the bounds: job files, ',' between them, of which "
+                      "the consistency is taken");
   command->add_option("--workers", arguments->workers, "Numbers of workers, ',' between them");
   command->add_option("--seeds", arguments->seeds, "Repeats of each point (default: 3)");
   command

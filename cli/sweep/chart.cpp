@@ -56,6 +56,38 @@ std::string text_at(double x, double y, const std::string& anchor, const std::st
                      kind, x, y, anchor, escape_html(text));
 }
 
+/// How wide a name of class "t" is at most.
+double width_of(const std::string& name) {
+  return 7.5 * static_cast<double>(name.size());
+}
+
+/// Names under the middle of categories, `step` apart. Where one has no room all of them lean, and
+/// `below` is how far they reach.
+struct CategoryNames {
+  std::string svg;
+  double below = 18;
+};
+
+CategoryNames category_names(const std::vector<DotCategory>& categories, double step) {
+  double widest = 0;
+  for (const DotCategory& category : categories) {
+    widest = std::max(widest, width_of(category.name));
+  }
+  const bool lean = widest > step;
+  CategoryNames names;
+  if (lean) names.below = 14 + 0.71 * widest;
+  for (std::size_t i = 0; i < categories.size(); ++i) {
+    const double x = kLeft + step * (static_cast<double>(i) + 0.5);
+    const double y = kHeight - kBottom + (lean ? 14 : 18);
+    names.svg += lean ? fmt::format(
+                            "<text class=\"t\" text-anchor=\"end\" transform=\"translate("
+                            "{:.1f} {:.1f}) rotate(-45)\">{}</text>",
+                            x + 4, y, escape_html(categories[i].name))
+                      : text_at(x, y, "middle", categories[i].name);
+  }
+  return names;
+}
+
 std::string line(double x1, double y1, double x2, double y2, const std::string& kind) {
   return fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
                      kind, x1, y1, x2, y2);
@@ -266,17 +298,18 @@ std::string dot_chart(const DotChart& chart) {
     for (const double value : category.values) high = std::max(high, value);
   }
   const Scale scale{0, 1, 0, high > 0 ? high * 1.18 : 1};
-  std::string svg = open_svg(chart.text, kHeight);
-  svg += y_axis(scale, chart.text.y_label, chart.percent);
-  svg += line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "axis");
   const double step =
       (kWidth - kLeft - kRight) / std::max(1.0, static_cast<double>(chart.categories.size()));
+  const CategoryNames names = category_names(chart.categories, step);
+  const double height = kHeight - 18 + names.below;
+  std::string svg = open_svg(chart.text, height);
+  svg += y_axis(scale, chart.text.y_label, chart.percent);
+  svg += line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "axis") + names.svg;
   for (std::size_t i = 0; i < chart.categories.size(); ++i) {
     const double x = kLeft + step * (static_cast<double>(i) + 0.5);
     svg += draw_dots(scale, chart.categories[i], x, chart.percent);
-    svg += text_at(x, kHeight - kBottom + 18, "middle", chart.categories[i].name);
   }
-  svg += text_at((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", chart.text.x_label);
+  svg += text_at((kLeft + kWidth - kRight) / 2, height - 8, "middle", chart.text.x_label);
   return svg + "</svg></figure>\n";
 }
 
@@ -297,7 +330,9 @@ std::string histogram_chart(const ChartText& text, const std::vector<HistogramRo
     double tallest = 1e-12;
     for (const double share : row.shares) tallest = std::max(tallest, share);
     svg += line(kLeft, base, kWidth - kRight, base, "grid");
-    svg += text_at(kLeft - 6, base - 4, "end", row.name);
+    // A name without room beside its row stands at the row's end, where bars are seldom tall.
+    svg += width_of(row.name) <= kLeft ? text_at(kLeft - 6, base - 4, "end", row.name)
+                                       : text_at(kWidth - kRight, base - 28, "end", row.name);
     for (std::size_t i = 0; i < row.shares.size(); ++i) {
       if (row.shares[i] <= 0) continue;
       const double tall = std::max((kRow - 8) * row.shares[i] / tallest, 0.7);

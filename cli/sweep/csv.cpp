@@ -14,7 +14,7 @@ std::string cell(const std::string& text) {
 }
 
 std::string point_cells(const SweepPoint& point) {
-  return fmt::format("{},{},{}", point.slack, point.workers, cell(point.variant));
+  return fmt::format("{},{},{}", cell(point.slack), point.workers, cell(point.variant));
 }
 
 std::string spread_cells(const Spread& spread) {

@@ -34,6 +34,25 @@ std::optional<pb::Consistency> consistency_of(const std::string& slack) {
   return consistency;
 }
 
+/// What takes the place of the job's consistency: a slack, or a policy.
+struct Bound {
+  std::string name;
+  pb::Consistency consistency;
+  bool is_policy = false;
+};
+
+/// REQUIRES: check_axes() found nothing.
+std::vector<Bound> bounds_of(const pb::Sweep& sweep) {
+  std::vector<std::string> slacks(sweep.slack().begin(), sweep.slack().end());
+  if (slacks.empty() && sweep.policy().empty()) slacks = {"0", "1", "2", "4", "8", "async"};
+  std::vector<Bound> bounds;
+  for (const std::string& slack : slacks) bounds.push_back({slack, *consistency_of(slack)});
+  for (const pb::SweepPolicy& policy : sweep.policy()) {
+    bounds.push_back({policy.name(), policy.consistency(), true});
+  }
+  return bounds;
+}
+
 std::string as_file_name(std::string name) {
   std::replace_if(
       name.begin(), name.end(),
@@ -75,6 +94,22 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
     }
   }
   seen.clear();
+  for (const pb::SweepPolicy& policy : sweep.policy()) {
+    const std::string& name = policy.name();
+    if (name.empty()) findings.add("a policy has no name");
+    if (consistency_of(name)) {
+      findings.add(fmt::format("policy \"{}\" is named like a slack: use another name", name));
+    }
+    if (!seen.insert(as_file_name(name)).second) {
+      findings.add(fmt::format("policy \"{}\" is named twice", name));
+    }
+    if (!policy.has_consistency()) {
+      findings.add(fmt::format(
+          "policy \"{}\" says no consistency, e.g. consistency {{ mode: SSP dynamic_slack {{ }} }}",
+          name));
+    }
+  }
+  seen.clear();
   for (const std::uint32_t workers : sweep.workers()) {
     if (workers < 1 || workers > kMostWorkers) {
       findings.add(fmt::format("workers: {} is not between 1 and {}", workers, kMostWorkers));
@@ -92,7 +127,7 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
         variant.job().has_seed()) {
       findings.add(
           fmt::format("variant \"{}\" sets consistency, workers or seed, which are axes "
-                      "of the sweep: use slack, workers, seeds",
+                      "of the sweep: use slack or policy, workers, seeds",
                       variant.name()));
     }
   }
@@ -113,8 +148,9 @@ void check_point(const SweepPoint& point, Findings& findings) {
 }  // namespace
 
 std::string SweepPoint::bound() const {
-  if (slack == "async") return "async";
-  return slack == "0" ? "BSP" : "slack " + slack;
+  if (slack == "0") return "BSP";
+  const bool is_number = slack.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "slack " + slack : slack;
 }
 
 std::string SweepPoint::group() const {
@@ -148,10 +184,7 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
 
   pb::Job whole = base;
   put_fields_over(sweep.over(), whole);
-  std::vector<std::string> slacks(sweep.slack().begin(), sweep.slack().end());
-  if (slacks.empty()) {
-    for (const char* slack : {"0", "1", "2", "4", "8", "async"}) slacks.emplace_back(slack);
-  }
+  const std::vector<Bound> bounds = bounds_of(sweep);
   std::vector<std::uint32_t> workers(sweep.workers().begin(), sweep.workers().end());
   if (workers.empty()) workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
   std::vector<pb::SweepVariant> variants(sweep.variant().begin(), sweep.variant().end());
@@ -160,10 +193,10 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
   SweepPlan plan;
   for (const pb::SweepVariant& variant : variants) {
     for (const std::uint32_t count : workers) {
-      for (const std::string& slack : slacks) {
-        SweepPoint point{slack, count, variant.name(), whole};
+      for (const Bound& bound : bounds) {
+        SweepPoint point{bound.name, count, variant.name(), whole, bound.is_policy};
         put_fields_over(variant.job(), point.job);
-        *point.job.mutable_consistency() = *consistency_of(slack);
+        *point.job.mutable_consistency() = bound.consistency;
         point.job.set_workers(count);
         check_point(point, findings);
         plan.points.push_back(std::move(point));
@@ -178,8 +211,9 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
       run.job.set_seed(run.seed);
       run.job.mutable_solver_param()->clear_random_seed();
       run.folder =
-          fmt::format("slack{}-workers{}{}{}-seed{}", point.slack, point.workers,
-                      point.variant.empty() ? "" : "-", as_file_name(point.variant), run.seed);
+          fmt::format("{}{}-workers{}{}{}-seed{}", point.is_policy ? "policy-" : "slack",
+                      as_file_name(point.slack), point.workers, point.variant.empty() ? "" : "-",
+                      as_file_name(point.variant), run.seed);
       plan.runs.push_back(std::move(run));
     }
   }

@@ -14,14 +14,15 @@ namespace taut::cli {
 
 /// One cell of a sweep's grid: a job but for its seed.
 struct SweepPoint {
-  std::string slack;  // "0", "1", ..., "async"
+  std::string slack;  // "0", "1", ..., "async", or a policy's name
   std::uint32_t workers = 1;
   std::string variant;  // empty: the sweep has none
   pb::Job job;
+  bool is_policy = false;
 
-  /// E.g. "slack 2", "BSP", "async".
+  /// E.g. "slack 2", "BSP", "async", "dynamic_slack".
   [[nodiscard]] std::string bound() const;
-  /// What it shares with the points that only differ in slack, e.g. "4 workers, bursts".
+  /// What it shares with the points that only differ in slack or policy, e.g. "4 workers, bursts".
   [[nodiscard]] std::string group() const;
 };
 

@@ -177,7 +177,8 @@ std::size_t staleness_bars(const std::vector<PointFigures>& points) {
   for (const PointFigures& point : points) {
     const pb::Consistency& asked = point.point.job.consistency();
     if (asked.mode() == pb::Consistency::SSP) {
-      bound = std::max<std::size_t>(bound, asked.slack());
+      bound = std::max<std::size_t>(
+          bound, asked.has_dynamic_slack() ? asked.dynamic_slack().most() : asked.slack());
     }
     for (const RunResult& run : point.runs) {
       if (run.staleness.empty()) continue;
@@ -231,6 +232,9 @@ std::string trend(const std::vector<PointFigures>& points) {
 
 std::string group_section(const std::vector<PointFigures>& points, double target, bool heading) {
   std::string html;
+  const bool has_policies =
+      std::ranges::any_of(points, [](const PointFigures& point) { return point.point.is_policy; });
+  const std::string axis = has_policies ? "slack or policy" : "slack";
   if (heading) {
     html += fmt::format("<h2>{}</h2>\n", escape_html(points.front().point.group()));
   }
@@ -243,13 +247,13 @@ std::string group_section(const std::vector<PointFigures>& points, double target
   html += accuracy_chart(points, &RunResult::accuracy_by_time, target, "wall time", "seconds");
   html += accuracy_chart(points, &RunResult::accuracy_by_clock, target, "clocks",
                          "clocks, mean of the workers");
-  html += target_chart(points, {"Time to the target", "slack", "seconds"},
+  html += target_chart(points, {"Time to the target", axis, "seconds"},
                        &PointFigures::seconds_to_target);
-  html += target_chart(points, {"Clocks to the target", "slack", "clocks"},
+  html += target_chart(points, {"Clocks to the target", axis, "clocks"},
                        &PointFigures::clocks_to_target);
-  html += figure_chart(points, {"Throughput", "slack", "images/s, all workers"},
+  html += figure_chart(points, {"Throughput", axis, "images/s, all workers"},
                        &RunResult::images_per_second, false);
-  html += figure_chart(points, {"Share of time waiting", "slack", "of the workers' time"},
+  html += figure_chart(points, {"Share of time waiting", axis, "of the workers' time"},
                        &RunResult::wait_share, true);
   html += loss_chart(points, &RunResult::loss_by_time, "wall time", "seconds");
   html += loss_chart(points, &RunResult::loss_by_clock, "clocks", "clocks");

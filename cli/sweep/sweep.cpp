@@ -140,6 +140,9 @@ std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& 
   for (const pb::Straggler& straggler : job.straggler()) {
     setting.emplace_back("straggler", straggler.ShortDebugString());
   }
+  for (const pb::SweepPolicy& policy : options.sweep.policy()) {
+    setting.emplace_back(policy.name(), policy.consistency().ShortDebugString());
+  }
   if (job.has_network()) setting.emplace_back("network", job.network().ShortDebugString());
   for (auto& line : describe_host()) setting.push_back(std::move(line));
   return setting;
@@ -181,6 +184,18 @@ Result<SweepOptions> load_sweep(const std::string& file) {
   }
   if (!options.sweep.has_name()) options.sweep.set_name(fs::path(file).stem().string());
   return options;
+}
+
+Result<pb::SweepPolicy> load_policy(const std::string& file) {
+  pb::Job job;
+  TAUT_TRY(read_text(file, job));
+  if (!job.has_consistency()) {
+    return invalid(fmt::format("{}: says no consistency, so it names no policy", file));
+  }
+  pb::SweepPolicy policy;
+  policy.set_name(fs::path(file).stem().string());
+  *policy.mutable_consistency() = job.consistency();
+  return policy;
 }
 
 int run_sweep(const SweepOptions& options) {

@@ -20,6 +20,10 @@ struct SweepOptions {
 /// Errors    not_found; invalid: with line and column
 [[nodiscard]] Result<SweepOptions> load_sweep(const std::string& file);
 
+/// The consistency of a job file, as a policy that is named like the file.
+/// Errors    not_found; invalid: with line and column, or the file says no consistency
+[[nodiscard]] Result<pb::SweepPolicy> load_policy(const std::string& file);
+
 /// Runs what of the grid is not there yet, one run after the other, and writes the report. Returns
 /// the exit status: 1 where a run failed.
 int run_sweep(const SweepOptions& options);

@@ -41,6 +41,27 @@ class Sweep(ClusterTest):
                      "job1-worker0/metrics.csv"):
             self.assertTrue((self.folder / "out/slack0-workers2-seed1" / name).exists(), name)
 
+    def test_policies_are_compared_with_bounds(self):
+        late = self.file("late_counts_less.textproto",
+                         "consistency { mode: ASYNC staleness_learning_rate: true }")
+        answer = self.sweep("--slack", "0", "--policy",
+                            f"{late},{SOURCE / 'configs/jobs/policies/periodic_averaging.textproto'}",
+                            "--workers", 2, "--seeds", 1)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual([(run["slack"], run["state"]) for run in self.rows("runs.csv")],
+                         [("0", "done"), ("late_counts_less", "done"),
+                          ("periodic_averaging", "done")])
+        self.assertIn("periodic_averaging, 2 workers", answer.stdout)
+        job = (self.folder / "out/policy-late_counts_less-workers2-seed1/job.textproto").read_text()
+        self.assertIn("staleness_learning_rate: true", job)
+        html = (self.folder / "out/report.html").read_text()
+        self.assertIn("<dt>late_counts_less</dt>", html)
+        # What the run was of is in the job, so a changed policy is run anew.
+        late.write_text("consistency { mode: SSP dynamic_slack { least: 1 most: 4 } }")
+        again = self.sweep("--slack", "0", "--policy", late, "--workers", 2, "--seeds", 1)
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        self.assertEqual(again.stdout.count("was there already"), 1)
+
     def test_a_sweep_goes_on_where_it_was_interrupted(self):
         arguments = (self.job(iterations=40), "--output", self.folder / "out", "--slack", "0,1",
                      "--workers", 1, "--seeds", 2, "--clock-time", 20)
@@ -90,6 +111,12 @@ class Sweep(ClusterTest):
                 (("--workers", "2,4", "--straggler", "worker: 3 slowdown: 2"),
                  ("2 workers: straggler[0] names worker 3",)),
                 (("--target", "85"), ("target_accuracy: 85",)),
+                (("--policy", SOURCE / "configs/jobs/fashion_none.textproto"), ("fashion_none",)),
+                (("--policy", self.file("empty.textproto", "workers: 2")),
+                 ("empty.textproto", "says no consistency")),
+                (("--workers", "2", "--policy",
+                  self.file("spare.textproto", "consistency { mode: BSP backup_workers: 2 }")),
+                 ("spare, 2 workers: consistency: backup_workers 2 of 2",)),
                 (("--seeds", "0"), ("seeds: 0",))):
             self.assert_fails(self.sweep(*arguments), *words)
             self.assertFalse((self.folder / "out").exists())

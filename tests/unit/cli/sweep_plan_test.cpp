@@ -66,6 +66,51 @@ TEST_CASE("a sweep is every bound with every number of workers, variant and seed
   CHECK(plan.value().points[0].job.straggler_size() == 0);
 }
 
+TEST_CASE("policies stand beside the bounds, with the workers and seeds of all", "[sweep]") {
+  const auto plan = plan_of(
+      "slack: '0' slack: '2' workers: 4 seeds: 2 "
+      "policy { name: 'moving slack' consistency { dynamic_slack { least: 1 most: 6 } } } "
+      "policy { name: 'backup' consistency { mode: BSP backup_workers: 1 } }");
+  REQUIRE(plan.has_value());
+  REQUIRE(plan.value().points.size() == 4);
+  REQUIRE(plan.value().runs.size() == 8);
+  const SweepPoint& moving = plan.value().points[2];
+  CHECK(moving.bound() == "moving slack");
+  CHECK(moving.group() == plan.value().points[0].group());
+  CHECK(moving.job.consistency().dynamic_slack().most() == 6);
+  CHECK_FALSE(moving.job.consistency().has_slack());
+  CHECK(plan.value().runs[2].folder == "policy-moving_slack-workers4-seed5");
+  CHECK(plan.value().runs[7].job.consistency().backup_workers() == 1);
+  CHECK(plan.value().runs[7].job.seed() == 6);
+  // The job's own consistency does not show through.
+  CHECK(plan.value().points[3].job.consistency().mode() == pb::Consistency::BSP);
+}
+
+TEST_CASE("a sweep of policies alone has no other bounds", "[sweep]") {
+  const auto plan = plan_of(
+      "policy { name: 'late' consistency { mode: ASYNC "
+      "staleness_learning_rate: true } } seeds: 1");
+  REQUIRE(plan.has_value());
+  CHECK(plan.value().points.size() == 1);
+  CHECK(plan.value().runs[0].folder == "policy-late-workers2-seed5");
+}
+
+TEST_CASE("a policy that cannot work is named before anything runs", "[sweep]") {
+  const std::string all = refusal_of(
+      "policy { consistency { mode: BSP } } policy { name: '3' consistency { } } "
+      "policy { name: 'async' consistency { } } policy { name: 'none' } "
+      "policy { name: 'a b' consistency { } } policy { name: 'a/b' consistency { } }");
+  for (const char* line :
+       {"a policy has no name", "policy \"3\" is named like a slack",
+        "policy \"async\" is named like a slack", "policy \"none\" says no consistency",
+        "policy \"a/b\" is named twice"}) {
+    CHECK_THAT(all, Contains(line));
+  }
+  CHECK_THAT(refusal_of("workers: 2 policy { name: 'spare' consistency { mode: BSP "
+                        "backup_workers: 2 } }"),
+             Contains("spare, 2 workers: consistency: backup_workers 2 of 2 workers"));
+}
+
 TEST_CASE("a sweep that says nothing has six bounds and three seeds of the job", "[sweep]") {
   const auto plan = plan_of("");
   REQUIRE(plan.has_value());

@@ -77,6 +77,21 @@ TEST_CASE("a report names the verdict, the failed runs and the setting", "[sweep
   CHECK_THAT(html, Contains("<dt>job</dt><dd>lenet</dd>"));
 }
 
+TEST_CASE("a policy is a row, a series and a name under its dots like any bound", "[sweep]") {
+  SweepReport made = report();
+  made.points[1].point.slack = "delay, compensated";
+  made.points[1].point.is_policy = true;
+  const std::string html = report_html(made);
+  CHECK_THAT(html, Contains("Delay, compensated reached 50.0 % test accuracy soonest"));
+  CHECK_THAT(html, Contains("<td>delay, compensated</td>") && Contains("slack or policy"));
+  // Two names of this width have room; eight have not, and lean.
+  CHECK_THAT(html, !Contains("rotate(-45)"));
+  while (made.points.size() < 8) made.points.push_back(made.points[1]);
+  const std::string crowded = report_html(made);
+  CHECK(count_of(crowded, "rotate(-45)\">delay, compensated</text>") == 4 * 7);
+  CHECK_THAT(runs_csv(made), Contains("\n\"delay, compensated\",2,,1,done,"));
+}
+
 TEST_CASE("points that differ in more than slack get a section each", "[sweep]") {
   SweepReport two = report();
   two.points[1].point.workers = 4;
