@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "worker/batch_memory.hpp"
 #include "worker/data/open_source.hpp"
 #include "worker/model/job_data.hpp"
 #include "worker/model/parameters.hpp"
@@ -120,14 +121,14 @@ Result<std::unique_ptr<data::Feed>> make_feed(const FedGraph& fed, const model::
 
 Result<std::unique_ptr<data::DataLoader>> start_loader(const FedGraph& fed,
                                                        const data::FeedOptions& options,
-                                                       Clock start) {
+                                                       const data::DataLoader::Options& loading) {
   std::vector<std::unique_ptr<data::Feed>> feeds;
   for (const model::Node& node : fed.graph.nodes) {
     if (!node.is_fed) continue;
     TAUT_TRY(auto feed, make_feed(fed, node, options));
     feeds.push_back(std::move(feed));
   }
-  return data::DataLoader::start(std::move(feeds), {.start = start});
+  return data::DataLoader::start(std::move(feeds), loading);
 }
 
 std::int64_t FedGraph::batch() const {
@@ -167,8 +168,13 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
   options.part = data::Part::kTrain;
   options.share = {slot, slots};
   options.seed = job_.seed();
-  const Clock first_draw(start.value() * job_.solver_param().iter_size());
-  TAUT_TRY(replica.loader, start_loader(train_, options, first_draw));
+  data::DataLoader::Options loading;
+  loading.start = Clock(start.value() * job_.solver_param().iter_size());
+  if (!backend.shares_host_memory()) {
+    replica.batch_memory = std::make_unique<BatchMemory>(backend);
+    loading.memory = replica.batch_memory.get();
+  }
+  TAUT_TRY(replica.loader, start_loader(train_, options, loading));
   return replica;
 }
 
@@ -176,7 +182,7 @@ Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader(std::size_t tes
   data::FeedOptions options;
   options.part = data::Part::kTest;
   options.seed = job_.seed();
-  return start_loader(tests_[test], options, Clock(0));
+  return start_loader(tests_[test], options, {});
 }
 
 }  // namespace taut::worker

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace taut::worker {
 /// One copy of the training net with its own share of the data.
 struct Replica {
   std::unique_ptr<Net> net;
+  std::unique_ptr<std::pmr::memory_resource> batch_memory;  // null: the loader takes any
   std::unique_ptr<data::DataLoader> loader;
   std::int64_t batch = 0;
 };
@@ -44,7 +46,8 @@ struct PhaseOptions {
 
 /// Makes batches for every layer that is fed, from a clock on.
 [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> start_loader(
-    const FedGraph& fed, const data::FeedOptions& options, Clock start);
+    const FedGraph& fed, const data::FeedOptions& options,
+    const data::DataLoader::Options& loading);
 
 /// A job's nets and their data, opened once for all replicas of a process.
 class JobAssets {

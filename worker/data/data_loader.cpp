@@ -75,11 +75,13 @@ Result<void> DataLoader::fill(Batch& batch) {
   std::size_t blob = 0;
   for (const std::unique_ptr<Feed>& feed : feeds_) {
     std::vector<std::span<float>> tops;
-    for (const std::size_t elements : feed->elements()) {
-      if (blob == batch.blobs.size()) batch.blobs.emplace_back();
-      batch.blobs[blob].resize(elements);
-      tops.emplace_back(batch.blobs[blob]);
-      ++blob;
+    for (std::size_t top = 0; top < feed->elements().size(); ++top, ++blob) {
+      if (blob == batch.blobs.size()) batch.blobs.emplace_back(options_.memory);
+      std::pmr::vector<float>& values = batch.blobs[blob];
+      // A batch that comes back holds what this feed has made of it.
+      const bool holds_it = values.size() == feed->elements()[top] && feed->is_constant(top);
+      values.resize(feed->elements()[top]);
+      tops.push_back(holds_it ? std::span<float>() : std::span<float>(values));
     }
     TAUT_TRY(feed->fill(batch.clock, tops));
   }

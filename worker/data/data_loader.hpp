@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <span>
 #include <string>
@@ -19,7 +20,7 @@ namespace taut::data {
 /// What a net is fed at one clock.
 struct Batch {
   Clock clock;
-  std::vector<std::vector<float>> blobs;  // the tops of every feed, in order
+  std::vector<std::pmr::vector<float>> blobs;  // the tops of every feed, in order
 
   [[nodiscard]] std::vector<std::span<const float>> spans() const {
     return {blobs.begin(), blobs.end()};
@@ -33,6 +34,9 @@ class DataLoader {
   struct Options {
     Clock start;            // of the first batch
     std::size_t depth = 4;  // batches made ahead
+    /// Where batches lie. It outlives them all; the loader's thread takes from it, and whoever has a
+    /// batch last gives back.
+    std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   };
 
   /// feeds     one for each data layer, in the graph's order

@@ -14,6 +14,10 @@ class DummyFeed final : public Feed {
 
   const std::vector<std::size_t>& elements() const override { return elements_; }
 
+  bool is_constant(std::size_t top) const override {
+    return tops_[top].classes == 0 && tops_[top].filler.kind == math::Filler::Kind::kConstant;
+  }
+
   Result<void> fill(Clock clock, std::span<const std::span<float>> tops) override {
     for (std::size_t top = 0; top < tops_.size(); ++top) {
       // Each top and clock have a stream of their own.

@@ -25,8 +25,11 @@ class Feed {
   /// Elements of each top's blob.
   [[nodiscard]] virtual const std::vector<std::size_t>& elements() const = 0;
 
+  /// Whether a top is the same at every clock.
+  [[nodiscard]] virtual bool is_constant(std::size_t /*top*/) const { return false; }
+
   /// Writes the tops' blobs of a clock: a pure function of the clock.
-  /// tops    for each top its elements
+  /// tops    for each top its elements; none: a constant one whose memory it has filled before
   /// Errors  as RecordSource::read
   [[nodiscard]] virtual Result<void> fill(Clock clock, std::span<const std::span<float>> tops) = 0;
 };

@@ -130,7 +130,7 @@ Result<void> predict(const pb::ToolRequest& request, Backend& backend) {
   data::FeedOptions feed;
   feed.part = data::Part::kTest;
   feed.seed = opened.job.seed();
-  TAUT_TRY(const auto loader, start_loader(fed, feed, Clock(0)));
+  TAUT_TRY(const auto loader, start_loader(fed, feed, {}));
   const bool labelled = !from_images && has_labels(fed, blob.items);
   Printer printer(std::move(names), request.csv());
   std::vector<float> scores(blob.items * blob.classes);

@@ -48,7 +48,7 @@ Result<void> test_model(const pb::ToolRequest& request, Backend& backend) {
   data::FeedOptions feed;
   feed.part = data::Part::kTest;
   feed.seed = opened.job.seed();
-  TAUT_TRY(const auto loader, start_loader(fed, feed, Clock(0)));
+  TAUT_TRY(const auto loader, start_loader(fed, feed, {}));
   std::vector<std::pair<std::string, double>> sums;
   for (std::uint64_t i = 0; i < batches; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kBatchWait));

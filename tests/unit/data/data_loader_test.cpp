@@ -149,6 +149,36 @@ TEST_CASE("recycled memory is used again", "[loader]") {
   CHECK(again);
 }
 
+TEST_CASE("what is constant is written once into memory that comes back", "[loader]") {
+  std::vector<data::DummyTop> tops(1);
+  tops[0] = {.filler = {math::Filler::Kind::kConstant, 2.5F, 0}, .elements = 4};
+  std::vector<std::unique_ptr<Feed>> list;
+  list.push_back(data::dummy_feed(std::move(tops), options_of(0), "same"));
+  const auto loader = start(std::move(list), {.start = Clock(0), .depth = 1});
+  bool marked = false;
+  for (int i = 0; i < 20; ++i) {
+    Batch batch = next(*loader);
+    // What a consumer has put there is still there: nobody wrote it anew.
+    if (batch.blobs[0][3] == -1) marked = true;
+    CHECK(batch.blobs[0][0] == 2.5F);
+    batch.blobs[0][3] = -1;
+    loader->recycle(std::move(batch));
+  }
+  CHECK(marked);
+}
+
+TEST_CASE("batches lie in the memory that the loader is given", "[loader]") {
+  std::vector<float> room(1000);
+  std::pmr::monotonic_buffer_resource memory(room.data(), room.size() * sizeof(float),
+                                             std::pmr::null_memory_resource());
+  const auto loader = start(feeds(), {.start = Clock(0), .depth = 1, .memory = &memory});
+  const Batch batch = next(*loader);
+  for (const auto& blob : batch.blobs) {
+    CHECK(blob.data() >= room.data());
+    CHECK(blob.data() + blob.size() <= room.data() + room.size());
+  }
+}
+
 TEST_CASE("a loader that nobody reads from ends", "[loader]") {
   for (int i = 0; i < 20; ++i) start(feeds(), {.start = Clock(0), .depth = 1});
   SUCCEED("every loader joined its thread");
@@ -213,7 +243,7 @@ TEST_CASE("dummy data is what its fillers say, at each clock anew", "[loader]") 
   };
   const auto loader = start(make(0));
   const Batch first = next(*loader);
-  CHECK(first.blobs[0] == std::vector<float>(4, 2.5F));
+  CHECK(first.blobs[0] == std::pmr::vector<float>(4, 2.5F));
   std::set<float> labels(first.blobs[2].begin(), first.blobs[2].end());
   CHECK(labels == std::set<float>{0, 1, 2, 3, 4, 5, 6});
   CHECK(first.blobs[1] == next(*start(make(0))).blobs[1]);

@@ -1,6 +1,8 @@
 #include "worker/trainer.hpp"
 
 #include <future>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "proto/text.hpp"
@@ -8,6 +10,7 @@
 #include "tests/unit/client/served_job.hpp"
 #include "tests/unit/data/idx_bytes.hpp"
 #include "worker/backend/cpu_backend.hpp"
+#include "worker/backend/wrapped_backend.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/job_run.hpp"
@@ -212,6 +215,40 @@ TEST_CASE("several small batches of a clock move parameters as one large batch",
       REQUIRE(quarters[table][i] == Approx(large[table][i]).epsilon(1e-3).margin(1e-5));
     }
   }
+}
+
+TEST_CASE("a device with memory of its own copies batches from host memory of its own",
+          "[trainer]") {
+  /// Keeps in mind where its host memory lies.
+  class Pinning final : public WrappedBackend {
+   public:
+    using WrappedBackend::WrappedBackend;
+    DeviceBuffer allocate(Bytes size, std::string_view what) override {
+      return inner().allocate(size, what);
+    }
+    HostBuffer allocate_host(Bytes size) override {
+      HostBuffer block = inner().allocate_host(size);
+      std::scoped_lock lock(mutex_);
+      given_.insert(block.as<float>().data());
+      return block;
+    }
+    bool gave(const float* address) {
+      std::scoped_lock lock(mutex_);
+      return given_.contains(address);
+    }
+    void on_call(Stream& /*stream*/, DeviceCall /*call*/) override {}
+
+   private:
+    std::mutex mutex_;
+    std::set<const float*> given_;  // the loader's thread goes on taking memory
+  };
+  const auto inner = cpu();
+  Pinning backend(*inner);
+  const TinyJob tiny;
+  const Replica replica = std::move(tiny.assets().make_replica(backend, 0, 1, Clock(0)).value());
+  const data::Batch batch = replica.loader->next(kDeadline).value();
+  REQUIRE(batch.blobs.size() == 2);
+  for (const auto& blob : batch.blobs) CHECK(backend.gave(blob.data()));
 }
 
 TEST_CASE("a worker that begins at a clock draws that clock's batches", "[trainer]") {
