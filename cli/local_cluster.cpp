@@ -105,6 +105,7 @@ Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
     worker.set_device(options.device);
     worker.set_threads(options.threads);
     worker.set_device_memory_budget(options.device_memory_budget);
+    worker.set_overlap(options.overlap);
     if (!options.pins.empty()) worker.set_pin(options.pins[i]);
     TAUT_TRY(start_process(program, name, config, options.folder));
   }

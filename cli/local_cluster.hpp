@@ -20,6 +20,7 @@ struct LocalClusterOptions {
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;               // compute threads of each worker
   std::uint64_t device_memory_budget = 0;  // bytes for each worker; 0: what the device has
+  bool overlap = true;                     // as WorkerConfig's
   std::vector<std::string> pins;           // processors of each worker; empty: any
   std::string dashboard;                   // "host:port" of the page; empty: none
   pb::RecordsConfig records;               // what the processes write down, in `folder`

@@ -87,6 +87,7 @@ Result<void> TrainRun::start_cluster() {
   cluster.device = options_.device;
   cluster.threads = options_.threads;
   cluster.device_memory_budget = options_.device_memory_budget;
+  cluster.overlap = options_.overlap;
   cluster.pins = options_.pins;
   cluster.records = options_.records;
   cluster.dashboard = options_.dashboard;

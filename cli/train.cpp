@@ -154,6 +154,10 @@ void add_job_options(CLI::App& command, TrainArguments& arguments) {
                   ".caffemodel); several files with ',' between them")
       ->delimiter(',')
       ->type_name("FILE");
+  command.add_flag(
+      "!--no-overlap", options.overlap,
+      "For experiments: an iteration's updates leave when all of them are ready, and the "
+      "next begins when all parameters have come");
   command.add_option("--data", options.data, "Folder of the data set")->type_name("DIR");
   command
       .add_option("--resume", options.resume,

@@ -34,6 +34,7 @@ struct TrainOptions {
   std::uint64_t device_memory_budget = 0;  // bytes for each worker; 0: what the device has
   std::string dashboard;                   // "host:port" of the page; empty: none
   std::vector<std::string> pins;           // one for each worker, or none
+  bool overlap = true;                     // false: an iteration's updates leave together
   pb::RecordsConfig records;               // what workers write down, in the run's folder
 };
 

@@ -44,6 +44,12 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   ProgressBoard board;
   Trainer::Options training = trainer_options(solver);
   if (options.only_plan) training.end = training.start;
+  pb::RecordsConfig records;
+  records.set_folder(options.records);
+  records.set_metrics(!options.records.empty() && !options.only_plan);
+  TAUT_TRY(const std::unique_ptr<Recorder> recorder,
+           Recorder::open(records, "alone", JobId(0), training.start));
+  training.recorder = recorder.get();
   Trainer trainer(copies, cache, backend, tests.get(), training, board);
   std::atomic<bool> stop = false;
   TAUT_TRY(const Clock reached, trainer.run(stop));
@@ -58,7 +64,7 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
               static_cast<long long>(reached.value()), report.loss,
               computing > 0 ? static_cast<double>(report.images) / computing : 0.0);
   if (tests != nullptr) {
-    TAUT_TRY(const TestResult result, tests->run(cache, reached, nullptr));
+    TAUT_TRY(const TestResult result, tests->run(cache, reached, recorder.get()));
     std::printf("test accuracy: %.4f\ntest loss: %.6f\n", result.accuracy, result.loss);
   }
   TAUT_TRY(const std::string digest,

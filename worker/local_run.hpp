@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <string>
 
 #include "common/result.hpp"
 #include "common/types.hpp"
@@ -14,6 +14,7 @@ struct LocalRunOptions {
   std::uint32_t replicas = 1;
   Bytes budget{0};         // of device memory; 0: what the device has
   bool only_plan = false;  // print how the training keeps to the budget, and do not train
+  std::string records;     // a folder for metrics.csv; empty: nothing is written down
 };
 
 /// Runs a job in this process, without a server, and prints what came out: the same loop, data and

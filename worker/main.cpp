@@ -44,6 +44,7 @@ struct Arguments {
   std::string speaks_as = "tautline-worker";
   std::uint64_t budget = 0;
   bool only_plan = false;
+  std::string records;
 };
 
 /// Prints why the process ends, once: in the log where that is a file, and on the terminal.
@@ -107,6 +108,7 @@ taut::Result<void> work_alone(const Arguments& arguments) {
   run.replicas = arguments.replicas;
   run.budget = Bytes(arguments.budget);
   run.only_plan = arguments.only_plan;
+  run.records = arguments.records;
   return worker::run_locally(job, *choice.backend, run);
 }
 
@@ -175,6 +177,9 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->type_name("FILE");
   app.add_option("--data", arguments.data, "With --local: the data set's folder");
+  app.add_option("--records", arguments.records,
+                 "With --local: writes metrics.csv into a folder of this one")
+      ->type_name("DIR");
   app.set_version_flag("--version", taut::build_name());
   // Not for people: `tautline` starts it so, and what fails is said in that command's name.
   app.add_option("--tool", arguments.tool)->group("");

@@ -1,5 +1,6 @@
 // What the CUDA device moves and updates in a second, beside plain copies of the same sizes in the same
-// run. Writes its rows with --json FILE; exits with 77 where there is no device.
+// run, and what the host's memory moves. Writes its rows with --json FILE; exits with 77 where there is no
+// device. --limits measures only what a model of a training is computed from.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,8 +8,10 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/time.hpp"
@@ -19,8 +22,16 @@ namespace {
 using namespace taut;
 
 constexpr int kNoDevice = 77;
-constexpr std::size_t kFloats = (256UL << 20U) / sizeof(float);
-constexpr std::size_t kSlice = (1UL << 20U) / sizeof(float);
+constexpr std::size_t kMiB = 1UL << 20U;
+constexpr std::size_t kSlice = kMiB / sizeof(float);
+
+struct Options {
+  std::string json;
+  DeviceKind device = DeviceKind::kCuda;
+  std::size_t mib = 256;  // of each array
+  int host_threads = 4;   // that move the host's memory, as a server's shards do
+  bool only_limits = false;
+};
 
 struct Row {
   std::string what;
@@ -45,14 +56,44 @@ double time_of(Stream& stream, const std::function<void()>& call, int times = 5,
   return taken[taken.size() / 2];
 }
 
+/// Bytes per second, in GB/s, that threads read and write with a = b + 2 c over their own parts.
+double triad_rate(std::size_t floats, int threads) {
+  const std::size_t part = std::max<std::size_t>(floats / static_cast<std::size_t>(threads), 1);
+  std::vector<std::vector<float>> arrays(3 * static_cast<std::size_t>(threads));
+  const auto on_all = [&](const std::function<void(std::size_t)>& work) {
+    std::vector<std::thread> running;
+    for (std::size_t i = 0; i < arrays.size(); i += 3) running.emplace_back(work, i);
+    for (std::thread& one : running) one.join();
+  };
+  // Each thread touches its own memory first, so that it lies near the thread.
+  on_all([&](std::size_t i) {
+    for (std::size_t k = i; k < i + 3; ++k) arrays[k].assign(part, static_cast<float>(k));
+  });
+  double best = 0;
+  for (int repetition = 0; repetition < 5; ++repetition) {
+    const TimePoint begin = steady_now();
+    on_all([&](std::size_t i) {
+      float* const to = arrays[i].data();
+      const float* const one = arrays[i + 1].data();
+      const float* const two = arrays[i + 2].data();
+      for (std::size_t k = 0; k < part; ++k) to[k] = one[k] + 2 * two[k];
+    });
+    const double bytes = static_cast<double>(arrays.size() * part * sizeof(float));
+    best = std::max(best, bytes * 1e-9 / seconds(steady_now() - begin));
+  }
+  return best;
+}
+
 class Bench {
  public:
-  explicit Bench(Backend& backend)
+  Bench(Backend& backend, const Options& options)
       : backend_(backend),
+        options_(options),
+        floats_(options.mib * kSlice),
         stream_(backend.make_stream()),
-        host_(backend.allocate_host(Bytes(kFloats * sizeof(float)))) {
+        host_(backend.allocate_host(Bytes(floats_ * sizeof(float)))) {
     for (DeviceBuffer& buffer : memory_) {
-      buffer = backend.allocate_floats(kFloats);
+      buffer = backend.allocate_floats(floats_);
       backend.fill(*stream_, buffer.as<float>(), 0.5F);
     }
     std::ranges::fill(host_.as<float>(), 0.25F);
@@ -60,9 +101,12 @@ class Bench {
 
   std::vector<Row> run() {
     host_copies();
+    rows_.push_back({fmt::format("memory of the host, {} threads, a triad", options_.host_threads),
+                     triad_rate(floats_, options_.host_threads), 0, 0});
+    if (options_.only_limits) return rows_;
     const double copy =
         2 * gigabytes(1) / time_of(*stream_, [&] { backend_.copy(*stream_, at(0), at(1)); });
-    rows_.push_back({"copy on the device, 256 MiB, read and written", copy, 0, 0});
+    rows_.push_back({"copy on the device, " + size() + ", read and written", copy, 0, 0});
     slices(copy);
     update("update: SGD", math::RuleKind::kSgd, 0, copy);
     update("update: momentum", math::RuleKind::kMomentum, 1, copy);
@@ -71,8 +115,11 @@ class Bench {
   }
 
  private:
-  static double gigabytes(double arrays) {
-    return arrays * static_cast<double>(kFloats * sizeof(float)) * 1e-9;
+  [[nodiscard]] double gigabytes(double arrays) const {
+    return arrays * static_cast<double>(floats_ * sizeof(float)) * 1e-9;
+  }
+  [[nodiscard]] std::string size(std::size_t share = 1) const {
+    return fmt::format("{} MiB", options_.mib / share);
   }
   [[nodiscard]] DeviceSpan<float> at(std::size_t index) const { return memory_[index].as<float>(); }
 
@@ -80,7 +127,7 @@ class Bench {
   void host_copies() {
     const auto host = host_.as<float>();
     const auto in_slices = [&](bool to_device) {
-      for (std::size_t begin = 0; begin < kFloats; begin += kSlice) {
+      for (std::size_t begin = 0; begin < floats_; begin += kSlice) {
         const auto part = at(0).subspan(begin, kSlice);
         if (to_device) {
           backend_.copy_to_device(*stream_, host.subspan(begin, kSlice), part);
@@ -93,8 +140,8 @@ class Bench {
     const double down = time_of(*stream_, [&] { backend_.copy_to_host(*stream_, at(0), host); });
     const double up_slices = time_of(*stream_, [&] { in_slices(true); });
     const double down_slices = time_of(*stream_, [&] { in_slices(false); });
-    rows_.push_back({"pinned host to device, 256 MiB", gigabytes(1) / up, 0, 0});
-    rows_.push_back({"device to pinned host, 256 MiB", gigabytes(1) / down, 0, 0});
+    rows_.push_back({"pinned host to device, " + size(), gigabytes(1) / up, 0, 0});
+    rows_.push_back({"device to pinned host, " + size(), gigabytes(1) / down, 0, 0});
     rows_.push_back(
         {"the same up in slices of 1 MiB", gigabytes(1) / up_slices, up / up_slices, 0.85});
     rows_.push_back(
@@ -104,27 +151,27 @@ class Bench {
   /// Half of a table of rows: gathered out of every other column block, and put back.
   void slices(double copy) {
     constexpr std::int64_t kRows = 1024;
-    constexpr auto kWidth = static_cast<std::int64_t>(kFloats / 1024);
-    const PartCopy gather{.from = {kRows, kWidth},
-                          .to = {kRows, kWidth / 2},
+    const auto width = static_cast<std::int64_t>(floats_) / kRows;
+    const PartCopy gather{.from = {kRows, width},
+                          .to = {kRows, width / 2},
                           .axis = 1,
-                          .from_offset = kWidth / 4,
+                          .from_offset = width / 4,
                           .to_offset = 0,
-                          .length = kWidth / 2};
+                          .length = width / 2};
     const PartCopy scatter{.from = gather.to,
                            .to = gather.from,
                            .axis = 1,
                            .from_offset = 0,
-                           .to_offset = kWidth / 4,
-                           .length = kWidth / 2};
-    const auto half = at(1).subspan(0, kFloats / 2);
+                           .to_offset = width / 4,
+                           .length = width / 2};
+    const auto half = at(1).subspan(0, floats_ / 2);
     const double out =
         time_of(*stream_, [&] { backend_.copy_part(*stream_, gather, at(0), half); });
     const double in =
         time_of(*stream_, [&] { backend_.copy_part(*stream_, scatter, half, at(0)); });
-    rows_.push_back({"gather of slices, 128 MiB read and written", gigabytes(1) / out,
+    rows_.push_back({"gather of slices, " + size(2) + " read and written", gigabytes(1) / out,
                      gigabytes(1) / out / copy, 0.85});
-    rows_.push_back({"scatter of slices, 128 MiB read and written", gigabytes(1) / in,
+    rows_.push_back({"scatter of slices, " + size(2) + " read and written", gigabytes(1) / in,
                      gigabytes(1) / in / copy, 0.85});
   }
 
@@ -142,10 +189,12 @@ class Bench {
     });
     // Gradient read; values and states read and written.
     const double rate = gigabytes(static_cast<double>(3 + 2 * states)) / took;
-    rows_.push_back({what + ", tables of 256 MiB", rate, rate / copy, 0.85});
+    rows_.push_back({what + ", tables of " + size(), rate, rate / copy, 0.85});
   }
 
   Backend& backend_;
+  const Options options_;
+  const std::size_t floats_;
   std::unique_ptr<Stream> stream_;
   HostBuffer host_;
   DeviceBuffer memory_[4];
@@ -155,7 +204,7 @@ class Bench {
 void write_json(const std::string& file, const std::vector<Row>& rows) {
   nlohmann::json list = nlohmann::json::array();
   for (const Row& row : rows) {
-    nlohmann::json one{{"what", row.what}};
+    nlohmann::json one{{"what", row.what}, {"gigabytes_per_second", row.rate}};
     one["value"] = row.share > 0 ? fmt::format("{:.1f} GB/s, {:.0f} %", row.rate, 100 * row.share)
                                  : fmt::format("{:.1f} GB/s", row.rate);
     if (row.reach > 0) {
@@ -170,23 +219,31 @@ void write_json(const std::string& file, const std::vector<Row>& rows) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::string json;
+  Options options;
   CLI::App app("Copies and updates on a CUDA device, beside plain copies.");
-  app.add_option("--json", json, "write the rows into this file");
+  app.add_option("--json", options.json, "write the rows into this file");
+  const std::map<std::string, DeviceKind> devices{{"cpu", DeviceKind::kCpu},
+                                                  {"cuda", DeviceKind::kCuda}};
+  app.add_option("--device", options.device, "cuda, or cpu to rehearse")
+      ->transform(CLI::CheckedTransformer(devices));
+  app.add_option("--mib", options.mib, "of each array")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--host-threads", options.host_threads, "that move the host's memory")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--limits", options.only_limits, "only copies with the host, and its memory");
   CLI11_PARSE(app, count, arguments);
   try {
-    const auto choice = make_backend({.device = DeviceKind::kCuda});
+    const auto choice = make_backend({.device = options.device});
     if (!choice) {
       fmt::print("skipped: {}\n", choice.error().message);
       return kNoDevice;
     }
     fmt::print("{}\n", choice.value().reason);
-    const std::vector<Row> rows = Bench(*choice.value().backend).run();
+    const std::vector<Row> rows = Bench(*choice.value().backend, options).run();
     for (const Row& row : rows) {
       fmt::print("{:48} {:8.1f} GB/s{}\n", row.what, row.rate,
                  row.share > 0 ? fmt::format("  {:.0f} %", 100 * row.share) : "");
     }
-    if (!json.empty()) write_json(json, rows);
+    if (!options.json.empty()) write_json(options.json, rows);
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_gpu: {}\n", error.what());
     return 1;

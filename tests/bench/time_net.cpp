@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,6 +37,7 @@ struct Options {
   DeviceKind device = DeviceKind::kCuda;
   Precision precision = Precision::kFloat32;
   bool graphs = true;
+  std::string layers;  // a file for the layers' times; empty: they are not taken
 };
 
 [[noreturn]] void give_up(const std::string& message) {
@@ -62,9 +65,13 @@ model::Graph read_graph(const Options& options) {
 class Training {
  public:
   Training(Backend& backend, const Options& options)
+      : Training(backend, options, read_graph(options)) {}
+
+  Training(Backend& backend, const Options& options, const model::Graph& graph)
       : backend_(backend),
-        net_(read_graph(options), backend, {.seed = 1, .slot = 0}),
+        net_(graph, backend, {.seed = 1, .slot = 0}),
         stream_(backend.make_stream()) {
+    for (const model::Node& node : graph.nodes) names_.push_back(node.definition.name());
     for (std::size_t i = 0; i < net_.parameters().size(); ++i) {
       const TableSpec& table = net_.parameters()[i];
       Table& own = tables_.emplace_back();
@@ -108,6 +115,25 @@ class Training {
     }
   }
 
+  /// One clock, layer by layer, each waited for: adds to each layer's times in seconds.
+  void time_layers(std::int64_t clock, std::vector<double>& forward,
+                   std::vector<double>& backward) {
+    const auto timed = [&](double& into, const auto& work) {
+      const TimePoint begin = steady_now();
+      work();
+      stream_->finish();
+      into += seconds(steady_now() - begin);
+    };
+    for (std::size_t i = 0; i < net_.layer_count(); ++i) {
+      timed(forward[i], [&] { net_.forward(i, *stream_, Clock(clock)); });
+    }
+    for (std::size_t i = net_.layer_count(); i-- > 0;) {
+      timed(backward[i], [&] { net_.backward(i, *stream_); });
+    }
+  }
+
+  [[nodiscard]] const Net& net() const { return net_; }
+  [[nodiscard]] const std::vector<std::string>& layer_names() const { return names_; }
   void finish() { stream_->finish(); }
   [[nodiscard]] double loss() { return net_.loss(*stream_); }
 
@@ -119,7 +145,28 @@ class Training {
   Net net_;
   std::unique_ptr<Stream> stream_;
   std::vector<Table> tables_;
+  std::vector<std::string> names_;  // of the layers
 };
+
+/// name, parameter_bytes, forward_s and backward_s of each layer, in the net's order, as JSON.
+void write_layers(Training& training, std::int64_t clock, int clocks, const std::string& file) {
+  const Net& net = training.net();
+  std::vector<double> forward(net.layer_count());
+  std::vector<double> backward(net.layer_count());
+  for (int i = 0; i < clocks; ++i) training.time_layers(clock + i, forward, backward);
+  nlohmann::json list = nlohmann::json::array();
+  for (std::size_t i = 0; i < net.layer_count(); ++i) {
+    std::size_t bytes = 0;
+    for (const std::size_t parameter : net.parameters_of(i)) {
+      bytes += net.parameters()[parameter].count() * sizeof(float);
+    }
+    list.push_back({{"name", training.layer_names()[i]},
+                    {"parameter_bytes", bytes},
+                    {"forward_s", forward[i] / clocks},
+                    {"backward_s", backward[i] / clocks}});
+  }
+  std::ofstream(file) << list.dump(2) << "\n";
+}
 
 void run(const Options& options) {
   Result<BackendChoice> choice = make_backend(
@@ -146,6 +193,9 @@ void run(const Options& options) {
   fmt::print("tautline ({}) {} batch {}: {:.2f} images/s (min {:.2f}, max {:.2f}; loss {:.4f})\n",
              backend.description(), std::filesystem::path(options.net).stem().string(),
              options.batch, rates[rates.size() / 2], rates.front(), rates.back(), training.loss());
+  if (!options.layers.empty()) {
+    write_layers(training, clock, options.iterations, options.layers);
+  }
 }
 
 }  // namespace
@@ -171,6 +221,9 @@ int main(int count, char** arguments) {
   app.add_option("--precision", options.precision, "float32, tf32, bfloat16 or float16")
       ->transform(CLI::CheckedTransformer(precisions));
   app.add_flag("!--no-graphs", options.graphs, "queue everything anew at every clock");
+  app.add_option(
+      "--layers", options.layers,
+      "write each layer's times, taken one by one, into this file; best with --no-graphs");
   CLI11_PARSE(app, count, arguments);
   try {
     run(options);

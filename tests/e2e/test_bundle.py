@@ -14,11 +14,16 @@ DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 FROM_GLIBC = r"^(ld-linux|linux-vdso|lib(c|m|mvec|dl|pthread|rt|resolv)\.)"
 # An empty environment but for where the system's own commands are.
 BARE = {"PATH": "/usr/bin:/bin"}
+TIMEOUT_S = 280  # of the rehearsal, on a machine that is busy
 
 
-def run(words, env=None, **options):
+def run(words, env=None, timeout=100, **options):
     return subprocess.run([str(word) for word in words], capture_output=True, text=True,
-                          timeout=100, env=env or BARE, **options)
+                          timeout=timeout, env=env or BARE, **options)
+
+
+def is_program(path):
+    return path.is_file() and path.read_bytes()[:4] == b"\x7fELF"
 
 
 class Bundle(unittest.TestCase):
@@ -61,9 +66,42 @@ class Bundle(unittest.TestCase):
             self.assertEqual(len(said), 1, trained.stderr)
             self.assertIn("missing:", said[0])
 
+    def test_a_bundle_has_all_that_its_check_runs_and_says_where_no_gpu_is(self):
+        for name in ("gpu_check", "gpu_training/__main__.py", "bench/bench_gpu", "bench/time_net",
+                     "bench/gpu_nets", "tests/test_layers"):
+            self.assertTrue((self.root / "libexec" / name).is_file(), name)
+        self.assertTrue(os.access(self.root / "libexec/bench/gpu_nets", os.X_OK))
+        if pathlib.Path("/dev/nvidiactl").exists():
+            return
+        checked = run([self.root / "bin" / "gpu_check"])
+        self.assertEqual(checked.returncode, 3)
+        self.assertRegex(checked.stderr, r"^gpu_check: no GPU here: [^\n]*\n$")
+        refused = run([self.root / "bin" / "tautline-worker", "--local",
+                       self.root / "share/tautline/configs/jobs/fashion_lenet.textproto",
+                       "--device", "cuda", "--data", self.root / "data/fashion-mnist"])
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("no CUDA here (missing:", refused.stderr)
+
+    def test_a_bundle_rehearses_the_trainings_of_its_check_on_the_cpu(self):
+        output = pathlib.Path(self.folder.name) / "rehearsal"
+        checked = run([self.root / "bin" / "gpu_check", "--rehearse", "--output", output],
+                      timeout=TIMEOUT_S)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        rows = json.loads((output / "table.json").read_text())["rows"]
+        said = {row["what"]: row for row in rows}
+        # Of speed the CPU proves nothing; of bits, losses and that it runs, all.
+        judged = [what for what, row in said.items() if row["fine"] is True]
+        for part in ("two runs", "within 6MiB each", "accuracy", "loss curve", "within 0.006 GB",
+                     "4 workers, SSP 2", "3 workers, async", "2 workers, elastic averaging"):
+            self.assertTrue(any(part in what for what in judged), (part, said))
+        for part in ("SSP 1", "BSP", "overlap off: waiting", "SSP 1: waiting", "covers the copies",
+                     "in a quarter of"):
+            self.assertTrue(any(part in what and row["fine"] is None for what, row in said.items()),
+                            (part, said))
+
     def test_a_bundle_takes_no_library_from_the_build(self):
         for program in sorted((self.root / "libexec").rglob("*")):
-            if not program.is_file() or program.name == "gpu_check":
+            if not is_program(program):
                 continue
             traced = run([program], {**BARE, "LD_TRACE_LOADED_OBJECTS": "1",
                                      "LD_LIBRARY_PATH": f"{self.root}/lib:{self.root}/lib/fallback"})
