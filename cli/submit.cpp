@@ -82,8 +82,8 @@ Result<void> settle_weights(const SubmitOptions& options, pb::Job& job) {
 /// are found out by the workers.
 Result<void> warn(const pb::Job& job) {
   const JobRecords known = records_of(job);
-  auto checked = known.unknown.empty() ? model::check_job(job, known.records)
-                                       : model::check_job_itself(job);
+  auto checked =
+      known.unknown.empty() ? model::check_job(job, known.records) : model::check_job_itself(job);
   TAUT_TRY(const std::vector<std::string> warnings, std::move(checked));
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
   return ok();

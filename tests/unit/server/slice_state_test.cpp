@@ -537,8 +537,8 @@ TEST_CASE("what a checkpoint was given never changes afterwards, however many th
       0.9F);
   OneSlice one(std::move(job));
   const auto bits_of = [](const SliceImage& image) {
-    std::vector<std::vector<float>> all{
-        {image.values.floats().begin(), image.values.floats().end()}};
+    std::vector<std::vector<float>> all;
+    all.emplace_back(image.values.floats().begin(), image.values.floats().end());
     for (const Buffer& state : image.states) {
       all.emplace_back(state.floats().begin(), state.floats().end());
     }
@@ -560,7 +560,7 @@ TEST_CASE("what a checkpoint was given never changes afterwards, however many th
       as_read.push_back(one.values());
       CHECK(as_taken.back().size() == 4);  // values, both moments, the mean square
     }
-    REQUIRE(one.read(0, clock));
+    REQUIRE(one.read(0, clock).has_value());
     REQUIRE(one.push(0, clock) == PushVerdict::kAccept);
   }
   REQUIRE(images.size() == 9);
