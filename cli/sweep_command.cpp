@@ -99,7 +99,7 @@ void add_sweep(CLI::App& app, int& status) {
                       "Bounds, ',' between them; 0 is bsp (default: 0,1,2,4,8,async)");
   command->add_option("--policy", arguments->policies,
                       "Staleness policies beside the bounds: job files, ',' between them, of which "
-                      "the consistency is taken");
+                      "the consistency is taken; alone where no --slack is given");
   command->add_option("--workers", arguments->workers, "Numbers of workers, ',' between them");
   command->add_option("--seeds", arguments->seeds, "Repeats of each point (default: 3)");
   command

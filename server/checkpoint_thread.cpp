@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "common/log.hpp"
@@ -51,7 +52,15 @@ void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
   const std::int64_t clock = capture.order.clock.value();
   if (!part.missed) {
     const TimePoint begin = steady_now();
-    auto written = write_shard_file(std::move(capture), stopping_);
+    auto written = [&]() -> Result<pb::CheckpointFile> {
+      try {
+        return write_shard_file(std::move(capture), stopping_);
+      } catch (const std::bad_alloc&) {
+        return make_error(ErrorCode::kIo, "no memory to write it with");
+      } catch (const std::system_error& fault) {
+        return make_error(ErrorCode::kIo, fmt::format("no thread to write it: {}", fault.what()));
+      }
+    }();
     if (written) {
       part.file = std::move(written.value());
       log::info("job {}: wrote {} of the checkpoint at clock {}: {} bytes in {:.2f} s", job.value(),

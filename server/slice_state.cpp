@@ -142,9 +142,11 @@ Buffer SliceState::where_to_write() {
 /// A state that a checkpoint still holds stays as it is: from now on this slice has a copy.
 Buffer& SliceState::make_own(Buffer& state, std::size_t index) {
   if (state.unshared()) return state;
-  TAUT_CHECK(index < spare_states_.size(), "a state that is shared has a spare");
-  std::ranges::copy(state.floats(), spare_states_[index].floats().begin());
-  state = std::move(spare_states_[index]);
+  // An update in between that did not change this state may have used the spares up.
+  const bool has_spare = index < spare_states_.size() && spare_states_[index];
+  Buffer own = has_spare ? std::move(spare_states_[index]) : images_.acquire(state.size());
+  std::ranges::copy(state.floats(), own.floats().begin());
+  state = std::move(own);
   return state;
 }
 

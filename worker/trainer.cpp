@@ -47,7 +47,9 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   Clock clock = options_.start;
   while (clock < options_.end && !stop) {
     const Clock first = clock;
+    const TimePoint asked = steady_now();
     TAUT_TRY(clock, cache_.begin_clock(first));
+    const Duration waited = steady_now() - asked;
     clock = std::min(clock, options_.end);
     if (clock == options_.end) break;
     log::set_context(options_.rank, clock.value());
@@ -58,7 +60,8 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     const TimePoint begin = steady_now();
     if (!report_.first_iteration) report_.first_iteration = begin;
     TAUT_TRY(train_clock(clock));
-    record(clock, steady_now() - begin);
+    report_.wait += waited;
+    record(clock, waited + (steady_now() - begin));
     clock = clock.next();
   }
   log::clear_context();

@@ -121,7 +121,15 @@ std::string WorkerDaemon::scrape() {
     // A device that has failed ends its job with a line of its own.
     log::debug("/metrics: {}", failure.what());
   }
-  if (load) add_client(scrape, name, newest.job(), load->read());
+  if (load) {
+    ClientFigures figures = load->read();
+    if (newest.finished()) {
+      // What was under way when a run failed is under way no longer.
+      for (auto& [shard, under_way] : figures.under_way) under_way = {};
+      figures.updates_waiting = 0;
+    }
+    add_client(scrape, name, newest.job(), figures);
+  }
   return scrape.text();
 }
 

@@ -213,8 +213,10 @@ std::string staleness_chart(const std::vector<PointFigures>& points) {
       {"Staleness of the reads", "clocks behind; each row to its own height", ""}, rows, is_rest);
 }
 
-/// What happened to throughput and to progress per clock from the first bound to the last.
-std::string trend(const std::vector<PointFigures>& points) {
+/// What happened to throughput and to progress per clock from the first bound to the last; a policy
+/// is on no axis.
+std::string trend(std::vector<PointFigures> points) {
+  std::erase_if(points, [](const PointFigures& one) { return one.point.is_policy; });
   if (points.size() < 2 || points.front().runs.empty() || points.back().runs.empty()) return {};
   const PointFigures& first = points.front();
   const PointFigures& last = points.back();

@@ -64,8 +64,7 @@ UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult, 
   step.momentum = rule.momentum;
   step.momentum2 = rule.momentum2;
   if (rule.kind == RuleKind::kNesterov) {
-    step.ahead =
-        static_cast<float>(velocities_ahead(rule.momentum, steps_ahead(rule, share)));
+    step.ahead = static_cast<float>(velocities_ahead(rule.momentum, steps_ahead(rule, share)));
   }
   step.rms_decay = rule.rms_decay;
   step.delta = rule.delta;

@@ -11,7 +11,8 @@ install(EXPORT tautline-targets NAMESPACE tautline::
 install(FILES scripts/cmake/tautline-config.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tautline)
 install(FILES worker/client/client.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline)
-install(FILES worker/client/resend_timer.hpp worker/client/send_policy.hpp
+install(FILES worker/client/client_load.hpp worker/client/resend_timer.hpp
+              worker/client/send_policy.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline/worker/client)
 foreach(room common common/math common/net common/ssp)
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${room}/*.hpp)

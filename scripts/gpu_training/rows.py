@@ -196,3 +196,6 @@ class Rows:
             getattr(self, part)()
         except Failed as fault:
             self.judge(part, str(fault), "", False)
+        # A text that looks otherwise than expected costs its own row, not those after it.
+        except (OSError, LookupError, TypeError, ValueError, AttributeError, StopIteration) as fault:
+            self.judge(part, f"{type(fault).__name__}: {fault}", "", False)

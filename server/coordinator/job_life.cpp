@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/experiment_check.hpp"
+#include "proto/job_state.hpp"
 #include "proto/policies.hpp"
 
 namespace taut {
@@ -99,6 +100,7 @@ Result<Slack> check_definition(const pb::Job& definition) {
   }
   TAUT_TRY(check_experiment(definition));
   TAUT_TRY(to_policies(definition));
+  TAUT_TRY(to_update_rule(definition));
   const pb::Consistency& wanted = definition.consistency();
   const bool names_slack = wanted.has_slack();
   switch (wanted.mode()) {

@@ -28,8 +28,9 @@ class Submit(ClusterTest):
         self.assertIn("job 1 stopped", error)
 
     def test_what_a_job_is_to_be_warned_of_is_said_and_it_runs(self):
-        job = self.job(extra="consistency { mode: BSP slack: 3 }\n")
-        warning = "consistency.slack 3: mode BSP does not read it"
+        job = self.job(extra="seed: 7\n")
+        job.write_text(job.read_text().replace("momentum: 0.9", "momentum: 0.9 random_seed: 5"))
+        warning = "random_seed 5: superseded by the job's seed 7"
         answer = self.ask("submit", "--follow", job)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn(f"warning: {warning}\n", answer.stderr)

@@ -20,14 +20,21 @@ DeviceSpan<float> span_at(std::byte* address, Bytes bytes) {
 
 Arena::Arena(Backend& backend, const Options& options) : backend_(backend), options_(options) {}
 
-Arena::HostCopy& Arena::host_copy(std::size_t buffer, Bytes bytes) {
+Arena::HostCopy& Arena::host_copy(std::size_t buffer) {
   if (copies_.size() <= buffer) copies_.resize(buffer + 1);
   auto& copy = copies_[buffer];
-  if (!copy) {
-    copy = std::make_unique<HostCopy>();
-    copy->memory = backend_.allocate_host(Bytes(floats_of(bytes) * sizeof(float)));
-  }
+  if (!copy) copy = std::make_unique<HostCopy>();
   return *copy;
+}
+
+Arena::HostCopy& Arena::give_value(std::size_t buffer, Bytes bytes) {
+  HostCopy& copy = host_copy(buffer);
+  if (copy.memory.size() == Bytes(0)) {
+    copy.memory = backend_.allocate_host(Bytes(floats_of(bytes) * sizeof(float)));
+  }
+  copy.is_current = true;
+  copy.has_value = true;
+  return copy;
 }
 
 Bytes Arena::align(Bytes bytes) const {
@@ -48,17 +55,15 @@ std::byte* Arena::at(Bytes offset) const {
 }
 
 void Arena::bring(Stream& stream, std::size_t buffer, Bytes bytes, std::byte* to) {
-  const HostCopy& copy = host_copy(buffer, bytes);
+  const HostCopy& copy = host_copy(buffer);
   if (!copy.has_value) return;
   backend_.copy_to_device(stream, copy.memory.as<float>(), span_at(to, bytes));
 }
 
 void Arena::take_back(Stream& stream, std::size_t buffer, Bytes bytes, const std::byte* from) {
-  HostCopy& copy = host_copy(buffer, bytes);
+  HostCopy& copy = give_value(buffer, bytes);
   const DeviceSpan<const float> source(reinterpret_cast<const float*>(from), floats_of(bytes));
   backend_.copy_to_host(stream, source, copy.memory.as<float>());
-  copy.is_current = true;
-  copy.has_value = true;
 }
 
 void Arena::give_up(Stream& stream, std::byte* address, Bytes bytes) {

@@ -25,13 +25,16 @@ class Arena {
   /// backend  outlives this
   Arena(Backend& backend, const Options& options);
 
-  /// A buffer's copy on the host: made when it is first asked for.
+  /// A buffer's copy on the host. Its memory is made when a value first comes to it: most buffers
+  /// never leave the device.
   struct HostCopy {
     HostBuffer memory;
     bool is_current = false;  // no later value is on the device
     bool has_value = false;   // something was written there at all
   };
-  [[nodiscard]] HostCopy& host_copy(std::size_t buffer, Bytes bytes);
+  [[nodiscard]] HostCopy& host_copy(std::size_t buffer);
+  /// The same with its memory, which is given a value now.
+  [[nodiscard]] HostCopy& give_value(std::size_t buffer, Bytes bytes);
 
   /// Makes the block at least so large. REQUIRES: nothing in it is needed any more.
   void reserve(Bytes bytes);

@@ -1,9 +1,11 @@
 #include "worker/cache/device_cache.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "common/check.hpp"
+#include "common/log.hpp"
 
 namespace taut {
 namespace {
@@ -23,9 +25,15 @@ DeviceCache::DeviceCache(Client& client, Backend& backend, const ServedCache::Op
       to_host_(backend.make_copy_stream()) {}
 
 DeviceCache::~DeviceCache() {
-  // Copies first: what the sender and the client hold is what they write into.
-  to_host_->finish();
-  to_device_->finish();
+  // Copies first: what the sender and the client hold is what they write into. A device that failed
+  // says so again here, after whoever ends because of it has said it.
+  for (Stream* stream : {to_host_.get(), to_device_.get()}) {
+    try {
+      stream->finish();
+    } catch (const std::exception& fault) {
+      log::debug("the copies were cut short: {}", fault.what());
+    }
+  }
   sender_.reset();
   client_.close();
 }
@@ -132,6 +140,15 @@ DeviceSpan<float> DeviceCache::gradient(std::size_t replica, TableId id) {
 }
 
 void DeviceCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
+  if (options_.overlap) {
+    fetch_gradient(id, clock);
+  } else {
+    published_.push_back(id);
+  }
+}
+
+/// Starts the copy of a gradient to the host, and hands it over.
+void DeviceCache::fetch_gradient(TableId id, Clock clock) {
   Table& table = tables_[id.value()];
   table.used->record(*compute_);
   table.used->wait(*to_host_);
@@ -150,7 +167,8 @@ void DeviceCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
                       table.fresh.as<float>()});
 }
 
-void DeviceCache::finish_clock(std::size_t /*replica*/, Clock /*clock*/) {
+void DeviceCache::finish_clock(std::size_t /*replica*/, Clock clock) {
+  for (const TableId id : std::exchange(published_, {})) fetch_gradient(id, clock);
   if (!backend_.is_rehearsing()) sender_->finish_clock();
 }
 
@@ -162,6 +180,10 @@ Result<Clock> DeviceCache::snapshot(TableId table, std::span<float> into) {
 Result<void> DeviceCache::flush(Duration wait) {
   if (!sender_->drain(wait)) {
     return make_error(ErrorCode::kTimeout, "the copies of gradients from the device took too long");
+  }
+  // A gradient whose copy failed was taken too, and never sent.
+  if (const std::string failure = sender_->failure(); !failure.empty()) {
+    return make_error(ErrorCode::kUnavailable, failure);
   }
   return client_.flush(wait);
 }

@@ -55,6 +55,7 @@ class DeviceCache final : public ParameterCache {
   [[nodiscard]] static Clock wanted(const Table& table, Clock clock);
   Result<void> await(Table& table, Clock clock);
   Result<void> bring(Table& table, Clock clock);
+  void fetch_gradient(TableId id, Clock clock);
 
   Client& client_;
   Backend& backend_;
@@ -64,7 +65,8 @@ class DeviceCache final : public ParameterCache {
   std::unique_ptr<Stream> to_device_;
   std::unique_ptr<Stream> to_host_;
   std::vector<Table> tables_;
-  std::vector<float> rehearsed_;  // stands for the client's memory while nothing is copied
+  std::vector<TableId> published_;  // without overlap: of this clock, to be copied at its end
+  std::vector<float> rehearsed_;    // stands for the client's memory while nothing is copied
   std::unique_ptr<GradientSender> sender_;
 };
 

@@ -97,7 +97,7 @@ void PlanRunner::unload(Stream& compute) {
     stay.copied.reset();
     if (!outlives(stay) || newest_[stay.at.buffer] != number) continue;
     const std::size_t buffer = host_buffer_of(stay);
-    if (arena_.host_copy(buffer, bytes_of(stay)).is_current) continue;
+    if (arena_.host_copy(buffer).is_current) continue;
     arena_.take_back(compute, buffer, bytes_of(stay), stay.address);
   }
   compute.finish();
@@ -136,7 +136,7 @@ void PlanRunner::note_use(std::size_t number, OperandUse use) {
   const Stay& stay = stays_[number];
   newest_[stay.at.buffer] = number;
   if (use == OperandUse::kRead) return;
-  arena_.host_copy(host_buffer_of(stay), bytes_of(stay)).is_current = false;
+  arena_.host_copy(host_buffer_of(stay)).is_current = false;
 }
 
 void PlanRunner::run(Stream& compute, Stream& stream, const DeviceCall& call) {

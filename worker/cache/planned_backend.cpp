@@ -134,11 +134,9 @@ bool PlannedBackend::copy_host_values(Stream& stream, const DeviceCall& call) {
   stream.finish();
   movers_.in->finish();
   movers_.out->finish();
-  Arena::HostCopy& copy = arena_.host_copy(place.buffer, buffers_[place.buffer].bytes);
+  Arena::HostCopy& copy = arena_.give_value(place.buffer, buffers_[place.buffer].bytes);
   std::memcpy(copy.memory.as<std::byte>().data() + place.offset, call.host_source.data(),
               call.host_source.size());
-  copy.is_current = true;
-  copy.has_value = true;
   return true;
 }
 
@@ -163,7 +161,7 @@ void PlannedBackend::look_at(Stream& stream, const DeviceCall& call) {
   }
   movers_.out->finish();
   const VirtualBuffer& buffer = buffers_[place.buffer];
-  const Arena::HostCopy& copy = arena_.host_copy(place.buffer, buffer.bytes);
+  const Arena::HostCopy& copy = arena_.host_copy(place.buffer);
   if (!copy.is_current) {
     throw DeviceError(fmt::format("{} is read when nobody needs it any more", buffer.name));
   }

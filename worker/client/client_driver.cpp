@@ -256,7 +256,6 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     lock.lock();
     drain();
   }
-  note_load();
   if (stopping_) return;
   // A caller who waits for the lead gets it at once, and one that is cancelled waits for nothing.
   if (leader == Leader::kThread ? caller_waits_ : cancelled_) patience = Duration::zero();

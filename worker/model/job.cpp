@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/experiment_check.hpp"
+#include "proto/job_state.hpp"
 #include "proto/policies.hpp"
 #include "proto/text.hpp"
 #include "worker/model/file_kind.hpp"
@@ -127,6 +128,7 @@ Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
   TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
   TAUT_TRY(check_experiment(job));
   TAUT_TRY(to_policies(job));
+  TAUT_TRY(to_update_rule(job));
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));
   for (std::string& line : data_warnings(job)) warnings.push_back(std::move(line));
   const pb::Consistency& consistency = job.consistency();

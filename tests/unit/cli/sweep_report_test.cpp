@@ -84,6 +84,9 @@ TEST_CASE("a policy is a row, a series and a name under its dots like any bound"
   const std::string html = report_html(made);
   CHECK_THAT(html, Contains("Delay, compensated reached 50.0 % test accuracy soonest"));
   CHECK_THAT(html, Contains("<td>delay, compensated</td>") && Contains("slack or policy"));
+  // No axis leads from a bound to a policy.
+  CHECK_THAT(report_html(report()), Contains("throughput goes from"));
+  CHECK_THAT(html, !Contains("throughput goes from"));
   // Two names of this width have room; eight have not, and lean.
   CHECK_THAT(html, !Contains("rotate(-45)"));
   while (made.points.size() < 8) made.points.push_back(made.points[1]);

@@ -340,6 +340,16 @@ TEST_CASE("ranks go by the workers' names as people count", "[coordinator]") {
   }
 }
 
+TEST_CASE("a job whose policy and solver do not fit is refused when it is submitted",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  pb::Job job = make_job(2, 2000);
+  job.mutable_consistency()->set_look_ahead(true);
+  job.mutable_solver_param()->clear_momentum();
+  CHECK_THAT(cluster.submit(job).error(), Contains("look_ahead follows the velocity"));
+}
+
 TEST_CASE("a slack that does not go with a job's policy is refused, and the job goes on",
           "[coordinator]") {
   FakeCluster cluster;

@@ -572,6 +572,29 @@ TEST_CASE("what a checkpoint was given never changes afterwards, however many th
   CHECK_FALSE(same_bits(as_read.front(), as_read.back()));
 }
 
+TEST_CASE("an update that leaves the mean square alone takes no memory from the next one",
+          "[slice]") {
+  JobMaker job(2, kAsync);
+  job.state.mutable_definition()->mutable_consistency()->mutable_delay_compensation()->set_decay(
+      0.9F);
+  OneSlice one(std::move(job));
+  REQUIRE(one.read(0, 0).has_value());
+  REQUIRE(one.push(0, 0) == PushVerdict::kAccept);
+  REQUIRE(one.read(0, 1).has_value());
+  one.job.state.mutable_checkpoint()->set_number(1);
+  one.change();
+  REQUIRE(one.slice->capture() == SliceState::Capture::kReady);
+  const SliceImage image = one.slice->take_image();
+  const std::vector<float> taken(image.states.back().floats().begin(),
+                                 image.states.back().floats().end());
+  // This worker has read nothing, so its gradient is taken as it is.
+  REQUIRE(one.push(1, 0) == PushVerdict::kAccept);
+  REQUIRE(one.push(0, 1) == PushVerdict::kAccept);
+  const std::vector<float> now(image.states.back().floats().begin(),
+                               image.states.back().floats().end());
+  CHECK(same_bits(now, taken));
+}
+
 TEST_CASE("a slice that nobody holds an image of is written over in place", "[slice]") {
   JobMaker job(1, kAsync);
   job.solver().set_momentum(0.9F);
