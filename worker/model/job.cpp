@@ -124,19 +124,28 @@ Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecord
   return check_job_itself(job);
 }
 
+namespace {
+
+/// As the coordinator has it: only SSP has a slack, and slack 0 is BSP.
+Result<void> check_mode(const pb::Consistency& wanted) {
+  const bool is_bsp = wanted.mode() == pb::Consistency::BSP && wanted.slack() == 0;
+  if (!wanted.has_slack() || wanted.mode() == pb::Consistency::SSP || is_bsp) return ok();
+  return invalid(
+      fmt::format("consistency: mode {} has no slack, but slack is {}; leave it out, or choose "
+                  "mode: SSP",
+                  pb::Consistency::Mode_Name(wanted.mode()), wanted.slack()));
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
   TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
   TAUT_TRY(check_experiment(job));
+  TAUT_TRY(check_mode(job.consistency()));
   TAUT_TRY(to_policies(job));
   TAUT_TRY(to_update_rule(job));
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));
   for (std::string& line : data_warnings(job)) warnings.push_back(std::move(line));
-  const pb::Consistency& consistency = job.consistency();
-  if (consistency.has_slack() && consistency.mode() != pb::Consistency::SSP) {
-    warnings.push_back(fmt::format("consistency.slack {}: mode {} does not read it",
-                                   consistency.slack(),
-                                   pb::Consistency::Mode_Name(consistency.mode())));
-  }
   if (job.has_seed() && job.solver_param().random_seed() >= 0 &&
       job.seed() != static_cast<std::uint64_t>(job.solver_param().random_seed())) {
     warnings.push_back(fmt::format("random_seed {}: superseded by the job's seed {}",

@@ -197,8 +197,11 @@ TEST_CASE("a job is checked without running it", "[job]") {
   CHECK(warnings_of(whole + "data { images: '/no/i' labels: '/no/l' }") ==
         Lines{"data \"/no/i\" is not there; training needs it",
               "data \"/no/l\" is not there; training needs it"});
-  CHECK(warnings_of(whole + here + "consistency { mode: BSP slack: 3 }") ==
-        Lines{"consistency.slack 3: mode BSP does not read it"});
+  // The coordinator would refuse it: whoever checks says so before.
+  const pb::Job lock_step = job_of(whole + here + "consistency { mode: BSP slack: 3 }");
+  CHECK(check_job(lock_step, kRecord).error().message ==
+        "consistency: mode BSP has no slack, but slack is 3; leave it out, or choose mode: SSP");
+  CHECK(warnings_of(whole + here + "consistency { mode: BSP slack: 0 }").empty());
   CHECK(warnings_of(here + "seed: 4 net_param { " + kNet + " } solver_param { random_seed: 3 " +
                     kSolver + " }") == Lines{"random_seed 3: superseded by the job's seed 4"});
 }
