@@ -107,6 +107,10 @@ Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
     worker.set_device_memory_budget(options.device_memory_budget);
     worker.set_overlap(options.overlap);
     if (!options.pins.empty()) worker.set_pin(options.pins[i]);
+    if (!options.device_indices.empty()) {
+      const auto& devices = options.device_indices[i % options.device_indices.size()];
+      worker.mutable_device_index()->Add(devices.begin(), devices.end());
+    }
     TAUT_TRY(start_process(program, name, config, options.folder));
   }
   return ok();

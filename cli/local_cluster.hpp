@@ -22,9 +22,11 @@ struct LocalClusterOptions {
   std::uint64_t device_memory_budget = 0;  // bytes for each worker; 0: what the device has
   bool overlap = true;                     // as WorkerConfig's
   std::vector<std::string> pins;           // processors of each worker; empty: any
-  std::string dashboard;                   // "host:port" of the page; empty: none
-  pb::RecordsConfig records;               // what the processes write down, in `folder`
-  std::filesystem::path folder;            // receives every process's config and log
+  // CUDA devices of each worker; with more workers than entries, in turn; empty: the first one
+  std::vector<std::vector<std::uint32_t>> device_indices;
+  std::string dashboard;         // "host:port" of the page; empty: none
+  pb::RecordsConfig records;     // what the processes write down, in `folder`
+  std::filesystem::path folder;  // receives every process's config and log
 };
 
 /// Servers and workers on this machine's loopback, each a process of its own on ports that the

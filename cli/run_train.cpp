@@ -89,6 +89,7 @@ Result<void> TrainRun::start_cluster() {
   cluster.device_memory_budget = options_.device_memory_budget;
   cluster.overlap = options_.overlap;
   cluster.pins = options_.pins;
+  cluster.device_indices = options_.device_indices;
   cluster.records = options_.records;
   cluster.dashboard = options_.dashboard;
   cluster.folder = folder_;

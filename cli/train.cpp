@@ -18,6 +18,7 @@ namespace {
 struct TrainArguments {
   TrainOptions options;
   std::string device = "auto";
+  std::string device_index;
   std::string mode;
   std::string pin;
   std::string records = "metrics";
@@ -63,6 +64,33 @@ void check_dashboard(const std::string& address) {
           address));
 }
 
+/// "0,1:2,3": the devices of one worker, and those of the next. Throws CLI::ValidationError.
+std::vector<std::vector<std::uint32_t>> device_indices_of(const std::string& text) {
+  std::vector<std::vector<std::uint32_t>> workers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ':');) {
+    auto& devices = workers.emplace_back();
+    std::istringstream numbers(part);
+    for (std::string number; std::getline(numbers, number, ',');) {
+      constexpr std::size_t kMostDigits = 4;
+      const bool is_number = !number.empty() && number.size() <= kMostDigits &&
+                             number.find_first_not_of("0123456789") == std::string::npos;
+      if (!is_number) {
+        throw CLI::ValidationError(
+            "--device-index",
+            fmt::format("\"{}\" in \"{}\" is no device's number, e.g. 0:1 or 0,1:2,3", number,
+                        text));
+      }
+      devices.push_back(static_cast<std::uint32_t>(std::stoul(number)));
+    }
+    if (devices.empty()) {
+      throw CLI::ValidationError("--device-index",
+                                 fmt::format("\"{}\" has a worker without a device", text));
+    }
+  }
+  return workers;
+}
+
 /// What the words stand for. Throws CLI::ValidationError for options that contradict each other.
 void settle(TrainArguments& arguments) {
   TrainOptions& options = arguments.options;
@@ -83,6 +111,7 @@ void settle(TrainArguments& arguments) {
   }
   options.records = records_of(arguments.records);
   check_dashboard(options.dashboard);
+  options.device_indices = device_indices_of(arguments.device_index);
   if (arguments.pin.empty()) return;
   std::istringstream parts(arguments.pin);
   for (std::string part; std::getline(parts, part, ':');) options.pins.push_back(part);
@@ -108,6 +137,9 @@ void add_cluster_options(CLI::App& command, TrainArguments& arguments) {
   command.add_option("--device", arguments.device, "What the workers compute on")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
+  command.add_option("--device-index", arguments.device_index,
+                     "CUDA devices of each worker, with ':' between workers, taken in turn: 0:1 "
+                     "spreads workers over two, 0,1 gives every worker both");
   command.add_option("--threads", options.threads, "Compute threads of each worker on the CPU")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

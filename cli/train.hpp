@@ -34,8 +34,9 @@ struct TrainOptions {
   std::uint64_t device_memory_budget = 0;  // bytes for each worker; 0: what the device has
   std::string dashboard;                   // "host:port" of the page; empty: none
   std::vector<std::string> pins;           // one for each worker, or none
-  bool overlap = true;                     // false: an iteration's updates leave together
-  pb::RecordsConfig records;               // what workers write down, in the run's folder
+  std::vector<std::vector<std::uint32_t>> device_indices;  // of each worker, in turn; or none
+  bool overlap = true;        // false: an iteration's updates leave together
+  pb::RecordsConfig records;  // what workers write down, in the run's folder
 };
 
 /// The whole job: the file's, with what the options say put over it, and data that is there.

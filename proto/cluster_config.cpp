@@ -63,14 +63,18 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
   TAUT_TRY(check_experiment(config.worker(), file + ": worker."));
   const pb::WorkerConfig& worker = config.worker();
-  if (worker.device_index_size() > 1) {
-    return invalid(
-        fmt::format("{}: worker.device_index names {} devices, and this version uses one "
-                    "in a worker; start a worker for each",
-                    file, worker.device_index_size()));
+  for (const std::uint32_t index : worker.device_index()) {
+    TAUT_TRY(check_range(file, "worker.device_index", index, 0, 1023));
   }
-  if (worker.device_index_size() == 1) {
-    TAUT_TRY(check_range(file, "worker.device_index", worker.device_index(0), 0, 1023));
+  if (worker.device_index_size() > 1) {
+    TAUT_TRY(check_range(file, "worker.device_index: the number of devices",
+                         worker.device_index_size(), 1, 64));
+    if (worker.device_memory_budget() > 0) {
+      return invalid(
+          fmt::format("{}: worker.device_memory_budget with {} devices in worker.device_index: a "
+                      "budget is kept on one device; start a worker for each",
+                      file, worker.device_index_size()));
+    }
   }
   TAUT_TRY(check_range(file, "start_wait_s", config.start_wait_s(), 0.1, 86400));
   TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));

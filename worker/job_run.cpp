@@ -16,6 +16,7 @@
 #include "proto/job_state.hpp"
 #include "proto/policies.hpp"
 #include "worker/cache/averaging_cache.hpp"
+#include "worker/cache/replicated_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/client/client.hpp"
 #include "worker/device_budget.hpp"
@@ -102,11 +103,11 @@ std::unique_ptr<Endpoint> open_endpoint(ZmqContext& context, const pb::WorkerJob
   return std::make_unique<FaultyEndpoint>(std::move(endpoint), faults, seed);
 }
 
-/// The parameters as the job's policies have them: the shared ones, or the worker's own.
-Result<std::unique_ptr<ParameterCache>> open_cache(Client& client, Backend& backend,
-                                                   const std::vector<TableSpec>& tables,
-                                                   const pb::WorkerJob& job,
-                                                   const pb::WorkerConfig& settings) {
+/// The parameters on one device as the job's policies have them: the shared ones, or the worker's own.
+Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backend& backend,
+                                                          const std::vector<TableSpec>& tables,
+                                                          const pb::WorkerJob& job,
+                                                          const pb::WorkerConfig& settings) {
   const Clock start(job.start_clock());
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
@@ -129,6 +130,22 @@ Result<std::unique_ptr<ParameterCache>> open_cache(Client& client, Backend& back
                             ? policies.moving_rate
                             : 0.9F / static_cast<float>(std::max(1U, job.slots()));
   TAUT_TRY(auto cache, AveragingCache::open(client, backend, tables, options));
+  return std::unique_ptr<ParameterCache>(std::move(cache));
+}
+
+/// The same on all of the worker's devices.
+Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
+                                                   std::span<Backend* const> devices,
+                                                   const std::vector<TableSpec>& tables,
+                                                   const pb::WorkerJob& job,
+                                                   const pb::WorkerConfig& settings) {
+  TAUT_TRY(auto first, open_device_cache(client, *devices[0], tables, job, settings));
+  if (devices.size() == 1) return first;
+  const bool deterministic = math_options(job.definition().solver_param()).deterministic;
+  auto cache = std::make_unique<ReplicatedCache>(
+      std::move(first), devices, tables, deterministic ? GroupOrder::kMembers : GroupOrder::kAny);
+  log::info("{} devices share the batch; their gradients meet with {}", devices.size(),
+            cache->description());
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
@@ -194,28 +211,35 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
   return digest.finish();
 }
 
-Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& device, ZmqContext& context,
-                           const pb::ClusterConfig& config, const std::atomic<bool>& stop,
-                           ProgressBoard& board, StateSaver& saver) {
+Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> devices,
+                           ZmqContext& context, const pb::ClusterConfig& config,
+                           const std::atomic<bool>& stop, ProgressBoard& board, StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
   if (!settings.pin().empty()) {
     TAUT_TRY(pin_this_thread(settings.pin()));
   }
   const pb::Job& definition = job.definition();
   const pb::SolverParameter& solver = definition.solver_param();
-  TAUT_TRY(const JobAssets assets, JobAssets::open(definition, job.slots()));
-  const BudgetedBackend budgeted(device, Bytes(settings.device_memory_budget()));
-  Backend& backend = budgeted.backend();
-  backend.set_math(math_options(solver));
+  const auto count = static_cast<std::uint32_t>(devices.size());
+  TAUT_TRY(const JobAssets assets, JobAssets::open(definition, job.slots(), count));
+  const BudgetedBackend budgeted(*devices[0], Bytes(settings.device_memory_budget()));
+  std::vector<Backend*> backends(devices.begin(), devices.end());
+  backends[0] = &budgeted.backend();
+  Backend& backend = *backends[0];
   const Clock start(job.start_clock());
   std::vector<Replica> replicas;
-  TAUT_TRY(Replica replica, assets.make_replica(backend, job.slot(), job.slots(), start));
-  replicas.push_back(std::move(replica));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    backends[i]->set_math(math_options(solver));
+    TAUT_TRY(Replica replica,
+             assets.make_replica(*backends[i], job.slot() * count + i, job.slots() * count, start));
+    replicas.push_back(std::move(replica));
+  }
 
   Client client(open_endpoint(context, job, settings),
-                client_options(job, settings, device, board));
+                client_options(job, settings, *devices[0], board));
   const StopWatch watch(client, stop);
-  TAUT_TRY(auto cache, open_cache(client, backend, assets.train_graph().parameters, job, settings));
+  TAUT_TRY(auto cache,
+           open_cache(client, backends, assets.train_graph().parameters, job, settings));
 
   std::unique_ptr<TestPhases> tests;
   if (job.evaluates()) {
@@ -228,20 +252,24 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& device, ZmqContext
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
            Recorder::open(config.records(), settings.name(), JobId(job.job()), start));
   options.recorder = recorder.get();
-  const std::unique_ptr<Stream> stream = backend.make_stream();
-  Net& net = *replicas[0].net;
-  TAUT_TRY(const bool restored, restore_state(job, net, backend, *stream));
-  if (job.has_resume() && !restored && !net.carried_state().empty()) {
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<Carrier> carriers;
+  for (const Replica& replica : replicas) {
+    streams.push_back(replica.backend->make_stream());
+    carriers.push_back({replica.net.get(), replica.backend, streams.back().get()});
+  }
+  TAUT_TRY(const bool restored, restore_state(job, carriers));
+  if (job.has_resume() && !restored && !replicas[0].net->carried_state().empty()) {
     log::info("the state that the net carries from batch to batch begins with zeros");
   }
   options.before_clock = [&](Clock first, Clock clock) {
-    saver.at_clock(first, clock, job.slot(), net, backend, *stream);
+    saver.at_clock(first, clock, job.slot(), carriers);
   };
-  Trainer trainer(replicas, *cache, backend, tests.get(), std::move(options), board);
+  Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));
   if (const std::string use = budgeted.summary(); !use.empty()) log::info("{}", use);
   if (stop) return JobOutcome{reached, {}};
-  saver.at_end(reached, job.slot(), net, backend, *stream);
+  saver.at_end(reached, job.slot(), carriers);
   TAUT_TRY(cache->flush(kFlushWait));
 
   JobOutcome outcome{reached, {}};

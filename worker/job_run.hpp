@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "common/net/zmq_endpoint.hpp"
@@ -32,10 +33,12 @@ struct JobOutcome {
 
 /// Trains one job as a member of it: opens data and net, connects to the shards, runs the loop, and
 /// ends with the test phase where this worker evaluates.
+/// devices   one or more; several split the worker's batch, and the first one holds what a server knows
 /// Errors    anything that kept the job from running to its end, in one line
 /// Thread    a thread of its own; `stop` may be set from any
-[[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job, Backend& backend,
-                                         ZmqContext& context, const pb::ClusterConfig& config,
+[[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job,
+                                         std::span<Backend* const> devices, ZmqContext& context,
+                                         const pb::ClusterConfig& config,
                                          const std::atomic<bool>& stop, ProgressBoard& board,
                                          StateSaver& saver);
 

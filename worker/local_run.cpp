@@ -50,7 +50,7 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
            Recorder::open(records, "alone", JobId(0), training.start));
   training.recorder = recorder.get();
-  Trainer trainer(copies, cache, backend, tests.get(), training, board);
+  Trainer trainer(copies, cache, tests.get(), training, board);
   std::atomic<bool> stop = false;
   TAUT_TRY(const Clock reached, trainer.run(stop));
   if (options.only_plan) {

@@ -39,6 +39,7 @@ Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
   options.phase = choice.phase;
   options.batch = wanted.batch;
   if (trains && job.global_batch()) options.batch_divisor = wanted.members;
+  if (trains) options.batch_divisor *= wanted.devices;
   TAUT_TRY(const auto layers, model::data_of(job, choice));
   const data::Part part = trains ? data::Part::kTrain : data::Part::kTest;
   for (const auto& [layer, place] : layers) {
@@ -140,11 +141,12 @@ std::int64_t FedGraph::batch() const {
   return batch ? batch.value() : 0;
 }
 
-Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members) {
+Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
+                                  std::uint32_t devices) {
   JobAssets assets;
   assets.job_ = job;
   for (const model::NetChoice& choice : model::nets_of(job)) {
-    TAUT_TRY(FedGraph fed, open_phase(job, choice, {.members = members}));
+    TAUT_TRY(FedGraph fed, open_phase(job, choice, {.members = members, .devices = devices}));
     if (choice.phase == pb::TRAIN) {
       assets.train_ = std::move(fed);
     } else {
@@ -162,6 +164,7 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members) {
 Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, std::uint32_t slots,
                                         Clock start) const {
   Replica replica;
+  replica.backend = &backend;
   replica.batch = train_.batch();
   replica.net = std::make_unique<Net>(train_.graph, backend, Net::Options{job_.seed(), slot});
   data::FeedOptions options;

@@ -17,8 +17,9 @@
 
 namespace taut::worker {
 
-/// One copy of the training net with its own share of the data.
+/// One copy of the training net, on a device, with its own share of the data.
 struct Replica {
+  Backend* backend = nullptr;  // outlives it
   std::unique_ptr<Net> net;
   std::unique_ptr<std::pmr::memory_resource> batch_memory;  // null: the loader takes any
   std::unique_ptr<data::DataLoader> loader;
@@ -36,6 +37,7 @@ struct FedGraph {
 
 struct PhaseOptions {
   std::uint32_t members = 1;  // split the batch where the job says global_batch
+  std::uint32_t devices = 1;  // of a member: split its batch
   std::int64_t batch = 0;     // in the place of the net's; 0: the net's
 };
 
@@ -54,11 +56,14 @@ class JobAssets {
  public:
   /// Opens the data, builds the graphs; the training net's tables begin with the job's weights.
   /// members   that the job starts with; splits the batch where the job says global_batch
+  /// devices   of each member; split its batch
   /// Errors    as build_graph, data_of, open_source and begin_with_weights; labels that the net has no output for
-  [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members);
+  [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members,
+                                              std::uint32_t devices = 1);
 
   /// A training replica that begins at a clock; each clock draws iter_size batches. Throws
   /// DeviceError.
+  /// slot      of all `slots` shares of the data: one for each device of each member
   [[nodiscard]] Result<Replica> make_replica(Backend& backend, std::uint32_t slot,
                                              std::uint32_t slots, Clock start) const;
 

@@ -80,25 +80,27 @@ bool StateSaver::is_due_at(Clock clock) const {
 
 namespace {
 
-std::vector<std::vector<float>> copy_state(Net& net, Backend& backend, Stream& stream) {
+/// Of all nets, one after the other.
+std::vector<std::vector<float>> copy_state(std::span<const Carrier> carriers) {
   std::vector<std::vector<float>> state;
-  for (const DeviceSpan<float> one : net.carried_state()) {
-    backend.copy_to_host(stream, one, state.emplace_back(one.size()));
+  for (const Carrier& carrier : carriers) {
+    for (const DeviceSpan<float> one : carrier.net->carried_state()) {
+      carrier.backend->copy_to_host(*carrier.stream, one, state.emplace_back(one.size()));
+    }
+    carrier.stream->finish();
   }
-  stream.finish();
   return state;
 }
 
 }  // namespace
 
-void StateSaver::at_clock(Clock first, Clock clock, std::uint32_t slot, Net& net, Backend& backend,
-                          Stream& stream) {
-  if (is_due_at(clock)) serve({first, clock, slot, copy_state(net, backend, stream)});
+void StateSaver::at_clock(Clock first, Clock clock, std::uint32_t slot,
+                          std::span<const Carrier> carriers) {
+  if (is_due_at(clock)) serve({first, clock, slot, copy_state(carriers)});
 }
 
-void StateSaver::at_end(Clock clock, std::uint32_t slot, Net& net, Backend& backend,
-                        Stream& stream) {
-  Copy copy{clock, clock, slot, copy_state(net, backend, stream)};
+void StateSaver::at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers) {
+  Copy copy{clock, clock, slot, copy_state(carriers)};
   {
     std::scoped_lock lock(mutex_);
     end_ = copy;
@@ -140,8 +142,17 @@ void StateSaver::write(const pb::CheckpointOrder& order, const Copy& copy) {
   put(std::move(part));
 }
 
-Result<bool> restore_state(const pb::WorkerJob& job, Net& net, Backend& backend, Stream& stream) {
-  const std::vector<DeviceSpan<float>> carried = net.carried_state();
+Result<bool> restore_state(const pb::WorkerJob& job, std::span<const Carrier> carriers) {
+  struct Place {
+    const Carrier* carrier;
+    DeviceSpan<float> state;
+  };
+  std::vector<Place> carried;
+  for (const Carrier& carrier : carriers) {
+    for (const DeviceSpan<float> one : carrier.net->carried_state()) {
+      carried.push_back({&carrier, one});
+    }
+  }
   const bool goes_on =
       job.has_resume() && job.start_clock() == job.resume().clock() && !carried.empty();
   if (!goes_on || job.slots() != job.resume().slots()) return false;
@@ -153,13 +164,16 @@ Result<bool> restore_state(const pb::WorkerJob& job, Net& net, Backend& backend,
   std::vector<std::vector<float>> state;
   for (std::size_t i = 0; i < carried.size(); ++i) {
     const safetensors::Tensor* tensor = file.find(tensor_name(i));
-    if (tensor == nullptr || tensor->count() != carried[i].size()) return false;
-    TAUT_TRY(file.read_floats(*tensor, 0, state.emplace_back(carried[i].size())));
+    const std::size_t count = carried[i].state.size();
+    if (tensor == nullptr || tensor->count() != count) return false;
+    TAUT_TRY(file.read_floats(*tensor, 0, state.emplace_back(count)));
   }
+  if (file.find(tensor_name(carried.size())) != nullptr) return false;
   for (std::size_t i = 0; i < carried.size(); ++i) {
-    backend.copy_to_device(stream, state[i], carried[i]);
+    const Carrier& carrier = *carried[i].carrier;
+    carrier.backend->copy_to_device(*carrier.stream, state[i], carried[i].state);
   }
-  stream.finish();
+  for (const Carrier& carrier : carriers) carrier.stream->finish();
   return true;
 }
 

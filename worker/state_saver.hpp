@@ -4,6 +4,7 @@
 #include <future>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/types.hpp"
@@ -13,6 +14,13 @@
 
 namespace taut::worker {
 
+/// A net that carries state, and the way to it. A worker has one for each of its devices.
+struct Carrier {
+  Net* net;
+  Backend* backend;
+  Stream* stream;
+};
+
 /// A worker's part of checkpoints: the state that its net carries from batch to batch, which nobody
 /// else knows. Copied between two clocks, written while the next one computes.
 /// Thread    order() and part(): any; at_clock(): the compute thread
@@ -20,12 +28,11 @@ class StateSaver {
  public:
   /// The newest order; one that was heard of before changes nothing.
   void order(const pb::CheckpointOrder& order);
-  /// Where training stands: before `clock`, with nothing computed since `first`; the net is not at
+  /// Where training stands: before `clock`, with nothing computed since `first`; the nets are not at
   /// work.
-  void at_clock(Clock first, Clock clock, std::uint32_t slot, Net& net, Backend& backend,
-                Stream& stream);
+  void at_clock(Clock first, Clock clock, std::uint32_t slot, std::span<const Carrier> carriers);
   /// Training is through: what is ordered from now on is written of this state.
-  void at_end(Clock clock, std::uint32_t slot, Net& net, Backend& backend, Stream& stream);
+  void at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers);
   /// What the coordinator is told.
   [[nodiscard]] pb::CheckpointPart part() const;
 
@@ -51,10 +58,10 @@ class StateSaver {
   std::future<void> writing_;  // waits for it when the saver ends
 };
 
-/// Gives a net the state that a checkpoint has of this share of the data. Returns whether it had:
-/// one of another number of shares, or of another batch size, has none.
+/// Gives the nets the state that a checkpoint has of this share of the data. Returns whether it had:
+/// one of another number of shares or devices, or of another batch size, has none.
 /// Errors    as CheckpointReader::open; io
-[[nodiscard]] Result<bool> restore_state(const pb::WorkerJob& job, Net& net, Backend& backend,
-                                         Stream& stream);
+[[nodiscard]] Result<bool> restore_state(const pb::WorkerJob& job,
+                                         std::span<const Carrier> carriers);
 
 }  // namespace taut::worker

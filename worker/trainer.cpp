@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/check.hpp"
 #include "common/log.hpp"
 #include "common/timeline.hpp"
 
@@ -21,29 +22,42 @@ constexpr const char* kCycle = "training";
 
 }  // namespace
 
-Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend& backend,
-                 TestPhases* tests, Options options, ProgressBoard& board)
+Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhases* tests,
+                 Options options, ProgressBoard& board)
     : replicas_(replicas),
       cache_(cache),
       tests_(tests),
       options_(std::move(options)),
-      backend_(backend),
-      board_(board),
-      stream_(backend.make_stream()) {
+      board_(board) {
   report_.clock = options_.start;
-  cache_.compute_on(*stream_);
+  for (const Replica& replica : replicas_) {
+    const bool known = std::ranges::any_of(
+        devices_, [&](const Device& device) { return device.backend == replica.backend; });
+    if (!known) add_device(*replica.backend);
+  }
+  for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    const Device& device = devices_[i % devices_.size()];
+    TAUT_CHECK(replicas_[i].backend == device.backend,
+               "all replicas on one device, or one on each");
+    cache_.compute_on(i, *device.stream);
+  }
+}
+
+void Trainer::add_device(Backend& backend) {
+  Device& device = devices_.emplace_back(Device{&backend, backend.make_stream(), {}});
   if (options_.batches == 1) return;
   for (const TableSpec& table : replicas_[0].net->parameters()) {
     const bool pushed = table.kind != TableKind::kFrozen;
     const std::string name = "gradient of parameter " + table.name;
-    gathered_.push_back(pushed ? backend_.allocate_floats(table.count(), name) : DeviceBuffer());
+    device.gathered.push_back(pushed ? backend.allocate_floats(table.count(), name)
+                                     : DeviceBuffer());
   }
 }
 
 Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   rate_since_ = steady_now();
   stop_ = &stop;
-  TAUT_TRY(backend_.rehearse(*stream_, kCycle, [this] { return rehearse(); }));
+  TAUT_TRY(rehearse_from(0));
   Clock clock = options_.start;
   while (clock < options_.end && !stop) {
     const Clock first = clock;
@@ -75,44 +89,61 @@ bool Trainer::test_is_due(Clock first, Clock clock) const {
   return newest >= first && (newest > Clock(0) || options_.test_initialization);
 }
 
-/// A clock's calls, for a device that wants to know them first; no data is drawn.
+/// A rehearsal of all devices from this one on: they make their calls together.
+Result<void> Trainer::rehearse_from(std::size_t device) {
+  if (device == devices_.size()) return rehearse();
+  return devices_[device].backend->rehearse(*devices_[device].stream, kCycle,
+                                            [=, this] { return rehearse_from(device + 1); });
+}
+
+/// A clock's calls, for a device that wants to know them first; no data is drawn. For one that does not,
+/// there are none.
 Result<void> Trainer::rehearse() {
-  for (Step step{.clock = options_.start}; step.replica < replicas_.size(); ++step.replica) {
-    const Net& net = *replicas_[step.replica].net;
-    const std::vector<std::span<const float>> nothing(net.fed_count());
+  for (Step step{.clock = options_.start}; step.first < replicas_.size();
+       step.first += devices_.size()) {
+    const Fed nothing(replicas_[0].net->fed_count());
+    const std::vector<Fed> fed(devices_.size(), nothing);
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
-      TAUT_TRY(forward(step, nothing));
+      TAUT_TRY(forward(step, fed));
       backward(step);
-      static_cast<void>(replicas_[step.replica].net->loss(*stream_));
+      for (std::size_t i = 0; i < devices_.size(); ++i) {
+        static_cast<void>(replica_of(step, i).net->loss(*devices_[i].stream));
+      }
     }
-    cache_.finish_clock(step.replica, step.clock);
+    for (std::size_t i = 0; i < devices_.size(); ++i)
+      cache_.finish_clock(step.first + i, step.clock);
   }
   return ok();
 }
 
 Result<void> Trainer::train_clock(Clock clock) {
   loss_ = 0;
-  backend_.begin_cycle(*stream_, kCycle);
+  for (const Device& device : devices_) device.backend->begin_cycle(*device.stream, kCycle);
   const TimePoint begin = steady_now();
   const Duration waited_before = report_.wait;
   const double losses = static_cast<double>(replicas_.size()) * options_.batches;
-  for (Step step{.clock = clock}; step.replica < replicas_.size(); ++step.replica) {
+  for (Step step{.clock = clock}; step.first < replicas_.size(); step.first += devices_.size()) {
+    const bool is_last_step = step.first + devices_.size() == replicas_.size();
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
-      TAUT_TRY(data::Batch batch, next_batch(step));
-      TAUT_TRY(forward(step, batch.spans()));
-      if (options_.straggle && step.replica + 1 == replicas_.size() && is_last(step)) {
+      TAUT_TRY(std::vector<data::Batch> batches, next_batches(step));
+      std::vector<Fed> fed;
+      for (const data::Batch& batch : batches) fed.push_back(batch.spans());
+      TAUT_TRY(forward(step, fed));
+      if (options_.straggle && is_last_step && is_last(step)) {
         straggle(clock, steady_now() - begin, waited_before);
       }
       const TimePoint turned = steady_now();
       backward(step);
       backward_ = steady_now() - turned;
-      loss_ += replicas_[step.replica].net->loss(*stream_) / losses;
-      // The stream has passed: nothing reads the batch any more.
-      replicas_[step.replica].loader->recycle(std::move(batch));
+      for (std::size_t i = 0; i < devices_.size(); ++i) {
+        loss_ += replica_of(step, i).net->loss(*devices_[i].stream) / losses;
+        // The stream has passed: nothing reads the batch any more.
+        replica_of(step, i).loader->recycle(std::move(batches[i]));
+      }
     }
-    cache_.finish_clock(step.replica, clock);
+    for (std::size_t i = 0; i < devices_.size(); ++i) cache_.finish_clock(step.first + i, clock);
   }
-  backend_.end_cycle();
+  for (const Device& device : devices_) device.backend->end_cycle();
   if (!std::isfinite(loss_)) {
     return invalid(
         fmt::format("the loss is {} at iteration {}: the training has diverged; try a "
@@ -138,86 +169,108 @@ Clock Trainer::draw_of(const Step& step) const {
   return Clock(step.clock.value() * options_.batches + step.batch);
 }
 
-/// The batch of a draw; those of clocks that were left out are given back.
-Result<data::Batch> Trainer::next_batch(const Step& step) {
+/// The batches of a draw; those of clocks that were left out are given back.
+Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
   const TimePoint begin = steady_now();
   const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
-  data::DataLoader& loader = *replicas_[step.replica].loader;
-  auto loaded = loader.next(kDataWait);
-  while (loaded && loaded.value().clock < draw_of(step)) {
-    loader.recycle(std::move(loaded.value()));
-    loaded = loader.next(kDataWait);
+  std::vector<data::Batch> batches;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    data::DataLoader& loader = *replica_of(step, i).loader;
+    auto loaded = loader.next(kDataWait);
+    while (loaded && loaded.value().clock < draw_of(step)) {
+      loader.recycle(std::move(loaded.value()));
+      loaded = loader.next(kDataWait);
+    }
+    TAUT_TRY(data::Batch batch, std::move(loaded));
+    batches.push_back(std::move(batch));
   }
   report_.wait += steady_now() - begin;
-  return loaded;
+  return batches;
 }
 
-Result<void> Trainer::forward(const Step& step, std::span<const std::span<const float>> fed) {
-  Replica& replica = replicas_[step.replica];
-  replica.net->set_batch(*stream_, fed);
-  for (std::size_t layer = 0; layer < replica.net->layer_count(); ++layer) {
-    if (step.batch == 0) {
-      TAUT_TRY(bring_parameters(step, layer));
+/// fed  by device
+Result<void> Trainer::forward(const Step& step, std::span<const Fed> fed) {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    replica_of(step, i).net->set_batch(*devices_[i].stream, fed[i]);
+  }
+  // Layer by layer, so that a device whose work is only queued here never waits for the others' nets.
+  const std::size_t layers = replicas_[0].net->layer_count();
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      if (step.batch == 0) {
+        TAUT_TRY(bring_parameters(step, i, layer));
+      }
+      const timeline::Span span(timeline::Row::kCompute, "forward", step.clock.value());
+      replica_of(step, i).net->forward(layer, *devices_[i].stream, draw_of(step));
     }
-    const timeline::Span span(timeline::Row::kCompute, "forward", step.clock.value());
-    replica.net->forward(layer, *stream_, draw_of(step));
   }
   return ok();
 }
 
-Result<void> Trainer::bring_parameters(const Step& step, std::size_t layer) {
-  Net& net = *replicas_[step.replica].net;
+Result<void> Trainer::bring_parameters(const Step& step, std::size_t device, std::size_t layer) {
+  Net& net = *replica_of(step, device).net;
   for (const std::size_t parameter : net.parameters_of(layer)) {
     const TableId table(static_cast<std::uint32_t>(parameter));
     const TimePoint asked = steady_now();
     auto acquired = [&] {
       const timeline::Span span(timeline::Row::kWait, net.parameters()[parameter].name,
                                 step.clock.value());
-      return cache_.acquire(table, step.clock);
+      return cache_.acquire(step.first + device, table, step.clock);
     }();
     TAUT_TRY(const auto values, std::move(acquired));
     report_.wait += steady_now() - asked;
     net.bind_value(parameter, values);
-    record_table(table, "value", step.clock, values);
+    record_table(devices_[device], table, "value", step.clock, values);
   }
   return ok();
 }
 
 void Trainer::backward(const Step& step) {
-  Net& net = *replicas_[step.replica].net;
-  const auto tables = net.parameters();
-  for (std::size_t layer = net.layer_count(); layer-- > 0;) {
-    for (const std::size_t table : net.parameters_of(layer)) {
-      if (tables[table].kind == TableKind::kFrozen) continue;
-      net.bind_gradient(table, cache_.gradient(step.replica, tables[table].id));
+  const auto tables = replicas_[0].net->parameters();
+  for (std::size_t layer = replicas_[0].net->layer_count(); layer-- > 0;) {
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      Net& net = *replica_of(step, i).net;
+      for (const std::size_t table : net.parameters_of(layer)) {
+        if (tables[table].kind == TableKind::kFrozen) continue;
+        net.bind_gradient(table, cache_.gradient(step.first + i, tables[table].id));
+      }
+      {
+        const timeline::Span span(timeline::Row::kCompute, "backward", step.clock.value());
+        net.backward(layer, *devices_[i].stream);
+      }
+      send_gradients(step, i, layer);
     }
-    {
-      const timeline::Span span(timeline::Row::kCompute, "backward", step.clock.value());
-      net.backward(layer, *stream_);
-    }
-    for (const std::size_t table : net.gradients_after(layer)) {
-      const TableId id = tables[table].id;
-      if (options_.batches > 1) gather(step, id);
-      if (!is_last(step)) continue;
-      record_table(id, "gradient", step.clock, cache_.gradient(step.replica, id));
-      cache_.publish(step.replica, id, step.clock);
-    }
+  }
+}
+
+/// What a layer's backward has completed.
+void Trainer::send_gradients(const Step& step, std::size_t device, std::size_t layer) {
+  const std::size_t replica = step.first + device;
+  const Net& net = *replicas_[replica].net;
+  for (const std::size_t table : net.gradients_after(layer)) {
+    const TableId id = net.parameters()[table].id;
+    if (options_.batches > 1) gather(step, device, id);
+    if (!is_last(step)) continue;
+    record_table(devices_[device], id, "gradient", step.clock, cache_.gradient(replica, id));
+    cache_.publish(replica, id, step.clock);
   }
 }
 
 /// Adds a batch's gradient to those before it; the last one's place then holds the mean of all. The
 /// new running statistics of a clock are likewise the mean of what each batch makes of the old ones.
-void Trainer::gather(const Step& step, TableId table) {
-  const DeviceSpan<float> gradient = cache_.gradient(step.replica, table);
-  const DeviceSpan<float> sum = gathered_[table.value()].as<float>();
+void Trainer::gather(const Step& step, std::size_t device, TableId table) {
+  Backend& backend = *devices_[device].backend;
+  Stream& stream = *devices_[device].stream;
+  const DeviceSpan<float> gradient = cache_.gradient(step.first + device, table);
+  const DeviceSpan<float> sum = devices_[device].gathered[table.value()].as<float>();
   if (step.batch == 0) {
-    backend_.copy(*stream_, gradient, sum);
+    backend.copy(stream, gradient, sum);
   } else if (!is_last(step)) {
-    backend_.add(*stream_, gradient, sum);
+    backend.add(stream, gradient, sum);
   } else {
     const float share = 1.0F / static_cast<float>(options_.batches);
     const std::array<Term, 2> terms = {Term{sum, share}, Term{gradient, share}};
-    backend_.weighted_sum(*stream_, terms, gradient);
+    backend.weighted_sum(stream, terms, gradient);
   }
 }
 
@@ -261,13 +314,14 @@ void Trainer::record(Clock clock, Duration took) {
   }
 }
 
-void Trainer::record_table(TableId table, const char* what, Clock clock,
+/// Of several devices, the first one's are written down.
+void Trainer::record_table(const Device& device, TableId table, const char* what, Clock clock,
                            DeviceSpan<const float> values) {
   if (options_.recorder == nullptr || !options_.recorder->wants_tables(clock)) return;
-  if (backend_.is_rehearsing()) return;
+  if (device.backend->is_rehearsing() || &device != devices_.data()) return;
   table_copy_.resize(values.size());
-  backend_.copy_to_host(*stream_, values, table_copy_);
-  stream_->finish();
+  device.backend->copy_to_host(*device.stream, values, table_copy_);
+  device.stream->finish();
   const std::string& name = replicas_[0].net->parameters()[table.value()].name;
   options_.recorder->on_table(name, what, clock, table_copy_);
 }

@@ -40,9 +40,10 @@ class Trainer {
     Recorder* recorder = nullptr;  // null: nothing is written down
   };
 
-  /// tests  null: this process runs no test phase
-  Trainer(std::vector<Replica>& replicas, ParameterCache& cache, Backend& backend,
-          TestPhases* tests, Options options, ProgressBoard& board);
+  /// replicas  all on one device, one after the other; or each on its own, side by side
+  /// tests     null: this process runs no test phase
+  Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhases* tests, Options options,
+          ProgressBoard& board);
 
   /// Trains from start to end, or until `stop` is set. Returns the clock it reached.
   /// Errors    as ParameterCache::acquire and DataLoader::next
@@ -50,38 +51,53 @@ class Trainer {
 
  private:
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
-  /// One batch of a clock: batch 0 brings the parameters, the last one sends the updates.
+  /// What computes a replica at a time.
+  struct Device {
+    Backend* backend;
+    std::unique_ptr<Stream> stream;
+    std::vector<DeviceBuffer> gathered;  // by table: gradients of a clock's earlier batches
+  };
+  /// One batch of a clock, on one replica for each device: batch 0 brings the parameters, the last one
+  /// sends the updates.
   struct Step {
-    std::size_t replica = 0;
+    std::size_t first = 0;  // of these replicas
     Clock clock;
     int batch = 0;
   };
+  /// What a replica is fed: one blob for each that the net has.
+  using Fed = std::vector<std::span<const float>>;
+  void add_device(Backend& backend);
+  [[nodiscard]] Replica& replica_of(const Step& step, std::size_t device) const {
+    return replicas_[step.first + device];
+  }
+  [[nodiscard]] Result<void> rehearse_from(std::size_t device);
   [[nodiscard]] Result<void> rehearse();
   [[nodiscard]] Result<void> train_clock(Clock clock);
   void straggle(Clock clock, Duration since_begin, Duration waited_before);
   [[nodiscard]] Clock draw_of(const Step& step) const;
-  [[nodiscard]] Result<data::Batch> next_batch(const Step& step);
-  [[nodiscard]] Result<void> forward(const Step& step, std::span<const std::span<const float>> fed);
-  [[nodiscard]] Result<void> bring_parameters(const Step& step, std::size_t layer);
+  [[nodiscard]] Result<std::vector<data::Batch>> next_batches(const Step& step);
+  [[nodiscard]] Result<void> forward(const Step& step, std::span<const Fed> fed);
+  [[nodiscard]] Result<void> bring_parameters(const Step& step, std::size_t device,
+                                              std::size_t layer);
   void backward(const Step& step);
-  void gather(const Step& step, TableId table);
+  void send_gradients(const Step& step, std::size_t device, std::size_t layer);
+  void gather(const Step& step, std::size_t device, TableId table);
   [[nodiscard]] bool is_last(const Step& step) const { return step.batch + 1 == options_.batches; }
   [[nodiscard]] Result<void> test(Clock clock);
   void record(Clock clock, Duration took);
-  void record_table(TableId table, const char* what, Clock clock, DeviceSpan<const float> values);
+  void record_table(const Device& device, TableId table, const char* what, Clock clock,
+                    DeviceSpan<const float> values);
 
   std::vector<Replica>& replicas_;
   ParameterCache& cache_;
   TestPhases* tests_;
   const Options options_;
-  Backend& backend_;
   ProgressBoard& board_;
-  std::unique_ptr<Stream> stream_;
+  std::vector<Device> devices_;  // replica i is on device i modulo their number
   ProgressReport report_;
-  std::vector<DeviceBuffer> gathered_;  // by table: gradients of a clock's earlier batches
-  std::vector<float> table_copy_;       // on the host, while its distribution is taken
-  std::vector<double> losses_;          // the last average_loss of them
-  double loss_ = 0;                     // of this clock, over all replicas
+  std::vector<float> table_copy_;  // on the host, while its distribution is taken
+  std::vector<double> losses_;     // the last average_loss of them
+  double loss_ = 0;                // of this clock, over all replicas
   const std::atomic<bool>* stop_ = nullptr;
   Duration backward_{0};  // how long the last one took
   TimePoint rate_since_;

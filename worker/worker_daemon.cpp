@@ -14,7 +14,7 @@
 #include "proto/cluster_config.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
-#include "worker/backend/memory_use.hpp"
+#include "worker/devices.hpp"
 #include "worker/worker_metrics.hpp"
 
 namespace taut::worker {
@@ -24,17 +24,6 @@ constexpr Duration kStep{100'000};
 
 Duration from_seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
-}
-
-DeviceKind device_kind(pb::WorkerConfig::Device device) {
-  switch (device) {
-    case pb::WorkerConfig::CPU:
-      return DeviceKind::kCpu;
-    case pb::WorkerConfig::CUDA:
-      return DeviceKind::kCuda;
-    default:
-      return DeviceKind::kAuto;
-  }
 }
 
 void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
@@ -51,23 +40,14 @@ void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
 Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfig& config) {
   std::unique_ptr<WorkerDaemon> daemon(new WorkerDaemon(config));
   const pb::WorkerConfig& settings = config.worker();
-  BackendOptions device;
-  device.device = device_kind(settings.device());
-  device.threads = static_cast<int>(settings.threads());
-  if (settings.device_index_size() > 0) {
-    device.cuda_device = static_cast<int>(settings.device_index(0));
-  }
-  device.cuda_graphs = settings.cuda_graphs();
-  TAUT_TRY(BackendChoice choice, make_backend(device));
-  daemon->backend_ = std::move(choice.backend);
-  log::info("{}", choice.reason);
+  TAUT_TRY(daemon->devices_, open_devices(settings));
 
   ControlIdentity identity;
   identity.role = pb::ROLE_WORKER;
   identity.name = settings.name();
   std::random_device source;
   identity.session = (std::uint64_t{source()} << 32U) | source();
-  identity.device = daemon->backend_->description();
+  identity.device = description_of(daemon->devices_);
   ControlTimings timings;
   timings.heartbeat_interval = from_seconds(config.heartbeat_interval_s());
   timings.wait_limit = from_seconds(config.start_wait_s());
@@ -114,7 +94,7 @@ std::string WorkerDaemon::scrape() {
   scrape.process();
   add_progress(scrape, name, newest);
   try {
-    if (const auto use = memory_use(*backend_)) {
+    if (const auto use = memory_use_of(devices_)) {
       add_device(scrape, name, *use, Bytes(config_.worker().device_memory_budget()));
     }
   } catch (const DeviceError& failure) {
@@ -204,7 +184,9 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     std::string error;
     JobOutcome outcome;
     try {
-      auto ended = run_job(job, *backend_, context_, config_, run->stop, run->board, run->saver);
+      std::vector<Backend*> devices;
+      for (const auto& device : devices_) devices.push_back(device.get());
+      auto ended = run_job(job, devices, context_, config_, run->stop, run->board, run->saver);
       if (ended) {
         outcome = ended.value();
       } else if (!run->stop) {

@@ -75,7 +75,7 @@ class WorkerDaemon {
 
   const pb::ClusterConfig config_;
   ZmqContext context_;
-  std::unique_ptr<Backend> backend_;
+  std::vector<std::unique_ptr<Backend>> devices_;  // one or more
   std::unique_ptr<ControlLink> link_;
   std::unique_ptr<Run> run_;
   bool reported_end_ = false;

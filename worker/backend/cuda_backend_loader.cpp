@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -51,24 +52,50 @@ Result<void*> load() {
   return not_loaded(fmt::format("{} lies neither beside this program nor in its ../lib", kModule));
 }
 
-}  // namespace
+/// The module with its faces, loaded once.
+struct Module {
+  decltype(taut_cuda_module_open)* open = nullptr;
+  decltype(taut_cuda_module_group)* group = nullptr;
+};
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
+Result<Module> module_of_this_build() {
   // Without a driver there is no use in loading half a gigabyte of libraries to be told so.
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return not_loaded("no NVIDIA driver is installed on this machine");
   }
-  TAUT_TRY(void* module, load());
-  auto* const face = find<decltype(taut_cuda_module_face)>(module, "taut_cuda_module_face");
-  auto* const open = find<decltype(taut_cuda_module_open)>(module, "taut_cuda_module_open");
-  if (face == nullptr || open == nullptr || std::string_view(face()) != kCudaModuleFace) {
+  TAUT_TRY(void* loaded, load());
+  auto* const face = find<decltype(taut_cuda_module_face)>(loaded, "taut_cuda_module_face");
+  const Module module{
+      .open = find<decltype(taut_cuda_module_open)>(loaded, "taut_cuda_module_open"),
+      .group = find<decltype(taut_cuda_module_group)>(loaded, "taut_cuda_module_group")};
+  const bool complete = face != nullptr && module.open != nullptr && module.group != nullptr;
+  if (!complete || std::string_view(face()) != kCudaModuleFace) {
     return not_loaded(fmt::format("{} is of another build: \"{}\" here, \"{}\" there", kModule,
                                   kCudaModuleFace, face == nullptr ? "none" : face()));
   }
+  return module;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
+  TAUT_TRY(const Module module, module_of_this_build());
   Result<std::unique_ptr<Backend>> backend =
       make_error(ErrorCode::kUnavailable, "the CUDA module gave no answer");
-  open(options, backend);
+  module.open(options, backend);
   return backend;
+}
+
+Result<std::unique_ptr<DeviceGroup>> make_cuda_group(std::span<const DeviceGroup::Member> members) {
+  const bool in_host_memory = std::ranges::any_of(members, [](const DeviceGroup::Member& member) {
+    return member.backend->shares_host_memory();
+  });
+  if (in_host_memory) return make_error(ErrorCode::kUnavailable, "they share the host's memory");
+  TAUT_TRY(const Module module, module_of_this_build());
+  Result<std::unique_ptr<DeviceGroup>> group =
+      make_error(ErrorCode::kUnavailable, "the CUDA module gave no answer");
+  module.group(members, group);
+  return group;
 }
 
 }  // namespace taut

@@ -47,11 +47,12 @@ Result<Clock> AveragingCache::begin_clock(Clock clock) {
   return clock;
 }
 
-Result<DeviceSpan<const float>> AveragingCache::acquire(TableId table, Clock clock) {
+Result<DeviceSpan<const float>> AveragingCache::acquire(std::size_t replica, TableId table,
+                                                        Clock clock) {
   if (!backend_.is_rehearsing()) {
     TAUT_TRY(settle(tables_[table.value()]));
   }
-  return local_.acquire(table, clock);
+  return local_.acquire(replica, table, clock);
 }
 
 /// Takes over what was read, and pushes what waited for it.

@@ -44,9 +44,11 @@ class AveragingCache final : public ParameterCache {
   /// Closes the client, whose thread would else go on writing into the shared values.
   ~AveragingCache() override { client_.close(); }
 
-  void compute_on(Stream& stream) override { local_.compute_on(stream); }
+  void compute_on(std::size_t replica, Stream& stream) override {
+    local_.compute_on(replica, stream);
+  }
   Result<Clock> begin_clock(Clock clock) override;
-  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
+  Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
   void finish_clock(std::size_t replica, Clock clock) override;

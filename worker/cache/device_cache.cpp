@@ -73,7 +73,8 @@ void DeviceCache::add_table(TableSpec spec) {
   tables_.push_back(std::move(table));
 }
 
-Result<DeviceSpan<const float>> DeviceCache::acquire(TableId id, Clock clock) {
+Result<DeviceSpan<const float>> DeviceCache::acquire(std::size_t /*replica*/, TableId id,
+                                                     Clock clock) {
   if (!options_.overlap) {
     for (Table& table : tables_) {
       TAUT_TRY(bring(table, clock));

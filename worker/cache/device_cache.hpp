@@ -25,9 +25,9 @@ class DeviceCache final : public ParameterCache {
   /// Closes the client, whose thread would else go on writing into the buffers.
   ~DeviceCache() override;
 
-  void compute_on(Stream& stream) override { compute_ = &stream; }
+  void compute_on(std::size_t /*replica*/, Stream& stream) override { compute_ = &stream; }
   Result<Clock> begin_clock(Clock clock) override;
-  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
+  Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
   void finish_clock(std::size_t replica, Clock clock) override;

@@ -97,7 +97,8 @@ void LocalCache::write(TableId table, std::span<const float> values) {
   stream_->finish();
 }
 
-Result<DeviceSpan<const float>> LocalCache::acquire(TableId table, Clock /*clock*/) {
+Result<DeviceSpan<const float>> LocalCache::acquire(std::size_t /*replica*/, TableId table,
+                                                    Clock /*clock*/) {
   if (!backend_.is_rehearsing()) ++staleness_[0];
   return DeviceSpan<const float>(tables_[table.value()].values.as<float>());
 }

@@ -35,8 +35,8 @@ class LocalCache final : public ParameterCache {
   void read(TableId table, std::span<float> into);
   void write(TableId table, std::span<const float> values);
 
-  void compute_on(Stream& stream) override { stream_ = &stream; }
-  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
+  void compute_on(std::size_t /*replica*/, Stream& stream) override { stream_ = &stream; }
+  Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
   void finish_clock(std::size_t replica, Clock clock) override;

@@ -33,13 +33,15 @@ class ParameterCache {
   /// Errors    as acquire()
   [[nodiscard]] virtual Result<Clock> begin_clock(Clock clock) { return clock; }
 
-  /// The stream that computes with the values and makes the gradients: named once, before the first
-  /// acquire(), and outlives the cache's work.
-  virtual void compute_on(Stream& /*stream*/) {}
+  /// The stream on which a replica computes with the values and makes its gradients: named once, before
+  /// the first acquire(), and outlives the cache's work. Replicas on one device share a stream.
+  virtual void compute_on(std::size_t /*replica*/, Stream& /*stream*/) {}
 
-  /// The tables' values for `clock`; the first one needs to be waited for, once in a clock.
+  /// The tables' values for `clock`, on the replica's device; the first one needs to be waited for,
+  /// once in a clock.
   /// Errors    timeout, stale, mismatch, closed: as Client::wait
-  [[nodiscard]] virtual Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) = 0;
+  [[nodiscard]] virtual Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table,
+                                                                Clock clock) = 0;
 
   /// Where a replica's gradient of a table at this clock goes; valid until publish().
   [[nodiscard]] virtual DeviceSpan<float> gradient(std::size_t replica, TableId table) = 0;

@@ -47,7 +47,8 @@ Result<Clock> ServedCache::begin_clock(Clock clock) {
   return reached;
 }
 
-Result<DeviceSpan<const float>> ServedCache::acquire(TableId id, Clock clock) {
+Result<DeviceSpan<const float>> ServedCache::acquire(std::size_t /*replica*/, TableId id,
+                                                     Clock clock) {
   if (!options_.overlap) {
     for (Table& table : tables_) {
       TAUT_TRY(bring(table, clock));

@@ -36,7 +36,7 @@ class ServedCache final : public ParameterCache {
   ~ServedCache() override { client_.close(); }
 
   Result<Clock> begin_clock(Clock clock) override;
-  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override;
+  Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
   void finish_clock(std::size_t replica, Clock clock) override;

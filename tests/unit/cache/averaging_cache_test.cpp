@@ -70,13 +70,13 @@ std::string train_one(Client& client, Backend& backend, AveragingCache::Options 
   auto cache = AveragingCache::open(client, backend, {table}, options);
   if (!cache) return cache.error().message;
   AveragingCache& parameters = *cache.value();
-  parameters.compute_on(*stream);
+  parameters.compute_on(0, *stream);
   std::vector<float> gradient(kCount);
   for (std::int64_t clock = 0; clock < kClocks; ++clock) {
     if (const auto begun = parameters.begin_clock(Clock(clock)); !begun) {
       return begun.error().message;
     }
-    const auto values = parameters.acquire(table.id, Clock(clock));
+    const auto values = parameters.acquire(0, table.id, Clock(clock));
     if (!values) return values.error().message;
     const std::vector<float> now = read(backend, *stream, values.value());
     for (std::size_t i = 0; i < kCount; ++i) gradient[i] = gradient_at(worker, clock, i, now[i]);
@@ -86,7 +86,7 @@ std::string train_one(Client& client, Backend& backend, AveragingCache::Options 
     parameters.finish_clock(0, Clock(clock));
   }
   if (const auto flushed = parameters.flush(kDeadline); !flushed) return flushed.error().message;
-  const auto last = parameters.acquire(table.id, Clock(kClocks));
+  const auto last = parameters.acquire(0, table.id, Clock(kClocks));
   if (!last) return last.error().message;
   trained.own[worker] = read(backend, *stream, last.value());
   if (worker == 0) {

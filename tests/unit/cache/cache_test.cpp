@@ -49,7 +49,7 @@ class Computer {
                          std::size_t replica, std::uint32_t worker, std::int64_t clock) {
     std::vector<DeviceSpan<const float>> values;
     for (const TableSpec& table : tables) {
-      TAUT_TRY(const auto at, cache.acquire(table.id, Clock(clock)));
+      TAUT_TRY(const auto at, cache.acquire(replica, table.id, Clock(clock)));
       if (at.size() != table.count()) return invalid("a table of another size");
       values.push_back(at);
     }
@@ -93,7 +93,7 @@ Tables train_on(Backend& backend, JobMaker& job, std::span<const TableSpec> tabl
   options.sum = job.state.definition().reduction() == pb::Job::SUM;
   LocalCache cache(backend, {tables.begin(), tables.end()}, options);
   Computer computer(backend);
-  cache.compute_on(computer.stream());
+  cache.compute_on(0, computer.stream());
   for (std::int64_t clock = 0; clock < clocks; ++clock) {
     for (std::uint32_t replica = 0; replica < members; ++replica) {
       REQUIRE(computer.one_clock(cache, tables, replica, replica, clock).has_value());
@@ -144,7 +144,7 @@ Tables train_served(const JobMaker& job, std::span<const TableSpec> tables, std:
           open_served_cache(*clients[worker], *backend, {tables.begin(), tables.end()}, options);
       if (!cache) return cache.error().message;
       caches[worker] = std::move(cache.value());
-      caches[worker]->compute_on(computer.stream());
+      caches[worker]->compute_on(0, computer.stream());
       for (std::int64_t clock = 0; clock < clocks; ++clock) {
         auto done = computer.one_clock(*caches[worker], tables, 0, worker, clock);
         if (!done) return done.error().message;
@@ -302,11 +302,11 @@ TEST_CASE("a run that diverges while it clips goes on, with a server as without"
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const std::int64_t clock = std::isnan(bad) ? 0 : 1;
-    REQUIRE(cache.value()->acquire(TableId(0), Clock(clock)).has_value());
+    REQUIRE(cache.value()->acquire(0, TableId(0), Clock(clock)).has_value());
     std::ranges::fill(host_view(cache.value()->gradient(0, TableId(0))), bad);
     cache.value()->publish(0, TableId(0), Clock(clock));
     cache.value()->finish_clock(0, Clock(clock));
-    CHECK(cache.value()->acquire(TableId(0), Clock(clock + 1)).has_value());
+    CHECK(cache.value()->acquire(0, TableId(0), Clock(clock + 1)).has_value());
   }
 }
 
@@ -319,17 +319,18 @@ TEST_CASE("values that the compute reads stay while the next ones arrive", "[cac
   const std::vector<TableSpec> tables = {test::make_table(0, {8})};
   const auto cache = ServedCache::open(*client, *backend, tables, options);
   REQUIRE(cache.has_value());
-  const auto front = cache.value()->acquire(TableId(0), Clock(0));
+  const auto front = cache.value()->acquire(0, TableId(0), Clock(0));
   REQUIRE(front.has_value());
   const auto view = host_view(front.value());
   const std::vector<float> before(view.begin(), view.end());
   // Asked again within the clock, it is the same memory.
-  CHECK(cache.value()->acquire(TableId(0), Clock(0)).value().address() == front.value().address());
+  CHECK(cache.value()->acquire(0, TableId(0), Clock(0)).value().address() ==
+        front.value().address());
   std::ranges::fill(host_view(cache.value()->gradient(0, TableId(0))), 1.0F);
   cache.value()->publish(0, TableId(0), Clock(0));
   REQUIRE(client->wait(TableId(0), Clock(1), kDeadline).has_value());
   CHECK(same_bits(view, before));
-  const auto next = cache.value()->acquire(TableId(0), Clock(1));
+  const auto next = cache.value()->acquire(0, TableId(0), Clock(1));
   REQUIRE(next.has_value());
   CHECK_FALSE(same_bits(host_view(next.value()), before));
 }

@@ -111,7 +111,7 @@ Result<Tables> train(Backend& backend, const pb::Job& job, std::int64_t clocks,
   options.rule = to_update_rule(job.solver_param()).value();
   LocalCache cache(backend, assets.train_graph().parameters, options);
   ProgressBoard board;
-  Trainer trainer(copies, cache, backend, nullptr, until(clocks), board);
+  Trainer trainer(copies, cache, nullptr, until(clocks), board);
   const std::atomic<bool> stop = false;
   TAUT_TRY(trainer.run(stop));
   return values_of(cache, assets.train_graph());
@@ -132,7 +132,7 @@ Result<Tables> train_served(Backend& backend, const pb::Job& job, std::int64_t c
   TAUT_TRY(const auto cache,
            open(kind, *client, backend, assets.train_graph().parameters, options));
   ProgressBoard board;
-  Trainer trainer(copies, *cache, backend, nullptr, until(clocks), board);
+  Trainer trainer(copies, *cache, nullptr, until(clocks), board);
   const std::atomic<bool> stop = false;
   TAUT_TRY(trainer.run(stop));
   TAUT_TRY(cache->flush(kDeadline));

@@ -145,7 +145,7 @@ TEST_CASE("a character LSTM learns a text by heart and writes it", "[sample]") {
   worker::Trainer::Options until;
   until.end = Clock(150);
   worker::ProgressBoard board;
-  worker::Trainer trainer(replicas, cache, *backend, nullptr, until, board);
+  worker::Trainer trainer(replicas, cache, nullptr, until, board);
   const std::atomic<bool> stop = false;
   REQUIRE(trainer.run(stop).has_value());
   CHECK(board.read().loss < 0.1);

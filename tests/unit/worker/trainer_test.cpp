@@ -12,6 +12,7 @@
 #include "worker/backend/cpu_backend.hpp"
 #include "worker/backend/wrapped_backend.hpp"
 #include "worker/cache/local_cache.hpp"
+#include "worker/cache/replicated_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/job_run.hpp"
 
@@ -99,9 +100,10 @@ std::unique_ptr<LocalCache> local_cache(const TinyJob& tiny, const JobAssets& as
 class FailingCache final : public ParameterCache {
  public:
   FailingCache(ParameterCache& inner, Clock from) : inner_(inner), from_(from) {}
-  Result<DeviceSpan<const float>> acquire(TableId table, Clock clock) override {
+  Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table,
+                                          Clock clock) override {
     if (clock >= from_) return make_error(ErrorCode::kStale, "stale incarnation");
-    return inner_.acquire(table, clock);
+    return inner_.acquire(replica, table, clock);
   }
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override {
     return inner_.gradient(replica, table);
@@ -141,7 +143,7 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
   }
   const auto local = local_cache(tiny, assets, *backend, kWorkers);
   ProgressBoard board;
-  Trainer trainer(replicas, *local, *backend, nullptr, whole, board);
+  Trainer trainer(replicas, *local, nullptr, whole, board);
   REQUIRE(trainer.run(stop).value() == kEnd);
   CHECK(board.read().clock == kEnd);
   CHECK(board.read().images == 4 * kWorkers * 6 * static_cast<unsigned>(batches));
@@ -166,7 +168,7 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
           ServedCache::open(*clients[worker], *own, assets.train_graph().parameters, options);
       if (!cache) return cache.error().message;
       ProgressBoard progress;
-      Trainer member(one, *cache.value(), *own, nullptr, whole, progress);
+      Trainer member(one, *cache.value(), nullptr, whole, progress);
       auto reached = member.run(stop);
       if (!reached) return reached.error().message;
       auto flushed = cache.value()->flush(kDeadline);
@@ -184,6 +186,52 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
   }
 }
 
+TEST_CASE("devices that share a batch move parameters as one device does", "[trainer]") {
+  const std::atomic<bool> stop = false;
+  const auto train = [&](std::uint32_t count) {
+    TinyJob tiny;
+    auto opened = JobAssets::open(tiny.job, 1, count);
+    REQUIRE(opened.has_value());
+    const JobAssets assets = std::move(opened.value());
+    std::vector<std::unique_ptr<Backend>> backends;
+    std::vector<Backend*> devices;
+    std::vector<Replica> replicas;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      backends.push_back(cpu());
+      devices.push_back(backends.back().get());
+      replicas.push_back(std::move(assets.make_replica(*devices[i], i, count, Clock(0)).value()));
+    }
+    std::unique_ptr<ParameterCache> cache = local_cache(tiny, assets, *devices[0], 1);
+    if (count > 1) {
+      cache = std::make_unique<ReplicatedCache>(std::move(cache), devices,
+                                                assets.train_graph().parameters, GroupOrder::kAny);
+    }
+    ProgressBoard board;
+    Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job.solver_param()), board);
+    REQUIRE(trainer.run(stop).value() == kEnd);
+    CHECK(board.read().images == 4 * 6);
+    return std::pair(values_of(*cache, assets.train_graph()), board.read().loss);
+  };
+  // A clock draws the same four records, however many compute them.
+  const auto [alone, alone_loss] = train(1);
+  for (const std::uint32_t count : {2U, 4U}) {
+    const auto [shared, shared_loss] = train(count);
+    CHECK(shared_loss == Approx(alone_loss).epsilon(1e-4));
+    for (std::size_t table = 0; table < alone.size(); ++table) {
+      for (std::size_t i = 0; i < alone[table].size(); ++i) {
+        REQUIRE(shared[table][i] == Approx(alone[table][i]).epsilon(1e-3).margin(1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("a batch that devices cannot divide is refused with both numbers", "[trainer]") {
+  TinyJob tiny;
+  const auto refused = JobAssets::open(tiny.job, 1, 3);
+  REQUIRE(!refused.has_value());
+  CHECK(refused.error().message.find("a batch of 4 cannot be split over 3") != std::string::npos);
+}
+
 TEST_CASE("several small batches of a clock move parameters as one large batch", "[trainer]") {
   const auto backend = cpu();
   const std::atomic<bool> stop = false;
@@ -197,8 +245,7 @@ TEST_CASE("several small batches of a clock move parameters as one large batch",
     replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
     const auto cache = local_cache(tiny, assets, *backend, 1);
     ProgressBoard board;
-    Trainer trainer(replicas, *cache, *backend, nullptr, trainer_options(tiny.job.solver_param()),
-                    board);
+    Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job.solver_param()), board);
     REQUIRE(trainer.run(stop).value() == kEnd);
     CHECK(board.read().images == 8 * 6);
     return std::pair(values_of(*cache, assets.train_graph()), board.read().loss);
@@ -299,7 +346,7 @@ TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") 
     return Duration(0);
   };
   ProgressBoard board;
-  Trainer trainer(replicas, *cache, *backend, nullptr, options, board);
+  Trainer trainer(replicas, *cache, nullptr, options, board);
   CHECK(trainer.run(stop).value() == Clock(3));
 }
 
@@ -314,7 +361,7 @@ TEST_CASE("a run begins and ends at the clocks that it is given", "[trainer]") {
   Trainer::Options options = until(kEnd);
   options.start = Clock(4);
   ProgressBoard board;
-  Trainer trainer(replicas, *cache, *backend, nullptr, options, board);
+  Trainer trainer(replicas, *cache, nullptr, options, board);
   CHECK(trainer.run(stop).value() == kEnd);
   CHECK(board.read().images == 4 * 2);
 }
@@ -329,7 +376,7 @@ TEST_CASE("a run whose parameters are refused ends with the reason", "[trainer]"
   FailingCache cache(*inner, Clock(3));
   const std::atomic<bool> stop = false;
   ProgressBoard board;
-  Trainer trainer(replicas, cache, *backend, nullptr, until(kEnd), board);
+  Trainer trainer(replicas, cache, nullptr, until(kEnd), board);
   const auto ended = trainer.run(stop);
   REQUIRE_FALSE(ended.has_value());
   CHECK(ended.error().code == ErrorCode::kStale);
@@ -346,7 +393,7 @@ TEST_CASE("a loss that is no number ends the run with what to try", "[trainer]")
   const auto cache = local_cache(tiny, assets, *backend, 1);
   const std::atomic<bool> stop = false;
   ProgressBoard board;
-  Trainer trainer(replicas, *cache, *backend, nullptr, until(Clock(50)), board);
+  Trainer trainer(replicas, *cache, nullptr, until(Clock(50)), board);
   const auto ended = trainer.run(stop);
   REQUIRE_FALSE(ended.has_value());
   CHECK(ended.error().message.find("diverged") != std::string::npos);

@@ -1,0 +1,156 @@
+#include "cuda/nccl.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "common/check.hpp"
+#include "cuda/error.hpp"
+
+namespace taut::cuda {
+namespace {
+
+// Of NCCL's interface, what is used here, with the numbers that nccl.h gives them; they are the same in
+// every version 2.
+constexpr int kSuccess = 0;
+constexpr int kFloat = 7;
+constexpr int kAverage = 4;
+constexpr int kRoot = 0;
+constexpr int kOldest = 21000;  // 2.10.0, the first that averages
+
+template <class Function>
+bool find(void* library, const char* name, Function*& into) {
+  into = reinterpret_cast<Function*>(dlsym(library, name));
+  return into != nullptr;
+}
+
+/// "2.27.3" of 22703
+std::string version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace
+
+struct Nccl::Library {
+  int (*get_version)(int* version) = nullptr;
+  int (*init_all)(void** communicators, int count, const int* devices) = nullptr;
+  int (*destroy)(void* communicator) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*reduce)(const void* from, void* into, std::size_t count, int type, int operation, int root,
+                void* communicator, cudaStream_t stream) = nullptr;
+  int (*broadcast)(const void* from, void* into, std::size_t count, int type, int root,
+                   void* communicator, cudaStream_t stream) = nullptr;
+  const char* (*error_text)(int status) = nullptr;
+  int version = 0;
+
+  /// Loaded once and kept.
+  static Result<const Library*> get() {
+    static const Result<Library> loaded = load();
+    if (!loaded) return loaded.error();
+    return &loaded.value();
+  }
+
+  void check(int status, const char* call, std::size_t count) const {
+    if (status != kSuccess) [[unlikely]]
+      fail(call, fmt::format("{} floats", count), error_text(status));
+  }
+
+ private:
+  static Result<Library> load() {
+    void* const handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      return make_error(ErrorCode::kUnavailable, fmt::format("NCCL is not found: {}", dlerror()));
+    }
+    Library library;
+    const bool complete = find(handle, "ncclGetVersion", library.get_version) &&
+                          find(handle, "ncclCommInitAll", library.init_all) &&
+                          find(handle, "ncclCommDestroy", library.destroy) &&
+                          find(handle, "ncclGroupStart", library.group_start) &&
+                          find(handle, "ncclGroupEnd", library.group_end) &&
+                          find(handle, "ncclReduce", library.reduce) &&
+                          find(handle, "ncclBroadcast", library.broadcast) &&
+                          find(handle, "ncclGetErrorString", library.error_text);
+    if (!complete || library.get_version(&library.version) != kSuccess) {
+      return make_error(ErrorCode::kUnavailable, "libnccl.so.2 lacks calls of NCCL 2");
+    }
+    if (library.version < kOldest) {
+      return make_error(ErrorCode::kUnavailable,
+                        fmt::format("NCCL {} is older than {}", version_text(library.version),
+                                    version_text(kOldest)));
+    }
+    return library;
+  }
+};
+
+struct Nccl::Communicators {
+  explicit Communicators(const Library& of) : library(of) {}
+  ~Communicators() {
+    for (void* const one : all) (void)library.destroy(one);
+  }
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+
+  const Library& library;
+  std::vector<void*> all;  // one for each device
+};
+
+Nccl::Nccl(const Library& library, std::unique_ptr<Communicators> communicators)
+    : library_(library), communicators_(std::move(communicators)) {}
+
+Nccl::~Nccl() = default;
+
+Result<std::unique_ptr<Nccl>> Nccl::open(std::span<const int> devices) {
+  TAUT_TRY(const Library* const library, Library::get());
+  std::vector<void*> made(devices.size(), nullptr);
+  const int status = library->init_all(made.data(), static_cast<int>(made.size()), devices.data());
+  if (status != kSuccess) {
+    (void)cudaGetLastError();
+    return make_error(
+        ErrorCode::kUnavailable,
+        fmt::format("NCCL {} cannot connect {} devices: {}", version_text(library->version),
+                    devices.size(), library->error_text(status)));
+  }
+  auto communicators = std::make_unique<Communicators>(*library);
+  communicators->all = std::move(made);
+  return std::unique_ptr<Nccl>(new Nccl(*library, std::move(communicators)));
+}
+
+std::string Nccl::description() const {
+  return fmt::format("NCCL {}", version_text(library_.version));
+}
+
+/// Queues all devices' parts of one exchange; they only make sense together.
+void Nccl::together(std::span<const Part> parts, const char* call, std::size_t count,
+                    int (*queue)(const Library&, void*, const Part&, std::size_t)) {
+  TAUT_CHECK(parts.size() == communicators_->all.size(), "one part for each device");
+  library_.check(library_.group_start(), "ncclGroupStart", count);
+  int status = kSuccess;
+  for (std::size_t i = 0; i < parts.size() && status == kSuccess; ++i) {
+    status = queue(library_, communicators_->all[i], parts[i], count);
+  }
+  // What was begun is ended, whatever became of it.
+  const int ended = library_.group_end();
+  library_.check(status, call, count);
+  library_.check(ended, "ncclGroupEnd", count);
+}
+
+void Nccl::spread(std::span<const Part> parts, std::size_t count) {
+  together(parts, "ncclBroadcast", count,
+           [](const Library& library, void* communicator, const Part& part, std::size_t elements) {
+             return library.broadcast(part.from, part.into, elements, kFloat, kRoot, communicator,
+                                      part.stream);
+           });
+}
+
+void Nccl::mean(std::span<const Part> parts, std::size_t count) {
+  together(parts, "ncclReduce", count,
+           [](const Library& library, void* communicator, const Part& part, std::size_t elements) {
+             return library.reduce(part.from, part.into, elements, kFloat, kAverage, kRoot,
+                                   communicator, part.stream);
+           });
+}
+
+}  // namespace taut::cuda

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/result.hpp"
+
+namespace taut::cuda {
+
+/// Exchanges between the devices of one process with NVIDIA's NCCL, which is looked for when it is
+/// asked for: programs are built and run without it.
+/// Errors    DeviceError from every exchange
+/// Thread    one at a time
+class Nccl {
+ public:
+  /// devices  numbers of different devices; the first one is the root of every exchange
+  /// Errors    unavailable: NCCL is not found, is older than 2.10, or cannot connect the devices
+  [[nodiscard]] static Result<std::unique_ptr<Nccl>> open(std::span<const int> devices);
+  ~Nccl();
+  Nccl(const Nccl&) = delete;
+  Nccl& operator=(const Nccl&) = delete;
+
+  /// "NCCL 2.27.3"
+  [[nodiscard]] std::string description() const;
+
+  /// One device's part in an exchange.
+  struct Part {
+    const float* from = nullptr;
+    float* into = nullptr;  // of mean: the first device's alone counts
+    cudaStream_t stream = nullptr;
+  };
+
+  /// Copies the first part's `from` to every part's `into`.
+  void spread(std::span<const Part> parts, std::size_t count);
+  /// The mean over all parts' `from`, to the first one's `into`.
+  void mean(std::span<const Part> parts, std::size_t count);
+
+ private:
+  struct Library;
+  struct Communicators;
+  Nccl(const Library& library, std::unique_ptr<Communicators> communicators);
+  void together(std::span<const Part> parts, const char* call, std::size_t count,
+                int (*queue)(const Library&, void*, const Part&, std::size_t));
+
+  const Library& library_;
+  std::unique_ptr<Communicators> communicators_;
+};
+
+}  // namespace taut::cuda

@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/check.hpp"
+#include "cuda/nccl.hpp"
+#include "worker/backend/cuda_module.hpp"
+#include "worker/backend/cuda_stream.hpp"
+
+namespace taut {
+namespace {
+
+/// A worker's devices behind NCCL.
+class NcclGroup final : public DeviceGroup {
+ public:
+  NcclGroup(std::unique_ptr<cuda::Nccl> nccl, std::vector<CudaStream*> streams)
+      : nccl_(std::move(nccl)), streams_(std::move(streams)) {}
+  ~NcclGroup() override {
+    // A communicator may only go when nothing of it is under way.
+    for (CudaStream* const stream : streams_) (void)cudaStreamSynchronize(stream->enter());
+  }
+
+  std::string description() const override { return nccl_->description(); }
+
+  void spread(DeviceSpan<const float> from, std::span<const DeviceSpan<float>> into) override {
+    TAUT_CHECK(into.size() + 1 == streams_.size(), "one place for each member behind the first");
+    std::vector<cuda::Nccl::Part> parts(streams_.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      // NCCL does not write what the root reads and writes in one place.
+      float* const place = i == 0 ? const_cast<float*>(from.address()) : into[i - 1].address();
+      parts[i] = {
+          .from = i == 0 ? from.address() : place, .into = place, .stream = streams_[i]->enter()};
+    }
+    nccl_->spread(parts, from.size());
+  }
+
+  void mean(std::span<const DeviceSpan<const float>> from, DeviceSpan<float> into) override {
+    TAUT_CHECK(from.size() == streams_.size(), "one part for each member");
+    std::vector<cuda::Nccl::Part> parts(streams_.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i] = {.from = from[i].address(),
+                  .into = i == 0 ? into.address() : nullptr,
+                  .stream = streams_[i]->enter()};
+    }
+    nccl_->mean(parts, into.size());
+  }
+
+ private:
+  const std::unique_ptr<cuda::Nccl> nccl_;
+  const std::vector<CudaStream*> streams_;
+};
+
+Result<std::unique_ptr<DeviceGroup>> open_group(std::span<const DeviceGroup::Member> members) {
+  std::vector<CudaStream*> streams;
+  std::vector<int> devices;
+  for (const DeviceGroup::Member& member : members) {
+    auto* const stream = dynamic_cast<CudaStream*>(member.stream);
+    if (stream == nullptr) {
+      return make_error(ErrorCode::kUnavailable, "one of them is not a CUDA device by itself");
+    }
+    const int device = stream->device().index();
+    if (std::ranges::find(devices, device) != devices.end()) {
+      return make_error(ErrorCode::kUnavailable,
+                        fmt::format("CUDA device {} is named more than once", device));
+    }
+    streams.push_back(stream);
+    devices.push_back(device);
+  }
+  TAUT_TRY(auto nccl, cuda::Nccl::open(devices));
+  return std::unique_ptr<DeviceGroup>(
+      std::make_unique<NcclGroup>(std::move(nccl), std::move(streams)));
+}
+
+}  // namespace
+}  // namespace taut
+
+extern "C" void taut_cuda_module_group(std::span<const taut::DeviceGroup::Member> members,
+                                       taut::Result<std::unique_ptr<taut::DeviceGroup>>& into) {
+  into = taut::open_group(members);
+}

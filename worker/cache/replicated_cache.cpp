@@ -1,0 +1,119 @@
+#include "worker/cache/replicated_cache.hpp"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "common/check.hpp"
+#include "common/log.hpp"
+
+namespace taut {
+
+ReplicatedCache::ReplicatedCache(std::unique_ptr<ParameterCache> first,
+                                 std::span<Backend* const> devices,
+                                 std::span<const TableSpec> tables, GroupOrder order)
+    : first_(std::move(first)) {
+  TAUT_CHECK(devices.size() > 1, "a single device needs no copies");
+  std::vector<DeviceGroup::Member> members;
+  for (Backend* const backend : devices) {
+    Device device{backend, backend->make_stream(), nullptr, backend->make_stream()};
+    device.compute = device.own_compute.get();
+    members.push_back({backend, device.exchange.get()});
+    devices_.push_back(std::move(device));
+  }
+  group_ = make_device_group(std::move(members), order);
+  for (const TableSpec& table : tables) add_table(table);
+  // To the cache behind, the exchange is what computes: it reads the values, and makes the gradient.
+  first_->compute_on(0, *devices_[0].exchange);
+}
+
+ReplicatedCache::~ReplicatedCache() {
+  for (const Device& device : devices_) {
+    try {
+      device.exchange->finish();
+    } catch (const std::exception& fault) {
+      log::debug("the exchange between devices was cut short: {}", fault.what());
+    }
+  }
+  // Its copies may still wait for what the exchange has queued.
+  first_.reset();
+}
+
+void ReplicatedCache::add_table(const TableSpec& spec) {
+  Table& table = tables_.emplace_back();
+  table.kind = spec.kind;
+  const std::string name = "parameter " + spec.name;
+  for (const Device& device : devices_) {
+    Part& part = table.parts.emplace_back();
+    const bool is_first = table.parts.size() == 1;
+    if (!is_first) part.values = device.backend->allocate_floats(spec.count(), name);
+    if (spec.kind != TableKind::kFrozen) {
+      part.gradient = device.backend->allocate_floats(spec.count(), "gradient of " + name);
+    }
+    part.arrived = device.backend->make_event();
+    part.used = device.backend->make_event();
+    part.averaged = device.backend->make_event();
+  }
+}
+
+void ReplicatedCache::compute_on(std::size_t replica, Stream& stream) {
+  devices_[replica].compute = &stream;
+}
+
+Result<DeviceSpan<const float>> ReplicatedCache::acquire(std::size_t replica, TableId id,
+                                                         Clock clock) {
+  Table& table = tables_[id.value()];
+  const Clock wanted = table.kind == TableKind::kFrozen ? Clock(0) : clock;
+  if (replica == 0 && table.held != wanted) {
+    TAUT_TRY(table.values, first_->acquire(0, id, clock));
+    spread(table);
+    table.held = wanted;
+  }
+  TAUT_CHECK(table.held == wanted, "the first replica asks first");
+  Part& part = table.parts[replica];
+  part.arrived->wait(*devices_[replica].compute);
+  return replica == 0 ? table.values : DeviceSpan<const float>(part.values.as<float>());
+}
+
+/// Brings the first device's values to the others.
+void ReplicatedCache::spread(Table& table) {
+  std::vector<DeviceSpan<float>> copies;
+  for (std::size_t i = 1; i < devices_.size(); ++i) {
+    table.parts[i].used->wait(*devices_[i].exchange);
+    copies.push_back(table.parts[i].values.as<float>());
+  }
+  group_->spread(table.values, copies);
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    table.parts[i].arrived->record(*devices_[i].exchange);
+  }
+}
+
+DeviceSpan<float> ReplicatedCache::gradient(std::size_t replica, TableId id) {
+  Part& part = tables_[id.value()].parts[replica];
+  part.averaged->wait(*devices_[replica].compute);
+  return part.gradient.as<float>();
+}
+
+void ReplicatedCache::publish(std::size_t replica, TableId id, Clock clock) {
+  Table& table = tables_[id.value()];
+  Part& part = table.parts[replica];
+  part.used->record(*devices_[replica].compute);
+  part.used->wait(*devices_[replica].exchange);
+  if (++table.published < devices_.size()) return;
+  table.published = 0;
+  std::vector<DeviceSpan<const float>> gradients;
+  for (const Part& one : table.parts) gradients.push_back(one.gradient.as<float>());
+  group_->mean(gradients, first_->gradient(0, id));
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    table.parts[i].averaged->record(*devices_[i].exchange);
+  }
+  first_->publish(0, id, clock);
+}
+
+void ReplicatedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
+  if (++finished_ < devices_.size()) return;
+  finished_ = 0;
+  first_->finish_clock(0, clock);
+}
+
+}  // namespace taut

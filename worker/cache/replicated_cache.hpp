@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/backend/device_group.hpp"
+#include "worker/cache/parameter_cache.hpp"
+
+namespace taut {
+
+/// One worker's parameters on several devices. Behind it stands a cache on the first of them, which is
+/// all that a server knows; every other device has a copy of its values. Each device computes a replica
+/// on its share of the batch, and the mean of their gradients is the worker's.
+///
+/// The exchange has a stream of its own on every device, beside the computation: a table's gradients are
+/// averaged when the last device has made its own, while backward goes on, and the computation waits for
+/// single tables only.
+class ReplicatedCache final : public ParameterCache {
+ public:
+  /// first    a cache on devices[0]
+  /// devices  one for each replica, two or more; they outlive the cache
+  ReplicatedCache(std::unique_ptr<ParameterCache> first, std::span<Backend* const> devices,
+                  std::span<const TableSpec> tables, GroupOrder order);
+  ~ReplicatedCache() override;
+
+  /// How the devices exchange, for the log.
+  [[nodiscard]] std::string description() const { return group_->description(); }
+
+  Result<Clock> begin_clock(Clock clock) override { return first_->begin_clock(clock); }
+  void compute_on(std::size_t replica, Stream& stream) override;
+  /// REQUIRES: at every clock replica 0 asks before the others.
+  Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
+  DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
+  void publish(std::size_t replica, TableId table, Clock clock) override;
+  void finish_clock(std::size_t replica, Clock clock) override;
+  Result<Clock> snapshot(TableId table, std::span<float> into) override {
+    return first_->snapshot(table, into);
+  }
+  Result<void> flush(Duration wait) override { return first_->flush(wait); }
+  Client::Traffic traffic() const override { return first_->traffic(); }
+  const StalenessHistogram& staleness() const override { return first_->staleness(); }
+
+ private:
+  /// A device, in the order of the replicas.
+  struct Device {
+    Backend* backend;
+    std::unique_ptr<Stream> own_compute;  // until compute_on() names another one
+    Stream* compute;
+    std::unique_ptr<Stream> exchange;
+  };
+  /// A table's part of one device.
+  struct Part {
+    DeviceBuffer values;              // none: the first device's are the cache's behind
+    DeviceBuffer gradient;            // none: the table is frozen
+    std::unique_ptr<Event> arrived;   // the values are here
+    std::unique_ptr<Event> used;      // the computation is through with values and gradient
+    std::unique_ptr<Event> averaged;  // the gradient has been read
+  };
+  struct Table {
+    TableKind kind;
+    std::vector<Part> parts;         // by device
+    DeviceSpan<const float> values;  // the first device's, of `held`
+    std::optional<Clock> held;       // the clock whose values all devices have
+    std::size_t published = 0;       // by so many replicas at this clock
+  };
+  void add_table(const TableSpec& spec);
+  void spread(Table& table);
+
+  std::unique_ptr<ParameterCache> first_;
+  std::vector<Device> devices_;
+  std::unique_ptr<DeviceGroup> group_;
+  std::vector<Table> tables_;
+  std::size_t finished_ = 0;  // so many replicas have published all tables of this clock
+};
+
+}  // namespace taut

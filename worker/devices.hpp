@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/cluster.pb.h"
+#include "worker/backend/backend.hpp"
+#include "worker/backend/memory_use.hpp"
+
+namespace taut::worker {
+
+/// Opens the devices that a worker's settings name, and says in the log what was chosen. Where AUTO finds
+/// no CUDA device for one of them, all are the CPU, so that the job trains on as many shares as asked.
+/// Errors    as make_backend
+[[nodiscard]] Result<std::vector<std::unique_ptr<Backend>>> open_devices(
+    const pb::WorkerConfig& settings);
+
+/// All devices in a few words, for the coordinator and its views.
+[[nodiscard]] std::string description_of(const std::vector<std::unique_ptr<Backend>>& devices);
+
+/// Of all devices together; nothing where they cannot tell. Errors: DeviceError.
+[[nodiscard]] std::optional<DeviceMemoryUse> memory_use_of(
+    const std::vector<std::unique_ptr<Backend>>& devices);
+
+}  // namespace taut::worker
