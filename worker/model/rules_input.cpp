@@ -11,8 +11,9 @@ namespace {
 Result<std::int64_t> batch_of(std::int64_t given, const GraphOptions& options) {
   if (options.batch > 0) return options.batch;
   if (given % options.batch_divisor == 0) return given / options.batch_divisor;
-  return invalid(fmt::format("a batch of {} cannot be split over {} members (global_batch) or devices", given,
-                             options.batch_divisor));
+  return invalid(
+      fmt::format("a batch of {} cannot be split over {} members (global_batch) or devices", given,
+                  options.batch_divisor));
 }
 
 const RecordShape& record_of(const std::string& layer, const GraphOptions& options) {
