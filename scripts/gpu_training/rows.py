@@ -71,6 +71,20 @@ class Rows:
             self.judge(f"LeNet on one device, {name}",
                        f"{run.summary['state']}, accuracy {100 * run.accuracy():.1f} %",
                        f">= {100 * self.sizes.learned:.0f} %", fine)
+        self.shared_batch()
+
+    def shared_batch(self):
+        """One worker with two replicas, which exchange as two devices would: by copies, since NCCL takes a
+        device once. Two replicas of half a batch and one of the whole learn alike."""
+        job = self.jobs.fashion("shared_batch", self.sizes.together, self.sizes.tests,
+                                "consistency { mode: BSP }")
+        options = ["--workers", 1, *self.data()]
+        alone = self.runs.served("shared_batch_alone", job, *options)
+        shared = self.runs.served("shared_batch", job, *options, "--device-index", "0,0")
+        off = abs(alone.accuracy() - shared.accuracy())
+        self.judge("LeNet, two replicas in one worker",
+                   f"accuracy {100 * shared.accuracy():.2f} %, alone {100 * alone.accuracy():.2f} %",
+                   "within 1", off <= 0.01)
 
     def data(self):
         return ["--data", self.runs.places.data]
