@@ -141,6 +141,9 @@ class Backend {
     return ok();
   }
   [[nodiscard]] virtual bool is_rehearsing() const { return false; }
+  /// Whether it is such a device: a cycle's calls then come in one order, on the same memory, and no
+  /// other thread makes any in between.
+  [[nodiscard]] virtual bool needs_rehearsal() const { return false; }
 
   /// Errors of all of these: std::invalid_argument for a shape that the device cannot work with.
   [[nodiscard]] virtual std::unique_ptr<LinearOp> convolution(const ConvolutionSpec&) = 0;

@@ -45,6 +45,7 @@ class PlannedBackend final : public WrappedBackend {
   Result<void> rehearse(Stream& compute, std::string_view name,
                         const std::function<Result<void>()>& calls) override;
   bool is_rehearsing() const override { return mode_ == Mode::kRehearsing; }
+  bool needs_rehearsal() const override { return true; }
 
   /// The plan of a cycle; null where there is none yet.
   [[nodiscard]] const PlanRunner* cycle(std::string_view name) const;

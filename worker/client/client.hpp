@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -87,6 +88,12 @@ class Client {
   /// Waits for the read of a table at `clock`.
   /// Errors    timeout; stale (this worker was declared lost); mismatch; closed
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
+
+  /// Is told of each read that has come in, before wait() returns it. It is called by whichever thread
+  /// works for the client, under the client's lock: it asks nothing of the client, waits for nothing
+  /// and throws nothing. Once this returns, what was named before is not called any more.
+  using OnRead = std::function<void(TableId table, Clock clock)>;
+  void on_read(OnRead told);
 
   /// Reads the newest whole table, as one that is no member does; waits for no worker. Where slices
   /// had different versions it asks again, a few times at most.

@@ -106,6 +106,11 @@ void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
   post({Request::Kind::kRead, table, clock, {}, 0, into, {}});
 }
 
+void ClientDriver::on_read(Client::OnRead told) {
+  std::scoped_lock lock(mutex_);
+  told_ = std::move(told);
+}
+
 void ClientDriver::snapshot(TableId table, const Buffer& values) {
   post({Request::Kind::kSnapshot, table, {}, values, 0, {}, {}});
 }
@@ -392,7 +397,9 @@ void ClientDriver::forget_returned_links() {
 void ClientDriver::collect() {
   for (const CompletedRead& read : protocol_.take_completed()) {
     (read.snapshot ? snapshots_ : reads_)[read.table.value()] = read;
-    if (read.snapshot || !timeline::is_on()) continue;
+    if (read.snapshot) continue;
+    if (told_) told_(read.table, read.clock);
+    if (!timeline::is_on()) continue;
     const auto asked = asked_.find(read.table);
     if (asked == asked_.end()) continue;
     timeline::add_overlapping(timeline::Row::kPull, fmt::format("table {}", read.table.value()),

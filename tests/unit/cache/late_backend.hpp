@@ -20,7 +20,7 @@ namespace taut::test {
 ///   that a wait that is missing is met with old values;
 /// - memory that was just allocated holds NaNs.
 /// Thread    any
-class LateBackend final : public WrappedBackend {
+class LateBackend : public WrappedBackend {
  public:
   struct Options {
     std::uint64_t seed = 0;  // 0: everything as late as can be
