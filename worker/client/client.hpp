@@ -36,6 +36,9 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Where gradients lie, and what a shard of the same machine maps; null: they travel as bytes.
   std::shared_ptr<SharedArena> shared_memory;
+  /// Where they lie else, and what snapshots are read into, until nobody needs them any more, which may
+  /// be after the client's end; null: plain memory.
+  std::shared_ptr<BufferAllocator> update_memory;
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;

@@ -30,12 +30,17 @@ std::vector<ShardId> shard_ids(const ClientOptions& options) {
   return ids;
 }
 
+std::shared_ptr<BufferAllocator> allocator_of(const ClientOptions& options) {
+  if (options.shared_memory) return options.shared_memory;
+  return options.update_memory ? options.update_memory : host_allocator();
+}
+
 }  // namespace
 
 ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options)
     : endpoint_(std::move(endpoint)),
       arena_(options.shared_memory),
-      pool_(kKeptBytes, arena_ ? std::shared_ptr<BufferAllocator>(arena_) : host_allocator()),
+      pool_(kKeptBytes, allocator_of(options)),
       load_(options.load),
       protocol_({options.job, options.worker, options.incarnation, options.job_hash},
                 shard_ids(options), options.resend, options.send) {
