@@ -62,6 +62,7 @@ class PlannedBackend final : public WrappedBackend {
   [[nodiscard]] CycleStep step_of(Stream& stream, const DeviceCall& call) const;
   [[nodiscard]] Result<void> plan_cycle();
   void run_planned(Stream& stream, const DeviceCall& call, const CycleStep& step);
+  [[noreturn]] void refuse(const DeviceCall& call) const;
   bool copy_host_values(Stream& stream, const DeviceCall& call);
   void look_at(Stream& stream, const DeviceCall& call);
   void run_alone(Stream& stream, const DeviceCall& call);
