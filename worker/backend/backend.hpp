@@ -103,6 +103,10 @@ class Backend {
   [[nodiscard]] virtual double sum_of_squares(Stream&,
                                               std::span<const DeviceSpan<const float>> of) = 0;
 
+  /// The same of one span, which lies in `into` when the stream has passed: host memory as for
+  /// copy_to_host().
+  virtual void copy_squares_to_host(Stream&, DeviceSpan<const float> of, double& into) = 0;
+
   /// Copies a part of a tensor into a part of another.
   virtual void copy_part(Stream&, const PartCopy& part, DeviceSpan<const float> from,
                          DeviceSpan<float> to) = 0;

@@ -70,6 +70,7 @@ void DeviceCache::add_table(TableSpec spec) {
   values_.add(spec);
   if (spec.kind != TableKind::kFrozen) {
     table.made = backend_.make_event();
+    table.squares = backend_.allocate_host(Bytes(2 * sizeof(double)));
     table.gradient = backend_.allocate_floats(spec.count(), "gradient of parameter " + spec.name);
   }
   table.spec = std::move(spec);
@@ -158,9 +159,21 @@ void DeviceCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
   }
 }
 
+/// What the norm wants to know of a table, which the sender has read before the next clock's is made.
+void DeviceCache::measure(TableId id) {
+  const Table& table = tables_[id.value()];
+  if (options_.norm == math::UpdateNorm::kNone || table.spec.kind != TableKind::kTrained) return;
+  const std::span<double> squares = table.squares.as<double>();
+  backend_.copy_squares_to_host(*compute_, table.gradient.as<float>(), squares[0]);
+  if (options_.norm == math::UpdateNorm::kRelative) {
+    backend_.copy_squares_to_host(*compute_, values_.front(id), squares[1]);
+  }
+}
+
 /// Starts the copy of a gradient to the host, and hands it over.
 void DeviceCache::fetch_gradient(TableId id, Clock clock) {
   Table& table = tables_[id.value()];
+  measure(id);
   values_.mark_used(id, *compute_);
   table.made->record(*compute_);
   table.made->wait(*to_host_);
@@ -176,7 +189,7 @@ void DeviceCache::fetch_gradient(TableId id, Clock clock) {
   table.landed = backend_.make_event();
   table.landed->record(*to_host_);
   sender_->hand_over({id, clock, table.spec.kind == TableKind::kTrained, gradient, table.landed,
-                      values_.fresh(id)});
+                      values_.fresh(id), table.squares.as<double>().first<2>()});
 }
 
 void DeviceCache::finish_clock(std::size_t /*replica*/, Clock clock) {

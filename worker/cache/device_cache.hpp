@@ -45,7 +45,8 @@ class DeviceCache final : public ParameterCache {
     Clock version;                  // of these values
     std::optional<Clock> held;      // the clock whose values are in front, or on their way there
     DeviceBuffer gradient;          // none: the table is frozen
-    std::unique_ptr<Event> made;    // the compute has made it
+    std::unique_ptr<Event> made;    // the compute has made it, and its norm
+    HostBuffer squares;             // two doubles, as in GradientSender::Update
     std::shared_ptr<Event> landed;  // its last copy to the host has; null: there was none
   };
 
@@ -55,6 +56,7 @@ class DeviceCache final : public ParameterCache {
   Result<void> await(Table& table, Clock clock);
   Result<void> bring(Table& table, Clock clock);
   void copy_ahead(TableId table) noexcept;
+  void measure(TableId id);
   void fetch_gradient(TableId id, Clock clock);
 
   Client& client_;
