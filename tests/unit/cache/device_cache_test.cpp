@@ -1,8 +1,12 @@
 #include "worker/cache/device_cache.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.hpp"
@@ -51,6 +55,24 @@ void push(DeviceCache& cache, Backend& backend, Client& client, Stream& compute,
   cache.finish_clock(0, Clock(clock));
   REQUIRE(client.wait(kTable, Clock(clock + 1), kDeadline).has_value());
 }
+
+/// A late device whose copies fail when they are done, once they are told to.
+class BrokenDevice final : public LateBackend {
+ public:
+  explicit BrokenDevice(Backend& cpu) : LateBackend(cpu, {}) {}
+  void on_call(Stream& stream, DeviceCall call) override {
+    const bool to_host = call.kind == CallKind::kCopyToHost && breaks_to_host;
+    if (to_host || (!call.host_source.empty() && breaks_to_device)) {
+      call.run = [](Stream&, std::span<std::byte* const>) {
+        throw DeviceError("the copy was lost");
+      };
+    }
+    LateBackend::on_call(stream, std::move(call));
+  }
+
+  std::atomic<bool> breaks_to_host = false;
+  std::atomic<bool> breaks_to_device = false;
+};
 
 /// A device on which no memory is left after so many bytes.
 LateBackend::Options with_room_for(std::size_t buffers) {
@@ -203,6 +225,63 @@ TEST_CASE("values that arrive twice before they are used are those of the second
   late.copy_to_host(*compute, values.front(kTable), seen);
   compute->finish();
   CHECK(seen == Values(kCount, 2.0F));
+}
+
+TEST_CASE("a gradient whose copy failed is missed by flush and by the next clock", "[cache]") {
+  for (const bool clips : {false, true}) {
+    CAPTURE(clips);
+    ServedJob served(JobMaker(1));
+    const auto host = cpu();
+    BrokenDevice broken(*host);
+    const auto client = served.client(0);
+    const auto compute = broken.make_stream();
+    ServedCache::Options options = patient();
+    if (clips) options.norm = math::UpdateNorm::kGradient;
+    const auto cache = DeviceCache::open(*client, broken, one_table(), options).value();
+    cache->compute_on(*compute);
+    REQUIRE(cache->acquire(kTable, Clock(0)).has_value());
+    push(*cache, broken, *client, *compute, 0);
+    REQUIRE(cache->flush(kDeadline).has_value());
+    REQUIRE(cache->acquire(kTable, Clock(1)).has_value());
+    broken.breaks_to_host = true;
+    broken.fill(*compute, cache->gradient(0, kTable), 1.0F);
+    cache->publish(0, kTable, Clock(1));
+    cache->finish_clock(0, Clock(1));
+    const auto flushed = cache->flush(kDeadline);
+    REQUIRE_FALSE(flushed.has_value());
+    CHECK(flushed.error().code == ErrorCode::kUnavailable);
+    CHECK(flushed.error().message == "the copy was lost");
+    // It says so at once: the values that it waits for will never come.
+    const auto next = cache->acquire(kTable, Clock(2));
+    REQUIRE_FALSE(next.has_value());
+    CHECK(next.error().message == "the copy was lost");
+    broken.breaks_to_host = false;
+  }
+}
+
+TEST_CASE("a cache ends quietly on a device whose last copies fail", "[cache]") {
+  for (const bool ahead : {false, true}) {
+    CAPTURE(ahead);
+    ServedJob served(JobMaker(1));
+    const auto host = cpu();
+    BrokenDevice broken(*host);
+    const auto client = served.client(0);
+    const auto compute = broken.make_stream();
+    auto cache = DeviceCache::open(*client, broken, one_table(), patient()).value();
+    cache->compute_on(*compute);
+    REQUIRE(cache->acquire(kTable, Clock(0)).has_value());
+    push(*cache, broken, *client, *compute, 0);
+    if (ahead) {
+      REQUIRE(cache->acquire(kTable, Clock(1)).has_value());
+      // Nobody has waited for the copy that brings the values of clock 2.
+      broken.breaks_to_device = true;
+      push(*cache, broken, *client, *compute, 1);
+    } else {
+      broken.breaks_to_device = true;
+      REQUIRE(cache->acquire(kTable, Clock(1)).has_value());
+    }
+    CHECK_NOTHROW(cache.reset());
+  }
 }
 
 TEST_CASE("parameters have one buffer where a memory plan fixes a clock's calls", "[cache]") {
