@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <memory>
 #include <span>
 #include <thread>
@@ -21,6 +20,8 @@
 #include "worker/client/client.hpp"
 #include "worker/device_budget.hpp"
 #include "worker/math_options.hpp"
+#include "worker/pinned_memory.hpp"
+#include "worker/pinned_parts.hpp"
 #include "worker/straggle.hpp"
 
 namespace taut::worker {
@@ -28,38 +29,6 @@ namespace {
 
 constexpr Duration kFlushWait{60'000'000};
 constexpr Duration kFinalWait{600'000'000};
-
-/// The parts of an arena that a device copies from and to by itself; given back before the arena's
-/// memory is.
-class PinnedParts {
- public:
-  explicit PinnedParts(Backend& device) : device_(device) {}
-  ~PinnedParts() {
-    for (const std::span<std::byte> part : parts_) device_.unpin_host(part);
-  }
-  PinnedParts(const PinnedParts&) = delete;
-  PinnedParts& operator=(const PinnedParts&) = delete;
-
-  /// Copies from and to memory that is not pinned are slower, and right.
-  void add(std::span<std::byte> part) try {
-    device_.pin_host(part);
-    parts_.push_back(part);
-  } catch (const DeviceError& failure) {
-    log::warn("gradients leave the device through memory that is not pinned: {}", failure.what());
-  }
-
- private:
-  Backend& device_;
-  std::vector<std::span<std::byte>> parts_;
-};
-
-/// What pins an arena as it grows; nothing where the device's memory is the host's.
-SharedArena::OnGrown pinning(Backend& device) {
-  if (device.shares_host_memory()) return {};
-  return [parts = std::make_shared<PinnedParts>(device)](std::span<std::byte> part) {
-    parts->add(part);
-  };
-}
 
 /// device  outlives the job
 ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
@@ -76,6 +45,7 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
   options.send.order = settings.send_order() == pb::WorkerConfig::AS_READY ? SendOrder::kAsReady
                                                                            : SendOrder::kFrontFirst;
   options.send.window = Bytes(settings.send_window());
+  options.update_memory = update_memory(device);
   if (settings.shared_memory()) {
     if (auto arena = SharedArena::create(Bytes(0), pinning(device))) {
       options.shared_memory = std::move(arena.value());

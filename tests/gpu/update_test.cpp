@@ -1,3 +1,4 @@
+#include <deque>
 #include <vector>
 
 #include "common/math/update_kernels.hpp"
@@ -117,4 +118,28 @@ TEST_CASE("a sum of squares over several parts is the CPU's to the last digits",
   CHECK(backend->sum_of_squares(*stream, parts) == Approx(expected).epsilon(1e-12));
   // The same bits every time: partial sums are added in one order.
   CHECK(backend->sum_of_squares(*stream, parts) == backend->sum_of_squares(*stream, parts));
+}
+
+TEST_CASE("sums of squares that nobody waits for are those that somebody waits for",
+          "[gpu][kernel]") {
+  const auto backend = cuda_device();
+  const auto stream = backend->make_stream();
+  const std::vector<std::size_t> counts = {1, 1000, 3'000'001};
+  const HostBuffer sums = backend->allocate_host(Bytes(counts.size() * sizeof(double)));
+  std::vector<DeviceBuffer> memory;
+  std::deque<Values> made;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    made.push_back(random_values(counts[i], counts[i]));
+    memory.push_back(backend->allocate_floats(counts[i]));
+    backend->copy_to_device(*stream, made.back(), memory.back().as<float>());
+    backend->copy_squares_to_host(*stream, memory.back().as<float>(), sums.as<double>()[i]);
+    // What comes behind it in the stream is no part of the sum.
+    backend->fill(*stream, memory.back().as<float>(), 7);
+  }
+  stream->finish();
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    backend->copy_to_device(*stream, made[i], memory[i].as<float>());
+    const DeviceSpan<const float> of = memory[i].as<float>();
+    CHECK(sums.as<double>()[i] == backend->sum_of_squares(*stream, std::span(&of, 1)));
+  }
 }

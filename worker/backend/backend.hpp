@@ -103,6 +103,10 @@ class Backend {
   [[nodiscard]] virtual double sum_of_squares(Stream&,
                                               std::span<const DeviceSpan<const float>> of) = 0;
 
+  /// The same of one span, which lies in `into` when the stream has passed: host memory as for
+  /// copy_to_host().
+  virtual void copy_squares_to_host(Stream&, DeviceSpan<const float> of, double& into) = 0;
+
   /// Copies a part of a tensor into a part of another.
   virtual void copy_part(Stream&, const PartCopy& part, DeviceSpan<const float> from,
                          DeviceSpan<float> to) = 0;
@@ -141,6 +145,9 @@ class Backend {
     return ok();
   }
   [[nodiscard]] virtual bool is_rehearsing() const { return false; }
+  /// Whether it is such a device: a cycle's calls then come in one order, on the same memory, and no
+  /// other thread makes any in between.
+  [[nodiscard]] virtual bool needs_rehearsal() const { return false; }
 
   /// Errors of all of these: std::invalid_argument for a shape that the device cannot work with.
   [[nodiscard]] virtual std::unique_ptr<LinearOp> convolution(const ConvolutionSpec&) = 0;

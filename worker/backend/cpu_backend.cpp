@@ -137,6 +137,10 @@ class CpuBackend final : public Backend, public MemoryMeter {
     cpu::enter(stream);
     return cpu::sum_of_squares(of);
   }
+  void copy_squares_to_host(Stream& stream, DeviceSpan<const float> of, double& into) override {
+    cpu::enter(stream);
+    into = cpu::sum_of_squares(std::span(&of, 1));
+  }
   void copy_part(Stream& stream, const PartCopy& part, DeviceSpan<const float> from,
                  DeviceSpan<float> to) override {
     cpu::enter(stream);

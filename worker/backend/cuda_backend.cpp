@@ -151,6 +151,19 @@ class CudaBackend final : public Backend, public MemoryMeter {
     own.finish();
     return squares;
   }
+  void copy_squares_to_host(Stream& stream, DeviceSpan<const float> of, double& into) override {
+    CudaStream& own = on(stream);
+    const std::int64_t count = cuda_ops::count_of(of);
+    const auto [sum, scratch] =
+        own.scratch<2>({sizeof(double), cuda::reduce_scratch({.inner = count})});
+    auto* const total = static_cast<double*>(sum);
+    cuda::check(cudaMemsetAsync(total, 0, sizeof(double), own.enter()), "cudaMemsetAsync");
+    if (!of.empty()) {
+      cuda::sum_of_squares(own.enter(), of.address(), count, total, true, scratch);
+    }
+    cuda::check(cudaMemcpyAsync(&into, total, sizeof into, cudaMemcpyDeviceToHost, own.enter()),
+                "cudaMemcpyAsync", "a sum of squares");
+  }
 
   void copy_part(Stream& stream, const PartCopy& part, DeviceSpan<const float> from,
                  DeviceSpan<float> to) override {

@@ -89,6 +89,15 @@ double WrappedBackend::sum_of_squares(Stream& stream, std::span<const Read> of) 
   return sum;
 }
 
+void WrappedBackend::copy_squares_to_host(Stream& stream, Read of, double& into) {
+  const auto run = [this, &into](Stream& on, Read at) {
+    inner_.copy_squares_to_host(on, at, into);
+  };
+  DeviceCall call = make_call("sum of squares to the host", run, of);
+  call.kind = CallKind::kCopyToHost;
+  on_call(stream, std::move(call));
+}
+
 void WrappedBackend::copy_part(Stream& stream, const PartCopy& part, Read from, Written to) {
   const auto run = [this, part](Stream& on, Read source, Written at) {
     inner_.copy_part(on, part, source, at);

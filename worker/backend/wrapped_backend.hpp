@@ -41,6 +41,7 @@ class WrappedBackend : public Backend {
   void apply_average(Stream&, std::span<const DeviceGradient> contributions, float share,
                      DeviceSpan<float> values) override;
   double sum_of_squares(Stream&, std::span<const DeviceSpan<const float>> of) override;
+  void copy_squares_to_host(Stream&, DeviceSpan<const float> of, double& into) override;
   void copy_part(Stream&, const PartCopy& part, DeviceSpan<const float> from,
                  DeviceSpan<float> to) override;
   void reshape(Stream&, const Extents& from_shape, const Extents& to_shape,

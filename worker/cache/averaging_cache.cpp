@@ -21,7 +21,7 @@ Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Bac
   std::unique_ptr<AveragingCache> cache(new AveragingCache(client, backend, tables, options));
   for (Table& table : cache->tables_) {
     table.asked = table.spec.kind == TableKind::kFrozen ? Clock(0) : options.start;
-    client.read(table.spec.id, *table.asked, table.shared);
+    client.read(table.spec.id, *table.asked, table.shared.as<float>());
   }
   return cache;
 }
@@ -32,9 +32,13 @@ AveragingCache::AveragingCache(Client& client, Backend& backend,
       backend_(backend),
       options_(options),
       local_(backend, tables, {.rule = options.rule, .budget = options.budget}) {
+  std::size_t largest = 0;
   for (const TableSpec& spec : tables) {
-    tables_.push_back({spec, std::vector<float>(spec.count()), options.start, {}, {}});
+    const Bytes bytes(spec.count() * sizeof(float));
+    tables_.push_back({spec, backend.allocate_host(bytes), options.start, {}, {}});
+    largest = std::max(largest, spec.count());
   }
+  own_ = backend.allocate_host(Bytes(largest * sizeof(float)));
 }
 
 /// Where values are copied to the device, all are before the clock's cycle of calls begins: only some
@@ -60,7 +64,7 @@ Result<void> AveragingCache::settle(Table& table) {
   if (table.asked) {
     TAUT_TRY(client_.wait(table.spec.id, *table.asked, options_.wait));
     table.asked.reset();
-    if (!table.due) local_.write(table.spec.id, table.shared);
+    if (!table.due) local_.write(table.spec.id, table.shared.as<float>());
   }
   if (const auto clock = std::exchange(table.due, std::nullopt)) {
     client_.push(table.spec.id, *clock, update_of(table));
@@ -71,15 +75,18 @@ Result<void> AveragingCache::settle(Table& table) {
 
 Buffer AveragingCache::update_of(Table& table) {
   Buffer update = client_.gradient_buffer(table.spec.id);
-  own_.resize(table.spec.count());
-  local_.read(table.spec.id, own_);
   if (table.spec.kind == TableKind::kAveraged) {
-    std::ranges::copy(own_, update.floats().begin());
-  } else if (options_.exchange == Exchange::kElastic) {
-    math::elastic_update(options_.moving_rate, own_, table.shared, update.floats());
-    local_.write(table.spec.id, own_);
+    local_.read(table.spec.id, update.floats());
+    return update;
+  }
+  const std::span<float> own = own_.as<float>().first(table.spec.count());
+  const std::span<const float> shared = table.shared.as<float>();
+  local_.read(table.spec.id, own);
+  if (options_.exchange == Exchange::kElastic) {
+    math::elastic_update(options_.moving_rate, own, shared, update.floats());
+    local_.write(table.spec.id, own);
   } else {
-    math::periodic_update(own_, table.shared, update.floats());
+    math::periodic_update(own, shared, update.floats());
   }
   return update;
 }
@@ -101,7 +108,7 @@ void AveragingCache::finish_clock(std::size_t replica, Clock clock) {
 
 void AveragingCache::meet(Table& table, Clock clock) {
   if (options_.exchange == Exchange::kPeriodic) {
-    client_.push_and_read(table.spec.id, clock, update_of(table), table.shared);
+    client_.push_and_read(table.spec.id, clock, update_of(table), table.shared.as<float>());
     table.asked = clock.next();
     return;
   }
@@ -110,7 +117,7 @@ void AveragingCache::meet(Table& table, Clock clock) {
   // move while this worker trains.
   if (table.next == options_.start) return;
   table.asked = table.next;
-  client_.read(table.spec.id, table.next, table.shared);
+  client_.read(table.spec.id, table.next, table.shared.as<float>());
 }
 
 Result<Clock> AveragingCache::snapshot(TableId table, std::span<float> into) {

@@ -60,7 +60,7 @@ class AveragingCache final : public ParameterCache {
  private:
   struct Table {
     TableSpec spec;
-    std::vector<float> shared;   // as they were last read; written by the client's thread
+    HostBuffer shared;           // as they were last read; written by the client's thread
     Clock next;                  // the first clock that nothing was pushed for
     std::optional<Clock> asked;  // the read that is under way
     std::optional<Clock> due;    // kElastic: the push that waits for it
@@ -77,7 +77,7 @@ class AveragingCache final : public ParameterCache {
   const Options options_;
   LocalCache local_;
   std::vector<Table> tables_;
-  std::vector<float> own_;  // a table's values, on the host
+  HostBuffer own_;  // a table's values, on the host: room for the largest
 };
 
 }  // namespace taut

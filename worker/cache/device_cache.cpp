@@ -21,19 +21,22 @@ DeviceCache::DeviceCache(Client& client, Backend& backend, const ServedCache::Op
       options_(options),
       own_stream_(backend.make_stream()),
       compute_(own_stream_.get()),
-      to_device_(backend.make_copy_stream()),
+      values_(backend),
       to_host_(backend.make_copy_stream()) {}
 
 DeviceCache::~DeviceCache() {
+  client_.on_read({});
   // Copies first: what the sender and the client hold is what they write into. A device that failed
   // says so again here, after whoever ends because of it has said it.
-  for (Stream* stream : {to_host_.get(), to_device_.get()}) {
+  const auto finish = [](auto& copies) {
     try {
-      stream->finish();
+      copies.finish();
     } catch (const std::exception& fault) {
       log::debug("the copies were cut short: {}", fault.what());
     }
-  }
+  };
+  finish(*to_host_);
+  finish(values_);
   sender_.reset();
   client_.close();
 }
@@ -49,8 +52,11 @@ Result<std::unique_ptr<DeviceCache>> DeviceCache::open(Client& client, Backend& 
   sending.at_once = options.overlap && options.norm != math::UpdateNorm::kGradient;
   sending.limit = std::max<std::size_t>(2 * cache->tables_.size() + 2, 16);
   cache->sender_ = std::make_unique<GradientSender>(client, sending);
+  if (options.overlap) {
+    client.on_read([&cache = *cache](TableId table, Clock) { cache.copy_ahead(table); });
+  }
   for (Table& table : cache->tables_) {
-    client.read(table.spec.id, wanted(table, options.start), table.fresh.as<float>());
+    client.read(table.spec.id, wanted(table, options.start), cache->values_.fresh(table.spec.id));
   }
   for (Table& table : cache->tables_) {
     if (table.spec.kind != TableKind::kFrozen) continue;
@@ -61,13 +67,11 @@ Result<std::unique_ptr<DeviceCache>> DeviceCache::open(Client& client, Backend& 
 
 void DeviceCache::add_table(TableSpec spec) {
   Table table;
-  const std::string name = "parameter " + spec.name;
-  table.values = backend_.allocate_floats(spec.count(), name);
-  table.fresh = backend_.allocate_host(table.values.size());
-  table.used = backend_.make_event();
-  table.arrived = backend_.make_event();
+  values_.add(spec);
   if (spec.kind != TableKind::kFrozen) {
-    table.gradient = backend_.allocate_floats(spec.count(), "gradient of " + name);
+    table.made = backend_.make_event();
+    table.squares = backend_.allocate_host(Bytes(2 * sizeof(double)));
+    table.gradient = backend_.allocate_floats(spec.count(), "gradient of parameter " + spec.name);
   }
   table.spec = std::move(spec);
   tables_.push_back(std::move(table));
@@ -80,9 +84,8 @@ Result<DeviceSpan<const float>> DeviceCache::acquire(std::size_t /*replica*/, Ta
       TAUT_TRY(bring(table, clock));
     }
   }
-  Table& table = tables_[id.value()];
-  TAUT_TRY(bring(table, clock));
-  return DeviceSpan<const float>(table.values.as<float>());
+  TAUT_TRY(bring(tables_[id.value()], clock));
+  return values_.front(id);
 }
 
 /// A frozen table is never pushed, so it stays at clock 0 for ever.
@@ -117,18 +120,27 @@ Result<void> DeviceCache::await(Table& table, Clock clock) {
   return ok();
 }
 
-/// The same, and sends them to the device.
+/// The client has a table's values, and the thread that works for it says so. What the device has
+/// against a copy it says again where the compute asks for the values.
+void DeviceCache::copy_ahead(TableId table) noexcept {
+  try {
+    values_.copy_ahead(table);
+  } catch (const std::exception& fault) {
+    log::debug("values were not copied ahead: {}", fault.what());
+  }
+}
+
+/// Waits for the values, and puts them in front of the compute.
 Result<void> DeviceCache::bring(Table& table, Clock clock) {
   const bool rehearsal = backend_.is_rehearsing();
   const Clock asked = wanted(table, rehearsal ? kRehearsal : clock);
   if (table.held == asked) return ok();
   if (!rehearsal) {
     TAUT_TRY(await(table, clock));
+    // Whatever else needs the device's memory has it when the first clock is over.
+    if (table.held && options_.overlap) values_.try_second_buffers();
   }
-  table.used->wait(*to_device_);
-  backend_.copy_to_device(*to_device_, table.fresh.as<float>(), table.values.as<float>());
-  table.arrived->record(*to_device_);
-  table.arrived->wait(*compute_);
+  values_.bring(table.spec.id, *compute_);
   table.held = asked;
   return ok();
 }
@@ -148,15 +160,28 @@ void DeviceCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
   }
 }
 
+/// What the norm wants to know of a table, which the sender has read before the next clock's is made.
+void DeviceCache::measure(TableId id) {
+  const Table& table = tables_[id.value()];
+  if (options_.norm == math::UpdateNorm::kNone || table.spec.kind != TableKind::kTrained) return;
+  const std::span<double> squares = table.squares.as<double>();
+  backend_.copy_squares_to_host(*compute_, table.gradient.as<float>(), squares[0]);
+  if (options_.norm == math::UpdateNorm::kRelative) {
+    backend_.copy_squares_to_host(*compute_, values_.front(id), squares[1]);
+  }
+}
+
 /// Starts the copy of a gradient to the host, and hands it over.
 void DeviceCache::fetch_gradient(TableId id, Clock clock) {
   Table& table = tables_[id.value()];
-  table.used->record(*compute_);
-  table.used->wait(*to_host_);
+  measure(id);
+  values_.mark_used(id, *compute_);
+  table.made->record(*compute_);
+  table.made->wait(*to_host_);
   const DeviceSpan<const float> made = table.gradient.as<float>();
   if (backend_.is_rehearsing()) {
-    rehearsed_.resize(std::max(rehearsed_.size(), made.size()));
-    backend_.copy_to_host(*to_host_, made, std::span(rehearsed_).first(made.size()));
+    // Some host memory of that size: nothing is copied.
+    backend_.copy_to_host(*to_host_, made, values_.fresh(id));
     return;
   }
   // The client keeps the buffer until the shards have it; the next gradient gets another one.
@@ -165,7 +190,7 @@ void DeviceCache::fetch_gradient(TableId id, Clock clock) {
   table.landed = backend_.make_event();
   table.landed->record(*to_host_);
   sender_->hand_over({id, clock, table.spec.kind == TableKind::kTrained, gradient, table.landed,
-                      table.fresh.as<float>()});
+                      values_.fresh(id), table.squares.as<double>().first<2>()});
 }
 
 void DeviceCache::finish_clock(std::size_t /*replica*/, Clock clock) {

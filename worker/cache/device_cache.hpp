@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "worker/backend/backend.hpp"
+#include "worker/cache/device_values.hpp"
 #include "worker/cache/gradient_sender.hpp"
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/cache/served_cache.hpp"
@@ -12,9 +13,10 @@
 namespace taut {
 
 /// Parameters that live in a parameter server, for a device with memory of its own. Fresh values land
-/// in a second buffer, on the host, and are copied to the device on a stream of their own when the
-/// compute has passed the last use of the old ones. The copy of a gradient starts when the compute
-/// has made it, while backward goes on. The compute waits for events of single tables only.
+/// on the host and are copied to the device on a stream of their own: as soon as the client has them,
+/// into a second buffer that changes places with the first between two uses, or where the device has
+/// one buffer when they are asked for. The copy of a gradient starts when the compute has made it,
+/// while backward goes on. The compute waits for events of single tables only.
 class DeviceCache final : public ParameterCache {
  public:
   /// Opens the tables at the shards and starts reading them; as ServedCache::open.
@@ -39,15 +41,13 @@ class DeviceCache final : public ParameterCache {
  private:
   struct Table {
     TableSpec spec;
-    DeviceBuffer values;
-    HostBuffer fresh;                // where the client writes
-    std::unique_ptr<Event> used;     // the compute has passed the last use of the values
-    std::unique_ptr<Event> arrived;  // the values are on the device
-    std::optional<Clock> come;       // the clock whose values have landed on the host
-    Clock version;                   // of these values
-    std::optional<Clock> held;       // the clock whose values are on the device, or on their way
-    DeviceBuffer gradient;           // none: the table is frozen
-    std::shared_ptr<Event> landed;   // its last copy to the host has; null: there was none
+    std::optional<Clock> come;      // the clock whose values have landed on the host
+    Clock version;                  // of these values
+    std::optional<Clock> held;      // the clock whose values are in front, or on their way there
+    DeviceBuffer gradient;          // none: the table is frozen
+    std::unique_ptr<Event> made;    // the compute has made it, and its norm
+    HostBuffer squares;             // two doubles, as in GradientSender::Update
+    std::shared_ptr<Event> landed;  // its last copy to the host has; null: there was none
   };
 
   DeviceCache(Client& client, Backend& backend, const ServedCache::Options& options);
@@ -55,6 +55,8 @@ class DeviceCache final : public ParameterCache {
   [[nodiscard]] static Clock wanted(const Table& table, Clock clock);
   Result<void> await(Table& table, Clock clock);
   Result<void> bring(Table& table, Clock clock);
+  void copy_ahead(TableId table) noexcept;
+  void measure(TableId id);
   void fetch_gradient(TableId id, Clock clock);
 
   Client& client_;
@@ -62,11 +64,10 @@ class DeviceCache final : public ParameterCache {
   const ServedCache::Options options_;
   std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
   Stream* compute_;
-  std::unique_ptr<Stream> to_device_;
+  DeviceValues values_;
   std::unique_ptr<Stream> to_host_;
   std::vector<Table> tables_;
   std::vector<TableId> published_;  // without overlap: of this clock, to be copied at its end
-  std::vector<float> rehearsed_;    // stands for the client's memory while nothing is copied
   std::unique_ptr<GradientSender> sender_;
 };
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/affinity.hpp"
-#include "common/math/update_kernels.hpp"
 #include "common/timeline.hpp"
 
 namespace taut {
@@ -93,7 +92,7 @@ float GradientSender::gradient_norm() const {
   for (const Update& update : waiting_) {
     const std::size_t table = update.table.value();
     if (squares.size() <= table) squares.resize(table + 1, 0.0);
-    if (update.is_trained) squares[table] = math::sum_of_squares(update.gradient.floats());
+    if (update.is_trained) squares[table] = update.squares[0];
   }
   double sum = 0;
   for (const double one : squares) sum += one;
@@ -104,9 +103,9 @@ float GradientSender::gradient_norm() const {
 
 void GradientSender::send(const Update& update, float norm) {
   if (options_.norm == math::UpdateNorm::kRelative && update.is_trained) {
-    norm = math::relative_norm(update.gradient.floats(), update.values);
+    norm = math::relative_norm(update.squares[0], update.squares[1]);
   }
-  client_.push_and_read(update.table, update.clock, update.gradient, update.values, norm);
+  client_.push_and_read(update.table, update.clock, update.gradient, update.into, norm);
 }
 
 }  // namespace taut

@@ -36,8 +36,10 @@ class GradientSender {
     bool is_trained = true;
     Buffer gradient;  // where it lands
     std::shared_ptr<Event> landed;
-    std::span<float> values;  // the table's, on the host: those the gradient was made with, and
-                              // from the push on the place of the next ones
+    std::span<float> into;  // where the table's next values go
+    /// The sums of squares of the gradient and of the values that it was made with, as far as the
+    /// norm wants them; both have landed when the gradient has.
+    std::span<const double, 2> squares;
   };
 
   /// client  outlives this

@@ -121,9 +121,18 @@ void PlannedBackend::run_planned(Stream& stream, const DeviceCall& call, const C
   } else if (call.kind == CallKind::kCopyToHost) {
     look_at(stream, call);
   } else {
-    throw DeviceError(fmt::format("cycle \"{}\": {} comes where its memory plan expects {}",
-                                  loaded_->name(), call.what, loaded_->expected()));
+    refuse(call);
   }
+}
+
+/// REQUIRES: a planned cycle is running.
+void PlannedBackend::refuse(const DeviceCall& call) const {
+  std::string of;
+  if (!call.operands.empty()) {
+    of = fmt::format(" of {}", buffers_[place_of(call.operands[0].address).buffer].name);
+  }
+  throw DeviceError(fmt::format("cycle \"{}\": {}{} comes where its memory plan expects {}",
+                                loaded_->name(), call.what, of, loaded_->expected()));
 }
 
 /// A copy from the host to a buffer of which nothing is on the device goes to the host's copy.
@@ -156,6 +165,8 @@ void PlannedBackend::look_at(Stream& stream, const DeviceCall& call) {
     return;
   }
   if (call.host_target.empty()) {
+    // Alone in the arena it would end the cycle that goes on there.
+    if (mode_ == Mode::kRunning) refuse(call);
     run_alone(stream, call);
     return;
   }

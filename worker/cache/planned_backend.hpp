@@ -45,6 +45,7 @@ class PlannedBackend final : public WrappedBackend {
   Result<void> rehearse(Stream& compute, std::string_view name,
                         const std::function<Result<void>()>& calls) override;
   bool is_rehearsing() const override { return mode_ == Mode::kRehearsing; }
+  bool needs_rehearsal() const override { return true; }
 
   /// The plan of a cycle; null where there is none yet.
   [[nodiscard]] const PlanRunner* cycle(std::string_view name) const;
@@ -61,6 +62,7 @@ class PlannedBackend final : public WrappedBackend {
   [[nodiscard]] CycleStep step_of(Stream& stream, const DeviceCall& call) const;
   [[nodiscard]] Result<void> plan_cycle();
   void run_planned(Stream& stream, const DeviceCall& call, const CycleStep& step);
+  [[noreturn]] void refuse(const DeviceCall& call) const;
   bool copy_host_values(Stream& stream, const DeviceCall& call);
   void look_at(Stream& stream, const DeviceCall& call);
   void run_alone(Stream& stream, const DeviceCall& call);

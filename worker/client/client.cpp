@@ -46,6 +46,10 @@ Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {
   return ReadResult{read.clock, read.version};
 }
 
+void Client::on_read(OnRead told) {
+  driver_->on_read(std::move(told));
+}
+
 Result<ReadResult> Client::snapshot(TableId table, std::span<float> into, Duration wait) {
   CompletedRead read;
   for (int i = 0; i < kSnapshotTries; ++i) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -35,6 +36,9 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Where gradients lie, and what a shard of the same machine maps; null: they travel as bytes.
   std::shared_ptr<SharedArena> shared_memory;
+  /// Where they lie else, and what snapshots are read into, until nobody needs them any more, which may
+  /// be after the client's end; null: plain memory.
+  std::shared_ptr<BufferAllocator> update_memory;
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
@@ -87,6 +91,12 @@ class Client {
   /// Waits for the read of a table at `clock`.
   /// Errors    timeout; stale (this worker was declared lost); mismatch; closed
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
+
+  /// Is told of each read that has come in, before wait() returns it. It is called by whichever thread
+  /// works for the client, under the client's lock: it asks nothing of the client, waits for nothing
+  /// and throws nothing. Once this returns, what was named before is not called any more.
+  using OnRead = std::function<void(TableId table, Clock clock)>;
+  void on_read(OnRead told);
 
   /// Reads the newest whole table, as one that is no member does; waits for no worker. Where slices
   /// had different versions it asks again, a few times at most.

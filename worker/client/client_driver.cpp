@@ -30,12 +30,17 @@ std::vector<ShardId> shard_ids(const ClientOptions& options) {
   return ids;
 }
 
+std::shared_ptr<BufferAllocator> allocator_of(const ClientOptions& options) {
+  if (options.shared_memory) return options.shared_memory;
+  return options.update_memory ? options.update_memory : host_allocator();
+}
+
 }  // namespace
 
 ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options)
     : endpoint_(std::move(endpoint)),
       arena_(options.shared_memory),
-      pool_(kKeptBytes, arena_ ? std::shared_ptr<BufferAllocator>(arena_) : host_allocator()),
+      pool_(kKeptBytes, allocator_of(options)),
       load_(options.load),
       protocol_({options.job, options.worker, options.incarnation, options.job_hash},
                 shard_ids(options), options.resend, options.send) {
@@ -104,6 +109,11 @@ void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradi
 
 void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
   post({Request::Kind::kRead, table, clock, {}, 0, into, {}});
+}
+
+void ClientDriver::on_read(Client::OnRead told) {
+  std::scoped_lock lock(mutex_);
+  told_ = std::move(told);
 }
 
 void ClientDriver::snapshot(TableId table, const Buffer& values) {
@@ -392,7 +402,9 @@ void ClientDriver::forget_returned_links() {
 void ClientDriver::collect() {
   for (const CompletedRead& read : protocol_.take_completed()) {
     (read.snapshot ? snapshots_ : reads_)[read.table.value()] = read;
-    if (read.snapshot || !timeline::is_on()) continue;
+    if (read.snapshot) continue;
+    if (told_) told_(read.table, read.clock);
+    if (!timeline::is_on()) continue;
     const auto asked = asked_.find(read.table);
     if (asked == asked_.end()) continue;
     timeline::add_overlapping(timeline::Row::kPull, fmt::format("table {}", read.table.value()),

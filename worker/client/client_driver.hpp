@@ -37,6 +37,8 @@ class ClientDriver {
   void push_and_read(TableId table, Clock clock, const Buffer& gradient, std::span<float> into,
                      float norm);
   void read(TableId table, Clock clock, std::span<float> into);
+  /// As Client::on_read.
+  void on_read(Client::OnRead told);
   /// values  kept until the next snapshot of the table: a late answer must find it
   void snapshot(TableId table, const Buffer& values);
 
@@ -111,6 +113,7 @@ class ClientDriver {
   std::vector<CompletedRead> snapshots_;  // the newest completed of each table
   std::vector<Buffer> snapshot_memory_;   // of each table
   std::map<TableId, TimePoint> asked_;    // when each read under way began, for the timeline
+  Client::OnRead told_;                   // of reads that have completed
   bool led_ = false;                      // somebody leads
   bool caller_waits_ = false;
   TimePoint callers_until_;  // the thread leaves the lead to callers until then

@@ -31,7 +31,16 @@ struct LateBackend::Queue {
 class LateBackend::LateStream final : public Stream {
  public:
   LateStream(LateBackend& backend, QueuePtr queue) : backend_(backend), queue_(std::move(queue)) {}
-  ~LateStream() override { finish(); }
+  ~LateStream() override {
+    // What fails has failed; the rest is done all the same.
+    while (queue_->done < queue_->queued) {
+      try {
+        finish();
+      } catch (const std::exception&) {
+        continue;
+      }
+    }
+  }
   void finish() override {
     std::scoped_lock lock(backend_.mutex_);
     backend_.advance(queue_, queue_->queued);
@@ -143,7 +152,12 @@ void LateBackend::advance(const QueuePtr& queue, std::uint64_t until) {
   while (queue->done < until) {
     const std::function<void()> task = std::move(queue->tasks.front());
     queue->tasks.pop_front();
-    task();
+    try {
+      task();
+    } catch (...) {
+      ++queue->done;
+      throw;
+    }
     ++queue->done;
   }
 }

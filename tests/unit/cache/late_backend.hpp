@@ -18,9 +18,10 @@ namespace taut::test {
 /// - its memory is its own: the addresses that it gives out are mapped, but nobody may follow them;
 /// - what is queued is done as late as events and finish() allow, or at times drawn from a seed, so
 ///   that a wait that is missing is met with old values;
-/// - memory that was just allocated holds NaNs.
+/// - memory that was just allocated holds NaNs;
+/// - what fails when it is done throws to whoever waits for it, and what is behind it goes on.
 /// Thread    any
-class LateBackend final : public WrappedBackend {
+class LateBackend : public WrappedBackend {
  public:
   struct Options {
     std::uint64_t seed = 0;  // 0: everything as late as can be

@@ -275,6 +275,42 @@ TEST_CASE("a cycle that is not the one that was planned ends with what was expec
   CHECK_THROWS_WITH(planned.end_cycle(), Catch::Matchers::Contains("ended before copy into b"));
 }
 
+TEST_CASE("a tensor that is read in a cycle whose plan does not know of it ends the run with both",
+          "[budget]") {
+  const auto host = cpu();
+  PlannedBackend planned(*host, {.budget = Bytes(4096)});
+  const auto stream = planned.make_stream();
+  const DeviceBuffer a = planned.allocate_floats(10, "a");
+  const DeviceBuffer b = planned.allocate_floats(10, "b");
+  const DeviceBuffer other = planned.allocate_floats(10, "other");
+  const auto cycle = [&]() -> Result<void> {
+    planned.fill(*stream, a.as<float>(), 1);
+    planned.copy(*stream, a.as<float>(), b.as<float>());
+    return ok();
+  };
+  REQUIRE(planned.rehearse(*stream, "training", cycle).has_value());
+  const Extents shape{10};
+  std::vector<float> values(10);
+  // Neither has a value yet, one of which the plan has never heard.
+  for (const DeviceBuffer* buffer : {&a, &other}) {
+    planned.begin_cycle(*stream, "training");
+    CHECK_THROWS_WITH(planned.read_tensor(*stream, shape, buffer->as<float>(), values),
+                      Catch::Matchers::Contains(buffer == &a ? "tensor to the host of a"
+                                                             : "tensor to the host of other") &&
+                          Catch::Matchers::Contains("expects fill into a"));
+    // The cycle is still there: it goes on as planned.
+    REQUIRE(cycle().has_value());
+    planned.end_cycle();
+  }
+  // Where its value is on the device, the host may look at it at any time.
+  planned.begin_cycle(*stream, "training");
+  planned.fill(*stream, a.as<float>(), 3);
+  planned.read_tensor(*stream, shape, a.as<float>(), values);
+  CHECK(values == Values(10, 3.0F));
+  planned.copy(*stream, a.as<float>(), b.as<float>());
+  planned.end_cycle();
+}
+
 TEST_CASE("the host reads a value wherever it is, between calls and within a cycle", "[budget]") {
   const auto host = cpu();
   test::LateBackend late(*host, {.memory = Bytes(1U << 20U)});

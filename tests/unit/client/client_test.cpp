@@ -1,8 +1,12 @@
 #include "worker/client/client.hpp"
 
+#include <atomic>
 #include <future>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <random>
+#include <set>
 
 #include "proto/wire_version.hpp"
 #include "tests/unit/client/served_job.hpp"
@@ -98,6 +102,69 @@ TEST_CASE("a client opens tables, pushes, and reads its own writes", "[client]")
   CHECK(client->flush(kDeadline).has_value());
   CHECK(client->traffic().pushed == 24);
   CHECK(client->traffic().read == 48);
+}
+
+TEST_CASE("updates lie in the memory that a client was given, which comes back to it", "[client]") {
+  /// Knows what it gave and was not given back.
+  class Watched final : public BufferAllocator {
+   public:
+    void* allocate(std::size_t size) override {
+      void* const memory = host_allocator()->allocate(size);
+      std::scoped_lock lock(mutex_);
+      out_.insert(memory);
+      return memory;
+    }
+    void deallocate(void* memory, std::size_t size) noexcept override {
+      host_allocator()->deallocate(memory, size);
+      std::scoped_lock lock(mutex_);
+      out_.erase(memory);
+    }
+    [[nodiscard]] bool gave(void* memory) {
+      std::scoped_lock lock(mutex_);
+      return out_.contains(memory);
+    }
+
+   private:
+    std::mutex mutex_;
+    std::set<void*> out_;
+  };
+  const auto memory = std::make_shared<Watched>();
+  ServedJob served(JobMaker(1));
+  ClientOptions options = served.options(WorkerId(0));
+  options.update_memory = memory;
+  {
+    Client client(served.context.make_endpoint(), options);
+    REQUIRE(client.open(two_tables(), kDeadline).has_value());
+    const Buffer first = client.gradient_buffer(kTable);
+    CHECK(memory->gave(first.data()));
+    std::ranges::fill(first.floats(), 1.0F);
+    client.push(kTable, Clock(0), first);
+    // Whoever still holds the memory keeps it from being given out again.
+    CHECK(client.gradient_buffer(kTable).data() != first.data());
+    REQUIRE(client.flush(kDeadline).has_value());
+  }
+}
+
+TEST_CASE("whoever asked is told of each read before it can be waited for", "[client]") {
+  ServedJob served(JobMaker(1));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  std::atomic<std::int64_t> told = -1;
+  client->on_read([&](TableId table, Clock clock) {
+    if (table == kTable) told = clock.value();
+  });
+  std::vector<float> values(4);
+  client->read(kTable, Clock(0), values);
+  REQUIRE(client->wait(kTable, Clock(0), kDeadline).has_value());
+  CHECK(told == 0);
+  // Snapshots are no reads, and nobody is told any more once that is said.
+  REQUIRE(client->snapshot(kTable, values, kDeadline).has_value());
+  client->on_read({});
+  const Buffer gradient = client->gradient_buffer(kTable);
+  std::ranges::fill(gradient.floats(), 1.0F);
+  client->push_and_read(kTable, Clock(0), gradient, values);
+  REQUIRE(client->wait(kTable, Clock(1), kDeadline).has_value());
+  CHECK(told == 0);
 }
 
 TEST_CASE("a read under BSP waits for the others, and the staleness of each read is counted",

@@ -122,6 +122,10 @@ TEST_CASE("the device's updates are the shard's", "[backend]") {
   const DeviceSpan<const float> parts[]{gradients[0].values, gradients[1].values};
   CHECK(backend->sum_of_squares(*stream, parts) ==
         math::sum_of_squares(first) + math::sum_of_squares(second));
+  double later = 0;
+  backend->copy_squares_to_host(*stream, parts[1], later);
+  stream->finish();
+  CHECK(later == math::sum_of_squares(second));
 }
 
 TEST_CASE("copies, fills and sums do what they say on a named stream", "[backend]") {

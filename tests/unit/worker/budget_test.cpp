@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,19 @@ std::uint64_t need_of(const pb::Job& job) {
   return total_bytes(unlimited.cycle("training")->trace()).value();
 }
 
+/// A device that could record what repeats, and writes down what it is asked to: keys by clock.
+class RepeatWatch final : public test::LateBackend {
+ public:
+  using LateBackend::LateBackend;
+  bool repeats() const override { return true; }
+  bool begin_repeat(Stream&, std::uint64_t key, Clock clock) override {
+    keys[clock.value()].push_back(key);
+    return true;
+  }
+
+  std::map<std::int64_t, std::vector<std::uint64_t>> keys;
+};
+
 }  // namespace
 
 TEST_CASE("LeNet in a quarter of its need ends in the same bits, alone and served", "[budget]") {
@@ -76,6 +90,20 @@ TEST_CASE("a served device with memory of its own trains LeNet to the same bits"
     CAPTURE(seed);
     test::LateBackend late(*host, {.seed = seed});
     check_same(train_served(late, job, 4).value(), expected);
+  }
+}
+
+TEST_CASE("values that change places meet what was recorded for them every other clock",
+          "[budget]") {
+  const auto host = cpu();
+  RepeatWatch watch(*host, {});
+  constexpr std::int64_t kClocks = 6;
+  REQUIRE(train_served(watch, lenet(), kClocks).has_value());
+  REQUIRE(watch.keys.size() == kClocks);
+  CHECK(watch.keys[0] != watch.keys[1]);
+  for (std::int64_t clock = 2; clock < kClocks; ++clock) {
+    CAPTURE(clock);
+    CHECK(watch.keys[clock] == watch.keys[clock - 2]);
   }
 }
 

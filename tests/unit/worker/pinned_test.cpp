@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/net/shared_arena.hpp"
+#include "tests/support/catch.hpp"
+#include "worker/backend/cpu_backend.hpp"
+#include "worker/backend/wrapped_backend.hpp"
+#include "worker/pinned_memory.hpp"
+#include "worker/pinned_parts.hpp"
+
+namespace taut::worker {
+namespace {
+
+/// A device that pins so many parts or blocks of host memory and then no more, and knows which.
+class ScarceDevice final : public WrappedBackend {
+ public:
+  ScarceDevice(Backend& cpu, int most) : WrappedBackend(cpu), left_(most) {}
+
+  DeviceBuffer allocate(Bytes size, std::string_view what) override {
+    return inner().allocate(size, what);
+  }
+  using WrappedBackend::allocate;
+  void on_call(Stream& /*stream*/, DeviceCall /*call*/) override {}
+  HostBuffer allocate_host(Bytes size) override {
+    take_one();
+    return inner().allocate_host(size);
+  }
+  void pin_host(std::span<std::byte> part) override {
+    take_one();
+    pinned[part.data()] = part.size();
+  }
+  void unpin_host(std::span<std::byte> part) noexcept override {
+    if (pinned.erase(part.data()) == 0) ++strange;
+  }
+
+  std::map<const std::byte*, std::size_t> pinned;
+  int asked = 0;
+  int strange = 0;  // parts given back that were not pinned
+
+ private:
+  void take_one() {
+    ++asked;
+    if (left_ == 0) throw DeviceError("no memory may be pinned any more");
+    --left_;
+  }
+
+  int left_;
+};
+
+std::unique_ptr<Backend> cpu() {
+  BackendOptions options;
+  options.device = DeviceKind::kCpu;
+  options.threads = 1;
+  return make_cpu_backend(options);
+}
+
+}  // namespace
+
+TEST_CASE("all parts of an arena are pinned, and given back before the arena is", "[pinned]") {
+  const auto host = cpu();
+  ScarceDevice device(*host, 100);
+  std::vector<std::byte> memory(300);
+  const std::span<std::byte> whole(memory);
+  {
+    PinnedParts parts(device);
+    for (std::size_t i = 0; i < 3; ++i) parts.add(whole.subspan(100 * i, 100));
+    CHECK(device.pinned.size() == 3);
+  }
+  CHECK(device.pinned.empty());
+  CHECK(device.strange == 0);
+}
+
+TEST_CASE("a part that cannot be pinned leaves none pinned, and no later one is tried",
+          "[pinned]") {
+  const auto host = cpu();
+  ScarceDevice device(*host, 2);
+  std::vector<std::byte> memory(500);
+  const std::span<std::byte> whole(memory);
+  {
+    PinnedParts parts(device);
+    parts.add(whole.subspan(0, 100));
+    parts.add(whole.subspan(100, 100));
+    CHECK(device.pinned.size() == 2);
+    parts.add(whole.subspan(200, 100));
+    CHECK(device.pinned.empty());
+    parts.add(whole.subspan(300, 100));
+    CHECK(device.asked == 3);
+  }
+  CHECK(device.pinned.empty());
+  CHECK(device.strange == 0);
+}
+
+TEST_CASE("an arena that grows is pinned by the device that has memory of its own", "[pinned]") {
+  const auto host = cpu();
+  CHECK_FALSE(pinning(*host));
+  ScarceDevice device(*host, 100);
+  {
+    const auto arena = SharedArena::create(Bytes(64U << 20U), pinning(device)).value();
+    void* const block = arena->allocate(1000);
+    CHECK_FALSE(device.pinned.empty());
+    arena->deallocate(block, 1000);
+  }
+  CHECK(device.pinned.empty());
+}
+
+TEST_CASE("updates lie in the device's host memory while it has some, and then in plain memory",
+          "[pinned]") {
+  const auto host = cpu();
+  CHECK(update_memory(*host) == nullptr);
+  ScarceDevice device(*host, 2);
+  const auto memory = update_memory(device);
+  std::vector<void*> blocks;
+  for (std::size_t i = 0; i < 4; ++i) {
+    blocks.push_back(memory->allocate(1000));
+    CHECK(reinterpret_cast<std::uintptr_t>(blocks.back()) % 64 == 0);
+    // All of it may be written.
+    std::fill_n(static_cast<std::byte*>(blocks.back()), 1000, std::byte{1});
+  }
+  CHECK(device.asked == 4);
+  // A sanitizer sees one that goes back to where it did not come from.
+  for (void* const block : blocks) memory->deallocate(block, 1000);
+}
+
+TEST_CASE("a pool's buffers may outlive the pool, the device's as well", "[pinned]") {
+  const auto host = cpu();
+  Buffer kept;
+  {
+    ScarceDevice device(*host, 100);
+    BufferPool pool(Bytes(1U << 20U), update_memory(device));
+    kept = pool.acquire(4000);
+    CHECK(device.asked == 1);
+  }
+  std::ranges::fill(kept.floats(), 1.0F);
+}
+
+}  // namespace taut::worker
