@@ -74,6 +74,17 @@ void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
   on_part_(shard, job, std::move(part));
 }
 
+void CheckpointThread::stock(SpareStock stock) {
+  Task task = [this, stock = std::move(stock)] {
+    try {
+      stock.fill(stopping_);
+    } catch (const std::bad_alloc&) {
+      log::debug("no memory to make ready for a checkpoint: {} bytes", stock.bytes());
+    }
+  };
+  (void)tasks_.push(std::move(task), Duration::zero());
+}
+
 void CheckpointThread::load(const pb::ServerJob& job) {
   Task task = [this, job] {
     const TimePoint begin = steady_now();

@@ -9,6 +9,7 @@
 #include "common/result.hpp"
 #include "server/server_jobs.hpp"
 #include "server/slice_capture.hpp"
+#include "server/spare_memory.hpp"
 
 namespace taut::server {
 
@@ -28,6 +29,9 @@ class CheckpointThread {
 
   /// Writes what a shard has put aside. Where too much waits already, its part counts as failed.
   void write(std::size_t shard, ShardCapture capture);
+  /// Makes memory ready that the next checkpoint will want; where that fails or too much waits, it goes
+  /// without.
+  void stock(SpareStock stock);
   /// Reads what a resumed job's slices begin with.
   void load(const pb::ServerJob& job);
 

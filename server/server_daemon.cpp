@@ -118,6 +118,7 @@ Result<void> ServerDaemon::start_shards() {
     options.on_capture = [this](std::size_t index, ShardCapture capture) {
       checkpoints_->write(index, std::move(capture));
     };
+    options.on_stock = [this](SpareStock stock) { checkpoints_->stock(std::move(stock)); };
     auto shard = ShardThread::start(context_, join_address(settings.listen(), port), options,
                                     [this](std::size_t index, ShardReport report) {
                                       {

@@ -297,8 +297,19 @@ void Shard::begin_capture(JobState& job) {
     job.captured = order.number == 0;
   }
   if (job.captured || job.tables.empty()) return;
+  if (job.prepared != order.number) {
+    job.prepared = order.number;
+    prepare_spares(job);
+  }
   for (auto& [index, slice] : job.slices) take_image(job, *slice);
   finish_capture(job);
+}
+
+void Shard::prepare_spares(JobState& job) {
+  std::vector<const SliceState*> slices;
+  for (const auto& [index, slice] : job.slices) slices.push_back(slice.get());
+  if (!job.spares) job.spares = std::make_unique<SpareMemory>(pool_, images_);
+  if (auto stock = job.spares->prepare(slices, memory_)) stocks_.push_back(std::move(*stock));
 }
 
 void Shard::take_image(JobState& job, SliceState& slice) {
@@ -306,6 +317,7 @@ void Shard::take_image(JobState& job, SliceState& slice) {
     job.capture.missed = true;
   } else if (slice.capture() == SliceState::Capture::kReady) {
     job.capture.slices.push_back(slice.take_image());
+    if (slice.is_written()) job.spares->enough();
   }
 }
 

@@ -19,6 +19,7 @@
 #include "server/job_view.hpp"
 #include "server/slice_capture.hpp"
 #include "server/slice_state.hpp"
+#include "server/spare_memory.hpp"
 #include "server/table_memory.hpp"
 
 namespace taut::server {
@@ -75,6 +76,10 @@ class Shard {
   /// slice of this shard is there, or when one has missed it.
   [[nodiscard]] std::vector<ShardCapture> take_captures() { return std::exchange(captures_, {}); }
 
+  /// Memory that is to be made ready for the checkpoints ordered since the last call: by another
+  /// thread, well before their clocks. Where nobody does it, updates wait for the system meanwhile.
+  [[nodiscard]] std::vector<SpareStock> take_stocks() { return std::exchange(stocks_, {}); }
+
   /// Tables that were opened since the last call.
   [[nodiscard]] std::vector<OpenedTables> take_opened() { return std::exchange(opened_, {}); }
 
@@ -107,10 +112,12 @@ class Shard {
     SliceLayout layout;
     TableMemory::Share memory;
     std::optional<DynamicSlack> slack;
+    std::unique_ptr<SpareMemory> spares;                        // from the first checkpoint on
     std::map<std::size_t, std::unique_ptr<SliceState>> slices;  // by SliceLayout::index_of
     ShardImages begin;                                          // until the tables are opened
     ShardCapture capture;                                       // for view->checkpoint
     bool captured = true;                                       // it was handed out
+    std::uint64_t prepared = 0;                                 // the order that `spares` knows
   };
   class Outbox;
   class QueueCount;
@@ -121,6 +128,7 @@ class Shard {
   [[nodiscard]] Result<void> begin_from_file(const JobState& job, const TableSpec& table,
                                              SliceState& slice);
   void begin_capture(JobState& job);
+  void prepare_spares(JobState& job);
   void take_image(JobState& job, SliceState& slice);
   void finish_capture(JobState& job);
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
@@ -129,13 +137,14 @@ class Shard {
 
   ShardId id_;
   BufferPool& pool_;
-  BufferPool images_{Bytes(64ULL << 20U)};  // not the messages': those may lie in shared memory
+  BufferPool images_{Bytes(64ULL << 20U)};  // what rules keep: never sent, so not in shared memory
   const std::uint64_t slice_elements_;
   InitialValues* const initial_;
   std::shared_ptr<TableMemory> memory_;  // null: no limit
   std::map<JobId, JobState> jobs_;
   std::set<PeerId> greeted_;
   std::vector<ShardCapture> captures_;
+  std::vector<SpareStock> stocks_;
   std::vector<OpenedTables> opened_;
   TimePoint now_;  // when the message that is served came
   std::uint64_t dropped_ = 0;

@@ -143,6 +143,9 @@ void ShardThread::obey(const Command& command) {
 }
 
 void ShardThread::hand_captures_out() {
+  for (SpareStock& stock : shard_.take_stocks()) {
+    if (options_.on_stock) options_.on_stock(std::move(stock));
+  }
   for (ShardCapture& capture : shard_.take_captures()) {
     if (options_.on_capture) options_.on_capture(options_.index, std::move(capture));
   }

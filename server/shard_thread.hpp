@@ -27,6 +27,8 @@ class ShardThread {
     InitialValues* initial = nullptr;  // outlives the thread; null: fillers alone
     /// Called on the shard's thread with what it has put aside for a checkpoint; may be empty.
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
+    /// The same with memory that is to be made ready before.
+    std::function<void(SpareStock)> on_stock = {};
     std::shared_ptr<TableMemory> memory{};  // what the server's tables may take; null: no limit
   };
 

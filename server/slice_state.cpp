@@ -27,11 +27,11 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
   }
   const int states = kind_ == TableKind::kTrained ? job.rule.state_count() : 0;
   for (int i = 0; i < states; ++i) {
-    rule_state_.push_back(pool.acquire(slice.count * sizeof(float)));
+    rule_state_.push_back(images_.acquire(slice.count * sizeof(float)));
     std::ranges::fill(rule_state_.back().floats(), 0.0F);
   }
   if (keeps_values_ && job.policies.compensation->is_adaptive()) {
-    mean_square_ = pool.acquire(slice.count * sizeof(float));
+    mean_square_ = images_.acquire(slice.count * sizeof(float));
     std::ranges::fill(mean_square_.floats(), 0.0F);
   }
   if (begin != nullptr) begin_from(*begin);

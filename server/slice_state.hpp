@@ -44,8 +44,7 @@ struct Answer {
 class SliceState {
  public:
   /// begin   what a checkpoint holds of the slice; null: it is filled with its initial values
-  /// images  where the memory of a rule's state comes from while a checkpoint holds the old one; null:
-  ///         from `pool`
+  /// images  where the memory of what the rule keeps comes from, which no reader gets; null: from `pool`
   /// Throws std::bad_alloc.
   SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool,
              const SliceImage* begin = nullptr, BufferPool* images = nullptr);
@@ -91,6 +90,10 @@ class SliceState {
   [[nodiscard]] SliceImage take_image();
 
   [[nodiscard]] const Slice& place() const { return place_; }
+  /// False where nobody ever updates it.
+  [[nodiscard]] bool is_written() const { return kind_ != TableKind::kFrozen; }
+  /// How many numbers are kept beside each value.
+  [[nodiscard]] std::size_t states() const { return rule_state_.size() + (mean_square_ ? 1 : 0); }
   [[nodiscard]] float decay_mult() const { return decay_mult_; }
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }

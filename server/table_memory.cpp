@@ -53,14 +53,14 @@ std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
 
 TableMemory::Share& TableMemory::Share::operator=(Share&& other) noexcept {
   if (this == &other) return *this;
-  if (from_) from_->taken_ -= bytes_;
+  if (from_) *from_ -= bytes_;
   from_ = std::exchange(other.from_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
   return *this;
 }
 
 TableMemory::Share::~Share() {
-  if (from_) from_->taken_ -= bytes_;
+  if (from_) *from_ -= bytes_;
 }
 
 /// The bytes of all tables together.
@@ -92,7 +92,18 @@ Result<TableMemory::Share> TableMemory::take(std::span<const TableNeed> tables) 
     TAUT_TRY(const std::uint64_t bytes, sum(tables, taken));
     // Another shard may have taken some meanwhile; then it is looked at anew.
     if (taken_.compare_exchange_weak(taken, taken + bytes)) {
-      return Share(shared_from_this(), bytes);
+      return Share({shared_from_this(), &taken_}, bytes);
+    }
+  }
+}
+
+std::optional<TableMemory::Share> TableMemory::take_spare(Bytes bytes) {
+  std::uint64_t spare = spare_;
+  while (true) {
+    const std::uint64_t left = limit_ - std::min(limit_, taken_.load());
+    if (bytes.value() > left || spare > left - bytes.value()) return std::nullopt;
+    if (spare_.compare_exchange_weak(spare, spare + bytes.value())) {
+      return Share({shared_from_this(), &spare_}, bytes.value());
     }
   }
 }

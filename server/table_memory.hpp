@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,9 +53,9 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
 
    private:
     friend class TableMemory;
-    Share(std::shared_ptr<TableMemory> from, std::uint64_t bytes)
+    Share(std::shared_ptr<std::atomic<std::uint64_t>> from, std::uint64_t bytes)
         : from_(std::move(from)), bytes_(bytes) {}
-    std::shared_ptr<TableMemory> from_;
+    std::shared_ptr<std::atomic<std::uint64_t>> from_;  // one of the counts below
     std::uint64_t bytes_ = 0;
   };
 
@@ -63,6 +64,10 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   [[nodiscard]] Result<void> check(std::span<const TableNeed> tables) const;
   /// Takes what they need. Errors: as check().
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables);
+
+  /// Takes bytes that can be done without, where tables and others of the kind leave as many; nothing:
+  /// they do not. Tables that come later get them all the same, so who has some asks anew at times.
+  [[nodiscard]] std::optional<Share> take_spare(Bytes bytes);
 
   [[nodiscard]] Bytes taken() const { return Bytes(taken_); }
   [[nodiscard]] Bytes limit() const { return Bytes(limit_); }
@@ -73,6 +78,7 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
 
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> taken_ = 0;
+  std::atomic<std::uint64_t> spare_ = 0;
 };
 
 }  // namespace taut::server

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kSmallest = 256;
+constexpr std::size_t kPageBytes = 4096;  // or a part of the system's: then some are touched twice
 
 class HostAllocator final : public BufferAllocator {
  public:
@@ -47,7 +48,7 @@ std::shared_ptr<BufferAllocator> host_allocator() {
 
 struct BufferPool::Shelves {
   Shelves(std::size_t keep_bytes, std::shared_ptr<BufferAllocator> from)
-      : keep(keep_bytes), allocator(std::move(from)) {}
+      : allocator(std::move(from)), keep(keep_bytes) {}
   ~Shelves() {
     for (std::size_t i = 0; i < free.size(); ++i) {
       for (void* memory : free[i]) allocator->deallocate(memory, size_of_class(i));
@@ -73,9 +74,32 @@ struct BufferPool::Shelves {
     allocator->deallocate(memory, rounded);
   }
 
-  const std::size_t keep;
+  /// Memory that nobody has used yet; counted as used already. Throws std::bad_alloc.
+  void* make(std::size_t rounded) {
+    try {
+      return allocator->allocate(rounded);
+    } catch (...) {
+      std::scoped_lock lock(mutex);
+      used -= rounded;
+      throw;
+    }
+  }
+
+  /// Keeps less; the largest buffers go first.
+  void keep_less(std::size_t bytes) noexcept {
+    std::scoped_lock lock(mutex);
+    keep -= bytes;
+    for (std::size_t i = free.size(); i-- > 0;) {
+      for (; kept > keep && !free[i].empty(); free[i].pop_back()) {
+        allocator->deallocate(free[i].back(), size_of_class(i));
+        kept -= size_of_class(i);
+      }
+    }
+  }
+
   const std::shared_ptr<BufferAllocator> allocator;
-  std::mutex mutex;
+  std::mutex mutex;  // guards the rest
+  std::size_t keep;
   std::array<std::vector<void*>, 4 * 64> free;
   std::size_t used = 0;
   std::size_t kept = 0;
@@ -97,20 +121,41 @@ Buffer BufferPool::acquire(std::size_t size) {
     }
     shelves_->used += rounded;
   }
-  if (memory == nullptr) {
-    try {
-      memory = shelves_->allocator->allocate(rounded);
-    } catch (...) {
-      std::scoped_lock lock(shelves_->mutex);
-      shelves_->used -= rounded;
-      throw;
-    }
-  }
+  if (memory == nullptr) memory = shelves_->make(rounded);
   return Buffer(std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
                                            [shelves = shelves_, rounded](std::byte* spent) {
                                              shelves->give_back(spent, rounded);
                                            }),
                 size);
+}
+
+std::shared_ptr<void> BufferPool::keep_more(Bytes bytes) {
+  {
+    std::scoped_lock lock(shelves_->mutex);
+    shelves_->keep += bytes.value();
+  }
+  return {shelves_.get(),
+          [shelves = shelves_, bytes](void*) { shelves->keep_less(bytes.value()); }};
+}
+
+void BufferPool::stock(std::size_t size, std::size_t count, const std::function<bool()>& over) {
+  const std::size_t rounded = class_size(size);
+  while (!over()) {
+    {
+      std::scoped_lock lock(shelves_->mutex);
+      if (shelves_->free[class_index(rounded)].size() >= count) return;
+      if (shelves_->kept + rounded > shelves_->keep) return;
+      shelves_->used += rounded;
+    }
+    auto* const memory = static_cast<std::byte*>(shelves_->make(rounded));
+    for (std::size_t at = 0; at < rounded; at += kPageBytes) memory[at] = std::byte{0};
+    memory[rounded - 1] = std::byte{0};
+    shelves_->give_back(memory, rounded);
+  }
+}
+
+std::size_t BufferPool::room_for(std::size_t size) {
+  return class_size(size);
 }
 
 BufferPool::Usage BufferPool::usage() const {

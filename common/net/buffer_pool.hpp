@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -63,6 +64,19 @@ class BufferPool {
 
   /// A buffer of `size` bytes with unspecified contents. Throws std::bad_alloc.
   [[nodiscard]] Buffer acquire(std::size_t size);
+
+  /// Keeps `bytes` more of free buffers for as long as what it returns is there. What was kept beyond goes
+  /// back to the allocator with it.
+  [[nodiscard]] std::shared_ptr<void> keep_more(Bytes bytes);
+
+  /// Makes free buffers of `size` bytes until `count` of them are there or no more are kept, and touches
+  /// their pages: who acquires one meets memory that the system has given already.
+  /// over  asked before each; true ends it early
+  /// Throws std::bad_alloc.
+  void stock(std::size_t size, std::size_t count, const std::function<bool()>& over);
+
+  /// What a buffer of `size` bytes takes of the limit.
+  [[nodiscard]] static std::size_t room_for(std::size_t size);
 
   /// Bytes in use and bytes kept free, in whole size classes.
   struct Usage {

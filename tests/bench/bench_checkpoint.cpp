@@ -1,6 +1,7 @@
-// Writes a checkpoint of a shard that is being trained, as the server daemon does: the shard puts its
-// slices aside between two updates, another thread writes them. Prints what it took, and how many
-// updates a second were applied before and meanwhile.
+// Writes a checkpoint of a shard that is being trained, as the server daemon does: it is ordered some
+// clocks ahead, another thread makes memory ready; at its clock the shard puts its slices aside between
+// two updates, and the other thread writes them. Prints what it took from there on, and how many updates
+// a second were applied before, at first and meanwhile.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -149,7 +150,8 @@ CheckpointTask finish_task(const TrainedShard& trained, const server::ShardPart&
   return task;
 }
 
-int measure(const fs::path& folder, double gib) {
+/// ahead  clocks from the order to the one before the checkpoint's
+int measure(const fs::path& folder, double gib, std::int64_t ahead) {
   // Half of it values, half of it momentum.
   const auto slices =
       static_cast<std::uint64_t>(gib * (1ULL << 30U) / (2.0 * kColumns * sizeof(float)));
@@ -161,13 +163,17 @@ int measure(const fs::path& folder, double gib) {
   server::CheckpointThread writer(
       1, [&](std::size_t, JobId, server::ShardPart part) { progress.put(std::move(part)); },
       [](const pb::ServerJob&, Result<std::vector<server::ShardImages>>) {});
-  trained.order(trained.clock() + 1, (folder / "large_iter_4.part-1-1").string());
+  trained.order(trained.clock() + ahead + 1, (folder / "large_iter_4.part-1-1").string());
+  for (server::SpareStock& stock : trained.shard().take_stocks()) writer.stock(std::move(stock));
+  const double stocking = ahead > 0 ? rate_over(trained, ahead, slices) : before;
   const TimePoint begin = steady_now();
   TimePoint aside;
+  TimePoint first_clock;
   std::uint64_t updates = 0;
   while (!progress.part()) {
     trained.push();
     ++updates;
+    if (updates == slices) first_clock = steady_now();
     for (server::ShardCapture& capture : trained.shard().take_captures()) {
       aside = steady_now();
       updates = 0;
@@ -187,9 +193,15 @@ int measure(const fs::path& folder, double gib) {
   }
   const double whole = seconds(steady_now() - begin);
   fmt::print("bytes: {}\n", part.file.bytes());
-  fmt::print("seconds from the order: {:.3f}\n", whole);
+  fmt::print("seconds in all: {:.3f}\n", whole);
   fmt::print("seconds to put it aside: {:.3f}\n", seconds(aside - begin));
   fmt::print("updates/s before: {:.0f}\n", before);
+  fmt::print("updates/s once it is ordered: {:.0f}\n", stocking);
+  // Each slice is updated for the first time since it was put aside.
+  if (updates >= slices) {
+    fmt::print("updates/s in the first clock: {:.0f}\n",
+               static_cast<double>(slices) / seconds(first_clock - aside));
+  }
   fmt::print("updates/s while it is written: {:.0f}\n", static_cast<double>(updates) / writing);
   return 0;
 }
@@ -203,6 +215,9 @@ int main(int argc, char** argv) {
   double gib = 2;
   app.add_option("FOLDER", folder, "where it goes")->required();
   app.add_option("--gib", gib, "how large it is")->check(CLI::Range(0.01, 64.0));
+  std::int64_t ahead = 30;
+  app.add_option("--ahead", ahead, "so many clocks ahead it is ordered; 0: no memory stands ready")
+      ->check(CLI::Range(0, 1000));
   CLI11_PARSE(app, argc, argv);
-  return taut::measure(folder, gib);
+  return taut::measure(folder, gib, ahead);
 }

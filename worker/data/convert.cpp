@@ -10,6 +10,7 @@
 #include "common/file.hpp"
 #include "common/log.hpp"
 #include "proto/caffe_data.pb.h"
+#include "worker/data/folder_kind.hpp"
 #include "worker/data/lmdb_file.hpp"
 #include "worker/data/transform.hpp"
 
@@ -72,13 +73,17 @@ class MeanSum {
 
 Result<std::unique_ptr<ImageStore>> open_images(const fs::path& source, Part part,
                                                 const ImageListOptions& options) {
-  std::error_code ignored;
-  const auto holds = [&](const char* name) { return fs::exists(source / name, ignored); };
-  if (holds("data.mdb")) return open_lmdb(source, Colour::kAsStored);
-  if (holds("data_batch_1.bin") || holds("test_batch.bin")) return open_cifar10(source, part);
-  for (const char* name : {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz",
-                           "t10k-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz"}) {
-    if (holds(name)) return open_idx_folder(source, part);
+  switch (kind_of(source)) {
+    case FolderKind::kLmdb:
+      return open_lmdb(source, Colour::kAsStored);
+    case FolderKind::kCifar10:
+      return open_cifar10(source, part);
+    case FolderKind::kIdx:
+      return open_idx_folder(source, part);
+    case FolderKind::kLevelDb:
+      return no_leveldb(source);
+    case FolderKind::kOther:
+      break;
   }
   return open_image_list(source, options);
 }

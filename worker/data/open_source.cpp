@@ -2,29 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <system_error>
 #include <utility>
 
+#include "common/log.hpp"
+#include "worker/data/folder_kind.hpp"
 #include "worker/data/image_sequence.hpp"
 #include "worker/data/image_source.hpp"
 #include "worker/data/text_source.hpp"
 
 namespace taut::data {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// What a folder holds, by the names of its files.
-enum class FolderKind : std::uint8_t { kIdx, kLmdb, kCifar10 };
-
-FolderKind kind_of(const fs::path& folder) {
-  std::error_code ignored;
-  if (fs::exists(folder / "data.mdb", ignored)) return FolderKind::kLmdb;
-  for (const char* batch : {"data_batch_1.bin", "test_batch.bin"}) {
-    if (fs::exists(folder / batch, ignored)) return FolderKind::kCifar10;
-  }
-  return FolderKind::kIdx;
-}
 
 Colour colour_of(const pb::LayerParameter& layer) {
   if (layer.type() == "ImageData") {
@@ -51,10 +38,13 @@ Result<std::unique_ptr<ImageStore>> open_store(const pb::LayerParameter& layer,
       return open_lmdb(place.folder, colour_of(layer));
     case FolderKind::kCifar10:
       return open_cifar10(place.folder, part);
+    case FolderKind::kLevelDb:
+      return no_leveldb(place.folder);
     case FolderKind::kIdx:
+    case FolderKind::kOther:
       break;
   }
-  return open_idx_folder(place.folder, part);
+  return open_idx_folder(place.folder, part);  // says what is missing
 }
 
 /// transform_param, or Caffe's older fields of data_param.
@@ -85,6 +75,10 @@ Result<std::shared_ptr<const RecordSource>> open_images(const pb::LayerParameter
                                                         const SourcePlace& place, Part part) {
   TAUT_TRY(Transform transform, transform_of(layer, part));
   TAUT_TRY(auto store, open_store(layer, place, part));
+  if (layer.data_param().backend() == pb::DataParameter::LEVELDB) {
+    log::info("layer \"{}\": backend says LEVELDB; {} is read as what its files are", layer.name(),
+              place.folder.empty() ? place.images : place.folder);
+  }
   auto source = image_source(std::move(store), std::move(transform),
                              place.folder.empty() ? place.images : place.folder);
   if (source) return source;
@@ -104,12 +98,14 @@ std::optional<ImageShape> peek_images(const pb::LayerParameter& layer, const Sou
                                       Part part) {
   ImageShape shape;
   const bool in_images = layer.type() != "ImageData";
-  if (place.folder.empty() || (in_images && kind_of(place.folder) == FolderKind::kIdx)) {
+  const FolderKind kind = kind_of(place.folder);
+  if (place.folder.empty() ||
+      (in_images && (kind == FolderKind::kIdx || kind == FolderKind::kOther))) {
     const auto head =
         place.folder.empty() ? peek_idx_file(place.images) : peek_idx_folder(place.folder, part);
     if (!head) return std::nullopt;
     shape = head.value();
-  } else if (in_images && kind_of(place.folder) == FolderKind::kCifar10) {
+  } else if (in_images && kind == FolderKind::kCifar10) {
     shape = {3, 32, 32};
   } else {
     const auto store = open_store(layer, place, part);

@@ -55,10 +55,19 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
                     layer.name()));
   }
   if (!data.has_source()) return DataPlace{kDefaultDataFolder, "", ""};
-  if (data.backend() != pb::DataParameter::LEVELDB) return DataPlace{data.source(), "", ""};
+  // Published nets say LEVELDB of what has long been something else: the folder's files say what it is.
+  const fs::path folder = data.source();
+  std::error_code ignored;
+  const bool may_be_leveldb =
+      !fs::exists(folder / "data.mdb", ignored) &&
+      (!fs::exists(folder, ignored) || fs::exists(folder / "CURRENT", ignored));
+  if (data.backend() != pb::DataParameter::LEVELDB || !may_be_leveldb) {
+    return DataPlace{data.source(), "", ""};
+  }
   return invalid(fmt::format(
-      "layer \"{}\" names the LEVELDB \"{}\", which is not read: bring it into an LMDB, "
-      "or name another data set with the job's data {{ folder: ... }}, or with --data",
+      "layer \"{}\" names the LEVELDB \"{}\", which is not read: bring the images that it was made "
+      "from into an LMDB with tautline convert, or name another data set with the job's data {{ "
+      "folder: ... }}, or with --data",
       layer.name(), data.source()));
 }
 

@@ -57,3 +57,40 @@ TEST_CASE("size classes waste at most a quarter", "[pool]") {
     CHECK(used <= size + size / 4 + 1);
   }
 }
+
+TEST_CASE("stocked buffers are what is acquired next, and no more are made than are kept",
+          "[pool]") {
+  const auto never = [] { return false; };
+  BufferPool pool(Bytes(4096));
+  pool.stock(1 << 20, 3, never);
+  CHECK(pool.usage().kept.value() == 0);
+  const auto room = pool.keep_more(Bytes(3 * BufferPool::room_for(1 << 20)));
+  pool.stock(1 << 20, 5, never);
+  CHECK(pool.usage().kept.value() == 3U << 20U);
+  CHECK(pool.usage().used.value() == 0);
+  // What is there already counts.
+  pool.stock(1 << 20, 2, never);
+  CHECK(pool.usage().kept.value() == 3U << 20U);
+  const Buffer taken = pool.acquire(1 << 20);
+  CHECK(pool.usage().kept.value() == 2U << 20U);
+  CHECK(pool.usage().used.value() == 1U << 20U);
+}
+
+TEST_CASE("stocking ends as soon as it is told to", "[pool]") {
+  BufferPool pool;
+  int asked = 0;
+  pool.stock(100'000, 10, [&] { return ++asked > 4; });
+  CHECK(asked == 5);
+  CHECK(pool.usage().kept.value() == 4 * BufferPool::room_for(100'000));
+}
+
+TEST_CASE("what was kept for a while goes back with the promise to keep it", "[pool]") {
+  BufferPool pool(Bytes(4096));
+  auto room = pool.keep_more(Bytes(1 << 20));
+  { const Buffer large = pool.acquire(1 << 20); }
+  CHECK(pool.usage().kept.value() == 1U << 20U);
+  room.reset();
+  CHECK(pool.usage().kept.value() == 0);
+  { const Buffer small = pool.acquire(4096); }
+  CHECK(pool.usage().kept.value() == 4096);
+}

@@ -176,16 +176,42 @@ TEST_CASE("data that cannot be read is told", "[job]") {
   CHECK(
       data_of(job_of("data { images: 'i' labels: 'l' folder: 'f' }"), pb::TRAIN).error().message ==
       "data: give a folder, or both images and labels");
-  CHECK(data_of(job_of("net_param { layer { name: 'mnist' type: 'Data'"
-                       "  data_param { source: 'train_db' backend: LEVELDB } } }"),
-                pb::TRAIN)
-            .error()
-            .message ==
-        "layer \"mnist\" names the LEVELDB \"train_db\", which is not read: bring it into an LMDB, "
-        "or name another data set with the job's data { folder: ... }, or with --data");
+  CHECK(
+      data_of(job_of("net_param { layer { name: 'mnist' type: 'Data'"
+                     "  data_param { source: 'train_db' backend: LEVELDB } } }"),
+              pb::TRAIN)
+          .error()
+          .message ==
+      "layer \"mnist\" names the LEVELDB \"train_db\", which is not read: bring the images that it "
+      "was made from into an LMDB with tautline convert, or name another data set with the job's "
+      "data { folder: ... }, or with --data");
   CHECK(data_of(job_of("net_param { layer { name: 'list' type: 'ImageData' } }"), pb::TRAIN)
             .error()
             .message == "layer \"list\": image_data_param.source is missing");
+}
+
+TEST_CASE("a backend LEVELDB is refused only where the folder is one", "[job]") {
+  const TempFolder folder;
+  const auto place_of = [&](const std::string& name) {
+    const auto found = data_of(job_of("net_param { layer { name: 'mnist' type: 'Data' data_param { "
+                                      "backend: LEVELDB source: '" +
+                                      (folder.path() / name).string() + "' } } }"),
+                               pb::TRAIN);
+    return found ? found.value().at(0).place.folder : found.error().message;
+  };
+  for (const char* name : {"lmdb", "idx", "leveldb"}) {
+    std::filesystem::create_directory(folder.path() / name);
+  }
+  folder.write("lmdb/data.mdb", "");
+  folder.write("idx/train-images-idx3-ubyte", "");
+  folder.write("leveldb/CURRENT", "MANIFEST-000002\n");
+  CHECK(place_of("lmdb") == (folder.path() / "lmdb").string());
+  CHECK(place_of("idx") == (folder.path() / "idx").string());
+  CHECK(place_of("leveldb").find("which is not read") != std::string::npos);
+  CHECK(place_of("none").find("which is not read") != std::string::npos);
+  // An LMDB beside it is what training reads.
+  folder.write("leveldb/data.mdb", "");
+  CHECK(place_of("leveldb") == (folder.path() / "leveldb").string());
 }
 
 TEST_CASE("a job is checked without running it", "[job]") {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -29,16 +31,32 @@ std::vector<TableSpec> tables() {
   return all;
 }
 
+/// Counts how often the system is asked for memory.
+class CountingAllocator final : public BufferAllocator {
+ public:
+  void* allocate(std::size_t size) override {
+    ++count;
+    return host_allocator()->allocate(size);
+  }
+  void deallocate(void* memory, std::size_t size) noexcept override {
+    host_allocator()->deallocate(memory, size);
+  }
+
+  std::atomic<int> count = 0;
+};
+
 /// A job on shards without sockets; every worker's pushes are a function of (worker, clock, slice).
 class Service {
  public:
-  Service(JobMaker maker, std::uint32_t shards, std::vector<ShardImages> begin = {})
+  Service(JobMaker maker, std::uint32_t shards, std::vector<ShardImages> begin = {},
+          const std::shared_ptr<TableMemory>& memory = nullptr)
       : job(std::move(maker)) {
     job.state.clear_shards();
     for (std::uint32_t i = 0; i < shards; ++i) job.state.add_shards()->set_shard(i);
     const auto view = job.view();
     for (std::uint32_t i = 0; i < shards; ++i) {
       auto& shard = shards_.emplace_back(std::make_unique<Shard>(ShardId(i), pool_));
+      shard->limit_memory(memory);
       (void)shard->set_job(view, begin.empty() ? ShardImages() : std::move(begin[i]));
       pb::DataHello hello;
       hello.set_wire_version(kWireVersion);
@@ -94,6 +112,18 @@ class Service {
     }
     return all;
   }
+  std::vector<SpareStock> stocks() {
+    std::vector<SpareStock> all;
+    for (auto& shard : shards_) {
+      for (SpareStock& one : shard->take_stocks()) all.push_back(std::move(one));
+    }
+    return all;
+  }
+  /// How often memory for values was asked of the system.
+  [[nodiscard]] int allocations() const { return allocator_->count; }
+  /// Bytes for values that stand ready.
+  [[nodiscard]] std::uint64_t ready() const { return pool_.usage().kept.value(); }
+
   std::vector<float> values() {
     std::vector<float> all;
     for (const Slice& place : layout_.slices()) {
@@ -121,7 +151,8 @@ class Service {
         TimePoint());
   }
 
-  BufferPool pool_;
+  std::shared_ptr<CountingAllocator> allocator_ = std::make_shared<CountingAllocator>();
+  BufferPool pool_{Bytes(0), allocator_};  // keeps nothing but what a shard asks it to
   std::vector<std::unique_ptr<Shard>> shards_;
   SliceLayout layout_;
 };
@@ -362,6 +393,104 @@ TEST_CASE("a resumed job with other tables or another rule is refused, with both
   job.state.mutable_resume()->set_clock(3);
   CHECK(read_shard_images(job.state, 1).error().message.find("is of clock 2 now") !=
         std::string::npos);
+}
+
+TEST_CASE("memory for a checkpoint stands ready before its clock, and serves the next one too",
+          "[checkpoint]") {
+  Service service(job_of(2, Slack(0)), 1);
+  service.push_all(0, 2);
+  service.order(1, 4);
+  const std::vector<SpareStock> stocks = service.stocks();
+  REQUIRE(stocks.size() == 1);
+  CHECK(service.ready() == 0);
+  stocks[0].fill(false);
+  // Two trained tables and an averaged one; nobody writes to the frozen one.
+  CHECK(service.ready() == 3 * BufferPool::room_for(1));
+  const int before = service.allocations();
+  std::int64_t clock = 2;
+  for (std::uint64_t number = 1; number < 4; ++number) {
+    service.push_all(clock, clock + 2);
+    clock += 2;
+    std::vector<ShardCapture> captures = service.captures();
+    REQUIRE(captures.size() == 1);
+    CHECK_FALSE(captures[0].missed);
+    service.push_all(clock, clock + 1);  // writes beside what the capture holds
+    CHECK(service.ready() == 0);
+    captures.clear();
+    CHECK(service.ready() == 3 * BufferPool::room_for(1));
+    ++clock;
+    service.order(number + 1, clock + 2);
+    for (const SpareStock& stock : service.stocks()) stock.fill(false);
+  }
+  CHECK(service.allocations() == before);
+}
+
+TEST_CASE("memory that is made ready too late is not made", "[checkpoint]") {
+  Service service(job_of(1, Slack(0)), 1);
+  service.order(1, 1);
+  const std::vector<SpareStock> stocks = service.stocks();
+  REQUIRE(stocks.size() == 1);
+  service.push_all(0, 1);
+  const int before = service.allocations();
+  stocks[0].fill(false);
+  CHECK(service.allocations() == before);
+  // The next order's is.
+  CHECK(service.captures().size() == 1);
+  service.order(2, 3);
+  const std::vector<SpareStock> next = service.stocks();
+  REQUIRE(next.size() == 1);
+  next[0].fill(true);
+  CHECK(service.allocations() == before);
+}
+
+TEST_CASE("memory stands ready only where the tables leave room under the limit", "[checkpoint]") {
+  // Adam: three numbers each for 37 trained elements, one each for 9 averaged and 4 frozen ones.
+  const std::uint64_t tables_bytes = (3 * 37 + 9 + 4) * sizeof(float);
+  const std::uint64_t spare_bytes = (3 + 2 * 2) * BufferPool::room_for(1);
+  const auto tight = std::make_shared<TableMemory>(Bytes(tables_bytes + spare_bytes - 1));
+  Service without(job_of(1, Slack(0)), 1, {}, tight);
+  REQUIRE(without.opened.accepted());
+  without.order(1, 1);
+  CHECK(without.stocks().empty());
+  without.push_all(0, 1);
+  CHECK(without.captures().size() == 1);
+
+  const auto enough = std::make_shared<TableMemory>(Bytes(tables_bytes + spare_bytes));
+  Service service(job_of(1, Slack(0)), 1, {}, enough);
+  service.order(1, 2);
+  const std::vector<SpareStock> stocks = service.stocks();
+  REQUIRE(stocks.size() == 1);
+  CHECK(stocks[0].bytes() == spare_bytes);
+  stocks[0].fill(false);
+  CHECK(service.ready() > 0);
+  // Another job's tables come first: with the next order the memory is given back.
+  const auto other = enough->take(std::array{TableNeed{"other", 1}});
+  REQUIRE(other.has_value());
+  service.push_all(0, 2);
+  CHECK(service.captures().size() == 1);
+  service.order(2, 4);
+  CHECK(service.stocks().empty());
+  CHECK(service.ready() == 0);
+  service.push_all(2, 5);
+  const auto captures = service.captures();
+  REQUIRE(captures.size() == 1);
+  CHECK_FALSE(captures[0].missed);
+}
+
+TEST_CASE("the thread of checkpoints makes the memory ready", "[checkpoint]") {
+  Service service(job_of(1, Slack(0)), 1);
+  service.order(1, 2);
+  BoundedQueue<bool> loaded(1);
+  CheckpointThread thread(
+      1, [](std::size_t, JobId, const ShardPart&) {},
+      [&](const pb::ServerJob&, const Result<std::vector<ShardImages>>& images) {
+        CHECK(loaded.push(images.has_value(), Duration::zero()));
+      });
+  for (SpareStock& stock : service.stocks()) thread.stock(std::move(stock));
+  // One after the other: this one is refused, as it names no checkpoint.
+  thread.load(pb::ServerJob());
+  CHECK(loaded.pop(Duration(10'000'000)) == false);
+  CHECK(service.ready() == 3 * BufferPool::room_for(1));
 }
 
 TEST_CASE("a folder that cannot be made costs the part and says why", "[checkpoint]") {

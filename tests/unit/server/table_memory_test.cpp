@@ -55,4 +55,22 @@ TEST_CASE("shards that take at the same time never take more than there is", "[m
   CHECK(memory->taken() == Bytes(1000 / 7 * 7));
 }
 
+TEST_CASE("spare memory is what tables leave, and never keeps a table out", "[memory]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(100));
+  auto table = memory->take(std::array{TableNeed{"a", 40}});
+  REQUIRE(table.has_value());
+  CHECK_FALSE(memory->take_spare(Bytes(61)).has_value());
+  auto spare = memory->take_spare(Bytes(40));
+  REQUIRE(spare.has_value());
+  CHECK(memory->taken() == Bytes(40));
+  CHECK_FALSE(memory->take_spare(Bytes(21)).has_value());
+  CHECK(memory->take_spare(Bytes(20)).has_value());
+  auto later = memory->take(std::array{TableNeed{"b", 60}});
+  CHECK(later.has_value());
+  spare.reset();
+  CHECK_FALSE(memory->take_spare(Bytes(1)).has_value());
+  later = TableMemory::Share();
+  CHECK(memory->take_spare(Bytes(60)).has_value());
+}
+
 }  // namespace taut::server

@@ -1,0 +1,50 @@
+#include "server/spare_memory.hpp"
+
+#include "common/memory.hpp"
+
+namespace taut::server {
+
+void SpareStock::fill(const std::atomic<bool>& stop) const {
+  // The limit is the tables'; what others of the machine need is theirs.
+  if (available_memory().value() / 2 < bytes_) return;
+  for (const Shelf& shelf : shelves_) {
+    BufferPool pool = shelf.pool;
+    for (const auto& [size, count] : shelf.buffers) {
+      pool.stock(size, count, [&] { return stop || *over_; });
+    }
+  }
+}
+
+std::optional<SpareStock> SpareMemory::prepare(std::span<const SliceState* const> slices,
+                                               const std::shared_ptr<TableMemory>& limit) {
+  enough();
+  SpareStock stock;
+  stock.shelves_ = {{values_, {}}, {states_, {}}};
+  std::uint64_t bytes[] = {0, 0};
+  for (const SliceState* slice : slices) {
+    if (!slice->is_written()) continue;
+    const std::size_t size = slice->place().count * sizeof(float);
+    const std::size_t room = BufferPool::room_for(size);
+    const std::size_t counts[] = {1, slice->states()};
+    for (std::size_t i = 0; i < 2; ++i) {
+      stock.shelves_[i].buffers[room] += counts[i];
+      bytes[i] += counts[i] * room;
+    }
+  }
+  stock.bytes_ = bytes[0] + bytes[1];
+  share_.reset();
+  if (limit) share_ = limit->take_spare(Bytes(stock.bytes_));
+  if (stock.bytes_ == 0 || (limit && !share_)) {
+    rooms_.clear();
+    return std::nullopt;
+  }
+  if (rooms_.empty()) {
+    rooms_.push_back(values_.keep_more(Bytes(bytes[0])));
+    rooms_.push_back(states_.keep_more(Bytes(bytes[1])));
+  }
+  over_ = std::make_shared<std::atomic<bool>>(false);
+  stock.over_ = over_;
+  return stock;
+}
+
+}  // namespace taut::server

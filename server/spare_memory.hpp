@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "server/slice_state.hpp"
+#include "server/table_memory.hpp"
+
+namespace taut::server {
+
+/// Memory that is to be made ready, by a thread that may wait for the system to give it.
+/// Thread    any
+class SpareStock {
+ public:
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+  /// Fills the pools' shelves, as far as a checkpoint has not begun to take from them.
+  /// stop      ends it early
+  /// Throws std::bad_alloc.
+  void fill(const std::atomic<bool>& stop) const;
+
+ private:
+  friend class SpareMemory;
+  struct Shelf {
+    BufferPool pool;
+    std::map<std::size_t, std::size_t> buffers;  // how many of so many bytes
+  };
+  std::vector<Shelf> shelves_;
+  std::uint64_t bytes_ = 0;
+  std::shared_ptr<const std::atomic<bool>> over_;
+};
+
+/// What a shard's slices of one job need in order to go on while a checkpoint holds their memory: as
+/// much again. Fresh pages cost many times what an update does, so they are asked for when a checkpoint
+/// is ordered, a while before its clock, and kept for the next one; but only where the server's memory
+/// limit leaves room. Without it each first update of a slice waits for the system.
+/// Thread    shard thread
+class SpareMemory {
+ public:
+  /// values, states  the pools that slices take these from
+  SpareMemory(BufferPool& values, BufferPool& states) : values_(values), states_(states) {}
+  ~SpareMemory() { enough(); }
+  SpareMemory(const SpareMemory&) = delete;
+  SpareMemory& operator=(const SpareMemory&) = delete;
+
+  /// For a new order: whether there is room is judged anew, as other jobs come and go.
+  /// limit     may be null: there is none
+  /// returns   what is to be made ready; nothing where there is no room, or nothing to keep
+  [[nodiscard]] std::optional<SpareStock> prepare(std::span<const SliceState* const> slices,
+                                                  const std::shared_ptr<TableMemory>& limit);
+
+  /// A checkpoint has begun to take from the shelves: what is not there by now comes too late.
+  void enough() {
+    if (over_) *over_ = true;
+  }
+
+ private:
+  BufferPool& values_;
+  BufferPool& states_;
+  std::optional<TableMemory::Share> share_;
+  std::vector<std::shared_ptr<void>> rooms_;
+  std::shared_ptr<std::atomic<bool>> over_;
+};
+
+}  // namespace taut::server
