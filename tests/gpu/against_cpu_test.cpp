@@ -124,6 +124,16 @@ std::vector<Case> loss_cases() {
   const auto loss = [](const std::string& definition, std::vector<Extents> bottoms, int classes) {
     return Case{definition, std::move(bottoms), 1e-5, pb::TRAIN, classes, true};
   };
+  const auto of_each_class = [](const std::string& fields, std::vector<Extents> bottoms,
+                                int classes) {
+    return Case{"type: 'Accuracy' accuracy_param { " + fields + " }",
+                std::move(bottoms),
+                1e-7,
+                pb::TEST,
+                classes,
+                false,
+                2};
+  };
   return {loss("type: 'SoftmaxWithLoss'", {{64, 10}, {64}}, 10),
           loss("type: 'SoftmaxWithLoss' loss_param { ignore_label: 3 }", {{9, 1000}, {9}}, 1000),
           loss("type: 'SoftmaxWithLoss' loss_param { normalization: FULL }",
@@ -135,7 +145,11 @@ std::vector<Case> loss_cases() {
                {{12, 7}, {12, 7}, {12}}, 2),
           {"type: 'Softmax'", {{33, 100}}, 3e-6},
           {"type: 'Softmax'", {{3, 10, 5, 4}}, 3e-6},
-          {"type: 'Accuracy' accuracy_param { top_k: 2 }", {{64, 10}, {64}}, 1e-7, pb::TEST, 10}};
+          {"type: 'Accuracy' accuracy_param { top_k: 2 }", {{64, 10}, {64}}, 1e-7, pb::TEST, 10},
+          of_each_class("top_k: 2", {{64, 10}, {64}}, 10),
+          // Two classes have no label, one is ignored; labels that several blocks look through.
+          of_each_class("ignore_label: 3", {{2, 9, 70, 80}, {2, 1, 70, 80}}, 7),
+          of_each_class("top_k: 5", {{1, 1000}, {1}}, 1000)};
 }
 
 std::vector<Case> sequence_cases() {

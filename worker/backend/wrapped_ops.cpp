@@ -278,8 +278,8 @@ class WrappedContrastiveLoss final : public Through<ContrastiveLossOp> {
 class WrappedAccuracy final : public Through<AccuracyOp> {
  public:
   using Through::Through;
-  void forward(Stream& s, Read scores, Read labels, Written accuracy) override {
-    forward_call("accuracy", &AccuracyOp::forward, s, scores, labels, accuracy);
+  void forward(Stream& s, Read scores, Read labels, Written accuracy, Written by_class) override {
+    forward_call("accuracy", &AccuracyOp::forward, s, scores, labels, accuracy, by_class);
   }
 };
 

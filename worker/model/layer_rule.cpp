@@ -157,6 +157,7 @@ constexpr std::array kRules{
     LayerRule{.type = "Accuracy",
               .fewest_bottoms = 2,
               .most_bottoms = 2,
+              .most_tops = 2,
               .differentiable_bottoms = 0,
               .settle = rules::settle_accuracy},
     LayerRule{.type = "Embed", .differentiable_bottoms = 0, .settle = rules::settle_embed},
