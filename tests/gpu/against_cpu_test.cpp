@@ -160,9 +160,23 @@ std::vector<Case> sequence_cases() {
     return Case{
         fmt::format(fmt::runtime(kRecurrent), type), {{12, 5, 20}, {12, 5}}, 3e-5, pb::TRAIN, 2};
   };
+  // The last bottom is a state, so that markers are random numbers, which scale what goes on.
+  const auto with_states = [&](const char* type, std::size_t states) {
+    Case test = recurrent(type);
+    const std::string exposed = "recurrent_param { expose_hidden: true num_layers: 2 ";
+    test.definition.replace(test.definition.find("recurrent_param {"), 17, exposed);
+    test.bottoms.push_back({5, 2, 3, 4});
+    test.bottoms.insert(test.bottoms.end(), states, {2, 5, 24});
+    test.classes = 0;
+    test.tops = static_cast<int>(1 + states);
+    return test;
+  };
   return {recurrent("RNN"),
           recurrent("LSTM"),
           recurrent("GRU"),
+          with_states("RNN", 1),
+          with_states("LSTM", 2),
+          with_states("GRU", 1),
           {"type: 'Embed' embed_param { input_dim: 11 num_output: 70 weight_filler { type: "
            "'xavier' } }",
            {{9, 40}},
