@@ -9,7 +9,7 @@
 namespace taut {
 
 /// Grows with every change that an older peer would misread; docs/WIRE.md has the rule.
-inline constexpr std::uint16_t kWireVersion = 2;
+inline constexpr std::uint16_t kWireVersion = 3;
 
 /// This build, for people: version and compiler.
 [[nodiscard]] std::string build_name();

@@ -11,11 +11,11 @@ GARBAGE = [
     b"\0" * 10,
     b"GET / HTTP/1.1\r\n\r\n",
     b"TAUT",
-    b"TAUTC\0\x02\x00",
-    b"TAUTD\0\x02\x00",
-    b"TAUTC\0\x02\x00" + b"\xff" * 40,
-    b"TAUTD\0\x02\x00" + b"\xff" * 40,
-    b"TAUTX\0\x02\x00" + b"\x08\x01",
+    b"TAUTC\0\x03\x00",
+    b"TAUTD\0\x03\x00",
+    b"TAUTC\0\x03\x00" + b"\xff" * 40,
+    b"TAUTD\0\x03\x00" + b"\xff" * 40,
+    b"TAUTX\0\x03\x00" + b"\x08\x01",
     bytes(range(256)) * 40,
 ]
 
@@ -75,7 +75,7 @@ class Frames(ClusterTest):
         self.addCleanup(dealer.close)
         dealer.send(zmtp.control_hello(version=999))
         (reply,) = dealer.receive()
-        self.assertIn(b"wire version 2 ", reply)
+        self.assertIn(b"wire version 3 ", reply)
         self.assertIn(b"wire version 999 (another build)", reply)
         self.assert_still_trains()
 
@@ -85,6 +85,6 @@ class Frames(ClusterTest):
             self.addCleanup(dealer.close)
             dealer.send(zmtp.data_hello(version=999))
             (reply,) = dealer.receive()
-            self.assertIn(b"wire version 2 ", reply)
+            self.assertIn(b"wire version 3 ", reply)
             self.assertIn(b"wire version 999 (another build)", reply)
         self.assert_still_trains()
