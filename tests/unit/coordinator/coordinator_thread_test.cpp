@@ -107,7 +107,7 @@ TEST_CASE("garbage, empty and foreign frames leave the coordinator serving", "[c
   other_version[6] = 9;
   for (const std::string& bytes :
        {std::string(), std::string("x"), std::string(1000, '\xff'), other_version,
-        other_version + "garbage", std::string("TAUTD\0\2\0", 8)}) {
+        other_version + "garbage", std::string("TAUTD\0\3\0", 8)}) {
     Message message;
     message.frames.push_back(Frame::copy_of(bytes));
     REQUIRE(endpoint->send(coordinator, message).has_value());

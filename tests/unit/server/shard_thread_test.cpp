@@ -139,8 +139,8 @@ TEST_CASE("garbage on a shard's port is dropped, and the shard goes on serving",
   send({"", "", ""});
   send({"GET / HTTP/1.1\r\n\r\n"});
   send({std::string(1 << 20, '\xff')});
-  send({std::string("TAUTD\0\2\0", 8)});
-  send({std::string("TAUTD\0\2\0\xff\xff\xff\xff", 12)});
+  send({std::string("TAUTD\0\3\0", 8)});
+  send({std::string("TAUTD\0\3\0\xff\xff\xff\xff", 12)});
   send({std::string("TAUTC\0\2\0", 8)});
   send(std::vector<std::string>(300, "x"));
   Message other_version = encode(line.snapshot());
