@@ -220,6 +220,16 @@ TEST_CASE("a loss that names no top gets one of its own", "[graph]") {
       "layer \"a\" wants 1 top, and names 0");
 }
 
+TEST_CASE("a type of Caffe's that is left out is told as such", "[graph]") {
+  CHECK(error_of_net(one_layer("Crop", "")) ==
+        "layer \"l\" is of type \"Crop\", which Caffe has and Tautline does not carry out");
+  CHECK(error_of_net("layer { name: 'l' type: 'HDF5Data' top: 'data' }") ==
+        "layer \"l\" is of type \"HDF5Data\", which is not read: bring the data into an LMDB "
+        "(tautline convert) for a Data layer, or use an ImageData layer");
+  CHECK(error_of_net("layers { name: 'm' type: MVN top: 'm' }") ==
+        "layer \"m\" is of type \"MVN\", which Caffe has and Tautline does not carry out");
+}
+
 TEST_CASE("an unknown type is told, with the known ones", "[graph]") {
   const std::string unknown = error_of_net(one_layer("Convolutoin", ""));
   CHECK(unknown.find("layer \"l\" is of unknown type \"Convolutoin\"; did you mean "
