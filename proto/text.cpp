@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/file.hpp"
+#include "proto/caffe_left_out.hpp"
 #include "proto/did_you_mean.hpp"
 
 namespace taut {
@@ -30,6 +31,21 @@ std::optional<std::string> quoted_after(const std::string& text, std::string_vie
   const std::size_t close = text.find('"', open);
   if (close == std::string::npos) return std::nullopt;
   return text.substr(open, close - open);
+}
+
+/// What is known of a field that `type` does not have: Caffe's vocabulary is larger than ours.
+std::optional<std::string> known_of(const std::string& field, std::string_view type) {
+  const bool older = type == "V1LayerParameter";
+  if (older && field == "layer") {
+    return std::string(
+        "layers { layer { } } is Caffe's vocabulary of 2013, which is not read: bring it up to "
+        "date with Caffe's upgrade_net_proto_text");
+  }
+  if (!older && type != "LayerParameter") return std::nullopt;
+  if (field == "blobs") return std::string("values of parameters are read from files of weights");
+  const auto why = why_left_out_field(field);
+  if (!why) return std::nullopt;
+  return "the layer is " + *why;
 }
 
 /// Bytes that no text has are said to be such, an unknown field's message gets a near name and
@@ -51,8 +67,11 @@ std::string in_our_words(const std::string& what) {
       known.push_back(descriptor->field(i)->name());
     }
   }
-  return fmt::format("no field \"{}\" in {}{}", *field, type->substr(type->rfind('.') + 1),
-                     did_you_mean(*field, known));
+  const std::string short_type = type->substr(type->rfind('.') + 1);
+  if (const auto why = known_of(*field, short_type)) {
+    return fmt::format("no field \"{}\" in {}: {}", *field, short_type, *why);
+  }
+  return fmt::format("no field \"{}\" in {}{}", *field, short_type, did_you_mean(*field, known));
 }
 
 /// Keeps the first mistake, with 1-based positions.

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <utility>
 
 namespace taut::worker {
@@ -10,11 +13,20 @@ namespace {
 
 constexpr Duration kDataWait{60'000'000};
 
-/// Of all classes together, that is.
-bool is_accuracy(const model::Graph& graph, const std::string& blob) {
-  return std::ranges::any_of(graph.nodes, [&](const model::Node& node) {
-    return node.definition.type() == "Accuracy" && node.definition.top(0) == blob;
-  });
+/// The output that is a test's accuracy, "" where there is none. Of several the last that counts the
+/// fewest guesses: a net's own scores follow those of its auxiliary classifiers, as in GoogLeNet.
+std::string accuracy_of(const model::Graph& graph) {
+  std::string found;
+  std::uint32_t fewest = 0;
+  for (const model::Node& node : graph.nodes) {
+    if (node.definition.type() != "Accuracy") continue;
+    if (std::ranges::find(graph.outputs, node.tops[0]) == graph.outputs.end()) continue;
+    const std::uint32_t guesses = node.definition.accuracy_param().top_k();
+    if (!found.empty() && guesses > fewest) continue;
+    found = graph.blobs[node.tops[0]].name;
+    fewest = guesses;
+  }
+  return found;
 }
 
 }  // namespace
@@ -36,6 +48,7 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
     evaluator->parameters_.push_back(std::move(parameter));
   }
   evaluator->assets_ = &assets;
+  evaluator->accuracy_ = accuracy_of(graph);
   evaluator->backend_ = &backend;
   evaluator->net_ = std::make_unique<Net>(graph, backend, Net::Options{});
   evaluator->stream_ = backend.make_stream();
@@ -60,8 +73,12 @@ void Evaluator::compute(std::span<const std::span<const float>> batch, TestResul
     net_->forward(layer, *stream_, Clock(0));
   }
   result.loss += net_->loss(*stream_) / iterations_;
+  result.has_accuracy = !accuracy_.empty();
+  std::size_t number = 0;
   for (const auto& [name, value] : net_->outputs(*stream_)) {
-    if (is_accuracy(*assets_->test_graph(test_), name)) result.accuracy += value / iterations_;
+    if (number == result.outputs.size()) result.outputs.push_back({name, 0});
+    result.outputs[number++].value += value / iterations_;
+    if (name == accuracy_) result.accuracy += value / iterations_;
   }
 }
 

@@ -46,6 +46,7 @@ class Evaluator {
   std::vector<Parameter> parameters_;  // by the test net's numbering
   std::vector<float> snapshot_;        // on its way to the device
   int iterations_ = 0;
+  std::string accuracy_;  // the output that is the accuracy; "": none
   std::string cycle_;
 };
 

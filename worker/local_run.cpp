@@ -65,7 +65,8 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
               computing > 0 ? static_cast<double>(report.images) / computing : 0.0);
   if (tests != nullptr) {
     TAUT_TRY(const TestResult result, tests->run(cache, reached, recorder.get()));
-    std::printf("test accuracy: %.4f\ntest loss: %.6f\n", result.accuracy, result.loss);
+    if (result.has_accuracy) std::printf("test accuracy: %.4f\n", result.accuracy);
+    std::printf("test loss: %.6f\n", result.loss);
   }
   TAUT_TRY(const std::string digest,
            digest_parameters(cache, assets.train_graph(), reached, Duration(0), stop));

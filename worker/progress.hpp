@@ -16,9 +16,15 @@ namespace taut::worker {
 
 /// What a test phase found.
 struct TestResult {
+  struct Output {
+    std::string name;
+    double value = 0;
+  };
   Clock clock;
-  double accuracy = 0;
-  double loss = 0;
+  double accuracy = 0;  // 0 where the net has none
+  double loss = 0;      // the sum of the weighted losses
+  bool has_accuracy = false;
+  std::vector<Output> outputs;  // every number that the net puts out, means over the batches
 };
 
 /// Where a run stands, for whoever shows it.

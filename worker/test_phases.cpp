@@ -1,10 +1,31 @@
 #include "worker/test_phases.hpp"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <utility>
 
 #include "common/log.hpp"
 
 namespace taut::worker {
+namespace {
+
+/// "accuracy 0.9, loss 0.3", without the accuracy where there is none; the net's outputs by name
+/// where they are more than that.
+std::string text_of(const TestResult& result) {
+  std::string text = result.has_accuracy ? fmt::format("accuracy {:.4f}, ", result.accuracy) : "";
+  text += fmt::format("loss {:.4f}", result.loss);
+  const std::size_t told = result.has_accuracy ? 2 : 1;
+  if (result.outputs.size() <= told) return text;
+  const char* between = " (";
+  for (const TestResult::Output& output : result.outputs) {
+    text += fmt::format("{}{} {:.4f}", between, output.name, output.value);
+    between = ", ";
+  }
+  return text + ")";
+}
+
+}  // namespace
 
 Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, Backend& backend) {
   if (assets.test_count() == 0) return std::unique_ptr<TestPhases>();
@@ -24,11 +45,9 @@ Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder*
     result.clock = clock;
     if (test == 0) {
       first = result;
-      log::info("iteration {}: test accuracy {:.4f}, loss {:.4f}", clock.value(), result.accuracy,
-                result.loss);
+      log::info("iteration {}: test {}", clock.value(), text_of(result));
     } else {
-      log::info("iteration {}: test phase {}: accuracy {:.4f}, loss {:.4f}", clock.value(),
-                test + 1, result.accuracy, result.loss);
+      log::info("iteration {}: test phase {}: {}", clock.value(), test + 1, text_of(result));
     }
   }
   if (recorder != nullptr) recorder->on_test({clock, first.accuracy, first.loss});

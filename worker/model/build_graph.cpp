@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "proto/did_you_mean.hpp"
+#include "proto/net_state.hpp"
 #include "worker/model/gradients.hpp"
 #include "worker/model/graph.hpp"
 #include "worker/model/layer_rule.hpp"
@@ -19,14 +21,17 @@ namespace {
 /// Grows a graph by one layer after the other.
 class Assembly {
  public:
-  Assembly(std::string name, const GraphOptions& options) : options_(options) {
-    graph_.name = std::move(name);
+  /// net  of today's vocabulary, with the layers of all phases
+  Assembly(const pb::NetParameter& net, const GraphOptions& options)
+      : net_(net), options_(options) {
+    graph_.name = net.name();
     graph_.phase = options.phase;
   }
 
   /// Errors: invalid, without the layer's name.
   Result<void> add(pb::LayerParameter layer) {
     TAUT_TRY(const LayerRule* rule, find_rule(layer.type()));
+    if (rule->is_loss && layer.top_size() == 0) layer.add_top(automatic_top(layer));
     TAUT_TRY(check_counts(layer, *rule));
     Node node;
     TAUT_TRY(node.bottoms, find_bottoms(layer));
@@ -37,6 +42,7 @@ class Assembly {
     TAUT_TRY(const LayerShapes shapes,
              of_type(*rule, rule->settle(layer, bottom_shapes, options_)));
     TAUT_TRY(node.loss_weights, of_type(*rule, loss_weights_of(layer, *rule)));
+    TAUT_TRY(check_owner(layer, shapes));
     TAUT_TRY(node.parameters,
              of_type(*rule, add_parameters(layer, shapes.parameters, graph_.parameters)));
     TAUT_TRY(node.passes_gradient, passes_gradient(layer, *rule));
@@ -95,11 +101,47 @@ class Assembly {
         for (const auto& [known, blob] : newest_) names.push_back(known);
         std::sort(names.begin(), names.end());
         return invalid(fmt::format("wants bottom \"{}\", which no layer above makes{}", name,
-                                   did_you_mean(name, names)));
+                                   kept_out(name).value_or(did_you_mean(name, names))));
       }
       bottoms.push_back(found->second);
     }
     return bottoms;
+  }
+
+  /// Where a layer makes the blob that has no part in this phase, level and stages.
+  [[nodiscard]] std::optional<std::string> kept_out(const std::string& blob) const {
+    pb::NetState state = net_.state();
+    state.set_phase(options_.phase);
+    for (const pb::LayerParameter& layer : net_.layer()) {
+      if (takes_part(layer, state) || std::ranges::find(layer.top(), blob) == layer.top().end()) {
+        continue;
+      }
+      return fmt::format(
+          "; a layer \"{}\" does, and its include and exclude rules keep it out of phase {}, level "
+          "{}, {}",
+          layer.name(), pb::Phase_Name(options_.phase), state.level(),
+          state.stage_size() == 0 ? std::string("no stage")
+                                  : fmt::format("stage {}", fmt::join(state.stage(), ", ")));
+    }
+    return std::nullopt;
+  }
+
+  /// Caffe gives a loss that names no top one of its own. It gets the layer's name, or one that no
+  /// net has where something is named so already.
+  [[nodiscard]] std::string automatic_top(const pb::LayerParameter& layer) const {
+    return newest_.contains(layer.name()) ? layer.name() + " (automatic)" : layer.name();
+  }
+
+  /// Parameters are known by their layer's name, in files of weights too. Layers without any may
+  /// share one, as the two losses of Caffe's autoencoder do.
+  Result<void> check_owner(const pb::LayerParameter& layer, const LayerShapes& shapes) {
+    if (shapes.parameters.empty()) return ok();
+    const auto [first, is_new] = owners_.emplace(layer.name(), layer.type());
+    if (is_new) return ok();
+    return invalid(
+        fmt::format("({}): a layer with parameters is named so already (type {}): rename one, or "
+                    "give them include rules",
+                    layer.type(), first->second));
   }
 
   static Result<std::vector<float>> loss_weights_of(const pb::LayerParameter& layer,
@@ -188,10 +230,12 @@ class Assembly {
     return newest_[name] = graph_.blobs.size() - 1;
   }
 
+  const pb::NetParameter& net_;
   const GraphOptions& options_;
   Graph graph_;
   std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as layers below see it
   std::unordered_map<std::string, std::string> makers_;  // the layer that last wrote a name
+  std::unordered_map<std::string, std::string> owners_;  // types of layers with parameters
   std::vector<BlobState> states_;                        // for each blob
 };
 
@@ -200,7 +244,7 @@ class Assembly {
 Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& options) {
   TAUT_TRY(const pb::NetParameter current, upgrade_net(net));
   TAUT_TRY(std::vector<pb::LayerParameter> layers, layers_of_phase(current, options.phase));
-  Assembly assembly(net.name(), options);
+  Assembly assembly(current, options);
   for (pb::LayerParameter& layer : layers) {
     const std::string title = fmt::format("layer \"{}\"", layer.name());
     if (auto added = assembly.add(std::move(layer)); !added) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "proto/caffe_left_out.hpp"
 #include "proto/did_you_mean.hpp"
 #include "worker/model/rules.hpp"
 #include "worker/model/rules_sequence.hpp"
@@ -194,12 +195,7 @@ Result<const LayerRule*> find_rule(const std::string& type) {
   const auto found = std::find_if(kRules.begin(), kRules.end(),
                                   [&](const LayerRule& rule) { return rule.type == type; });
   if (found != kRules.end()) return &*found;
-  if (type == "HDF5Data" || type == "MemoryData" || type == "WindowData") {
-    return invalid(
-        fmt::format("is of type \"{}\", which is not read: bring the data into an LMDB (tautline "
-                    "convert) for a Data layer, or use an ImageData layer",
-                    type));
-  }
+  if (const auto why = why_left_out(type)) return invalid("is " + *why);
   std::vector<std::string_view> types;
   for (const LayerRule& rule : kRules) types.push_back(rule.type);
   const std::string problem =

@@ -6,11 +6,18 @@
 #include <unordered_map>
 
 #include "proto/net_state.hpp"
+#include "worker/model/layer_rule.hpp"
 
 namespace taut::model {
 namespace {
 
 constexpr int kMostLayers = 10000;
+
+/// Jobs name their data by the layers that it is for.
+bool is_fed(const pb::LayerParameter& layer) {
+  const auto rule = find_rule(layer.type());
+  return rule && rule.value()->is_fed;
+}
 
 }  // namespace
 
@@ -23,7 +30,7 @@ Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& 
   pb::NetState state = net.state();
   state.set_phase(phase);
   std::vector<pb::LayerParameter> layers;
-  std::unordered_map<std::string, std::string> type_of;
+  std::unordered_map<std::string, std::string> fed;  // a data layer's type, by its name
   for (int i = 0; i < net.layer_size(); ++i) {
     const pb::LayerParameter& layer = net.layer(i);
     if (layer.name().empty()) {
@@ -37,12 +44,14 @@ Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& 
           fmt::format("layer \"{}\" has include and exclude rules: give one kind", layer.name()));
     }
     if (!takes_part(layer, state)) continue;
-    const auto [first, is_new] = type_of.emplace(layer.name(), layer.type());
-    if (!is_new) {
-      return invalid(
-          fmt::format("two layers of phase {} are named \"{}\" (types {} and {}): rename "
-                      "one, or give them include rules",
-                      pb::Phase_Name(phase), layer.name(), first->second, layer.type()));
+    if (is_fed(layer)) {
+      const auto [first, is_new] = fed.emplace(layer.name(), layer.type());
+      if (!is_new) {
+        return invalid(
+            fmt::format("two data layers of phase {} are named \"{}\" (types {} and {}): rename "
+                        "one, or give them include rules",
+                        pb::Phase_Name(phase), layer.name(), first->second, layer.type()));
+      }
     }
     layers.push_back(layer);
     layers.back().set_phase(phase);

@@ -105,6 +105,27 @@ Result<pb::LayerParameter> upgrade_layer(const V1& old) {
   return layer;
 }
 
+bool has_older_transform(const pb::LayerParameter& layer) {
+  const pb::ImageDataParameter& older = layer.image_data_param();
+  return older.has_scale() || older.has_mean_file() || older.has_crop_size() || older.has_mirror();
+}
+
+/// Moves what image_data_param once said of the transform to transform_param, over what stands
+/// there, as Caffe does. A Data layer's is read where it stands.
+void move_transform(pb::LayerParameter& layer) {
+  if (!has_older_transform(layer)) return;
+  pb::ImageDataParameter& older = *layer.mutable_image_data_param();
+  pb::TransformationParameter& transform = *layer.mutable_transform_param();
+  if (older.has_scale()) transform.set_scale(older.scale());
+  if (older.has_mean_file()) transform.set_mean_file(older.mean_file());
+  if (older.has_crop_size()) transform.set_crop_size(older.crop_size());
+  if (older.has_mirror()) transform.set_mirror(older.mirror());
+  older.clear_scale();
+  older.clear_mean_file();
+  older.clear_crop_size();
+  older.clear_mirror();
+}
+
 /// An Input layer for the net's `input` fields.
 Result<pb::LayerParameter> input_layer(const pb::NetParameter& net) {
   constexpr int kImageAxes = 4;
@@ -155,8 +176,7 @@ void find_vain(const pb::LayerParameter& layer, Vain& vain) {
 }  // namespace
 
 Result<pb::NetParameter> upgrade_net(const pb::NetParameter& net) {
-  if (net.layers_size() == 0 && net.input_size() == 0) {
-    if (net.input_shape_size() == 0 && net.input_dim_size() == 0) return net;
+  if (net.input_size() == 0 && (net.input_shape_size() > 0 || net.input_dim_size() > 0)) {
     return invalid("input_shape or input_dim is given, and input is missing");
   }
   if (net.layers_size() > 0 && net.layer_size() > 0) {
@@ -175,6 +195,7 @@ Result<pb::NetParameter> upgrade_net(const pb::NetParameter& net) {
   for (const V1& old : net.layers()) {
     TAUT_TRY(*out.add_layer(), upgrade_layer(old));
   }
+  for (pb::LayerParameter& layer : *out.mutable_layer()) move_transform(layer);
   return out;
 }
 

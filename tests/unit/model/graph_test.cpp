@@ -151,12 +151,83 @@ TEST_CASE("links that cannot be are told", "[graph]") {
   CHECK(error_of_net(kData + conv + pool("bottom: 'conv1' top: 'conv1'")) ==
         "layer \"pool1\" has \"conv1\" as bottom and as top: Pooling does not work in place");
   CHECK(error_of_net(kData + conv + conv) ==
-        "two layers of phase TRAIN are named \"conv1\" (types Convolution and Convolution): rename "
-        "one, or give them include rules");
+        "layer \"conv1\" (Convolution): a layer with parameters is named so already (type "
+        "Convolution): rename one, or give them include rules");
+  CHECK(
+      error_of_net(kData + kData) ==
+      "two data layers of phase TRAIN are named \"in\" (types Data and Data): rename one, or give "
+      "them include rules");
   CHECK(error_of_net(kData + "layer { type: 'ReLU' }") ==
         "layer 1 (type \"ReLU\") has no name: its parameters and messages need one");
   CHECK(error_of_net("layer { name: 'a' type: 'ReLU' include {} exclude {} }") ==
         "layer \"a\" has include and exclude rules: give one kind");
+}
+
+TEST_CASE("a bottom whose maker is kept out by its rules is told with them", "[graph]") {
+  const std::string relu = "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' }";
+  const auto data = [](const std::string& rule) {
+    return "layer { name: 'in' type: 'Data' top: 'data' data_param { batch_size: 4 } include { " +
+           rule + " } }";
+  };
+  CHECK(
+      error_of_net(data("phase: TEST") + relu) ==
+      "layer \"r\" wants bottom \"data\", which no layer above makes; a layer \"in\" does, and its "
+      "include and exclude rules keep it out of phase TRAIN, level 0, no stage");
+  CHECK(
+      error_of_net("state { level: 2 stage: 'a' stage: 'b' }" + data("stage: 'c'") + relu) ==
+      "layer \"r\" wants bottom \"data\", which no layer above makes; a layer \"in\" does, and its "
+      "include and exclude rules keep it out of phase TRAIN, level 2, stage a, b");
+}
+
+TEST_CASE("layers without parameters may share a name", "[graph]") {
+  const model::Graph graph = graph_of(
+      kData +
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 3 } }"
+      "layer { name: 'ip' type: 'ReLU' bottom: 'ip' top: 'ip' }"
+      "layer { name: 'end' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'one' }"
+      "layer { name: 'end' type: 'HingeLoss' bottom: 'ip' bottom: 'label' top: 'two'"
+      "  loss_weight: 0 }");
+  REQUIRE(graph.nodes.size() == 5);
+  REQUIRE(graph.outputs.size() == 2);
+  CHECK(graph.blobs[graph.outputs[0]].name == "one");
+  CHECK(graph.blobs[graph.outputs[1]].name == "two");
+  CHECK(graph.nodes[4].loss_weights == std::vector<float>{0});
+  REQUIRE(graph.parameters.size() == 2);
+  CHECK(graph.parameters[0].name == "ip/weight");
+}
+
+TEST_CASE("a loss that names no top gets one of its own", "[graph]") {
+  const std::string scores = kData +
+                             "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+                             "  inner_product_param { num_output: 3 } }";
+  const auto loss = [](const std::string& name, const std::string& rest) {
+    return "layer { name: '" + name + "' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' " +
+           rest + " }";
+  };
+  const model::Graph graph = graph_of(scores + loss("end", "loss_weight: 0.5"));
+  REQUIRE(graph.outputs.size() == 1);
+  CHECK(graph.blobs[graph.outputs[0]].name == "end");
+  CHECK(graph.nodes.back().loss_weights == std::vector<float>{0.5F});
+  CHECK(graph.nodes.back().definition.top(0) == "end");
+  CHECK(graph.nodes[1].needs_backward);
+
+  const model::Graph twice = graph_of(scores + loss("end", "") + loss("end", ""));
+  REQUIRE(twice.outputs.size() == 2);
+  CHECK(twice.blobs[twice.outputs[1]].name == "end (automatic)");
+  CHECK(
+      error_of_net(scores + "layer { name: 'a' type: 'Accuracy' bottom: 'ip' bottom: 'label' }") ==
+      "layer \"a\" wants 1 top, and names 0");
+}
+
+TEST_CASE("a type of Caffe's that is left out is told as such", "[graph]") {
+  CHECK(error_of_net(one_layer("Crop", "")) ==
+        "layer \"l\" is of type \"Crop\", which Caffe has and Tautline does not carry out");
+  CHECK(error_of_net("layer { name: 'l' type: 'HDF5Data' top: 'data' }") ==
+        "layer \"l\" is of type \"HDF5Data\", which is not read: bring the data into an LMDB "
+        "(tautline convert) for a Data layer, or use an ImageData layer");
+  CHECK(error_of_net("layers { name: 'm' type: MVN top: 'm' }") ==
+        "layer \"m\" is of type \"MVN\", which Caffe has and Tautline does not carry out");
 }
 
 TEST_CASE("an unknown type is told, with the known ones", "[graph]") {

@@ -47,6 +47,38 @@ TEST_CASE("layers of the older vocabulary build as today's do", "[upgrade]") {
   CHECK(error_of_net("layers { name: 'a' top: 'a' }") == "layers \"a\" has no type");
 }
 
+TEST_CASE("the older vocabulary reads lists of images and made-up data", "[upgrade]") {
+  const auto net = model::upgrade_net(net_of(R"(
+    layers { name: "list" type: IMAGE_DATA top: "data" top: "label"
+      image_data_param { source: "list.txt" batch_size: 3 new_height: 8 new_width: 6
+        scale: 0.5 mean_file: "mean" crop_size: 4 mirror: true } }
+    layers { name: "dummy" type: DUMMY_DATA top: "more"
+      dummy_data_param { num: 3 channels: 2 height: 5 width: 1 } })"));
+  REQUIRE(net.has_value());
+  const pb::LayerParameter& list = net.value().layer(0);
+  CHECK(list.type() == "ImageData");
+  CHECK(list.image_data_param().source() == "list.txt");
+  CHECK(list.image_data_param().new_width() == 6);
+  CHECK(list.transform_param().scale() == 0.5F);
+  CHECK(list.transform_param().mean_file() == "mean");
+  CHECK(list.transform_param().crop_size() == 4);
+  CHECK(list.transform_param().mirror());
+  CHECK_FALSE(list.image_data_param().has_crop_size());
+  CHECK(shape_of(graph_of(to_text(net.value())), "more") == "3x2x5x1");
+}
+
+TEST_CASE("older fields of a list of images do not clear today's", "[upgrade]") {
+  const auto net =
+      model::upgrade_net(net_of("layer { name: 'list' type: 'ImageData' top: 'data'"
+                                "  transform_param { scale: 0.25 crop_size: 7 mean_value: 9 }"
+                                "  image_data_param { source: 'list.txt' crop_size: 4 } }"));
+  REQUIRE(net.has_value());
+  const pb::TransformationParameter& transform = net.value().layer(0).transform_param();
+  CHECK(transform.scale() == 0.25F);
+  CHECK(transform.crop_size() == 4);
+  CHECK(transform.mean_value_size() == 1);
+}
+
 TEST_CASE("a deploy net's inputs are an Input layer at its front", "[upgrade]") {
   const std::string layer =
       "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'c'"

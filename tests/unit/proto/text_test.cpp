@@ -45,6 +45,25 @@ TEST_CASE("an unknown field is told with its own line and column and a near name
         "job.textproto:1:8: no field \"foldr\" in DataSource; did you mean \"folder\"?");
 }
 
+TEST_CASE("a field of a layer that Caffe has and we have not says what it belongs to", "[text]") {
+  CHECK(error_of("net_param {\n layer {\n  name: 'c' crop_param { axis: 2 } } }") ==
+        "job.textproto:3:13: no field \"crop_param\" in LayerParameter: the layer is of type "
+        "\"Crop\", which Caffe has and Tautline does not carry out");
+  CHECK(
+      error_of("net_param { layers { hdf5_data_param { source: 'l' } } }") ==
+      "job.textproto:1:22: no field \"hdf5_data_param\" in V1LayerParameter: the layer is of type "
+      "\"HDF5Data\", which is not read: bring the data into an LMDB (tautline convert) for a Data "
+      "layer, or use an ImageData layer");
+  CHECK(
+      error_of("net_param { layers { layer { name: 'c' } } }") ==
+      "job.textproto:1:22: no field \"layer\" in V1LayerParameter: layers { layer { } } is Caffe's "
+      "vocabulary of 2013, which is not read: bring it up to date with Caffe's "
+      "upgrade_net_proto_text");
+  CHECK(error_of("net_param { layer { relu_parm { } } }") ==
+        "job.textproto:1:21: no field \"relu_parm\" in LayerParameter; did you mean "
+        "\"relu_param\"?");
+}
+
 TEST_CASE("other mistakes are told with line and column", "[text]") {
   CHECK(error_of("seed: 1\nseed: 2") ==
         "job.textproto:2:1: Non-repeated field \"seed\" is specified multiple times.");

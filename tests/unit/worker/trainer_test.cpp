@@ -332,6 +332,51 @@ TEST_CASE("each test phase of a job is run on its own net", "[trainer]") {
   CHECK(result.value().loss == Approx(2.3).margin(0.5));
 }
 
+TEST_CASE("a test's accuracy is one of several: the last that counts the fewest guesses",
+          "[trainer]") {
+  TinyJob tiny;
+  tiny.job.mutable_solver_param()->add_test_iter(2);
+  const auto add_accuracy = [&](const std::string& name, std::uint32_t guesses) {
+    pb::LayerParameter& layer = *tiny.job.mutable_net_param()->add_layer();
+    layer.set_name(name);
+    layer.set_type("Accuracy");
+    layer.add_bottom("two");
+    layer.add_bottom("label");
+    layer.add_top(name);
+    layer.mutable_accuracy_param()->set_top_k(guesses);
+  };
+  const auto tested = [&] {
+    const JobAssets assets = tiny.assets();
+    const auto backend = cpu();
+    const auto cache = local_cache(tiny, assets, *backend, 1);
+    const auto phases = TestPhases::create(assets, *backend);
+    REQUIRE(phases.has_value());
+    const auto result = phases.value()->run(*cache, Clock(0), nullptr);
+    REQUIRE(result.has_value());
+    return result.value();
+  };
+  const TestResult without = tested();
+  CHECK_FALSE(without.has_accuracy);
+  CHECK(without.accuracy == 0);
+  REQUIRE(without.outputs.size() == 1);
+  CHECK(without.outputs[0].name == "loss");
+  CHECK(without.outputs[0].value == Approx(without.loss));
+
+  add_accuracy("any", 10);
+  CHECK(tested().accuracy == 1);
+  add_accuracy("first", 1);
+  add_accuracy("again", 1);
+  add_accuracy("also any", 10);
+  const TestResult result = tested();
+  CHECK(result.has_accuracy);
+  REQUIRE(result.outputs.size() == 5);
+  CHECK(result.outputs[1].name == "any");
+  CHECK(result.outputs[1].value == 1);
+  CHECK(result.outputs[3].name == "again");
+  CHECK(result.accuracy == result.outputs[3].value);
+  CHECK(result.accuracy < 1);
+}
+
 TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") {
   const TinyJob tiny;
   const JobAssets assets = tiny.assets();
