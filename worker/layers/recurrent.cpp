@@ -168,7 +168,10 @@ std::unique_ptr<Layer> make_recurrent(Backend& backend, const LayerSetup& setup)
                            .steps = bottom[0],
                            .streams = bottom[1],
                            .inputs = bottom[2],
-                           .hidden = parameter.num_output()};
+                           .hidden = parameter.num_output(),
+                           .resets = setup.bottoms.size() < 2 || setup.begins_at_start
+                                         ? Resets::kAtStart
+                                         : Resets::kAnywhere};
   const DropoutSpec dropout{.shape = {spec.steps, spec.streams, spec.hidden},
                             .ratio = setup.training ? parameter.dropout_ratio() : 0,
                             .seed = setup.seed,
