@@ -82,6 +82,33 @@ Result<std::optional<TensorPlace>> origin_from_wire(const pb::TableSpec& wire) {
   return TensorPlace{origin.file(), origin.sha256(), origin.offset(), *type};
 }
 
+/// Errors    invalid: not settled, or for tables of another shape
+Result<math::Filler> filler_from_wire(const pb::TableSpec& wire) {
+  using Kind = math::Filler::Kind;
+  const pb::FillerParameter& filler = wire.filler();
+  const auto& shape = wire.shape();
+  if (filler.type() == "constant") return math::Filler{Kind::kConstant, filler.value(), 0};
+  if (filler.type() == "uniform") return math::Filler{Kind::kUniform, filler.min(), filler.max()};
+  if (filler.type() == "gaussian") {
+    math::Filler settled{Kind::kGaussian, filler.mean(), filler.std()};
+    if (filler.sparse() == -1) return settled;
+    if (filler.sparse() < 0 || shape.empty() || filler.sparse() > shape[0]) {
+      return invalid(fmt::format("table \"{}\": its filler keeps {} weights of an input",
+                                 wire.name(), filler.sparse()));
+    }
+    settled.sparse = filler.sparse();
+    settled.outputs = shape[0];
+    return settled;
+  }
+  if (filler.type() == "bilinear") {
+    if (shape.size() == 4 && shape[2] == shape[3]) return math::bilinear(shape[3]);
+    return invalid(
+        fmt::format("table \"{}\": filler \"bilinear\" is for square kernels", wire.name()));
+  }
+  return invalid(
+      fmt::format("table \"{}\": filler \"{}\" is not settled", wire.name(), filler.type()));
+}
+
 }  // namespace
 
 Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
@@ -195,6 +222,10 @@ pb::TableSpec to_wire(const TableSpec& table) {
       filler.set_type("gaussian");
       filler.set_mean(table.filler.a);
       filler.set_std(table.filler.b);
+      if (table.filler.sparse >= 0) filler.set_sparse(table.filler.sparse);
+      break;
+    case math::Filler::Kind::kBilinear:  // the shape says the rest
+      filler.set_type("bilinear");
       break;
   }
   wire.set_lr_mult(table.lr_mult);
@@ -226,17 +257,7 @@ Result<TableSpec> from_wire(const pb::TableSpec& wire) {
                                static_cast<int>(wire.kind())));
   }
   table.kind = static_cast<TableKind>(wire.kind());
-  const pb::FillerParameter& filler = wire.filler();
-  if (filler.type() == "constant") {
-    table.filler = {math::Filler::Kind::kConstant, filler.value(), 0};
-  } else if (filler.type() == "uniform") {
-    table.filler = {math::Filler::Kind::kUniform, filler.min(), filler.max()};
-  } else if (filler.type() == "gaussian") {
-    table.filler = {math::Filler::Kind::kGaussian, filler.mean(), filler.std()};
-  } else {
-    return invalid(
-        fmt::format("table \"{}\": filler \"{}\" is not settled", wire.name(), filler.type()));
-  }
+  TAUT_TRY(table.filler, filler_from_wire(wire));
   table.lr_mult = wire.lr_mult();
   table.decay_mult = wire.decay_mult();
   if (wire.has_origin()) {

@@ -39,16 +39,18 @@ bool is_push(const DataItem& item) {
 
 std::string describe(const TableSpec& table) {
   static constexpr const char* kKinds[] = {"trained", "averaged", "frozen"};
-  static constexpr const char* kFillers[] = {"constant", "uniform", "gaussian"};
+  static constexpr const char* kFillers[] = {"constant", "uniform", "gaussian", "bilinear"};
+  const std::string sparse =
+      table.filler.sparse >= 0 ? fmt::format(" sparse {}", table.filler.sparse) : "";
   const std::string origin =
       table.origin ? fmt::format("; from byte {} of {} with SHA-256 {:.12}", table.origin->offset,
                                  table.origin->file, table.origin->sha256)
                    : "";
   return fmt::format(
-      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}; lr_mult {}; decay_mult {}{})",
+      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}{}; lr_mult {}; decay_mult {}{})",
       table.id.value(), table.name, table.count(), fmt::join(table.shape, "x"),
       kKinds[static_cast<std::size_t>(table.kind)],
-      kFillers[static_cast<std::size_t>(table.filler.kind)], table.filler.a, table.filler.b,
+      kFillers[static_cast<std::size_t>(table.filler.kind)], table.filler.a, table.filler.b, sparse,
       table.lr_mult, table.decay_mult, origin);
 }
 

@@ -10,10 +10,10 @@ namespace {
 
 constexpr Duration kDataWait{60'000'000};
 
+/// Of all classes together, that is.
 bool is_accuracy(const model::Graph& graph, const std::string& blob) {
   return std::ranges::any_of(graph.nodes, [&](const model::Node& node) {
-    return node.definition.type() == "Accuracy" &&
-           std::ranges::find(node.definition.top(), blob) != node.definition.top().end();
+    return node.definition.type() == "Accuracy" && node.definition.top(0) == blob;
   });
 }
 

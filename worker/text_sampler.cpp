@@ -37,11 +37,14 @@ Result<void> check_carries(const model::Graph& graph) {
   for (const model::Node& node : graph.nodes) {
     const std::string& type = node.definition.type();
     const bool recurrent = type == "RNN" || type == "LSTM" || type == "GRU";
-    const bool carries = node.bottoms.size() > 1 && node.definition.recurrent_param().carry_state();
+    const pb::RecurrentParameter& parameter = node.definition.recurrent_param();
+    const bool carries =
+        node.bottoms.size() > 1 && parameter.carry_state() && !parameter.expose_hidden();
     if ((recurrent && !carries) || type == "MultiHeadAttention" || type == "PositionEmbed") {
       return invalid(
           fmt::format("layer \"{}\" ({}) carries no state from one step to the next; text "
-                      "is sampled from recurrent layers with cont and carry_state",
+                      "is sampled from recurrent layers with cont and carry_state, without "
+                      "expose_hidden",
                       node.definition.name(), type));
     }
   }

@@ -18,6 +18,23 @@ double fan_of(Fan fan, FanMode mode) {
   return fan.in;
 }
 
+/// Whether a sparse gaussian keeps an element.
+bool is_kept(const Filler& filler, std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
+  if (filler.sparse < 0) return true;
+  // Counters that no value is drawn with: an element's value says nothing about whether it is kept.
+  constexpr std::uint64_t kOwnCounters = std::uint64_t{1} << 63U;
+  const Philox draw = Philox::at(seed, stream, kOwnCounters | index / 4);
+  const double share = static_cast<double>(draw.words[index % 4]) * 0x1.0p-32;
+  return share * static_cast<double>(filler.outputs) < static_cast<double>(filler.sparse);
+}
+
+/// A tent over the kernel's middle: 1 at its top, 0 where the next kernel's top lies.
+double tent(std::uint64_t place, std::uint64_t extent) {
+  const auto slope = static_cast<double>((extent + 1) / 2);
+  const double top = static_cast<double>(extent - 1) / (2 * slope);
+  return 1 - std::abs(static_cast<double>(place) / slope - top);
+}
+
 }  // namespace
 
 Filler xavier(Fan fan, FanMode mode) {
@@ -27,6 +44,10 @@ Filler xavier(Fan fan, FanMode mode) {
 
 Filler msra(Fan fan, FanMode mode) {
   return Filler{Filler::Kind::kGaussian, 0, static_cast<float>(std::sqrt(2.0 / fan_of(fan, mode)))};
+}
+
+Filler bilinear(std::int64_t extent) {
+  return Filler{Filler::Kind::kBilinear, static_cast<float>(extent), 0};
 }
 
 float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stream,
@@ -39,6 +60,7 @@ float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stre
       return filler.a + (filler.b - filler.a) * unit_float(draw.words[index % 4]);
     }
     case Filler::Kind::kGaussian: {
+      if (!is_kept(filler, seed, stream, index)) return 0;
       // Box and Muller, 1958: two words make a pair of normal numbers, one for each parity.
       const Philox draw = Philox::at(seed, stream, index / 4);
       const std::uint64_t pair = index % 4 / 2 * 2;
@@ -48,6 +70,11 @@ float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stre
       const double radius = std::sqrt(-2 * std::log(u));
       const double normal = radius * (index % 2 == 0 ? std::cos(kTwoPi * v) : std::sin(kTwoPi * v));
       return filler.a + filler.b * static_cast<float>(normal);
+    }
+    case Filler::Kind::kBilinear: {
+      const auto extent = static_cast<std::uint64_t>(filler.a);
+      return static_cast<float>(tent(index % extent, extent) *
+                                tent(index / extent % extent, extent));
     }
   }
   return 0;

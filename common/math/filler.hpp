@@ -12,10 +12,13 @@ namespace taut::math {
 /// The distribution of a table's first values. Fan and variance are settled before: what is kept
 /// here needs no shape.
 struct Filler {
-  enum class Kind : std::uint8_t { kConstant, kUniform, kGaussian };
+  enum class Kind : std::uint8_t { kConstant, kUniform, kGaussian, kBilinear };
   Kind kind = Kind::kConstant;
-  float a = 0;  // the constant; the lower bound; the mean
-  float b = 0;  // -; the upper bound; the standard deviation
+  float a = 0;  // the constant; the lower bound; the mean; the extent of the square kernels
+  float b = 0;  // -; the upper bound; the standard deviation; -
+  // Of a gaussian: an element is kept with probability sparse / outputs and is 0 else; -1: all are.
+  std::int32_t sparse = -1;
+  std::int64_t outputs = 1;
 
   friend bool operator==(const Filler&, const Filler&) = default;
 };
@@ -33,6 +36,12 @@ enum class FanMode : std::uint8_t { kIn, kOut, kAverage };
 
 /// Source    He et al., "Delving Deep into Rectifiers", ICCV 2015, section 2.2; N(0, 2 / fan)
 [[nodiscard]] Filler msra(Fan fan, FanMode mode);
+
+/// Kernels [..., extent, extent] that interpolate linearly in both directions: a Deconvolution with
+/// stride s, kernels of 2 s - s % 2, pad ceil((s - 1) / 2) and one group for each channel enlarges
+/// images s times.
+/// Source    Caffe, filler.hpp
+[[nodiscard]] Filler bilinear(std::int64_t extent);
 
 /// Element `index` of a table's first values.
 [[nodiscard]] float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stream,

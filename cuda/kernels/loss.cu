@@ -68,6 +68,24 @@ __device__ std::int64_t class_of(const Labels& labels, std::int64_t position,
   return -1;
 }
 
+/// Whether fewer than top_k other classes score at least as high as the label.
+__device__ bool is_right(const AxisView& view, const float* scores, std::int64_t position,
+                         std::int64_t truth, std::int64_t top_k) {
+  const float* score = scores + first_at(view, position);
+  std::int64_t rivals = 0;
+  for (std::int64_t k = 0; k < view.length; ++k) {
+    // Written so that a score that is no number makes the answer wrong, never right.
+    const bool below = score[k * view.inner] < score[truth * view.inner];
+    rivals += k != truth && !below ? 1 : 0;
+  }
+  return rivals < top_k;
+}
+
+/// Every position once for each class: a class's block looks for its own labels.
+AxisView each_class(const AxisView& view) {
+  return {.outer = 1, .length = view.length, .inner = view.positions()};
+}
+
 __device__ double divisor_of(const Divisor& divisor, double counted) {
   return divisor.counted ? fmax(counted, 1.0) : divisor.fixed;
 }
@@ -171,25 +189,37 @@ void softmax_loss_backward(cudaStream_t stream, const AxisView& view, const floa
   });
 }
 
+std::size_t accuracy_scratch(const AxisView& view) {
+  return std::max(reduce_scratch(all_of(view.positions())), reduce_scratch(each_class(view)));
+}
+
 void accuracy(cudaStream_t stream, const AxisView& view, const float* scores, const Labels& labels,
-              std::int64_t top_k, float* accuracy, void* scratch) {
+              std::int64_t top_k, float* accuracy, float* by_class, void* scratch) {
   reduce(
       stream, "accuracy", all_of(view.positions()), scratch,
       [=] __device__(std::int64_t position, std::int64_t, double& first, double& second) {
         const std::int64_t truth = class_of(labels, position, view.length);
         if (truth < 0) return;
-        const float* score = scores + first_at(view, position);
-        std::int64_t rivals = 0;
-        for (std::int64_t k = 0; k < view.length; ++k) {
-          // Written so that a score that is no number makes the answer wrong, never right.
-          const bool below = score[k * view.inner] < score[truth * view.inner];
-          rivals += k != truth && !below ? 1 : 0;
-        }
-        first += rivals < top_k ? 1 : 0;
+        first += is_right(view, scores, position, truth, top_k) ? 1 : 0;
         second += 1;
       },
       [=] __device__(std::int64_t, const Sums& total) {
         *accuracy = static_cast<float>(total.first) / static_cast<float>(fmax(total.second, 1.0));
+      });
+  if (by_class == nullptr) return;
+  Labels reported = labels;
+  reported.fault = nullptr;
+  const std::int64_t positions = view.positions();
+  reduce(
+      stream, "accuracy of each class", each_class(view), scratch,
+      [=] __device__(std::int64_t i, std::int64_t k, double& first, double& second) {
+        const std::int64_t position = i - k * positions;
+        if (class_of(reported, position, view.length) != k) return;
+        first += is_right(view, scores, position, k, top_k) ? 1 : 0;
+        second += 1;
+      },
+      [=] __device__(std::int64_t k, const Sums& total) {
+        by_class[k] = static_cast<float>(total.first) / static_cast<float>(fmax(total.second, 1.0));
       });
 }
 

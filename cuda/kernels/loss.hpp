@@ -35,8 +35,11 @@ void softmax_loss_forward(cudaStream_t stream, const AxisView& view, const float
 void softmax_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                            const Labels& labels, float weight, const double* divisor,
                            float* bottom_gradient);
+/// Bytes that accuracy() wants beside it.
+[[nodiscard]] std::size_t accuracy_scratch(const AxisView& view);
+/// by_class  [view.length]; null: nobody wants it
 void accuracy(cudaStream_t stream, const AxisView& view, const float* scores, const Labels& labels,
-              std::int64_t top_k, float* accuracy, void* scratch);
+              std::int64_t top_k, float* accuracy, float* by_class, void* scratch);
 
 /// For each position the top_k largest of the length: indices and values, either may be null. Those of
 /// position (o, i), rank r lie at o * step.outer + r * step.rank + i * step.inner.

@@ -68,6 +68,10 @@ __device__ float marker(const float* cont, std::int64_t n) {
   return cont == nullptr ? 1.0F : cont[n];
 }
 
+__device__ float or_zero(const float* values, std::int64_t i) {
+  return values == nullptr ? 0.0F : values[i];
+}
+
 /// Calls work(n, k, i) for each stream n and hidden unit k; i is their place in [streams, hidden].
 template <class Work>
 void each_unit(cudaStream_t stream, const char* name, const StepShape& shape, const Work& work) {
@@ -275,7 +279,7 @@ void rnn_step_backward(cudaStream_t stream, const StepShape& shape, float* gates
                        const float* above, const float* dh) {
   each_unit(stream, "rnn_step_backward", shape,
             [=] __device__(std::int64_t, std::int64_t, std::int64_t i) {
-              gates[i] = (above[i] + dh[i]) * (1 - gates[i] * gates[i]);
+              gates[i] = (or_zero(above, i) + dh[i]) * (1 - gates[i] * gates[i]);
             });
 }
 
@@ -291,7 +295,7 @@ void lstm_step_backward(cudaStream_t stream, const StepShape& shape, float* gate
               const float out = gate[2 * hidden];
               const float fresh = gate[3 * hidden];
               const float bounded = tanh_c[i];
-              const float reaches = above[i] + dh[i];
+              const float reaches = or_zero(above, i) + dh[i];
               const float d = dc[i] + reaches * out * (1 - bounded * bounded);
               const float goes_on = marker(cont, n);
               gate[0] = d * fresh * in * (1 - in);
@@ -313,7 +317,7 @@ void gru_step_backward(cudaStream_t stream, const StepShape& shape, float* gates
               const float reset = gate[0];
               const float update = gate[hidden];
               const float fresh = gate[2 * hidden];
-              const float reaches = above[i] + dh[i];
+              const float reaches = or_zero(above, i) + dh[i];
               const float dn = reaches * (1 - update) * (1 - fresh * fresh);
               const float dr = dn * sum[2 * hidden] * reset * (1 - reset);
               const float dz = reaches * (h_before[i] - fresh) * update * (1 - update);

@@ -56,7 +56,8 @@ void lstm_step(cudaStream_t stream, const StepShape& shape, float* gates, const 
 void gru_step(cudaStream_t stream, const StepShape& shape, float* gates, const float* sums,
               const float* h_before, float* h, const float* next_cont, float* next_before);
 
-/// dh         what reaches this step's h from later steps; the cell adds what comes from above
+/// above      what reaches this step's h from the top; null: nothing
+/// dh         what reaches it from later steps
 /// gates      in: as the step left them; out: the gradients of its sums
 void rnn_step_backward(cudaStream_t stream, const StepShape& shape, float* gates,
                        const float* above, const float* dh);

@@ -124,6 +124,16 @@ std::vector<Case> loss_cases() {
   const auto loss = [](const std::string& definition, std::vector<Extents> bottoms, int classes) {
     return Case{definition, std::move(bottoms), 1e-5, pb::TRAIN, classes, true};
   };
+  const auto of_each_class = [](const std::string& fields, std::vector<Extents> bottoms,
+                                int classes) {
+    return Case{"type: 'Accuracy' accuracy_param { " + fields + " }",
+                std::move(bottoms),
+                1e-7,
+                pb::TEST,
+                classes,
+                false,
+                2};
+  };
   return {loss("type: 'SoftmaxWithLoss'", {{64, 10}, {64}}, 10),
           loss("type: 'SoftmaxWithLoss' loss_param { ignore_label: 3 }", {{9, 1000}, {9}}, 1000),
           loss("type: 'SoftmaxWithLoss' loss_param { normalization: FULL }",
@@ -135,7 +145,11 @@ std::vector<Case> loss_cases() {
                {{12, 7}, {12, 7}, {12}}, 2),
           {"type: 'Softmax'", {{33, 100}}, 3e-6},
           {"type: 'Softmax'", {{3, 10, 5, 4}}, 3e-6},
-          {"type: 'Accuracy' accuracy_param { top_k: 2 }", {{64, 10}, {64}}, 1e-7, pb::TEST, 10}};
+          {"type: 'Accuracy' accuracy_param { top_k: 2 }", {{64, 10}, {64}}, 1e-7, pb::TEST, 10},
+          of_each_class("top_k: 2", {{64, 10}, {64}}, 10),
+          // Two classes have no label, one is ignored; labels that several blocks look through.
+          of_each_class("ignore_label: 3", {{2, 9, 70, 80}, {2, 1, 70, 80}}, 7),
+          of_each_class("top_k: 5", {{1, 1000}, {1}}, 1000)};
 }
 
 std::vector<Case> sequence_cases() {
@@ -150,12 +164,26 @@ std::vector<Case> sequence_cases() {
   const auto unmarked = [&](const char* type) {
     return Case{fmt::format(fmt::runtime(kRecurrent), type), {{4, 5, 20}}, 1e-4};
   };
+  // The last bottom is a state, so that markers are random numbers, which scale what goes on.
+  const auto with_states = [&](const char* type, std::size_t states) {
+    Case test = recurrent(type);
+    const std::string exposed = "recurrent_param { expose_hidden: true num_layers: 2 ";
+    test.definition.replace(test.definition.find("recurrent_param {"), 17, exposed);
+    test.bottoms.push_back({5, 2, 3, 4});
+    test.bottoms.insert(test.bottoms.end(), states, {2, 5, 24});
+    test.classes = 0;
+    test.tops = static_cast<int>(1 + states);
+    return test;
+  };
   return {recurrent("RNN"),
           recurrent("LSTM"),
           recurrent("GRU"),
           unmarked("RNN"),
           unmarked("LSTM"),
           unmarked("GRU"),
+          with_states("RNN", 1),
+          with_states("LSTM", 2),
+          with_states("GRU", 1),
           {"type: 'Embed' embed_param { input_dim: 11 num_output: 70 weight_filler { type: "
            "'xavier' } }",
            {{9, 40}},

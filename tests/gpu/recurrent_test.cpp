@@ -59,14 +59,15 @@ class Run {
   }
 
   void forward() {
-    op->forward(*stream_, floats(bottom_), floats(cont_), values(), floats(state_), floats(top_));
+    op->forward(*stream_, floats(bottom_), floats(cont_), {}, values(), floats(state_),
+                floats(top_));
   }
   /// bottom  whether its gradient is wanted
   void backward(bool bottom = true) {
     // Whoever reads the top may have worked over it.
     backend_.fill(*stream_, floats(top_), 1e6F);
     op->backward(*stream_, floats(bottom_), floats(cont_), values(), floats(top_gradient_),
-                 gradients(), bottom ? floats(bottom_gradient_) : DeviceSpan<float>());
+                 gradients(), {}, {}, bottom ? floats(bottom_gradient_) : DeviceSpan<float>());
   }
 
   Values top() { return on_host(top_); }

@@ -122,15 +122,15 @@ class Accuracy final : public AccuracyOp {
         view_(view_of_scores("Accuracy", spec.shape, spec.axis)) {}
 
   void forward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
-               DeviceSpan<float> accuracy) override {
+               DeviceSpan<float> accuracy, DeviceSpan<float> by_class) override {
     TAUT_CHECK(labels.size() == view_.positions(), "one label for each position");
-    std::size_t right = 0;
-    std::size_t counted = 0;
+    TAUT_CHECK(by_class.empty() || by_class.size() == view_.length, "one accuracy for each class");
+    Score all;
+    std::vector<Score> of_class(by_class.size());
     for (std::size_t position = 0; position < view_.positions(); ++position) {
       const float* score = scores.address() + place_of(view_, position);
       const float label = labels.address()[position];
       if (ignores(ignore_label_, label)) continue;
-      ++counted;
       const std::size_t truth = class_of(label, position, view_.length);
       std::size_t rivals = 0;
       for (std::size_t k = 0; k < view_.length; ++k) {
@@ -138,13 +138,27 @@ class Accuracy final : public AccuracyOp {
         const bool below = score[k * view_.inner] < score[truth * view_.inner];
         rivals += k != truth && !below ? 1 : 0;
       }
-      right += rivals < top_k_ ? 1 : 0;
+      all.add(rivals < top_k_);
+      if (!of_class.empty()) of_class[truth].add(rivals < top_k_);
     }
-    *accuracy.address() =
-        static_cast<float>(right) / static_cast<float>(std::max<std::size_t>(counted, 1));
+    *accuracy.address() = all.share();
+    std::ranges::transform(of_class, by_class.address(), &Score::share);
   }
 
  private:
+  struct Score {
+    std::size_t right = 0;
+    std::size_t counted = 0;
+
+    void add(bool is_right) {
+      right += is_right ? 1 : 0;
+      ++counted;
+    }
+    [[nodiscard]] float share() const {
+      return static_cast<float>(right) / static_cast<float>(std::max<std::size_t>(counted, 1));
+    }
+  };
+
   std::size_t top_k_;
   std::optional<std::int64_t> ignore_label_;
   AxisView view_;

@@ -78,12 +78,15 @@ class Recurrent final : public RecurrentOp {
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
-               const RecurrentParameters<const float>& parameters, DeviceSpan<float> state,
-               DeviceSpan<float> top) override {
+               DeviceSpan<const float> constant, const RecurrentParameters<const float>& parameters,
+               DeviceSpan<float> state, DeviceSpan<float> top) override {
     enter(stream);
     check(bottom, cont, state, top);
+    TAUT_CHECK(constant.empty() || constant.size() == streams() * gates_width_,
+               "one row of sums for each stream");
     input_forward_.run(bottom.address(), parameters.input_weight.address(),
                        parameters.input_bias.address(), gates_.data());
+    if (!constant.empty()) add_to_steps(constant);
     hidden_forward_.pack(parameters.hidden_weight.address());
     if (!c_.empty()) std::copy_n(state.address() + step(), step(), c_.data());
     const float* h_before = state.address();
@@ -107,16 +110,18 @@ class Recurrent final : public RecurrentOp {
   void backward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                 const RecurrentParameters<const float>& parameters,
                 DeviceSpan<const float> top_gradient, const RecurrentParameters<float>& gradients,
+                DeviceSpan<float> constant_gradient, DeviceSpan<float> state_gradient,
                 DeviceSpan<float> bottom_gradient) override {
     enter(stream);
     hidden_backward_.pack(parameters.hidden_weight.address());
-    std::fill_n(dh_.data(), dh_.size(), 0.0F);
-    std::fill_n(dc_.data(), dc_.size(), 0.0F);
+    take_state_gradient(state_gradient);
     float* dh = dh_.data();  // what reaches this step's h, from above and from later
     float* dh_before = dh_.data() + step();  // what it passes on
     for (std::size_t t = steps(); t-- > 0;) {
-      const float* from_above = top_gradient.address() + t * step();
-      for (std::size_t i = 0; i < step(); ++i) dh[i] += from_above[i];
+      if (!top_gradient.empty()) {
+        const float* from_above = top_gradient.address() + t * step();
+        for (std::size_t i = 0; i < step(); ++i) dh[i] += from_above[i];
+      }
       std::fill_n(dh_before, step(), 0.0F);
       each_stream([&](std::size_t n) {
         backward_cell(t, n, marker(cont, t, n), dh + n * hidden_, dh_before + n * hidden_);
@@ -125,7 +130,12 @@ class Recurrent final : public RecurrentOp {
       if (!cont.empty()) take_over(dh_before, cont, t, dh_before);
       std::swap(dh, dh_before);
     }
+    if (!state_gradient.empty()) {
+      std::copy_n(dh, step(), state_gradient.address());
+      std::copy_n(dc_.data(), dc_.size(), state_gradient.address() + step());
+    }
     backward_parameters(bottom, gradients);
+    if (!constant_gradient.empty()) sum_steps(constant_gradient);
     if (bottom_gradient.empty()) return;
     input_backward_.run(gates_.data(), parameters.input_weight.address(), nullptr,
                         bottom_gradient.address());
@@ -143,6 +153,36 @@ class Recurrent final : public RecurrentOp {
                    (cont.empty() || cont.size() == rows_) &&
                    state.size() == step() * (c_.empty() ? 1 : 2),
                "a recurrent layer keeps the shapes that it was made for");
+  }
+
+  /// What reaches the last step's state from behind it.
+  void take_state_gradient(DeviceSpan<const float> gradient) {
+    if (gradient.empty()) {
+      std::fill_n(dh_.data(), step(), 0.0F);
+      std::fill_n(dc_.data(), dc_.size(), 0.0F);
+      return;
+    }
+    TAUT_CHECK(gradient.size() == step() + dc_.size(), "a state's gradient has the state's shape");
+    std::copy_n(gradient.address(), step(), dh_.data());
+    std::copy_n(gradient.address() + step(), dc_.size(), dc_.data());
+  }
+
+  void add_to_steps(DeviceSpan<const float> constant) {
+    const float* summands = constant.address();
+    for (std::size_t t = 0; t < steps(); ++t) {
+      float* sums = gates_.data() + t * constant.size();
+      for (std::size_t i = 0; i < constant.size(); ++i) sums[i] += summands[i];
+    }
+  }
+
+  /// The gradient of what add_to_steps added: that of the input's sums, over all steps.
+  void sum_steps(DeviceSpan<float> gradient) const {
+    float* sum = gradient.address();
+    std::copy_n(gates_.data(), gradient.size(), sum);
+    for (std::size_t t = 1; t < steps(); ++t) {
+      const float* own = gates_.data() + t * gradient.size();
+      for (std::size_t i = 0; i < gradient.size(); ++i) sum[i] += own[i];
+    }
   }
 
   [[nodiscard]] float marker(DeviceSpan<const float> cont, std::size_t t, std::size_t n) const {

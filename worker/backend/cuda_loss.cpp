@@ -99,13 +99,15 @@ class Accuracy final : public AccuracyOp {
       : spec_(spec), view_(view_along(spec.shape, spec.axis)) {}
 
   void forward(Stream& stream, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
-               DeviceSpan<float> accuracy) override {
+               DeviceSpan<float> accuracy, DeviceSpan<float> by_class) override {
     TAUT_CHECK(count_of(labels) == view_.positions(), "one label for each position");
+    TAUT_CHECK(by_class.empty() || count_of(by_class) == view_.length,
+               "one accuracy for each class");
     CudaStream& own = on(stream);
-    void* scratch = sum_scratch(own, view_.positions());
+    const auto [scratch] = own.scratch<1>({cuda::accuracy_scratch(view_)});
     cuda::accuracy(own.enter(), view_, scores.address(),
                    labels_of(labels, spec_.ignore_label, own.fault()), spec_.top_k,
-                   accuracy.address(), scratch);
+                   accuracy.address(), by_class.address(), scratch);
   }
 
  private:

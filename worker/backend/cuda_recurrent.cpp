@@ -54,8 +54,9 @@ class FusedRecurrent final : public RecurrentOp {
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
-               const RecurrentParameters<const float>& parameters, DeviceSpan<float> state,
-               DeviceSpan<float> top) override {
+               DeviceSpan<const float> constant, const RecurrentParameters<const float>& parameters,
+               DeviceSpan<float> state, DeviceSpan<float> top) override {
+    TAUT_CHECK(constant.empty(), "constant sums that were not asked for");
     TAUT_CHECK(count_of(bottom) == rows_ * spec_.inputs && count_of(top) == rows_ * spec_.hidden &&
                    (cont.empty() || count_of(cont) == rows_) && count_of(state) == state_count_,
                "a recurrent layer keeps the shapes that it was made for");
@@ -75,7 +76,10 @@ class FusedRecurrent final : public RecurrentOp {
   void backward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> /*cont*/,
                 const RecurrentParameters<const float>& parameters,
                 DeviceSpan<const float> top_gradient, const RecurrentParameters<float>& gradients,
+                DeviceSpan<float> constant_gradient, DeviceSpan<float> state_gradient,
                 DeviceSpan<float> bottom_gradient) override {
+    TAUT_CHECK(constant_gradient.empty() && state_gradient.empty() && !top_gradient.empty(),
+               "gradients of a state or of constant sums, which were not asked for");
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, weights, unwanted] = own.scratch<3>(
@@ -136,8 +140,8 @@ class FusedRecurrent final : public RecurrentOp {
 
 std::unique_ptr<RecurrentOp> make_fused_recurrent(CudaDevice& device, const RecurrentSpec& spec) {
   // cuDNN does not promise that its recurrent layers have the same bits in every run.
-  const bool can = spec.resets == Resets::kAtStart && !device.math().deterministic &&
-                   spec.steps <= cuda::RecurrentShape::kMostSteps;
+  const bool can = spec.resets == Resets::kAtStart && !spec.constant && !spec.state_gradient &&
+                   !device.math().deterministic && spec.steps <= cuda::RecurrentShape::kMostSteps;
   if (!can) return nullptr;
   return std::make_unique<FusedRecurrent>(device, spec,
                                           cuda::RecurrentShape{.cell = cell_of(spec.cell),

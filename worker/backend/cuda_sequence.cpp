@@ -1,8 +1,10 @@
 #include "cuda/kernels/sequence.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.hpp"
+#include "cuda/kernels/elementwise.hpp"
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/matmul.hpp"
 #include "worker/backend/cuda_ops.hpp"
@@ -79,6 +81,7 @@ class Recurrent final : public RecurrentOp {
         rows_(spec.steps * spec.streams),
         step_{.streams = spec.streams, .hidden = spec.hidden},
         columns_{.outer = rows_, .length = gates_width_, .inner = 1},
+        by_step_{.outer = spec.steps, .length = spec.streams * gates_width_, .inner = 1},
         input_forward_(product(device, {.rows = rows_,
                                         .inner = spec.inputs,
                                         .columns = gates_width_,
@@ -111,7 +114,7 @@ class Recurrent final : public RecurrentOp {
 
   OpMemory own_memory() const override {
     return {bytes_of({&gates_, &sums_, &before_, &c_, &tanh_c_, &dh_, &dc_}),
-            scratch_bytes({cuda::Matmul::kWorkspace, cuda::reduce_scratch(columns_)})};
+            scratch_bytes({cuda::Matmul::kWorkspace, sums_scratch()})};
   }
   void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
     lend_in_turn(kept, {&gates_, &sums_, &before_, &c_, &tanh_c_, &dh_, &dc_});
@@ -119,14 +122,19 @@ class Recurrent final : public RecurrentOp {
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
-               const RecurrentParameters<const float>& parameters, DeviceSpan<float> state,
-               DeviceSpan<float> top) override {
+               DeviceSpan<const float> constant, const RecurrentParameters<const float>& parameters,
+               DeviceSpan<float> state, DeviceSpan<float> top) override {
     check(bottom, cont, state, top);
+    TAUT_CHECK(constant.empty() || count_of(constant) == by_step_.length,
+               "one row of sums for each stream");
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace] = own.scratch<1>({cuda::Matmul::kWorkspace}, lent_);
     input_forward_.run(queue, bottom.address(), parameters.input_weight.address(),
                        parameters.input_bias.address(), at(gates_), workspace);
+    if (!constant.empty()) {
+      cuda::affine_forward(queue, by_step_, at(gates_), nullptr, constant.address(), at(gates_));
+    }
     if (is_lstm()) copy(queue, state.address() + step(), at(c_), step());
     if (is_gru()) {
       cuda::repeat_row(queue, rows_, gates_width_, parameters.hidden_bias.address(), at(sums_));
@@ -147,22 +155,30 @@ class Recurrent final : public RecurrentOp {
   void backward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                 const RecurrentParameters<const float>& parameters,
                 DeviceSpan<const float> top_gradient, const RecurrentParameters<float>& gradients,
+                DeviceSpan<float> constant_gradient, DeviceSpan<float> state_gradient,
                 DeviceSpan<float> bottom_gradient) override {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, partial] =
-        own.scratch<2>({cuda::Matmul::kWorkspace, cuda::reduce_scratch(columns_)}, lent_);
+        own.scratch<2>({cuda::Matmul::kWorkspace, sums_scratch()}, lent_);
     float* dh = at(dh_);                  // what reaches this step's h from later ones
     float* dh_before = at(dh_) + step();  // what it passes on
-    cuda::fill(queue, dh, step(), 0);
-    if (is_lstm()) cuda::fill(queue, at(dc_), step(), 0);
+    take_state_gradient(queue, state_gradient, dh);
     for (std::int64_t t = spec_.steps; t-- > 0;) {
-      backward_cells(queue, t, cont, top_gradient.address() + t * step(), dh, dh_before);
+      const float* above = top_gradient.empty() ? nullptr : top_gradient.address() + t * step();
+      backward_cells(queue, t, cont, above, dh, dh_before);
       const float* sums = hidden_gradients() + t * spec_.streams * gates_width_;
       hidden_backward_.run(queue, sums, parameters.hidden_weight.address(), nullptr, dh_before,
                            workspace, is_gru() ? 1.0F : 0.0F);
       if (!cont.empty()) cuda::take_over(queue, step_, dh_before, cont_of(cont, t), dh_before);
       std::swap(dh, dh_before);
+    }
+    if (!state_gradient.empty()) {
+      copy(queue, dh, state_gradient.address(), step());
+      if (is_lstm()) copy(queue, at(dc_), state_gradient.address() + step(), step());
+    }
+    if (!constant_gradient.empty()) {
+      cuda::channel_sums(queue, by_step_, at(gates_), constant_gradient.address(), partial);
     }
     if (!gradients.input_weight.empty()) {
       input_weights_.run(queue, at(gates_), bottom.address(), nullptr,
@@ -207,6 +223,24 @@ class Recurrent final : public RecurrentOp {
   /// The markers of a step; null: every step goes on.
   [[nodiscard]] const float* cont_of(DeviceSpan<const float> cont, std::int64_t t) const {
     return cont.empty() ? nullptr : cont.address() + t * spec_.streams;
+  }
+
+  /// What the sums over rows and over steps want, one after the other.
+  [[nodiscard]] std::size_t sums_scratch() const {
+    return std::max(cuda::reduce_scratch(columns_), cuda::reduce_scratch(by_step_));
+  }
+
+  /// What reaches the last step's state from behind it.
+  void take_state_gradient(cudaStream_t queue, DeviceSpan<const float> gradient, float* dh) {
+    if (gradient.empty()) {
+      cuda::fill(queue, dh, step(), 0);
+      if (is_lstm()) cuda::fill(queue, at(dc_), step(), 0);
+      return;
+    }
+    TAUT_CHECK(count_of(gradient) == step() * (is_lstm() ? 2 : 1),
+               "a state's gradient has the state's shape");
+    copy(queue, gradient.address(), dh, step());
+    if (is_lstm()) copy(queue, gradient.address() + step(), at(dc_), step());
   }
 
   void check(DeviceSpan<const float> bottom, DeviceSpan<const float> cont, DeviceSpan<float> state,
@@ -259,6 +293,7 @@ class Recurrent final : public RecurrentOp {
   std::int64_t rows_;         // steps * streams
   cuda::StepShape step_;
   cuda::AxisView columns_;  // of the gates
+  cuda::AxisView by_step_;  // the gates, a whole step as one row
   cuda::Matmul input_forward_;
   cuda::Matmul input_backward_;
   cuda::Matmul input_weights_;

@@ -108,12 +108,14 @@ struct AccuracySpec {
 
 /// accuracy [1] = the share of the positions whose label counts at which fewer than top_k other
 /// classes score at least as high as the label; 0 where no label counts
+/// by_class [classes] = the same for each class over the positions that have it as label; empty: nobody
+/// wants it
 /// Errors    std::invalid_argument: a label is neither a class nor the ignored one
 /// Source    Caffe, src/caffe/layers/accuracy_layer.cpp
 class AccuracyOp : public DeviceOp {
  public:
   virtual void forward(Stream&, DeviceSpan<const float> scores, DeviceSpan<const float> labels,
-                       DeviceSpan<float> accuracy) = 0;
+                       DeviceSpan<float> accuracy, DeviceSpan<float> by_class) = 0;
 };
 
 }  // namespace taut

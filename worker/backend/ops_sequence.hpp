@@ -66,6 +66,8 @@ struct RecurrentSpec {
   std::int64_t inputs = 0;
   std::int64_t hidden = 0;
   Resets resets = Resets::kAnywhere;  // what is promised of every cont to come
+  bool constant = false;              // whether forwards come with constant sums
+  bool state_gradient = false;        // whether backwards come with a state's gradient
 };
 
 /// One layer's parameters, or their gradients. Gates lie below each other: G * hidden rows.
@@ -86,9 +88,9 @@ struct RecurrentParameters {
 /// GRU    r, z = sigmoid(W x + b + U h' + v), n = tanh(W x + b + r (U h' + v)); h = (1 - z) n + z h'.
 ///        Rows lie in the order r, z, n, PyTorch's and cuDNN's
 ///
+/// constant  [streams, G hidden], or empty: what is added to W x + b at every step
 /// state  [hidden], for an LSTM [2 * hidden] of each stream: h, then c, as [1 or 2, streams, hidden].
-///        Read at the first step, overwritten with what the last one leaves; no gradient
-///        flows into it (truncated backpropagation)
+///        Read at the first step, overwritten with what the last one leaves
 /// cont   [steps, streams], or empty: every step goes on. With Resets::kAtStart only the first step's are
 ///        read for certain
 /// Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997,
@@ -98,13 +100,19 @@ struct RecurrentParameters {
 class RecurrentOp : public DeviceOp {
  public:
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
+                       DeviceSpan<const float> constant,
                        const RecurrentParameters<const float>& parameters, DeviceSpan<float> state,
                        DeviceSpan<float> top) = 0;
-  /// Follows a forward with the same bottom and cont.
+  /// Follows a forward with the same bottom and cont. An empty gradient is one that nobody wants.
+  /// top_gradient    empty: zeros
+  /// state_gradient  as state; in: of what the last step left, beside what reaches it from the top;
+  ///                 out: of what the first step began with. Empty: nobody has and nobody wants one
+  ///                 (truncated backpropagation)
   virtual void backward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                         const RecurrentParameters<const float>& parameters,
                         DeviceSpan<const float> top_gradient,
                         const RecurrentParameters<float>& gradients,
+                        DeviceSpan<float> constant_gradient, DeviceSpan<float> state_gradient,
                         DeviceSpan<float> bottom_gradient) = 0;
 };
 

@@ -278,8 +278,8 @@ class WrappedContrastiveLoss final : public Through<ContrastiveLossOp> {
 class WrappedAccuracy final : public Through<AccuracyOp> {
  public:
   using Through::Through;
-  void forward(Stream& s, Read scores, Read labels, Written accuracy) override {
-    forward_call("accuracy", &AccuracyOp::forward, s, scores, labels, accuracy);
+  void forward(Stream& s, Read scores, Read labels, Written accuracy, Written by_class) override {
+    forward_call("accuracy", &AccuracyOp::forward, s, scores, labels, accuracy, by_class);
   }
 };
 
@@ -308,15 +308,17 @@ class WrappedPositionEmbed final : public Through<PositionEmbedOp> {
 class WrappedRecurrent final : public Through<RecurrentOp> {
  public:
   using Through::Through;
-  void forward(Stream& s, Read bottom, Read cont, const RecurrentParameters<const float>& values,
-               Written state, Written top) override {
-    forward_call("recurrence forward", &RecurrentOp::forward, s, bottom, cont, values,
+  void forward(Stream& s, Read bottom, Read cont, Read constant,
+               const RecurrentParameters<const float>& values, Written state,
+               Written top) override {
+    forward_call("recurrence forward", &RecurrentOp::forward, s, bottom, cont, constant, values,
                  Updated{state}, top);
   }
   void backward(Stream& s, Read bottom, Read cont, const RecurrentParameters<const float>& values,
-                Read dy, const RecurrentParameters<float>& gradients, Written dx) override {
+                Read dy, const RecurrentParameters<float>& gradients, Written d_constant,
+                Written d_state, Written dx) override {
     backward_call("recurrence backward", &RecurrentOp::backward, s, bottom, cont, values, dy,
-                  gradients, dx);
+                  gradients, d_constant, Updated{d_state}, dx);
   }
 };
 

@@ -3,13 +3,15 @@
 namespace taut::layers {
 namespace {
 
-/// Bottoms: scores, labels. It has no gradient.
+/// Bottoms: scores, labels. Tops: the accuracy, and that of each class where it is wanted. It has no
+/// gradient.
 class Accuracy final : public Layer {
  public:
   explicit Accuracy(std::unique_ptr<AccuracyOp> op) : op_(std::move(op)) {}
 
   void forward(const Ports& ports, Stream& stream, Clock) override {
-    op_->forward(stream, ports.bottoms[0].value, ports.bottoms[1].value, ports.tops[0].value);
+    op_->forward(stream, ports.bottoms[0].value, ports.bottoms[1].value, ports.tops[0].value,
+                 ports.tops.size() > 1 ? ports.tops[1].value : DeviceSpan<float>());
   }
   void backward(const Ports&, Stream&) override {}
 

@@ -133,7 +133,7 @@ class Assembly {
     }
     std::vector<bool> passes(bottoms);
     for (std::size_t k = 0; k < bottoms; ++k) {
-      passes[k] = k < rule.differentiable_bottoms &&
+      passes[k] = k < rule.differentiable_bottoms && k != rule.marker_bottom &&
                   (given == 0 || layer.propagate_down(static_cast<int>(k)));
     }
     return passes;

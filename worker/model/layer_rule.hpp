@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ struct LayerRule {
   std::size_t most_tops = 1;
   /// The first so many bottoms can get a gradient; labels cannot.
   std::size_t differentiable_bottoms = 1;
+  /// One among them that cannot all the same: markers.
+  std::size_t marker_bottom = std::numeric_limits<std::size_t>::max();
   InPlace in_place = InPlace::kNever;
   /// Its top keeps its values until the backward pass: nobody may work in place on it.
   bool top_must_stay = false;

@@ -4,6 +4,8 @@
 #include <set>
 #include <string_view>
 
+#include "worker/model/recurrent_ports.hpp"
+
 namespace taut::model {
 namespace {
 
@@ -20,14 +22,20 @@ std::uint64_t matrix_elements(const Graph& graph, const Node& node) {
   return count;
 }
 
-/// Every step of a T x N x C sequence meets each weight once; attention's scores and their weighted
+/// Every step of a T x N x C sequence meets each weight once, but for those of an x_static, which one
+/// product serves for all steps; attention's scores and their weighted
 /// sum of values take 2 T^2 C more for a stream, with a causal mask too.
 std::uint64_t sequence_multiply_adds(const Graph& graph, const Node& node) {
   const Shape& bottom = graph.blobs[node.bottoms[0]].shape;
   const auto steps = static_cast<std::uint64_t>(bottom[0]);
   const auto streams = static_cast<std::uint64_t>(bottom[1]);
   const std::uint64_t products = steps * streams * matrix_elements(graph, node);
-  if (node.definition.type() != "MultiHeadAttention") return products;
+  if (node.definition.type() != "MultiHeadAttention") {
+    if (!recurrent_ports(node.definition).has_static) return products;
+    // Behind weight_x and bias_x.
+    const std::uint64_t once = graph.parameters[node.parameters[2]].count();
+    return products - (steps - 1) * streams * once;
+  }
   return products + 2 * streams * steps * steps * static_cast<std::uint64_t>(bottom[2]);
 }
 

@@ -89,6 +89,41 @@ Result<TableSpec> new_table(const std::string& name, std::size_t id, const Param
                    .decay_mult = spec.decay_mult()};
 }
 
+Result<math::Filler> settle_gaussian(const pb::FillerParameter& filler, const Shape& shape) {
+  if (filler.std() < 0) {
+    return invalid(fmt::format("is gaussian with std {}; it begins at 0", filler.std()));
+  }
+  math::Filler settled{math::Filler::Kind::kGaussian, filler.mean(), filler.std()};
+  if (filler.sparse() == -1) return settled;
+  if (filler.sparse() < -1) {
+    return invalid(fmt::format(
+        "is gaussian with sparse {}; it begins at 0, and -1 keeps all weights", filler.sparse()));
+  }
+  if (shape.size() != 2) {
+    return invalid(
+        fmt::format("is gaussian with sparse {}, which is for matrices, and the parameter has "
+                    "shape {}",
+                    filler.sparse(), to_string(shape)));
+  }
+  if (filler.sparse() > shape[0]) {
+    return invalid(
+        fmt::format("is gaussian with sparse {}, and the parameter of shape {} has {} outputs: no "
+                    "input can keep more weights",
+                    filler.sparse(), to_string(shape), shape[0]));
+  }
+  settled.sparse = filler.sparse();
+  settled.outputs = shape[0];
+  return settled;
+}
+
+Result<math::Filler> settle_bilinear(const Shape& shape) {
+  if (shape.size() == 4 && shape[2] == shape[3]) return math::bilinear(shape[3]);
+  return invalid(
+      fmt::format("is bilinear, which is for weights of four axes with square kernels, and the "
+                  "parameter has shape {}",
+                  to_string(shape)));
+}
+
 }  // namespace
 
 Result<math::Filler> settle_filler(const pb::FillerParameter& filler, const Shape& shape) {
@@ -105,18 +140,16 @@ Result<math::Filler> settle_filler(const pb::FillerParameter& filler, const Shap
     return invalid(
         fmt::format("is uniform from {} to {}: min lies above max", filler.min(), filler.max()));
   }
-  if (filler.type() == "gaussian") {
-    if (filler.std() >= 0) return math::Filler{Kind::kGaussian, filler.mean(), filler.std()};
-    return invalid(fmt::format("is gaussian with std {}; it begins at 0", filler.std()));
-  }
+  if (filler.type() == "gaussian") return settle_gaussian(filler, shape);
+  if (filler.type() == "bilinear") return settle_bilinear(shape);
   if (filler.type() == "xavier") {
     return math::xavier(fan_of(shape), fan_mode(filler.variance_norm()));
   }
   if (filler.type() == "msra") {
     return math::msra(fan_of(shape), fan_mode(filler.variance_norm()));
   }
-  constexpr std::array<std::string_view, 5> kTypes{"constant", "uniform", "gaussian", "xavier",
-                                                   "msra"};
+  constexpr std::array<std::string_view, 6> kTypes{"constant", "uniform", "gaussian",
+                                                   "xavier",   "msra",    "bilinear"};
   return invalid(fmt::format("is of unknown type \"{}\"{}; known are {}", filler.type(),
                              did_you_mean(filler.type(), kTypes), fmt::join(kTypes, ", ")));
 }

@@ -53,7 +53,9 @@ Result<LayerShapes> settle_accuracy(const pb::LayerParameter& layer, const Shape
     return invalid(fmt::format("accuracy_param.top_k is {}, and there are {} classes", top_k,
                                bottoms[0][axis]));
   }
-  return LayerShapes{{Shape{}}, {}};
+  LayerShapes out{{Shape{}}, {}};
+  if (layer.top_size() == 2) out.tops.push_back({bottoms[0][axis]});
+  return out;
 }
 
 Result<LayerShapes> settle_pair_loss(const pb::LayerParameter&, const Shapes& bottoms,

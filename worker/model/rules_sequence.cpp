@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "worker/model/recurrent_ports.hpp"
 #include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
@@ -44,6 +45,56 @@ std::int64_t gates_of(const std::string& type) {
   return type == "GRU" ? 3 : 1;
 }
 
+/// Whether as many bottoms and tops are named as expose_hidden says.
+Result<void> check_ports(const pb::LayerParameter& layer, const RecurrentPorts& ports) {
+  const auto bottoms = static_cast<std::size_t>(layer.bottom_size());
+  const auto tops = static_cast<std::size_t>(layer.top_size());
+  const std::size_t fewest = ports.states == 0 ? 1 : 2 + ports.states;
+  const std::size_t most = 3 + ports.states;
+  const bool is_lstm = ports.states == 2;
+  if (bottoms < fewest || bottoms > most) {
+    return invalid(fmt::format("wants {} to {} bottoms ({}), and names {}", fewest, most,
+                               ports.states == 0
+                                   ? "x, cont, x_static; states only with expose_hidden"
+                               : is_lstm ? "with expose_hidden: x, cont, maybe x_static, h_0, c_0"
+                                         : "with expose_hidden: x, cont, maybe x_static, h_0",
+                               bottoms));
+  }
+  if (tops == 1 + ports.states) return ok();
+  return invalid(fmt::format("wants {} ({}), and names {}",
+                             ports.states == 0 ? "1 top"
+                             : is_lstm         ? "3 tops"
+                                               : "2 tops",
+                             ports.states == 0 ? "states only with expose_hidden"
+                             : is_lstm         ? "with expose_hidden: the output, h_T, c_T"
+                                               : "with expose_hidden: the output, h_T",
+                             tops));
+}
+
+Result<void> check_static(const pb::LayerParameter& layer, const Shapes& bottoms,
+                          const RecurrentPorts& ports) {
+  if (!ports.has_static) return ok();
+  const std::size_t place = ports.static_bottom();
+  const Shape& given = bottoms[place];
+  const std::int64_t streams = bottoms[0][1];
+  if (given.size() > 1 && given[0] == streams) return ok();
+  return invalid(fmt::format(
+      "bottom \"{}\" (x_static) has shape {}; for a sequence of {} it is {} x features",
+      layer.bottom(static_cast<int>(place)), to_string(given), to_string(bottoms[0]), streams));
+}
+
+Result<void> check_states(const pb::LayerParameter& layer, const Shapes& bottoms,
+                          const RecurrentPorts& ports, const Shape& state) {
+  for (std::size_t i = 0; i < ports.states; ++i) {
+    const std::size_t place = ports.first_state_bottom() + i;
+    if (bottoms[place] == state) continue;
+    return invalid(fmt::format("bottom \"{}\" ({}) has shape {}; for a sequence of {} it is {}",
+                               layer.bottom(static_cast<int>(place)), i == 0 ? "h_0" : "c_0",
+                               to_string(bottoms[place]), to_string(bottoms[0]), to_string(state)));
+  }
+  return ok();
+}
+
 }  // namespace
 
 Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& bottoms,
@@ -71,6 +122,8 @@ Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& 
 Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shapes& bottoms,
                                      const GraphOptions&) {
   const pb::RecurrentParameter& parameter = layer.recurrent_param();
+  const RecurrentPorts ports = recurrent_ports(layer);
+  TAUT_TRY(check_ports(layer, ports));
   TAUT_TRY(check_is_sequence(bottoms[0]));
   TAUT_TRY(check_markers(bottoms, "cont markers"));
   TAUT_TRY(const std::int64_t hidden,
@@ -78,14 +131,24 @@ Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shap
   TAUT_TRY(const std::int64_t layers,
            positive(parameter.num_layers(), "recurrent_param.num_layers"));
   TAUT_TRY(check_ratio(parameter.dropout_ratio(), "recurrent_param.dropout_ratio"));
+  const Shape state{layers, bottoms[0][1], hidden};
+  TAUT_TRY(check_static(layer, bottoms, ports));
+  TAUT_TRY(check_states(layer, bottoms, ports, state));
   const std::int64_t rows = gates_of(layer.type()) * hidden;
   LayerShapes out{{{bottoms[0][0], bottoms[0][1], hidden}}, {}};
   if (parameter.last_step()) out.tops[0].erase(out.tops[0].begin());
+  out.tops.insert(out.tops.end(), ports.states, state);
   for (std::int64_t i = 0; i < layers; ++i) {
     const std::string suffix = i == 0 ? "" : fmt::format("_l{}", i);
     const std::int64_t inputs = i == 0 ? bottoms[0][2] : hidden;
     out.parameters.push_back({"weight_x" + suffix, {rows, inputs}, parameter.weight_filler()});
     out.parameters.push_back({"bias_x" + suffix, {rows}, parameter.bias_filler()});
+    if (i == 0 && ports.has_static) {
+      const Shape& given = bottoms[ports.static_bottom()];
+      out.parameters.push_back({"weight_x_static",
+                                {rows, extent_product(given, 1, given.size())},
+                                parameter.weight_filler()});
+    }
     out.parameters.push_back({"weight_h" + suffix, {rows, hidden}, parameter.weight_filler()});
     if (layer.type() == "GRU") {
       out.parameters.push_back({"bias_h" + suffix, {rows}, parameter.bias_filler()});

@@ -14,9 +14,11 @@ namespace taut::model::rules {
                                                const std::vector<Shape>& bottoms,
                                                const GraphOptions& options);
 
-/// Bottoms: T x N x D, and the cont markers T x N where there are any. Top: T x N x num_output,
-/// or N x num_output of the last step.
-/// Parameters of each layer, in Caffe's order: weight_x [G num_output, D], bias_x, weight_h
+/// Bottoms: T x N x D; where they are given the cont markers T x N and x_static N x ...; with
+/// expose_hidden the states num_layers x N x num_output. Tops: T x N x num_output, or N x num_output
+/// of the last step; with expose_hidden the states.
+/// Parameters of each layer, in Caffe's order: weight_x [G num_output, D], bias_x, weight_x_static
+/// [G num_output, ...] (of the first one, where there is an x_static), weight_h
 /// [G num_output, num_output] and, for a GRU, bias_h; G gates lie below each other. A layer above
 /// the first has "_l1", "_l2", ... behind its names. Last, an RNN's weight_o and bias_o.
 [[nodiscard]] Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer,

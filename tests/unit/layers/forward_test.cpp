@@ -281,8 +281,37 @@ TEST_CASE("a score that is no number is never counted as right", "[layers]") {
 }
 
 TEST_CASE("accuracy over pixels takes the classes along axis 1", "[layers]") {
-  LayerBench bench("type: 'Accuracy'", {{1, 2, 1, 3}, {1, 1, 1, 3}});
+  LayerBench bench("type: 'Accuracy'", {{1, 2, 1, 3}, {1, 1, 1, 3}}, {.tops = 2});
   bench.bottoms = {{5, 0, 5, 0, 5, 0}, {0, 1, 1}};
   bench.forward();
   CHECK(bench.tops[0][0] == Approx(2.0 / 3));
+  CHECK(bench.tops[1] == Values{1, 0.5F});
+}
+
+TEST_CASE("accuracy's second top has each class's own, and 0 for a class without labels",
+          "[layers]") {
+  // Of class 0 one of two is right, of class 1 one of one, of class 3 none of one.
+  const Values scores{3, 2, 1, 0, 0, 3, 2, 1, 0, 3, 2, 1, 1, 2, 3, 0};
+  LayerBench first("type: 'Accuracy'", {{4, 4}, {4}}, {.tops = 2});
+  REQUIRE(first.top_shapes[1] == Extents{4});
+  first.bottoms = {scores, {0, 0, 1, 3}};
+  first.forward();
+  CHECK(first.tops[0][0] == Approx(0.5));
+  CHECK(first.tops[1] == Values{0.5F, 1, 0, 0});
+
+  // Class 2 scores second at the second position and class 0 third at the last.
+  LayerBench second("type: 'Accuracy' accuracy_param { top_k: 2 }", {{4, 4}, {4}}, {.tops = 2});
+  second.bottoms = {scores, {1, 2, 1, 0}};
+  second.forward();
+  CHECK(second.tops[1] == Values{0, 1, 1, 0});
+
+  // An ignored label counts for no class, whether it is one or not.
+  const std::string ignored = GENERATE("0", "255");
+  LayerBench third("type: 'Accuracy' accuracy_param { ignore_label: " + ignored + " }",
+                   {{4, 4}, {4}}, {.tops = 2});
+  const float label = std::stof(ignored);
+  third.bottoms = {scores, {label, label, 1, 2}};
+  third.forward();
+  CHECK(third.tops[0][0] == 1);
+  CHECK(third.tops[1] == Values{0, 1, 1, 0});
 }

@@ -21,18 +21,35 @@ def caffe_gates(matrix):
     return torch.cat([i, f, o, g])
 
 
-def add(name, definition, bottom, parameters, top):
-    """parameters: functions of no argument each, so that gradients are read after backward."""
-    weights = torch.randn_like(top)
-    (top * weights).sum().backward()
-    gradient = torch.zeros(0) if bottom.grad is None else bottom.grad
-    CASES.append((name, definition, bottom, [value for value, _ in parameters()], weights, top,
-                  gradient, [gradient for _, gradient in parameters()]))
+def add(name, definition, bottoms, parameters, tops):
+    """parameters: a function of no argument, so that gradients are read after backward."""
+    weights = [torch.randn_like(top) for top in tops]
+    sum((top * weight).sum() for top, weight in zip(tops, weights)).backward()
+    gradients = [torch.zeros(0) if bottom.grad is None else bottom.grad for bottom in bottoms]
+    CASES.append((name, definition, bottoms, [value for value, _ in parameters()], weights, tops,
+                  gradients, [gradient for _, gradient in parameters()]))
 
 
-def recurrent(kind, module, layers, extra=""):
+def recurrent(kind, module, layers, extra="", exposed=False, constant=0):
+    """exposed: the states are bottoms and tops. constant: features of x_static, which PyTorch reads as
+    further features of every step."""
     bottom = torch.randn(4, 3, 2, requires_grad=True)
-    top, _ = module(bottom)
+    bottoms = [bottom]
+    sequence = bottom
+    if exposed or constant:
+        bottoms.append(torch.ones(4, 3))
+    if constant:
+        bottoms.append(torch.randn(3, constant, requires_grad=True))
+        sequence = torch.cat([bottom, bottoms[2].expand(4, 3, constant)], 2)
+    states = [torch.randn(layers, 3, 3, requires_grad=True)
+              for _ in range(2 if kind == "LSTM" else 1)] if exposed else []
+    bottoms += states
+    top, ended = module(sequence, (tuple(states) if kind == "LSTM" else states[0])
+                        if exposed else None)
+    tops = [top]
+    if exposed:
+        tops += ended if kind == "LSTM" else [ended]
+        extra += "expose_hidden: true"
 
     def parameters():
         order = caffe_gates if kind == "LSTM" else (lambda matrix: matrix)
@@ -41,14 +58,20 @@ def recurrent(kind, module, layers, extra=""):
             wx, wh, bx, bh = (getattr(module, f"{name}_l{layer}")
                               for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
             bias = bx if kind == "GRU" else bx + bh
-            found += [(order(wx), order(wx.grad)), (order(bias), order(bx.grad)),
-                      (order(wh), order(wh.grad))]
+            wx, dx = order(wx), order(wx.grad)
+            own = 2 if layer == 0 else 3
+            found += [(wx[:, :own], dx[:, :own]), (order(bias), order(bx.grad))]
+            if constant and layer == 0:
+                found.append((wx[:, own:], dx[:, own:]))
+            found.append((order(wh), order(wh.grad)))
             if kind == "GRU":
                 found.append((bh, bh.grad))
         return found
 
-    add(f"{kind} of {layers}", f"type: '{kind}' recurrent_param {{ num_output: 3 "
-        f"num_layers: {layers} {extra} }}", bottom, parameters, top)
+    name = (f"{kind} of {layers}" + (" with its states" if exposed else "") +
+            (" and a constant bottom" if constant else ""))
+    add(name, f"type: '{kind}' recurrent_param {{ num_output: 3 "
+        f"num_layers: {layers} {extra} }}", bottoms, parameters, tops)
 
 
 def attention(causal):
@@ -66,7 +89,7 @@ def attention(causal):
 
     add("causal attention" if causal else "attention",
         f"type: 'MultiHeadAttention' attention_param {{ num_heads: 2 "
-        f"causal: {str(causal).lower()} }}", bottom, parameters, top)
+        f"causal: {str(causal).lower()} }}", [bottom], parameters, [top])
 
 
 def embed():
@@ -74,7 +97,7 @@ def embed():
     inputs = torch.tensor([[0, 4], [2, 2], [4, 1]])
     top = module(inputs)
     add("embed", "type: 'Embed' embed_param { input_dim: 5 num_output: 3 bias_term: false }",
-        inputs, lambda: [(module.weight, module.weight.grad)], top)
+        [inputs], lambda: [(module.weight, module.weight.grad)], [top])
 
 
 def layer_norm():
@@ -82,19 +105,23 @@ def layer_norm():
     nn.init.normal_(module.weight)
     nn.init.normal_(module.bias)
     bottom = torch.randn(2, 3, 5, requires_grad=True)
-    add("layer norm", "type: 'LayerNorm'", bottom,
+    add("layer norm", "type: 'LayerNorm'", [bottom],
         lambda: [(module.weight, module.weight.grad), (module.bias, module.bias.grad)],
-        module(bottom))
+        [module(bottom)])
 
 
 def gelu():
     bottom = torch.tensor([[-9.0, -3, -1, -0.1, 0], [0.1, 0.7, 1.5, 4, 9]], requires_grad=True)
-    add("gelu", "type: 'GELU'", bottom, lambda: [], nn.functional.gelu(bottom))
+    add("gelu", "type: 'GELU'", [bottom], lambda: [], [nn.functional.gelu(bottom)])
 
 
 def floats(tensor):
     return "{" + ", ".join(f"{value:.8g}F" if "." in f"{value:.8g}" or "e" in f"{value:.8g}"
                            else f"{value:.8g}.0F" for value in tensor.flatten().tolist()) + "}"
+
+
+def all_floats(tensors):
+    return "{" + ", ".join(floats(tensor) for tensor in tensors) + "}"
 
 
 def main():
@@ -109,20 +136,26 @@ def main():
     embed()
     layer_norm()
     gelu()
+    for kind, module in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.RNN)):
+        extra = "output_transform: false " if kind == "RNN" else ""
+        recurrent(kind, module(2, 3, 2), 2, extra, exposed=True)
+        recurrent(kind, module(4, 3, 1), 1, extra, constant=2)
+        recurrent(kind, module(3, 3, 2), 2, extra, exposed=True, constant=1)
     lines = ["#pragma once", "", "#include <string>", "#include <vector>", "",
              '#include "tests/unit/layers/layer_bench.hpp"', "",
              "// Written by golden_sequence.py; not to be edited.", "namespace taut::test {", "",
              "struct Golden {", "  std::string name;", "  std::string definition;",
-             "  Extents shape;", "  Values bottom;", "  std::vector<Values> parameters;",
-             "  Values top_gradient;", "  Values top;",
-             "  Values bottom_gradient;  // empty: the bottom has none",
+             "  std::vector<Extents> shapes;  // of the bottoms",
+             "  std::vector<Values> bottoms, parameters, top_gradients, tops;",
+             "  std::vector<Values> bottom_gradients;  // empty: the bottom has none",
              "  std::vector<Values> parameter_gradients;", "};", "",
              "inline const std::vector<Golden> kGolden{"]
-    for name, definition, bottom, values, weights, top, dx, gradients in CASES:
-        shape = ", ".join(str(extent) for extent in bottom.shape)
-        lines.append(f'{{"{name}", "{definition}", {{{shape}}}, {floats(bottom)}, '
-                     f'{{{", ".join(floats(v) for v in values)}}}, {floats(weights)}, {floats(top)}, '
-                     f'{floats(dx)}, {{{", ".join(floats(g) for g in gradients)}}}}},')
+    for name, definition, bottoms, values, weights, tops, dx, gradients in CASES:
+        shapes = ", ".join("{" + ", ".join(str(extent) for extent in bottom.shape) + "}"
+                           for bottom in bottoms)
+        parts = ", ".join(all_floats(part)
+                          for part in (bottoms, values, weights, tops, dx, gradients))
+        lines.append(f'{{"{name}", "{definition}", {{{shapes}}}, {parts}}},')
     lines += ["};", "", "}  // namespace taut::test", ""]
     path = pathlib.Path(__file__).with_name("golden_sequence.hpp")
     path.write_text("\n".join(lines), encoding="utf-8")

@@ -21,16 +21,25 @@ TEST_CASE("layers over sequences give PyTorch's values and gradients", "[layers]
   const std::size_t index = GENERATE(range(std::size_t{0}, kGolden.size()));
   const Golden& golden = kGolden[index];
   INFO(golden.name);
-  LayerBench bench(golden.definition, {golden.shape});
-  bench.bottoms[0] = golden.bottom;
+  LayerBench bench(golden.definition, golden.shapes,
+                   {.tops = static_cast<int>(golden.tops.size())});
+  bench.bottoms = golden.bottoms;
   REQUIRE(bench.parameters.size() == golden.parameters.size());
   bench.parameters = golden.parameters;
-  bench.top_gradients[0] = golden.top_gradient;
+  bench.top_gradients = golden.top_gradients;
   bench.forward();
   bench.backward();
-  check_close("top", bench.tops[0], golden.top);
-  if (!golden.bottom_gradient.empty()) {
-    check_close("bottom's gradient", bench.bottom_gradients[0], golden.bottom_gradient);
+  for (std::size_t i = 0; i < golden.tops.size(); ++i) {
+    INFO("top " << i);
+    check_close("values", bench.tops[i], golden.tops[i]);
+  }
+  for (std::size_t i = 0; i < golden.bottoms.size(); ++i) {
+    INFO("bottom " << i);
+    if (golden.bottom_gradients[i].empty()) {
+      CHECK_FALSE(bench.differentiable[i]);
+      continue;
+    }
+    check_close("gradient", bench.bottom_gradients[i], golden.bottom_gradients[i]);
   }
   for (std::size_t i = 0; i < golden.parameters.size(); ++i) {
     INFO("parameter " << i);

@@ -91,10 +91,13 @@ LayerBench::LayerBench(const std::string& definition, std::vector<Extents> shape
   for (const std::size_t top : node.tops) {
     const Extents& shape = top_shapes.emplace_back(graph_.blobs[top].shape);
     tops.emplace_back(count_of(shape));
-    top_gradients.push_back(random_values(count_of(shape), 20 + top));
-    top_tensors_.push_back(in_place_
-                               ? bottom_tensors_[0]
-                               : Tensor{new_floats(count_of(shape)), new_floats(count_of(shape))});
+    const bool is_unread = std::ranges::count(setup.unread, tops.size() - 1) > 0;
+    top_gradients.push_back(is_unread ? Values(count_of(shape))
+                                      : random_values(count_of(shape), 20 + top));
+    top_tensors_.push_back(
+        in_place_ ? bottom_tensors_[0]
+                  : Tensor{new_floats(count_of(shape)),
+                           is_unread ? DeviceSpan<float>() : new_floats(count_of(shape))});
   }
   for (const std::size_t index : node.parameters) {
     const Extents& shape = parameter_shapes.emplace_back(graph_.parameters[index].shape);
@@ -141,6 +144,7 @@ void LayerBench::backward() {
   for (const Tensor& bottom : bottom_tensors_) poison(bottom.gradient);
   for (const Parameter& parameter : parameter_tensors_) poison(parameter.gradient);
   for (std::size_t i = 0; i < tops.size(); ++i) {
+    if (top_tensors_[i].gradient.empty()) continue;
     backend_->write_tensor(*stream_, top_shapes[i], top_gradients[i], top_tensors_[i].gradient);
   }
   layer_->backward(ports(), *stream_);

@@ -44,6 +44,7 @@ class LayerBench {
     int threads = 1;
     int tops = 1;
     std::shared_ptr<Backend> backend = nullptr;  // null: tested_backend()
+    std::vector<std::size_t> unread = {};        // tops that no loss reads: without a gradient
   };
 
   /// definition  the fields of one layer, without bottoms and tops

@@ -151,6 +151,40 @@ TEST_CASE("several readers of one blob sum their gradients, with and without in 
   CHECK(loss == Approx(outputs[0].value + 0.5 * outputs[1].value + 3 * outputs[2].value));
 }
 
+TEST_CASE("a decoder trains the encoder whose last state it begins with", "[net][sequence]") {
+  // Nobody reads the encoder's output; its h goes to the decoder as state and as constant bottom.
+  NetBench bench(R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" }
+    layer { name: "rows" type: "Reshape" bottom: "data" top: "x"
+      reshape_param { shape { dim: 12 dim: 4 dim: 12 } } }
+    layer { name: "sums" type: "Reduction" bottom: "x" top: "sums" reduction_param { axis: 2 } }
+    layer { name: "ones" type: "Power" bottom: "sums" top: "cont"
+      power_param { scale: 0 shift: 1 } }
+    layer { name: "begin" type: "InnerProduct" bottom: "data" top: "begin"
+      inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+    layer { name: "state" type: "Reshape" bottom: "begin" top: "h0"
+      reshape_param { shape { dim: 1 dim: 4 dim: 5 } } }
+    layer { name: "encoder" type: "LSTM" bottom: "x" bottom: "cont" bottom: "h0" bottom: "h0"
+      top: "y" top: "h1" top: "c1"
+      recurrent_param { num_output: 5 expose_hidden: true weight_filler { type: "xavier" } } }
+    layer { name: "unread" type: "Silence" bottom: "y" }
+    layer { name: "flat" type: "Reshape" bottom: "h1" top: "code"
+      reshape_param { shape { dim: 4 dim: 5 } } }
+    layer { name: "decoder" type: "LSTM" bottom: "x" bottom: "cont" bottom: "code" bottom: "h1"
+      bottom: "c1" top: "z" top: "h2" top: "c2"
+      recurrent_param { num_output: 5 expose_hidden: true last_step: true
+        weight_filler { type: "xavier" } } }
+    layer { name: "scores" type: "InnerProduct" bottom: "z" top: "scores"
+      inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss" }
+  )",
+                 4);
+  for (const TableSpec& table : bench.net.parameters()) check_gradient(bench, table.name);
+  // Not zeros on both sides: what the encoder learns arrives through the states alone.
+  const auto encoder = bench.gradients[bench.parameter("encoder/weight_x")];
+  CHECK(std::ranges::any_of(encoder, [](float g) { return std::abs(g) > 1e-3F; }));
+}
+
 TEST_CASE("a shared parameter sums its layers' gradients and is complete at the first", "[net]") {
   NetBench bench(R"(
     layer { name: "data" type: "Data" top: "data" top: "label" }

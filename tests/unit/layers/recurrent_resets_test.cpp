@@ -27,11 +27,11 @@ class Listener final : public WrappedBackend {
     call.run(stream, places);
   }
   std::unique_ptr<RecurrentOp> recurrent(const RecurrentSpec& spec) override {
-    heard.push_back(spec.resets);
+    specs.push_back(spec);
     return WrappedBackend::recurrent(spec);
   }
 
-  std::vector<Resets> heard;
+  std::vector<RecurrentSpec> specs;
 };
 
 const std::string kText =
@@ -45,12 +45,18 @@ std::string lstm(const std::string& more) {
          " top: 'lstm' recurrent_param { num_output: 3 num_layers: 2 } }";
 }
 
-std::vector<Resets> resets_in(const std::string& net) {
+std::vector<RecurrentSpec> specs_in(const std::string& net) {
   const RecordField each{.shape = {3}, .batch_axis = 1};
   const auto host = cpu();
   Listener listener(*host);
   const Net made(settle(net, pb::TRAIN, {.record = {each, each, each, each}}), listener, {});
-  return listener.heard;
+  return listener.specs;
+}
+
+std::vector<Resets> resets_in(const std::string& net) {
+  std::vector<Resets> all;
+  for (const RecurrentSpec& spec : specs_in(net)) all.push_back(spec.resets);
+  return all;
 }
 
 using All = std::vector<Resets>;
@@ -79,4 +85,30 @@ TEST_CASE("markers from anywhere else may begin sequences anywhere", "[layers][s
     const std::string over = "layer { name: 'over' type: 'ReLU' bottom: 'cont' top: 'cont' }";
     CHECK(resets_in(kText + over + lstm("bottom: 'cont'")) == anywhere);
   }
+}
+
+TEST_CASE("a static bottom is announced to the first layer, exposed states to all",
+          "[layers][sequence]") {
+  const auto input = [](const std::string& name, const std::string& shape) {
+    return "layer { name: '" + name + "' type: 'Input' top: '" + name + "' input_param { shape { " +
+           shape + " } } }";
+  };
+  const auto plain = specs_in(kText + lstm("bottom: 'cont'"));
+  REQUIRE(plain.size() == 2);
+  for (const RecurrentSpec& spec : plain) CHECK_FALSE((spec.constant || spec.state_gradient));
+
+  const auto fixed =
+      specs_in(kText + input("fixed", "dim: 2 dim: 4") + lstm("bottom: 'cont' bottom: 'fixed'"));
+  REQUIRE(fixed.size() == 2);
+  CHECK(fixed[0].constant);
+  CHECK_FALSE((fixed[1].constant || fixed[0].state_gradient || fixed[1].state_gradient));
+
+  const std::string states = "dim: 2 dim: 2 dim: 3";
+  const auto exposed = specs_in(
+      kText + input("h0", states) + input("c0", states) +
+      "layer { name: 'lstm' type: 'LSTM' bottom: 'embed' bottom: 'cont' bottom: 'h0' bottom: 'c0'"
+      "  top: 'lstm' top: 'h' top: 'c'"
+      "  recurrent_param { num_output: 3 num_layers: 2 expose_hidden: true } }");
+  REQUIRE(exposed.size() == 2);
+  for (const RecurrentSpec& spec : exposed) CHECK((spec.state_gradient && !spec.constant));
 }

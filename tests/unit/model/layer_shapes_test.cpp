@@ -107,6 +107,22 @@ TEST_CASE("layers of channels and images settle or refuse", "[shapes]") {
   CHECK(scale.parameters[0].filler == math::Filler{math::Filler::Kind::kConstant, 1, 0});
 }
 
+TEST_CASE("a recurrent layer's parameters stand in Caffe's order, x_static's before weight_h",
+          "[shapes]") {
+  const model::Graph graph = graph_of(
+      "layer { name: 'in' type: 'DummyData' top: 'x' top: 'cont' top: 's' dummy_data_param { shape "
+      "{ dim: 7 dim: 2 dim: 4 } shape { dim: 7 dim: 2 } shape { dim: 2 dim: 5 dim: 3 } } } "
+      "layer { name: 'l' type: 'RNN' bottom: 'x' bottom: 'cont' bottom: 's' top: 'h' "
+      "recurrent_param { num_output: 6 num_layers: 2 } }");
+  std::vector<std::string> found;
+  for (const TableSpec& table : graph.parameters) {
+    found.push_back(table.name + " " + model::to_string(table.shape));
+  }
+  CHECK(found == std::vector<std::string>{"l/weight_x 6x4", "l/bias_x 6", "l/weight_x_static 6x15",
+                                          "l/weight_h 6x6", "l/weight_x_l1 6x6", "l/bias_x_l1 6",
+                                          "l/weight_h_l1 6x6", "l/weight_o 6x6", "l/bias_o 6"});
+}
+
 TEST_CASE("running statistics are not shared", "[shapes]") {
   const std::string norm = "type: 'BatchNorm' bottom: 'data' param { name: 'm' }";
   CHECK(error_of_net(kData + "layer { name: 'a' top: 'a' " + norm +

@@ -95,6 +95,15 @@ TEST_CASE("a sequence's steps meet a layer's weights once each", "[net_cost]") {
   CHECK(cost.layers[2].multiply_adds == 7 * 2 * (18 * 6 + 6 * 6) + 2 * 2 * 7 * 7 * 6);
 }
 
+TEST_CASE("an x_static meets its weights once for all steps", "[net_cost]") {
+  const model::Graph graph = graph_of(
+      "layer { name: 'in' type: 'DummyData' top: 'x' top: 'cont' top: 's' dummy_data_param { shape "
+      "{ dim: 7 dim: 2 dim: 4 } shape { dim: 7 dim: 2 } shape { dim: 2 dim: 5 } } }\n"
+      "layer { name: 'lstm' type: 'LSTM' bottom: 'x' bottom: 'cont' bottom: 's' top: 'h' "
+      "recurrent_param { num_output: 6 } }\n");
+  CHECK(model::net_cost(graph).layers[1].multiply_adds == 7 * 2 * (24 * 4 + 24 * 6) + 2 * (24 * 5));
+}
+
 TEST_CASE("a shared parameter is counted once", "[net_cost]") {
   const std::string layer =
       "type: 'InnerProduct' bottom: 'data' param { name: 'w' } inner_product_param { num_output: 3 "

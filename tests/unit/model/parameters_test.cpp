@@ -36,6 +36,36 @@ TEST_CASE("fillers that say their numbers are taken as they are", "[parameters]"
   CHECK(filler_of("type: 'gaussian' std: 0.01", {5, 4}) == math::Filler{Kind::kGaussian, 0, 0.01F});
 }
 
+TEST_CASE("a sparse gaussian is for matrices and knows their outputs", "[parameters]") {
+  const math::Filler sparse = filler_of("type: 'gaussian' std: 0.5 sparse: 3", {10, 4});
+  CHECK(sparse.kind == Kind::kGaussian);
+  CHECK(sparse.b == 0.5F);
+  CHECK(sparse.sparse == 3);
+  CHECK(sparse.outputs == 10);
+  CHECK(filler_of("type: 'gaussian' sparse: -1", {10, 4}) ==
+        filler_of("type: 'gaussian'", {10, 4}));
+  pb::FillerParameter filler;
+  REQUIRE(parse_text("type: 'gaussian' sparse: 3", "filler", filler).has_value());
+  for (const model::Shape& shape : {model::Shape{10}, model::Shape{10, 4, 3, 3}}) {
+    const auto refused = model::settle_filler(filler, shape);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().message ==
+          "is gaussian with sparse 3, which is for matrices, and the parameter has shape " +
+              model::to_string(shape));
+  }
+}
+
+TEST_CASE("a bilinear filler takes its extent from square kernels", "[parameters]") {
+  CHECK(filler_of("type: 'bilinear'", {3, 1, 4, 4}) == math::bilinear(4));
+  pb::FillerParameter filler;
+  REQUIRE(parse_text("type: 'bilinear'", "filler", filler).has_value());
+  for (const model::Shape& shape : {model::Shape{3, 1, 4, 5}, model::Shape{3, 1, 4}}) {
+    const auto refused = model::settle_filler(filler, shape);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK_THAT(refused.error().message, Catch::Matchers::EndsWith(model::to_string(shape)));
+  }
+}
+
 TEST_CASE("xavier and msra have Caffe's fans", "[parameters]") {
   // LeNet's conv2, (50, 20, 5, 5): 500 inputs and 1250 outputs.
   const model::Shape conv2{50, 20, 5, 5};
@@ -63,11 +93,21 @@ TEST_CASE("a filler that cannot be is told", "[parameters]") {
   CHECK(filler_error("type: 'xaver'") ==
         layer +
             "is of unknown type \"xaver\"; did you mean \"xavier\"?; known are constant, "
-            "uniform, gaussian, xavier, msra");
+            "uniform, gaussian, xavier, msra, bilinear");
   CHECK(filler_error("type: 'uniform' min: 2") ==
         layer + "is uniform from 2 to 1: min lies above max");
   CHECK(filler_error("type: 'gaussian' std: -1") ==
         layer + "is gaussian with std -1; it begins at 0");
+  CHECK(filler_error("type: 'gaussian' sparse: -2") ==
+        layer + "is gaussian with sparse -2; it begins at 0, and -1 keeps all weights");
+  CHECK_THAT(filler_error("type: 'gaussian' sparse: 3"),
+             Catch::Matchers::StartsWith(layer + "is gaussian with sparse 3, and the parameter of "
+                                                 "shape 2x") &&
+                 Catch::Matchers::EndsWith(" has 2 outputs: no input can keep more weights"));
+  CHECK_THAT(filler_error("type: 'bilinear'"),
+             Catch::Matchers::StartsWith(layer + "is bilinear, which is for weights of four axes "
+                                                 "with square kernels, and the parameter has "
+                                                 "shape 2x"));
   CHECK(filler_error("value: nan") == layer + "holds the number nan");
 }
 

@@ -253,6 +253,10 @@ TEST_CASE("loss and accuracy are scalars, and want a label for each score", "[sh
   CHECK(shape_of(graph, "loss") == "scalar");
   CHECK(shape_of(graph, "prob") == "4x10");
   CHECK(shape_of(graph_of(judge("Accuracy", "bottom: 'label' top: 'a'")), "a") == "scalar");
+  CHECK(shape_of(graph_of(judge("Accuracy", "bottom: 'label' top: 'a' top: 'each'")), "each") ==
+        "10");
+  CHECK(error_of_net(judge("Accuracy", "bottom: 'label' top: 'a' top: 'b' top: 'c'")) ==
+        "layer \"l\" wants 1 to 2 tops, and names 3");
   CHECK(error_of_net(judge("SoftmaxWithLoss", "bottom: 'data' top: 'loss'")) ==
         "layer \"l\" (SoftmaxWithLoss): scores of shape 4x10 want 4 labels, and the second bottom "
         "has shape 4x3x8x6");

@@ -104,6 +104,14 @@ TEST_CASE("a table's description survives the way through its message", "[job_st
     other.kind = TableKind::kFrozen;
     CHECK(from_wire(to_wire(other)).value() == other);
   }
+  TableSpec tents = table;
+  tents.filler = math::bilinear(5);
+  CHECK(from_wire(to_wire(tents)).value() == tents);
+  TableSpec sparse = table;
+  sparse.shape = {20, 500};
+  sparse.filler.sparse = 3;
+  sparse.filler.outputs = 20;
+  CHECK(from_wire(to_wire(sparse)).value() == sparse);
   TableSpec scalar = table;
   scalar.shape.clear();
   CHECK(from_wire(to_wire(scalar)).value().count() == 1);
@@ -132,6 +140,20 @@ TEST_CASE("a table whose shape, kind or filler cannot work is refused by its nam
              Contains("kind 3"));
   CHECK_THAT(refusal([](auto& wire) { wire.mutable_filler()->set_type("xavier"); }),
              Contains("xavier"));
+  for (const int sparse : {-2, 21}) {
+    CHECK_THAT(refusal([&](auto& wire) { wire.mutable_filler()->set_sparse(sparse); }),
+               Contains("conv1.weight") && Contains(std::to_string(sparse)));
+  }
+  CHECK_THAT(refusal([](auto& wire) {
+               wire.clear_shape();
+               wire.mutable_filler()->set_sparse(0);
+             }),
+             Contains("keeps 0 weights"));
+  CHECK_THAT(refusal([](auto& wire) {
+               wire.set_shape(3, 4);
+               wire.mutable_filler()->set_type("bilinear");
+             }),
+             Contains("conv1.weight") && Contains("square kernels"));
 }
 
 TEST_CASE("a job's members and modes become its membership", "[job_state]") {

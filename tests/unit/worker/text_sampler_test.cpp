@@ -170,7 +170,7 @@ TEST_CASE("a net that text cannot be sampled from is refused", "[sample]") {
            some_values)
           .refusal ==
       "layer \"h\" (LSTM) carries no state from one step to the next; text is "
-      "sampled from recurrent layers with cont and carry_state");
+      "sampled from recurrent layers with cont and carry_state, without expose_hidden");
   CHECK(make("layer { name: 'h' type: 'MultiHeadAttention' bottom: 'embed' top: 'h' }", some_values)
             .refusal.find("layer \"h\" (MultiHeadAttention) carries no state") == 0);
   pb::NetParameter net;
