@@ -1,47 +1,64 @@
 #include "cuda/handles.hpp"
 
 namespace taut::cuda {
+namespace {
+
+/// What `create`, named `call`, writes into the place that it is given.
+template <class T, auto Destroy, class Create>
+Handle<T, Destroy> made_by(Handle<T, Destroy>, const Create& create, const char* call) {
+  T handle = nullptr;
+  check(create(&handle), call);
+  return Handle<T, Destroy>(handle);
+}
+
+}  // namespace
 
 StreamHandle make_stream() {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  return StreamHandle(stream);
+  return made_by(
+      StreamHandle(),
+      [](cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking); },
+      "cudaStreamCreateWithFlags");
 }
 
 EventHandle make_event() {
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  return EventHandle(event);
+  return made_by(
+      EventHandle(),
+      [](cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDisableTiming); },
+      "cudaEventCreateWithFlags");
 }
 
 CudnnHandle make_cudnn() {
-  cudnnHandle_t handle = nullptr;
-  check(cudnnCreate(&handle), "cudnnCreate");
-  return CudnnHandle(handle);
+  return made_by(CudnnHandle(), cudnnCreate, "cudnnCreate");
 }
 
 CublasLtHandle make_cublas_lt() {
-  cublasLtHandle_t handle = nullptr;
-  check(cublasLtCreate(&handle), "cublasLtCreate");
-  return CublasLtHandle(handle);
+  return made_by(CublasLtHandle(), cublasLtCreate, "cublasLtCreate");
 }
 
 TensorDescriptor make_tensor_descriptor() {
-  cudnnTensorDescriptor_t descriptor = nullptr;
-  check(cudnnCreateTensorDescriptor(&descriptor), "cudnnCreateTensorDescriptor");
-  return TensorDescriptor(descriptor);
+  return made_by(TensorDescriptor(), cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
 }
 
 FilterDescriptor make_filter_descriptor() {
-  cudnnFilterDescriptor_t descriptor = nullptr;
-  check(cudnnCreateFilterDescriptor(&descriptor), "cudnnCreateFilterDescriptor");
-  return FilterDescriptor(descriptor);
+  return made_by(FilterDescriptor(), cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
 }
 
 ConvolutionDescriptor make_convolution_descriptor() {
-  cudnnConvolutionDescriptor_t descriptor = nullptr;
-  check(cudnnCreateConvolutionDescriptor(&descriptor), "cudnnCreateConvolutionDescriptor");
-  return ConvolutionDescriptor(descriptor);
+  return made_by(ConvolutionDescriptor(), cudnnCreateConvolutionDescriptor,
+                 "cudnnCreateConvolutionDescriptor");
+}
+
+RecurrentDescriptor make_recurrent_descriptor() {
+  return made_by(RecurrentDescriptor(), cudnnCreateRNNDescriptor, "cudnnCreateRNNDescriptor");
+}
+
+SequenceDescriptor make_sequence_descriptor() {
+  return made_by(SequenceDescriptor(), cudnnCreateRNNDataDescriptor,
+                 "cudnnCreateRNNDataDescriptor");
+}
+
+DropoutDescriptor make_dropout_descriptor() {
+  return made_by(DropoutDescriptor(), cudnnCreateDropoutDescriptor, "cudnnCreateDropoutDescriptor");
 }
 
 }  // namespace taut::cuda

@@ -42,6 +42,9 @@ using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescr
 using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor =
     Handle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+using RecurrentDescriptor = Handle<cudnnRNNDescriptor_t, cudnnDestroyRNNDescriptor>;
+using SequenceDescriptor = Handle<cudnnRNNDataDescriptor_t, cudnnDestroyRNNDataDescriptor>;
+using DropoutDescriptor = Handle<cudnnDropoutDescriptor_t, cudnnDestroyDropoutDescriptor>;
 using CublasLtHandle = Handle<cublasLtHandle_t, cublasLtDestroy>;
 using MatmulDescriptor = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using MatrixLayout = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
@@ -56,5 +59,8 @@ using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPrefer
 [[nodiscard]] TensorDescriptor make_tensor_descriptor();
 [[nodiscard]] FilterDescriptor make_filter_descriptor();
 [[nodiscard]] ConvolutionDescriptor make_convolution_descriptor();
+[[nodiscard]] RecurrentDescriptor make_recurrent_descriptor();
+[[nodiscard]] SequenceDescriptor make_sequence_descriptor();
+[[nodiscard]] DropoutDescriptor make_dropout_descriptor();
 
 }  // namespace taut::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <variant>
 
 #include "common/math/host_device.hpp"
 
@@ -80,5 +81,8 @@ struct Bnll {
   }
   [[nodiscard]] TAUT_HD float slope(float x) const { return 1 / (1 + std::exp(-x)); }
 };
+
+/// All of them: one more is added here, and to ActivationKind of worker/backend.
+using Activation = std::variant<Relu, Sigmoid, TanH, Elu, Exp, Power, Log, Abs, Bnll>;
 
 }  // namespace taut::math

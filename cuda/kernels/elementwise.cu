@@ -1,9 +1,11 @@
 #include "cuda/kernels/elementwise.hpp"
 
+#include <variant>
 #include <vector>
 
 #include "common/math/philox.hpp"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/place_of.cuh"
 
 namespace taut::cuda {
 namespace {
@@ -36,25 +38,23 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Which of a view's numbers belongs to element i. A division of 32 bits costs far less, so it is
-/// taken where all indices fit.
-struct PlaceOf {
-  explicit PlaceOf(const AxisView& view)
-      : length(view.length), inner(view.inner), is_small(view.count() < (std::int64_t{1} << 31U)) {}
-  __device__ std::int64_t operator()(std::int64_t i) const {
-    if (is_small) {
-      return static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(inner) %
-             static_cast<std::uint32_t>(length);
-    }
-    return i / inner % length;
-  }
-  std::int64_t length;
-  std::int64_t inner;
-  bool is_small;
-};
-
 __global__ void set_number_kernel(std::int64_t* to, std::int64_t value) {
   *to = value;
+}
+
+// Functions of their own: a kernel's lambda cannot stand inside a generic one.
+template <class Function>
+void map_value(cudaStream_t stream, Function function, const float* bottom, float* top,
+               std::int64_t count) {
+  map<1>(stream, "activation forward", count, {{bottom}}, top,
+         [function] __device__(float x) { return function.value(x); });
+}
+
+template <class Function>
+void map_slope(cudaStream_t stream, Function function, const float* at, const float* top_gradient,
+               float* bottom_gradient, std::int64_t count) {
+  map<2>(stream, "activation backward", count, {{at, top_gradient}}, bottom_gradient,
+         [function] __device__(float v, float dy) { return dy * function.slope(v); });
 }
 
 }  // namespace
@@ -94,34 +94,16 @@ void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out
   }
 }
 
-template <class Function>
-void activation_forward(cudaStream_t stream, Function function, const float* bottom, float* top,
-                        std::int64_t count) {
-  map<1>(stream, "activation forward", count, {{bottom}}, top,
-         [function] __device__(float x) { return function.value(x); });
+void activation_forward(cudaStream_t stream, const math::Activation& function, const float* bottom,
+                        float* top, std::int64_t count) {
+  std::visit([&](auto one) { map_value(stream, one, bottom, top, count); }, function);
 }
 
-template <class Function>
-void activation_backward(cudaStream_t stream, Function function, const float* at,
+void activation_backward(cudaStream_t stream, const math::Activation& function, const float* at,
                          const float* top_gradient, float* bottom_gradient, std::int64_t count) {
-  map<2>(stream, "activation backward", count, {{at, top_gradient}}, bottom_gradient,
-         [function] __device__(float v, float dy) { return dy * function.slope(v); });
+  std::visit([&](auto one) { map_slope(stream, one, at, top_gradient, bottom_gradient, count); },
+             function);
 }
-
-#define TAUT_ACTIVATION(Function)                                                               \
-  template void activation_forward(cudaStream_t, Function, const float*, float*, std::int64_t); \
-  template void activation_backward(cudaStream_t, Function, const float*, const float*, float*, \
-                                    std::int64_t)
-TAUT_ACTIVATION(math::Relu);
-TAUT_ACTIVATION(math::Sigmoid);
-TAUT_ACTIVATION(math::TanH);
-TAUT_ACTIVATION(math::Elu);
-TAUT_ACTIVATION(math::Exp);
-TAUT_ACTIVATION(math::Power);
-TAUT_ACTIVATION(math::Log);
-TAUT_ACTIVATION(math::Abs);
-TAUT_ACTIVATION(math::Bnll);
-#undef TAUT_ACTIVATION
 
 void gelu_forward(cudaStream_t stream, const float* bottom, float* top, std::int64_t count) {
   map<1>(stream, "gelu forward", count, {{bottom}}, top,

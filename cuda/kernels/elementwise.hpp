@@ -25,12 +25,9 @@ void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out
                   std::int64_t count);
 
 /// top = function.value(bottom); bottom_gradient = top_gradient * function.slope(at).
-/// Function is one of common/math/activation.hpp.
-template <class Function>
-void activation_forward(cudaStream_t stream, Function function, const float* bottom, float* top,
-                        std::int64_t count);
-template <class Function>
-void activation_backward(cudaStream_t stream, Function function, const float* at,
+void activation_forward(cudaStream_t stream, const math::Activation& function, const float* bottom,
+                        float* top, std::int64_t count);
+void activation_backward(cudaStream_t stream, const math::Activation& function, const float* at,
                          const float* top_gradient, float* bottom_gradient, std::int64_t count);
 
 void gelu_forward(cudaStream_t stream, const float* bottom, float* top, std::int64_t count);

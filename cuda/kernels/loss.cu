@@ -3,6 +3,7 @@
 #include <cfloat>
 
 #include "cuda/kernels/fault.cuh"
+#include "cuda/kernels/place_of.cuh"
 #include "cuda/kernels/reduce.cuh"
 
 namespace taut::cuda {
@@ -70,8 +71,7 @@ __device__ std::int64_t class_of(const Labels& labels, std::int64_t position,
 /// Whether fewer than top_k other classes score at least as high as the label.
 __device__ bool is_right(const AxisView& view, const float* scores, std::int64_t position,
                          std::int64_t truth, std::int64_t top_k) {
-  const std::int64_t o = position / view.inner;
-  const float* score = scores + o * view.length * view.inner + (position - o * view.inner);
+  const float* score = scores + first_at(view, position);
   std::int64_t rivals = 0;
   for (std::int64_t k = 0; k < view.length; ++k) {
     // Written so that a score that is no number makes the answer wrong, never right.
@@ -118,8 +118,7 @@ void softmax_forward(cudaStream_t stream, const AxisView& view, const float* bot
     return;
   }
   each(stream, "softmax_forward", view.positions(), [=] __device__(std::int64_t position) {
-    const std::int64_t o = position / view.inner;
-    const std::int64_t at = o * view.length * view.inner + (position - o * view.inner);
+    const std::int64_t at = first_at(view, position);
     const float* x = bottom + at;
     float* y = top + at;
     float largest = x[0];
@@ -146,8 +145,7 @@ void softmax_backward(cudaStream_t stream, const AxisView& view, const float* to
     return;
   }
   each(stream, "softmax_backward", view.positions(), [=] __device__(std::int64_t position) {
-    const std::int64_t o = position / view.inner;
-    const std::int64_t at = o * view.length * view.inner + (position - o * view.inner);
+    const std::int64_t at = first_at(view, position);
     float dot = 0;
     for (std::int64_t k = 0; k < view.length; ++k) {
       dot += top[at + k * view.inner] * top_gradient[at + k * view.inner];
@@ -167,9 +165,7 @@ void softmax_loss_forward(cudaStream_t stream, const AxisView& view, const float
       [=] __device__(std::int64_t position, std::int64_t, double& first, double& second) {
         const std::int64_t k = class_of(labels, position, view.length);
         if (k < 0) return;
-        const std::int64_t o = position / view.inner;
-        const float likely =
-            probabilities[(o * view.length + k) * view.inner + (position - o * view.inner)];
+        const float likely = probabilities[first_at(view, position) + k * view.inner];
         first -= logf(likely > FLT_MIN ? likely : (likely == likely ? FLT_MIN : likely));
         second += 1;
       },
@@ -232,7 +228,7 @@ void arg_max(cudaStream_t stream, const AxisView& view, const float* bottom, std
   each(stream, "arg_max", view.positions(), [=] __device__(std::int64_t position) {
     const std::int64_t o = position / view.inner;
     const std::int64_t i = position - o * view.inner;
-    const float* x = bottom + o * view.length * view.inner + i;
+    const float* x = bottom + first_at(view, position);
     std::int64_t last = -1;  // the one ranked before
     for (std::int64_t rank = 0; rank < top_k; ++rank) {
       std::int64_t best = -1;

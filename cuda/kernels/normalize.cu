@@ -1,24 +1,10 @@
 #include "cuda/kernels/normalize.hpp"
 
+#include "cuda/kernels/place_of.cuh"
 #include "cuda/kernels/reduce.cuh"
 
 namespace taut::cuda {
 namespace {
-
-struct ChannelOf {
-  explicit ChannelOf(const AxisView& view)
-      : length(view.length), inner(view.inner), is_small(view.count() < (std::int64_t{1} << 31U)) {}
-  __device__ std::int64_t operator()(std::int64_t i) const {
-    if (is_small) {
-      return static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(inner) %
-             static_cast<std::uint32_t>(length);
-    }
-    return i / inner % length;
-  }
-  std::int64_t length;
-  std::int64_t inner;
-  bool is_small;
-};
 
 __device__ float factor_of(double variance, float epsilon) {
   return static_cast<float>(1 / sqrt(variance + static_cast<double>(epsilon)));
@@ -164,7 +150,7 @@ void batch_norm_kept(cudaStream_t stream, std::int64_t channels, const float* me
 
 void batch_norm_normalize(cudaStream_t stream, const AxisView& view, const float* bottom,
                           const float* shift, const float* factor, float* top) {
-  const ChannelOf channel(view);
+  const PlaceOf channel(view);
   each(stream, "batch_norm_normalize", view.count(), [=] __device__(std::int64_t i) {
     const std::int64_t k = channel(i);
     top[i] = (bottom[i] - shift[k]) * factor[k];
@@ -190,7 +176,7 @@ void batch_norm_slopes(cudaStream_t stream, const AxisView& view, const float* t
 void batch_norm_backward(cudaStream_t stream, const AxisView& view, const float* top,
                          const float* top_gradient, const float* factor, const float* mean,
                          const float* slope, float* bottom_gradient) {
-  const ChannelOf channel(view);
+  const PlaceOf channel(view);
   each(stream, "batch_norm_backward", view.count(), [=] __device__(std::int64_t i) {
     const std::int64_t k = channel(i);
     float dy = top_gradient[i];

@@ -1,6 +1,7 @@
 #include <cstddef>
+#include <variant>
 
-#include "common/math/activation.hpp"
+#include "worker/backend/activation_function.hpp"
 #include "worker/backend/cpu_ops.hpp"
 #include "worker/backend/cpu_parallel.hpp"
 
@@ -45,35 +46,14 @@ class Activation final : public ActivationOp {
   bool reads_bottom_;
 };
 
-template <class Function>
-std::unique_ptr<ActivationOp> made(const ActivationSpec& spec, Function function) {
-  return std::make_unique<Activation<Function>>(function, reads_bottom(spec.kind));
-}
-
 }  // namespace
 
 std::unique_ptr<ActivationOp> make_activation(const ActivationSpec& spec) {
-  switch (spec.kind) {
-    case ActivationKind::kRelu:
-      return made(spec, math::Relu{spec.negative_slope});
-    case ActivationKind::kSigmoid:
-      return made(spec, math::Sigmoid{});
-    case ActivationKind::kTanH:
-      return made(spec, math::TanH{});
-    case ActivationKind::kElu:
-      return made(spec, math::Elu{spec.alpha});
-    case ActivationKind::kExp:
-      return made(spec, math::Exp{spec.log_base * spec.scale, spec.log_base * spec.shift});
-    case ActivationKind::kPower:
-      return made(spec, math::Power{spec.power, spec.scale, spec.shift});
-    case ActivationKind::kLog:
-      return made(spec, math::Log{spec.scale, spec.shift, spec.log_base});
-    case ActivationKind::kAbs:
-      return made(spec, math::Abs{});
-    case ActivationKind::kBnll:
-      return made(spec, math::Bnll{});
-  }
-  TAUT_CHECK(false, "an activation of no kind");
+  return std::visit(
+      [&](auto function) -> std::unique_ptr<ActivationOp> {
+        return std::make_unique<Activation<decltype(function)>>(function, reads_bottom(spec.kind));
+      },
+      activation_function(spec));
 }
 
 }  // namespace taut::cpu

@@ -2,11 +2,10 @@
 
 #include <cstddef>
 #include <cstdlib>
-#include <initializer_list>
 #include <memory>
 #include <new>
 
-#include "worker/backend/device_op.hpp"
+#include "worker/backend/own_memory_parts.hpp"
 
 // What operations of the CPU keep or use besides their operands (DeviceOp::own_memory).
 namespace taut::cpu {
@@ -48,20 +47,7 @@ class OwnMemory {
   float* at_ = nullptr;
 };
 
-/// What parts take that lie one behind the other.
-[[nodiscard]] inline Bytes bytes_of(std::initializer_list<const OwnMemory*> parts) {
-  std::size_t sum = 0;
-  for (const OwnMemory* part : parts) sum += part->room();
-  return Bytes(sum * sizeof(float));
-}
-
-/// Lends them so. REQUIRES: the block has room for all.
-inline void lend_in_turn(DeviceSpan<float> block, std::initializer_list<OwnMemory*> parts) {
-  std::size_t begin = 0;
-  for (OwnMemory* part : parts) {
-    part->lend(block.subspan(begin, part->room()).address());
-    begin += part->room();
-  }
-}
+using taut::bytes_of;
+using taut::lend_in_turn;
 
 }  // namespace taut::cpu

@@ -3,6 +3,7 @@
 #include "common/check.hpp"
 #include "common/math/philox.hpp"
 #include "cuda/kernels/reduce.hpp"
+#include "worker/backend/activation_function.hpp"
 #include "worker/backend/cuda_ops.hpp"
 #include "worker/backend/cuda_stream.hpp"
 
@@ -20,11 +21,10 @@ cuda::AxisView view_along(const Extents& shape, std::size_t axis, std::size_t ax
 
 namespace {
 
-template <class Function>
 class Activation final : public ActivationOp {
  public:
-  Activation(Function function, bool reads_bottom)
-      : function_(function), reads_bottom_(reads_bottom) {}
+  explicit Activation(const ActivationSpec& spec)
+      : function_(activation_function(spec)), reads_bottom_(reads_bottom(spec.kind)) {}
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top) override {
     TAUT_CHECK(bottom.size() == top.size(), "an activation keeps the shape");
@@ -40,14 +40,9 @@ class Activation final : public ActivationOp {
   }
 
  private:
-  Function function_;
+  math::Activation function_;
   bool reads_bottom_;
 };
-
-template <class Function>
-std::unique_ptr<ActivationOp> made(const ActivationSpec& spec, Function function) {
-  return std::make_unique<Activation<Function>>(function, reads_bottom(spec.kind));
-}
 
 class Gelu final : public GeluOp {
  public:
@@ -217,29 +212,8 @@ class Dropout final : public DropoutOp {
 }  // namespace
 
 std::unique_ptr<ActivationOp> make_activation(const ActivationSpec& spec) {
-  switch (spec.kind) {
-    case ActivationKind::kRelu:
-      return made(spec, math::Relu{spec.negative_slope});
-    case ActivationKind::kSigmoid:
-      return made(spec, math::Sigmoid{});
-    case ActivationKind::kTanH:
-      return made(spec, math::TanH{});
-    case ActivationKind::kElu:
-      return made(spec, math::Elu{spec.alpha});
-    case ActivationKind::kExp:
-      return made(spec, math::Exp{spec.log_base * spec.scale, spec.log_base * spec.shift});
-    case ActivationKind::kPower:
-      return made(spec, math::Power{spec.power, spec.scale, spec.shift});
-    case ActivationKind::kLog:
-      return made(spec, math::Log{spec.scale, spec.shift, spec.log_base});
-    case ActivationKind::kAbs:
-      return made(spec, math::Abs{});
-    case ActivationKind::kBnll:
-      return made(spec, math::Bnll{});
-  }
-  TAUT_CHECK(false, "an activation of no kind");
+  return std::make_unique<Activation>(spec);
 }
-
 std::unique_ptr<EltwiseOp> make_eltwise(EltwiseKind kind) {
   if (kind == EltwiseKind::kProduct) return std::make_unique<Product>();
   return std::make_unique<Max>();

@@ -36,6 +36,8 @@ namespace taut::cuda_ops {
 [[nodiscard]] std::unique_ptr<EmbedOp> make_embed(const EmbedSpec&);
 [[nodiscard]] std::unique_ptr<PositionEmbedOp> make_position_embed(const SequenceShape&);
 [[nodiscard]] std::unique_ptr<RecurrentOp> make_recurrent(CudaDevice&, const RecurrentSpec&);
+/// On cuDNN's kernels over whole sequences; null: they cannot do this one, or not as it is asked for.
+[[nodiscard]] std::unique_ptr<RecurrentOp> make_fused_recurrent(CudaDevice&, const RecurrentSpec&);
 [[nodiscard]] std::unique_ptr<LayerNormOp> make_layer_norm(CudaDevice&, const LayerNormSpec&);
 [[nodiscard]] std::unique_ptr<GeluOp> make_gelu();
 [[nodiscard]] std::unique_ptr<AttentionOp> make_attention(CudaDevice&, const AttentionSpec&);

@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "worker/backend/cuda_device.hpp"
-#include "worker/backend/device_op.hpp"
+#include "worker/backend/own_memory_parts.hpp"
 
 // What operations on CUDA keep or use besides their operands (DeviceOp::own_memory).
 namespace taut::cuda_ops {
@@ -49,21 +49,8 @@ class OwnMemory {
   mutable float* at_ = nullptr;
 };
 
-/// What parts take that lie one behind the other.
-[[nodiscard]] inline Bytes bytes_of(std::initializer_list<const OwnMemory*> parts) {
-  std::size_t sum = 0;
-  for (const OwnMemory* part : parts) sum += part->room();
-  return Bytes(sum * sizeof(float));
-}
-
-/// Lends them so. REQUIRES: the block has room for all.
-inline void lend_in_turn(DeviceSpan<float> block, std::initializer_list<OwnMemory*> parts) {
-  std::size_t begin = 0;
-  for (OwnMemory* part : parts) {
-    part->lend(block.subspan(begin, part->room()).address());
-    begin += part->room();
-  }
-}
+using taut::bytes_of;
+using taut::lend_in_turn;
 
 /// What CudaStream::scratch() takes for parts of so many bytes.
 [[nodiscard]] inline Bytes scratch_bytes(std::initializer_list<std::size_t> parts) {

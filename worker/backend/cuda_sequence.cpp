@@ -319,6 +319,7 @@ std::unique_ptr<PositionEmbedOp> make_position_embed(const SequenceShape& shape)
   return std::make_unique<PositionEmbed>(shape);
 }
 std::unique_ptr<RecurrentOp> make_recurrent(CudaDevice& device, const RecurrentSpec& spec) {
+  if (auto fused = make_fused_recurrent(device, spec)) return fused;
   return std::make_unique<Recurrent>(device, spec);
 }
 

@@ -53,12 +53,21 @@ enum class CellKind : std::uint8_t { kRnn, kLstm, kGru };
   return cell == CellKind::kLstm ? 4 : cell == CellKind::kGru ? 3 : 1;
 }
 
+/// Where in a batch sequences begin.
+enum class Resets : std::uint8_t {
+  kAnywhere,  // where cont says so
+  kAtStart,   // at its first step alone, or nowhere: from the second step on every marker is 1
+};
+
 struct RecurrentSpec {
   CellKind cell = CellKind::kLstm;
   std::int64_t steps = 0;
   std::int64_t streams = 0;
   std::int64_t inputs = 0;
   std::int64_t hidden = 0;
+  Resets resets = Resets::kAnywhere;  // what is promised of every cont to come
+  bool constant = false;              // whether forwards come with constant sums
+  bool state_gradient = false;        // whether backwards come with a state's gradient
 };
 
 /// One layer's parameters, or their gradients. Gates lie below each other: G * hidden rows.
@@ -82,7 +91,8 @@ struct RecurrentParameters {
 /// constant  [streams, G hidden], or empty: what is added to W x + b at every step
 /// state  [hidden], for an LSTM [2 * hidden] of each stream: h, then c, as [1 or 2, streams, hidden].
 ///        Read at the first step, overwritten with what the last one leaves
-/// cont   [steps, streams], or empty: every step goes on
+/// cont   [steps, streams], or empty: every step goes on. With Resets::kAtStart only the first step's are
+///        read for certain
 /// Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997,
 ///           with the forget gates of Gers et al., 2000, as in Caffe's lstm_unit_layer.cpp and
 ///           recurrent_layer.cpp; Cho et al., "Learning Phrase Representations using RNN

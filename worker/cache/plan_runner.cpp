@@ -3,18 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "common/check.hpp"
 
 namespace taut {
+namespace {
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
 
 PlanRunner::PlanRunner(std::string name, std::vector<CycleStep> steps, Arena& arena, Movers& movers)
     : name_(std::move(name)),
       steps_(std::move(steps)),
       arena_(arena),
       movers_(movers),
-      mark_(arena.backend().make_event()) {}
+      mark_(arena.backend().make_event()),
+      number_(next_number()) {}
 
 Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vector<CycleStep> steps,
                                                      const std::vector<VirtualBuffer>& buffers,
@@ -27,6 +37,7 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vect
   options.alignment = arena.options().alignment;
   TAUT_TRY(runner->plan_, plan_memory(runner->made_.trace, options));
   runner->lay_out();
+  runner->find_moves();
   return runner;
 }
 
@@ -56,6 +67,26 @@ void PlanRunner::lay_out() {
       TAUT_CHECK(number != of_buffer[buffer].end(), "a plan without a place for one of its uses");
       found.push_back(*number);
     }
+  }
+}
+
+/// Between which steps a stream of copies and the compute meet. A release that waits for nobody is none of
+/// that, unless what is released is overwritten.
+void PlanRunner::find_moves() {
+  std::vector<bool> is_copied(stays_.size(), false);
+  for (std::size_t step = 0; step < steps_.size(); ++step) {
+    if (steps_[step].on_compute) continue;
+    for (const std::size_t number : stays_of_[step]) is_copied[number] = true;
+  }
+  const auto waits = [&](std::size_t number) {
+    return arena_.options().poison || is_copied[number] || stays_[number].written_back != nullptr;
+  };
+  for (std::size_t step = 0; step < steps_.size(); ++step) {
+    const StepPlan& todo = plan_.steps[step];
+    const bool beside = !steps_[step].on_compute;
+    moves_before_.push_back(beside || !todo.fetches.empty() || !todo.needs.empty());
+    moves_after_.push_back(beside || !todo.write_backs.empty() ||
+                           std::ranges::any_of(todo.releases, waits));
   }
 }
 
@@ -139,9 +170,41 @@ void PlanRunner::note_use(std::size_t number, OperandUse use) {
   arena_.host_copy(host_buffer_of(stay)).is_current = false;
 }
 
+/// The calls from this step on are the same where the caller's key is, and lie at the same addresses where
+/// the plan and the arena are.
+void PlanRunner::begin_segment(Stream& compute) {
+  std::uint64_t key = repeat_->key;
+  for (const std::uint64_t value :
+       {number_, std::uint64_t{step_}, reinterpret_cast<std::uint64_t>(arena_.at(Bytes(0)))}) {
+    key = (key ^ value) * 0x9E3779B97F4A7C15ULL;
+    key ^= key >> 29U;
+  }
+  const bool is_queued = arena_.backend().begin_repeat(compute, key, repeat_->clock);
+  segment_ = is_queued ? Segment::kQueued : Segment::kReplayed;
+}
+
+void PlanRunner::end_segment(Stream& compute) {
+  if (std::exchange(segment_, Segment::kNone) == Segment::kQueued) {
+    arena_.backend().end_repeat(compute);
+  }
+}
+
+void PlanRunner::end_repeat(Stream& compute) {
+  end_segment(compute);
+  repeat_.reset();
+}
+
+void PlanRunner::abandon_repeat(Stream& compute) noexcept {
+  if (std::exchange(segment_, Segment::kNone) == Segment::kQueued) {
+    arena_.backend().abandon_repeat(compute);
+  }
+  repeat_.reset();
+}
+
 void PlanRunner::run(Stream& compute, Stream& stream, const DeviceCall& call) {
   const StepPlan& todo = plan_.steps[step_];
   const CycleStep& step = steps_[step_];
+  if (moves_before_[step_]) end_segment(compute);
   for (const std::size_t number : todo.fetches) fetch(compute, number);
   for (const std::size_t number : todo.needs) stays_[number].fetched->wait(compute);
   std::vector<std::byte*> addresses;
@@ -156,7 +219,9 @@ void PlanRunner::run(Stream& compute, Stream& stream, const DeviceCall& call) {
     mark_->record(compute);
     mark_->wait(stream);
   }
-  call.run(stream, addresses);
+  if (repeat_ && !beside && segment_ == Segment::kNone) begin_segment(compute);
+  if (segment_ != Segment::kReplayed) call.run(stream, addresses);
+  if (moves_after_[step_]) end_segment(compute);
   for (std::size_t i = 0; i < step.uses.size(); ++i) {
     Stay& stay = stays_[stays_of_[step_][i]];
     note_use(stays_of_[step_][i], step.uses[i].use);

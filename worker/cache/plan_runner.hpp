@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,12 @@ class PlanRunner {
   void run(Stream& compute, Stream& stream, const DeviceCall& call);
   [[nodiscard]] bool is_over() const { return step_ == steps_.size(); }
 
+  /// As Backend's, of the cycle's calls: the backend records those between two moves of memory, and replays
+  /// them. The caller goes on with its calls in any case.
+  void begin_repeat(std::uint64_t key, Clock clock) { repeat_ = {key, clock}; }
+  void end_repeat(Stream& compute);
+  void abandon_repeat(Stream& compute) noexcept;
+
   /// Where the newest value of a buffer is on the device; null: the host has it, once the streams
   /// have passed.
   [[nodiscard]] std::byte* newest(std::size_t buffer) const;
@@ -61,8 +68,18 @@ class PlanRunner {
     std::unique_ptr<Event> copied;        // by a call on another stream; null: none under way
   };
 
+  struct Repeat {
+    std::uint64_t key = 0;
+    Clock clock;
+  };
+  /// Calls that the backend records, or has replayed when the first of them came.
+  enum class Segment : std::uint8_t { kNone, kQueued, kReplayed };
+
   PlanRunner(std::string name, std::vector<CycleStep> steps, Arena& arena, Movers& movers);
   void lay_out();
+  void find_moves();
+  void begin_segment(Stream& compute);
+  void end_segment(Stream& compute);
   [[nodiscard]] Bytes bytes_of(const Stay& stay) const;
   [[nodiscard]] std::size_t host_buffer_of(const Stay& stay) const;
   [[nodiscard]] bool outlives(const Stay& stay) const;
@@ -80,8 +97,12 @@ class PlanRunner {
   std::vector<Stay> stays_;                         // as in the plan's residencies
   std::vector<std::vector<std::size_t>> stays_of_;  // by step, for each of its uses
   std::vector<std::size_t> newest_;                 // by the trace's buffers: the stay, or kNowhere
+  std::vector<bool> moves_before_, moves_after_;    // by step: what no recording may hold
   std::unique_ptr<Event> mark_;
   std::size_t step_ = 0;
+  const std::uint64_t number_;  // of this runner in the process
+  std::optional<Repeat> repeat_;
+  Segment segment_ = Segment::kNone;
 };
 
 }  // namespace taut

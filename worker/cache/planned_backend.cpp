@@ -13,6 +13,7 @@ namespace taut {
 PlannedBackend::PlannedBackend(Backend& inner, const Options& options)
     : WrappedBackend(inner),
       budget_(options.budget),
+      repeats_(inner.repeats()),
       arena_(inner, {.budget = options.budget, .poison = options.poison}),
       movers_{inner.make_copy_stream(), inner.make_copy_stream()} {}
 
@@ -87,6 +88,19 @@ Result<void> PlannedBackend::plan_cycle() {
 const PlanRunner* PlannedBackend::cycle(std::string_view name) const {
   const auto found = cycles_.find(name);
   return found == cycles_.end() ? nullptr : found->second.get();
+}
+
+bool PlannedBackend::begin_repeat(Stream& stream, std::uint64_t key, Clock clock) {
+  if (mode_ == Mode::kRunning && &stream == compute_) loaded_->begin_repeat(key, clock);
+  return true;
+}
+
+void PlannedBackend::end_repeat(Stream& stream) {
+  if (mode_ == Mode::kRunning && &stream == compute_) loaded_->end_repeat(stream);
+}
+
+void PlannedBackend::abandon_repeat(Stream& stream) noexcept {
+  if (mode_ == Mode::kRunning && &stream == compute_) loaded_->abandon_repeat(stream);
 }
 
 CycleStep PlannedBackend::step_of(Stream& stream, const DeviceCall& call) const {

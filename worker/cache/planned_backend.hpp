@@ -42,6 +42,12 @@ class PlannedBackend final : public WrappedBackend {
   void end_cycle() override;
   void on_call(Stream& stream, DeviceCall call) override;
 
+  bool repeats() const override { return repeats_; }
+  /// Always true: what is replayed are parts of it, between two moves of memory.
+  bool begin_repeat(Stream&, std::uint64_t key, Clock clock) override;
+  void end_repeat(Stream&) override;
+  void abandon_repeat(Stream&) noexcept override;
+
   Result<void> rehearse(Stream& compute, std::string_view name,
                         const std::function<Result<void>()>& calls) override;
   bool is_rehearsing() const override { return mode_ == Mode::kRehearsing; }
@@ -70,6 +76,7 @@ class PlannedBackend final : public WrappedBackend {
   void empty_arena(Stream& stream);
 
   const Bytes budget_;
+  const bool repeats_;  // the wrapped backend does
   Arena arena_;
   PlanRunner::Movers movers_;
   std::vector<VirtualBuffer> buffers_;

@@ -14,7 +14,8 @@ namespace taut::data {
 
 /// What a record of text holds, each of T steps, T x N in a batch: the units' numbers; their labels,
 /// which are the numbers of the units that follow; the cont markers; and a mask, 0 where a step is
-/// padding (number 0, labelled text_param.ignore_label).
+/// padding (number 0, labelled text_param.ignore_label). From a record's second step on its markers are 1
+/// (model::begins_at_start).
 [[nodiscard]] RecordShape text_fields(const pb::TextParameter& text);
 
 /// Opens a text, plain or gzip: `place` itself, or input.txt[.gz] where it is a folder.

@@ -59,6 +59,8 @@ struct LayerSetup {
   std::vector<Extents> tops;
   std::vector<bool> bottom_gradients;  // which bottoms' gradients will be asked for
   bool training = true;
+  /// Whether the second bottom, where it is cont markers, begins sequences at the batch's first step alone.
+  bool begins_at_start = false;
   std::uint64_t seed = 0;
   std::uint32_t slot = 0;   // of the member
   std::uint32_t index = 0;  // of the layer in its net

@@ -92,6 +92,8 @@ void Net::make_steps(const Options& options) {
                      .tops = {},
                      .bottom_gradients = {},
                      .training = graph_.phase == pb::TRAIN,
+                     .begins_at_start =
+                         node.bottoms.size() > 1 && model::begins_at_start(graph_, node.bottoms[1]),
                      .seed = options.seed,
                      .slot = options.slot,
                      .index = static_cast<std::uint32_t>(index)};

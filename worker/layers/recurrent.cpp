@@ -41,6 +41,8 @@ class Recurrent final : public Layer {
     for (std::size_t i = 0; i < setup.layers; ++i) {
       RecurrentSpec spec = first;
       if (i > 0) spec.inputs = first.hidden;
+      spec.constant = i == 0 && constant_ != nullptr;
+      spec.state_gradient = blobs_.states > 0;
       Part& part = parts_.emplace_back();
       part.op = backend.recurrent(spec);
       part.state = backend.allocate_floats(state, "a recurrent layer's state");
@@ -284,7 +286,9 @@ std::unique_ptr<Layer> make_recurrent(Backend& backend, const LayerSetup& setup)
                 .steps = bottom[0],
                 .streams = bottom[1],
                 .inputs = bottom[2],
-                .hidden = parameter.num_output()};
+                .hidden = parameter.num_output(),
+                .resets = setup.bottoms.size() < 2 || setup.begins_at_start ? Resets::kAtStart
+                                                                            : Resets::kAnywhere};
   const RecurrentSpec& spec = made.first;
   made.layers = parameter.num_layers();
   made.top = model::element_count(setup.tops[0]);

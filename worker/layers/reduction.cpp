@@ -1,24 +1,8 @@
 #include "worker/layers/layer_makers.hpp"
+#include "worker/layers/plain_layer.hpp"
 
 namespace taut::layers {
 namespace {
-
-class Reduction final : public Layer {
- public:
-  explicit Reduction(std::unique_ptr<ReductionOp> op) : op_(std::move(op)) {}
-
-  void forward(const Ports& ports, Stream& stream, Clock) override {
-    op_->forward(stream, ports.bottoms[0].value, ports.tops[0].value);
-  }
-  void backward(const Ports& ports, Stream& stream) override {
-    const Tensor& bottom = ports.bottoms[0];
-    if (bottom.gradient.empty()) return;
-    op_->backward(stream, bottom.value, ports.tops[0].gradient, bottom.gradient);
-  }
-
- private:
-  std::unique_ptr<ReductionOp> op_;
-};
 
 /// It has no gradient.
 class ArgMax final : public Layer {
@@ -56,7 +40,7 @@ std::unique_ptr<Layer> make_reduction(Backend& backend, const LayerSetup& setup)
     factor *= static_cast<float>(model::element_count(setup.tops[0])) /
               static_cast<float>(model::element_count(setup.bottoms[0]));
   }
-  return std::make_unique<Reduction>(
+  return std::make_unique<PlainLayer<ReductionOp>>(
       backend.reduction({.shape = setup.bottoms[0],
                          .axis = axis_of(parameter.axis(), setup.bottoms[0]),
                          .kind = kind_of(parameter.operation()),
