@@ -111,9 +111,11 @@ Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
                                                    const pb::WorkerConfig& settings) {
   TAUT_TRY(auto first, open_device_cache(client, *devices[0], tables, job, settings));
   if (devices.size() == 1) return first;
+  ReplicatedCache::Options options;
+  options.overlap = settings.overlap();
   const bool deterministic = math_options(job.definition().solver_param()).deterministic;
-  auto cache = std::make_unique<ReplicatedCache>(
-      std::move(first), devices, tables, deterministic ? GroupOrder::kMembers : GroupOrder::kAny);
+  options.order = deterministic ? GroupOrder::kMembers : GroupOrder::kAny;
+  auto cache = std::make_unique<ReplicatedCache>(std::move(first), devices, tables, options);
   log::info("{} devices share the batch; their gradients meet with {}", devices.size(),
             cache->description());
   return std::unique_ptr<ParameterCache>(std::move(cache));
@@ -200,8 +202,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   std::vector<Replica> replicas;
   for (std::uint32_t i = 0; i < count; ++i) {
     backends[i]->set_math(math_options(solver));
-    TAUT_TRY(Replica replica,
-             assets.make_replica(*backends[i], job.slot() * count + i, job.slots() * count, start));
+    TAUT_TRY(Replica replica, assets.make_replica(*backends[i], job.slot(), job.slots(), start, i));
     replicas.push_back(std::move(replica));
   }
 

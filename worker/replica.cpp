@@ -145,6 +145,7 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
                                   std::uint32_t devices) {
   JobAssets assets;
   assets.job_ = job;
+  assets.devices_ = devices;
   for (const model::NetChoice& choice : model::nets_of(job)) {
     TAUT_TRY(FedGraph fed, open_phase(job, choice, {.members = members, .devices = devices}));
     if (choice.phase == pb::TRAIN) {
@@ -162,14 +163,15 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
 }
 
 Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, std::uint32_t slots,
-                                        Clock start) const {
+                                        Clock start, std::uint32_t device) const {
   Replica replica;
   replica.backend = &backend;
   replica.batch = train_.batch();
-  replica.net = std::make_unique<Net>(train_.graph, backend, Net::Options{job_.seed(), slot});
+  replica.net = std::make_unique<Net>(train_.graph, backend,
+                                      Net::Options{job_.seed(), slot + device * slots});
   data::FeedOptions options;
   options.part = data::Part::kTrain;
-  options.share = {slot, slots};
+  options.share = {.slot = slot, .slots = slots, .part = device, .parts = devices_};
   options.seed = job_.seed();
   data::DataLoader::Options loading;
   loading.start = Clock(start.value() * job_.solver_param().iter_size());

@@ -63,9 +63,11 @@ class JobAssets {
 
   /// A training replica that begins at a clock; each clock draws iter_size batches. Throws
   /// DeviceError.
-  /// slot      of all `slots` shares of the data: one for each device of each member
+  /// slot      of `slots` shares of the data, one for each member
+  /// device    of the member: which part of its batches
   [[nodiscard]] Result<Replica> make_replica(Backend& backend, std::uint32_t slot,
-                                             std::uint32_t slots, Clock start) const;
+                                             std::uint32_t slots, Clock start,
+                                             std::uint32_t device = 0) const;
 
   [[nodiscard]] const model::Graph& train_graph() const { return train_.graph; }
   /// How many test phases the job has.
@@ -79,6 +81,7 @@ class JobAssets {
 
  private:
   pb::Job job_;
+  std::uint32_t devices_ = 1;
   FedGraph train_;
   std::vector<FedGraph> tests_;
 };

@@ -57,7 +57,7 @@ void Trainer::add_device(Backend& backend) {
 Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   rate_since_ = steady_now();
   stop_ = &stop;
-  TAUT_TRY(rehearse_from(0));
+  TAUT_TRY(rehearse_device());
   Clock clock = options_.start;
   while (clock < options_.end && !stop) {
     const Clock first = clock;
@@ -89,11 +89,15 @@ bool Trainer::test_is_due(Clock first, Clock clock) const {
   return newest >= first && (newest > Clock(0) || options_.test_initialization);
 }
 
-/// A rehearsal of all devices from this one on: they make their calls together.
-Result<void> Trainer::rehearse_from(std::size_t device) {
-  if (device == devices_.size()) return rehearse();
-  return devices_[device].backend->rehearse(*devices_[device].stream, kCycle,
-                                            [=, this] { return rehearse_from(device + 1); });
+Result<void> Trainer::rehearse_device() {
+  const Device& device = devices_[0];
+  if (devices_.size() == 1) {
+    return device.backend->rehearse(*device.stream, kCycle, [this] { return rehearse(); });
+  }
+  for (const Device& one : devices_) {
+    TAUT_CHECK(!one.backend->needs_rehearsal(), "a budget is kept on one device");
+  }
+  return ok();
 }
 
 /// A clock's calls, for a device that wants to know them first; no data is drawn. For one that does not,

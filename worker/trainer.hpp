@@ -70,7 +70,7 @@ class Trainer {
   [[nodiscard]] Replica& replica_of(const Step& step, std::size_t device) const {
     return replicas_[step.first + device];
   }
-  [[nodiscard]] Result<void> rehearse_from(std::size_t device);
+  [[nodiscard]] Result<void> rehearse_device();
   [[nodiscard]] Result<void> rehearse();
   [[nodiscard]] Result<void> train_clock(Clock clock);
   void straggle(Clock clock, Duration since_begin, Duration waited_before);

@@ -74,6 +74,9 @@ class CudaBackend final : public Backend, public MemoryMeter {
                 "cudaHostRegister", fmt::format("{} bytes", part.size()));
   }
   void unpin_host(std::span<std::byte> part) noexcept override {
+    // Nothing promises that copies under way are waited for.
+    (void)cudaSetDevice(device_.index());
+    (void)cudaDeviceSynchronize();
     if (cudaHostUnregister(part.data()) != cudaSuccess) (void)cudaGetLastError();
   }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }

@@ -77,6 +77,14 @@ void DeviceCache::add_table(TableSpec spec) {
   tables_.push_back(std::move(table));
 }
 
+/// What was brought before goes on meaning what is in front: frozen values are brought once.
+void DeviceCache::compute_on(std::size_t /*replica*/, Stream& stream) {
+  compute_ = &stream;
+  for (const Table& table : tables_) {
+    if (table.held) values_.await_front(table.spec.id, stream);
+  }
+}
+
 Result<DeviceSpan<const float>> DeviceCache::acquire(std::size_t /*replica*/, TableId id,
                                                      Clock clock) {
   if (!options_.overlap) {
@@ -110,14 +118,21 @@ Result<Clock> DeviceCache::begin_clock(Clock clock) {
 
 /// Waits until the client has a table's values at a clock.
 Result<void> DeviceCache::await(Table& table, Clock clock) {
-  if (const std::string failure = sender_->failure(); !failure.empty()) {
-    return make_error(ErrorCode::kUnavailable, failure);
-  }
+  TAUT_TRY(check_sender());
   if (table.come == wanted(table, clock)) return ok();
-  TAUT_TRY(const ReadResult read, client_.wait(table.spec.id, wanted(table, clock), options_.wait));
+  const auto read = client_.wait(table.spec.id, wanted(table, clock), options_.wait);
+  TAUT_TRY(check_sender());
+  if (!read) return read.error();
   table.come = wanted(table, clock);
-  table.version = read.version;
+  table.version = read.value().version;
   return ok();
+}
+
+/// Errors    unavailable: a gradient's copy failed, and so its values never come
+Result<void> DeviceCache::check_sender() const {
+  const std::string failure = sender_->failure();
+  if (failure.empty()) return ok();
+  return make_error(ErrorCode::kUnavailable, failure);
 }
 
 /// The client has a table's values, and the thread that works for it says so. What the device has
@@ -208,9 +223,7 @@ Result<void> DeviceCache::flush(Duration wait) {
     return make_error(ErrorCode::kTimeout, "the copies of gradients from the device took too long");
   }
   // A gradient whose copy failed was taken too, and never sent.
-  if (const std::string failure = sender_->failure(); !failure.empty()) {
-    return make_error(ErrorCode::kUnavailable, failure);
-  }
+  TAUT_TRY(check_sender());
   return client_.flush(wait);
 }
 

@@ -27,7 +27,7 @@ class DeviceCache final : public ParameterCache {
   /// Closes the client, whose thread would else go on writing into the buffers.
   ~DeviceCache() override;
 
-  void compute_on(std::size_t /*replica*/, Stream& stream) override { compute_ = &stream; }
+  void compute_on(std::size_t replica, Stream& stream) override;
   Result<Clock> begin_clock(Clock clock) override;
   Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
@@ -54,6 +54,7 @@ class DeviceCache final : public ParameterCache {
   void add_table(TableSpec spec);
   [[nodiscard]] static Clock wanted(const Table& table, Clock clock);
   Result<void> await(Table& table, Clock clock);
+  [[nodiscard]] Result<void> check_sender() const;
   Result<void> bring(Table& table, Clock clock);
   void copy_ahead(TableId table) noexcept;
   void measure(TableId id);

@@ -51,6 +51,11 @@ void DeviceValues::try_second_buffers() {
     log::info("parameters have one buffer on the device: {}", full.what());
     return;
   }
+  // Of several workers on one device each may have seen the same free memory.
+  if (const auto use = memory_use(backend_); use && use->free.value() < bytes) {
+    log::info("parameters have one buffer on the device: others have taken its memory meanwhile");
+    return;
+  }
   std::scoped_lock lock(mutex_);
   for (std::size_t i = 0; i < tables_.size(); ++i) tables_[i].back = std::move(places[i]);
   has_second_ = true;
@@ -83,6 +88,11 @@ void DeviceValues::bring(TableId id, Stream& compute) {
   // arrangements in turn.
   if (has_second) std::swap(table.front, table.back);
   table.front.arrived->wait(compute);
+}
+
+void DeviceValues::await_front(TableId id, Stream& compute) {
+  std::scoped_lock lock(mutex_);
+  tables_[id.value()].front.arrived->wait(compute);
 }
 
 DeviceSpan<const float> DeviceValues::front(TableId table) const {

@@ -41,6 +41,8 @@ class DeviceValues {
 
   /// Puts the fresh values in front; what is queued on `compute` from now on waits for their copy.
   void bring(TableId table, Stream& compute);
+  /// What is queued on `compute` from now on waits for the values in front.
+  void await_front(TableId table, Stream& compute);
   /// The values in front, until the next bring() of the table.
   [[nodiscard]] DeviceSpan<const float> front(TableId table) const;
   /// All that reads the values in front is queued on `compute`.

@@ -64,10 +64,14 @@ void GradientSender::run() {
     } catch (const std::exception& fault) {
       failure = fault.what();
     }
-    std::scoped_lock lock(mutex_);
-    if (failure_.empty()) failure_ = failure;
-    ++taken_;
-    changed_.notify_all();
+    {
+      std::scoped_lock lock(mutex_);
+      if (failure_.empty()) failure_ = failure;
+      ++taken_;
+      changed_.notify_all();
+    }
+    // Whoever waits for values that this gradient would have brought need not wait any longer.
+    if (!failure.empty()) client_.cancel();
   }
 }
 

@@ -11,8 +11,8 @@ namespace taut {
 
 ReplicatedCache::ReplicatedCache(std::unique_ptr<ParameterCache> first,
                                  std::span<Backend* const> devices,
-                                 std::span<const TableSpec> tables, GroupOrder order)
-    : first_(std::move(first)) {
+                                 std::span<const TableSpec> tables, const Options& options)
+    : first_(std::move(first)), overlap_(options.overlap) {
   TAUT_CHECK(devices.size() > 1, "a single device needs no copies");
   std::vector<DeviceGroup::Member> members;
   for (Backend* const backend : devices) {
@@ -21,7 +21,7 @@ ReplicatedCache::ReplicatedCache(std::unique_ptr<ParameterCache> first,
     members.push_back({backend, device.exchange.get()});
     devices_.push_back(std::move(device));
   }
-  group_ = make_device_group(std::move(members), order);
+  group_ = make_device_group(std::move(members), options.order);
   for (const TableSpec& table : tables) add_table(table);
   // To the cache behind, the exchange is what computes: it reads the values, and makes the gradient.
   first_->compute_on(0, *devices_[0].exchange);
@@ -52,7 +52,6 @@ void ReplicatedCache::add_table(const TableSpec& spec) {
     }
     part.arrived = device.backend->make_event();
     part.used = device.backend->make_event();
-    part.averaged = device.backend->make_event();
   }
 }
 
@@ -75,11 +74,11 @@ Result<DeviceSpan<const float>> ReplicatedCache::acquire(std::size_t replica, Ta
   return replica == 0 ? table.values : DeviceSpan<const float>(part.values.as<float>());
 }
 
-/// Brings the first device's values to the others.
+/// Brings the first device's values to the others. The exchange has passed the mark of their last use
+/// with the gradients that followed it.
 void ReplicatedCache::spread(Table& table) {
   std::vector<DeviceSpan<float>> copies;
   for (std::size_t i = 1; i < devices_.size(); ++i) {
-    table.parts[i].used->wait(*devices_[i].exchange);
     copies.push_back(table.parts[i].values.as<float>());
   }
   group_->spread(table.values, copies);
@@ -88,10 +87,9 @@ void ReplicatedCache::spread(Table& table) {
   }
 }
 
+/// Its last one has been averaged: the values that acquire() has given came behind that.
 DeviceSpan<float> ReplicatedCache::gradient(std::size_t replica, TableId id) {
-  Part& part = tables_[id.value()].parts[replica];
-  part.averaged->wait(*devices_[replica].compute);
-  return part.gradient.as<float>();
+  return tables_[id.value()].parts[replica].gradient.as<float>();
 }
 
 void ReplicatedCache::publish(std::size_t replica, TableId id, Clock clock) {
@@ -101,18 +99,24 @@ void ReplicatedCache::publish(std::size_t replica, TableId id, Clock clock) {
   part.used->wait(*devices_[replica].exchange);
   if (++table.published < devices_.size()) return;
   table.published = 0;
-  std::vector<DeviceSpan<const float>> gradients;
-  for (const Part& one : table.parts) gradients.push_back(one.gradient.as<float>());
-  group_->mean(gradients, first_->gradient(0, id));
-  for (std::size_t i = 0; i < devices_.size(); ++i) {
-    table.parts[i].averaged->record(*devices_[i].exchange);
+  if (overlap_) {
+    average(id, clock);
+  } else {
+    made_.push_back(id);
   }
+}
+
+void ReplicatedCache::average(TableId id, Clock clock) {
+  std::vector<DeviceSpan<const float>> gradients;
+  for (const Part& part : tables_[id.value()].parts) gradients.push_back(part.gradient.as<float>());
+  group_->mean(gradients, first_->gradient(0, id));
   first_->publish(0, id, clock);
 }
 
 void ReplicatedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
   if (++finished_ < devices_.size()) return;
   finished_ = 0;
+  for (const TableId id : std::exchange(made_, {})) average(id, clock);
   first_->finish_clock(0, clock);
 }
 

@@ -20,10 +20,15 @@ namespace taut {
 /// single tables only.
 class ReplicatedCache final : public ParameterCache {
  public:
+  struct Options {
+    GroupOrder order = GroupOrder::kAny;
+    bool overlap = true;  // gradients are averaged while the rest of backward still runs
+  };
+
   /// first    a cache on devices[0]
   /// devices  one for each replica, two or more; they outlive the cache
   ReplicatedCache(std::unique_ptr<ParameterCache> first, std::span<Backend* const> devices,
-                  std::span<const TableSpec> tables, GroupOrder order);
+                  std::span<const TableSpec> tables, const Options& options);
   ~ReplicatedCache() override;
 
   /// How the devices exchange, for the log.
@@ -53,11 +58,10 @@ class ReplicatedCache final : public ParameterCache {
   };
   /// A table's part of one device.
   struct Part {
-    DeviceBuffer values;              // none: the first device's are the cache's behind
-    DeviceBuffer gradient;            // none: the table is frozen
-    std::unique_ptr<Event> arrived;   // the values are here
-    std::unique_ptr<Event> used;      // the computation is through with values and gradient
-    std::unique_ptr<Event> averaged;  // the gradient has been read
+    DeviceBuffer values;             // none: the first device's are the cache's behind
+    DeviceBuffer gradient;           // none: the table is frozen
+    std::unique_ptr<Event> arrived;  // the values are here, and the last gradient has been read
+    std::unique_ptr<Event> used;     // the computation is through with values and gradient
   };
   struct Table {
     TableKind kind;
@@ -68,12 +72,15 @@ class ReplicatedCache final : public ParameterCache {
   };
   void add_table(const TableSpec& spec);
   void spread(Table& table);
+  void average(TableId id, Clock clock);
 
   std::unique_ptr<ParameterCache> first_;
+  const bool overlap_;
   std::vector<Device> devices_;
   std::unique_ptr<DeviceGroup> group_;
   std::vector<Table> tables_;
-  std::size_t finished_ = 0;  // so many replicas have published all tables of this clock
+  std::vector<TableId> made_;  // without overlap: of this clock, to be averaged at its end
+  std::size_t finished_ = 0;   // so many replicas have published all tables of this clock
 };
 
 }  // namespace taut

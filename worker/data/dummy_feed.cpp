@@ -8,7 +8,8 @@ namespace {
 
 class DummyFeed final : public Feed {
  public:
-  DummyFeed(std::vector<DummyTop> tops, std::uint64_t key) : tops_(std::move(tops)), key_(key) {
+  DummyFeed(std::vector<DummyTop> tops, std::uint64_t key, std::size_t part)
+      : tops_(std::move(tops)), key_(key), part_(part) {
     for (const DummyTop& top : tops_) elements_.push_back(top.elements);
   }
 
@@ -29,19 +30,23 @@ class DummyFeed final : public Feed {
 
  private:
   void fill_top(const DummyTop& top, std::uint64_t stream, std::span<float> values) const {
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    // The elements of a part follow those of the parts before it.
+    const std::size_t first = part_ * values.size();
+    for (std::size_t place = 0; place < values.size(); ++place) {
+      const std::size_t i = first + place;
       if (top.classes == 0) {
-        values[i] = math::initial_value(top.filler, key_, stream, i);
+        values[place] = math::initial_value(top.filler, key_, stream, i);
         continue;
       }
       const std::uint32_t word = math::Philox::at(key_, stream, i / 4).words[i % 4];
-      values[i] = static_cast<float>(
+      values[place] = static_cast<float>(
           (std::uint64_t{word} * static_cast<std::uint64_t>(top.classes)) >> 32U);
     }
   }
 
   const std::vector<DummyTop> tops_;
   const std::uint64_t key_;
+  const std::size_t part_;  // of the worker's batch
   std::vector<std::size_t> elements_;
 };
 
@@ -51,7 +56,7 @@ std::unique_ptr<Feed> dummy_feed(std::vector<DummyTop> tops, const FeedOptions& 
                                  const std::string& layer) {
   const std::uint64_t key =
       draw_key(options.seed, options.share.slot) ^ math::name_stream(layer.data(), layer.size());
-  return std::make_unique<DummyFeed>(std::move(tops), key);
+  return std::make_unique<DummyFeed>(std::move(tops), key, options.share.part);
 }
 
 }  // namespace taut::data

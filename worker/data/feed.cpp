@@ -34,6 +34,7 @@ class RecordFeed final : public Feed {
       : source_(std::move(source)),
         sampler_(std::move(sampler)),
         key_(draw_key(options.seed, options.share.slot)),
+        first_place_(options.share.part * sampler_->batch()),
         skip_corrupt_(options.skip_corrupt),
         spans_(tops),
         apart_(tops) {
@@ -54,7 +55,7 @@ class RecordFeed final : public Feed {
         spans_[top] = apart_[top].empty() ? tops[top].subspan(place * record, record)
                                           : std::span<float>(apart_[top]);
       }
-      const RecordDraw draw(key_, clock, place);
+      const RecordDraw draw(key_, clock, first_place_ + place);
       TAUT_TRY(read(sampler_->index(clock, place), draw));
       for (std::size_t top = 0; top < spans_.size(); ++top) {
         if (!apart_[top].empty()) scatter(top, place, tops[top]);
@@ -93,6 +94,7 @@ class RecordFeed final : public Feed {
   const std::shared_ptr<const RecordSource> source_;
   const std::unique_ptr<const Sampler> sampler_;
   const std::uint64_t key_;
+  const std::uint32_t first_place_;  // in the worker's batch
   const bool skip_corrupt_;
   std::set<std::uint64_t> reported_;
   std::vector<Layout> layouts_;

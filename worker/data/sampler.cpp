@@ -64,7 +64,9 @@ class ShuffledSampler final : public Sampler {
 
   std::uint32_t batch() const override { return batch_; }
   std::uint64_t index(Clock clock, std::uint32_t i) const override {
-    const std::uint64_t drawn = static_cast<std::uint64_t>(clock.value()) * batch_ + i;
+    const std::uint64_t batches =
+        static_cast<std::uint64_t>(clock.value()) * share_.parts + share_.part;
+    const std::uint64_t drawn = batches * batch_ + i;
     const std::uint64_t place = order_.at(drawn / share_size_, drawn % share_size_);
     return share_.slot + place * share_.slots;
   }

@@ -19,15 +19,19 @@ class Sampler {
   [[nodiscard]] virtual std::uint64_t index(Clock clock, std::uint32_t i) const = 0;
 };
 
-/// One worker's share of the records: those whose number leaves `slot` when divided by `slots`.
+/// One worker's share of the records: those whose number leaves `slot` when divided by `slots`. Each
+/// device of the worker has a part of every batch: one of equal ones that follow each other.
 struct Share {
   std::uint32_t slot = 0;
   std::uint32_t slots = 1;
+  std::uint32_t part = 0;
+  std::uint32_t parts = 1;
 };
 
 /// Walks a share pass by pass, each pass in an order of its own, so that every record is drawn once
 /// in a pass. A pure function of (records, share, batch, seed): nothing is stored, any clock is
 /// as near as the first one, and a batch may end one pass and begin the next.
+/// batch     of the part
 /// Errors    invalid: a batch of 0, a slot outside of the slots, a share without records
 /// Source    the order is a Feistel network on Philox, walked until it falls within the share: Black
 ///           and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, sections 4 and 5

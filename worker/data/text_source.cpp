@@ -62,12 +62,18 @@ class TextSource : public RecordSource {
   const Numbers numbers_;
 };
 
+/// Of all members together.
+std::uint64_t streams_of(const FeedOptions& options) {
+  return std::uint64_t{options.share.slots} * options.share.parts * options.batch;
+}
+
 /// Every place of every member's batch walks through a stream of its own.
 class StreamSampler final : public Sampler {
  public:
   StreamSampler(std::uint64_t parts, const FeedOptions& options)
-      : each_(parts / (std::uint64_t{options.share.slots} * options.batch)),
-        first_(std::uint64_t{options.share.slot} * options.batch),
+      : each_(parts / streams_of(options)),
+        first_((std::uint64_t{options.share.slot} * options.share.parts + options.share.part) *
+               options.batch),
         batch_(options.batch) {}
 
   std::uint32_t batch() const override { return batch_; }
@@ -101,14 +107,15 @@ class StreamSource final : public TextSource {
   Result<std::unique_ptr<Sampler>> sampler(const FeedOptions& given) const override {
     FeedOptions options = given;
     if (options.part == Part::kTest) options.share = {};
-    const std::uint64_t streams = std::uint64_t{options.share.slots} * options.batch;
+    const std::uint64_t streams = streams_of(options);
     if (streams > 0 && streams <= parts()) {
       return std::unique_ptr<Sampler>(std::make_unique<StreamSampler>(parts(), options));
     }
     return invalid(
         fmt::format("{}: {} parts of {} steps are too few for {} streams (a batch of {}, "
                     "{} members)",
-                    name_, parts(), steps(), streams, options.batch, options.share.slots));
+                    name_, parts(), steps(), streams, options.batch * options.share.parts,
+                    options.share.slots));
   }
 
  private:

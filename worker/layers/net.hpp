@@ -27,7 +27,8 @@ class Net {
  public:
   struct Options {
     std::uint64_t seed = 0;  // of the job
-    std::uint32_t slot = 0;  // of the member: what it drops out depends on it
+    /// Of the member, other than that of any other net of the job: what it drops out depends on it.
+    std::uint32_t slot = 0;
   };
 
   /// Allocates every blob. Keeps `backend`; copies what it needs of `graph`.

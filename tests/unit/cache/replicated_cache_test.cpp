@@ -151,7 +151,7 @@ TEST_CASE("replicas on devices of their own move parameters as replicas on one d
     }
     ReplicatedCache cache(
         std::make_unique<LocalCache>(*devices[0], tables(), local_options(job, 1)), devices,
-        tables(), GroupOrder::kAny);
+        tables(), {});
     Replicas nets(devices, cache);
     nets.train();
     const Tables first = nets.read(0);
@@ -179,7 +179,8 @@ TEST_CASE("what devices exchange waits for what makes it, however late they work
     options.wait = kDeadline;
     auto behind = open_served_cache(*client, late, tables(), options);
     REQUIRE(behind.has_value());
-    ReplicatedCache cache(std::move(behind.value()), devices, tables(), GroupOrder::kMembers);
+    ReplicatedCache cache(std::move(behind.value()), devices, tables(),
+                          {.order = GroupOrder::kMembers});
     Replicas nets(devices, cache);
     nets.train();
     REQUIRE(cache.flush(kDeadline).has_value());

@@ -199,12 +199,12 @@ TEST_CASE("devices that share a batch move parameters as one device does", "[tra
     for (std::uint32_t i = 0; i < count; ++i) {
       backends.push_back(cpu());
       devices.push_back(backends.back().get());
-      replicas.push_back(std::move(assets.make_replica(*devices[i], i, count, Clock(0)).value()));
+      replicas.push_back(std::move(assets.make_replica(*devices[i], 0, 1, Clock(0), i).value()));
     }
     std::unique_ptr<ParameterCache> cache = local_cache(tiny, assets, *devices[0], 1);
     if (count > 1) {
-      cache = std::make_unique<ReplicatedCache>(std::move(cache), devices,
-                                                assets.train_graph().parameters, GroupOrder::kAny);
+      cache = std::make_unique<ReplicatedCache>(
+          std::move(cache), devices, assets.train_graph().parameters, ReplicatedCache::Options());
     }
     ProgressBoard board;
     Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job.solver_param()), board);
