@@ -90,6 +90,10 @@ Result<void> TrainRun::start_cluster() {
   cluster.overlap = options_.overlap;
   cluster.pins = options_.pins;
   cluster.device_indices = options_.device_indices;
+  if (cluster.device_indices.size() > cluster.workers) {
+    return invalid(fmt::format("--device-index names the devices of {} workers, and there are {}",
+                               cluster.device_indices.size(), cluster.workers));
+  }
   cluster.records = options_.records;
   cluster.dashboard = options_.dashboard;
   cluster.folder = folder_;

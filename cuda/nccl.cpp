@@ -18,6 +18,7 @@ constexpr int kSuccess = 0;
 constexpr int kFloat = 7;
 constexpr int kAverage = 4;
 constexpr int kRoot = 0;
+constexpr int kInProgress = 7;
 constexpr int kOldest = 21000;  // 2.10.0, the first that averages
 
 template <class Function>
@@ -37,6 +38,8 @@ struct Nccl::Library {
   int (*get_version)(int* version) = nullptr;
   int (*init_all)(void** communicators, int count, const int* devices) = nullptr;
   int (*destroy)(void* communicator) = nullptr;
+  int (*abort)(void* communicator) = nullptr;
+  int (*async_error)(void* communicator, int* status) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
   int (*reduce)(const void* from, void* into, std::size_t count, int type, int operation, int root,
@@ -68,6 +71,8 @@ struct Nccl::Library {
     const bool complete = find(handle, "ncclGetVersion", library.get_version) &&
                           find(handle, "ncclCommInitAll", library.init_all) &&
                           find(handle, "ncclCommDestroy", library.destroy) &&
+                          find(handle, "ncclCommAbort", library.abort) &&
+                          find(handle, "ncclCommGetAsyncError", library.async_error) &&
                           find(handle, "ncclGroupStart", library.group_start) &&
                           find(handle, "ncclGroupEnd", library.group_end) &&
                           find(handle, "ncclReduce", library.reduce) &&
@@ -89,6 +94,10 @@ struct Nccl::Communicators {
   explicit Communicators(const Library& of) : library(of) {}
   ~Communicators() {
     for (void* const one : all) (void)library.destroy(one);
+  }
+  /// In the place of destroying them: what is under way on the devices ends.
+  void abort() noexcept {
+    for (void* const one : std::exchange(all, {})) (void)library.abort(one);
   }
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
@@ -125,6 +134,10 @@ std::string Nccl::description() const {
 /// Queues all devices' parts of one exchange; they only make sense together.
 void Nccl::together(std::span<const Part> parts, const char* call, std::size_t count,
                     int (*queue)(const Library&, void*, const Part&, std::size_t)) {
+  std::scoped_lock lock(mutex_);
+  if (communicators_->all.empty()) {
+    fail(call, fmt::format("{} floats", count), "another device has failed");
+  }
   TAUT_CHECK(parts.size() == communicators_->all.size(), "one part for each device");
   library_.check(library_.group_start(), "ncclGroupStart", count);
   int status = kSuccess;
@@ -135,6 +148,21 @@ void Nccl::together(std::span<const Part> parts, const char* call, std::size_t c
   const int ended = library_.group_end();
   library_.check(status, call, count);
   library_.check(ended, "ncclGroupEnd", count);
+}
+
+bool Nccl::has_failed() {
+  std::scoped_lock lock(mutex_);
+  for (void* const one : communicators_->all) {
+    int status = kSuccess;
+    const bool told = library_.async_error(one, &status) == kSuccess;
+    if (!told || (status != kSuccess && status != kInProgress)) return true;
+  }
+  return false;
+}
+
+void Nccl::give_up() noexcept {
+  std::scoped_lock lock(mutex_);
+  communicators_->abort();
 }
 
 void Nccl::spread(std::span<const Part> parts, std::size_t count) {

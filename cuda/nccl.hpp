@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -13,8 +14,11 @@ namespace taut::cuda {
 
 /// Exchanges between the devices of one process with NVIDIA's NCCL, which is looked for when it is
 /// asked for: programs are built and run without it.
+///
+/// An exchange on one device waits for all others' parts, for ever where one has failed: whoever sees that
+/// gives the exchange up, and everything that waits for it goes on, with whatever is there.
 /// Errors    DeviceError from every exchange
-/// Thread    one at a time
+/// Thread    give_up() and has_failed() any; the rest one at a time
 class Nccl {
  public:
   /// devices  numbers of different devices; the first one is the root of every exchange
@@ -39,6 +43,11 @@ class Nccl {
   /// The mean over all parts' `from`, to the first one's `into`.
   void mean(std::span<const Part> parts, std::size_t count);
 
+  /// Whether NCCL has met an error in what is under way.
+  [[nodiscard]] bool has_failed();
+  /// Ends what is under way; from now on every exchange is an error.
+  void give_up() noexcept;
+
  private:
   struct Library;
   struct Communicators;
@@ -47,6 +56,7 @@ class Nccl {
                 int (*queue)(const Library&, void*, const Part&, std::size_t));
 
   const Library& library_;
+  std::mutex mutex_;  // guards communicators_
   std::unique_ptr<Communicators> communicators_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/log.hpp"
@@ -29,24 +30,24 @@ Result<std::vector<std::unique_ptr<Backend>>> open_devices(const pb::WorkerConfi
   options.threads = static_cast<int>(settings.threads());
   options.cuda_graphs = settings.cuda_graphs();
   std::vector<std::unique_ptr<Backend>> devices;
+  std::string missing;  // why one of them is the CPU
   const int count = std::max(1, settings.device_index_size());
   for (int i = 0; i < count; ++i) {
     if (i < settings.device_index_size()) {
       options.cuda_device = static_cast<int>(settings.device_index(i));
     }
     TAUT_TRY(BackendChoice choice, make_backend(options));
-    const bool mixed = choice.backend->shares_host_memory() && !devices.empty() &&
-                       !devices[0]->shares_host_memory();
-    if (mixed) {
-      return make_error(ErrorCode::kUnavailable,
-                        fmt::format("worker.device_index: {}; name devices that are there, or one",
-                                    choice.reason));
-    }
     log::info("{}", choice.reason);
-    if (choice.backend->shares_host_memory()) options.device = DeviceKind::kCpu;
+    if (choice.backend->shares_host_memory()) missing = choice.reason;
     devices.push_back(std::move(choice.backend));
   }
-  return devices;
+  const bool mixed = !missing.empty() && std::ranges::any_of(devices, [](const auto& device) {
+    return !device->shares_host_memory();
+  });
+  if (!mixed) return devices;
+  return make_error(
+      ErrorCode::kUnavailable,
+      fmt::format("worker.device_index: {}; name devices that are all there", missing));
 }
 
 std::string description_of(const std::vector<std::unique_ptr<Backend>>& devices) {
@@ -64,11 +65,13 @@ std::string description_of(const std::vector<std::unique_ptr<Backend>>& devices)
 
 std::optional<DeviceMemoryUse> memory_use_of(const std::vector<std::unique_ptr<Backend>>& devices) {
   std::optional<DeviceMemoryUse> sum;
+  std::set<std::string> seen;  // what is free of a device is so once, however often it is named
   for (const auto& device : devices) {
     const auto use = memory_use(*device);
     if (!use) continue;
     if (!sum) sum = DeviceMemoryUse{Bytes(0), Bytes(0)};
     sum->used = Bytes(sum->used.value() + use->used.value());
+    if (!seen.insert(device->description()).second) continue;
     sum->free = Bytes(sum->free.value() + use->free.value());
   }
   return sum;

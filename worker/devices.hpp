@@ -13,8 +13,8 @@
 namespace taut::worker {
 
 /// Opens the devices that a worker's settings name, and says in the log what was chosen. Where AUTO finds
-/// no CUDA device for one of them, all are the CPU, so that the job trains on as many shares as asked.
-/// Errors    as make_backend
+/// no CUDA device, each of them is the CPU, so that the batch is divided as asked.
+/// Errors    as make_backend; unavailable: AUTO finds some of them and not all
 [[nodiscard]] Result<std::vector<std::unique_ptr<Backend>>> open_devices(
     const pb::WorkerConfig& settings);
 

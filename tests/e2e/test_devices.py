@@ -23,7 +23,17 @@ class Devices(ClusterTest):
                                alone["evaluations"][-1]["accuracy"], delta=0.05)
         again, _ = self.train("again", "--mode", "bsp", "--device-index", "0,1")
         self.assertEqual(shared["parameters_sha256"], again["parameters_sha256"])
-        self.train("stale", "--slack", "2", "--device-index", "0,1:0")
+        stale, log = self.train("stale", "--slack", "2", "--device-index", "0,1:0")
+        self.assertIn("2 devices share the batch", log)
+        self.assertNotIn("share the batch", (self.folder / "stale" / "worker1.log").read_text())
+        self.assertAlmostEqual(stale["evaluations"][-1]["accuracy"],
+                               alone["evaluations"][-1]["accuracy"], delta=0.15)
+
+    def test_devices_of_more_workers_than_there_are_are_refused(self):
+        refused = self.tautline("train", self.job(workers=2), "--output", self.folder / "run",
+                                "--device-index", "0:1:2")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("devices of 3 workers, and there are 2", refused.stdout + refused.stderr)
 
     def test_devices_that_cannot_divide_the_batch_are_refused_with_the_numbers(self):
         refused = self.tautline("train", self.job(), "--output", self.folder / "run", "--device",

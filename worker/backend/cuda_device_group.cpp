@@ -1,12 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/check.hpp"
+#include "common/log.hpp"
 #include "cuda/nccl.hpp"
 #include "worker/backend/cuda_module.hpp"
 #include "worker/backend/cuda_stream.hpp"
@@ -14,14 +20,27 @@
 namespace taut {
 namespace {
 
-/// A worker's devices behind NCCL.
+/// A worker's devices behind NCCL. A thread looks now and then whether one of them has failed: the others
+/// would wait for its part for ever, and whoever waits for them.
 class NcclGroup final : public DeviceGroup {
  public:
   NcclGroup(std::unique_ptr<cuda::Nccl> nccl, std::vector<CudaStream*> streams)
-      : nccl_(std::move(nccl)), streams_(std::move(streams)) {}
+      : nccl_(std::move(nccl)), streams_(std::move(streams)), watch_([this] { watch(); }) {}
   ~NcclGroup() override {
-    // A communicator may only go when nothing of it is under way.
-    for (CudaStream* const stream : streams_) (void)cudaStreamSynchronize(stream->enter());
+    // A communicator may only go when nothing of it is under way; the watch ends what never would.
+    for (CudaStream* const stream : streams_) {
+      try {
+        stream->finish();
+      } catch (const std::exception& fault) {
+        log::debug("the exchange between devices was cut short: {}", fault.what());
+      }
+    }
+    {
+      std::scoped_lock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    watch_.join();
   }
 
   std::string description() const override { return nccl_->description(); }
@@ -50,8 +69,33 @@ class NcclGroup final : public DeviceGroup {
   }
 
  private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kBetweenLooks, [this] { return over_; })) {
+      if (!nccl_->has_failed() && !has_failed_device()) continue;
+      nccl_->give_up();
+      return;
+    }
+  }
+
+  /// A fault in a device's kernels sticks to all that is asked of it from then on.
+  bool has_failed_device() const {
+    for (CudaStream* const stream : streams_) {
+      if (cudaSetDevice(stream->device().index()) != cudaSuccess) return true;
+      const cudaError_t status = cudaStreamQuery(stream->get());
+      if (status != cudaSuccess && status != cudaErrorNotReady) return true;
+    }
+    return false;
+  }
+
+  static constexpr std::chrono::milliseconds kBetweenLooks{200};
+
   const std::unique_ptr<cuda::Nccl> nccl_;
   const std::vector<CudaStream*> streams_;
+  std::mutex mutex_;  // guards over_
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread watch_;  // last: it uses the rest
 };
 
 Result<std::unique_ptr<DeviceGroup>> open_group(std::span<const DeviceGroup::Member> members) {

@@ -27,6 +27,8 @@ class CudaStream final : public Stream {
 
   /// Makes the stream's device the thread's, and gives the stream to a launch.
   [[nodiscard]] cudaStream_t enter();
+  /// The stream alone, whatever the thread's device.
+  [[nodiscard]] cudaStream_t get() const { return stream_.get(); }
   [[nodiscard]] CudaDevice& device() { return device_; }
 
   /// Parts of scratch memory, each aligned to 256 bytes, that hold until the next call of this.

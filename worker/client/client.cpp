@@ -18,7 +18,14 @@ Client::~Client() = default;
 
 Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
   table_bytes_.clear();
-  for (const TableSpec& table : tables) table_bytes_.push_back(table.count() * sizeof(float));
+  std::size_t clock = 0;
+  for (const TableSpec& table : tables) {
+    table_bytes_.push_back(table.count() * sizeof(float));
+    clock += BufferPool::room_for(table_bytes_.back());
+  }
+  // Gradients of two clocks are under way at most; in the steady state none of their memory is asked for
+  // or given back.
+  two_clocks_ = driver_->pool().keep_more(Bytes(2 * clock));
   driver_->open(std::move(tables));
   return driver_->await_open(wait);
 }

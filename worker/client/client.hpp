@@ -123,6 +123,7 @@ class Client {
  private:
   std::unique_ptr<ClientDriver> driver_;
   std::vector<std::size_t> table_bytes_;
+  std::shared_ptr<void> two_clocks_;  // of gradients, that the pool keeps
   StalenessHistogram staleness_;
 };
 

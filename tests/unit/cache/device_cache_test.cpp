@@ -94,7 +94,7 @@ TEST_CASE("fresh values are on their way to the device before they are asked for
   for (std::int64_t clock = 0; clock < 5; ++clock) {
     CAPTURE(clock);
     const std::uint64_t before = late.calls();
-    REQUIRE(cache->acquire(kTable, Clock(clock)).has_value());
+    REQUIRE(cache->acquire(0, kTable, Clock(clock)).has_value());
     // The second buffer is made when the first clock is over.
     CHECK(late.calls() == before + (clock < 2 ? 1 : 0));
     push(*cache, late, *client, *compute, clock);
@@ -113,7 +113,7 @@ TEST_CASE("without overlap values are copied when they are asked for", "[cache]"
   cache->compute_on(0, *compute);
   for (std::int64_t clock = 0; clock < 4; ++clock) {
     const std::uint64_t before = late.calls();
-    REQUIRE(cache->acquire(kTable, Clock(clock)).has_value());
+    REQUIRE(cache->acquire(0, kTable, Clock(clock)).has_value());
     CHECK(late.calls() == before + 1);
     push(*cache, late, *client, *compute, clock);
   }
@@ -134,7 +134,7 @@ TEST_CASE("values of two clocks on a device never mix, whoever still reads the o
     std::vector<Values> after(kClocks, Values(kCount));
     for (std::size_t i = 0; i < kClocks; ++i) {
       const auto clock = static_cast<std::int64_t>(i);
-      const auto values = cache->acquire(kTable, Clock(clock));
+      const auto values = cache->acquire(0, kTable, Clock(clock));
       REQUIRE(values.has_value());
       late.copy_to_host(*compute, values.value(), before[i]);
       push(*cache, late, *client, *compute, clock);
@@ -239,10 +239,10 @@ TEST_CASE("a gradient whose copy failed is missed by flush and by the next clock
     if (clips) options.norm = math::UpdateNorm::kGradient;
     const auto cache = DeviceCache::open(*client, broken, one_table(), options).value();
     cache->compute_on(0, *compute);
-    REQUIRE(cache->acquire(kTable, Clock(0)).has_value());
+    REQUIRE(cache->acquire(0, kTable, Clock(0)).has_value());
     push(*cache, broken, *client, *compute, 0);
     REQUIRE(cache->flush(kDeadline).has_value());
-    REQUIRE(cache->acquire(kTable, Clock(1)).has_value());
+    REQUIRE(cache->acquire(0, kTable, Clock(1)).has_value());
     broken.breaks_to_host = true;
     broken.fill(*compute, cache->gradient(0, kTable), 1.0F);
     cache->publish(0, kTable, Clock(1));
@@ -252,11 +252,51 @@ TEST_CASE("a gradient whose copy failed is missed by flush and by the next clock
     CHECK(flushed.error().code == ErrorCode::kUnavailable);
     CHECK(flushed.error().message == "the copy was lost");
     // It says so at once: the values that it waits for will never come.
-    const auto next = cache->acquire(kTable, Clock(2));
+    const auto next = cache->acquire(0, kTable, Clock(2));
     REQUIRE_FALSE(next.has_value());
     CHECK(next.error().message == "the copy was lost");
     broken.breaks_to_host = false;
   }
+}
+
+TEST_CASE("who waits for values that a lost gradient would have brought is told so", "[cache]") {
+  ServedJob served(JobMaker(1));
+  const auto host = cpu();
+  BrokenDevice broken(*host);
+  const auto client = served.client(0);
+  const auto compute = broken.make_stream();
+  const auto cache = DeviceCache::open(*client, broken, one_table(), patient()).value();
+  cache->compute_on(0, *compute);
+  REQUIRE(cache->acquire(0, kTable, Clock(0)).has_value());
+  broken.breaks_to_host = true;
+  broken.fill(*compute, cache->gradient(0, kTable), 1.0F);
+  cache->publish(0, kTable, Clock(0));
+  cache->finish_clock(0, Clock(0));
+  const TimePoint asked = steady_now();
+  const auto next = cache->acquire(0, kTable, Clock(1));
+  REQUIRE_FALSE(next.has_value());
+  CHECK(next.error().message == "the copy was lost");
+  CHECK(steady_now() - asked < kDeadline / 2);
+  broken.breaks_to_host = false;
+}
+
+TEST_CASE("frozen values are waited for by whatever stream computes with them", "[cache]") {
+  ServedJob served(JobMaker(1));
+  const auto host = cpu();
+  LateBackend late(*host, {});
+  const auto client = served.client(0);
+  const auto compute = late.make_stream();
+  const std::vector<TableSpec> frozen = {test::make_table(0, {kCount}, TableKind::kFrozen)};
+  const auto cache = DeviceCache::open(*client, late, frozen, patient()).value();
+  cache->compute_on(0, *compute);
+  const auto values = cache->acquire(0, kTable, Clock(0));
+  REQUIRE(values.has_value());
+  Values read(kCount);
+  late.copy_to_host(*compute, values.value(), read);
+  compute->finish();
+  Values kept(kCount);
+  REQUIRE(cache->snapshot(kTable, kept).has_value());
+  CHECK(same_bits(read, kept));
 }
 
 TEST_CASE("a cache ends quietly on a device whose last copies fail", "[cache]") {
@@ -269,16 +309,16 @@ TEST_CASE("a cache ends quietly on a device whose last copies fail", "[cache]") 
     const auto compute = broken.make_stream();
     auto cache = DeviceCache::open(*client, broken, one_table(), patient()).value();
     cache->compute_on(0, *compute);
-    REQUIRE(cache->acquire(kTable, Clock(0)).has_value());
+    REQUIRE(cache->acquire(0, kTable, Clock(0)).has_value());
     push(*cache, broken, *client, *compute, 0);
     if (ahead) {
-      REQUIRE(cache->acquire(kTable, Clock(1)).has_value());
+      REQUIRE(cache->acquire(0, kTable, Clock(1)).has_value());
       // Nobody has waited for the copy that brings the values of clock 2.
       broken.breaks_to_device = true;
       push(*cache, broken, *client, *compute, 1);
     } else {
       broken.breaks_to_device = true;
-      REQUIRE(cache->acquire(kTable, Clock(1)).has_value());
+      REQUIRE(cache->acquire(0, kTable, Clock(1)).has_value());
     }
     CHECK_NOTHROW(cache.reset());
   }

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "proto/policies.hpp"
 #include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "worker/backend/cpu_backend.hpp"
+#include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 
@@ -59,6 +61,7 @@ class Replicas {
   void train() {
     const std::vector<TableSpec> all = tables();
     for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+      REQUIRE(cache_.begin_clock(Clock(clock)).value() == Clock(clock));
       std::vector<std::vector<DeviceSpan<const float>>> values(devices_.size());
       for (const TableSpec& table : all) {
         for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -168,27 +171,64 @@ TEST_CASE("what devices exchange waits for what makes it, however late they work
   const auto host = cpu();
   JobMaker job = job_of_one();
   const Tables wanted = expected(job, 3);
-  std::optional<Tables> before;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    CAPTURE(seed);
+  for (const bool overlap : {true, false}) {
+    std::optional<Tables> before;
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      CAPTURE(overlap, seed);
+      ServedJob served(job);
+      const auto client = served.client(0);
+      test::LateBackend late(*host, {.seed = seed});
+      const std::array<Backend*, 3> devices = {&late, &late, &late};
+      ServedCache::Options options;
+      options.wait = kDeadline;
+      options.overlap = overlap;
+      auto behind = open_served_cache(*client, late, tables(), options);
+      REQUIRE(behind.has_value());
+      ReplicatedCache cache(std::move(behind.value()), devices, tables(),
+                            {.order = GroupOrder::kMembers, .overlap = overlap});
+      Replicas nets(devices, cache);
+      nets.train();
+      REQUIRE(cache.flush(kDeadline).has_value());
+      const Tables read = nets.read(2);
+      check_close(read, wanted);
+      // Whatever the timing, the sums are the same.
+      if (!before) before = read;
+      for (std::size_t t = 0; t < read.size(); ++t) CHECK(same_bits(read[t], (*before)[t]));
+    }
+  }
+}
+
+TEST_CASE("devices share a worker that averages with others", "[replicated_cache]") {
+  const auto host = cpu();
+  JobMaker job = job_of_one();
+  job.state.mutable_definition()->mutable_consistency()->mutable_elastic_averaging()->set_interval(
+      2);
+  const Policies policies = to_policies(job.state.definition()).value();
+  const auto train = [&](std::size_t count, std::uint64_t seed) {
     ServedJob served(job);
     const auto client = served.client(0);
     test::LateBackend late(*host, {.seed = seed});
-    const std::array<Backend*, 3> devices = {&late, &late, &late};
-    ServedCache::Options options;
+    const std::vector<Backend*> devices(count, &late);
+    AveragingCache::Options options;
+    options.rule = to_update_rule(job.solver()).value();
+    options.exchange = policies.exchange;
+    options.schedule = policies.schedule;
+    options.moving_rate = 0.5F;
     options.wait = kDeadline;
-    auto behind = open_served_cache(*client, late, tables(), options);
+    auto behind = AveragingCache::open(*client, late, tables(), options);
     REQUIRE(behind.has_value());
-    ReplicatedCache cache(std::move(behind.value()), devices, tables(),
-                          {.order = GroupOrder::kMembers});
+    ReplicatedCache cache(std::move(behind.value()), devices, tables(), {});
     Replicas nets(devices, cache);
     nets.train();
     REQUIRE(cache.flush(kDeadline).has_value());
-    const Tables read = nets.read(2);
-    check_close(read, wanted);
-    // Whatever the timing, the sums are the same.
-    if (!before) before = read;
-    for (std::size_t t = 0; t < read.size(); ++t) CHECK(same_bits(read[t], (*before)[t]));
+    const Tables first = nets.read(0);
+    const Tables last = nets.read(count - 1);
+    for (std::size_t t = 0; t < first.size(); ++t) CHECK(same_bits(first[t], last[t]));
+    return first;
+  };
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    CAPTURE(seed);
+    check_close(train(2, seed), train(2, 0));
   }
 }
 

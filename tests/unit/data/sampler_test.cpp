@@ -66,6 +66,23 @@ TEST_CASE("the shares are disjoint and cover all records", "[sampler]") {
   }
 }
 
+TEST_CASE("the parts of a share's batches are the batches", "[sampler]") {
+  const auto whole = shuffled_sampler(100, {.slot = 1, .slots = 3}, 6, 4).value();
+  for (const std::uint32_t parts : {2U, 3U}) {
+    const std::uint32_t size = 6 / parts;
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      const Share share{.slot = 1, .slots = 3, .part = part, .parts = parts};
+      const auto own = shuffled_sampler(100, share, size, 4).value();
+      // Six batches of six are more than the share's 33 records: a pass ends within a batch.
+      for (Clock clock; clock < Clock(7); clock = clock.next()) {
+        for (std::uint32_t i = 0; i < size; ++i) {
+          REQUIRE(own->index(clock, i) == whole->index(clock, part * size + i));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("passes, seeds and slots have orders of their own", "[sampler]") {
   const auto drawn = draw(1000, Share{}, 1, 2000);
   const std::vector<std::uint64_t> first(drawn.begin(), drawn.begin() + 1000);

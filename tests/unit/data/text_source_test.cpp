@@ -101,6 +101,23 @@ TEST_CASE("members' streams share the text without overlap", "[text]") {
   CHECK(std::set<std::string>(seen.begin(), seen.end()).size() == 24);
 }
 
+TEST_CASE("the parts of a member's streams are its streams", "[text]") {
+  const TextFile file("abcdefghijklmnopqrstuvwxy");
+  const FeedOptions whole{.part = Part::kTrain, .share = {1, 2}, .batch = 2, .seed = 1};
+  const auto both = feed_of(text_of(2), file, whole);
+  for (const std::uint32_t part : {0U, 1U}) {
+    const FeedOptions options{.part = Part::kTrain,
+                              .share = {.slot = 1, .slots = 2, .part = part, .parts = 2},
+                              .batch = 1,
+                              .seed = 1};
+    const auto own = feed_of(text_of(2), file, options);
+    for (int clock = 0; clock < 4; ++clock) {
+      const auto wanted = batch_of(*both, clock).numbers;
+      CHECK(batch_of(*own, clock).numbers == Blob{wanted[part], wanted[2 + part]});
+    }
+  }
+}
+
 TEST_CASE("the test part is the text's last share, numbered by the training part", "[text]") {
   const TextFile file("aab\nba\nzab\n");
   pb::TextParameter text = text_of(2);
