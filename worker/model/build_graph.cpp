@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "proto/did_you_mean.hpp"
@@ -21,9 +22,14 @@ namespace {
 /// Grows a graph by one layer after the other.
 class Assembly {
  public:
-  /// net  of today's vocabulary, with the layers of all phases
-  Assembly(const pb::NetParameter& net, const GraphOptions& options)
+  /// net     of today's vocabulary, with the layers of all phases
+  /// layers  of the graph's phase, which will be added
+  Assembly(const pb::NetParameter& net, const std::vector<pb::LayerParameter>& layers,
+           const GraphOptions& options)
       : net_(net), options_(options) {
+    for (const pb::LayerParameter& layer : layers) {
+      named_tops_.insert(layer.top().begin(), layer.top().end());
+    }
     graph_.name = net.name();
     graph_.phase = options.phase;
   }
@@ -126,10 +132,18 @@ class Assembly {
     return std::nullopt;
   }
 
-  /// Caffe gives a loss that names no top one of its own. It gets the layer's name, or one that no
-  /// net has where something is named so already.
+  /// Caffe gives a loss that names no top one of its own. It gets the layer's name, or one made from
+  /// it where something above is named so already, or a layer below names its top so.
   [[nodiscard]] std::string automatic_top(const pb::LayerParameter& layer) const {
-    return newest_.contains(layer.name()) ? layer.name() + " (automatic)" : layer.name();
+    const auto is_free = [&](const std::string& name) {
+      return !newest_.contains(name) && !named_tops_.contains(name);
+    };
+    std::string name = layer.name();
+    for (int number = 1; !is_free(name); ++number) {
+      name = layer.name() +
+             (number == 1 ? std::string(" (automatic)") : fmt::format(" (automatic {})", number));
+    }
+    return name;
   }
 
   /// Parameters are known by their layer's name, in files of weights too. Layers without any may
@@ -233,6 +247,7 @@ class Assembly {
   const pb::NetParameter& net_;
   const GraphOptions& options_;
   Graph graph_;
+  std::unordered_set<std::string> named_tops_;           // of all layers, those to come too
   std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as layers below see it
   std::unordered_map<std::string, std::string> makers_;  // the layer that last wrote a name
   std::unordered_map<std::string, std::string> owners_;  // types of layers with parameters
@@ -244,7 +259,7 @@ class Assembly {
 Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& options) {
   TAUT_TRY(const pb::NetParameter current, upgrade_net(net));
   TAUT_TRY(std::vector<pb::LayerParameter> layers, layers_of_phase(current, options.phase));
-  Assembly assembly(current, options);
+  Assembly assembly(current, layers, options);
   for (pb::LayerParameter& layer : layers) {
     const std::string title = fmt::format("layer \"{}\"", layer.name());
     if (auto added = assembly.add(std::move(layer)); !added) {

@@ -220,6 +220,33 @@ TEST_CASE("a loss that names no top gets one of its own", "[graph]") {
       "layer \"a\" wants 1 top, and names 0");
 }
 
+TEST_CASE("a loss's own top leaves names to other losses and to layers below", "[graph]") {
+  const std::string scores = kData +
+                             "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+                             "  inner_product_param { num_output: 3 } }";
+  const std::string loss =
+      "layer { name: 'end' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' }";
+  const model::Graph thrice = graph_of(scores + loss + loss + loss);
+  REQUIRE(thrice.outputs.size() == 3);
+  CHECK(thrice.blobs[thrice.outputs[0]].name == "end");
+  CHECK(thrice.blobs[thrice.outputs[1]].name == "end (automatic)");
+  CHECK(thrice.blobs[thrice.outputs[2]].name == "end (automatic 2)");
+
+  const std::string below =
+      "layer { name: 'below' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'end' }";
+  const model::Graph claimed = graph_of(scores + loss + below);
+  REQUIRE(claimed.outputs.size() == 2);
+  CHECK(claimed.blobs[claimed.outputs[0]].name == "end (automatic)");
+  CHECK(claimed.blobs[claimed.outputs[1]].name == "end");
+  // Where that layer has no part in the phase, the name is free.
+  const model::Graph other =
+      graph_of(scores + loss +
+               "layer { name: 'below' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'end'"
+               "  include { phase: TEST } }");
+  REQUIRE(other.outputs.size() == 1);
+  CHECK(other.blobs[other.outputs[0]].name == "end");
+}
+
 TEST_CASE("a type of Caffe's that is left out is told as such", "[graph]") {
   CHECK(error_of_net(one_layer("Crop", "")) ==
         "layer \"l\" is of type \"Crop\", which Caffe has and Tautline does not carry out");
