@@ -120,6 +120,7 @@ void Net::share_bottom_gradients() {
   std::vector<bool> written(blobs_.size(), false);
   for (std::size_t index = steps_.size(); index-- > 0;) {
     const model::Node& node = graph_.nodes[index];
+    weigh_tops(index, written);
     for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
       if (!wants_gradient(index, k) || is_in_place(node, k)) continue;
       Tensor& bottom = steps_[index].bottoms[k];
@@ -131,6 +132,21 @@ void Net::share_bottom_gradients() {
       }
       written[node.bottoms[k]] = true;
     }
+  }
+}
+
+/// written  the blobs whose gradients the layers below this one write
+void Net::weigh_tops(std::size_t layer, const std::vector<bool>& written) {
+  const model::Node& node = graph_.nodes[layer];
+  if (node.is_loss || !node.needs_backward) return;
+  for (std::size_t i = 0; i < node.tops.size(); ++i) {
+    const DeviceSpan<float> gradient = blobs_[node.tops[i]].gradient;
+    if (node.loss_weights[i] == 0 || gradient.empty()) continue;
+    WeightedTop& top = steps_[layer].weighted_tops.emplace_back();
+    top.weight = node.loss_weights[i];
+    top.gradient = gradient;
+    if (!written[node.tops[i]]) continue;
+    top.part = new_floats(1, "loss weight of " + graph_.blobs[node.tops[i]].name);
   }
 }
 
@@ -280,6 +296,10 @@ void Net::backward_layer(std::size_t layer, Stream& stream) {
     const DeviceSpan<float> bound = parameters_[node.parameters[k]].gradient;
     TAUT_CHECK(!bound.empty(), "backward before a gradient was bound");
     step.parameters[k].gradient = step.partial[k].empty() ? bound : step.partial[k];
+  }
+  for (const WeightedTop& top : step.weighted_tops) {
+    backend_.fill(stream, top.part.empty() ? top.gradient : top.part, top.weight);
+    if (!top.part.empty()) backend_.add(stream, top.part, top.gradient);
   }
   step.layer->backward({step.bottoms, step.tops, step.parameters}, stream);
   for (const Sum& sum : step.bottom_sums) backend_.add(stream, sum.from, sum.into);

@@ -92,6 +92,12 @@ class Net {
     DeviceSpan<const float> from;
     DeviceSpan<float> into;
   };
+  /// A top that is a loss of a layer that is none: its weight is the top's gradient, or a part of it.
+  struct WeightedTop {
+    float weight = 0;
+    DeviceSpan<float> gradient;
+    DeviceSpan<float> part;  // empty: nobody else writes the gradient
+  };
   struct Step {
     std::unique_ptr<Layer> layer;  // none: it is fed
     std::vector<Tensor> bottoms;
@@ -99,6 +105,7 @@ class Net {
     std::vector<Parameter> parameters;       // values and gradients as bound
     std::vector<DeviceSpan<float>> partial;  // for each parameter: not empty where it is summed
     std::vector<Sum> bottom_sums;
+    std::vector<WeightedTop> weighted_tops;
     bool has_statistics = false;  // its backward writes them, whoever wants gradients
     std::vector<std::size_t> gradients_after;
     std::vector<std::size_t> without_gradient;  // trained, but before no loss: zeros
@@ -116,6 +123,7 @@ class Net {
   void allocate_blobs();
   void make_steps(const Options& options);
   void share_bottom_gradients();
+  void weigh_tops(std::size_t layer, const std::vector<bool>& written);
   void share_parameter_gradients();
   [[nodiscard]] bool wants_gradient(std::size_t layer, std::size_t bottom) const;
   [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count, const std::string& name);

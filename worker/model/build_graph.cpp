@@ -47,14 +47,19 @@ class Assembly {
     }
     TAUT_TRY(const LayerShapes shapes,
              of_type(*rule, rule->settle(layer, bottom_shapes, options_)));
-    TAUT_TRY(node.loss_weights, of_type(*rule, loss_weights_of(layer, *rule)));
+    TAUT_TRY(node.loss_weights, of_type(*rule, loss_weights_of(layer, *rule, shapes)));
     TAUT_TRY(check_owner(layer, shapes));
     TAUT_TRY(node.parameters,
              of_type(*rule, add_parameters(layer, shapes.parameters, graph_.parameters)));
     TAUT_TRY(node.passes_gradient, passes_gradient(layer, *rule));
     for (const std::size_t bottom : node.bottoms) ++states_[bottom].readers;
     TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops));
+    for (std::size_t i = 0; i < node.tops.size(); ++i) {
+      // The loss is read when the whole net has run.
+      if (node.loss_weights[i] != 0) states_[node.tops[i]].must_stay = true;
+    }
     node.is_fed = rule->is_fed;
+    node.is_loss = rule->is_loss;
     node.definition = std::move(layer);
     graph_.nodes.push_back(std::move(node));
     return ok();
@@ -159,7 +164,8 @@ class Assembly {
   }
 
   static Result<std::vector<float>> loss_weights_of(const pb::LayerParameter& layer,
-                                                    const LayerRule& rule) {
+                                                    const LayerRule& rule,
+                                                    const LayerShapes& shapes) {
     std::vector<float> weights(static_cast<std::size_t>(layer.top_size()), 0.0F);
     if (rule.is_loss) weights[0] = 1;
     if (layer.loss_weight_size() == 0) return weights;
@@ -169,14 +175,25 @@ class Assembly {
     }
     weights.assign(layer.loss_weight().begin(), layer.loss_weight().end());
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] != 0 && !(rule.is_loss && i == 0)) {
-        return invalid(
-            fmt::format("loss_weight of top \"{}\" is {}: only the first top of a loss "
-                        "layer, such as SoftmaxWithLoss, can be a loss",
-                        layer.top(static_cast<int>(i)), weights[i]));
+      if (weights[i] == 0 || (rule.is_loss && i == 0)) continue;
+      if (const std::string why = why_no_loss(rule, shapes, i); !why.empty()) {
+        return invalid(fmt::format("loss_weight of top \"{}\" is {}: {}",
+                                   layer.top(static_cast<int>(i)), weights[i], why));
       }
     }
     return weights;
+  }
+
+  /// "" where a layer that is no loss may give a loss as this top: one number with a gradient.
+  static std::string why_no_loss(const LayerRule& rule, const LayerShapes& shapes,
+                                 std::size_t top) {
+    if (rule.is_loss) return "a loss layer's first top alone can be a loss";
+    if (rule.is_fed || (rule.differentiable_bottoms == 0 && shapes.parameters.empty())) {
+      return "nothing learns from it, as the layer has no gradient";
+    }
+    if (element_count(shapes.tops[top]) == 1) return "";
+    return fmt::format("a loss is one number, and the top has shape {}; put a Reduction behind it",
+                       to_string(shapes.tops[top]));
   }
 
   static Result<std::vector<bool>> passes_gradient(const pb::LayerParameter& layer,

@@ -151,6 +151,34 @@ TEST_CASE("several readers of one blob sum their gradients, with and without in 
   CHECK(loss == Approx(outputs[0].value + 0.5 * outputs[1].value + 3 * outputs[2].value));
 }
 
+TEST_CASE("a net learns from a Reduction whose top has a loss weight", "[net]") {
+  // The second net's sum is read by another loss too, which adds its gradient to the weight; the
+  // third's is copied in place.
+  const std::string more =
+      GENERATE("",
+               "layer { name: 'square' type: 'Power' bottom: 'sum' top: 'square' loss_weight: 2"
+               "  power_param { power: 2 scale: 0.1 } }",
+               "layer { name: 'over' type: 'TanH' bottom: 'sum' top: 'sum' loss_weight: 3 }");
+  NetBench bench(
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'sum' type: 'Reduction' bottom: 'ip' top: 'sum' loss_weight: 0.5"
+      "  reduction_param { operation: SUMSQ coeff: 0.25 } }" +
+          more,
+      4);
+  for (const TableSpec& table : bench.net.parameters()) check_gradient(bench, table.name);
+  // Not zeros on both sides.
+  const auto learned = bench.gradients[bench.parameter("ip/weight")];
+  CHECK(std::ranges::any_of(learned, [](float g) { return std::abs(g) > 1e-2F; }));
+  if (!more.empty()) return;
+  const double loss = bench.forward();
+  const auto outputs = bench.outputs();
+  REQUIRE(outputs.size() == 1);
+  CHECK(outputs[0].name == "sum");
+  CHECK(loss == Approx(0.5 * outputs[0].value));
+}
+
 TEST_CASE("a decoder trains the encoder whose last state it begins with", "[net][sequence]") {
   // Nobody reads the encoder's output; its h goes to the decoder as state and as constant bottom.
   NetBench bench(R"(
