@@ -25,6 +25,8 @@ namespace taut {
 /// Thread    one at a time
 class Net {
  public:
+  static constexpr std::size_t kMostClasses = 1000;
+
   struct Options {
     std::uint64_t seed = 0;  // of the job
     std::uint32_t slot = 0;  // of the member: what it drops out depends on it
@@ -81,9 +83,11 @@ class Net {
   struct Output {
     std::string name;
     double value = 0;
+    double weight = 1;  // in a mean over batches; of a class: its labels in this batch
   };
-  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Waits
-  /// for the stream.
+  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Where an
+  /// Accuracy's second top is one, of at most kMostClasses, each class's number as "NAME[CLASS]". The
+  /// same names in the same order after each batch. Waits for the stream.
   [[nodiscard]] std::vector<Output> outputs(Stream& stream);
 
  private:
@@ -128,6 +132,7 @@ class Net {
   [[nodiscard]] bool wants_gradient(std::size_t layer, std::size_t bottom) const;
   [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count, const std::string& name);
   [[nodiscard]] float read_number(Stream& stream, std::size_t blob);
+  void add_classes(Stream& stream, const model::Node& accuracy, std::vector<Output>& outputs);
 
   model::Graph graph_;
   Backend& backend_;

@@ -327,6 +327,36 @@ TEST_CASE("a TEST net gives its outputs by name, and has no backward", "[net]") 
   CHECK(std::isnan(bench.gradients[0][0]));
 }
 
+TEST_CASE("an Accuracy's second top comes class by class, each with its labels", "[net]") {
+  const std::string text =
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'right' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'all' top: 'each'";
+  // The labels are 0, 1, 2, 0, 1.
+  NetBench bench(text + " }", 5, pb::TEST);
+  bench.forward();
+  const auto outputs = bench.outputs();
+  REQUIRE(outputs.size() == 5);
+  CHECK(outputs[0].name == "all");
+  CHECK(outputs[0].weight == 1);
+  CHECK(outputs[1].name == "each[0]");
+  CHECK(outputs[4].name == "each[3]");
+  Values weights;
+  double right = 0;
+  for (std::size_t k = 1; k < outputs.size(); ++k) {
+    weights.push_back(static_cast<float>(outputs[k].weight));
+    right += outputs[k].weight * outputs[k].value;
+  }
+  CHECK(weights == Values{2, 2, 1, 0});
+  CHECK(right / 5 == Approx(outputs[0].value));
+
+  NetBench ignoring(text + " accuracy_param { ignore_label: 1 } }", 5, pb::TEST);
+  ignoring.forward();
+  CHECK(ignoring.outputs()[2].weight == 0);
+  CHECK(ignoring.outputs()[3].weight == 1);
+}
+
 TEST_CASE("a layer that the device cannot work with is refused by name", "[net]") {
   const auto graph = settle(
       "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: [2, 3, 4, 5] } } }"
