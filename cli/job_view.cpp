@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -120,7 +121,7 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width) {
                                     times(job, progress.iteration));
   if (job.evaluations_size() > 0) {
     const pb::Evaluation& last = job.evaluations(job.evaluations_size() - 1);
-    figures += fmt::format("  accuracy {:.4f}", last.accuracy());
+    figures += "  accuracy " + accuracy_text(last);
   }
   lines.push_back(std::move(figures));
   for (std::string& line : worker_tracks(job, progress, std::clamp(width - 44, 10, 40))) {
@@ -142,9 +143,13 @@ std::string progress_line(const pb::JobStatus& job) {
                      progress.images_per_second, clocks, times(job, progress.iteration));
 }
 
+std::string accuracy_text(const pb::Evaluation& evaluation) {
+  return std::isnan(evaluation.accuracy()) ? "-" : fmt::format("{:.4f}", evaluation.accuracy());
+}
+
 std::string evaluation_line(const pb::Evaluation& evaluation) {
-  return fmt::format("test at iteration {}: accuracy {:.4f}, loss {:.4f}",
-                     grouped(evaluation.clock()), evaluation.accuracy(), evaluation.loss());
+  return fmt::format("test at iteration {}: accuracy {}, loss {:.4f}", grouped(evaluation.clock()),
+                     accuracy_text(evaluation), evaluation.loss());
 }
 
 }  // namespace taut::cli

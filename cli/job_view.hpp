@@ -32,6 +32,8 @@ struct JobProgress {
 [[nodiscard]] std::vector<std::string> progress_block(const pb::JobStatus& job, int width);
 /// The same as one line, for logs.
 [[nodiscard]] std::string progress_line(const pb::JobStatus& job);
+/// "0.9125", or "-" where the net has no Accuracy.
+[[nodiscard]] std::string accuracy_text(const pb::Evaluation& evaluation);
 [[nodiscard]] std::string evaluation_line(const pb::Evaluation& evaluation);
 
 }  // namespace taut::cli

@@ -20,7 +20,7 @@ std::vector<std::string> job_table(const pb::StatusReply& status) {
     rows.push_back({fmt::format("{}", job.job()), job.name(), state_word(job.state()),
                     mode_name(job),
                     fmt::format("{}/{}", progress_of(job).iteration, job.max_iter()),
-                    tests > 0 ? fmt::format("{:.4f}", job.evaluations(tests - 1).accuracy()) : "-",
+                    tests > 0 ? accuracy_text(job.evaluations(tests - 1)) : "-",
                     clock_time(job.running_s()), job.message()});
   }
   return aligned(rows, {true});

@@ -50,8 +50,8 @@ std::vector<Row> table(const RunSummary& run) {
 std::vector<std::string> tests(const pb::JobStatus& job) {
   std::vector<Row> rows{{"iteration", "accuracy", "loss"}};
   for (const pb::Evaluation& test : job.evaluations()) {
-    rows.push_back({grouped(test.clock()), fmt::format("{:.4f}", test.accuracy()),
-                    fmt::format("{:.4f}", test.loss())});
+    rows.push_back(
+        {grouped(test.clock()), accuracy_text(test), fmt::format("{:.4f}", test.loss())});
   }
   return aligned(rows, {true, true, true});
 }
@@ -85,8 +85,7 @@ std::vector<std::string> summary_lines(const RunSummary& run) {
   }
   lines.emplace_back();
   if (count > 0) {
-    lines.push_back(
-        fmt::format("test accuracy: {:.4f}", run.job.evaluations(count - 1).accuracy()));
+    lines.push_back("test accuracy: " + accuracy_text(run.job.evaluations(count - 1)));
   }
   if (!run.job.parameters_sha256().empty()) {
     lines.push_back("parameters sha256: " + run.job.parameters_sha256());
@@ -123,6 +122,7 @@ std::string summary_json(const RunSummary& run) {
   Json evaluations = Json::array();
   for (const pb::Evaluation& test : job.evaluations()) {
     evaluations.push_back(
+        // JSON has no NaN: null where the net has no Accuracy.
         {{"iteration", test.clock()}, {"accuracy", test.accuracy()}, {"loss", test.loss()}});
   }
   Json checkpoints = Json::array();

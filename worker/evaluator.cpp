@@ -59,27 +59,21 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
   }
   TAUT_TRY(backend.rehearse(*evaluator->stream_, evaluator->cycle_, [&]() -> Result<void> {
     const std::vector<std::span<const float>> nothing(evaluator->net_->fed_count());
-    TestResult result;
-    evaluator->compute(nothing, result);
+    Sums sums;
+    evaluator->compute(nothing, sums);
     return ok();
   }));
   return evaluator;
 }
 
-/// One batch; adds its share of what comes of it.
-void Evaluator::compute(std::span<const std::span<const float>> batch, TestResult& result) {
+/// One batch; adds what comes of it.
+void Evaluator::compute(std::span<const std::span<const float>> batch, Sums& sums) {
   net_->set_batch(*stream_, batch);
   for (std::size_t layer = 0; layer < net_->layer_count(); ++layer) {
     net_->forward(layer, *stream_, Clock(0));
   }
-  result.loss += net_->loss(*stream_) / iterations_;
-  result.has_accuracy = !accuracy_.empty();
-  std::size_t number = 0;
-  for (const auto& [name, value] : net_->outputs(*stream_)) {
-    if (number == result.outputs.size()) result.outputs.push_back({name, 0});
-    result.outputs[number++].value += value / iterations_;
-    if (name == accuracy_) result.accuracy += value / iterations_;
-  }
+  sums.loss += net_->loss(*stream_) / iterations_;
+  sums.outputs.add(net_->outputs(*stream_));
 }
 
 Result<TestResult> Evaluator::run(ParameterCache& cache) {
@@ -92,13 +86,19 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
   }
   // A loader of its own, so that every test sees the same records.
   TAUT_TRY(auto loader, assets_->test_loader(test_));
-  TestResult result;
+  Sums sums;
   for (int i = 0; i < iterations_; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
     backend_->begin_cycle(*stream_, cycle_);
-    compute(batch.spans(), result);
+    compute(batch.spans(), sums);
     backend_->end_cycle();
     loader->recycle(std::move(batch));
+  }
+  TestResult result;
+  result.loss = sums.loss;
+  result.outputs = sums.outputs.means();
+  for (const OutputMeans::Mean& mean : result.outputs) {
+    if (!accuracy_.empty() && mean.name == accuracy_) result.accuracy = mean.value;
   }
   return result;
 }

@@ -10,6 +10,7 @@
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/data/data_loader.hpp"
 #include "worker/layers/net.hpp"
+#include "worker/layers/output_means.hpp"
 #include "worker/progress.hpp"
 #include "worker/replica.hpp"
 
@@ -36,7 +37,12 @@ class Evaluator {
     DeviceBuffer values;
   };
   explicit Evaluator(std::size_t test) : test_(test) {}
-  void compute(std::span<const std::span<const float>> batch, TestResult& result);
+  /// Over the batches so far.
+  struct Sums {
+    double loss = 0;
+    OutputMeans outputs;
+  };
+  void compute(std::span<const std::span<const float>> batch, Sums& sums);
 
   const std::size_t test_;
   const JobAssets* assets_ = nullptr;

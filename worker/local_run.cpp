@@ -65,7 +65,7 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
               computing > 0 ? static_cast<double>(report.images) / computing : 0.0);
   if (tests != nullptr) {
     TAUT_TRY(const TestResult result, tests->run(cache, reached, recorder.get()));
-    if (result.has_accuracy) std::printf("test accuracy: %.4f\n", result.accuracy);
+    if (result.accuracy) std::printf("test accuracy: %.4f\n", *result.accuracy);
     std::printf("test loss: %.6f\n", result.loss);
   }
   TAUT_TRY(const std::string digest,

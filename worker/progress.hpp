@@ -11,20 +11,16 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "worker/client/client.hpp"
+#include "worker/layers/output_means.hpp"
 
 namespace taut::worker {
 
 /// What a test phase found.
 struct TestResult {
-  struct Output {
-    std::string name;
-    double value = 0;
-  };
   Clock clock;
-  double accuracy = 0;  // 0 where the net has none
-  double loss = 0;      // the sum of the weighted losses
-  bool has_accuracy = false;
-  std::vector<Output> outputs;  // every number that the net puts out, means over the batches
+  std::optional<double> accuracy;          // none where the net has no Accuracy
+  double loss = 0;                         // the sum of the weighted losses
+  std::vector<OutputMeans::Mean> outputs;  // every number that the net puts out
 };
 
 /// Where a run stands, for whoever shows it.

@@ -13,13 +13,14 @@ namespace {
 /// "accuracy 0.9, loss 0.3", without the accuracy where there is none; the net's outputs by name
 /// where they are more than that.
 std::string text_of(const TestResult& result) {
-  std::string text = result.has_accuracy ? fmt::format("accuracy {:.4f}, ", result.accuracy) : "";
+  std::string text = result.accuracy ? fmt::format("accuracy {:.4f}, ", *result.accuracy) : "";
   text += fmt::format("loss {:.4f}", result.loss);
-  const std::size_t told = result.has_accuracy ? 2 : 1;
+  const std::size_t told = result.accuracy ? 2 : 1;
   if (result.outputs.size() <= told) return text;
   const char* between = " (";
-  for (const TestResult::Output& output : result.outputs) {
-    text += fmt::format("{}{} {:.4f}", between, output.name, output.value);
+  for (const OutputMeans::Mean& output : result.outputs) {
+    text += fmt::format("{}{} {}", between, output.name,
+                        output.is_known ? fmt::format("{:.4f}", output.value) : "-");
     between = ", ";
   }
   return text + ")";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -30,7 +31,8 @@ void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
   for (const TestResult& test : report.tests) {
     pb::Evaluation& one = *progress.add_evaluations();
     one.set_clock(test.clock.value());
-    one.set_accuracy(test.accuracy);
+    // The message has no presence here, and a share of right answers is never NaN.
+    one.set_accuracy(test.accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
     one.set_loss(test.loss);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -47,7 +48,9 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
                    labels);
   if (progress.evaluations_size() == 0) return;
   const pb::Evaluation& test = progress.evaluations(progress.evaluations_size() - 1);
-  scrape.gauge("worker_test_accuracy", "The newest test accuracy.", test.accuracy(), labels);
+  if (!std::isnan(test.accuracy())) {
+    scrape.gauge("worker_test_accuracy", "The newest test accuracy.", test.accuracy(), labels);
+  }
   scrape.gauge("worker_test_loss", "The newest test loss.", test.loss(), labels);
 }
 

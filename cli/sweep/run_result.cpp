@@ -66,8 +66,9 @@ Result<WorkerMetrics> read_metrics(const fs::path& path) {
     const auto value = [&](const char* name) { return number(cells[column[name]]); };
     const double at = value("unix_time_s");
     if (metrics.began == 0) metrics.began = at - value("wall_s");
-    if (const double accuracy = value("test_accuracy"); !std::isnan(accuracy)) {
-      metrics.tests.add(at, accuracy);
+    if (cells[column["images"]].empty()) {  // a test's line, of a net with an Accuracy or without
+      const double accuracy = value("test_accuracy");
+      if (!std::isnan(accuracy)) metrics.tests.add(at, accuracy);
       continue;
     }
     metrics.at.push_back(at);
@@ -172,8 +173,8 @@ Result<RunResult> read_run(const fs::path& folder) {
   read_tests(workers, began, run);
   if (run.accuracy_by_time.x.empty()) {
     return invalid(
-        fmt::format("{}: no test phase was recorded; the solver needs test_iter and "
-                    "test_interval",
+        fmt::format("{}: no test accuracy was recorded; the solver needs test_iter and "
+                    "test_interval, and the net an Accuracy layer",
                     folder.string()));
   }
   return run;

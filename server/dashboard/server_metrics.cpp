@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -112,7 +113,7 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     const int tests = job.evaluations_size();
-    if (tests == 0) return;
+    if (tests == 0 || std::isnan(job.evaluations(tests - 1).accuracy())) return;
     scrape.gauge("job_test_accuracy", "The newest test accuracy of a running job.",
                  job.evaluations(tests - 1).accuracy(), labels);
   });

@@ -1,3 +1,4 @@
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/draw.hpp"
@@ -156,6 +157,27 @@ TEST_CASE("the summary's JSON holds every figure, and no number for no bound", "
   run.job.set_mode("ASYNC");
   json = nlohmann::json::parse(summary_json(run));
   CHECK(json["slack"].is_null());
+}
+
+TEST_CASE("a net without an Accuracy has none in summary, status and progress, not 0", "[cli]") {
+  RunSummary run{.job = two_workers(), .folder = "runs/x"};
+  pb::Evaluation& test = *run.job.add_evaluations();
+  test.set_clock(100);
+  test.set_accuracy(std::numeric_limits<double>::quiet_NaN());
+  test.set_loss(0.25);
+  const auto lines = summary_lines(run);
+  CHECK(lines[lines.size() - 2] == "test accuracy: -");
+  CHECK(holds(lines, "100         -  0.2500"));
+  const auto json = nlohmann::json::parse(summary_json(run));
+  CHECK(json["evaluations"][0]["accuracy"].is_null());
+  CHECK(json["evaluations"][0]["loss"] == 0.25);
+  CHECK(evaluation_line(test) == "test at iteration 100: accuracy -, loss 0.2500");
+  CHECK(holds(progress_block(run.job, 80), "accuracy -"));
+  pb::StatusReply status;
+  *status.add_jobs() = run.job;
+  for (const std::string& line : status_view(status, 80)) {
+    CHECK(line.find("nan") == std::string::npos);
+  }
 }
 
 TEST_CASE("the status without a job says how to hand one over", "[cli]") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <stdexcept>
 
 #include "common/check.hpp"
@@ -38,6 +39,16 @@ bool has_statistics(const model::Graph& graph, const model::Node& node) {
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> last = 0;
   return ++last;
+}
+
+/// The Accuracy whose second top a blob is; null: it is none.
+const model::Node* accuracy_by_class(const model::Graph& graph, std::size_t blob) {
+  for (const model::Node& node : graph.nodes) {
+    if (node.definition.type() == "Accuracy" && node.tops.size() > 1 && node.tops[1] == blob) {
+      return &node;
+    }
+  }
+  return nullptr;
 }
 
 bool is_in_place(const model::Node& node, std::size_t bottom) {
@@ -120,6 +131,7 @@ void Net::share_bottom_gradients() {
   std::vector<bool> written(blobs_.size(), false);
   for (std::size_t index = steps_.size(); index-- > 0;) {
     const model::Node& node = graph_.nodes[index];
+    weigh_tops(index, written);
     for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
       if (!wants_gradient(index, k) || is_in_place(node, k)) continue;
       Tensor& bottom = steps_[index].bottoms[k];
@@ -131,6 +143,21 @@ void Net::share_bottom_gradients() {
       }
       written[node.bottoms[k]] = true;
     }
+  }
+}
+
+/// written  the blobs whose gradients the layers below this one write
+void Net::weigh_tops(std::size_t layer, const std::vector<bool>& written) {
+  const model::Node& node = graph_.nodes[layer];
+  if (node.is_loss || !node.needs_backward) return;
+  for (std::size_t i = 0; i < node.tops.size(); ++i) {
+    const DeviceSpan<float> gradient = blobs_[node.tops[i]].gradient;
+    if (node.loss_weights[i] == 0 || gradient.empty()) continue;
+    WeightedTop& top = steps_[layer].weighted_tops.emplace_back();
+    top.weight = node.loss_weights[i];
+    top.gradient = gradient;
+    if (!written[node.tops[i]]) continue;
+    top.part = new_floats(1, "loss weight of " + graph_.blobs[node.tops[i]].name);
   }
 }
 
@@ -281,6 +308,10 @@ void Net::backward_layer(std::size_t layer, Stream& stream) {
     TAUT_CHECK(!bound.empty(), "backward before a gradient was bound");
     step.parameters[k].gradient = step.partial[k].empty() ? bound : step.partial[k];
   }
+  for (const WeightedTop& top : step.weighted_tops) {
+    backend_.fill(stream, top.part.empty() ? top.gradient : top.part, top.weight);
+    if (!top.part.empty()) backend_.add(stream, top.part, top.gradient);
+  }
   step.layer->backward({step.bottoms, step.tops, step.parameters}, stream);
   for (const Sum& sum : step.bottom_sums) backend_.add(stream, sum.from, sum.into);
   for (std::size_t k = 0; k < node.parameters.size(); ++k) {
@@ -326,9 +357,37 @@ std::vector<DeviceSpan<float>> Net::carried_state() {
   return states;
 }
 
+void Net::add_classes(Stream& stream, const model::Node& accuracy, std::vector<Output>& outputs) {
+  const DeviceSpan<float> by_class = blobs_[accuracy.tops[1]].value;
+  if (by_class.size() > kMostClasses) return;
+  const DeviceSpan<float> fed = blobs_[accuracy.bottoms[1]].value;
+  std::vector<float> shares(by_class.size());
+  std::vector<float> labels(fed.size());
+  backend_.copy_to_host(stream, by_class, shares);
+  backend_.copy_to_host(stream, fed, labels);
+  stream.finish();
+  const pb::AccuracyParameter& parameter = accuracy.definition.accuracy_param();
+  std::vector<std::uint64_t> counts(shares.size());
+  for (const float label : labels) {
+    const bool is_ignored =
+        parameter.has_ignore_label() && label == static_cast<float>(parameter.ignore_label());
+    // One that is no class has been refused, or will be: a rehearsal computes nothing.
+    const bool is_class = label >= 0 && label < static_cast<float>(counts.size());
+    if (!is_ignored && is_class) ++counts[static_cast<std::size_t>(label)];
+  }
+  const std::string& name = graph_.blobs[accuracy.tops[1]].name;
+  for (std::size_t k = 0; k < shares.size(); ++k) {
+    outputs.push_back({fmt::format("{}[{}]", name, k), shares[k], static_cast<double>(counts[k])});
+  }
+}
+
 std::vector<Net::Output> Net::outputs(Stream& stream) {
   std::vector<Output> numbers;
   for (const std::size_t blob : graph_.outputs) {
+    if (const model::Node* accuracy = accuracy_by_class(graph_, blob)) {
+      add_classes(stream, *accuracy, numbers);
+      continue;
+    }
     if (blobs_[blob].value.size() != 1 || contains(fed_, blob)) continue;
     numbers.push_back({graph_.blobs[blob].name, read_number(stream, blob)});
   }

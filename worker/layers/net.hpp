@@ -25,6 +25,8 @@ namespace taut {
 /// Thread    one at a time
 class Net {
  public:
+  static constexpr std::size_t kMostClasses = 1000;
+
   struct Options {
     std::uint64_t seed = 0;  // of the job
     /// Of the member, other than that of any other net of the job: what it drops out depends on it.
@@ -82,9 +84,11 @@ class Net {
   struct Output {
     std::string name;
     double value = 0;
+    double weight = 1;  // in a mean over batches; of a class: its labels in this batch
   };
-  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Waits
-  /// for the stream.
+  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Where an
+  /// Accuracy's second top is one, of at most kMostClasses, each class's number as "NAME[CLASS]". The
+  /// same names in the same order after each batch. Waits for the stream.
   [[nodiscard]] std::vector<Output> outputs(Stream& stream);
 
  private:
@@ -93,6 +97,12 @@ class Net {
     DeviceSpan<const float> from;
     DeviceSpan<float> into;
   };
+  /// A top that is a loss of a layer that is none: its weight is the top's gradient, or a part of it.
+  struct WeightedTop {
+    float weight = 0;
+    DeviceSpan<float> gradient;
+    DeviceSpan<float> part;  // empty: nobody else writes the gradient
+  };
   struct Step {
     std::unique_ptr<Layer> layer;  // none: it is fed
     std::vector<Tensor> bottoms;
@@ -100,6 +110,7 @@ class Net {
     std::vector<Parameter> parameters;       // values and gradients as bound
     std::vector<DeviceSpan<float>> partial;  // for each parameter: not empty where it is summed
     std::vector<Sum> bottom_sums;
+    std::vector<WeightedTop> weighted_tops;
     bool has_statistics = false;  // its backward writes them, whoever wants gradients
     std::vector<std::size_t> gradients_after;
     std::vector<std::size_t> without_gradient;  // trained, but before no loss: zeros
@@ -117,10 +128,12 @@ class Net {
   void allocate_blobs();
   void make_steps(const Options& options);
   void share_bottom_gradients();
+  void weigh_tops(std::size_t layer, const std::vector<bool>& written);
   void share_parameter_gradients();
   [[nodiscard]] bool wants_gradient(std::size_t layer, std::size_t bottom) const;
   [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count, const std::string& name);
   [[nodiscard]] float read_number(Stream& stream, std::size_t blob);
+  void add_classes(Stream& stream, const model::Node& accuracy, std::vector<Output>& outputs);
 
   model::Graph graph_;
   Backend& backend_;

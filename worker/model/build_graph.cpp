@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "proto/did_you_mean.hpp"
@@ -21,9 +22,14 @@ namespace {
 /// Grows a graph by one layer after the other.
 class Assembly {
  public:
-  /// net  of today's vocabulary, with the layers of all phases
-  Assembly(const pb::NetParameter& net, const GraphOptions& options)
+  /// net     of today's vocabulary, with the layers of all phases
+  /// layers  of the graph's phase, which will be added
+  Assembly(const pb::NetParameter& net, const std::vector<pb::LayerParameter>& layers,
+           const GraphOptions& options)
       : net_(net), options_(options) {
+    for (const pb::LayerParameter& layer : layers) {
+      named_tops_.insert(layer.top().begin(), layer.top().end());
+    }
     graph_.name = net.name();
     graph_.phase = options.phase;
   }
@@ -41,14 +47,19 @@ class Assembly {
     }
     TAUT_TRY(const LayerShapes shapes,
              of_type(*rule, rule->settle(layer, bottom_shapes, options_)));
-    TAUT_TRY(node.loss_weights, of_type(*rule, loss_weights_of(layer, *rule)));
+    TAUT_TRY(node.loss_weights, of_type(*rule, loss_weights_of(layer, *rule, shapes)));
     TAUT_TRY(check_owner(layer, shapes));
     TAUT_TRY(node.parameters,
              of_type(*rule, add_parameters(layer, shapes.parameters, graph_.parameters)));
     TAUT_TRY(node.passes_gradient, passes_gradient(layer, *rule));
     for (const std::size_t bottom : node.bottoms) ++states_[bottom].readers;
     TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops));
+    for (std::size_t i = 0; i < node.tops.size(); ++i) {
+      // The loss is read when the whole net has run.
+      if (node.loss_weights[i] != 0) states_[node.tops[i]].must_stay = true;
+    }
     node.is_fed = rule->is_fed;
+    node.is_loss = rule->is_loss;
     node.definition = std::move(layer);
     graph_.nodes.push_back(std::move(node));
     return ok();
@@ -126,10 +137,18 @@ class Assembly {
     return std::nullopt;
   }
 
-  /// Caffe gives a loss that names no top one of its own. It gets the layer's name, or one that no
-  /// net has where something is named so already.
+  /// Caffe gives a loss that names no top one of its own. It gets the layer's name, or one made from
+  /// it where something above is named so already, or a layer below names its top so.
   [[nodiscard]] std::string automatic_top(const pb::LayerParameter& layer) const {
-    return newest_.contains(layer.name()) ? layer.name() + " (automatic)" : layer.name();
+    const auto is_free = [&](const std::string& name) {
+      return !newest_.contains(name) && !named_tops_.contains(name);
+    };
+    std::string name = layer.name();
+    for (int number = 1; !is_free(name); ++number) {
+      name = layer.name() +
+             (number == 1 ? std::string(" (automatic)") : fmt::format(" (automatic {})", number));
+    }
+    return name;
   }
 
   /// Parameters are known by their layer's name, in files of weights too. Layers without any may
@@ -145,7 +164,8 @@ class Assembly {
   }
 
   static Result<std::vector<float>> loss_weights_of(const pb::LayerParameter& layer,
-                                                    const LayerRule& rule) {
+                                                    const LayerRule& rule,
+                                                    const LayerShapes& shapes) {
     std::vector<float> weights(static_cast<std::size_t>(layer.top_size()), 0.0F);
     if (rule.is_loss) weights[0] = 1;
     if (layer.loss_weight_size() == 0) return weights;
@@ -155,14 +175,25 @@ class Assembly {
     }
     weights.assign(layer.loss_weight().begin(), layer.loss_weight().end());
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] != 0 && !(rule.is_loss && i == 0)) {
-        return invalid(
-            fmt::format("loss_weight of top \"{}\" is {}: only the first top of a loss "
-                        "layer, such as SoftmaxWithLoss, can be a loss",
-                        layer.top(static_cast<int>(i)), weights[i]));
+      if (weights[i] == 0 || (rule.is_loss && i == 0)) continue;
+      if (const std::string why = why_no_loss(rule, shapes, i); !why.empty()) {
+        return invalid(fmt::format("loss_weight of top \"{}\" is {}: {}",
+                                   layer.top(static_cast<int>(i)), weights[i], why));
       }
     }
     return weights;
+  }
+
+  /// "" where a layer that is no loss may give a loss as this top: one number with a gradient.
+  static std::string why_no_loss(const LayerRule& rule, const LayerShapes& shapes,
+                                 std::size_t top) {
+    if (rule.is_loss) return "a loss layer's first top alone can be a loss";
+    if (rule.is_fed || (rule.differentiable_bottoms == 0 && shapes.parameters.empty())) {
+      return "nothing learns from it, as the layer has no gradient";
+    }
+    if (element_count(shapes.tops[top]) == 1) return "";
+    return fmt::format("a loss is one number, and the top has shape {}; put a Reduction behind it",
+                       to_string(shapes.tops[top]));
   }
 
   static Result<std::vector<bool>> passes_gradient(const pb::LayerParameter& layer,
@@ -233,6 +264,7 @@ class Assembly {
   const pb::NetParameter& net_;
   const GraphOptions& options_;
   Graph graph_;
+  std::unordered_set<std::string> named_tops_;           // of all layers, those to come too
   std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as layers below see it
   std::unordered_map<std::string, std::string> makers_;  // the layer that last wrote a name
   std::unordered_map<std::string, std::string> owners_;  // types of layers with parameters
@@ -244,7 +276,7 @@ class Assembly {
 Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& options) {
   TAUT_TRY(const pb::NetParameter current, upgrade_net(net));
   TAUT_TRY(std::vector<pb::LayerParameter> layers, layers_of_phase(current, options.phase));
-  Assembly assembly(current, options);
+  Assembly assembly(current, layers, options);
   for (pb::LayerParameter& layer : layers) {
     const std::string title = fmt::format("layer \"{}\"", layer.name());
     if (auto added = assembly.add(std::move(layer)); !added) {

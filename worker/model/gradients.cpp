@@ -34,7 +34,9 @@ void mark_gradients(Graph& graph) {
     Node& node = graph.nodes[i];
     bool leads_to_loss = false;
     for (std::size_t top = 0; top < node.tops.size(); ++top) {
-      leads_to_loss = leads_to_loss || before_loss[node.tops[top]] || node.loss_weights[top] != 0;
+      const bool is_weighted = node.loss_weights[top] != 0;
+      leads_to_loss = leads_to_loss || before_loss[node.tops[top]] || is_weighted;
+      if (is_weighted && !node.is_loss) before_loss[node.tops[top]] = true;
     }
     if (!leads_to_loss) continue;
     node.needs_backward = has_trained(graph, node) || any_bottom(node, after_parameter);

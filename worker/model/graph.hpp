@@ -36,8 +36,9 @@ struct Node {
   std::vector<std::size_t> tops;        // into Graph::blobs; in place: the same as the bottom
   std::vector<std::size_t> parameters;  // into Graph::parameters; weights first
   std::vector<float> loss_weights;      // one for each top; zero where it is no loss
-  bool is_fed = false;                  // its tops are written from outside
-  std::vector<bool> passes_gradient;    // for each bottom: the type can, and propagate_down lets it
+  bool is_loss = false;  // its type applies its weight itself; else the top's gradient is it
+  bool is_fed = false;   // its tops are written from outside
+  std::vector<bool> passes_gradient;  // for each bottom: the type can, and propagate_down lets it
   bool needs_backward = false;
 };
 

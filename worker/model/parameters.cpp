@@ -99,11 +99,10 @@ Result<math::Filler> settle_gaussian(const pb::FillerParameter& filler, const Sh
     return invalid(fmt::format(
         "is gaussian with sparse {}; it begins at 0, and -1 keeps all weights", filler.sparse()));
   }
-  if (shape.size() != 2) {
+  if (shape.empty()) {
     return invalid(
-        fmt::format("is gaussian with sparse {}, which is for matrices, and the parameter has "
-                    "shape {}",
-                    filler.sparse(), to_string(shape)));
+        fmt::format("is gaussian with sparse {}, which wants a parameter with an axis of outputs",
+                    filler.sparse()));
   }
   if (filler.sparse() > shape[0]) {
     return invalid(

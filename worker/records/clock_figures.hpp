@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "common/time.hpp"
 #include "common/types.hpp"
@@ -37,7 +38,7 @@ struct IntervalFigures {
 
 struct TestFigures {
   Clock clock;  // clocks that were finished before the test
-  double accuracy = 0;
+  std::optional<double> accuracy;
   double loss = 0;
 };
 

@@ -17,8 +17,9 @@ std::string metrics_line(const IntervalFigures& interval, double wall_s, double 
 }
 
 std::string metrics_line(const TestFigures& test, double wall_s, double unix_time_s) {
-  return fmt::format("{},{:.6f},{:.6f},,,,,,,,,{:.6g},{:.9g}\n", test.clock.value(), unix_time_s,
-                     wall_s, test.accuracy, test.loss);
+  const std::string accuracy = test.accuracy ? fmt::format("{:.6g}", *test.accuracy) : "";
+  return fmt::format("{},{:.6f},{:.6f},,,,,,,,,{},{:.9g}\n", test.clock.value(), unix_time_s,
+                     wall_s, accuracy, test.loss);
 }
 
 }  // namespace taut::worker

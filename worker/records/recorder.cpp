@@ -84,7 +84,7 @@ void Recorder::on_test(const TestFigures& test) {
   if (metrics_) metrics_->append(metrics_line(test, wall_s(), unix_time_s()), steady_now());
   if (!events_) return;
   pb::TensorBoardSummary summary;
-  add_scalar(summary, "test/accuracy", test.accuracy);
+  if (test.accuracy) add_scalar(summary, "test/accuracy", *test.accuracy);
   add_scalar(summary, "test/loss", test.loss);
   write_event(test.clock, std::move(summary));
 }

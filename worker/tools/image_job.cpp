@@ -13,6 +13,7 @@
 #include "worker/data/open_source.hpp"
 #include "worker/data/transform.hpp"
 #include "worker/model/job_data.hpp"
+#include "worker/model/layer_rule.hpp"
 
 namespace taut::worker {
 namespace {
@@ -65,6 +66,12 @@ Result<model::LayerData> replaced_layer(const pb::Job& job) {
                     layers[0].layer.name()));
   }
   return std::move(layers[0]);
+}
+
+/// A layer that computes may have the same name as one that does.
+bool reads_data(const pb::LayerParameter& layer) {
+  const auto rule = model::find_rule(layer.type());
+  return rule && rule.value()->is_fed && layer.type() != "DummyData";
 }
 
 /// Caffe's list: a path and a label in each line.
@@ -135,7 +142,7 @@ Result<ImageJob> ImageJob::create(const pb::Job& job, const pb::ToolRequest& req
   TAUT_TRY(*net.add_layer(), image_layer(data.layer, request, *size, made.list_));
   for (const pb::LayerParameter& layer : job.net_param().layer()) {
     // TRAIN's data layer may have the same name: neither is wanted.
-    if (layer.name() != data.layer.name()) *net.add_layer() = layer;
+    if (layer.name() != data.layer.name() || !reads_data(layer)) *net.add_layer() = layer;
   }
   return made;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/layers/output_means.hpp"
 #include "worker/tools/trained_net.hpp"
 
 namespace taut::worker {
@@ -25,16 +26,19 @@ Result<std::uint64_t> batches_of(const FedGraph& fed, const pb::ToolRequest& req
   return invalid("the net is fed a text or fillers: say with --iterations how many batches");
 }
 
-void print(const std::vector<std::pair<std::string, double>>& means, std::uint64_t batches,
+void print(const std::vector<OutputMeans::Mean>& means, std::uint64_t batches,
            std::uint64_t records, bool json) {
   if (json) {
     nlohmann::ordered_json out{{"batches", batches}, {"records", records}};
-    for (const auto& [name, value] : means) out["outputs"][name] = value;
+    // What is NaN, as a class without a label, becomes null.
+    for (const OutputMeans::Mean& mean : means) out["outputs"][mean.name] = mean.value;
     fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
   fmt::print("{} records in {} batches\n", records, batches);
-  for (const auto& [name, value] : means) fmt::print("{}: {:.6f}\n", name, value);
+  for (const OutputMeans::Mean& mean : means) {
+    fmt::print("{}: {}\n", mean.name, mean.is_known ? fmt::format("{:.6f}", mean.value) : "-");
+  }
 }
 
 }  // namespace
@@ -49,7 +53,7 @@ Result<void> test_model(const pb::ToolRequest& request, Backend& backend) {
   feed.part = data::Part::kTest;
   feed.seed = opened.job.seed();
   TAUT_TRY(const auto loader, start_loader(fed, feed, {}));
-  std::vector<std::pair<std::string, double>> sums;
+  OutputMeans means;
   for (std::uint64_t i = 0; i < batches; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kBatchWait));
     net.forward(batch);
@@ -59,14 +63,9 @@ Result<void> test_model(const pb::ToolRequest& request, Backend& backend) {
       return invalid(
           "the net's TEST phase has no output that is a number: add an Accuracy or a loss layer");
     }
-    sums.resize(outputs.size());
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      sums[k].first = outputs[k].name;
-      sums[k].second += outputs[k].value;
-    }
+    means.add(outputs);
   }
-  for (auto& [name, value] : sums) value /= static_cast<double>(batches);
-  print(sums, batches, batches * static_cast<std::uint64_t>(fed.batch()), request.json());
+  print(means.means(), batches, batches * static_cast<std::uint64_t>(fed.batch()), request.json());
   return ok();
 }
 

@@ -140,6 +140,7 @@ TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") 
                                                "1,102,2,,,,,,,,,0.5,1.1\n"
                                                "1,103,3,1.0,64,64,0.75,0.25,8,0,0,,\n"
                                                "2,104,4,,,,,,,,,0.75,0.9\n"
+                                               "2,104.5,4.5,,,,,,,,,,0.9\n"
                                                "2,105,5,1.0,6");
   folder.write("job1-worker1/metrics.csv", header +
                                                "0,102,1,3.0,64,64,1,0,8,0,0,,\n"
@@ -175,7 +176,13 @@ TEST_CASE("a folder that holds no whole run says what is missing", "[sweep]") {
   folder.write("job1-worker0/metrics.csv",
                "clock,unix_time_s,wall_s,loss,images,compute_s,wait_s,test_accuracy\n"
                "0,1,1,1,1,1,1,\n");
-  CHECK_THAT(message(), Contains("no test phase was recorded"));
+  CHECK_THAT(message(), Contains("no test accuracy was recorded"));
+  // A test of a net without an Accuracy is no line of the training.
+  folder.write("job1-worker0/metrics.csv",
+               "clock,unix_time_s,wall_s,loss,images,compute_s,wait_s,test_accuracy\n"
+               "0,1,1,1,1,1,1,\n"
+               "1,2,2,,,,,\n");
+  CHECK_THAT(message(), Contains("no test accuracy was recorded"));
 }
 
 TEST_CASE("why a run failed is taken from its log", "[sweep]") {

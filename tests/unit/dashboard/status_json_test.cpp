@@ -5,6 +5,7 @@
 
 #include "server/dashboard/assets.hpp"
 #include "server/dashboard/history.hpp"
+#include "server/dashboard/server_metrics.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/dashboard/status_maker.hpp"
 
@@ -41,6 +42,26 @@ TEST_CASE("no bound, no loss and odd names are still JSON", "[dashboard]") {
   CHECK(json["job"]["loss"].is_null());
   CHECK(json["job"]["name"] == "a\"b<script>\xc3\xa9");
   CHECK(status_json(pb::StatusReply(), 1000)["job"].is_null());
+}
+
+TEST_CASE("a test without an accuracy is null on the page and no figure of the metrics",
+          "[dashboard]") {
+  pb::StatusReply status = make_status(1);
+  pb::Evaluation& test = *status.mutable_jobs(0)->add_evaluations();
+  test.set_accuracy(std::numeric_limits<double>::quiet_NaN());
+  test.set_loss(0.25);
+  const auto json = nlohmann::json::parse(to_text(status_json(status, 1000)));
+  CHECK(json["job"]["accuracy"].is_null());
+  CHECK(json["job"]["tests"]["accuracy"][0].is_null());
+  CHECK(json["job"]["tests"]["loss"][0] == 0.25);
+  const auto scraped = [&] {
+    metrics::Scrape scrape;
+    add_cluster(scrape, status);
+    return scrape.text();
+  };
+  CHECK(scraped().find("job_test_accuracy") == std::string::npos);
+  test.set_accuracy(0.5);
+  CHECK(scraped().find("job_test_accuracy") != std::string::npos);
 }
 
 TEST_CASE("the running job is shown, or else the newest, or the one that is asked for",

@@ -151,6 +151,34 @@ TEST_CASE("several readers of one blob sum their gradients, with and without in 
   CHECK(loss == Approx(outputs[0].value + 0.5 * outputs[1].value + 3 * outputs[2].value));
 }
 
+TEST_CASE("a net learns from a Reduction whose top has a loss weight", "[net]") {
+  // The second net's sum is read by another loss too, which adds its gradient to the weight; the
+  // third's is copied in place.
+  const std::string more =
+      GENERATE("",
+               "layer { name: 'square' type: 'Power' bottom: 'sum' top: 'square' loss_weight: 2"
+               "  power_param { power: 2 scale: 0.1 } }",
+               "layer { name: 'over' type: 'TanH' bottom: 'sum' top: 'sum' loss_weight: 3 }");
+  NetBench bench(
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'sum' type: 'Reduction' bottom: 'ip' top: 'sum' loss_weight: 0.5"
+      "  reduction_param { operation: SUMSQ coeff: 0.25 } }" +
+          more,
+      4);
+  for (const TableSpec& table : bench.net.parameters()) check_gradient(bench, table.name);
+  // Not zeros on both sides.
+  const auto learned = bench.gradients[bench.parameter("ip/weight")];
+  CHECK(std::ranges::any_of(learned, [](float g) { return std::abs(g) > 1e-2F; }));
+  if (!more.empty()) return;
+  const double loss = bench.forward();
+  const auto outputs = bench.outputs();
+  REQUIRE(outputs.size() == 1);
+  CHECK(outputs[0].name == "sum");
+  CHECK(loss == Approx(0.5 * outputs[0].value));
+}
+
 TEST_CASE("a decoder trains the encoder whose last state it begins with", "[net][sequence]") {
   // Nobody reads the encoder's output; its h goes to the decoder as state and as constant bottom.
   NetBench bench(R"(
@@ -297,6 +325,36 @@ TEST_CASE("a TEST net gives its outputs by name, and has no backward", "[net]") 
   CHECK(outputs[1].name == "loss");
   CHECK(outputs[1].value == Approx(loss));
   CHECK(std::isnan(bench.gradients[0][0]));
+}
+
+TEST_CASE("an Accuracy's second top comes class by class, each with its labels", "[net]") {
+  const std::string text =
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'right' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'all' top: 'each'";
+  // The labels are 0, 1, 2, 0, 1.
+  NetBench bench(text + " }", 5, pb::TEST);
+  bench.forward();
+  const auto outputs = bench.outputs();
+  REQUIRE(outputs.size() == 5);
+  CHECK(outputs[0].name == "all");
+  CHECK(outputs[0].weight == 1);
+  CHECK(outputs[1].name == "each[0]");
+  CHECK(outputs[4].name == "each[3]");
+  Values weights;
+  double right = 0;
+  for (std::size_t k = 1; k < outputs.size(); ++k) {
+    weights.push_back(static_cast<float>(outputs[k].weight));
+    right += outputs[k].weight * outputs[k].value;
+  }
+  CHECK(weights == Values{2, 2, 1, 0});
+  CHECK(right / 5 == Approx(outputs[0].value));
+
+  NetBench ignoring(text + " accuracy_param { ignore_label: 1 } }", 5, pb::TEST);
+  ignoring.forward();
+  CHECK(ignoring.outputs()[2].weight == 0);
+  CHECK(ignoring.outputs()[3].weight == 1);
 }
 
 TEST_CASE("a layer that the device cannot work with is refused by name", "[net]") {

@@ -220,6 +220,33 @@ TEST_CASE("a loss that names no top gets one of its own", "[graph]") {
       "layer \"a\" wants 1 top, and names 0");
 }
 
+TEST_CASE("a loss's own top leaves names to other losses and to layers below", "[graph]") {
+  const std::string scores = kData +
+                             "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+                             "  inner_product_param { num_output: 3 } }";
+  const std::string loss =
+      "layer { name: 'end' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' }";
+  const model::Graph thrice = graph_of(scores + loss + loss + loss);
+  REQUIRE(thrice.outputs.size() == 3);
+  CHECK(thrice.blobs[thrice.outputs[0]].name == "end");
+  CHECK(thrice.blobs[thrice.outputs[1]].name == "end (automatic)");
+  CHECK(thrice.blobs[thrice.outputs[2]].name == "end (automatic 2)");
+
+  const std::string below =
+      "layer { name: 'below' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'end' }";
+  const model::Graph claimed = graph_of(scores + loss + below);
+  REQUIRE(claimed.outputs.size() == 2);
+  CHECK(claimed.blobs[claimed.outputs[0]].name == "end (automatic)");
+  CHECK(claimed.blobs[claimed.outputs[1]].name == "end");
+  // Where that layer has no part in the phase, the name is free.
+  const model::Graph other =
+      graph_of(scores + loss +
+               "layer { name: 'below' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'end'"
+               "  include { phase: TEST } }");
+  REQUIRE(other.outputs.size() == 1);
+  CHECK(other.blobs[other.outputs[0]].name == "end");
+}
+
 TEST_CASE("a type of Caffe's that is left out is told as such", "[graph]") {
   CHECK(error_of_net(one_layer("Crop", "")) ==
         "layer \"l\" is of type \"Crop\", which Caffe has and Tautline does not carry out");
@@ -250,10 +277,41 @@ TEST_CASE("another number of bottoms or tops is told", "[graph]") {
         "layer \"l\" wants 1 to 2 tops, and names 3");
 }
 
+TEST_CASE("a number of any layer with a gradient is a loss where it is weighted", "[graph]") {
+  const std::string sum =
+      kData +
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+      "  inner_product_param { num_output: 3 } }"
+      "layer { name: 'sum' type: 'Reduction' bottom: 'ip' top: 'sum' loss_weight: 0.5 }"
+      "layer { name: 'over' type: 'TanH' bottom: 'sum' top: 'sum' }";
+  const model::Graph graph = graph_of(sum);
+  CHECK(graph.nodes[2].loss_weights == std::vector<float>{0.5F});
+  CHECK(graph.nodes[2].needs_backward);
+  CHECK(graph.nodes[1].needs_backward);
+  CHECK_FALSE(graph.nodes[3].needs_backward);
+  CHECK(graph.blobs[graph.nodes[2].tops[0]].needs_gradient);
+  // What is read at the end is not written over.
+  CHECK(graph.nodes[3].tops[0] != graph.nodes[2].tops[0]);
+}
+
 TEST_CASE("a loss weight where no loss can be is told", "[graph]") {
-  CHECK(error_of_net(one_layer("ReLU", "loss_weight: 2")) ==
-        "layer \"l\" (ReLU): loss_weight of top \"out\" is 2: only the first top of a "
-        "loss layer, such as SoftmaxWithLoss, can be a loss");
+  const auto end = [](const std::string& type, const std::string& rest) {
+    return kData +
+           "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+           "  inner_product_param { num_output: 3 } }"
+           "layer { name: 'end' type: '" +
+           type + "' bottom: 'ip' bottom: 'label' top: 'end' " + rest + " }";
+  };
+  CHECK_THAT(error_of_net(one_layer("ReLU", "loss_weight: 2")),
+             Catch::Matchers::StartsWith("layer \"l\" (ReLU): loss_weight of top \"out\" is 2: a "
+                                         "loss is one number, and the top has shape ") &&
+                 Catch::Matchers::EndsWith("; put a Reduction behind it"));
+  CHECK(error_of_net(end("Accuracy", "loss_weight: 1")) ==
+        "layer \"end\" (Accuracy): loss_weight of top \"end\" is 1: nothing learns from it, as the "
+        "layer has no gradient");
+  CHECK(error_of_net(end("SoftmaxWithLoss", "top: 'p' loss_weight: 1 loss_weight: 1")) ==
+        "layer \"end\" (SoftmaxWithLoss): loss_weight of top \"p\" is 1: a loss layer's first top "
+        "alone can be a loss");
   CHECK(error_of_net(one_layer("ReLU", "loss_weight: 0 loss_weight: 0")) ==
         "layer \"l\" (ReLU): loss_weight is given 2 times for 1 tops");
 }

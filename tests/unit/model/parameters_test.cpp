@@ -36,7 +36,8 @@ TEST_CASE("fillers that say their numbers are taken as they are", "[parameters]"
   CHECK(filler_of("type: 'gaussian' std: 0.01", {5, 4}) == math::Filler{Kind::kGaussian, 0, 0.01F});
 }
 
-TEST_CASE("a sparse gaussian is for matrices and knows their outputs", "[parameters]") {
+TEST_CASE("a sparse gaussian takes its outputs from the first extent of any shape",
+          "[parameters]") {
   const math::Filler sparse = filler_of("type: 'gaussian' std: 0.5 sparse: 3", {10, 4});
   CHECK(sparse.kind == Kind::kGaussian);
   CHECK(sparse.b == 0.5F);
@@ -47,12 +48,15 @@ TEST_CASE("a sparse gaussian is for matrices and knows their outputs", "[paramet
   pb::FillerParameter filler;
   REQUIRE(parse_text("type: 'gaussian' sparse: 3", "filler", filler).has_value());
   for (const model::Shape& shape : {model::Shape{10}, model::Shape{10, 4, 3, 3}}) {
-    const auto refused = model::settle_filler(filler, shape);
-    REQUIRE_FALSE(refused.has_value());
-    CHECK(refused.error().message ==
-          "is gaussian with sparse 3, which is for matrices, and the parameter has shape " +
-              model::to_string(shape));
+    const auto settled = model::settle_filler(filler, shape);
+    REQUIRE(settled.has_value());
+    CHECK(settled.value().sparse == 3);
+    CHECK(settled.value().outputs == 10);
   }
+  const auto refused = model::settle_filler(filler, {});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().message ==
+        "is gaussian with sparse 3, which wants a parameter with an axis of outputs");
 }
 
 TEST_CASE("a bilinear filler takes its extent from square kernels", "[parameters]") {

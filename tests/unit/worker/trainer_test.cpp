@@ -356,25 +356,59 @@ TEST_CASE("a test's accuracy is one of several: the last that counts the fewest 
     return result.value();
   };
   const TestResult without = tested();
-  CHECK_FALSE(without.has_accuracy);
-  CHECK(without.accuracy == 0);
+  CHECK_FALSE(without.accuracy.has_value());
   REQUIRE(without.outputs.size() == 1);
   CHECK(without.outputs[0].name == "loss");
   CHECK(without.outputs[0].value == Approx(without.loss));
 
   add_accuracy("any", 10);
-  CHECK(tested().accuracy == 1);
+  CHECK(tested().accuracy.value() == 1);
   add_accuracy("first", 1);
   add_accuracy("again", 1);
   add_accuracy("also any", 10);
   const TestResult result = tested();
-  CHECK(result.has_accuracy);
+  REQUIRE(result.accuracy.has_value());
   REQUIRE(result.outputs.size() == 5);
   CHECK(result.outputs[1].name == "any");
   CHECK(result.outputs[1].value == 1);
   CHECK(result.outputs[3].name == "again");
-  CHECK(result.accuracy == result.outputs[3].value);
-  CHECK(result.accuracy < 1);
+  CHECK(result.accuracy.value() == result.outputs[3].value);
+  CHECK(result.accuracy.value() < 1);
+}
+
+TEST_CASE("a test counts for a class only the batches with labels of it", "[trainer]") {
+  TinyJob tiny;
+  // Eight images with the labels 0 to 7, each in one of the two batches.
+  tiny.job.mutable_solver_param()->add_test_iter(2);
+  pb::LayerParameter& layer = *tiny.job.mutable_net_param()->add_layer();
+  layer.set_name("accuracy");
+  layer.set_type("Accuracy");
+  layer.add_bottom("two");
+  layer.add_bottom("label");
+  layer.add_top("all");
+  layer.add_top("each");
+  // Some of ten guesses are right.
+  layer.mutable_accuracy_param()->set_top_k(5);
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  const auto phases = TestPhases::create(assets, *backend);
+  REQUIRE(phases.has_value());
+  const auto result = phases.value()->run(*cache, Clock(0), nullptr);
+  REQUIRE(result.has_value());
+  const auto& outputs = result.value().outputs;
+  REQUIRE(outputs.size() == 12);
+  double right = 0;
+  int known = 0;
+  for (const OutputMeans::Mean& mean : outputs) {
+    if (!mean.name.starts_with("each[") || !mean.is_known) continue;
+    CHECK((mean.value == 0 || mean.value == 1));
+    right += mean.value;
+    ++known;
+  }
+  CHECK(known == 8);
+  CHECK(right > 0);
+  CHECK(right / 8 == Approx(result.value().accuracy.value()));
 }
 
 TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") {
