@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -82,6 +83,14 @@ void CheckpointThread::stock(SpareStock stock) {
       log::debug("no memory to make ready for a checkpoint: {} bytes", stock.bytes());
     }
   };
+  (void)tasks_.push(std::move(task), Duration::zero());
+}
+
+void CheckpointThread::free(SpareSurplus surplus) {
+  // A task is copied; what it frees is not. Nobody else has it when it has run.
+  auto shared = std::make_shared<std::optional<SpareSurplus>>(std::move(surplus));
+  Task task = [shared] { shared->reset(); };
+  shared.reset();
   (void)tasks_.push(std::move(task), Duration::zero());
 }
 

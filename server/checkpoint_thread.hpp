@@ -32,6 +32,8 @@ class CheckpointThread {
   /// Makes memory ready that the next checkpoint will want; where that fails or too much waits, it goes
   /// without.
   void stock(SpareStock stock);
+  /// Gives memory back to the system; where too much waits already, on the caller's thread.
+  void free(SpareSurplus surplus);
   /// Reads what a resumed job's slices begin with.
   void load(const pb::ServerJob& job);
 

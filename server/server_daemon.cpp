@@ -119,6 +119,7 @@ Result<void> ServerDaemon::start_shards() {
       checkpoints_->write(index, std::move(capture));
     };
     options.on_stock = [this](SpareStock stock) { checkpoints_->stock(std::move(stock)); };
+    options.on_surplus = [this](SpareSurplus surplus) { checkpoints_->free(std::move(surplus)); };
     auto shard = ShardThread::start(context_, join_address(settings.listen(), port), options,
                                     [this](std::size_t index, ShardReport report) {
                                       {

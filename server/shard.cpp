@@ -159,6 +159,7 @@ class Shard::QueueCount {
 
 std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint now) {
   now_ = now;
+  give_way();
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
     return {{from, greet(from, message, *hello)}};
   }
@@ -242,6 +243,8 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
     job->second.slices.clear();
     job->second.tables.clear();
     job->second.memory = {};
+    job->second.prepared = 0;
+    return_spares(job->second);
   }
   return answer(std::move(problem));
 }
@@ -266,6 +269,7 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
   const std::vector<TableNeed> needs = needs_at(job.id, job.layout, tables, *job.view);
   if (memory_) {
     TAUT_TRY(job.memory, memory_->take(needs));
+    give_way();
   }
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != job.id) continue;
@@ -298,20 +302,35 @@ void Shard::begin_capture(JobState& job) {
     job.capture = {job.view->job, job.id, order, false, {}, {}};
     job.captured = order.number == 0;
   }
+  if (order.number == 0) return_spares(job);
   if (job.captured || job.tables.empty()) return;
-  if (job.prepared != order.number) {
-    job.prepared = order.number;
-    prepare_spares(job);
-  }
+  if (job.prepared != order.number) prepare_spares(job);
   for (auto& [index, slice] : job.slices) take_image(job, *slice);
   finish_capture(job);
 }
 
 void Shard::prepare_spares(JobState& job) {
-  std::vector<const SliceState*> slices;
-  for (const auto& [index, slice] : job.slices) slices.push_back(slice.get());
-  if (!job.spares) job.spares = std::make_unique<SpareMemory>(pool_, images_);
-  if (auto stock = job.spares->prepare(slices, memory_)) stocks_.push_back(std::move(*stock));
+  try {
+    std::vector<const SliceState*> slices;
+    for (const auto& [index, slice] : job.slices) slices.push_back(slice.get());
+    if (auto stock = job.spares.prepare(slices, memory_)) {
+      stocks_.push_back(std::move(*stock));
+    } else {
+      return_spares(job);
+    }
+    job.prepared = job.view->checkpoint.number;
+  } catch (const std::bad_alloc&) {
+    // The checkpoint can be made without; the next view of the job asks again.
+  }
+}
+
+void Shard::return_spares(JobState& job) {
+  if (auto surplus = job.spares.give_back()) surpluses_.push_back(std::move(*surplus));
+}
+
+void Shard::give_way() {
+  if (!memory_ || !memory_->is_short()) return;
+  for (auto& [id, job] : jobs_) return_spares(job);
 }
 
 void Shard::take_image(JobState& job, SliceState& slice) {
@@ -319,7 +338,7 @@ void Shard::take_image(JobState& job, SliceState& slice) {
     job.capture.missed = true;
   } else if (slice.capture() == SliceState::Capture::kReady) {
     job.capture.slices.push_back(slice.take_image());
-    if (slice.is_written()) job.spares->enough();
+    if (slice.is_written()) job.spares.enough();
   }
 }
 
@@ -443,10 +462,13 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     const auto over = jobs_.find(view->job);
     if (over == jobs_.end()) return {};
     for (const auto& [index, slice] : over->second.slices) QueueCount::forget(queues_, *slice);
+    // What the slices had comes onto the shelves first, and is given back with the rest.
+    over->second.slices.clear();
+    return_spares(over->second);
     jobs_.erase(over);
     return {};
   }
-  auto [entry, added] = jobs_.try_emplace(view->job);
+  auto [entry, added] = jobs_.try_emplace(view->job, pool_, images_);
   JobState& job = entry->second;
   if (!added && job.view->revision >= view->revision) return {};
   if (added) {

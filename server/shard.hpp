@@ -80,6 +80,14 @@ class Shard {
   /// thread, well before their clocks. Where nobody does it, updates wait for the system meanwhile.
   [[nodiscard]] std::vector<SpareStock> take_stocks() { return std::exchange(stocks_, {}); }
 
+  /// Memory that stood ready and is let go since the last call: another thread gives it back to the system,
+  /// as that may take a while.
+  [[nodiscard]] std::vector<SpareSurplus> take_surpluses() { return std::exchange(surpluses_, {}); }
+
+  /// Lets the memory that stands ready go where tables, of other jobs or shards too, have come to need it.
+  /// handle() does that itself; whoever has no message for a while does it here.
+  void give_way();
+
   /// Tables that were opened since the last call.
   [[nodiscard]] std::vector<OpenedTables> take_opened() { return std::exchange(opened_, {}); }
 
@@ -106,13 +114,15 @@ class Shard {
 
  private:
   struct JobState {
+    JobState(BufferPool& values, BufferPool& states) : spares(values, states) {}
+
     ShardId id;  // of this shard in the job
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
     SliceLayout layout;
     TableMemory::Share memory;
     std::optional<DynamicSlack> slack;
-    std::unique_ptr<SpareMemory> spares;                        // from the first checkpoint on
+    SpareMemory spares;
     std::map<std::size_t, std::unique_ptr<SliceState>> slices;  // by SliceLayout::index_of
     ShardImages begin;                                          // until the tables are opened
     ShardCapture capture;                                       // for view->checkpoint
@@ -129,6 +139,7 @@ class Shard {
                                              SliceState& slice);
   void begin_capture(JobState& job);
   void prepare_spares(JobState& job);
+  void return_spares(JobState& job);
   void take_image(JobState& job, SliceState& slice);
   void finish_capture(JobState& job);
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
@@ -145,6 +156,7 @@ class Shard {
   std::set<PeerId> greeted_;
   std::vector<ShardCapture> captures_;
   std::vector<SpareStock> stocks_;
+  std::vector<SpareSurplus> surpluses_;
   std::vector<OpenedTables> opened_;
   TimePoint now_;  // when the message that is served came
   std::uint64_t dropped_ = 0;

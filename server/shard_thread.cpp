@@ -124,6 +124,9 @@ void ShardThread::run() {
       count(load_.messages_in, 1);
       receive(*incoming);
       count(load_.busy_us, static_cast<std::uint64_t>((steady_now() - begin).count()));
+    } else {
+      shard_.give_way();
+      hand_captures_out();
     }
     shared_.sweep(steady_now());
   }
@@ -145,6 +148,9 @@ void ShardThread::obey(const Command& command) {
 void ShardThread::hand_captures_out() {
   for (SpareStock& stock : shard_.take_stocks()) {
     if (options_.on_stock) options_.on_stock(std::move(stock));
+  }
+  for (SpareSurplus& surplus : shard_.take_surpluses()) {
+    if (options_.on_surplus) options_.on_surplus(std::move(surplus));
   }
   for (ShardCapture& capture : shard_.take_captures()) {
     if (options_.on_capture) options_.on_capture(options_.index, std::move(capture));

@@ -29,6 +29,8 @@ class ShardThread {
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
     /// The same with memory that is to be made ready before.
     std::function<void(SpareStock)> on_stock = {};
+    /// The same with memory that is to go back to the system; where it is empty it goes at once.
+    std::function<void(SpareSurplus)> on_surplus = {};
     std::shared_ptr<TableMemory> memory{};  // what the server's tables may take; null: no limit
   };
 

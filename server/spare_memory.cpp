@@ -32,19 +32,26 @@ std::optional<SpareStock> SpareMemory::prepare(std::span<const SliceState* const
     }
   }
   stock.bytes_ = bytes[0] + bytes[1];
-  share_.reset();
-  if (limit) share_ = limit->take_spare(Bytes(stock.bytes_));
-  if (stock.bytes_ == 0 || (limit && !share_)) {
-    rooms_.clear();
-    return std::nullopt;
-  }
-  if (rooms_.empty()) {
-    rooms_.push_back(values_.keep_more(Bytes(bytes[0])));
-    rooms_.push_back(states_.keep_more(Bytes(bytes[1])));
-  }
+  if (stock.bytes_ == 0) return std::nullopt;
   over_ = std::make_shared<std::atomic<bool>>(false);
   stock.over_ = over_;
+  if (limit && !share_) share_ = limit->take_spare(Bytes(stock.bytes_));
+  if (limit && (!share_ || limit->is_short())) return std::nullopt;
+  if (!rooms_) {
+    rooms_.emplace(Rooms{values_.keep_more(Bytes(bytes[0])), states_.keep_more(Bytes(bytes[1]))});
+  }
   return stock;
+}
+
+std::optional<SpareSurplus> SpareMemory::give_back() {
+  enough();
+  TableMemory::Share share;
+  if (share_) share = std::move(*share_);
+  share_.reset();
+  if (!rooms_) return std::nullopt;
+  SpareSurplus surplus{std::move(share), rooms_->values.leave(), rooms_->states.leave()};
+  rooms_.reset();
+  return surplus;
 }
 
 }  // namespace taut::server

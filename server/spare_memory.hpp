@@ -37,10 +37,20 @@ class SpareStock {
   std::shared_ptr<const std::atomic<bool>> over_;
 };
 
+/// Spare memory that a shard does without from now on: it goes back to the system with this object, which
+/// may take a while. Until then it counts under the server's limit.
+/// Thread    any
+struct SpareSurplus {
+  TableMemory::Share share;  // goes last
+  BufferPool::Surplus values;
+  BufferPool::Surplus states;
+};
+
 /// What a shard's slices of one job need in order to go on while a checkpoint holds their memory: as
 /// much again. Fresh pages cost many times what an update does, so they are asked for when a checkpoint
 /// is ordered, a while before its clock, and kept for the next one; but only where the server's memory
-/// limit leaves room. Without it each first update of a slice waits for the system.
+/// limit leaves room, and no longer than tables leave it. Without it each first update of a slice waits
+/// for the system.
 /// Thread    shard thread
 class SpareMemory {
  public:
@@ -51,10 +61,17 @@ class SpareMemory {
   SpareMemory& operator=(const SpareMemory&) = delete;
 
   /// For a new order: whether there is room is judged anew, as other jobs come and go.
+  /// slices    the same at every order
   /// limit     may be null: there is none
-  /// returns   what is to be made ready; nothing where there is no room, or nothing to keep
+  /// returns   what is to be made ready; nothing where there is no room, or nothing to keep: what is
+  ///           held is to be given back then
+  /// Throws std::bad_alloc; it may be called again.
   [[nodiscard]] std::optional<SpareStock> prepare(std::span<const SliceState* const> slices,
                                                   const std::shared_ptr<TableMemory>& limit);
+
+  /// Lets everything go; what a checkpoint still holds goes back to the system with that. Nothing: there
+  /// was nothing.
+  [[nodiscard]] std::optional<SpareSurplus> give_back();
 
   /// A checkpoint has begun to take from the shelves: what is not there by now comes too late.
   void enough() {
@@ -64,8 +81,12 @@ class SpareMemory {
  private:
   BufferPool& values_;
   BufferPool& states_;
+  struct Rooms {
+    BufferPool::Room values;
+    BufferPool::Room states;
+  };
   std::optional<TableMemory::Share> share_;
-  std::vector<std::shared_ptr<void>> rooms_;
+  std::optional<Rooms> rooms_;
   std::shared_ptr<std::atomic<bool>> over_;
 };
 

@@ -103,9 +103,16 @@ std::optional<TableMemory::Share> TableMemory::take_spare(Bytes bytes) {
     const std::uint64_t left = limit_ - std::min(limit_, taken_.load());
     if (bytes.value() > left || spare > left - bytes.value()) return std::nullopt;
     if (spare_.compare_exchange_weak(spare, spare + bytes.value())) {
-      return Share({shared_from_this(), &spare_}, bytes.value());
+      Share share({shared_from_this(), &spare_}, bytes.value());
+      // Tables that were taken since it was looked at saw nothing spare in their way.
+      if (is_short()) return std::nullopt;
+      return share;
     }
   }
+}
+
+bool TableMemory::is_short() const {
+  return spare_ > limit_ - std::min(limit_, taken_.load());
 }
 
 }  // namespace taut::server

@@ -66,8 +66,10 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables);
 
   /// Takes bytes that can be done without, where tables and others of the kind leave as many; nothing:
-  /// they do not. Tables that come later get them all the same, so who has some asks anew at times.
+  /// they do not. Tables that come later get them all the same: see is_short().
   [[nodiscard]] std::optional<Share> take_spare(Bytes bytes);
+  /// Whether tables have taken what is spare: whoever has some gives it back soon.
+  [[nodiscard]] bool is_short() const;
 
   [[nodiscard]] Bytes taken() const { return Bytes(taken_); }
   [[nodiscard]] Bytes limit() const { return Bytes(limit_); }

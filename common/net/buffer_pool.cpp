@@ -46,6 +46,13 @@ std::shared_ptr<BufferAllocator> host_allocator() {
   return allocator;
 }
 
+/// Stands in the first bytes of a free buffer: to let buffers go takes no memory.
+struct BufferPool::Spent {
+  Spent* next;
+  std::size_t bytes;
+};
+static_assert(kSmallest >= 2 * sizeof(void*));
+
 struct BufferPool::Shelves {
   Shelves(std::size_t keep_bytes, std::shared_ptr<BufferAllocator> from)
       : allocator(std::move(from)), keep(keep_bytes) {}
@@ -85,16 +92,18 @@ struct BufferPool::Shelves {
     }
   }
 
-  /// Keeps less; the largest buffers go first.
-  void keep_less(std::size_t bytes) noexcept {
+  /// Keeps less; the largest buffers go first. Whoever gets them gives them back without the lock.
+  [[nodiscard]] Spent* keep_less(std::size_t bytes) noexcept {
     std::scoped_lock lock(mutex);
+    Spent* first = nullptr;
     keep -= bytes;
     for (std::size_t i = free.size(); i-- > 0;) {
       for (; kept > keep && !free[i].empty(); free[i].pop_back()) {
-        allocator->deallocate(free[i].back(), size_of_class(i));
-        kept -= size_of_class(i);
+        first = new (free[i].back()) Spent{first, size_of_class(i)};
+        kept -= first->bytes;
       }
     }
+    return first;
   }
 
   const std::shared_ptr<BufferAllocator> allocator;
@@ -129,13 +138,22 @@ Buffer BufferPool::acquire(std::size_t size) {
                 size);
 }
 
-std::shared_ptr<void> BufferPool::keep_more(Bytes bytes) {
-  {
-    std::scoped_lock lock(shelves_->mutex);
-    shelves_->keep += bytes.value();
+BufferPool::Surplus::~Surplus() {
+  while (first_ != nullptr) {
+    Spent* const spent = std::exchange(first_, first_->next);
+    shelves_->allocator->deallocate(spent, spent->bytes);
   }
-  return {shelves_.get(),
-          [shelves = shelves_, bytes](void*) { shelves->keep_less(bytes.value()); }};
+}
+
+BufferPool::Surplus BufferPool::Room::leave() noexcept {
+  const auto shelves = std::exchange(shelves_, nullptr);
+  return {shelves, shelves ? shelves->keep_less(bytes_) : nullptr};
+}
+
+BufferPool::Room BufferPool::keep_more(Bytes bytes) {
+  std::scoped_lock lock(shelves_->mutex);
+  shelves_->keep += bytes.value();
+  return {shelves_, bytes.value()};
 }
 
 void BufferPool::stock(std::size_t size, std::size_t count, const std::function<bool()>& over) {

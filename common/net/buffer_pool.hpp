@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/types.hpp"
@@ -57,7 +58,50 @@ class Buffer {
 /// Keeps freed buffers by size class, because allocating anew for each message costs more than
 /// copying it. Buffers may outlive the pool object. Thread: any.
 class BufferPool {
+  struct Shelves;
+  struct Spent;
+
  public:
+  class Room;
+
+  /// Free buffers that a pool no longer keeps. They go back to the allocator with this object, while
+  /// nobody waits for the pool: the system takes a while to take large ones back.
+  /// Thread    any; on it they go back
+  class Surplus {
+   public:
+    Surplus(Surplus&& other) noexcept
+        : shelves_(std::move(other.shelves_)), first_(std::exchange(other.first_, nullptr)) {}
+    Surplus(const Surplus&) = delete;
+    Surplus& operator=(const Surplus&) = delete;
+    ~Surplus();
+
+   private:
+    friend class Room;
+    Surplus(std::shared_ptr<Shelves> shelves, Spent* first)
+        : shelves_(std::move(shelves)), first_(first) {}
+    std::shared_ptr<Shelves> shelves_;
+    Spent* first_;
+  };
+
+  /// Room for free buffers beyond those that the pool keeps anyway, for as long as it is there.
+  class Room {
+   public:
+    Room(Room&& other) noexcept = default;
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    ~Room() { (void)leave(); }
+
+    /// Ends it. Returns what was kept beyond what the pool keeps from now on.
+    [[nodiscard]] Surplus leave() noexcept;
+
+   private:
+    friend class BufferPool;
+    Room(std::shared_ptr<Shelves> shelves, std::size_t bytes)
+        : shelves_(std::move(shelves)), bytes_(bytes) {}
+    std::shared_ptr<Shelves> shelves_;  // null: it has ended
+    std::size_t bytes_;
+  };
+
   /// Keeps at most `keep` bytes of free buffers; what is freed beyond goes back to the allocator.
   explicit BufferPool(Bytes keep = Bytes(1ULL << 30),
                       std::shared_ptr<BufferAllocator> allocator = host_allocator());
@@ -65,9 +109,8 @@ class BufferPool {
   /// A buffer of `size` bytes with unspecified contents. Throws std::bad_alloc.
   [[nodiscard]] Buffer acquire(std::size_t size);
 
-  /// Keeps `bytes` more of free buffers for as long as what it returns is there. What was kept beyond goes
-  /// back to the allocator with it.
-  [[nodiscard]] std::shared_ptr<void> keep_more(Bytes bytes);
+  /// Keeps `bytes` more of free buffers for as long as what it returns is there.
+  [[nodiscard]] Room keep_more(Bytes bytes);
 
   /// Makes free buffers of `size` bytes until `count` of them are there or no more are kept, and touches
   /// their pages: who acquires one meets memory that the system has given already.
@@ -86,7 +129,6 @@ class BufferPool {
   [[nodiscard]] Usage usage() const;
 
  private:
-  struct Shelves;
   std::shared_ptr<Shelves> shelves_;
 };
 

@@ -345,6 +345,9 @@ void note_finished(JobRecord& job, std::uint64_t number, const std::string& erro
   stored.set_checkpoint_wanted(false);
   stored.clear_checkpoint_failure();
   job.finishes_checkpoint = false;
+  // Servers keep memory ready for the next one: where there is none, they are told.
+  const bool goes_on = stored.state() == pb::RUNNING && !stored.closing();
+  if (goes_on && due_clock(stored, lowest_clock(job)) == 0) job.revise();
   notes.push_back(
       fmt::format("job {}: the checkpoint at clock {} is whole: {}", stored.job(), clock, folder));
 }

@@ -82,6 +82,9 @@ void ServerNode::put_aside(std::size_t number, TimePoint now) {
     part.tables = capture.tables;
     jobs_.take_part(number, capture.job, std::move(part));
   }
+  // Here nobody makes memory ready, and what is let go goes at once.
+  (void)shards_[number].shard->take_stocks();
+  (void)shards_[number].shard->take_surpluses();
 }
 
 /// Sends what a shard says; what is about items is recorded.

@@ -1,6 +1,10 @@
 #include "common/net/buffer_pool.hpp"
 
+#include <chrono>
 #include <cstdint>
+#include <future>
+#include <memory>
+#include <vector>
 
 #include "tests/support/catch.hpp"
 
@@ -89,8 +93,52 @@ TEST_CASE("what was kept for a while goes back with the promise to keep it", "[p
   auto room = pool.keep_more(Bytes(1 << 20));
   { const Buffer large = pool.acquire(1 << 20); }
   CHECK(pool.usage().kept.value() == 1U << 20U);
-  room.reset();
+  (void)room.leave();
   CHECK(pool.usage().kept.value() == 0);
   { const Buffer small = pool.acquire(4096); }
   CHECK(pool.usage().kept.value() == 4096);
+}
+
+namespace {
+
+/// Looks on another thread whether its pool can be used while it frees.
+class AskingAllocator final : public BufferAllocator {
+ public:
+  void* allocate(std::size_t size) override { return host_allocator()->allocate(size); }
+  void deallocate(void* memory, std::size_t size) noexcept override {
+    if (pool != nullptr) {
+      ++freed;
+      asked.push_back(std::async(std::launch::async, [this] { (void)pool->usage(); }));
+      if (asked.back().wait_for(std::chrono::seconds(5)) != std::future_status::ready) ++blocked;
+    }
+    host_allocator()->deallocate(memory, size);
+  }
+
+  BufferPool* pool = nullptr;
+  int freed = 0;
+  int blocked = 0;
+  std::vector<std::future<void>> asked;  // one that waits is not waited for in turn
+};
+
+}  // namespace
+
+TEST_CASE("buffers that are kept no longer are freed by whoever gets them, while the pool is used",
+          "[pool]") {
+  const auto allocator = std::make_shared<AskingAllocator>();
+  BufferPool pool(Bytes(4096), allocator);
+  auto room = pool.keep_more(Bytes(3 << 20));
+  pool.stock(1 << 20, 3, [] { return false; });
+  { const Buffer small = pool.acquire(256); }
+  allocator->pool = &pool;
+  {
+    const BufferPool::Surplus surplus = room.leave();
+    CHECK(pool.usage().kept.value() == 256);
+    CHECK(allocator->freed == 0);
+  }
+  CHECK(allocator->freed == 3);
+  CHECK(allocator->blocked == 0);
+  // It has ended: nothing is kept less twice.
+  (void)room.leave();
+  CHECK(pool.usage().kept.value() == 256);
+  allocator->pool = nullptr;
 }

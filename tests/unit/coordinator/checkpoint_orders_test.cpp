@@ -94,6 +94,21 @@ TEST_CASE("a job without an interval is saved only when somebody asks", "[checkp
   CHECK(cluster.make_checkpoint(0).error() == "no job is running");
 }
 
+TEST_CASE("servers hear that no further checkpoint is ordered, and keep no memory for one",
+          "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(make_job(2));
+  REQUIRE(cluster.make_checkpoint(job).error().empty());
+  const auto is_ordered = [&](const char* server) {
+    const pb::ServerJob* const state = cluster.at(server).server.state_of(job);
+    return state != nullptr && state->has_checkpoint();
+  };
+  REQUIRE(cluster.run_until([&] { return is_ordered("s0") && is_ordered("s1"); }));
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
+  CHECK(cluster.run_until([&] { return !is_ordered("s0") && !is_ordered("s1"); }));
+  CHECK(cluster.status(job).state() == pb::RUNNING);
+}
+
 TEST_CASE("where it stands follows from the solver's prefix, as with Caffe", "[checkpoint]") {
   const auto folder_of = [](const std::string& prefix) {
     Cluster cluster;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "proto/checkpoint_reader.hpp"
@@ -39,10 +40,13 @@ class CountingAllocator final : public BufferAllocator {
     return host_allocator()->allocate(size);
   }
   void deallocate(void* memory, std::size_t size) noexcept override {
+    if (std::this_thread::get_id() != home) ++freed_elsewhere;
     host_allocator()->deallocate(memory, size);
   }
 
   std::atomic<int> count = 0;
+  std::atomic<int> freed_elsewhere = 0;  // on another thread than this one
+  const std::thread::id home = std::this_thread::get_id();
 };
 
 /// A job on shards without sockets; every worker's pushes are a function of (worker, clock, slice).
@@ -119,6 +123,18 @@ class Service {
     }
     return all;
   }
+  std::vector<SpareSurplus> surpluses() {
+    std::vector<SpareSurplus> all;
+    for (auto& shard : shards_) {
+      for (SpareSurplus& one : shard->take_surpluses()) all.push_back(std::move(one));
+    }
+    return all;
+  }
+  /// What a shard does that gets no messages.
+  void idle() {
+    for (auto& shard : shards_) shard->give_way();
+  }
+  [[nodiscard]] int freed_elsewhere() const { return allocator_->freed_elsewhere; }
   /// How often memory for values was asked of the system.
   [[nodiscard]] int allocations() const { return allocator_->count; }
   /// Bytes for values that stand ready.
@@ -463,18 +479,128 @@ TEST_CASE("memory stands ready only where the tables leave room under the limit"
   CHECK(stocks[0].bytes() == spare_bytes);
   stocks[0].fill(false);
   CHECK(service.ready() > 0);
-  // Another job's tables come first: with the next order the memory is given back.
+  // Another job's tables come first: with the next message the memory is given back.
   const auto other = enough->take(std::array{TableNeed{"other", 1}});
   REQUIRE(other.has_value());
-  service.push_all(0, 2);
+  service.push_all(0, 1);
+  CHECK(service.ready() == 0);
+  CHECK(enough->is_short());  // until it is the system's
+  CHECK(service.surpluses().size() == 1);
+  CHECK_FALSE(enough->is_short());
+  service.push_all(1, 2);
   CHECK(service.captures().size() == 1);
   service.order(2, 4);
   CHECK(service.stocks().empty());
+  CHECK(service.surpluses().empty());
   CHECK(service.ready() == 0);
   service.push_all(2, 5);
   const auto captures = service.captures();
   REQUIRE(captures.size() == 1);
   CHECK_FALSE(captures[0].missed);
+}
+
+TEST_CASE("a shard without messages gives memory that stands ready to tables too", "[checkpoint]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
+  Service service(job_of(1, Slack(0)), 1, {}, memory);
+  service.order(1, 2);
+  for (const SpareStock& stock : service.stocks()) stock.fill(false);
+  const std::uint64_t ready = service.ready();
+  CHECK(ready > 0);
+  service.idle();
+  CHECK(service.ready() == ready);
+  const std::uint64_t left = memory->limit().value() - memory->taken().value();
+  const auto other = memory->take(std::array{TableNeed{"other", left}});
+  REQUIRE(other.has_value());
+  service.idle();
+  CHECK(service.ready() == 0);
+  CHECK(service.surpluses().size() == 1);
+  CHECK_FALSE(memory->is_short());
+}
+
+TEST_CASE("memory that is asked for when tables have come meanwhile is not made ready",
+          "[checkpoint]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
+  Service service(job_of(1, Slack(0)), 1, {}, memory);
+  service.order(1, 2);
+  const std::vector<SpareStock> stocks = service.stocks();
+  REQUIRE(stocks.size() == 1);
+  const std::uint64_t left = memory->limit().value() - memory->taken().value();
+  const auto other = memory->take(std::array{TableNeed{"other", left}});
+  REQUIRE(other.has_value());
+  service.idle();
+  stocks[0].fill(false);
+  CHECK(service.ready() == 0);
+}
+
+TEST_CASE("memory that stands ready goes when no further checkpoint is ordered, and with the job",
+          "[checkpoint]") {
+  const bool ends = GENERATE(false, true);
+  CAPTURE(ends);
+  const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
+  Service service(job_of(1, Slack(0)), 1, {}, memory);
+  service.order(1, 2);
+  for (const SpareStock& stock : service.stocks()) stock.fill(false);
+  CHECK(service.ready() > 0);
+  if (ends) {
+    service.job.state.set_finished(true);
+  } else {
+    service.job.state.clear_checkpoint();
+  }
+  service.publish();
+  CHECK(service.ready() == 0);
+  CHECK(service.surpluses().size() == 1);
+  const std::uint64_t left = memory->limit().value() - memory->taken().value();
+  CHECK(memory->take_spare(Bytes(left)).has_value());
+  if (ends) return;
+  // The next order finds room again.
+  service.order(2, 4);
+  const std::vector<SpareStock> next = service.stocks();
+  REQUIRE(next.size() == 1);
+  next[0].fill(false);
+  CHECK(service.ready() == 3 * BufferPool::room_for(1));
+}
+
+TEST_CASE("spare memory that is asked for again for one order is taken once", "[checkpoint]") {
+  const auto view = job_of(1, Slack(0)).view();
+  const TableSpec table = test::make_table(0, {64});
+  const SliceLayout layout(std::vector{table}, std::vector{ShardId(0)});
+  BufferPool values(Bytes(0));
+  BufferPool states(Bytes(0));
+  const SliceState slice(table, layout.slices()[0], *view, values, nullptr, &states);
+  const std::vector<const SliceState*> slices{&slice};
+  const std::uint64_t wanted = 3 * BufferPool::room_for(64 * sizeof(float));
+  const auto memory = std::make_shared<TableMemory>(Bytes(wanted));
+  SpareMemory spares(values, states);
+  for (int i = 0; i < 3; ++i) {
+    const auto stock = spares.prepare(slices, memory);
+    REQUIRE(stock.has_value());
+    CHECK(stock->bytes() == wanted);
+    stock->fill(false);
+    CHECK(values.usage().kept.value() + states.usage().kept.value() == wanted);
+  }
+  CHECK(spares.give_back().has_value());
+  CHECK_FALSE(spares.give_back().has_value());
+  CHECK(values.usage().kept.value() + states.usage().kept.value() == 0);
+  CHECK(memory->take_spare(Bytes(wanted)).has_value());
+}
+
+TEST_CASE("what stood ready is freed by the thread of checkpoints", "[checkpoint]") {
+  Service service(job_of(1, Slack(0)), 1);
+  service.order(1, 2);
+  for (const SpareStock& stock : service.stocks()) stock.fill(false);
+  service.job.state.clear_checkpoint();
+  service.publish();
+  BoundedQueue<bool> loaded(1);
+  CheckpointThread thread(
+      1, [](std::size_t, JobId, const ShardPart&) {},
+      [&](const pb::ServerJob&, const Result<std::vector<ShardImages>>& images) {
+        CHECK(loaded.push(images.has_value(), Duration::zero()));
+      });
+  for (SpareSurplus& surplus : service.surpluses()) thread.free(std::move(surplus));
+  // One after the other: this one is refused, as it names no checkpoint.
+  thread.load(pb::ServerJob());
+  CHECK(loaded.pop(Duration(10'000'000)) == false);
+  CHECK(service.freed_elsewhere() == 3);
 }
 
 TEST_CASE("the thread of checkpoints makes the memory ready", "[checkpoint]") {

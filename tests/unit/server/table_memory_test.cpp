@@ -1,6 +1,7 @@
 #include "server/table_memory.hpp"
 
 #include <array>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -55,7 +56,8 @@ TEST_CASE("shards that take at the same time never take more than there is", "[m
   CHECK(memory->taken() == Bytes(1000 / 7 * 7));
 }
 
-TEST_CASE("spare memory is what tables leave, and never keeps a table out", "[memory]") {
+TEST_CASE("spare memory is what tables leave, never keeps a table out, and goes where one wants it",
+          "[memory]") {
   const auto memory = std::make_shared<TableMemory>(Bytes(100));
   auto table = memory->take(std::array{TableNeed{"a", 40}});
   REQUIRE(table.has_value());
@@ -65,12 +67,32 @@ TEST_CASE("spare memory is what tables leave, and never keeps a table out", "[me
   CHECK(memory->taken() == Bytes(40));
   CHECK_FALSE(memory->take_spare(Bytes(21)).has_value());
   CHECK(memory->take_spare(Bytes(20)).has_value());
+  auto small = memory->take(std::array{TableNeed{"small", 20}});
+  CHECK(small.has_value());
+  CHECK_FALSE(memory->is_short());  // 60 taken and 40 spare
+  small = TableMemory::Share();
   auto later = memory->take(std::array{TableNeed{"b", 60}});
   CHECK(later.has_value());
+  CHECK(memory->is_short());
   spare.reset();
+  CHECK_FALSE(memory->is_short());
   CHECK_FALSE(memory->take_spare(Bytes(1)).has_value());
   later = TableMemory::Share();
   CHECK(memory->take_spare(Bytes(60)).has_value());
+}
+
+TEST_CASE("spare memory that is taken while tables are is either refused or known to be too much",
+          "[memory]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(100));
+  for (int round = 0; round < 200; ++round) {
+    std::optional<TableMemory::Share> spare;
+    TableMemory::Share table;
+    std::thread other([&] { spare = memory->take_spare(Bytes(60)); });
+    if (auto taken = memory->take(std::array{TableNeed{"t", 60}})) table = std::move(taken.value());
+    other.join();
+    REQUIRE(memory->taken() == Bytes(60));
+    REQUIRE(memory->is_short() == spare.has_value());
+  }
 }
 
 }  // namespace taut::server
