@@ -18,15 +18,17 @@ class GetData(unittest.TestCase):
         self.place = pathlib.Path(folder.name)
         self.mirror = self.place / "mirror"
         write_data(self.mirror / "mnist", train=30, test=10)
+        write_data(self.mirror / "fashion-mnist", train=20, test=5)
         # The script as it is, in a project whose published checksums are those of the small set.
         self.root = self.place / "project"
         (self.root / "scripts").mkdir(parents=True)
         (self.root / "configs").mkdir()
         shutil.copy(SOURCE / "scripts" / "get_data", self.root / "scripts")
         lines = []
-        for file in sorted((self.mirror / "mnist").iterdir()):
-            digest = hashlib.sha256(gzip.decompress(file.read_bytes())).hexdigest()
-            lines.append(f"mnist {file.name} {digest}\n")
+        for name in ("mnist", "fashion-mnist"):
+            for file in sorted((self.mirror / name).iterdir()):
+                digest = hashlib.sha256(gzip.decompress(file.read_bytes())).hexdigest()
+                lines.append(f"{name} {file.name} {digest}\n")
         lines.append(f"tinyshakespeare input.txt {'0' * 64}\n")
         (self.root / "configs" / "data_sets.txt").write_text("".join(lines))
 
@@ -65,6 +67,41 @@ class GetData(unittest.TestCase):
         self.assertIn("lmdb/train is there already", done.stdout)
         after = (self.place / "lmdb/train/data.mdb").stat()
         self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
+
+    def test_get_data_refuses_the_lmdb_of_another_set(self):
+        self.build()
+        self.assertEqual(self.get_data("mnist", "--lmdb", "lmdb").returncode, 0)
+        before = (self.place / "lmdb/train/data.mdb").read_bytes()
+        other = self.get_data("fashion-mnist", "--lmdb", "lmdb", "--mean", "mean.binaryproto")
+        self.assertEqual(other.returncode, 1, other.stdout)
+        self.assertEqual(other.stderr, "get_data: lmdb/train is an LMDB of mnist, not of fashion-mnist as it is "
+                                       "now: remove it, or name another folder with --lmdb\n")
+        self.assertFalse((self.place / "mean.binaryproto").exists())
+        self.assertFalse((self.root / "data" / "fashion-mnist").exists())
+        self.assertEqual((self.place / "lmdb/train/data.mdb").read_bytes(), before)
+        # Only one of the two is another set's.
+        shutil.rmtree(self.place / "lmdb" / "train")
+        other = self.get_data("fashion-mnist", "--lmdb", "lmdb")
+        self.assertEqual(other.returncode, 1, other.stdout)
+        self.assertIn("lmdb/test is an LMDB of mnist", other.stderr)
+        self.assertEqual([path.name for path in (self.place / "lmdb").iterdir()], ["test"])
+        # The same set, of other files.
+        marker = self.place / "lmdb" / "test" / "data_set.txt"
+        words = marker.read_text()
+        marker.write_text(words.replace("a", "b"))
+        other = self.get_data("mnist", "--lmdb", "lmdb")
+        self.assertEqual(other.returncode, 1, other.stdout)
+        self.assertIn("lmdb/test is an LMDB of mnist with other checksums", other.stderr)
+        marker.unlink()
+        unknown = self.get_data("mnist", "--lmdb", "lmdb")
+        self.assertEqual(unknown.returncode, 1, unknown.stdout)
+        self.assertRegex(unknown.stderr, r"^get_data: lmdb/test .* without data_set.txt[^\n]*\n$")
+        # With its own marker back, what is missing is made, and what is there is kept.
+        marker.write_text(words)
+        done = self.get_data("mnist", "--lmdb", "lmdb")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("lmdb/train holds 30 images", done.stdout)
+        self.assertIn("lmdb/test is there already", done.stdout)
 
     def test_get_data_says_what_converting_needs_before_it_fetches(self):
         done = self.get_data("mnist", "--mean", "mean.binaryproto")

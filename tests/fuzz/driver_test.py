@@ -80,6 +80,22 @@ class Driver(unittest.TestCase):
         self.assertIn(str(kept), done.stdout)
         self.assertEqual(run(BROKEN, kept).returncode, 1)
 
+    def test_the_script_names_no_input_where_none_was_kept(self):
+        for name, body, said in (("usage", "echo usage: >&2; exit 2", "exit status 2"),
+                                 ("library", "echo no libx.so >&2; exit 127", "exit status 127"),
+                                 ("killed", "kill -KILL $$", "ended by SIGKILL")):
+            folder = self.place / name
+            folder.mkdir()
+            target = folder / f"{name}_fuzz"
+            target.write_text(f"#!/bin/sh\n{body}\n")
+            target.chmod(0o755)
+            done = run(sys.executable, "-B", SCRIPT, "--folder", folder, "--found", self.place / "found",
+                       "--minutes", "0.01")
+            self.assertEqual(done.returncode, 1, name)
+            self.assertRegex(done.stdout, rf"{name}: FAILED without an input: {said}, seed \d+\n")
+            self.assertNotIn("BROKEN", done.stdout)
+            self.assertFalse((self.place / "found").exists())
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

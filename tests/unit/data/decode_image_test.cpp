@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "tests/support/catch.hpp"
+#include "tests/unit/data/idx_bytes.hpp"
 #include "tests/unit/data/image_files.hpp"
 
 using namespace taut;
@@ -20,6 +21,27 @@ DecodedImage decoded(const std::string& file, Colour colour = Colour::kAsStored)
   auto image = decode_image(bytes_of(file), "image", colour);
   REQUIRE(image.has_value());
   return std::move(image.value());
+}
+
+/// With another size in its header, whose checksum is right.
+std::string png_claiming(std::uint32_t height, std::uint32_t width) {
+  constexpr std::size_t kType = 12, kWidth = 16, kHeight = 20, kChecksum = 29;  // of the header
+  std::string png = test::png_of(2, 2, true);
+  png.replace(kWidth, 4, test::big_endian(width));
+  png.replace(kHeight, 4, test::big_endian(height));
+  std::uint32_t sum = ~0U;  // CRC-32, bit by bit
+  for (std::size_t i = kType; i < kChecksum; ++i) {
+    sum ^= static_cast<std::uint8_t>(png[i]);
+    for (int bit = 0; bit < 8; ++bit) sum = sum >> 1U ^ ((sum & 1U) != 0 ? 0xEDB88320U : 0U);
+  }
+  return png.replace(kChecksum, 4, test::big_endian(~sum));
+}
+
+std::string jpeg_claiming(std::uint16_t height, std::uint16_t width) {
+  std::string jpeg = test::jpeg_of(2, 2, true);
+  const std::size_t frame = jpeg.find("\xff\xc0");
+  REQUIRE(frame != std::string::npos);
+  return jpeg.replace(frame + 5, 4, test::big_endian(std::uint32_t{height} << 16U | width));
 }
 
 std::string error_of(const std::string& file) {
@@ -63,7 +85,7 @@ TEST_CASE("colour and gray are made of each other", "[decode]") {
   }
 }
 
-TEST_CASE("an image that was cut anywhere is refused", "[decode]") {
+TEST_CASE("a PNG and a JPEG that are cut anywhere are refused", "[decode]") {
   // What stands behind a PNG's pixels (checksums and its end) is not needed for them.
   const std::pair<std::string, std::size_t> files[] = {{test::png_of(9, 7, false), 24},
                                                        {test::jpeg_of(9, 7, false), 2}};
@@ -75,16 +97,38 @@ TEST_CASE("an image that was cut anywhere is refused", "[decode]") {
   }
 }
 
-TEST_CASE("what is no image, and one of a hostile size, are refused", "[decode]") {
+TEST_CASE("what is no image is refused", "[decode]") {
   CHECK(error_of("GIF89a") == "image: 6 bytes that are neither a JPEG nor a PNG");
-  std::string png = test::png_of(2, 2, true);
-  png[16] = '\x7f';  // the width's highest byte; the checksum no longer fits either
-  CHECK(error_of(png).find("image: ") == 0);
-  std::string jpeg = test::jpeg_of(2, 2, true);
-  const std::size_t frame = jpeg.find("\xff\xc0");
-  REQUIRE(frame != std::string::npos);
-  for (std::size_t i = 5; i < 9; ++i) jpeg[frame + i] = '\x7f';  // both sides: 32,639
-  CHECK(error_of(jpeg) == "image: an image of 32639x32639 pixels; 1 to 67108864 are read");
+}
+
+TEST_CASE("a PNG of a hostile size is refused before its pixels are made room for", "[decode]") {
+  REQUIRE(png_claiming(2, 2) == test::png_of(2, 2, true));
+  CHECK(error_of(png_claiming(100'000, 90'000)) ==
+        "image: an image of 100000x90000 pixels; 1 to 67108864 are read");
+  CHECK(error_of(png_claiming(1, 67'108'865)).find("image: ") == 0);
+  // libpng itself refuses these.
+  const std::pair<std::uint32_t, std::uint32_t> sides[] = {
+      {2, 0x7FFFFFFF}, {0x7FFFFFFF, 0x7FFFFFFF}, {2, 0xFFFFFFFF}, {0, 2}, {2, 0}};
+  for (const auto& [height, width] : sides) {
+    INFO(height << " x " << width);
+    CHECK(error_of(png_claiming(height, width)).find("image: damaged PNG: ") == 0);
+  }
+  // More rows than there are pixels for.
+  CHECK(error_of(png_claiming(200, 2)).find("image: damaged PNG: ") == 0);
+  std::string unchecked = test::png_of(2, 2, true);
+  unchecked[16] = '\x7f';  // the checksum no longer fits
+  CHECK(error_of(unchecked).find("image: damaged PNG: ") == 0);
+}
+
+TEST_CASE("a JPEG of a hostile size is refused before its pixels are made room for", "[decode]") {
+  REQUIRE(jpeg_claiming(2, 2) == test::jpeg_of(2, 2, true));
+  CHECK(error_of(jpeg_claiming(32'639, 32'639)) ==
+        "image: an image of 32639x32639 pixels; 1 to 67108864 are read");
+  CHECK(error_of(jpeg_claiming(65'535, 65'535)).find("image: ") == 0);
+  CHECK(error_of(jpeg_claiming(0, 2)).find("image: damaged JPEG: ") == 0);
+  CHECK(error_of(jpeg_claiming(2, 0)).find("image: damaged JPEG: ") == 0);
+  // More rows than there are pixels for.
+  CHECK(error_of(jpeg_claiming(2'000, 2)).find("image: damaged JPEG: ") == 0);
 }
 
 TEST_CASE("a resized image keeps its ramps and its constants", "[decode]") {

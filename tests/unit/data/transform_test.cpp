@@ -1,5 +1,6 @@
 #include "worker/data/transform.hpp"
 
+#include <initializer_list>
 #include <limits>
 #include <set>
 
@@ -132,8 +133,6 @@ TEST_CASE("a mean file is read as it was written", "[transform]") {
 
 TEST_CASE("a mean file that cannot be is refused", "[transform]") {
   CHECK(data::parse_mean("\xff\xff", "m").error().message == "m: 2 bytes that are no mean file");
-  const std::string whole = to_mean_file(mean_of({2, 3, 4}));
-  CHECK_FALSE(data::parse_mean(whole.substr(0, whole.size() - 5), "m").has_value());
   CHECK(mean_error([](auto& blob) { blob.set_height(5); }) ==
         "m: a mean of 2x5x4 needs 40 numbers, and holds 24");
   CHECK(mean_error([](auto& blob) { blob.set_height(-3); }) ==
@@ -142,4 +141,35 @@ TEST_CASE("a mean file that cannot be is refused", "[transform]") {
         "m: a mean of extents 2x2x3x4; 1 x channels x height x width are wanted");
   CHECK(mean_error([](auto& blob) { blob.set_data(3, std::numeric_limits<float>::infinity()); }) ==
         "m: holds a mean that is no number");
+}
+
+TEST_CASE("a mean file that is cut anywhere is refused", "[transform]") {
+  const std::string whole = to_mean_file(mean_of({2, 3, 4}));
+  REQUIRE(data::parse_mean(whole, "m").has_value());
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    INFO(size);
+    const auto mean = data::parse_mean(whole.substr(0, size), "m");
+    REQUIRE_FALSE(mean.has_value());
+    CHECK(mean.error().message.find("m: ") == 0);
+  }
+}
+
+TEST_CASE("a mean file of a hostile size is refused", "[transform]") {
+  const auto shaped = [](std::initializer_list<std::int64_t> extents) {
+    return mean_error([&](auto& blob) {
+      for (const std::int64_t extent : extents) blob.mutable_shape()->add_dim(extent);
+    });
+  };
+  CHECK(shaped({1 << 20, 1 << 20, 1 << 20}) ==
+        "m: a mean of 1048576x1048576x1048576 needs 1152921504606846976 numbers, and holds 24");
+  // 2^62 + 6 numbers of 4 bytes each are 24 bytes where 64 bits overflow.
+  CHECK(shaped({1, 1, (std::int64_t{1} << 62) + 6}) ==
+        "m: a mean of extents 1x1x4611686018427387910; 1 x channels x height x width are wanted");
+  CHECK(shaped({1, 1, std::numeric_limits<std::int64_t>::min(), 1}).find("m: a mean of extents ") ==
+        0);
+  CHECK(mean_error([](auto& blob) { blob.set_width(std::numeric_limits<int>::max()); }) ==
+        "m: a mean of extents 1x2x3x2147483647; 1 x channels x height x width are wanted");
+  // Its numbers' length, 2^30 - 1 bytes, goes beyond the file.
+  CHECK(data::parse_mean("\x2a\xff\xff\xff\xff\x03", "m").error().message ==
+        "m: 6 bytes that are no mean file");
 }

@@ -172,6 +172,20 @@ def losses():
          [images(4, 3), images(4, 3), torch.tensor([1., 0, 0, 1])], loss=True, learned=2)
 
 
+def sums():
+    case("type: 'InnerProduct' inner_product_param { num_output: 5 }",
+         lambda x, w, b: F.linear(x.flatten(1), w, b), [images()], [images(5, 24), images(5)])
+    case("type: 'InnerProduct' inner_product_param { num_output: 2 axis: 2 bias_term: false }",
+         F.linear, [images(3, 2, 4)], [images(2, 4)])
+    case("type: 'TanH'", torch.tanh, [2 * images(2, 3, 2, 1)])
+    case("type: 'Sigmoid'", torch.sigmoid, [2 * images(2, 3, 2, 1)])
+    case("type: 'Softmax'", lambda x: F.softmax(x, 1), [3 * images()])
+    case("type: 'Softmax' softmax_param { axis: 2 }", lambda x: F.softmax(x, 2), [3 * images(3, 2, 4)])
+    # In the test phase, as golden_layers_test.cpp knows it by its type.
+    case("type: 'Dropout' dropout_param { dropout_ratio: 0.4 }",
+         lambda x: F.dropout(x, 0.4, training=False), [images(2, 3, 2, 1)])
+
+
 def lists(tensors):
     return "{" + ", ".join(numbers(tensor) for tensor in tensors) + "}"
 
@@ -179,7 +193,7 @@ def lists(tensors):
 def main():
     torch.manual_seed(7)
     torch.set_default_dtype(torch.float64)
-    for make in (convolutions, poolings, channels, elements, shapes, losses):
+    for make in (convolutions, poolings, channels, elements, shapes, losses, sums):
         make()
     lines = ["#pragma once", "", "#include <string>", "#include <vector>", "",
              '#include "tests/unit/layers/layer_bench.hpp"', "",

@@ -30,25 +30,55 @@ def add(name, definition, bottoms, parameters, tops):
                   gradients, [gradient for _, gradient in parameters()]))
 
 
-def recurrent(kind, module, layers, extra="", exposed=False, constant=0):
+# cont of 4 steps x 3 streams. The first stream goes on from its state and begins anew once; the second one begins
+# from zeros and anew twice; the third one goes on throughout.
+RESETS = torch.tensor([[1., 0, 1], [1, 1, 1], [0, 0, 1], [1, 0, 1]])
+
+
+def in_pieces(module, sequence, states):
+    """Top and last states where RESETS are heeded: each stream's pieces are run by themselves, and only a
+    first piece that goes on begins from the given states (none: zeros)."""
+    tops, ended = [], []
+    for stream in range(RESETS.shape[1]):
+        begins = [0] + [t for t in range(1, len(RESETS)) if RESETS[t, stream] == 0]
+        given = [state[:, stream:stream + 1] for state in states] if RESETS[0, stream] else []
+        pieces = []
+        for begin, end in zip(begins, [*begins[1:], len(RESETS)]):
+            start = None
+            if given:
+                start = tuple(given) if len(given) > 1 else given[0]
+            given = []
+            top, last = module(sequence[begin:end, stream:stream + 1], start)
+            pieces.append(top)
+        tops.append(torch.cat(pieces))
+        ended.append(last if isinstance(last, tuple) else (last,))
+    return torch.cat(tops, 1), [torch.cat(parts, 1) for parts in zip(*ended)]
+
+
+def recurrent(kind, module, layers, extra="", exposed=False, constant=0, resets=False, outputs=None):
     """exposed: the states are bottoms and tops. constant: features of x_static, which PyTorch reads as
-    further features of every step."""
+    further features of every step. resets: cont is RESETS. outputs: the Linear of Caffe's output of an RNN,
+    tanh(W_ho h + b_o)."""
     bottom = torch.randn(4, 3, 2, requires_grad=True)
     bottoms = [bottom]
     sequence = bottom
-    if exposed or constant:
-        bottoms.append(torch.ones(4, 3))
+    if exposed or constant or resets:
+        bottoms.append(RESETS if resets else torch.ones(4, 3))
     if constant:
         bottoms.append(torch.randn(3, constant, requires_grad=True))
         sequence = torch.cat([bottom, bottoms[2].expand(4, 3, constant)], 2)
     states = [torch.randn(layers, 3, 3, requires_grad=True)
               for _ in range(2 if kind == "LSTM" else 1)] if exposed else []
     bottoms += states
-    top, ended = module(sequence, (tuple(states) if kind == "LSTM" else states[0])
-                        if exposed else None)
-    tops = [top]
+    if resets:
+        top, ended = in_pieces(module, sequence, states)
+    else:
+        top, ended = module(sequence, (tuple(states) if kind == "LSTM" else states[0])
+                            if exposed else None)
+        ended = ended if kind == "LSTM" else [ended]
+    tops = [top if outputs is None else torch.tanh(outputs(top))]
     if exposed:
-        tops += ended if kind == "LSTM" else [ended]
+        tops += ended
         extra += "expose_hidden: true"
 
     def parameters():
@@ -66,10 +96,13 @@ def recurrent(kind, module, layers, extra="", exposed=False, constant=0):
             found.append((order(wh), order(wh.grad)))
             if kind == "GRU":
                 found.append((bh, bh.grad))
+        if outputs is not None:
+            found += [(outputs.weight, outputs.weight.grad), (outputs.bias, outputs.bias.grad)]
         return found
 
     name = (f"{kind} of {layers}" + (" with its states" if exposed else "") +
-            (" and a constant bottom" if constant else ""))
+            (" and a constant bottom" if constant else "") + (" and resets" if resets else "") +
+            (" and Caffe's output" if outputs is not None else ""))
     add(name, f"type: '{kind}' recurrent_param {{ num_output: 3 "
         f"num_layers: {layers} {extra} }}", bottoms, parameters, tops)
 
@@ -115,6 +148,13 @@ def gelu():
     add("gelu", "type: 'GELU'", [bottom], lambda: [], [nn.functional.gelu(bottom)])
 
 
+def position_embed():
+    weight = torch.randn(3, 4, requires_grad=True)
+    bottom = torch.randn(3, 2, 4, requires_grad=True)
+    add("position embed", "type: 'PositionEmbed'", [bottom], lambda: [(weight, weight.grad)],
+        [bottom + weight[:, None]])
+
+
 def floats(tensor):
     return "{" + ", ".join(f"{value:.8g}F" if "." in f"{value:.8g}" or "e" in f"{value:.8g}"
                            else f"{value:.8g}.0F" for value in tensor.flatten().tolist()) + "}"
@@ -141,6 +181,14 @@ def main():
         recurrent(kind, module(2, 3, 2), 2, extra, exposed=True)
         recurrent(kind, module(4, 3, 1), 1, extra, constant=2)
         recurrent(kind, module(3, 3, 2), 2, extra, exposed=True, constant=1)
+    for kind, module in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.RNN)):
+        extra = "output_transform: false " if kind == "RNN" else ""
+        recurrent(kind, module(2, 3, 2), 2, extra, resets=True)
+        recurrent(kind, module(2, 3, 2), 2, extra, exposed=True, resets=True)
+    for layers in (1, 2):
+        recurrent("RNN", nn.RNN(2, 3, layers), layers, outputs=nn.Linear(3, 3))
+    recurrent("RNN", nn.RNN(2, 3, 1), 1, resets=True, outputs=nn.Linear(3, 3))
+    position_embed()
     lines = ["#pragma once", "", "#include <string>", "#include <vector>", "",
              '#include "tests/unit/layers/layer_bench.hpp"', "",
              "// Written by golden_sequence.py; not to be edited.", "namespace taut::test {", "",

@@ -118,25 +118,39 @@ TEST_CASE("a .caffemodel that cannot be is refused with the file and the reason"
              Contains("blob fc/0 holds its numbers in 2 pieces"));
   CHECK_THAT(refusal(layer("fc", field(7, kTwoByThree + field(5, raw<float>({1, 2}))))),
              Contains("blob fc/0 of shape 2x3 does not fit its 8 bytes of F32"));
-  const std::string huge = field(7, field(1, varint(1ULL << 62U) + varint(6)));
-  CHECK_THAT(refusal(layer("fc", field(7, huge + kSix))), Contains("does not fit"));
   const std::string one_by_one = varint(5U << 3U | 5U) + raw<float>({1});
   CHECK_THAT(refusal(layer("fc", field(7, one_by_one + one_by_one))),
              Contains("in 2 pieces, and one is read"));
-  CHECK_THAT(refusal(field(2, field(1, "an older one") + field(4, "fc"))),
+  CHECK_THAT(refusal(std::string(100'000, '\x0b')), Contains("cut or damaged"));  // groups
+  CHECK_THAT(refusal("name: \"LeNet\"\nlayer {\n"), Contains("cut or damaged"));
+}
+
+TEST_CASE("a .caffemodel of a version that is too old is refused as such", "[caffemodel]") {
+  const std::string nested = field(2, field(1, "an older one") + field(4, "fc"));
+  CHECK_THAT(refusal(nested), Contains("before 2014; bring it up to date"));
+  CHECK_THAT(refusal(layer("fc", field(7, kTwoByThree + kSix)) + nested),
              Contains("before 2014; bring it up to date"));
+}
+
+TEST_CASE("a .caffemodel of a hostile size is refused", "[caffemodel]") {
+  const auto shaped = [](const std::string& extents) {
+    return refusal(layer("fc", field(7, field(7, field(1, extents)) + kSix)));
+  };
+  REQUIRE(shaped(varint(2) + varint(3)).empty());
+  CHECK_THAT(shaped(varint(1ULL << 62U) + varint(6)), Contains("does not fit its 24 bytes of F32"));
+  // Where 64 bits overflow these are 24 bytes, and none.
+  CHECK_THAT(shaped(varint((1ULL << 62U) + 6)), Contains("does not fit its 24 bytes of F32"));
+  CHECK_THAT(shaped(varint(1ULL << 32U) + varint(1ULL << 32U)), Contains("does not fit"));
+  CHECK_THAT(shaped(varint(~0ULL) + varint(6)), Contains("does not fit"));  // -1 x 6
   std::string axes;
   for (int i = 0; i < 33; ++i) axes += varint(1);
-  CHECK_THAT(refusal(layer("fc", field(7, field(7, field(1, axes)) + kSix))),
-             Contains("more than 32 axes"));
+  CHECK_THAT(shaped(axes), Contains("more than 32 axes"));
   // A blob's length beyond its layer, and a layer's beyond the file.
   CHECK_THAT(refusal(field(100, varint(7U << 3U | 2U) + varint(50) + kSix) + std::string(100, 0)),
              Contains("net.caffemodel: is no .caffemodel, or one that is cut or damaged"));
   CHECK_THAT(refusal(varint(100U << 3U | 2U) + varint(1U << 30U)), Contains("cut or damaged"));
   CHECK_THAT(refusal(varint(100U << 3U | 2U) + std::string(11, '\xff')),
              Contains("cut or damaged"));
-  CHECK_THAT(refusal(std::string(100'000, '\x0b')), Contains("cut or damaged"));  // groups
-  CHECK_THAT(refusal("name: \"LeNet\"\nlayer {\n"), Contains("cut or damaged"));
 }
 
 TEST_CASE("a .caffemodel is refused wherever it is cut within a layer", "[caffemodel]") {
