@@ -1,6 +1,7 @@
 """The dashboard in a real browser, and /api and /metrics of running daemons."""
 
 import contextlib
+import fcntl
 import http.client
 import http.server
 import json
@@ -178,19 +179,28 @@ class Page(Served):
             self.skipTest("no chromium here; scripts/install_packages installs it")
         if not shutil.which("node") or not shutil.which("npm"):
             self.skipTest("no node or npm here; scripts/install_packages installs them")
-        if not (TOOLS / "node_modules/playwright-core").exists():
-            TOOLS.mkdir(parents=True, exist_ok=True)
+        self.fetch_driver()
+        shutil.copy(DRIVER / "drive.mjs", TOOLS)
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        self.browser = subprocess.Popen(["node", TOOLS / "drive.mjs", chromium], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(self.end_browser)
+
+    def fetch_driver(self):
+        """Once for all tests, which may begin side by side: what is half there is not looked at."""
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        fetched = TOOLS / "fetched"
+        with open(TOOLS / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if fetched.exists():
+                return
             for name in ("package.json", "package-lock.json"):
                 shutil.copy(DRIVER / name, TOOLS)
             done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
                                   cwd=TOOLS, capture_output=True, text=True)
             if done.returncode != 0:
                 self.skipTest(f"npm could not fetch playwright-core: {done.stderr[-200:]}")
-        shutil.copy(DRIVER / "drive.mjs", TOOLS)
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        self.browser = subprocess.Popen(["node", TOOLS / "drive.mjs", chromium], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.addCleanup(self.end_browser)
+            fetched.touch()
 
     def end_browser(self):
         self.browser.stdin.close()

@@ -217,7 +217,7 @@ TEST_CASE("a loss that names no top gets one of its own", "[graph]") {
   CHECK(twice.blobs[twice.outputs[1]].name == "end (automatic)");
   CHECK(
       error_of_net(scores + "layer { name: 'a' type: 'Accuracy' bottom: 'ip' bottom: 'label' }") ==
-      "layer \"a\" wants 1 top, and names 0");
+      "layer \"a\" wants 1 to 2 tops, and names 0");
 }
 
 TEST_CASE("a loss's own top leaves names to other losses and to layers below", "[graph]") {

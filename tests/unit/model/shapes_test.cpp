@@ -84,7 +84,8 @@ TEST_CASE("each data layer has its own records, of any shape and batch axis", "[
   CHECK(shape_of(model::build_graph(net, options).value(), "view") == "3x3x8x6");
   options.batch_divisor = 4;
   CHECK(model::build_graph(net, options).error().message ==
-        "layer \"views\" (Data): a batch of 6 cannot be split over 4 members (global_batch)");
+        "layer \"views\" (Data): a batch of 6 cannot be split over 4 members "
+        "(global_batch) or devices");
 }
 
 TEST_CASE("an Input layer makes the shapes that it says", "[shapes]") {
