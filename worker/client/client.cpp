@@ -25,7 +25,7 @@ Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
   }
   // Gradients of two clocks are under way at most; in the steady state none of their memory is asked for
   // or given back.
-  two_clocks_ = driver_->pool().keep_more(Bytes(2 * clock));
+  two_clocks_ = std::make_shared<BufferPool::Room>(driver_->pool().keep_more(Bytes(2 * clock)));
   driver_->open(std::move(tables));
   return driver_->await_open(wait);
 }
