@@ -2,6 +2,7 @@
 
 import csv
 import json
+import statistics
 
 from cluster import *
 
@@ -21,7 +22,11 @@ class Stragglers(ClusterTest):
     def test_padded_clocks_last_as_long_as_they_were_told(self):
         self.train("--clock-time", 30, "--slack", 4)
         for worker in ("worker0", "worker1"):
-            self.assertTrue(all(took > 0.028 for took in self.compute_of(worker)))
+            # How long backward will take is known from the clock before: one that a busy machine held up
+            # is followed by one that is as much shorter.
+            took = self.compute_of(worker)
+            self.assertGreater(statistics.mean(took), 0.028, took)
+            self.assertGreater(statistics.median(took), 0.028, took)
 
     def test_a_straggler_is_slow_in_its_bursts_and_the_other_waits_for_it(self):
         summary = self.train("--clock-time", 20, "--slack", 0, "--straggler",
