@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "proto/checkpoint_reader.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 
 namespace taut::cli {
 
@@ -26,7 +26,7 @@ void settle_checkpoint_paths(const fs::path& otherwise, pb::Job& job) {
     const std::string prefix = absolute_path(solver.snapshot_prefix());
     solver.set_snapshot_prefix(is_folder && prefix.back() != '/' ? prefix + '/' : prefix);
   } else {
-    // A prefix alone orders nothing; it is there for checkpoints that are asked for by hand too.
+    // A prefix alone orders no checkpoint; checkpoints that are ordered by hand use it too.
     std::string name = job.name().empty() ? "job" : job.name();
     std::ranges::replace(name, '/', '_');
     solver.set_snapshot_prefix(absolute_path((otherwise / name).string()));

@@ -41,7 +41,7 @@ void prepare_child(pid_t parent) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before the line above; nobody would end this child then.
+  // The parent may have died before the line above; then nothing would end this child.
   if (getppid() != parent) _exit(1);
 }
 

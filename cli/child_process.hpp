@@ -24,7 +24,7 @@ class ChildProcess {
     std::filesystem::path log;  // receives its standard output and standard error
   };
 
-  /// Starts it, in a process group of its own so that Ctrl-C reaches only us.
+  /// Starts it in a separate process group, so that Ctrl-C reaches only this process.
   /// Errors    not_found: no such program; io: the log cannot be written, no more processes
   [[nodiscard]] static Result<ChildProcess> start(const Command& command);
   /// Kills what still runs.
@@ -54,7 +54,7 @@ class ChildProcess {
 };
 
 /// Ends all of them: SIGTERM at once, SIGKILL for those that still run after `grace`. Returns the
-/// names of those that had to be killed. Waits until every one is gone.
+/// names of those that had to be killed. Waits until every one has ended.
 std::vector<std::string> end_all(std::vector<ChildProcess>& children, Duration grace);
 
 }  // namespace taut::cli

@@ -22,7 +22,7 @@ std::uint64_t random_number() {
   return (static_cast<std::uint64_t>(device()) << 32) | device();
 }
 
-/// The process's ZeroMQ context; every endpoint is gone before it, at exit.
+/// The process's ZeroMQ context; it outlives every endpoint, until exit.
 ZmqContext& context() {
   static ZmqContext context;
   return context;
@@ -113,10 +113,15 @@ Result<pb::StatusReply> ControlClient::status(JobId job) {
   return std::move(*answer.mutable_status_reply());
 }
 
-Result<std::string> ControlClient::command(pb::ControlMessage request) {
-  TAUT_TRY(const auto answer, ask(std::move(request)));
-  const pb::CommandReply& reply = answer.command_reply();
+Result<pb::CommandReply> ControlClient::command(pb::ControlMessage request) {
+  TAUT_TRY(auto answer, ask(std::move(request)));
+  pb::CommandReply& reply = *answer.mutable_command_reply();
   if (!reply.error().empty()) return invalid(reply.error());
+  return std::move(reply);
+}
+
+Result<std::string> ControlClient::command_line(pb::ControlMessage request) {
+  TAUT_TRY(const pb::CommandReply reply, command(std::move(request)));
   return reply.message();
 }
 
@@ -124,16 +129,16 @@ Result<std::string> ControlClient::set_slack(JobId job, Slack slack) {
   pb::ControlMessage request;
   request.mutable_set_slack()->set_job(job.value());
   request.mutable_set_slack()->set_slack(slack.clocks());
-  return command(std::move(request));
+  return command_line(std::move(request));
 }
 
 Result<std::string> ControlClient::stop(JobId job) {
   pb::ControlMessage request;
   request.mutable_stop_job()->set_job(job.value());
-  return command(std::move(request));
+  return command_line(std::move(request));
 }
 
-Result<std::string> ControlClient::checkpoint(JobId job) {
+Result<pb::CommandReply> ControlClient::checkpoint(JobId job) {
   pb::ControlMessage request;
   request.mutable_make_checkpoint()->set_job(job.value());
   return command(std::move(request));
@@ -142,7 +147,7 @@ Result<std::string> ControlClient::checkpoint(JobId job) {
 Result<std::string> ControlClient::set_trace(bool on) {
   pb::ControlMessage request;
   request.mutable_set_trace()->set_on(on);
-  return command(std::move(request));
+  return command_line(std::move(request));
 }
 
 Result<ControlClient> connect_control(const std::string& address, double wait_s) {

@@ -17,7 +17,7 @@ namespace taut::cli {
 class ControlClient {
  public:
   /// Connects and says hello.
-  /// Errors    timeout: nobody answered there; mismatch: a coordinator of another wire version
+  /// Errors    timeout: no answer from there; mismatch: a coordinator of another wire version
   [[nodiscard]] static Result<ControlClient> connect(std::unique_ptr<Endpoint> endpoint,
                                                      const std::string& address, Duration deadline);
 
@@ -29,8 +29,8 @@ class ControlClient {
   /// What was done, as one line.
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
   [[nodiscard]] Result<std::string> stop(JobId job);
-  /// Orders one, of the job that runs where none is named.
-  [[nodiscard]] Result<std::string> checkpoint(JobId job);
+  /// Orders one, of the running job where none is named; the reply says of which.
+  [[nodiscard]] Result<pb::CommandReply> checkpoint(JobId job);
   /// Begins or ends every process's timeline.
   [[nodiscard]] Result<std::string> set_trace(bool on);
 
@@ -43,7 +43,8 @@ class ControlClient {
 
   /// The answer to `request`. Errors: timeout, mismatch.
   [[nodiscard]] Result<pb::ControlMessage> ask(pb::ControlMessage request);
-  [[nodiscard]] Result<std::string> command(pb::ControlMessage request);
+  [[nodiscard]] Result<pb::CommandReply> command(pb::ControlMessage request);
+  [[nodiscard]] Result<std::string> command_line(pb::ControlMessage request);
   /// The next message that answers `number`; false once `until` has passed.
   [[nodiscard]] Result<bool> await(std::uint64_t number, TimePoint until,
                                    pb::ControlMessage& answer);

@@ -28,7 +28,7 @@ Result<fs::path> configs_folder() {
   if (const char* named = std::getenv("TAUTLINE_CONFIGS"); named != nullptr) {
     if (is_folder(named)) return fs::path(named);
     return make_error(ErrorCode::kNotFound,
-                      fmt::format("TAUTLINE_CONFIGS=\"{}\" is no folder", named));
+                      fmt::format("TAUTLINE_CONFIGS=\"{}\" is not a folder", named));
   }
   const fs::path installed = program_folder() / "../share/tautline/configs";
   if (is_folder(installed)) return installed.lexically_normal();
@@ -44,8 +44,8 @@ Result<fs::path> configs_folder() {
 }
 
 Result<fs::path> sibling_program(const std::string& name) {
-  const fs::path beside = program_folder() / name;
-  if (access(beside.c_str(), X_OK) == 0) return beside;
+  const fs::path sibling = program_folder() / name;
+  if (access(sibling.c_str(), X_OK) == 0) return sibling;
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "");
   for (std::string folder; std::getline(folders, folder, ':');) {

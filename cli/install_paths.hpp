@@ -7,13 +7,13 @@
 
 namespace taut::cli {
 
-/// The configurations that come along: the folder that TAUTLINE_CONFIGS names; or, from where this
-/// program lies, the installed one (../share/tautline/configs) or the source tree's (a `configs`
-/// beside the build folder or above it).
+/// The installed configurations: the folder that TAUTLINE_CONFIGS names; or, relative to this
+/// program's folder, ../share/tautline/configs or the source tree's `configs` next to the build
+/// folder or above it.
 /// Errors    not_found
 [[nodiscard]] Result<std::filesystem::path> configs_folder();
 
-/// Another program of ours: beside this one, else on the PATH.
+/// Another program of Tautline's: next to this one, otherwise on the PATH.
 /// Errors    not_found
 [[nodiscard]] Result<std::filesystem::path> sibling_program(const std::string& name);
 

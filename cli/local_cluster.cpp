@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "cli/install_paths.hpp"
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "common/stop_signal.hpp"
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 
 namespace taut::cli {
 namespace {
@@ -32,15 +32,15 @@ pb::ClusterConfig common_config(const std::string& coordinator,
   return config;
 }
 
-/// What stands behind "coordinator " in the ready file of the server that hosts it.
-Result<std::string> coordinator_in(const fs::path& ready_file) {
-  constexpr std::string_view kBefore = "coordinator ";
-  TAUT_TRY(const std::string text, read_file(ready_file));
-  std::istringstream lines(text);
+/// The address behind a word of a ready file; empty: the file does not have the word.
+std::string address_in(const std::string& ready_text, std::string_view word) {
+  std::istringstream lines(ready_text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(kBefore)) return line.substr(kBefore.size());
+    if (line.starts_with(word) && line.substr(word.size()).starts_with(' ')) {
+      return line.substr(word.size() + 1);
+    }
   }
-  return invalid(fmt::format("{}: names no coordinator", ready_file.string()));
+  return {};
 }
 
 }  // namespace
@@ -78,18 +78,21 @@ Result<void> LocalCluster::start_process(const fs::path& program, const std::str
 Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
   TAUT_TRY(const fs::path program, sibling_program("tautline-server"));
   for (std::uint32_t i = 0; i < options.servers; ++i) {
-    // The first hosts the coordinator and says where; the others are told.
+    // The first one hosts the coordinator and prints its address for the others.
     pb::ClusterConfig config = common_config(i == 0 ? "127.0.0.1:0" : coordinator_, options);
     const std::string name = fmt::format("server{}", i);
     config.mutable_server()->set_name(name);
     config.mutable_server()->set_shards(options.shards);
-    if (i == 0) config.mutable_server()->mutable_coordinator();
+    if (i == 0) {
+      // Every worker is started here: where all are lost, none will come.
+      config.mutable_server()->mutable_coordinator()->set_worker_wait_s(0);
+    }
     if (i == 0 && !options.dashboard.empty()) {
       config.mutable_http()->set_dashboard(options.dashboard);
     }
     TAUT_TRY(start_process(program, name, config, options.folder));
     if (i == 0) {
-      TAUT_TRY(coordinator_, await_coordinator(options.folder / (name + ".ready")));
+      TAUT_TRY(await_coordinator(options.folder / (name + ".ready")));
     }
   }
   return ok();
@@ -116,11 +119,17 @@ Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
   return ok();
 }
 
-Result<std::string> LocalCluster::await_coordinator(const fs::path& ready_file) {
+Result<void> LocalCluster::await_coordinator(const fs::path& ready_file) {
   const TimePoint deadline = steady_now() + kReadyWithin;
   while (steady_now() < deadline) {
     std::error_code ignored;
-    if (fs::exists(ready_file, ignored)) return coordinator_in(ready_file);
+    if (fs::exists(ready_file, ignored)) {
+      TAUT_TRY(const std::string text, read_file(ready_file));
+      coordinator_ = address_in(text, "coordinator");
+      dashboard_ = address_in(text, "http");
+      if (!coordinator_.empty()) return ok();
+      return invalid(fmt::format("{}: names no coordinator", ready_file.string()));
+    }
     TAUT_TRY(check());
     if (stop_signal() != 0) return make_error(ErrorCode::kClosed, "interrupted");
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -29,8 +29,8 @@ struct LocalClusterOptions {
   std::filesystem::path folder;  // receives every process's config and log
 };
 
-/// Servers and workers on this machine's loopback, each a process of its own on ports that the
-/// system chooses. None of them outlives this process. Thread: the one that started it.
+/// Servers and workers on this machine's loopback, each a process on ports that the system
+/// chooses. None of them outlives this process. Thread: the one that started it.
 class LocalCluster {
  public:
   /// Starts every process; returns once the coordinator listens. The workers may still be joining.
@@ -39,6 +39,8 @@ class LocalCluster {
 
   /// Where the coordinator listens.
   [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
+  /// Where the dashboard is served; empty: it is not.
+  [[nodiscard]] const std::string& dashboard() const { return dashboard_; }
   [[nodiscard]] std::vector<ChildProcess>& children() { return children_; }
 
   /// Errors    unavailable: a process ended; says which, how, and the last lines of its log
@@ -54,10 +56,11 @@ class LocalCluster {
                                            const std::filesystem::path& folder);
   [[nodiscard]] Result<void> start_servers(const LocalClusterOptions& options);
   [[nodiscard]] Result<void> start_workers(const LocalClusterOptions& options);
-  [[nodiscard]] Result<std::string> await_coordinator(const std::filesystem::path& ready_file);
+  [[nodiscard]] Result<void> await_coordinator(const std::filesystem::path& ready_file);
 
   std::vector<ChildProcess> children_;
   std::string coordinator_;
+  std::string dashboard_;
 };
 
 /// The last `count` lines of a log, each behind "  | "; nothing of a log that cannot be read.

@@ -1,45 +1,43 @@
-#include <fmt/format.h>
-
-#include <cstdio>
 #include <exception>
 
-#include "cli/command.hpp"
+#include "cli/commands/command.hpp"
+#include "cli/commands/commands.hpp"
+#include "common/command_line/program.hpp"
+#include "proto/wire_version.hpp"
+
+namespace {
+
+taut::command_line::ManNotes man_notes() {
+  return {
+      .version = taut::build_name(),
+      .purpose = "trains neural nets over a parameter server with bounded staleness",
+      .description =
+          "Tautline trains neural nets on several workers that share their parameters through "
+          "servers. A worker's reads may be behind the other workers' updates by no more than the "
+          "job's slack: 0 clocks (BSP), a bound (SSP), or none (ASYNC).\n\n"
+          "tautline train does all of it on one machine. On several machines, tautline-server and "
+          "tautline-worker run as daemons, and the other commands talk to their coordinator.",
+      .environment = {{"TAUTLINE_COORDINATOR",
+                       "HOST:PORT of the coordinator, where --coordinator and --config are not "
+                       "given; 127.0.0.1:7600 without it."},
+                      {"TAUTLINE_CONFIGS",
+                       "The folder of the configurations, in place of the installed ones."}},
+      .see_also = {"tautline-server", "tautline-worker"}};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace taut::cli;
-  CLI::App app("Tautline: a parameter server whose workers drift only as far as you let them",
-               "tautline");
-  app.require_subcommand(1);
-  app.footer("Example: tautline train --workers 2 --mode ssp --slack 1");
-  int status = kFine;
-  add_train(app, status);
-  add_sweep(app, status);
-  add_plan(app, status);
-  add_submit(app, status);
-  add_status(app, status);
-  add_set_slack(app, status);
-  add_checkpoint(app, status);
-  add_stop(app, status);
-  add_top(app, status);
-  add_trace(app, status);
-  add_convert(app, status);
-  add_doctor(app, status);
-  add_validate(app, status);
-  add_test(app, status);
-  add_predict(app, status);
-  add_sample(app, status);
-  add_export(app, status);
-  add_summary(app, status);
-  add_version(app, status);
-
+  using namespace taut;
+  command_line::Program program(
+      "tautline", "Tautline: a parameter server whose workers drift only as far as you let them",
+      "Example: tautline train --workers 2 --slack 1", man_notes());
+  program.command().require_command();
+  int status = cli::kFine;
+  cli::add_commands(program.command(), status);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    // CLI11 has a number for each kind of mistake; --help is the one that is none.
-    return app.exit(error) == 0 ? kFine : kUsage;
+    return program.parse(argc, argv).value_or(status);
   } catch (const std::exception& failure) {
-    return fail(app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name(),
-                failure.what());
+    return cli::fail(program.chosen(), failure.what());
   }
-  return status;
 }

@@ -29,12 +29,12 @@ std::string as_file_name(std::string name) {
 
 }  // namespace
 
-Result<fs::path> make_run_folder(const fs::path& wanted, const std::string& job_name) {
+Result<fs::path> make_run_folder(const fs::path& requested, const std::string& job_name) {
   std::error_code failed;
-  if (!wanted.empty()) {
-    fs::create_directories(wanted, failed);
-    if (failed) return cannot_make(wanted, failed);
-    return wanted;
+  if (!requested.empty()) {
+    fs::create_directories(requested, failed);
+    if (failed) return cannot_make(requested, failed);
+    return requested;
   }
   fs::create_directories("runs", failed);
   if (failed) return cannot_make("runs", failed);

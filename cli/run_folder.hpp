@@ -7,10 +7,10 @@
 
 namespace taut::cli {
 
-/// Makes the folder that a run writes into: `wanted`, or where that is empty a new one under `runs`
+/// Makes the folder that a run writes into: `requested`, or if that is empty a new one under `runs`
 /// in the working folder, named by the day, the job and the first number that is free.
 /// Errors    io
-[[nodiscard]] Result<std::filesystem::path> make_run_folder(const std::filesystem::path& wanted,
+[[nodiscard]] Result<std::filesystem::path> make_run_folder(const std::filesystem::path& requested,
                                                             const std::string& job_name);
 
 }  // namespace taut::cli

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "cli/checkpoint_paths.hpp"
+#include "cli/commands/train.hpp"
 #include "cli/install_paths.hpp"
-#include "cli/record_shape.hpp"
-#include "cli/train.hpp"
-#include "proto/experiment_check.hpp"
+#include "cli/job_records.hpp"
 #include "worker/model/job.hpp"
 #include "worker/model/job_data.hpp"
+#include "worker/model/layer_place.hpp"
 #include "worker/model/weights.hpp"
 
 namespace taut::cli {
@@ -19,35 +19,11 @@ namespace fs = std::filesystem;
 
 constexpr std::uint32_t kDefaultWorkers = 2;
 
-Result<void> put_over(const TrainOptions& options, pb::Job& job) {
-  if (!options.weights.empty()) job.clear_weights();
-  if (options.mode) job.mutable_consistency()->set_mode(*options.mode);
-  if (options.slack) {
-    // Slack 0 is BSP, and a slack asks for a bound.
-    job.mutable_consistency()->set_mode(*options.slack == 0 ? pb::Consistency::BSP
-                                                            : pb::Consistency::SSP);
-    job.mutable_consistency()->set_slack(*options.slack);
-  }
-  if (job.consistency().mode() != pb::Consistency::SSP) job.mutable_consistency()->clear_slack();
-  if (options.max_iter) job.mutable_solver_param()->set_max_iter(*options.max_iter);
-  if (options.seed) {
-    job.set_seed(*options.seed);
-    job.mutable_solver_param()->clear_random_seed();
-  }
-  if (options.workers) job.set_workers(*options.workers);
-  if (job.workers() == 0) job.set_workers(kDefaultWorkers);
-  if (!options.data.empty()) {
-    job.clear_data();
-    // The workers run where this process runs.
-    job.add_data()->set_folder(absolute_path(options.data));
-  }
-  if (!options.resume.empty()) job.set_resume(absolute_path(options.resume));
-  for (const std::string& text : options.stragglers) {
-    TAUT_TRY(*job.add_straggler(), parse_straggler(text, "--straggler"));
-  }
-  for (const std::string& file : options.weights) job.add_weights(file);
-  if (options.clock_time_ms) job.set_clock_time_ms(*options.clock_time_ms);
-  return ok();
+/// The options with their folders as every process sees them: all run on this machine.
+JobOptions on_this_machine(JobOptions options) {
+  if (!options.data.empty()) options.data = absolute_path(options.data);
+  if (!options.resume.empty()) options.resume = absolute_path(options.resume);
+  return options;
 }
 
 /// Errors    not_found: names what is missing and the way to get it
@@ -59,8 +35,8 @@ Result<void> require_data(const pb::Job& job) {
       if (missing.empty()) continue;
       return make_error(ErrorCode::kNotFound,
                         fmt::format("{}: scripts/get_data mnist (or fashion-mnist) fetches a data "
-                                    "set, apt-get install dataset-fashion-mnist brings the default "
-                                    "one, --data DIR names another folder",
+                                    "set, apt-get install dataset-fashion-mnist installs the "
+                                    "default one, --data DIR names another folder",
                                     missing.front()));
     }
   }
@@ -76,16 +52,21 @@ Result<pb::Job> training_job(const TrainOptions& options) {
     file = configs / "jobs" / "fashion_lenet.textproto";
   }
   TAUT_TRY(pb::Job job, model::load_job(file));
-  TAUT_TRY(put_over(options, job));
+  put_over(on_this_machine(options.job), job);
+  if (job.workers() == 0) job.set_workers(kDefaultWorkers);
   TAUT_TRY(model::settle_weights(file, file, job));
   TAUT_TRY(require_data(job));
-  TAUT_TRY(const auto warnings, model::check_job(job, records_of(job).records));
-  for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  const auto warnings = model::check_job(job, records_of(job).records);
+  if (!warnings) {
+    return make_error(warnings.error().code,
+                      model::with_layer_place(file, warnings.error().message));
+  }
+  for (const std::string& warning : warnings.value()) fmt::print(stderr, "warning: {}\n", warning);
   TAUT_TRY(const auto doubts, check_resume(job));
   for (const std::string& doubt : doubts) fmt::print(stderr, "warning: {}\n", doubt);
   TAUT_TRY(const std::string weights,
            model::match_job_weights(job, records_of(job).records.graph_options(pb::TRAIN)));
-  if (!weights.empty()) fmt::print("weights: {}\n", weights);
+  if (!weights.empty() && !options.json) fmt::print("weights: {}\n", weights);
   return job;
 }
 

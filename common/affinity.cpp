@@ -6,11 +6,12 @@
 
 #include <charconv>
 #include <string_view>
+#include <system_error>
 
 namespace taut {
 namespace {
 
-/// Reads a number off the front of `text`. False: there is none, or it is beyond any processor.
+/// Takes a number from the front of `text`. False if there is none, or no processor has it.
 bool take_number(std::string_view& text, int& out) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (failed != std::errc() || out < 0 || out >= CPU_SETSIZE) return false;
@@ -44,7 +45,7 @@ Result<void> pin_this_thread(const std::string& processors) {
         fmt::format("pin \"{}\" is no list of processors such as \"0\" or \"0,2-3\"", processors));
   }
   if (sched_setaffinity(0, sizeof set, &set) != 0) {
-    return invalid(fmt::format("pin \"{}\" names a processor that is not there", processors));
+    return invalid(fmt::format("pin \"{}\" names a processor that does not exist", processors));
   }
   return ok();
 }
@@ -52,7 +53,7 @@ Result<void> pin_this_thread(const std::string& processors) {
 void follow_main_thread() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // The main thread bears the number of its process.
+  // The main thread's id is its process's id.
   if (sched_getaffinity(getpid(), sizeof set, &set) == 0) sched_setaffinity(0, sizeof set, &set);
 }
 

@@ -11,14 +11,14 @@
 
 namespace taut {
 
-/// A queue of limited length between threads. Closing it lets the reader drain what is left.
+/// A queue of limited length between threads. After it is closed, the rest can still be popped.
 /// Thread: any number of producers and consumers.
 template <class T>
 class BoundedQueue {
  public:
   explicit BoundedQueue(std::size_t limit) : limit_(limit) {}
 
-  /// Waits up to `wait` for room. False: no room in time, or closed; `item` is then left untouched.
+  /// Waits up to `wait` for space. False: no space in time, or closed; `item` is then unchanged.
   [[nodiscard]] bool push(T&& item, Duration wait) {
     std::unique_lock lock(mutex_);
     if (!room_.wait_for(lock, wait, [&] { return closed_ || items_.size() < limit_; })) {
@@ -30,7 +30,7 @@ class BoundedQueue {
     return true;
   }
 
-  /// Waits up to `wait` for an item. Nothing: none came in time, or closed and drained.
+  /// Waits up to `wait` for an item. nullopt: no item in time, or closed and drained.
   [[nodiscard]] std::optional<T> pop(Duration wait) {
     std::unique_lock lock(mutex_);
     filled_.wait_for(lock, wait, [&] { return closed_ || !items_.empty(); });

@@ -4,7 +4,7 @@
 
 namespace taut {
 
-/// A device that failed, or has no memory left: the run cannot go on.
+/// A device failed, or has no memory left: the run cannot continue.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

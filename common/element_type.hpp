@@ -6,7 +6,7 @@
 
 namespace taut {
 
-/// What a stored tensor's elements are; all little-endian.
+/// The type of a stored tensor's elements; all little-endian.
 enum class ElementType : std::uint8_t {
   kBool,
   kU8,
@@ -27,10 +27,10 @@ enum class ElementType : std::uint8_t {
 
 /// "F32", as safetensors spells it.
 [[nodiscard]] std::string_view to_string(ElementType type);
-/// Nothing for a spelling that is unknown.
+/// nullopt for an unknown spelling.
 [[nodiscard]] std::optional<ElementType> element_type(std::string_view spelling);
 [[nodiscard]] std::uint64_t bytes_of(ElementType type);
-/// Whether TensorFile::read_floats takes it.
+/// Whether TensorFile::read_floats accepts it.
 [[nodiscard]] bool reads_as_floats(ElementType type);
 
 }  // namespace taut

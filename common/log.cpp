@@ -1,11 +1,14 @@
 #include "common/log.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,7 +21,7 @@ struct Context {
   std::int64_t clock = -1;
 };
 
-// A thread's own context: it needs no lock, and a line says where its thread stood.
+// A thread's own context, without a lock: each line says at which clock its thread was.
 thread_local Context context;
 std::atomic<std::int64_t> current_epoch = -1;
 
@@ -71,6 +74,20 @@ class ContextFlag final : public spdlog::custom_flag_formatter {
   }
 };
 
+spdlog::level::level_enum as_spdlog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarn:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
 }  // namespace
 
 Result<void> start(const Options& options) {
@@ -112,6 +129,14 @@ void set_context(std::int64_t rank, std::int64_t clock) {
 
 void set_epoch(std::int64_t epoch) {
   current_epoch = epoch;
+}
+
+void write(Level level, fmt::string_view text, fmt::format_args args) {
+  spdlog::logger* const logger = spdlog::default_logger_raw();
+  if (!logger->should_log(as_spdlog(level))) return;
+  fmt::memory_buffer line;
+  fmt::vformat_to(fmt::appender(line), text, args);
+  logger->log(as_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
 void stop() {

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "common/result.hpp"
 
@@ -13,8 +12,8 @@ namespace taut::log {
 enum class Format : std::uint8_t { kText, kJson };
 
 struct Options {
-  std::string role;  // "server", "worker", "cli": stands in every line
-  std::string name;  // which of them
+  std::string role;  // "server", "worker", "cli": part of every line
+  std::string name;  // the process's name
   Format format = Format::kText;
   std::string level = "info";  // trace, debug, info, warn, error
   std::string file;            // empty: standard error
@@ -24,33 +23,39 @@ struct Options {
 /// Thread: main, before any other thread logs.
 [[nodiscard]] Result<void> start(const Options& options);
 
-/// What this thread's lines carry from now on; a negative number leaves the field out.
+/// Sets the fields of this thread's further lines; a negative number omits the field.
 void set_context(std::int64_t rank, std::int64_t clock);
 inline void clear_context() {
   set_context(-1, -1);
 }
-/// The epoch of the job under way, in the lines of every thread; a negative number leaves it out.
+/// Sets the epoch of the running job in the lines of every thread; a negative number omits it.
 /// Thread: any.
 void set_epoch(std::int64_t epoch);
 
-/// Flushes what was logged.
+/// Flushes the log.
 void stop();
+
+enum class Level : std::uint8_t { kDebug, kInfo, kWarn, kError };
+
+/// Formats and writes one line, where the level is logged. Callers use the functions below, which
+/// check the text against the arguments when they are compiled. Thread: any.
+void write(Level level, fmt::string_view text, fmt::format_args args);
 
 template <class... Args>
 void debug(fmt::format_string<Args...> text, Args&&... args) {
-  spdlog::debug(text, std::forward<Args>(args)...);
+  write(Level::kDebug, text, fmt::make_format_args(args...));
 }
 template <class... Args>
 void info(fmt::format_string<Args...> text, Args&&... args) {
-  spdlog::info(text, std::forward<Args>(args)...);
+  write(Level::kInfo, text, fmt::make_format_args(args...));
 }
 template <class... Args>
 void warn(fmt::format_string<Args...> text, Args&&... args) {
-  spdlog::warn(text, std::forward<Args>(args)...);
+  write(Level::kWarn, text, fmt::make_format_args(args...));
 }
 template <class... Args>
 void error(fmt::format_string<Args...> text, Args&&... args) {
-  spdlog::error(text, std::forward<Args>(args)...);
+  write(Level::kError, text, fmt::make_format_args(args...));
 }
 
 }  // namespace taut::log

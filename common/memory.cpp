@@ -13,7 +13,7 @@
 namespace taut {
 namespace {
 
-/// The number that a file begins with.
+/// The number at the start of a file.
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   std::ifstream text(file);
   std::uint64_t number = 0;
@@ -21,7 +21,7 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-/// The number beside a name at the beginning of a line; 0: there is none.
+/// The number after a name at the start of a line; 0 if absent.
 std::uint64_t number_beside(const std::filesystem::path& file, const std::string& name) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -30,7 +30,7 @@ std::uint64_t number_beside(const std::filesystem::path& file, const std::string
   return 0;
 }
 
-/// What is left of a number, at least 0.
+/// The difference, at least 0.
 std::uint64_t less(std::uint64_t number, std::uint64_t by) {
   return number - std::min(number, by);
 }
@@ -48,17 +48,17 @@ Bytes machine_memory() {
 Bytes available_memory(const std::filesystem::path& meminfo, const std::filesystem::path& group) {
   // Source: Linux, Documentation/filesystems/proc.rst: "MemAvailable:   36854188 kB".
   const std::uint64_t machine = 1024 * number_beside(meminfo, "MemAvailable:");
-  // Source: Linux, Documentation/admin-guide/cgroup-v2.rst: memory.max, memory.current, memory.stat.
+  // Source: Linux, admin-guide/cgroup-v2.rst: memory.max, memory.current, memory.stat.
   const auto most = number_in(group / "memory.max");
   const auto current = number_in(group / "memory.current");
   if (!most || !current) return Bytes(machine);
-  // Pages of files that nobody has used for a while count as current until others need the memory.
+  // Inactive pages of files count as current until other memory is needed.
   const std::uint64_t used = less(*current, number_beside(group / "memory.stat", "inactive_file "));
   return Bytes(std::min(machine, less(*most, used)));
 }
 
 void keep_freed_memory() {
-  // The largest that glibc takes: up to here a block comes from the heap and stays there.
+  // glibc's maximum: blocks up to this size come from the heap and stay there when freed.
   constexpr int kMmapThreshold = 32 << 20;
   constexpr int kTrimThreshold = 512 << 20;
   mallopt(M_MMAP_THRESHOLD, kMmapThreshold);

@@ -6,19 +6,19 @@
 
 namespace taut {
 
-/// The machine's memory, or what this process's control group may have of it. Thread: any.
+/// The machine's memory, or the limit of this process's control group. Thread: any.
 [[nodiscard]] Bytes machine_memory();
 
-/// What of the machine's memory could still be had, as the kernel estimates it, but no more than this
-/// process's control group has left, its inactive pages of files counted as left; 0: none, or nobody says.
-/// meminfo, group  where Linux says so
+/// The memory that can still be allocated, estimated by the kernel, but at most what this process's
+/// control group has left, counting its inactive pages of files as left; 0: none, or unknown.
+/// meminfo, group  where Linux reports it
 /// Thread          any
 [[nodiscard]] Bytes available_memory(const std::filesystem::path& meminfo = "/proc/meminfo",
                                      const std::filesystem::path& group = "/sys/fs/cgroup");
 
 /// Makes the C library keep freed memory instead of giving it back to the kernel. ZeroMQ allocates
-/// anew for each frame that it receives; without this every large one is paid for in page faults.
-/// Thread    main, before others start
+/// a buffer for each received frame; without this, every large one costs page faults.
+/// Thread    main, before other threads start
 void keep_freed_memory();
 
 }  // namespace taut

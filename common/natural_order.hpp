@@ -6,8 +6,8 @@
 
 namespace taut {
 
-/// Orders names as people count: "worker2" before "worker10". Runs of digits go by their number;
-/// names that differ in leading zeros alone go by their characters, so that no two names are equal.
+/// Orders names as people count: "worker2" before "worker10". Digits compare as numbers;
+/// names that differ only in leading zeros compare as text, so that no two names are equal.
 struct NaturalOrder {
   using is_transparent = void;
 

@@ -1,6 +1,9 @@
 #pragma once
 
-#include <boost/outcome/result.hpp>
+// The parts of Boost.Outcome that are used: its result.hpp brings all of Boost.System and costs every
+// source more than a second.
+#include <boost/outcome/basic_result.hpp>
+#include <boost/outcome/policy/terminate.hpp>
 #include <boost/outcome/try.hpp>
 #include <cstdint>
 #include <string>
@@ -8,17 +11,17 @@
 
 namespace taut {
 
-/// What kind of thing went wrong, for code that must decide; the message is for people.
+/// The kind of an error, for code that must decide; the message is for people.
 enum class ErrorCode : std::uint8_t {
-  kInvalid,      // input that cannot work: a file, a field, bytes from a peer
-  kNotFound,     // a file, a job, a table that is not there
-  kExists,       // a name or an address that is taken
+  kInvalid,      // malformed or impossible input: a file, a field, bytes from a peer
+  kNotFound,     // a file, a job or a table does not exist
+  kExists,       // a name or an address is in use
   kTimeout,      // a deadline passed
-  kUnavailable,  // a peer that cannot be reached now, or a queue that is full
-  kStale,        // the sender was declared lost, or speaks of a past epoch
+  kUnavailable,  // a peer cannot be reached now, or a queue is full
+  kStale,        // the sender was declared lost, or names a past epoch
   kMismatch,     // the two sides differ: wire version, job, shape
-  kClosed,       // the thing was shut down
-  kIo,           // the operating system said no
+  kClosed,       // the object was shut down
+  kIo,           // the operating system reported an error
 };
 
 /// One line that says what, where and the offending value, and what to do if that is known.
@@ -37,7 +40,7 @@ using Result = boost::outcome_v2::basic_result<T, Error, boost::outcome_v2::poli
   return Error{ErrorCode::kInvalid, std::move(message)};
 }
 
-/// The value of a Result<void> that went well.
+/// The value of a successful Result<void>.
 [[nodiscard]] inline auto ok() {
   return boost::outcome_v2::success();
 }

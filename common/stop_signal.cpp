@@ -17,7 +17,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler takes no 
 void on_signal(int signal) {
   int none = 0;
   asked.compare_exchange_strong(none, signal);
-  // A terminal and a parent may both pass the same Ctrl-C on; who insists beyond that means it.
+  // A terminal and a parent may both forward one Ctrl-C, so only a third signal is a repetition.
   if (times.fetch_add(1) >= 2) _exit(128 + signal);
 }
 

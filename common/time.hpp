@@ -6,7 +6,7 @@ namespace taut {
 
 using Duration = std::chrono::microseconds;
 
-/// Monotonic time since an origin that means nothing across processes.
+/// Monotonic time since an arbitrary origin that differs between processes.
 class TimePoint {
  public:
   constexpr TimePoint() = default;
@@ -26,7 +26,7 @@ class TimePoint {
   Duration since_origin_{0};
 };
 
-/// The steady clock of this machine. State machines never call it: they are told the time.
+/// The steady clock of this machine. State machines never call it: the time is an argument.
 [[nodiscard]] inline TimePoint steady_now() {
   return TimePoint(
       std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));

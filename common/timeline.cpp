@@ -30,7 +30,7 @@ constexpr std::int64_t kRows = 16;  // of a lane
 std::atomic<bool> on = false;
 thread_local std::int32_t lane = -1;
 
-/// Quotes, backslashes and control characters would need escapes that nothing here needs.
+/// Replaces quotes, backslashes and control characters, which would need escapes.
 std::string plain(std::string_view text) {
   std::string safe(text);
   std::replace_if(
@@ -45,7 +45,7 @@ std::string host_name() {
   return name.data();
 }
 
-/// The open file and what waits to be written to it.
+/// The open file and its pending text.
 class File {
  public:
   ~File() { close(); }
@@ -74,7 +74,7 @@ class File {
   }
 
  private:
-  /// What stands between the event before and the next one.
+  /// The separator between two events.
   std::string_view next() {
     const bool is_first = events_++ == 0;
     return is_first ? "" : ",\n";
@@ -86,7 +86,7 @@ class File {
   int file_ = -1;
   std::filesystem::path path_;
   std::uint64_t limit_ = 0;
-  std::uint64_t tail_ = 0;  // where the closing bracket stands
+  std::uint64_t tail_ = 0;  // offset of the closing bracket
   std::uint64_t events_ = 0;
   std::int64_t pid_ = 0;
   std::int64_t to_unix_us_ = 0;
@@ -152,7 +152,7 @@ void File::name_row(std::int64_t thread, Row row) {
       next(), pid_, thread, name, pid_, thread, thread);
 }
 
-/// Writes what waits over the closing bracket, and the bracket behind it, in one call.
+/// Writes the pending events over the closing bracket, and a new bracket, in one call.
 void File::write() {
   next_write_ = steady_now() + kFlushInterval;
   if (waiting_.empty()) return;
@@ -169,7 +169,7 @@ void File::write() {
   waiting_.clear();
 }
 
-/// Ends the file with what was written before.
+/// Ends the file after the text written so far.
 void File::give_up(const std::string& reason) {
   log::warn("the timeline {} ends here: {}", path_.string(), reason);
   waiting_.clear();

@@ -24,6 +24,18 @@ void check_sides(const ConvolutionKey& key) {
           fmt::format("{}: a side must lie between 1 and 2^31 - 1", key.to_string()));
     }
   }
+  const auto count = [](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    return static_cast<double>(n) * static_cast<double>(c) * static_cast<double>(h) *
+           static_cast<double>(w);
+  };
+  for (const double elements :
+       {count(key.n, key.c, key.h, key.w), count(key.n, key.top_c, key.top_h, key.top_w)}) {
+    if (elements <= static_cast<double>(kMost)) continue;
+    throw std::invalid_argument(fmt::format(
+        "{}: cuDNN takes at most 2^31 - 1 elements of a bottom or top, this has {:.0f}; "
+        "take smaller batches",
+        key.to_string(), elements));
+  }
 }
 
 cudnnDataType_t type_of(Numbers numbers) {
@@ -60,34 +72,37 @@ ConvolutionDescriptor describe(const ConvolutionKey& key) {
 }
 
 /// The first of cuDNN's answers, which come fastest first, that may be used. A float32 convolution that
-/// cuDNN names for another way to multiply may be used too: it is told to multiply as float32.
-template <class Algorithm, class Performance>
+/// cuDNN names for another way to multiply may be used too: it is told to multiply as float32. What an
+/// answer says of its workspace holds for its own way to multiply, so `workspace_of` asks again.
+template <class Algorithm, class Performance, class WorkspaceOf>
 bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::size_t limit,
-          Choice<Algorithm>& choice) {
+          const WorkspaceOf& workspace_of, Choice<Algorithm>& choice) {
   const bool is_exact = key.numbers == Numbers::kFloat32;
   for (const bool any_math : {false, true}) {
     for (const Performance& answer : answers) {
-      if (answer.status != CUDNN_STATUS_SUCCESS || answer.memory > limit) continue;
+      if (answer.status != CUDNN_STATUS_SUCCESS) continue;
       if (key.deterministic && answer.determinism != CUDNN_DETERMINISTIC) continue;
       if (is_exact && !any_math && answer.mathType != CUDNN_FMA_MATH) continue;
-      choice = {answer.algo, is_exact ? CUDNN_FMA_MATH : answer.mathType, answer.memory};
-      return true;
+      choice = {answer.algo, is_exact ? CUDNN_FMA_MATH : answer.mathType, 0};
+      if (workspace_of(choice) == CUDNN_STATUS_SUCCESS && choice.workspace <= limit) return true;
     }
   }
   return false;
 }
 
 /// Searches one direction. `measure` and `expect` fill the answers and return how many there are, or
-/// the status that kept them from it.
-template <class Algorithm, class Performance, class Measure, class Expect>
-Choice<Algorithm> search(const ConvolutionKey& key, std::size_t limit, const char* direction,
-                         const Measure& measure, const Expect& expect) {
+/// the status that kept them from it; workspace_of fills in a choice's workspace, or returns why it cannot
+/// be had.
+template <class Algorithm, class Performance, class Measure, class Expect, class WorkspaceOf>
+Choice<Algorithm> search(const ConvolutionKey& key, const ConvolutionDescriptor& descriptor,
+                         std::size_t limit, const char* direction, const Measure& measure,
+                         const Expect& expect, const WorkspaceOf& workspace_of) {
   std::array<Performance, 16> answers{};
   Choice<Algorithm> choice;
   int count = 0;
   const auto usable = [&] {
     return pick(std::span<const Performance>(answers.data(), static_cast<std::size_t>(count)), key,
-                limit, choice);
+                limit, workspace_of, choice);
   };
   const int most = static_cast<int>(answers.size());
   // A measurement that fails for want of memory is no failure of the convolution.
@@ -96,6 +111,9 @@ Choice<Algorithm> search(const ConvolutionKey& key, std::size_t limit, const cha
     return choice;
   }
   count = 0;
+  // Candidates that did not fit have left their own way to multiply.
+  check(cudnnSetConvolutionMathType(descriptor.get(), math_of(key.numbers)),
+        "cudnnSetConvolutionMathType", key.to_string());
   check(expect(most, &count, answers.data()), direction, key.to_string());
   if (!usable()) {
     fail(direction, key.to_string(),
@@ -105,12 +123,38 @@ Choice<Algorithm> search(const ConvolutionKey& key, std::size_t limit, const cha
   return choice;
 }
 
+/// A choice's workspace under its own way to multiply, which its descriptor keeps.
+cudnnStatus_t workspace_of(cudnnHandle_t library, const ConvolutionShapes& shapes,
+                           Choice<cudnnConvolutionFwdAlgo_t>& choice) {
+  const cudnnStatus_t status = cudnnSetConvolutionMathType(shapes.forward.get(), choice.math);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  return cudnnGetConvolutionForwardWorkspaceSize(library, shapes.bottom.get(), shapes.weights.get(),
+                                                 shapes.forward.get(), shapes.top.get(),
+                                                 choice.algorithm, &choice.workspace);
+}
+cudnnStatus_t workspace_of(cudnnHandle_t library, const ConvolutionShapes& shapes,
+                           Choice<cudnnConvolutionBwdDataAlgo_t>& choice) {
+  const cudnnStatus_t status = cudnnSetConvolutionMathType(shapes.to_bottom.get(), choice.math);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  return cudnnGetConvolutionBackwardDataWorkspaceSize(
+      library, shapes.weights.get(), shapes.top.get(), shapes.to_bottom.get(), shapes.bottom.get(),
+      choice.algorithm, &choice.workspace);
+}
+cudnnStatus_t workspace_of(cudnnHandle_t library, const ConvolutionShapes& shapes,
+                           Choice<cudnnConvolutionBwdFilterAlgo_t>& choice) {
+  const cudnnStatus_t status = cudnnSetConvolutionMathType(shapes.to_weights.get(), choice.math);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  return cudnnGetConvolutionBackwardFilterWorkspaceSize(
+      library, shapes.bottom.get(), shapes.top.get(), shapes.to_weights.get(), shapes.weights.get(),
+      choice.algorithm, &choice.workspace);
+}
+
 Choice<cudnnConvolutionBwdFilterAlgo_t> search_weights(cudnnHandle_t library,
                                                        const ConvolutionKey& key,
                                                        const ConvolutionShapes& shapes,
                                                        std::size_t limit) {
   return search<cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdFilterAlgoPerf_t>(
-      key, limit, "backward to the weights",
+      key, shapes.to_weights, limit, "backward to the weights",
       [&](int most, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
         return cudnnFindConvolutionBackwardFilterAlgorithm(
             library, shapes.bottom.get(), shapes.top.get(), shapes.to_weights.get(),
@@ -120,14 +164,15 @@ Choice<cudnnConvolutionBwdFilterAlgo_t> search_weights(cudnnHandle_t library,
         return cudnnGetConvolutionBackwardFilterAlgorithm_v7(
             library, shapes.bottom.get(), shapes.top.get(), shapes.to_weights.get(),
             shapes.weights.get(), most, count, answers);
-      });
+      },
+      [&](auto& choice) { return workspace_of(library, shapes, choice); });
 }
 
 ConvolutionChoices search_all(cudnnHandle_t library, const ConvolutionKey& key,
                               const ConvolutionShapes& shapes, std::size_t limit) {
   ConvolutionChoices choices;
   choices.forward = search<cudnnConvolutionFwdAlgo_t, cudnnConvolutionFwdAlgoPerf_t>(
-      key, limit, "forward",
+      key, shapes.forward, limit, "forward",
       [&](int most, int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
         return cudnnFindConvolutionForwardAlgorithm(library, shapes.bottom.get(),
                                                     shapes.weights.get(), shapes.forward.get(),
@@ -137,11 +182,12 @@ ConvolutionChoices search_all(cudnnHandle_t library, const ConvolutionKey& key,
         return cudnnGetConvolutionForwardAlgorithm_v7(library, shapes.bottom.get(),
                                                       shapes.weights.get(), shapes.forward.get(),
                                                       shapes.top.get(), most, count, answers);
-      });
+      },
+      [&](auto& choice) { return workspace_of(library, shapes, choice); });
   choices.weights = search_weights(library, key, shapes, limit);
   if (!key.to_bottom) return choices;
   choices.bottom = search<cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdDataAlgoPerf_t>(
-      key, limit, "backward to the bottom",
+      key, shapes.to_bottom, limit, "backward to the bottom",
       [&](int most, int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
         return cudnnFindConvolutionBackwardDataAlgorithm(library, shapes.weights.get(),
                                                          shapes.top.get(), shapes.to_bottom.get(),
@@ -151,7 +197,8 @@ ConvolutionChoices search_all(cudnnHandle_t library, const ConvolutionKey& key,
         return cudnnGetConvolutionBackwardDataAlgorithm_v7(
             library, shapes.weights.get(), shapes.top.get(), shapes.to_bottom.get(),
             shapes.bottom.get(), most, count, answers);
-      });
+      },
+      [&](auto& choice) { return workspace_of(library, shapes, choice); });
   return choices;
 }
 
@@ -195,25 +242,13 @@ Convolution::Convolution(cudnnHandle_t library, ConvolutionCache& cache, const C
       about_(key.to_string()),
       shapes_(key),
       choices_(cache.find(library, key, shapes_, workspace_limit)) {
-  check(cudnnSetConvolutionMathType(shapes_.forward.get(), choices_.forward.math),
-        "cudnnSetConvolutionMathType", about_);
-  check(cudnnSetConvolutionMathType(shapes_.to_weights.get(), choices_.weights.math),
-        "cudnnSetConvolutionMathType", about_);
-  // What a search says was of its own way to multiply, so the sizes are asked for again.
-  check(cudnnGetConvolutionForwardWorkspaceSize(
-            library, shapes_.bottom.get(), shapes_.weights.get(), shapes_.forward.get(),
-            shapes_.top.get(), choices_.forward.algorithm, &choices_.forward.workspace),
-        "cudnnGetConvolutionForwardWorkspaceSize", about_);
-  check(cudnnGetConvolutionBackwardFilterWorkspaceSize(
-            library, shapes_.bottom.get(), shapes_.top.get(), shapes_.to_weights.get(),
-            shapes_.weights.get(), choices_.weights.algorithm, &choices_.weights.workspace),
+  // Whether searched now or known before: this convolution's descriptors have yet to be told.
+  check(workspace_of(library, shapes_, choices_.forward), "cudnnGetConvolutionForwardWorkspaceSize",
+        about_);
+  check(workspace_of(library, shapes_, choices_.weights),
         "cudnnGetConvolutionBackwardFilterWorkspaceSize", about_);
   if (!key.to_bottom) return;
-  check(cudnnSetConvolutionMathType(shapes_.to_bottom.get(), choices_.bottom.math),
-        "cudnnSetConvolutionMathType", about_);
-  check(cudnnGetConvolutionBackwardDataWorkspaceSize(
-            library, shapes_.weights.get(), shapes_.top.get(), shapes_.to_bottom.get(),
-            shapes_.bottom.get(), choices_.bottom.algorithm, &choices_.bottom.workspace),
+  check(workspace_of(library, shapes_, choices_.bottom),
         "cudnnGetConvolutionBackwardDataWorkspaceSize", about_);
 }
 

@@ -19,19 +19,6 @@ void fail(cudaError_t status, std::string_view call, std::string_view about) {
   fail(call, about, cudaGetErrorString(status));
 }
 
-void fail(cudnnStatus_t status, std::string_view call, std::string_view about) {
-  char detail[512] = "";
-  cudnnGetLastErrorString(detail, sizeof detail);
-  const std::string said = detail[0] == '\0'
-                               ? std::string(cudnnGetErrorString(status))
-                               : fmt::format("{}: {}", cudnnGetErrorString(status), detail);
-  fail(call, about, said);
-}
-
-void fail(cublasStatus_t status, std::string_view call, std::string_view about) {
-  fail(call, about, cublasLtGetStatusString(status));
-}
-
 void check_launch(std::string_view kernel, long long elements) {
   const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) [[unlikely]]

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 #include <limits>
 #include <stdexcept>
@@ -125,6 +126,11 @@ const cublasLtMatmulAlgo_t& Matmul::algorithm_for(std::uint32_t alignment) {
     constexpr std::uint32_t kOrdered =
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kOrdered);
+  }
+  // The heuristic reads the bias' alignment off its address: the least that is to come is named.
+  if (spec_.bias) {
+    set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+        std::bit_cast<const void*>(std::uintptr_t{alignment}));
   }
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;

@@ -36,11 +36,11 @@ Result<pb::ControlMessage> decode_control(const Message& frames) {
                               static_cast<int>(frame.size() - kPrefixBytes))) {
     return invalid(fmt::format("a control message of {} bytes that does not parse", frame.size()));
   }
-  // Hello and its reply are read from any version, so that both sides can be told.
+  // Hello and its reply are decoded in any version, so that both sides can report a mismatch.
   if (version != kWireVersion && !message.has_hello() && !message.has_hello_reply()) {
     return make_error(ErrorCode::kMismatch,
-                      fmt::format("a control message of wire version {}; this side speaks {}",
-                                  version, kWireVersion));
+                      fmt::format("a control message of wire version {}; this side has {}", version,
+                                  kWireVersion));
   }
   if (message.body_case() == pb::ControlMessage::BODY_NOT_SET) {
     return invalid("a control message without a body that this version knows");

@@ -11,7 +11,7 @@
 namespace taut {
 namespace {
 
-// Heartbeats are answered: several of them without an answer are no accident.
+// Heartbeats are answered: several unanswered ones are no coincidence.
 constexpr Duration kSilence = std::chrono::seconds(3);
 constexpr int kHeartbeats = 4;
 
@@ -60,7 +60,7 @@ void ControlLink::act(ControlOutput output, std::vector<ControlEvent>& events) {
     if (auto again = endpoint_->connect(address_)) coordinator_ = again.value();
   }
   for (const pb::ControlMessage& message : output.messages) {
-    // What is lost here is sent again: the session repeats itself until it is answered.
+    // A lost message is sent again: the session repeats it until it is answered.
     if (auto sent = endpoint_->send(coordinator_, encode(message)); !sent) {
       log::debug("coordinator: {}", sent.error().message);
     }
@@ -71,7 +71,7 @@ void ControlLink::act(ControlOutput output, std::vector<ControlEvent>& events) {
 void ControlLink::say_goodbye(const std::string& reason) {
   if (!session_.accepted()) return;
   if (auto sent = endpoint_->send(coordinator_, encode(session_.goodbye(reason))); sent) {
-    // Sockets close without lingering: give the message time to leave.
+    // Sockets close without lingering: allow the message time to be sent.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }

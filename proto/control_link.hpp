@@ -11,21 +11,21 @@
 
 namespace taut {
 
-/// A ControlSession on a real connection: one daemon's line to the coordinator. Its silence is
+/// A ControlSession on a real connection: one daemon's connection to the coordinator. Silence is
 /// logged.
 /// Thread    one; wake() from any
 class ControlLink {
  public:
-  /// Errors    invalid: an address that cannot be connected to
+  /// Errors    invalid: a malformed address
   [[nodiscard]] static Result<std::unique_ptr<ControlLink>> open(
       std::unique_ptr<Endpoint> endpoint, const std::string& coordinator_address,
       ControlIdentity identity, ControlTimings timings);
 
-  /// Sends what is due, takes what has come, waiting up to `wait`, and says what happened.
+  /// Sends what is due and receives, waiting up to `wait`. Returns the events.
   [[nodiscard]] std::vector<ControlEvent> step(Duration wait);
-  /// What heartbeats carry from now on; urgent ones leave at the next step.
+  /// Sets the content of further heartbeats; an urgent one is sent at the next step.
   void report(pb::Heartbeat content, bool urgent) { session_.report(std::move(content), urgent); }
-  /// Tells the coordinator that this process ends, so that nobody waits for it.
+  /// Tells the coordinator that this process ends, so that no process waits for it.
   void say_goodbye(const std::string& reason);
   void wake() { endpoint_->wake(); }
   [[nodiscard]] const ControlSession& session() const { return session_; }

@@ -9,8 +9,8 @@ namespace taut {
 /// One frame as docs/WIRE.md describes it.
 [[nodiscard]] Message encode(const pb::ControlMessage& message);
 
-/// Errors: mismatch (another wire version; hello and its reply are read nevertheless, so that both
-/// sides can be told), invalid (bytes that are no control message).
+/// Errors: mismatch (another wire version; hello and its reply are decoded anyway, so that both
+/// sides can report it), invalid (not a control message).
 [[nodiscard]] Result<pb::ControlMessage> decode_control(const Message& frames);
 
 }  // namespace taut

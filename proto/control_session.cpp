@@ -44,7 +44,7 @@ ControlOutput ControlSession::tick(TimePoint now) {
     heard_ = now;
     greet(now);
   }
-  if (expects_word && now - waiting_since_ >= timings_.wait_limit) {
+  if (expects_word && !has_joined() && now - waiting_since_ >= timings_.wait_limit) {
     out.events.emplace_back(control_event::Unreachable{
         fmt::format("the coordinator has not answered for {:.0f} s; is the server with "
                     "coordinator {{ }} running, at the coordinator_address of this config?",
@@ -68,8 +68,8 @@ ControlOutput ControlSession::tick(TimePoint now) {
 TimePoint ControlSession::next_tick() const {
   if (state_ == State::kRefused) return TimePoint::never();
   if (state_ == State::kAccepted && !sends_heartbeats()) return TimePoint::never();
-  return std::min(
-      {next_send_, heard_ + timings_.silence_limit, waiting_since_ + timings_.wait_limit});
+  const TimePoint next = std::min(next_send_, heard_ + timings_.silence_limit);
+  return has_joined() ? next : std::min(next, waiting_since_ + timings_.wait_limit);
 }
 
 void ControlSession::report(pb::Heartbeat content, bool urgent) {
@@ -95,7 +95,7 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
       break;
     case pb::ControlMessage::kHeartbeatReply:
       note_trace(message.heartbeat_reply().trace(), out);
-      // An answer to what was sent before this hello's round says nothing new.
+      // An answer to a message from before this hello's round is stale.
       if (accepted() && !message.heartbeat_reply().known() &&
           message.request() >= greeting_request_) {
         greet(now);
@@ -135,7 +135,7 @@ void ControlSession::on_hello_reply(const pb::ControlMessage& message, TimePoint
     return;
   }
   const Incarnation incarnation(reply.incarnation());
-  if (incarnation_ != Incarnation() && incarnation != incarnation_) {
+  if (has_joined() && incarnation != incarnation_) {
     server_jobs_.clear();
     worker_jobs_.clear();
     heartbeat_.Clear();

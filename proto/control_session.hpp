@@ -13,11 +13,11 @@
 
 namespace taut {
 
-/// Who says hello to the coordinator.
+/// The process that sends a hello to the coordinator.
 struct ControlIdentity {
   pb::Role role = pb::ROLE_UNKNOWN;
   std::string name;
-  std::uint64_t session = 0;                 // different in every process start
+  std::uint64_t session = 0;                 // different at every process start
   std::vector<std::string> shard_addresses;  // servers
   std::string device;                        // workers
 };
@@ -25,63 +25,64 @@ struct ControlIdentity {
 struct ControlTimings {
   Duration heartbeat_interval = std::chrono::milliseconds(500);
   Duration hello_interval = std::chrono::milliseconds(500);
-  // Without a word from the coordinator for so long, the connection is made anew.
+  // If the coordinator is silent for this long, the connection is replaced.
   Duration silence_limit = std::chrono::seconds(5);
-  // Without a word for so long, the owner is told that the coordinator cannot be reached.
+  // Without an answer to the first hello for so long, the owner learns that there is no coordinator.
   Duration wait_limit = std::chrono::seconds(60);
 };
 
-/// What an owner of a ControlSession learns from it.
+/// Events for the owner of a ControlSession.
 namespace control_event {
-/// The coordinator knows this process, now or again.
+/// The coordinator has accepted this process, for the first time or again.
 struct Accepted {
   Incarnation incarnation;
 };
-/// The hello was refused for good; the session is over.
+/// The hello was refused permanently; the session is over.
 struct Refused {
   std::string reason;
 };
-/// The process was declared lost, or the coordinator lost its memory: every job it worked for is
+/// The process was declared lost, or the coordinator lost its memory: all its jobs are
 /// over. An Accepted follows.
 struct DeclaredLost {
   std::string reason;
 };
-/// Nothing was heard for the wait limit; the session goes on trying.
+/// The first hello was not answered within the wait limit; the session keeps trying. A process that
+/// has joined never gets it: its parameters and its training outlive a coordinator.
 struct Unreachable {
   std::string reason;
 };
-/// Everybody is to keep a timeline, or none.
+/// Whether every process should record a timeline.
 struct Trace {
   bool on = false;
 };
 }  // namespace control_event
 
-/// Jobs are the desired state: each arrives once for each revision, newest first seen wins.
+/// Jobs are desired state: each revision arrives once, and older revisions are dropped.
 using ControlEvent =
     std::variant<control_event::Accepted, control_event::Refused, control_event::DeclaredLost,
                  control_event::Unreachable, control_event::Trace, pb::ServerJob, pb::WorkerJob>;
 
 struct ControlOutput {
-  bool reconnect = false;  // before sending: give the connection up and make another
+  bool reconnect = false;  // before sending: replace the connection
   std::vector<pb::ControlMessage> messages;
   std::vector<ControlEvent> events;
 };
 
-/// The coordinator's other side, in servers, workers and clients: hello until it is answered,
-/// heartbeats on time, hello again after every loss of contact. A client sends no heartbeats.
-/// Thread    its owner's; no I/O: the owner sends what comes out and calls tick() by next_tick()
+/// The coordinator's counterpart in servers, workers and clients: sends hello until it is answered,
+/// heartbeats at intervals, and hello again after each loss of contact. Clients send no heartbeats.
+/// Thread    its owner's; no I/O: the owner sends the messages, calls tick() by next_tick()
 class ControlSession {
  public:
   ControlSession(ControlIdentity identity, ControlTimings timings, TimePoint now);
 
   [[nodiscard]] ControlOutput handle(const pb::ControlMessage& message, TimePoint now);
   [[nodiscard]] ControlOutput tick(TimePoint now);
-  /// When tick() has something to do at the latest.
+  /// The latest time for the next tick().
   [[nodiscard]] TimePoint next_tick() const;
 
-  /// What heartbeats carry from now on. Urgent: the next tick() sends one, whatever the interval.
+  /// Sets the content of further heartbeats. Urgent: the next tick() sends one.
   void report(pb::Heartbeat content, bool urgent = false);
-  /// What to send before ending, so that nobody waits for this process.
+  /// The message to send before ending, so that no process waits for this one.
   [[nodiscard]] pb::ControlMessage goodbye(const std::string& reason);
 
   [[nodiscard]] bool accepted() const { return state_ == State::kAccepted; }
@@ -91,6 +92,7 @@ class ControlSession {
   enum class State : std::uint8_t { kGreeting, kAccepted, kRefused };
 
   [[nodiscard]] pb::ControlMessage hello();
+  [[nodiscard]] bool has_joined() const { return incarnation_ != Incarnation(); }
   [[nodiscard]] bool sends_heartbeats() const { return identity_.role != pb::ROLE_CLIENT; }
   void greet(TimePoint now);
   void on_hello_reply(const pb::ControlMessage& message, TimePoint now, ControlOutput& out);
@@ -107,9 +109,9 @@ class ControlSession {
   std::uint64_t last_request_ = 0;
   std::uint64_t greeting_request_ = 1;  // the first hello of this round; older replies are stale
   TimePoint next_send_;                 // of a hello or a heartbeat
-  TimePoint heard_;                     // from the coordinator, or when its connection was made
-  TimePoint waiting_since_;             // when Unreachable's wait began
-  // The highest revision surfaced, by job.
+  TimePoint heard_;                     // when the coordinator was last heard, or connected to
+  TimePoint waiting_since_;             // start of Unreachable's wait
+  // The highest revision returned, by job.
   std::map<std::uint64_t, std::uint64_t> server_jobs_;
   std::map<std::uint64_t, std::uint64_t> worker_jobs_;
 };

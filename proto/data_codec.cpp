@@ -8,7 +8,7 @@
 #include "proto/data_message.hpp"
 #include "proto/wire_version.hpp"
 
-// Payload frames are little-endian float32 as they lie in memory.
+// Payload frames are little-endian float32, as in memory.
 static_assert(std::endian::native == std::endian::little);
 
 namespace taut {
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxHeaderBytes = 16UL << 20U;
 constexpr std::size_t kPackBelow = 16UL << 10U;
-// Elements of a payload in shared memory: far above a slice's, and no product overflows.
+// Maximum elements of a payload in shared memory: far above a slice's; products cannot overflow.
 constexpr std::uint64_t kMaxPlaced = 1ULL << 40U;
 
 bool carries_payload(DataItem::Kind kind) {
@@ -80,7 +80,7 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   return item;
 }
 
-/// Hands a message's payload bytes out to its items, in their order.
+/// Distributes a message's payload bytes to its items, in their order.
 class PayloadReader {
  public:
   PayloadReader(const pb::DataItems& wire, const Message& frames, SharedLink* link)
@@ -133,7 +133,7 @@ class PayloadReader {
                          item.count() * sizeof(float));
   }
   static Error lacks(const pb::DataItem& item, std::size_t bytes) {
-    return invalid(fmt::format("table {} slice {}: {} elements announced, {} bytes came",
+    return invalid(fmt::format("table {} slice {}: {} elements announced, {} bytes received",
                                item.table(), item.slice(), item.count(), bytes));
   }
 
@@ -164,8 +164,8 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLi
   return batch;
 }
 
-/// One message's header, in memory that the thread keeps: a batch of a thousand items would else be
-/// as many allocations.
+/// One message's header, in memory that the thread reuses: a batch of a thousand items would cost
+/// as many allocations otherwise.
 class HeaderMemory {
  public:
   HeaderMemory() : arena_(options()) {}
@@ -184,9 +184,9 @@ class HeaderMemory {
   pb::DataHeader* header_ = google::protobuf::Arena::CreateMessage<pb::DataHeader>(&arena_);
 };
 
-/// Puts a batch's items into the header and its payloads where they travel best: as places in shared
-/// memory, the small ones together in one frame, for a frame costs more than the copy, and the
-/// others in frames of their own.
+/// Adds a batch's items to the header and its payloads where they cost least: as places in shared
+/// memory, small ones together in one frame, since a frame costs more than the copy, and the
+/// others in separate frames.
 void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames, SharedLink* link) {
   const auto pack = std::make_shared<std::vector<std::byte>>();
   std::vector<Frame> large;
@@ -260,11 +260,11 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
                              static_cast<int>(first.size() - kPrefixBytes))) {
     return invalid(fmt::format("a data header of {} bytes that does not parse", first.size()));
   }
-  // Hello and its reply are read from any version, so that both sides can be told.
+  // Hello and its reply are decoded in any version, so that both sides can report a mismatch.
   const bool greeting = header.has_hello() || header.has_hello_reply();
   if (version != kWireVersion && !greeting) {
     return make_error(ErrorCode::kMismatch, fmt::format("a data message of wire version {}; "
-                                                        "this side speaks {}",
+                                                        "this side has {}",
                                                         version, kWireVersion));
   }
   DataMessage message;

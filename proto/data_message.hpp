@@ -13,7 +13,7 @@
 
 namespace taut {
 
-/// One thing asked of, or answered by, a shard about one slice.
+/// One request to, or answer from, a shard about one slice.
 struct DataItem {
   using Kind = pb::DataItem::Kind;
   using Refusal = pb::DataItem::Refusal;
@@ -28,14 +28,14 @@ struct DataItem {
   Clock done;     // done(reader), in answers
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
-  float gradient_norm = 0;    // in pushes: math::UpdateNorm, 0 where none is wanted
-  bool payload_lost = false;  // it lies in shared memory that was not agreed on
+  float gradient_norm = 0;    // in pushes: math::UpdateNorm; 0 if not needed
+  bool payload_lost = false;  // it is in shared memory that no handshake covers
   Frame payload;              // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
 };
 
-/// Items that travel together: what is ready at once costs one message.
+/// Items that are sent together: what is ready at once costs one message.
 struct DataItems {
-  /// More of them go into further messages, so that no message has too many frames.
+  /// Further items go into further messages, to limit the frames of a message.
   static constexpr std::size_t kMaxItems = 1024;
 
   std::vector<DataItem> items;
@@ -51,11 +51,11 @@ struct DataMessage {
 };
 
 /// Frames as docs/WIRE.md describes them; payloads are shared, not copied.
-/// link  where both sides share memory: payloads that lie there travel as places
+/// link  if both sides share memory: payloads there are sent as places
 [[nodiscard]] Message encode(const DataMessage& message, SharedLink* link = nullptr);
 
-/// Errors: mismatch (another wire version), invalid (anything that is not such a message: every
-/// size, count and shape is checked). Never aborts, whatever the bytes.
+/// Errors: mismatch (another wire version), invalid (not such a message: every
+/// size, count and shape is checked). Never aborts on any bytes.
 [[nodiscard]] Result<DataMessage> decode_data(const Message& frames, SharedLink* link = nullptr);
 
 }  // namespace taut

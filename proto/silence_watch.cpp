@@ -17,7 +17,7 @@ SilenceWatch::SilenceWatch(std::string peer, Duration limit, TimePoint now)
 std::string SilenceWatch::heard(TimePoint now) {
   std::string line;
   if (is_silent_ && was_heard_) {
-    line = fmt::format("{} is heard again after {:.0f} s", peer_, seconds(now - last_));
+    line = fmt::format("{} answers again after {:.0f} s", peer_, seconds(now - last_));
   }
   was_heard_ = true;
   is_silent_ = false;

@@ -6,21 +6,21 @@
 
 namespace taut {
 
-/// Says when a coordinator's silence, or its end, is worth a line in the log: once when it has been
-/// silent for the limit, then seldom, and when it is heard again. Thread: its owner's.
+/// Decides when a coordinator's silence, or the end of it, is logged: once when it has been
+/// silent for the limit, then rarely, and when it answers again. Thread: its owner's.
 class SilenceWatch {
  public:
   SilenceWatch(std::string peer, Duration limit, TimePoint now);
 
-  /// A message has come. Returns the line to log; empty: none.
+  /// A message has arrived. Returns the line to log, or an empty one.
   [[nodiscard]] std::string heard(TimePoint now);
-  /// The line to log by now; empty: none.
+  /// The line to log now, or an empty one.
   [[nodiscard]] std::string tick(TimePoint now);
 
  private:
   const std::string peer_;
   const Duration limit_;
-  TimePoint last_;  // heard of it, or began to wait
+  TimePoint last_;  // last message, or start of the wait
   TimePoint next_;  // line
   bool is_silent_ = false;
   bool was_heard_ = false;

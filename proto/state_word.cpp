@@ -17,4 +17,21 @@ const char* state_word(pb::JobState state) {
   }
 }
 
+const char* state_word(pb::ProcessState state) {
+  switch (state) {
+    case pb::PROCESS_LIVE:
+      return "live";
+    case pb::PROCESS_IDLE:
+      return "idle";
+    case pb::PROCESS_RUNNING:
+      return "running";
+    case pb::PROCESS_FINISHED:
+      return "finished";
+    case pb::PROCESS_LOST:
+      return "lost";
+    default:
+      return "unknown";
+  }
+}
+
 }  // namespace taut

@@ -6,5 +6,7 @@ namespace taut {
 
 /// A job's state as users read it: "submitted", "running", "done", "failed", "stopped".
 [[nodiscard]] const char* state_word(pb::JobState state);
+/// In lower case, as the status and the dashboard show it.
+[[nodiscard]] const char* state_word(pb::ProcessState state);
 
 }  // namespace taut

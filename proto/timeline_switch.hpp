@@ -6,8 +6,8 @@
 
 namespace taut {
 
-/// Begins this process's timeline where its records' settings want it, or ends it; the log says
-/// which. A folder that cannot be written is a warning: the process works on.
+/// Starts this process's timeline if its record settings require it, or stops it; the log says
+/// which. A folder that cannot be written is a warning: the process continues.
 void switch_timeline(bool on, const pb::RecordsConfig& records, const std::string& process);
 
 }  // namespace taut

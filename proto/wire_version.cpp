@@ -34,7 +34,7 @@ Result<std::uint16_t> read_prefix(Plane plane, const Frame& header) {
     return invalid(
         fmt::format("a header of {} bytes; the prefix alone has {}", bytes.size(), kPrefixBytes));
   }
-  if (!bytes.starts_with(kMagic)) return invalid("a header that does not begin with TAUT");
+  if (!bytes.starts_with(kMagic)) return invalid("a header that does not start with TAUT");
   if (bytes[4] != static_cast<char>(plane) || bytes[5] != '\0') {
     return invalid(fmt::format("a header of plane 0x{:02x}, not '{}'; is this the right port?",
                                static_cast<unsigned char>(bytes[4]), static_cast<char>(plane)));

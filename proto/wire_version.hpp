@@ -8,15 +8,15 @@
 
 namespace taut {
 
-/// Grows with every change that an older peer would misread; docs/WIRE.md has the rule.
+/// Incremented by every change that an older peer would misread; docs/WIRE.md has the rule.
 inline constexpr std::uint16_t kWireVersion = 3;
 
-/// This build, for people: version and compiler.
+/// This build, for users: version and compiler.
 [[nodiscard]] std::string build_name();
 
 enum class Plane : char { kData = 'D', kControl = 'C' };
 
-/// The bytes that stand before every header: "TAUT", the plane, 0, the wire version.
+/// The prefix of every header: "TAUT", the plane, 0, the wire version.
 inline constexpr std::size_t kPrefixBytes = 8;
 
 void append_prefix(Plane plane, std::string& out);

@@ -11,13 +11,14 @@
 #include <system_error>
 #include <utility>
 
-#include "common/file_stream.hpp"
-#include "common/safetensors.hpp"
-#include "common/sha256.hpp"
-#include "proto/checkpoint_reader.hpp"
-#include "proto/job_state.hpp"
-#include "proto/policies.hpp"
-#include "proto/text.hpp"
+#include "common/files/file_stream.hpp"
+#include "common/files/safetensors.hpp"
+#include "common/files/sha256.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_policies.hpp"
+#include "proto/config/text.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 
 namespace taut::server {
 namespace fs = std::filesystem;
@@ -39,8 +40,8 @@ pb::CheckpointSlice describe(const SliceImage& image) {
   return slice;
 }
 
-/// Who of the new job takes up the work of whom: members with the same share of the data. With
-/// another number of shares nobody does, and everybody begins at the checkpoint's clock.
+/// Which member of the new job continues the work of which old one: members with the same share of the
+/// data. With another number of shares none does, and all start at the checkpoint's clock.
 std::map<WorkerId, std::optional<std::uint32_t>> successors(const pb::ServerJob& job,
                                                             const pb::CheckpointManifest& saved,
                                                             std::uint32_t slots) {
@@ -128,9 +129,9 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
   }
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition().solver_param()));
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
-  const bool is_adaptive = policies.compensation && policies.compensation->is_adaptive();
   // What a rule keeps is the workers' own where they average.
-  const int of_rule = policies.exchange == Exchange::kNone ? rule.state_count() : 0;
+  const int of_rule = policies.find<Averaging>() == nullptr ? rule.state_count() : 0;
+  const auto of_policies = static_cast<int>(policies.keeps().states);
   std::vector<ShardId> all;
   for (const pb::ShardInfo& shard : job.shards()) all.emplace_back(shard.shard());
   std::uint32_t slots = 0;
@@ -146,11 +147,11 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
     if (place.shard.value() < job.first_shard() || shard >= shards) continue;
     const TableSpec& table = saved.tables()[place.table.value()];
     const std::uint32_t states = saved.states_of(place.table);
-    const int wanted = table.kind == TableKind::kTrained ? of_rule + (is_adaptive ? 1 : 0) : 0;
+    const int wanted = table.kind == TableKind::kTrained ? of_rule + of_policies : 0;
     if (states != static_cast<std::uint32_t>(wanted)) {
       return make_error(
           ErrorCode::kMismatch,
-          fmt::format("{}: table \"{}\" has {} numbers beside each value, and solver type {} keeps "
+          fmt::format("{}: table \"{}\" has {} numbers with each value, and solver type {} keeps "
                       "{}: resume with the type ({}) and the delay compensation that wrote it",
                       saved.folder().string(), table.name, states,
                       job.definition().solver_param().type(), wanted,

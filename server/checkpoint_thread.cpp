@@ -86,9 +86,9 @@ void CheckpointThread::stock(SpareStock stock) {
   (void)tasks_.push(std::move(task), Duration::zero());
 }
 
-void CheckpointThread::free(SpareSurplus surplus) {
-  // A task is copied; what it frees is not. Nobody else has it when it has run.
-  auto shared = std::make_shared<std::optional<SpareSurplus>>(std::move(surplus));
+void CheckpointThread::free(SpareExcess excess) {
+  // A task is copied; what it frees is not. The task holds the last reference when it runs.
+  auto shared = std::make_shared<std::optional<SpareExcess>>(std::move(excess));
   Task task = [shared] { shared->reset(); };
   shared.reset();
   (void)tasks_.push(std::move(task), Duration::zero());

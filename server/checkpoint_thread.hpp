@@ -8,7 +8,7 @@
 #include "common/bounded_queue.hpp"
 #include "common/result.hpp"
 #include "server/server_jobs.hpp"
-#include "server/slice_capture.hpp"
+#include "server/slice_image.hpp"
 #include "server/spare_memory.hpp"
 
 namespace taut::server {
@@ -27,13 +27,13 @@ class CheckpointThread {
   CheckpointThread(const CheckpointThread&) = delete;
   CheckpointThread& operator=(const CheckpointThread&) = delete;
 
-  /// Writes what a shard has put aside. Where too much waits already, its part counts as failed.
+  /// Writes what a shard has captured. Where too much waits already, its part counts as failed.
   void write(std::size_t shard, ShardCapture capture);
   /// Makes memory ready that the next checkpoint will want; where that fails or too much waits, it goes
   /// without.
   void stock(SpareStock stock);
   /// Gives memory back to the system; where too much waits already, on the caller's thread.
-  void free(SpareSurplus surplus);
+  void free(SpareExcess excess);
   /// Reads what a resumed job's slices begin with.
   void load(const pb::ServerJob& job);
 

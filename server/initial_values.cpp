@@ -8,7 +8,7 @@
 namespace taut::server {
 namespace {
 
-constexpr std::size_t kMostOpenFiles = 16;
+constexpr std::size_t kMaxOpenFiles = 16;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ Result<std::shared_ptr<const TensorFile>> FileValues::open(const TensorPlace& pl
                                   "the same file; copy it to every machine",
                                   place.file, sha256, place.sha256));
   }
-  if (known_.size() >= kMostOpenFiles) known_.erase(known_.begin());
+  if (known_.size() >= kMaxOpenFiles) known_.erase(known_.begin());
   auto kept = std::make_shared<const TensorFile>(std::move(file));
   known_.push_back({sha256, kept});
   return kept;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/files/tensor_file.hpp"
 #include "common/result.hpp"
-#include "common/tensor_file.hpp"
 
 namespace taut::server {
 

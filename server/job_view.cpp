@@ -1,7 +1,8 @@
 #include "server/job_view.hpp"
 
-#include "proto/job_state.hpp"
-#include "proto/policies.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_policies.hpp"
 
 namespace taut::server {
 
@@ -17,11 +18,11 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   TAUT_TRY(view->rule, to_update_rule(job.definition()));
   TAUT_TRY(view->policies, to_policies(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
-  if (view->policies.exchange != Exchange::kNone) {
+  if (const auto* averaging = view->policies.find<Averaging>()) {
     // What workers push then is to be added as it is: their own rules have done the descending.
     view->rule = math::UpdateRule();
     view->rule.rate.base = 1;
-    view->sum = view->policies.exchange == Exchange::kElastic;
+    view->sum = averaging->exchange() == Exchange::kElastic;
   }
   TAUT_TRY(view->membership, to_membership(job));
   view->slack = Slack(job.slack());

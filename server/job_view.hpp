@@ -12,7 +12,7 @@
 #include "common/ssp/policies.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
-#include "server/slice_capture.hpp"
+#include "server/slice_image.hpp"
 
 namespace taut::server {
 
@@ -35,10 +35,10 @@ struct JobView {
   CaptureOrder checkpoint;  // the newest
 
   /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits for
-  /// every aggregate before it: only then are the reader's own writes, which come after them, in
+  /// every aggregate before it: only then are the reader's own writes, which follow them, in
   /// the values. Within BSP that is slack 0.
   [[nodiscard]] Slack slack_at(Clock clock) const { return slack_at(clock, slack); }
-  /// The same for a read that came under another slack.
+  /// Overload for a read under another slack.
   [[nodiscard]] Slack slack_at(Clock clock, Slack under) const {
     return std::min(under, Slack(clock - membership.aggregated_until(clock)));
   }

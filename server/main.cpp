@@ -1,16 +1,16 @@
 // tautline-server: shards of the parameter tables, and the coordinator where its config says so.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <string>
 
-#include "common/file.hpp"
+#include "common/command_line/program.hpp"
+#include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
-#include "proto/cluster_config.hpp"
-#include "proto/text.hpp"
+#include "proto/config/cluster_config.hpp"
+#include "proto/config/text.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "server/server_daemon.hpp"
@@ -58,19 +58,37 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   return daemon->run();
 }
 
+taut::command_line::ManNotes man_notes() {
+  return {
+      .version = taut::build_name(),
+      .purpose = "keeps parameter tables and coordinates jobs",
+      .description =
+          "One process of a Tautline cluster. It holds slices of the parameter tables, applies the "
+          "workers' updates and answers their reads within the job's staleness bound. The server "
+          "whose config has a coordinator section also accepts jobs and serves the dashboard.",
+      .environment = {},
+      .see_also = {"tautline", "tautline-worker"}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Tautline's server: keeps parameter tables, and coordinates jobs if told to.");
-  app.footer("Example:\n  tautline-server --config configs/clusters/local.textproto");
-  app.add_option("--config", arguments.config, "The daemon's config, text protobuf")->required();
-  app.add_option("--name", arguments.name, "Overrides server.name");
-  app.add_option("--ready-file", arguments.ready_file,
-                 "Written once everything listens: the addresses, one a line");
-  app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
-  app.set_version_flag("--version", taut::build_name());
-  CLI11_PARSE(app, argc, argv);
+  taut::command_line::Program program(
+      "tautline-server",
+      "Tautline's server: keeps parameter tables, and coordinates jobs where configured to",
+      "Example: tautline-server --config configs/clusters/local.textproto", man_notes());
+  taut::command_line::Command command = program.command();
+  command.text("--config", arguments.config, "The daemon's config, text protobuf")
+      .required()
+      .value("CLUSTERFILE");
+  command.text("--name", arguments.name, "Overrides server.name");
+  command
+      .text("--ready-file", arguments.ready_file,
+            "Written once everything listens: the addresses, one a line")
+      .value("FILE");
+  command.flag("--end-with-parent", arguments.with_parent, "Ends when the parent process does");
+  if (const auto status = program.parse(argc, argv)) return *status;
   taut::keep_freed_memory();
   taut::silence_protobuf();
   taut::settle_process_signals(arguments.with_parent);

@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "common/log.hpp"
 #include "common/memory.hpp"
-#include "common/metrics/endpoint.hpp"
 #include "common/metrics/metrics.hpp"
+#include "common/metrics/serve_metrics.hpp"
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
-#include "proto/cluster_config.hpp"
+#include "proto/config/cluster_config.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/store.hpp"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr Duration kStep{100'000};
 constexpr Duration kAskWait{2'000'000};
+constexpr Duration kCoordinatorPause{5'000'000};
 
 Duration from_seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
@@ -46,22 +48,29 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::start(const pb::ClusterConfi
   TAUT_TRY(daemon->start_coordinator());
   daemon->start_checkpoints();
   TAUT_TRY(daemon->start_shards());
-  ControlIdentity identity;
-  identity.role = pb::ROLE_SERVER;
-  identity.name = config.server().name();
-  identity.session = new_session();
-  identity.shard_addresses = daemon->shard_addresses();
-  ControlTimings timings;
-  timings.heartbeat_interval = from_seconds(config.heartbeat_interval_s());
-  timings.wait_limit = from_seconds(config.start_wait_s());
-  TAUT_TRY(daemon->link_, ControlLink::open(daemon->context_.make_endpoint(),
-                                            daemon->coordinator_address_, identity, timings));
+  TAUT_TRY(daemon->join_coordinator());
   TAUT_TRY(daemon->start_http());
   return daemon;
 }
 
+Result<void> ServerDaemon::join_coordinator() {
+  if (shards_.empty()) return ok();
+  ControlIdentity identity;
+  identity.role = pb::ROLE_SERVER;
+  identity.name = config_.server().name();
+  identity.session = new_session();
+  identity.shard_addresses = shard_addresses();
+  ControlTimings timings;
+  timings.heartbeat_interval = from_seconds(config_.heartbeat_interval_s());
+  timings.wait_limit = from_seconds(config_.start_wait_s());
+  TAUT_TRY(link_,
+           ControlLink::open(context_.make_endpoint(), coordinator_address_, identity, timings));
+  return ok();
+}
+
 Result<void> ServerDaemon::start_coordinator() {
-  coordinator_address_ = config_.coordinator_address();
+  // A second start listens where the first did, wherever the system had put it.
+  if (coordinator_address_.empty()) coordinator_address_ = config_.coordinator_address();
   if (!config_.server().has_coordinator()) return ok();
   TAUT_TRY(check_listen_address(coordinator_address_, config_));
   const pb::CoordinatorConfig& settings = config_.server().coordinator();
@@ -75,12 +84,15 @@ Result<void> ServerDaemon::start_coordinator() {
   thread.address = coordinator_address_;
   thread.coordinator.session = new_session();
   thread.coordinator.heartbeat_limit = from_seconds(settings.heartbeat_limit_s());
+  thread.coordinator.worker_wait = from_seconds(settings.worker_wait_s());
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
     return with_setting(started.error(), "coordinator_address");
   }
-  TAUT_TRY(coordinator_, std::move(started));
-  coordinator_address_ = coordinator_->address();
+  TAUT_TRY(std::shared_ptr<CoordinatorThread> running, std::move(started));
+  coordinator_address_ = running->address();
+  std::scoped_lock lock(mutex_);
+  coordinator_ = std::move(running);
   return ok();
 }
 
@@ -119,7 +131,7 @@ Result<void> ServerDaemon::start_shards() {
       checkpoints_->write(index, std::move(capture));
     };
     options.on_stock = [this](SpareStock stock) { checkpoints_->stock(std::move(stock)); };
-    options.on_surplus = [this](SpareSurplus surplus) { checkpoints_->free(std::move(surplus)); };
+    options.on_excess = [this](SpareExcess excess) { checkpoints_->free(std::move(excess)); };
     auto shard = ShardThread::start(context_, join_address(settings.listen(), port), options,
                                     [this](std::size_t index, ShardReport report) {
                                       {
@@ -140,12 +152,13 @@ Result<void> ServerDaemon::start_shards() {
 Result<void> ServerDaemon::start_http() {
   if (!config_.has_http()) return ok();
   const pb::HttpConfig& settings = config_.http();
-  const std::string& address = coordinator_ ? settings.dashboard() : settings.metrics();
+  const bool hosts_coordinator = config_.server().has_coordinator();
+  const std::string& address = hosts_coordinator ? settings.dashboard() : settings.metrics();
   TAUT_TRY(check_listen_address(address, config_));
   const std::vector<std::string> hosts(settings.allowed_hosts().begin(),
                                        settings.allowed_hosts().end());
   const std::string name = config_.server().name();
-  if (!coordinator_) {
+  if (!hosts_coordinator) {
     auto started = metrics::serve(address, hosts, [this, name] {
       metrics::Scrape scrape;
       scrape.build_info(build_name(), "server", name);
@@ -159,11 +172,16 @@ Result<void> ServerDaemon::start_http() {
   }
   auto started = dashboard::Dashboard::start(
       {address, hosts, name},
-      [this](const pb::ControlMessage& message) { return coordinator_->ask(message, kAskWait); },
+      [this](const pb::ControlMessage& message) { return ask_coordinator(message); },
       [this] { return figures(); });
   if (!started) return with_setting(started.error(), "http.dashboard");
   dashboard_ = std::move(started.value());
   return ok();
+}
+
+Result<pb::ControlMessage> ServerDaemon::ask_coordinator(const pb::ControlMessage& message) {
+  if (const auto running = coordinator()) return running->ask(message, kAskWait);
+  return make_error(ErrorCode::kUnavailable, "the coordinator has stepped down; it starts again");
 }
 
 std::string ServerDaemon::http_address() const {
@@ -191,19 +209,50 @@ std::vector<std::string> ServerDaemon::shard_addresses() const {
 
 Result<void> ServerDaemon::run() {
   while (stop_signal() == 0) {
-    if (coordinator_ && !coordinator_->failure().empty()) {
-      return make_error(ErrorCode::kIo, coordinator_->failure());
-    }
+    TAUT_TRY(watch_coordinator());
     begin_loaded_jobs();
-    send_reports();
     timeline::flush(steady_now());
+    if (!link_) {
+      std::this_thread::sleep_for(kStep);
+      continue;
+    }
+    send_reports();
     for (const ControlEvent& event : link_->step(kStep)) {
       TAUT_TRY(handle(event));
     }
   }
   log::info("stopping");
-  link_->say_goodbye("the server was told to stop");
+  if (link_) link_->say_goodbye("the server was told to stop");
   return ok();
+}
+
+/// A coordinator that stepped down starts again from what its store really holds. Shards do not end
+/// with it: they hold the parameters.
+Result<void> ServerDaemon::watch_coordinator() {
+  if (!config_.server().has_coordinator()) return ok();
+  const std::shared_ptr<CoordinatorThread> running = coordinator();
+  if (running && running->failure().empty()) return ok();
+  if (running) {
+    if (shards_.empty()) return make_error(ErrorCode::kIo, running->failure());
+    log::error(
+        "the coordinator has stepped down: {}; the shards continue, and it starts again "
+        "from its state in {:g} s",
+        running->failure(), seconds(kCoordinatorPause));
+    std::scoped_lock lock(mutex_);
+    coordinator_.reset();
+    next_coordinator_start_ = steady_now() + kCoordinatorPause;
+  }
+  if (steady_now() < next_coordinator_start_) return ok();
+  next_coordinator_start_ = steady_now() + kCoordinatorPause;
+  if (auto started = start_coordinator(); !started) {
+    log::error("the coordinator cannot start again: {}", started.error().message);
+  }
+  return ok();
+}
+
+std::shared_ptr<CoordinatorThread> ServerDaemon::coordinator() const {
+  std::scoped_lock lock(mutex_);
+  return coordinator_;
 }
 
 Result<void> ServerDaemon::handle(const ControlEvent& event) {

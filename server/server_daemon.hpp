@@ -22,7 +22,7 @@
 namespace taut::server {
 
 /// A server process: its shards, its line to the coordinator, and the coordinator itself where the
-/// config says so.
+/// config says so. Without shards it hosts the coordinator alone.
 /// Thread    main
 class ServerDaemon {
  public:
@@ -32,7 +32,8 @@ class ServerDaemon {
   [[nodiscard]] static Result<std::unique_ptr<ServerDaemon>> start(const pb::ClusterConfig& config);
 
   /// Serves until a stop signal comes.
-  /// Errors    unavailable: the coordinator did not answer, or refused this server
+  /// Errors    timeout: no coordinator answered the first hello; unavailable: it refused this server;
+  ///           io: the coordinator stepped down, and there are no shards to continue for
   [[nodiscard]] Result<void> run();
 
   /// Where the coordinator listens: as bound where this process hosts it, else as configured.
@@ -46,6 +47,10 @@ class ServerDaemon {
       : config_(config), jobs_(config.server().shards()) {}
   [[nodiscard]] Result<void> start_coordinator();
   [[nodiscard]] Result<void> start_shards();
+  [[nodiscard]] Result<void> join_coordinator();
+  [[nodiscard]] Result<void> watch_coordinator();
+  [[nodiscard]] std::shared_ptr<CoordinatorThread> coordinator() const;
+  [[nodiscard]] Result<pb::ControlMessage> ask_coordinator(const pb::ControlMessage& message);
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::ServerJob& job);
   void begin_loaded_jobs();
@@ -57,17 +62,18 @@ class ServerDaemon {
   const pb::ClusterConfig config_;
   ZmqContext context_;
   std::string coordinator_address_;
-  std::unique_ptr<CoordinatorThread> coordinator_;
-  std::mutex mutex_;  // guards jobs_ and loaded_
+  mutable std::mutex mutex_;  // guards coordinator_, jobs_ and loaded_
+  std::shared_ptr<CoordinatorThread> coordinator_;
+  TimePoint next_coordinator_start_;
   ServerJobs jobs_;
   // What resumed jobs begin with, as it was read.
   std::vector<std::pair<pb::ServerJob, Result<std::vector<ShardImages>>>> loaded_;
   // Resumed jobs: the newest view, until their checkpoint is read; then nothing.
   std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
-  std::unique_ptr<ControlLink> link_;
+  std::unique_ptr<ControlLink> link_;  // nullptr without shards
   FileValues initial_values_;
   std::shared_ptr<TableMemory> table_memory_;
-  std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they put aside
+  std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they capture
   std::vector<std::unique_ptr<ShardThread>> shards_;
   pb::Heartbeat heartbeat_;  // what the next one carries
   TimePoint next_loads_;

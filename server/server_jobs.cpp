@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "proto/job_state.hpp"
+#include "proto/config/job_state.hpp"
 
 namespace taut::server {
 
@@ -59,7 +59,7 @@ std::vector<std::shared_ptr<const JobView>> ServerJobs::clear() {
   for (const auto& [job, progress] : std::exchange(jobs_, {})) {
     auto view = std::make_shared<JobView>();
     view->job = JobId(job);
-    // What shards report of it is no answer to anything that is still to come.
+    // What shards report of it answers nothing that is still to be sent.
     view->revision = std::numeric_limits<std::uint64_t>::max();
     view->finished = true;
     over.push_back(std::move(view));

@@ -33,9 +33,9 @@ class ServerJobs {
   [[nodiscard]] std::shared_ptr<const JobView> take_job(const pb::ServerJob& job);
   /// A shard's answer to it.
   void take_report(std::size_t shard, ShardReport report);
-  /// A shard's part of a checkpoint: put aside too late, written, or not written.
+  /// A shard's part of a checkpoint: captured too late, written, or not written.
   void take_part(std::size_t shard, JobId job, ShardPart part);
-  /// The job cannot begin here; the coordinator is told why.
+  /// The job cannot start here; the coordinator is told why.
   void fail(JobId job, const std::string& why);
   /// Forgets everything: the coordinator does not know this server any more, and may number its
   /// jobs anew. Returns the word for every shard that they are over.

@@ -1,15 +1,15 @@
 #include "server/shard.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <new>
 #include <utility>
 
-#include "proto/job_state.hpp"
+#include "proto/config/job_state.hpp"
 #include "proto/wire_version.hpp"
+#include "server/table_difference.hpp"
 
 namespace taut::server {
 namespace {
@@ -37,23 +37,6 @@ bool is_push(const DataItem& item) {
   return item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
 }
 
-std::string describe(const TableSpec& table) {
-  static constexpr const char* kKinds[] = {"trained", "averaged", "frozen"};
-  static constexpr const char* kFillers[] = {"constant", "uniform", "gaussian", "bilinear"};
-  const std::string sparse =
-      table.filler.sparse >= 0 ? fmt::format(" sparse {}", table.filler.sparse) : "";
-  const std::string origin =
-      table.origin ? fmt::format("; from byte {} of {} with SHA-256 {:.12}", table.origin->offset,
-                                 table.origin->file, table.origin->sha256)
-                   : "";
-  return fmt::format(
-      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}{}; lr_mult {}; decay_mult {}{})",
-      table.id.value(), table.name, table.count(), fmt::join(table.shape, "x"),
-      kKinds[static_cast<std::size_t>(table.kind)],
-      kFillers[static_cast<std::size_t>(table.filler.kind)], table.filler.a, table.filler.b, sparse,
-      table.lr_mult, table.decay_mult, origin);
-}
-
 /// The first digits of a hash that a peer sent, where it is one: other bytes are no text.
 std::string short_hash(const std::string& hash) {
   const bool hex = !hash.empty() && std::ranges::all_of(hash, [](unsigned char digit) {
@@ -62,104 +45,11 @@ std::string short_hash(const std::string& hash) {
   return hex ? hash.substr(0, 12) : fmt::format("({} bytes that are no hash)", hash.size());
 }
 
-/// Why tables cannot begin with those of a checkpoint; empty: they can. How they learn may differ.
-std::string resume_difference(const std::vector<TableSpec>& saved,
-                              const std::vector<TableSpec>& wanted) {
-  if (saved.size() != wanted.size()) {
-    return fmt::format("the checkpoint holds {} tables, the job's net has {}", saved.size(),
-                       wanted.size());
-  }
-  for (std::size_t i = 0; i < saved.size(); ++i) {
-    const TableSpec& a = saved[i];
-    const TableSpec& b = wanted[i];
-    if (a.name == b.name && a.shape == b.shape && a.kind == b.kind) continue;
-    return fmt::format("the checkpoint holds table \"{}\" of {}, the job's net has \"{}\" of {}",
-                       a.name, fmt::join(a.shape, "x"), b.name, fmt::join(b.shape, "x"));
-  }
-  return {};
-}
-
-/// The first difference between two descriptions of a job's tables, or nothing.
-std::string difference(const std::vector<TableSpec>& ours, const std::vector<TableSpec>& theirs) {
-  if (ours.size() != theirs.size()) {
-    return fmt::format("{} tables were opened, you name {}", ours.size(), theirs.size());
-  }
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    if (!(ours[i] == theirs[i])) {
-      return fmt::format("opened was {}, you name {}", describe(ours[i]), describe(theirs[i]));
-    }
-  }
-  return {};
-}
-
 }  // namespace
-
-/// Gathers what is answered, so that each peer gets one message.
-class Shard::Outbox {
- public:
-  explicit Outbox(JobId job) : job_(job) {}
-
-  void add(PeerId to, DataItem item) {
-    auto found = std::ranges::find_if(batches_, [to](const auto& batch) {
-      return batch.first == to && batch.second.items.size() < DataItems::kMaxItems;
-    });
-    if (found == batches_.end()) found = batches_.insert(batches_.end(), {to, {}});
-    found->second.items.push_back(std::move(item));
-  }
-  void add(const Answer& answer, const Slice& place, DataItem::Kind kind = pb::DataItem::VALUE) {
-    DataItem item;
-    item.kind = kind;
-    item.table = place.table;
-    item.slice = place.slice;
-    item.offset = place.offset;
-    item.count = place.count;
-    item.clock = answer.reader.clock;
-    item.version = answer.version;
-    item.done = answer.done;
-    item.payload = answer.values;
-    add(answer.reader.peer, std::move(item));
-  }
-  [[nodiscard]] std::vector<Outgoing> take() {
-    std::vector<Outgoing> messages;
-    for (auto& [to, batch] : batches_) {
-      messages.push_back({to, DataMessage{job_, WorkerId(), Incarnation(), std::move(batch)}});
-    }
-    return messages;
-  }
-
- private:
-  JobId job_;
-  std::vector<std::pair<PeerId, DataItems>> batches_;
-};
-
-/// Counts what waits at a slice anew when what is done to it is over.
-class Shard::QueueCount {
- public:
-  QueueCount(ShardQueues& queues, const SliceState& slice) : queues_(queues), slice_(slice) {
-    forget(queues_, slice_);
-  }
-  ~QueueCount() {
-    queues_.parked_reads += slice_.parked();
-    queues_.held_updates += slice_.held();
-    queues_.held_bytes += slice_.held() * slice_.place().count * sizeof(float);
-  }
-  QueueCount(const QueueCount&) = delete;
-  QueueCount& operator=(const QueueCount&) = delete;
-
-  static void forget(ShardQueues& queues, const SliceState& slice) {
-    queues.parked_reads -= slice.parked();
-    queues.held_updates -= slice.held();
-    queues.held_bytes -= slice.held() * slice.place().count * sizeof(float);
-  }
-
- private:
-  ShardQueues& queues_;
-  const SliceState& slice_;
-};
 
 std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint now) {
   now_ = now;
-  give_way();
+  yield_spares();
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
     return {{from, greet(from, message, *hello)}};
   }
@@ -221,7 +111,7 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
     auto table = from_wire(wire);
     if (!table) return answer(table.error().message);
     if (wire.table() != tables.size()) {
-      return answer(fmt::format("table {} stands at place {}", wire.table(), tables.size()));
+      return answer(fmt::format("table {} is listed at place {}", wire.table(), tables.size()));
     }
     table.value().id = TableId(wire.table());
     tables.push_back(std::move(table.value()));
@@ -243,18 +133,17 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
     job->second.slices.clear();
     job->second.tables.clear();
     job->second.memory = {};
-    job->second.prepared = 0;
-    return_spares(job->second);
+    job->second.capture.close_tables();
   }
   return answer(std::move(problem));
 }
 
-Result<void> Shard::begin_from_file(const JobState& job, const TableSpec& table,
+Result<void> Shard::start_from_file(const JobState& job, const TableSpec& table,
                                     SliceState& slice) {
   const TensorPlace& origin = *table.origin;
   if (initial_ == nullptr ||
       std::ranges::find(job.view->weights, origin.file) == job.view->weights.end()) {
-    return invalid(fmt::format("table \"{}\" begins with {}, which the job's weights do not name",
+    return invalid(fmt::format("table \"{}\" starts from {}, which the job's weights do not name",
                                table.name, origin.file));
   }
   return initial_->read(origin, slice.place().offset, slice.initial_values());
@@ -269,7 +158,7 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
   const std::vector<TableNeed> needs = needs_at(job.id, job.layout, tables, *job.view);
   if (memory_) {
     TAUT_TRY(job.memory, memory_->take(needs));
-    give_way();
+    yield_spares();
   }
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != job.id) continue;
@@ -278,10 +167,10 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     const auto image = job.begin.slices.find(index);
     const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
     auto& state = job.slices[index];
-    state = std::make_unique<SliceState>(table, slice, *job.view, pool_, begin, &images_);
+    state = std::make_unique<SliceState>(table, slice, *job.view, pool_, begin, &states_);
     // What was saved takes the place of what the job began with.
     if (table.origin && begin == nullptr) {
-      TAUT_TRY(begin_from_file(job, table, *state));
+      TAUT_TRY(start_from_file(job, table, *state));
     }
   }
   job.begin = {};
@@ -291,65 +180,17 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     opened.bytes += need.bytes;
     opened.compensation += need.compensation;
   }
-  begin_capture(job);
+  follow_checkpoint(job);
   return ok();
 }
 
-/// Starts over where the view has another order than before; a slice may be ready at once.
-void Shard::begin_capture(JobState& job) {
-  const CaptureOrder& order = job.view->checkpoint;
-  if (order.number != job.capture.order.number) {
-    job.capture = {job.view->job, job.id, order, false, {}, {}};
-    job.captured = order.number == 0;
-  }
-  if (order.number == 0) return_spares(job);
-  if (job.captured || job.tables.empty()) return;
-  if (job.prepared != order.number) prepare_spares(job);
-  for (auto& [index, slice] : job.slices) take_image(job, *slice);
-  finish_capture(job);
+void Shard::follow_checkpoint(JobState& job) {
+  job.capture.follow(*job.view, job.id, job.tables, job.slices, memory_);
 }
 
-void Shard::prepare_spares(JobState& job) {
-  try {
-    std::vector<const SliceState*> slices;
-    for (const auto& [index, slice] : job.slices) slices.push_back(slice.get());
-    if (auto stock = job.spares.prepare(slices, memory_)) {
-      stocks_.push_back(std::move(*stock));
-    } else {
-      return_spares(job);
-    }
-    job.prepared = job.view->checkpoint.number;
-  } catch (const std::bad_alloc&) {
-    // The checkpoint can be made without; the next view of the job asks again.
-  }
-}
-
-void Shard::return_spares(JobState& job) {
-  if (auto surplus = job.spares.give_back()) surpluses_.push_back(std::move(*surplus));
-}
-
-void Shard::give_way() {
+void Shard::yield_spares() {
   if (!memory_ || !memory_->is_short()) return;
-  for (auto& [id, job] : jobs_) return_spares(job);
-}
-
-void Shard::take_image(JobState& job, SliceState& slice) {
-  if (slice.capture() == SliceState::Capture::kMissed) {
-    job.capture.missed = true;
-  } else if (slice.capture() == SliceState::Capture::kReady) {
-    job.capture.slices.push_back(slice.take_image());
-    if (slice.is_written()) job.spares.enough();
-  }
-}
-
-void Shard::finish_capture(JobState& job) {
-  if (job.captured) return;
-  if (!job.capture.missed && job.capture.slices.size() < job.slices.size()) return;
-  job.captured = true;
-  if (job.capture.missed) job.capture.slices.clear();
-  job.capture.tables = job.tables;
-  captures_.push_back(job.capture);
-  job.capture.slices.clear();
+  for (auto& [id, job] : jobs_) job.capture.return_spares();
 }
 
 void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out) {
@@ -366,88 +207,66 @@ void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batc
   }
 }
 
-void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
-                       Outbox& out) {
-  const JobView& view = *job.view;
+/// Why an item is not served at all; nothing: it is.
+std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const DataItem& item,
+                                          const JobState& job) {
   const Slice* place = job.layout.find(item.table, item.slice);
   if (place == nullptr || place->shard != job.id) {
-    out.add(from, refuse(item, pb::DataItem::UNKNOWN_TABLE,
-                         fmt::format("table {} slice {} is not on shard {}", item.table.value(),
-                                     item.slice.value(), job.id.value())));
-    return;
+    return refuse(item, pb::DataItem::UNKNOWN_TABLE,
+                  fmt::format("table {} slice {} is not on shard {}", item.table.value(),
+                              item.slice.value(), job.id.value()));
   }
   if (!is_push(item) && item.kind != pb::DataItem::READ && item.kind != pb::DataItem::SNAPSHOT) {
-    out.add(from, refuse(item, pb::DataItem::BAD_RANGE, "this item is an answer, not a request"));
-    return;
+    return refuse(item, pb::DataItem::BAD_RANGE, "this item is an answer, not a request");
   }
   if (item.payload_lost) {
-    out.add(from, refuse(item, pb::DataItem::BAD_RANGE,
-                         "the payload lies in shared memory that was not agreed on"));
+    return refuse(item, pb::DataItem::BAD_RANGE,
+                  "the payload is in shared memory that was not agreed on");
+  }
+  if (item.kind == pb::DataItem::SNAPSHOT) return std::nullopt;  // any reader may have one
+  const Member* member = job.view->membership.find(message.worker);
+  if (member == nullptr) {
+    return refuse(item, pb::DataItem::NO_MEMBER,
+                  fmt::format("worker {} is no member of job {}", message.worker.value(),
+                              job.view->job.value()));
+  }
+  if (member->fenced || member->incarnation != message.incarnation) {
+    return refuse(item, pb::DataItem::STALE_INCARNATION,
+                  fmt::format("stale incarnation: worker {} incarnation {} was declared lost; join "
+                              "anew",
+                              message.worker.value(), message.incarnation.value()));
+  }
+  if (is_push(item) && (item.offset != place->offset || item.count != place->count)) {
+    return refuse(
+        item, pb::DataItem::BAD_RANGE,
+        fmt::format("table {} slice {} is [{}, +{}), not [{}, +{})", item.table.value(),
+                    item.slice.value(), place->offset, place->count, item.offset, item.count));
+  }
+  return std::nullopt;
+}
+
+void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
+                       Outbox& out) {
+  if (auto refusal = refusal_of(message, item, job)) {
+    out.add(from, std::move(*refusal));
     return;
   }
   SliceState& slice = *job.slices.at(job.layout.index_of(item.table, item.slice));
   if (item.kind == pb::DataItem::SNAPSHOT) {
-    out.add(slice.snapshot(from), *place, pb::DataItem::SNAPSHOT_VALUE);
+    out.add(slice.snapshot(from), slice.place(), pb::DataItem::SNAPSHOT_VALUE);
     return;
   }
-  const Member* member = view.membership.find(message.worker);
-  if (member == nullptr) {
-    out.add(from, refuse(item, pb::DataItem::NO_MEMBER,
-                         fmt::format("worker {} is no member of job {}", message.worker.value(),
-                                     view.job.value())));
-    return;
-  }
-  if (member->fenced || member->incarnation != message.incarnation) {
-    out.add(from, refuse(item, pb::DataItem::STALE_INCARNATION,
-                         fmt::format("stale incarnation: worker {} incarnation {} was declared "
-                                     "lost; join anew",
-                                     message.worker.value(), message.incarnation.value())));
-    return;
-  }
-
   const QueueCount count(queues_, slice);
-  Clock read_clock = item.clock;
   if (is_push(item)) {
-    if (item.offset != place->offset || item.count != place->count) {
-      out.add(from, refuse(item, pb::DataItem::BAD_RANGE,
-                           fmt::format("table {} slice {} is [{}, +{}), not [{}, +{})",
-                                       item.table.value(), item.slice.value(), place->offset,
-                                       place->count, item.offset, item.count)));
+    if (auto refusal = push(message.worker, item, job, slice, out)) {
+      out.add(from, std::move(*refusal));
       return;
     }
-    if (item.clock >= view.hold_from && item.clock >= slice.done(message.worker)) {
-      ++queues_.postponed_updates;
-      out.add(from, refuse(item, pb::DataItem::HELD, "the job's epoch is being changed"));
-      return;
-    }
-    std::vector<Answer> released;
-    const std::uint64_t dropped_before = slice.dropped();
-    const PushVerdict verdict = slice.push(
-        message.worker, item.clock, item.payload,
-        math::update_scale(view.rule, item.gradient_norm, slice.decay_mult()), view, released);
-    for (const Answer& answer : released) out.add(answer, *place);
-    if (!job.captured) {
-      take_image(job, slice);
-      finish_capture(job);
-    }
-    if (verdict == PushVerdict::kAhead) {
-      ++queues_.postponed_updates;
-      DataItem reply = refuse(item, pb::DataItem::OUT_OF_ORDER, "earlier updates are missing");
-      reply.done = slice.done(message.worker);
-      out.add(from, std::move(reply));
-      return;
-    }
-    dropped_ += slice.dropped() - dropped_before;
-    if (job.slack) job.slack->note_push(message.worker, item.clock, now_);
-    read_clock = item.clock.next();
   }
-  if (item.kind != pb::DataItem::PUSH) {
-    const Slack slack =
-        job.slack ? job.slack->slack_of_read(message.worker, read_clock) : view.slack;
-    if (auto answer = slice.read({from, message.worker, read_clock}, view, slack)) {
-      out.add(*answer, *place);
-      return;
-    }
+  const Clock read_clock = is_push(item) ? item.clock.next() : item.clock;
+  if (item.kind != pb::DataItem::PUSH &&
+      read({from, message.worker, read_clock}, job, slice, out)) {
+    return;
   }
   if (is_push(item)) {
     DataItem ack = reply_to(item, pb::DataItem::ACK);
@@ -456,19 +275,53 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   }
 }
 
+/// Hands an update to its slice. Returns what refuses it for now; nothing: it was accepted, now or
+/// before.
+std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobState& job,
+                                    SliceState& slice, Outbox& out) {
+  const JobView& view = *job.view;
+  if (item.clock >= view.hold_from && item.clock >= slice.done(worker)) {
+    ++queues_.postponed_updates;
+    return refuse(item, pb::DataItem::HELD, "the job's epoch is being changed");
+  }
+  std::vector<Answer> released;
+  const std::uint64_t dropped_before = slice.dropped();
+  const Update update{item.clock, item.payload, item.gradient_norm};
+  const PushVerdict verdict = slice.push(worker, update, view, released);
+  for (const Answer& answer : released) out.add(answer, slice.place());
+  job.capture.note_push(slice, job.tables, job.slices);
+  if (verdict == PushVerdict::kAhead) {
+    ++queues_.postponed_updates;
+    DataItem reply = refuse(item, pb::DataItem::OUT_OF_ORDER, "earlier updates are missing");
+    reply.done = slice.done(worker);
+    return reply;
+  }
+  dropped_ += slice.dropped() - dropped_before;
+  job.slack->note_push(worker, item.clock, now_);
+  return std::nullopt;
+}
+
+/// Answers a read now, or leaves it parked. Returns whether it was answered.
+bool Shard::read(const Reader& reader, JobState& job, SliceState& slice, Outbox& out) {
+  const Slack slack = job.slack->slack_of_read(reader.worker, reader.clock, job.view->slack);
+  const auto answer = slice.read(reader, *job.view, slack);
+  if (answer) out.add(*answer, slice.place());
+  return answer.has_value();
+}
+
 std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
                                      ShardImages begin) {
   if (view->finished) {
     const auto over = jobs_.find(view->job);
     if (over == jobs_.end()) return {};
-    for (const auto& [index, slice] : over->second.slices) QueueCount::forget(queues_, *slice);
-    // What the slices had comes onto the shelves first, and is given back with the rest.
+    for (const auto& [index, slice] : over->second.slices) queues_.forget(*slice);
+    // The slices' memory becomes free first, and is given back with the rest.
     over->second.slices.clear();
-    return_spares(over->second);
+    over->second.capture.return_spares();
     jobs_.erase(over);
     return {};
   }
-  auto [entry, added] = jobs_.try_emplace(view->job, pool_, images_);
+  auto [entry, added] = jobs_.try_emplace(view->job, pool_, states_, work_);
   JobState& job = entry->second;
   if (!added && job.view->revision >= view->revision) return {};
   if (added) {
@@ -476,10 +329,8 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     job.begin = std::move(begin);
   }
   job.view = view;
-  if (view->policies.dynamic_slack) {
-    if (!job.slack) job.slack.emplace(*view->policies.dynamic_slack);
-    job.slack->set_members(view->membership);
-  }
+  if (!job.slack) job.slack = view->policies.read_slack();
+  job.slack->set_members(view->membership);
   Outbox out(view->job);
   std::vector<Answer> released;
   for (auto& [index, slice] : job.slices) {
@@ -488,13 +339,13 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     slice->update(*view, released);
     for (const Answer& answer : released) out.add(answer, slice->place());
   }
-  begin_capture(job);
+  follow_checkpoint(job);
   return out.take();
 }
 
 std::optional<Shard::MovingSlack> Shard::moving_slack() const {
   for (const auto& [id, job] : jobs_) {
-    if (job.slack) return MovingSlack{id, job.slack->in_force()};
+    if (const auto slack = job.slack->moving()) return MovingSlack{id, *slack};
   }
   return std::nullopt;
 }
@@ -507,7 +358,7 @@ ShardReport Shard::report(JobId id) const {
   const JobState& job = found->second;
   report.revision = job.view->revision;
   for (const Member& member : job.view->membership.members()) {
-    // Nobody pushes before the tables are open everywhere.
+    // No worker pushes before the tables are open everywhere.
     Clock lowest = job.tables.empty() ? member.join : Clock::never();
     for (const auto& [index, slice] : job.slices) {
       const Clock done = slice->done(member.worker);

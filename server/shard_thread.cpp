@@ -42,7 +42,7 @@ void log_opened(const OpenedTables& opened) {
   const std::string more =
       opened.compensation == 0
           ? ""
-          : fmt::format(", of which delay compensation may come to take {:.1f} MiB",
+          : fmt::format(", of which delay compensation may take up to {:.1f} MiB",
                         mib(opened.compensation));
   log::info("job {}: its tables take {:.1f} MiB here{}", opened.job.value(), mib(opened.bytes),
             more);
@@ -125,7 +125,7 @@ void ShardThread::run() {
       receive(*incoming);
       count(load_.busy_us, static_cast<std::uint64_t>((steady_now() - begin).count()));
     } else {
-      shard_.give_way();
+      shard_.yield_spares();
       hand_captures_out();
     }
     shared_.sweep(steady_now());
@@ -149,8 +149,8 @@ void ShardThread::hand_captures_out() {
   for (SpareStock& stock : shard_.take_stocks()) {
     if (options_.on_stock) options_.on_stock(std::move(stock));
   }
-  for (SpareSurplus& surplus : shard_.take_surpluses()) {
-    if (options_.on_surplus) options_.on_surplus(std::move(surplus));
+  for (SpareExcess& excess : shard_.take_excesses()) {
+    if (options_.on_excess) options_.on_excess(std::move(excess));
   }
   for (ShardCapture& capture : shard_.take_captures()) {
     if (options_.on_capture) options_.on_capture(options_.index, std::move(capture));

@@ -24,14 +24,14 @@ class ShardThread {
   struct Options {
     std::size_t index = 0;             // of this shard within its server
     bool shared_memory = true;         // with workers of the same machine
-    InitialValues* initial = nullptr;  // outlives the thread; null: fillers alone
-    /// Called on the shard's thread with what it has put aside for a checkpoint; may be empty.
+    InitialValues* initial = nullptr;  // outlives the thread; nullptr: fillers alone
+    /// Called on the shard's thread with what it has captured for a checkpoint; may be empty.
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
     /// The same with memory that is to be made ready before.
     std::function<void(SpareStock)> on_stock = {};
     /// The same with memory that is to go back to the system; where it is empty it goes at once.
-    std::function<void(SpareSurplus)> on_surplus = {};
-    std::shared_ptr<TableMemory> memory{};  // what the server's tables may take; null: no limit
+    std::function<void(SpareExcess)> on_excess = {};
+    std::shared_ptr<TableMemory> memory{};  // what the server's tables may take; nullptr: no limit
   };
 
   /// Binds and starts.

@@ -27,7 +27,7 @@ void SharedPeers::hear(PeerId from, const DataMessage& message) {
     std::erase_if(peers_, [&](const auto& peer) {
       return peer.first == from || peer.second.offer.memory == offer.value().memory;
     });
-    if (peers_.size() >= kMostLinks) return;
+    if (peers_.size() >= kMaxLinks) return;
     try {
       auto link = std::make_unique<SharedLink>(arena_);
       if (auto opened = link->open(offer.value()); !opened) {

@@ -14,7 +14,7 @@ namespace taut::server {
 /// theirs. Thread: the shard's
 class SharedPeers {
  public:
-  /// arena  where the shard's payloads lie; null: nothing is shared
+  /// arena  where the shard's payloads are; nullptr: nothing is shared
   explicit SharedPeers(std::shared_ptr<SharedArena> arena) : arena_(std::move(arena)) {}
 
   /// Looks at what a peer says, before the shard does: at its offer, and at its word that it could
@@ -34,7 +34,7 @@ class SharedPeers {
 
  private:
   // A process that keeps greeting anew cannot take more of the shard's memory than this.
-  static constexpr std::size_t kMostLinks = 1024;
+  static constexpr std::size_t kMaxLinks = 1024;
   struct Peer {
     std::unique_ptr<SharedLink> link;
     SharedLink::Offer offer;  // the peer's

@@ -1,52 +1,42 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
+#include <functional>
 
-#include "common/net/buffer_pool.hpp"
-#include "common/ssp/slice_layout.hpp"
-#include "common/ssp/table.hpp"
 #include "common/types.hpp"
+#include "server/job_view.hpp"
+#include "server/slice_image.hpp"
 
 namespace taut::server {
 
-/// A checkpoint that a shard is to contribute to; number 0: none.
-struct CaptureOrder {
-  std::uint64_t number = 0;
-  Clock clock;
-  std::string folder;
-};
+/// What the job's newest checkpoint order asks of one slice, and the image that it gets.
+/// Thread    shard thread
+class SliceCapture {
+ public:
+  enum class State : std::uint8_t {
+    kNone,    // nothing is asked, or the image was taken
+    kDue,     // V has not reached the order's clock
+    kReady,   // the image waits to be taken
+    kMissed,  // V had passed the clock when the order arrived, or there was no memory
+  };
 
-/// A slice as it stood at one moment. The slice that it was taken of shares the memory and leaves it
-/// alone until the image is gone: nobody writes into it.
-struct SliceImage {
-  Slice place;
-  Clock version;                  // V
-  std::int64_t applications = 0;  // of the update rule, so far
-  /// The next clock of each member whose update is not in the values; those below all are.
-  std::map<WorkerId, Clock> done;
-  Buffer values;               // [count] float32
-  std::vector<Buffer> states;  // what the update rule keeps beside them, the same shape each
-};
+  /// A newer order takes the place of an older one and drops its image.
+  void take_order(const CaptureOrder& order);
+  /// Makes the image where it is due.
+  /// is_written  false: the slice is never pushed, so its V does not move
+  /// version     V of the slice
+  /// image       makes the image; may throw std::bad_alloc
+  void capture_if_due(const JobView& job, bool is_written, Clock version,
+                      const std::function<SliceImage()>& image);
 
-/// All of a shard's slices for one order, each as it stood when its V reached the order's clock.
-struct ShardCapture {
-  JobId job;
-  ShardId shard;
-  CaptureOrder order;
-  bool missed = false;  // a slice had passed the clock when the order came; the rest is then empty
-  std::vector<TableSpec> tables;
-  std::vector<SliceImage> slices;
-};
+  [[nodiscard]] State state() const { return state_; }
+  /// REQUIRES: kReady.
+  [[nodiscard]] SliceImage take_image();
 
-/// What a shard's slices of a resumed job begin with, by SliceLayout::index_of; `done` names the
-/// members of the new job.
-struct ShardImages {
-  std::vector<TableSpec> tables;  // as the checkpoint has them
-  std::map<std::size_t, SliceImage> slices;
+ private:
+  State state_ = State::kNone;
+  std::uint64_t order_ = 0;  // the newest
+  SliceImage image_;
 };
 
 }  // namespace taut::server

@@ -7,9 +7,9 @@ namespace taut::server {
 void SpareStock::fill(const std::atomic<bool>& stop) const {
   // The limit is the tables'; what others of the machine need is theirs.
   if (available_memory().value() / 2 < bytes_) return;
-  for (const Shelf& shelf : shelves_) {
-    BufferPool pool = shelf.pool;
-    for (const auto& [size, count] : shelf.buffers) {
+  for (const Demand& demand : demands_) {
+    BufferPool pool = demand.pool;
+    for (const auto& [size, count] : demand.buffers) {
       pool.stock(size, count, [&] { return stop || *over_; });
     }
   }
@@ -17,18 +17,18 @@ void SpareStock::fill(const std::atomic<bool>& stop) const {
 
 std::optional<SpareStock> SpareMemory::prepare(std::span<const SliceState* const> slices,
                                                const std::shared_ptr<TableMemory>& limit) {
-  enough();
+  stop_filling();
   SpareStock stock;
-  stock.shelves_ = {{values_, {}}, {states_, {}}};
+  stock.demands_ = {{values_, {}}, {states_, {}}};
   std::uint64_t bytes[] = {0, 0};
   for (const SliceState* slice : slices) {
     if (!slice->is_written()) continue;
     const std::size_t size = slice->place().count * sizeof(float);
-    const std::size_t room = BufferPool::room_for(size);
+    const std::size_t rounded = BufferPool::rounded_size(size);
     const std::size_t counts[] = {1, slice->states()};
     for (std::size_t i = 0; i < 2; ++i) {
-      stock.shelves_[i].buffers[room] += counts[i];
-      bytes[i] += counts[i] * room;
+      stock.demands_[i].buffers[rounded] += counts[i];
+      bytes[i] += counts[i] * rounded;
     }
   }
   stock.bytes_ = bytes[0] + bytes[1];
@@ -37,21 +37,22 @@ std::optional<SpareStock> SpareMemory::prepare(std::span<const SliceState* const
   stock.over_ = over_;
   if (limit && !share_) share_ = limit->take_spare(Bytes(stock.bytes_));
   if (limit && (!share_ || limit->is_short())) return std::nullopt;
-  if (!rooms_) {
-    rooms_.emplace(Rooms{values_.keep_more(Bytes(bytes[0])), states_.keep_more(Bytes(bytes[1]))});
+  if (!reserved_) {
+    reserved_.emplace(
+        Reserved{values_.keep_more(Bytes(bytes[0])), states_.keep_more(Bytes(bytes[1]))});
   }
   return stock;
 }
 
-std::optional<SpareSurplus> SpareMemory::give_back() {
-  enough();
+std::optional<SpareExcess> SpareMemory::give_back() {
+  stop_filling();
   TableMemory::Share share;
   if (share_) share = std::move(*share_);
   share_.reset();
-  if (!rooms_) return std::nullopt;
-  SpareSurplus surplus{std::move(share), rooms_->values.leave(), rooms_->states.leave()};
-  rooms_.reset();
-  return surplus;
+  if (!reserved_) return std::nullopt;
+  SpareExcess excess{std::move(share), reserved_->values.end(), reserved_->states.end()};
+  reserved_.reset();
+  return excess;
 }
 
 }  // namespace taut::server

@@ -21,18 +21,18 @@ class SpareStock {
  public:
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-  /// Fills the pools' shelves, as far as a checkpoint has not begun to take from them.
+  /// Fills the pools' free lists, unless a checkpoint takes from them already.
   /// stop      ends it early
   /// Throws std::bad_alloc.
   void fill(const std::atomic<bool>& stop) const;
 
  private:
   friend class SpareMemory;
-  struct Shelf {
+  struct Demand {
     BufferPool pool;
     std::map<std::size_t, std::size_t> buffers;  // how many of so many bytes
   };
-  std::vector<Shelf> shelves_;
+  std::vector<Demand> demands_;
   std::uint64_t bytes_ = 0;
   std::shared_ptr<const std::atomic<bool>> over_;
 };
@@ -40,10 +40,10 @@ class SpareStock {
 /// Spare memory that a shard does without from now on: it goes back to the system with this object, which
 /// may take a while. Until then it counts under the server's limit.
 /// Thread    any
-struct SpareSurplus {
+struct SpareExcess {
   TableMemory::Share share;  // goes last
-  BufferPool::Surplus values;
-  BufferPool::Surplus states;
+  BufferPool::Excess values;
+  BufferPool::Excess states;
 };
 
 /// What a shard's slices of one job need in order to go on while a checkpoint holds their memory: as
@@ -56,13 +56,13 @@ class SpareMemory {
  public:
   /// values, states  the pools that slices take these from
   SpareMemory(BufferPool& values, BufferPool& states) : values_(values), states_(states) {}
-  ~SpareMemory() { enough(); }
+  ~SpareMemory() { stop_filling(); }
   SpareMemory(const SpareMemory&) = delete;
   SpareMemory& operator=(const SpareMemory&) = delete;
 
-  /// For a new order: whether there is room is judged anew, as other jobs come and go.
+  /// For a new order: whether there is room is judged anew, as other jobs start and end.
   /// slices    the same at every order
-  /// limit     may be null: there is none
+  /// limit     nullptr: there is none
   /// returns   what is to be made ready; nothing where there is no room, or nothing to keep: what is
   ///           held is to be given back then
   /// Throws std::bad_alloc; it may be called again.
@@ -71,22 +71,22 @@ class SpareMemory {
 
   /// Lets everything go; what a checkpoint still holds goes back to the system with that. Nothing: there
   /// was nothing.
-  [[nodiscard]] std::optional<SpareSurplus> give_back();
+  [[nodiscard]] std::optional<SpareExcess> give_back();
 
-  /// A checkpoint has begun to take from the shelves: what is not there by now comes too late.
-  void enough() {
+  /// A checkpoint takes from the free lists now: what is not ready yet would be too late.
+  void stop_filling() {
     if (over_) *over_ = true;
   }
 
  private:
   BufferPool& values_;
   BufferPool& states_;
-  struct Rooms {
-    BufferPool::Room values;
-    BufferPool::Room states;
+  struct Reserved {
+    BufferPool::Reservation values;
+    BufferPool::Reservation states;
   };
   std::optional<TableMemory::Share> share_;
-  std::optional<Rooms> rooms_;
+  std::optional<Reserved> reserved_;
   std::shared_ptr<std::atomic<bool>> over_;
 };
 

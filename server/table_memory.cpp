@@ -10,7 +10,7 @@ namespace {
 
 std::uint64_t bytes_of(std::uint64_t elements, std::uint64_t copies) {
   const std::uint64_t each = sizeof(float) * copies;
-  return each > 0 && elements > kMostBytes / each ? kMostBytes : elements * each;
+  return each > 0 && elements > kMaxBytes / each ? kMaxBytes : elements * each;
 }
 
 TableNeed need_of(const TableSpec& table, std::uint64_t elements, const JobView& job) {
@@ -18,10 +18,8 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, const JobView&
   std::uint64_t compensation = 0;
   if (table.kind == TableKind::kTrained) {
     copies += static_cast<std::uint64_t>(job.rule.state_count());
-    if (job.policies.compensation) {
-      compensation = job.membership.members().size();
-      if (job.policies.compensation->is_adaptive()) ++compensation;  // its mean square
-    }
+    const Policies::Keeps keeps = job.policies.keeps();
+    compensation = keeps.states + (keeps.values ? job.membership.members().size() : 0);
   }
   return {table.name, bytes_of(elements, copies + compensation), bytes_of(elements, compensation)};
 }

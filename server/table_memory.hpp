@@ -19,10 +19,10 @@ namespace taut::server {
 /// What one table needs.
 struct TableNeed {
   std::string name;
-  std::uint64_t bytes = 0;         // at most kMostBytes
-  std::uint64_t compensation = 0;  // of these, what delay compensation may come to take
+  std::uint64_t bytes = 0;         // at most kMaxBytes
+  std::uint64_t compensation = 0;  // of these, what policies may need for the reads that they keep
 };
-inline constexpr std::uint64_t kMostBytes = 1ULL << 62U;
+inline constexpr std::uint64_t kMaxBytes = 1ULL << 62U;
 
 /// What a shard needs of each table if slices are spread evenly: right to within a slice, and known
 /// before any is cut. It is the values, what the update rule remembers, and for delay compensation
@@ -66,9 +66,9 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables);
 
   /// Takes bytes that can be done without, where tables and others of the kind leave as many; nothing:
-  /// they do not. Tables that come later get them all the same: see is_short().
+  /// they do not. Later tables get them nevertheless: see is_short().
   [[nodiscard]] std::optional<Share> take_spare(Bytes bytes);
-  /// Whether tables have taken what is spare: whoever has some gives it back soon.
+  /// Whether tables need what is spare: each shard that has some gives it back soon.
   [[nodiscard]] bool is_short() const;
 
   [[nodiscard]] Bytes taken() const { return Bytes(taken_); }

@@ -13,8 +13,8 @@ namespace {
 
 constexpr Duration kDataWait{60'000'000};
 
-/// The output that is a test's accuracy, "" where there is none. Of several the last that counts the
-/// fewest guesses: a net's own scores follow those of its auxiliary classifiers, as in GoogLeNet.
+/// The output that is a test's accuracy, "" if none. Of several, the last one with the
+/// fewest guesses (top_k): a net's own scores follow its auxiliary classifiers, as in GoogLeNet.
 std::string accuracy_of(const model::Graph& graph) {
   std::string found;
   std::uint32_t fewest = 0;
@@ -34,7 +34,7 @@ std::string accuracy_of(const model::Graph& graph) {
 Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Backend& backend,
                                                      int iterations, std::size_t test) {
   const model::Graph& graph = *assets.test_graph(test);
-  std::unique_ptr<Evaluator> evaluator(new Evaluator(test));
+  std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph));
   for (const TableSpec& wanted : graph.parameters) {
     const auto& trained = assets.train_graph().parameters;
     const auto found = std::ranges::find(trained, wanted.name, &TableSpec::name);
@@ -43,8 +43,8 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
           "the test net's parameter \"{}\" {}", wanted.name,
           found == trained.end() ? "is not in the training net" : "has another shape in training"));
     }
-    Parameter parameter{found->id,
-                        backend.allocate_floats(wanted.count(), "parameter " + wanted.name)};
+    Parameter parameter{found->id, backend.allocate_floats(wanted.count(), BufferKind::kParameter,
+                                                           "parameter " + wanted.name)};
     evaluator->parameters_.push_back(std::move(parameter));
   }
   evaluator->assets_ = &assets;
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
   for (std::size_t i = 0; i < evaluator->parameters_.size(); ++i) {
     evaluator->net_->bind_value(i, evaluator->parameters_[i].values.as<float>());
   }
-  TAUT_TRY(backend.rehearse(*evaluator->stream_, evaluator->cycle_, [&]() -> Result<void> {
+  TAUT_TRY(backend.dry_run(*evaluator->stream_, evaluator->cycle_, [&]() -> Result<void> {
     const std::vector<std::span<const float>> nothing(evaluator->net_->fed_count());
     Sums sums;
     evaluator->compute(nothing, sums);
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
   return evaluator;
 }
 
-/// One batch; adds what comes of it.
+/// Runs one batch and adds its outputs.
 void Evaluator::compute(std::span<const std::span<const float>> batch, Sums& sums) {
   net_->set_batch(*stream_, batch);
   for (std::size_t layer = 0; layer < net_->layer_count(); ++layer) {
@@ -74,6 +74,7 @@ void Evaluator::compute(std::span<const std::span<const float>> batch, Sums& sum
   }
   sums.loss += net_->loss(*stream_) / iterations_;
   sums.outputs.add(net_->outputs(*stream_));
+  files_.read(*net_, *stream_);
 }
 
 Result<TestResult> Evaluator::run(ParameterCache& cache) {
@@ -84,16 +85,19 @@ Result<TestResult> Evaluator::run(ParameterCache& cache) {
     backend_->copy_to_device(*stream_, snapshot_, values);
     stream_->finish();
   }
-  // A loader of its own, so that every test sees the same records.
+  // A new loader, so that every test reads the same records.
   TAUT_TRY(auto loader, assets_->test_loader(test_));
   Sums sums;
+  TAUT_TRY(files_.begin(static_cast<std::uint64_t>(iterations_)));
   for (int i = 0; i < iterations_; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
     backend_->begin_cycle(*stream_, cycle_);
     compute(batch.spans(), sums);
     backend_->end_cycle();
     loader->recycle(std::move(batch));
+    TAUT_TRY(files_.write());
   }
+  TAUT_TRY(files_.finish());
   TestResult result;
   result.loss = sums.loss;
   result.outputs = sums.outputs.means();

@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "common/result.hpp"
-#include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/data/data_loader.hpp"
+#include "worker/engine/backend.hpp"
+#include "worker/hdf5_output.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/layers/output_means.hpp"
 #include "worker/progress.hpp"
@@ -22,13 +23,13 @@ class Evaluator {
  public:
   /// iterations  batches of one test
   /// test        which of the job's test phases
-  /// Errors      invalid: a test net whose parameters are not those of the training net, or that does
+  /// Errors      invalid: a test net with other parameters than the training net, or that does
   ///             not fit in the device's budget
   [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(const JobAssets& assets,
                                                                  Backend& backend, int iterations,
                                                                  std::size_t test = 0);
 
-  /// One test phase; the result's clock is left to the caller.
+  /// Runs one test phase; the caller sets the result's clock.
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache);
 
  private:
@@ -36,7 +37,7 @@ class Evaluator {
     TableId table;  // in the training net
     DeviceBuffer values;
   };
-  explicit Evaluator(std::size_t test) : test_(test) {}
+  Evaluator(std::size_t test, const model::Graph& graph) : test_(test), files_(graph) {}
   /// Over the batches so far.
   struct Sums {
     double loss = 0;
@@ -50,10 +51,11 @@ class Evaluator {
   std::unique_ptr<Net> net_;
   std::unique_ptr<Stream> stream_;
   std::vector<Parameter> parameters_;  // by the test net's numbering
-  std::vector<float> snapshot_;        // on its way to the device
+  std::vector<float> snapshot_;        // copied to the device next
   int iterations_ = 0;
-  std::string accuracy_;  // the output that is the accuracy; "": none
+  std::string accuracy_;  // the output that is the accuracy; "" if none
   std::string cycle_;
+  Hdf5Output files_;
 };
 
 }  // namespace taut::worker

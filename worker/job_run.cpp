@@ -10,18 +10,19 @@
 #include <vector>
 
 #include "common/affinity.hpp"
+#include "common/files/sha256.hpp"
 #include "common/log.hpp"
-#include "common/sha256.hpp"
-#include "proto/job_state.hpp"
-#include "proto/policies.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_policies.hpp"
 #include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/replicated_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/client/client.hpp"
-#include "worker/device_budget.hpp"
-#include "worker/math_options.hpp"
-#include "worker/pinned_memory.hpp"
-#include "worker/pinned_parts.hpp"
+#include "worker/device/device_budget.hpp"
+#include "worker/device/math_options.hpp"
+#include "worker/device/pinned_memory.hpp"
+#include "worker/device/pinned_parts.hpp"
 #include "worker/straggle.hpp"
 
 namespace taut::worker {
@@ -30,7 +31,7 @@ namespace {
 constexpr Duration kFlushWait{60'000'000};
 constexpr Duration kFinalWait{600'000'000};
 
-/// device  outlives the job
+/// device  must outlive the job
 ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
                              Backend& device, const ProgressBoard& board) {
   ClientOptions options;
@@ -50,7 +51,7 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
     if (auto arena = SharedArena::create(Bytes(0), pinning(device))) {
       options.shared_memory = std::move(arena.value());
     } else {
-      log::warn("payloads travel as bytes, on one machine too: {}", arena.error().message);
+      log::warn("payloads are sent as bytes, even on one machine: {}", arena.error().message);
     }
   }
   return options;
@@ -63,7 +64,7 @@ Straggle straggle_of(StragglePlan plan) {
   };
 }
 
-/// The way to the shards, through the network that an experiment asks for.
+/// The endpoint for the shards, with the network faults of an experiment.
 std::unique_ptr<Endpoint> open_endpoint(ZmqContext& context, const pb::WorkerJob& job,
                                         const pb::WorkerConfig& settings) {
   auto endpoint = context.make_endpoint();
@@ -73,7 +74,7 @@ std::unique_ptr<Endpoint> open_endpoint(ZmqContext& context, const pb::WorkerJob
   return std::make_unique<FaultyEndpoint>(std::move(endpoint), faults, seed);
 }
 
-/// The parameters on one device as the job's policies have them: the shared ones, or the worker's own.
+/// The parameter cache of one device: of shared parameters, or under averaging the worker's own.
 Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backend& backend,
                                                           const std::vector<TableSpec>& tables,
                                                           const pb::WorkerJob& job,
@@ -81,29 +82,31 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
   const Clock start(job.start_clock());
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
-  if (policies.exchange == Exchange::kNone) {
+  const auto* averaging = policies.find<Averaging>();
+  if (averaging == nullptr) {
     ServedCache::Options options;
     options.start = start;
     options.norm = rule.update_norm();
     options.overlap = settings.overlap();
-    options.catches_up = policies.backup_workers > 0;
-    return open_served_cache(client, backend, tables, options);
+    options.catches_up = policies.backup_workers() > 0;
+    TAUT_TRY(auto cache, ServedCache::open(client, backend, tables, options));
+    return std::unique_ptr<ParameterCache>(std::move(cache));
   }
   AveragingCache::Options options;
   options.start = start;
   options.rule = rule;
-  options.exchange = policies.exchange;
-  options.schedule = policies.schedule;
+  options.exchange = averaging->exchange();
+  options.schedule = averaging->schedule();
   options.budget = Bytes(settings.device_memory_budget());
   // The paper's: a moving rate of 0.9 in all.
-  options.moving_rate = policies.moving_rate > 0
-                            ? policies.moving_rate
+  options.moving_rate = averaging->moving_rate() > 0
+                            ? averaging->moving_rate()
                             : 0.9F / static_cast<float>(std::max(1U, job.slots()));
   TAUT_TRY(auto cache, AveragingCache::open(client, backend, tables, options));
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
-/// The same on all of the worker's devices.
+/// Overload for all of the worker's devices.
 Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
                                                    std::span<Backend* const> devices,
                                                    const std::vector<TableSpec>& tables,
@@ -116,12 +119,12 @@ Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
   const bool deterministic = math_options(job.definition().solver_param()).deterministic;
   options.order = deterministic ? GroupOrder::kMembers : GroupOrder::kAny;
   auto cache = std::make_unique<ReplicatedCache>(std::move(first), devices, tables, options);
-  log::info("{} devices share the batch; their gradients meet with {}", devices.size(),
+  log::info("{} devices share the batch; their gradients are exchanged with {}", devices.size(),
             cache->description());
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
-/// Ends the client's waits when the job is told to stop.
+/// Ends the client's waits when the job must stop.
 class StopWatch {
  public:
   StopWatch(Client& client, const std::atomic<bool>& stop)
@@ -169,10 +172,10 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
     while (true) {
       TAUT_TRY(const Clock version, cache.snapshot(table.id, values));
       if (version >= until || table.kind == TableKind::kFrozen) break;
-      if (stop) return make_error(ErrorCode::kClosed, "stopped while others were still training");
+      if (stop) return make_error(ErrorCode::kClosed, "stopped while other workers were training");
       if (steady_now() > deadline) {
         return make_error(ErrorCode::kTimeout,
-                          fmt::format("table \"{}\" stands at clock {} of {}: another worker has "
+                          fmt::format("table \"{}\" is at clock {} of {}: another worker has "
                                       "not finished",
                                       table.name, version.value(), until.value()));
       }
@@ -231,7 +234,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   }
   TAUT_TRY(const bool restored, restore_state(job, carriers));
   if (job.has_resume() && !restored && !replicas[0].net->carried_state().empty()) {
-    log::info("the state that the net carries from batch to batch begins with zeros");
+    log::info("the state that the net carries between batches starts from zeros");
   }
   options.before_clock = [&](Clock first, Clock clock) {
     saver.at_clock(first, clock, job.slot(), carriers);

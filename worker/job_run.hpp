@@ -9,20 +9,20 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/progress.hpp"
 #include "worker/state_saver.hpp"
 #include "worker/trainer.hpp"
 
 namespace taut::worker {
 
-/// How a run ended.
+/// The result of a run.
 struct JobOutcome {
   Clock clock;
-  std::string parameters_sha256;  // of the final parameters, where this process evaluates
+  std::string parameters_sha256;  // of the final parameters, if this process evaluates
 };
 
-/// The trainer's options that a solver settles.
+/// The trainer's options that follow from a solver.
 [[nodiscard]] Trainer::Options trainer_options(const pb::SolverParameter& solver);
 
 /// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32.
@@ -31,11 +31,11 @@ struct JobOutcome {
                                                     const model::Graph& graph, Clock until,
                                                     Duration wait, const std::atomic<bool>& stop);
 
-/// Trains one job as a member of it: opens data and net, connects to the shards, runs the loop, and
-/// ends with the test phase where this worker evaluates.
-/// devices   one or more; several split the worker's batch, and the first one holds what a server knows
-/// Errors    anything that kept the job from running to its end, in one line
-/// Thread    a thread of its own; `stop` may be set from any
+/// Trains one job as a member: opens data and net, connects to the shards, runs the loop, and
+/// ends with the test phase if this worker evaluates.
+/// devices   one or more; several split the worker's batch, and the first one has the tables
+/// Errors    whatever kept the job from finishing, in one line
+/// Thread    a dedicated thread; `stop` may be set from any
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job,
                                          std::span<Backend* const> devices, ZmqContext& context,
                                          const pb::ClusterConfig& config,

@@ -5,19 +5,20 @@
 #include <utility>
 #include <vector>
 
-#include "proto/job_state.hpp"
-#include "proto/policies.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_policies.hpp"
 #include "worker/cache/local_cache.hpp"
-#include "worker/device_budget.hpp"
+#include "worker/device/device_budget.hpp"
+#include "worker/device/math_options.hpp"
 #include "worker/job_run.hpp"
-#include "worker/math_options.hpp"
 
 namespace taut::worker {
 
 Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOptions& options) {
   const pb::SolverParameter& solver = job.solver_param();
   TAUT_TRY(const Policies policies, to_policies(job));
-  if (policies.exchange != Exchange::kNone) {
+  if (policies.find<Averaging>() != nullptr) {
     return invalid(
         "the job averages over workers with parameters of their own, which a single process does "
         "not have; train it with a server, e.g. with \"tautline train\"");

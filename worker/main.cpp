@@ -1,20 +1,21 @@
 // tautline-worker: trains jobs on this machine's device, as a member of a cluster or alone.
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <map>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/command_line/program.hpp"
+#include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
-#include "proto/cluster_config.hpp"
-#include "proto/experiment_check.hpp"
-#include "proto/text.hpp"
+#include "proto/config/cluster_config.hpp"
+#include "proto/config/experiment_check.hpp"
+#include "proto/config/text.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/local_run.hpp"
@@ -24,6 +25,10 @@
 #include "worker/worker_daemon.hpp"
 
 namespace {
+
+constexpr std::uint64_t kMaxReplicas = 1024;
+constexpr std::uint64_t kMaxThreads = 1024;
+constexpr std::uint64_t kMaxDeviceIndex = 1023;
 
 struct Arguments {
   std::string config;
@@ -35,7 +40,7 @@ struct Arguments {
   std::string local_job;
   std::uint32_t replicas = 1;
   int threads = 1;
-  taut::DeviceKind device = taut::DeviceKind::kAuto;
+  std::string device = "auto";
   int device_index = 0;
   int max_iter = 0;
   std::string data;
@@ -47,13 +52,13 @@ struct Arguments {
   std::string records;
 };
 
-/// Prints why the process ends, once: in the log where that is a file, and on the terminal.
+/// Reports why the process ends, once: in the log if that is a file, and on the terminal.
 void print_failure(const Arguments& arguments, const std::string& failure, bool log_is_file) {
   if (log_is_file) taut::log::error("{}", failure);
   std::fprintf(stderr, "%s: %s\n", arguments.speaks_as.c_str(), failure.c_str());
 }
 
-/// Puts what an experiment asks for over the config.
+/// Overrides the configuration with an experiment's options.
 taut::Result<void> put_over(const Arguments& arguments, taut::pb::WorkerConfig& worker) {
   using namespace taut;
   for (const std::string& text : arguments.stragglers) {
@@ -100,7 +105,9 @@ taut::Result<void> work_alone(const Arguments& arguments) {
   for (const std::string& warning : warnings) log::warn("{}", warning);
   BackendOptions options;
   options.threads = arguments.threads;
-  options.device = arguments.device;
+  options.device = arguments.device == "cpu"    ? DeviceKind::kCpu
+                   : arguments.device == "cuda" ? DeviceKind::kCuda
+                                                : DeviceKind::kAuto;
   options.cuda_device = arguments.device_index;
   TAUT_TRY(const BackendChoice choice, make_backend(options));
   log::info("{}", choice.reason);
@@ -112,7 +119,7 @@ taut::Result<void> work_alone(const Arguments& arguments) {
   return worker::run_locally(job, *choice.backend, run);
 }
 
-/// What `tautline test`, `predict` and `sample` start this program for.
+/// Runs the request of `tautline test`, `predict` or `sample`.
 taut::Result<void> use_model(const Arguments& arguments) {
   using namespace taut;
   log::Options log_to;
@@ -133,71 +140,97 @@ taut::Result<void> run(const Arguments& arguments, bool& log_is_file) {
   return arguments.local_job.empty() ? work(arguments, log_is_file) : work_alone(arguments);
 }
 
+void add_daemon_options(taut::command_line::Command& command, Arguments& arguments) {
+  command.text("--name", arguments.name, "Overrides worker.name");
+  command
+      .text("--ready-file", arguments.ready_file,
+            "Written once the coordinator has accepted this worker")
+      .value("FILE");
+  command.flag("--end-with-parent", arguments.with_parent, "Ends when the parent process does");
+  command
+      .texts("--straggler", arguments.stragglers,
+             "With --config, for experiments: slows this worker down, e.g. \"slowdown: 3 burst { "
+             "period: 100 length: 30 }\"; may be given several times")
+      .check([](const std::string& text) {
+        const auto straggler = taut::parse_straggler(text, "TEXT");
+        return straggler ? std::string() : straggler.error().message;
+      });
+  command.number("--clock-time", arguments.clock_time_ms,
+                 "With --config, for experiments: the shortest time of a clock", "MS", {});
+}
+
+void add_local_options(taut::command_line::Command& command, Arguments& arguments) {
+  command.whole_number("--replicas", arguments.replicas,
+                       "With --local: computes the sums of this many workers", 1, kMaxReplicas);
+  command.whole_number("--threads", arguments.threads, "With --local: compute threads", 1,
+                       kMaxThreads);
+  command.one_of("--device", arguments.device,
+                 "With --local: auto uses the CPU where no CUDA device works",
+                 {"auto", "cpu", "cuda"});
+  command.whole_number("--device-index", arguments.device_index,
+                       "With --local: which of the machine's CUDA devices", 0, kMaxDeviceIndex);
+  command.whole_number("--max-iter", arguments.max_iter, "With --local: overrides the solver's", 1);
+  command
+      .texts("--weights", arguments.weights,
+             "With --local: starts from trained parameters (.safetensors, .caffemodel, .h5)")
+      .separated_by_commas()
+      .value("FILE");
+  command.text("--data", arguments.data, "With --local: the data set's folder").value("DIR");
+  command
+      .text("--records", arguments.records,
+            "With --local: writes metrics.csv into this folder, below the worker's name")
+      .value("DIR");
+  auto budget = command.byte_size("--device-memory-budget", arguments.budget,
+                                  "With --local: device memory that may be used, e.g. 64MiB; the "
+                                  "rest is swapped to the host's");
+  command
+      .flag("--plan", arguments.only_plan,
+            "With --local: prints how the training keeps to the budget, and does not train")
+      .needs(budget);
+  // Not for people: `tautline` starts it so, and failures are printed in that command's name.
+  command.text("--tool", arguments.tool, "").hidden();
+  command.text("--speaks-as", arguments.speaks_as, "").hidden();
+}
+
+taut::command_line::ManNotes man_notes() {
+  return {
+      .version = taut::build_name(),
+      .purpose = "trains jobs on this machine's device",
+      .description =
+          "One process of a Tautline cluster, or with --local a training without a cluster. It "
+          "draws its share of the data, computes gradients, pushes them to the servers and reads "
+          "parameters within the job's staleness bound.",
+      .environment = {},
+      .see_also = {"tautline", "tautline-server"}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Tautline's worker: trains jobs as a member of a cluster, or one job alone.");
-  app.footer(
+  taut::command_line::Program program(
+      "tautline-worker",
+      "Tautline's worker: trains jobs as a member of a cluster, or one job alone",
       "Examples:\n"
       "  tautline-worker --config configs/clusters/local.textproto --name w1\n"
-      "  tautline-worker --local configs/jobs/fashion_lenet.textproto --replicas 2");
-  auto* config = app.add_option("--config", arguments.config, "The daemon's config, text protobuf");
-  auto* local = app.add_option("--local", arguments.local_job,
-                               "Train this job in this process, without a server, and print the "
-                               "result");
-  config->excludes(local);
-  app.add_option("--name", arguments.name, "Overrides worker.name");
-  app.add_option("--ready-file", arguments.ready_file,
-                 "Written once the coordinator has accepted this worker");
-  app.add_flag("--end-with-parent", arguments.with_parent, "End when the parent process does");
-  app.add_option("--straggler", arguments.stragglers,
-                 "With --config, for experiments: slows this worker down, e.g. \"slowdown: 3 burst "
-                 "{ period: 100 length: 30 }\"; may be given several times")
-      ->type_name("TEXT");
-  app.add_option("--clock-time", arguments.clock_time_ms,
-                 "With --config, for experiments: makes every clock at least so long")
-      ->type_name("MS");
-  app.add_option("--replicas", arguments.replicas, "With --local: do the sums of so many workers")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--threads", arguments.threads, "With --local: compute threads")
-      ->check(CLI::Range(1, 1024));
-  const std::map<std::string, taut::DeviceKind> devices{{"auto", taut::DeviceKind::kAuto},
-                                                        {"cpu", taut::DeviceKind::kCpu},
-                                                        {"cuda", taut::DeviceKind::kCuda}};
-  app.add_option("--device", arguments.device,
-                 "With --local: auto, cpu or cuda; auto takes the CPU where no CUDA device works")
-      ->transform(CLI::CheckedTransformer(devices, CLI::ignore_case));
-  app.add_option("--device-index", arguments.device_index,
-                 "With --local: which of the machine's CUDA devices")
-      ->check(CLI::Range(0, 1023));
-  app.add_option("--max-iter", arguments.max_iter, "With --local: overrides the solver's");
-  app.add_option("--weights", arguments.weights,
-                 "With --local: begins with trained parameters (.safetensors, .caffemodel)")
-      ->delimiter(',')
-      ->type_name("FILE");
-  app.add_option("--data", arguments.data, "With --local: the data set's folder");
-  app.add_option("--records", arguments.records,
-                 "With --local: writes metrics.csv into a folder of this one")
-      ->type_name("DIR");
-  app.set_version_flag("--version", taut::build_name());
-  // Not for people: `tautline` starts it so, and what fails is said in that command's name.
-  app.add_option("--tool", arguments.tool)->group("");
-  app.add_option("--speaks-as", arguments.speaks_as)->group("");
-  auto* budget = app.add_option("--device-memory-budget", arguments.budget,
-                                "With --local: bytes of device memory, e.g. 64MiB; what does not "
-                                "fit is swapped to the host's")
-                     ->transform(CLI::AsSizeValue(false))
-                     ->type_name("SIZE");
-  app.add_flag("--plan", arguments.only_plan,
-               "With --local: print how the training keeps to the budget, and do not train")
-      ->needs(budget);
-  CLI11_PARSE(app, argc, argv);
+      "  tautline-worker --local configs/jobs/fashion_lenet.textproto --replicas 2",
+      man_notes());
+  taut::command_line::Command command = program.command();
+  auto config = command.text("--config", arguments.config, "The daemon's config, text protobuf")
+                    .value("CLUSTERFILE");
+  command
+      .text("--local", arguments.local_job,
+            "Trains this job in this process, without a server, and prints the result")
+      .value("FILE")
+      .excludes(config);
+  add_daemon_options(command, arguments);
+  add_local_options(command, arguments);
+  if (const auto status = program.parse(argc, argv)) return *status;
   const bool has_work =
       !arguments.config.empty() || !arguments.local_job.empty() || !arguments.tool.empty();
   if (!has_work) {
-    std::fprintf(stderr, "tautline-worker: give --config or --local; see --help\n");
-    return 2;
+    std::fprintf(stderr, "tautline-worker: give --config or --local; see tautline-worker --help\n");
+    return taut::command_line::kUsage;
   }
   taut::keep_freed_memory();
   taut::silence_protobuf();

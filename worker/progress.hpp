@@ -15,29 +15,30 @@
 
 namespace taut::worker {
 
-/// What a test phase found.
+/// The result of a test phase.
 struct TestResult {
   Clock clock;
-  std::optional<double> accuracy;          // none where the net has no Accuracy
+  std::optional<double> accuracy;          // nullopt if the net has no Accuracy
   double loss = 0;                         // the sum of the weighted losses
-  std::vector<OutputMeans::Mean> outputs;  // every number that the net puts out
+  std::vector<OutputMeans::Mean> outputs;  // every number that the net outputs
 };
 
-/// Where a run stands, for whoever shows it.
+/// The progress of a run, for display.
 struct ProgressReport {
   Clock clock;                   // clocks finished
-  double loss = 0;               // the newest, averaged over the solver's average_loss
-  double images_per_second = 0;  // of the last second or so
+  double loss = 0;               // averaged over the last average_loss clocks
+  double images_per_second = 0;  // over about the last second
   std::uint64_t images = 0;
   Duration compute{0};
   Duration wait{0};                          // for parameters and data
-  std::optional<TimePoint> first_iteration;  // when the first clock's compute began
+  std::optional<TimePoint> first_iteration;  // when the first clock's compute started
   StalenessHistogram staleness;
   Client::Traffic traffic;
   std::vector<TestResult> tests;
+  bool diverged = false;  // the loss is no number any more
 };
 
-/// The newest report, between the compute thread that writes it and the one that sends it.
+/// The newest report, shared by the compute thread that writes it and the thread that sends it.
 /// Thread: any.
 class ProgressBoard {
  public:
@@ -49,7 +50,7 @@ class ProgressBoard {
     std::scoped_lock lock(mutex_);
     return report_;
   }
-  /// What the job's client keeps up to date.
+  /// Figures that the job's client updates.
   [[nodiscard]] const std::shared_ptr<ClientLoad>& load() const { return load_; }
 
  private:

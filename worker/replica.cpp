@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/log.hpp"
-#include "worker/batch_memory.hpp"
 #include "worker/data/open_source.hpp"
+#include "worker/device/batch_memory.hpp"
 #include "worker/model/job_data.hpp"
 #include "worker/model/parameters.hpp"
 #include "worker/model/weights.hpp"
@@ -59,7 +59,7 @@ Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
 
 namespace {
 
-/// Where a node's tops have their records: all have the same batch.
+/// The batch axes of a node's tops, which all have the same batch.
 Result<std::uint32_t> batch_of(const FedGraph& fed, const model::Node& node) {
   const auto source = fed.sources.find(node.definition.name());
   const model::Blob& first = fed.graph.blobs[node.tops[0]];
@@ -69,7 +69,7 @@ Result<std::uint32_t> batch_of(const FedGraph& fed, const model::Node& node) {
                              node.definition.name(), first.name, model::to_string(first.shape)));
 }
 
-/// Errors: invalid, an Input layer whose shapes are not those of the records.
+/// Errors: invalid, an Input layer whose shapes differ from the records'.
 Result<void> check_feed(const FedGraph& fed, const model::Node& node, const data::Feed& feed) {
   for (std::size_t top = 0; top < node.tops.size(); ++top) {
     const model::Blob& blob = fed.graph.blobs[node.tops[top]];
@@ -106,7 +106,7 @@ Result<std::unique_ptr<data::Feed>> make_dummy_feed(const FedGraph& fed, const m
   return data::dummy_feed(std::move(tops), options, node.definition.name());
 }
 
-/// What feeds a node: its source's records, or a filler.
+/// The feed of a node: its source's records, or a filler.
 Result<std::unique_ptr<data::Feed>> make_feed(const FedGraph& fed, const model::Node& node,
                                               data::FeedOptions options) {
   const auto source = fed.sources.find(node.definition.name());
@@ -154,7 +154,7 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
       assets.tests_.push_back(std::move(fed));
     }
   }
-  // A job that goes on from a checkpoint has everything in there.
+  // A resumed job has all values in its checkpoint.
   if (!job.has_resume()) {
     TAUT_TRY(const std::string weights, model::begin_with_weights(job, assets.train_.graph));
     if (!weights.empty()) log::info("weights: {}", weights);

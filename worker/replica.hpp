@@ -9,8 +9,8 @@
 
 #include "common/result.hpp"
 #include "proto/job.pb.h"
-#include "worker/backend/backend.hpp"
 #include "worker/data/data_loader.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/model/graph.hpp"
 #include "worker/model/job_nets.hpp"
@@ -19,9 +19,9 @@ namespace taut::worker {
 
 /// One copy of the training net, on a device, with its own share of the data.
 struct Replica {
-  Backend* backend = nullptr;  // outlives it
+  Backend* backend = nullptr;  // must outlive the replica
   std::unique_ptr<Net> net;
-  std::unique_ptr<std::pmr::memory_resource> batch_memory;  // null: the loader takes any
+  std::unique_ptr<std::pmr::memory_resource> batch_memory;  // nullptr: any memory
   std::unique_ptr<data::DataLoader> loader;
   std::int64_t batch = 0;
 };
@@ -31,14 +31,14 @@ struct FedGraph {
   model::Graph graph;
   std::map<std::string, std::shared_ptr<const data::RecordSource>> sources;  // by the layer's name
 
-  /// Records of a batch: of the first blob that is fed.
+  /// Records of a batch, from the first blob that is fed.
   [[nodiscard]] std::int64_t batch() const;
 };
 
 struct PhaseOptions {
-  std::uint32_t members = 1;  // split the batch where the job says global_batch
+  std::uint32_t members = 1;  // split the batch if the job has global_batch
   std::uint32_t devices = 1;  // of a member: split its batch
-  std::int64_t batch = 0;     // in the place of the net's; 0: the net's
+  std::int64_t batch = 0;     // replaces the net's; 0: the net's
 };
 
 /// Opens the data of one of a job's nets and builds its graph.
@@ -46,7 +46,7 @@ struct PhaseOptions {
 [[nodiscard]] Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
                                           const PhaseOptions& options);
 
-/// Makes batches for every layer that is fed, from a clock on.
+/// Makes batches for every layer that is fed, starting at a clock.
 [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> start_loader(
     const FedGraph& fed, const data::FeedOptions& options,
     const data::DataLoader::Options& loading);
@@ -54,14 +54,14 @@ struct PhaseOptions {
 /// A job's nets and their data, opened once for all replicas of a process.
 class JobAssets {
  public:
-  /// Opens the data, builds the graphs; the training net's tables begin with the job's weights.
-  /// members   that the job starts with; splits the batch where the job says global_batch
-  /// devices   of each member; split its batch
-  /// Errors    as build_graph, data_of, open_source and begin_with_weights; labels that the net has no output for
+  /// Opens the data, builds the graphs; the training net's tables start from the job's weights.
+  /// members   at the start of the job; they split the batch if the job has global_batch
+  /// devices   of each member; they split its batch
+  /// Errors    as build_graph, data_of, open_source, begin_with_weights; labels without an output
   [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members,
                                               std::uint32_t devices = 1);
 
-  /// A training replica that begins at a clock; each clock draws iter_size batches. Throws
+  /// A training replica that starts at a clock; each clock draws iter_size batches. Throws
   /// DeviceError.
   /// slot      of `slots` shares of the data, one for each member
   /// device    of the member: which part of its batches
@@ -70,9 +70,9 @@ class JobAssets {
                                              std::uint32_t device = 0) const;
 
   [[nodiscard]] const model::Graph& train_graph() const { return train_.graph; }
-  /// How many test phases the job has.
+  /// The number of the job's test phases.
   [[nodiscard]] std::size_t test_count() const { return tests_.size(); }
-  /// Null where the job has no such test phase.
+  /// nullptr if the job has no such test phase.
   [[nodiscard]] const model::Graph* test_graph(std::size_t test = 0) const {
     return test < tests_.size() ? &tests_[test].graph : nullptr;
   }

@@ -7,11 +7,11 @@
 #include <system_error>
 #include <utility>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
+#include "common/files/safetensors.hpp"
+#include "common/files/sha256.hpp"
 #include "common/log.hpp"
-#include "common/safetensors.hpp"
-#include "common/sha256.hpp"
-#include "proto/checkpoint_reader.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 
 namespace taut::worker {
 namespace fs = std::filesystem;
@@ -28,7 +28,7 @@ Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uin
   fs::create_directories(path.parent_path(), failed);
   if (failed) {
     return make_error(ErrorCode::kIo,
-                      fmt::format("{}: cannot be made: {}", order.folder(), failed.message()));
+                      fmt::format("{}: cannot be created: {}", order.folder(), failed.message()));
   }
   std::vector<safetensors::TensorSpec> tensors;
   for (std::size_t i = 0; i < state.size(); ++i) {
@@ -80,7 +80,7 @@ bool StateSaver::is_due_at(Clock clock) const {
 
 namespace {
 
-/// Of all nets, one after the other.
+/// The states of all nets, concatenated.
 std::vector<std::vector<float>> copy_state(std::span<const Carrier> carriers) {
   std::vector<std::vector<float>> state;
   for (const Carrier& carrier : carriers) {
@@ -123,7 +123,7 @@ void StateSaver::serve(Copy copy) {
       return;
     }
   }
-  if (writing_.valid()) writing_.wait();  // for an earlier one: its file is small
+  if (writing_.valid()) writing_.wait();  // for an earlier file, which is small
   writing_ =
       std::async(std::launch::async, [this, order, copy = std::move(copy)] { write(order, copy); });
 }

@@ -9,35 +9,35 @@
 
 #include "common/types.hpp"
 #include "proto/control.pb.h"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/layers/net.hpp"
 
 namespace taut::worker {
 
-/// A net that carries state, and the way to it. A worker has one for each of its devices.
+/// A net that carries state, and access to it. A worker has one for each device.
 struct Carrier {
   Net* net;
   Backend* backend;
   Stream* stream;
 };
 
-/// A worker's part of checkpoints: the state that its net carries from batch to batch, which nobody
-/// else knows. Copied between two clocks, written while the next one computes.
+/// A worker's part of checkpoints: the state that its net carries between batches, which no other
+/// process has. Copied between two clocks, written while the next one computes.
 /// Thread    order() and part(): any; at_clock(): the compute thread
 class StateSaver {
  public:
-  /// The newest order; one that was heard of before changes nothing.
+  /// Sets the newest order; a repeated one changes nothing.
   void order(const pb::CheckpointOrder& order);
-  /// Where training stands: before `clock`, with nothing computed since `first`; the nets are not at
-  /// work.
+  /// Reports the position of training: before `clock`, nothing computed since `first`; the nets are
+  /// idle.
   void at_clock(Clock first, Clock clock, std::uint32_t slot, std::span<const Carrier> carriers);
-  /// Training is through: what is ordered from now on is written of this state.
+  /// Training has finished: later orders are written from this state.
   void at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers);
-  /// What the coordinator is told.
+  /// The report for the coordinator.
   [[nodiscard]] pb::CheckpointPart part() const;
 
  private:
-  /// The state as it stands from one clock to another, on the host.
+  /// A copy of the state on the host, valid from one clock to another.
   struct Copy {
     Clock first;
     Clock clock;
@@ -55,11 +55,11 @@ class StateSaver {
   std::optional<Copy> end_;
   std::mutex serving_;  // guards writing_
   pb::CheckpointPart part_;
-  std::future<void> writing_;  // waits for it when the saver ends
+  std::future<void> writing_;  // joined when the saver ends
 };
 
-/// Gives the nets the state that a checkpoint has of this share of the data. Returns whether it had:
-/// one of another number of shares or devices, or of another batch size, has none.
+/// Restores the nets' state for this share of the data from a checkpoint. Returns false if it has
+/// none: the number of shares or devices, or the batch size, differs.
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<bool> restore_state(const pb::WorkerJob& job,
                                          std::span<const Carrier> carriers);

@@ -41,7 +41,7 @@ bool in_burst(const pb::Straggler::Burst& burst, std::size_t index, const Stragg
     begin = draw.words[0] % (burst.period() - burst.length() + 1);
   }
   const std::uint64_t place = clock % burst.period();
-  // One that begins late in its period goes on at the period's start.
+  // A burst that starts late in its period wraps around to the period's start.
   return (place + burst.period() - begin) % burst.period() < burst.length();
 }
 

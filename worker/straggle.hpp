@@ -12,10 +12,10 @@
 
 namespace taut::worker {
 
-/// The waits that an experiment asks of one worker.
+/// The waits of one worker in an experiment.
 struct StragglePlan {
   std::vector<pb::Straggler> stragglers;
-  Duration clock_time{0};  // every clock's compute is made at least so long
+  Duration clock_time{0};  // minimum length of every clock's compute
   std::uint64_t seed = 0;
   std::uint32_t slot = 0;
   std::uint32_t slots = 1;
@@ -23,17 +23,17 @@ struct StragglePlan {
   [[nodiscard]] bool empty() const { return stragglers.empty() && clock_time == Duration::zero(); }
 };
 
-/// What a job and a worker's own config ask for together: all stragglers of both, and the config's
-/// clock time where it gives one.
+/// The waits of a job and a worker's own configuration together: all stragglers of both, and the
+/// configuration's clock time if it has one.
 [[nodiscard]] StragglePlan straggle_plan(const pb::Job& job, const pb::WorkerConfig& settings,
                                          std::uint32_t slot, std::uint32_t slots);
 
-/// The network that a job or a worker's own config asks for; the config's where it gives one.
+/// The network faults of a job or a worker's own configuration; the latter has precedence.
 [[nodiscard]] LinkFaults link_faults(const pb::Job& job, const pb::WorkerConfig& settings);
 
-/// How long a worker waits at a clock whose compute took so long by itself. The clock is padded to
-/// clock_time first, and a slowdown multiplies what comes of it, so that many workers on few
-/// processors behave like machines of their own. A pure function of its arguments.
+/// How long a worker waits at a clock, given the time of its compute. The clock is padded to
+/// clock_time first, and a slowdown multiplies the result, so that many workers on few
+/// processors behave like separate machines. A pure function of its arguments.
 [[nodiscard]] Duration straggle_wait(const StragglePlan& plan, Clock clock, Duration compute);
 
 }  // namespace taut::worker

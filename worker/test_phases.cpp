@@ -10,8 +10,8 @@
 namespace taut::worker {
 namespace {
 
-/// "accuracy 0.9, loss 0.3", without the accuracy where there is none; the net's outputs by name
-/// where they are more than that.
+/// "accuracy 0.9, loss 0.3", without the accuracy if there is none; the net's outputs by name
+/// if there are more.
 std::string text_of(const TestResult& result) {
   std::string text = result.accuracy ? fmt::format("accuracy {:.4f}, ", *result.accuracy) : "";
   text += fmt::format("loss {:.4f}", result.loss);

@@ -5,8 +5,8 @@
 
 #include "common/result.hpp"
 #include "common/types.hpp"
-#include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/evaluator.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
@@ -14,18 +14,18 @@
 
 namespace taut::worker {
 
-/// All test phases of a job, one after the other. The first one's result is the job's, in records
-/// and reports; those of the others stand in the log.
+/// All test phases of a job, run in order. The first one's result is the job's, in records
+/// and reports; the results of the others are in the log.
 /// Thread    the compute thread
 class TestPhases {
  public:
-  /// Null where the job has none.
+  /// nullptr if the job has none.
   /// Errors    as Evaluator::create
   [[nodiscard]] static Result<std::unique_ptr<TestPhases>> create(const JobAssets& assets,
                                                                   Backend& backend);
 
   /// Runs and logs all of them as of a clock. Returns the first one's result.
-  /// recorder  null: nothing is written down
+  /// recorder  nullptr: no records
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache, Clock clock, Recorder* recorder);
 
  private:

@@ -14,7 +14,7 @@
 namespace taut::worker {
 namespace {
 
-/// The one node that is fed, where it is fed text.
+/// The only node that is fed, if it is fed text.
 Result<const model::Node*> text_node(const model::Graph& graph) {
   const model::Node* found = nullptr;
   for (const model::Node& node : graph.nodes) {
@@ -23,7 +23,7 @@ Result<const model::Node*> text_node(const model::Graph& graph) {
     if (!is_text || found != nullptr || node.tops.size() < 2) {
       return invalid(
           fmt::format("layer \"{}\": text is sampled from a net with one Data layer of "
-                      "backend TEXT and two tops at least",
+                      "backend TEXT and at least two tops",
                       node.definition.name()));
     }
     found = &node;
@@ -32,7 +32,7 @@ Result<const model::Node*> text_node(const model::Graph& graph) {
   return invalid(fmt::format("net \"{}\" has no Data layer of backend TEXT", graph.name));
 }
 
-/// Each unit is fed alone, so what came before it must lie in a state that is carried on.
+/// Each unit is fed alone, so the text before it must be in a state that is carried on.
 Result<void> check_carries(const model::Graph& graph) {
   for (const model::Node& node : graph.nodes) {
     const std::string& type = node.definition.type();
@@ -51,7 +51,7 @@ Result<void> check_carries(const model::Graph& graph) {
   return ok();
 }
 
-/// The blob of the scores behind which the labels are read.
+/// The blob of the scores that the loss compares with the labels.
 Result<std::size_t> scores_of(const model::Graph& graph, std::size_t labels) {
   for (const model::Node& node : graph.nodes) {
     if (node.definition.type() == "SoftmaxWithLoss" && node.bottoms[1] == labels) {
@@ -110,7 +110,8 @@ Result<std::unique_ptr<TextSampler>> TextSampler::create(const model::Graph& gra
 
 Result<std::string> TextSampler::sample(const SampleOptions& options) {
   if (!(options.temperature >= 0 && std::isfinite(options.temperature))) {
-    return invalid(fmt::format("the temperature is {}; it begins at 0", options.temperature));
+    return invalid(
+        fmt::format("the temperature is {}; it must be at least 0", options.temperature));
   }
   const bool words = vocabulary_.unit() == data::TextUnit::kWords;
   std::string text = options.prompt;
@@ -149,7 +150,7 @@ std::uint32_t TextSampler::draw(std::span<const float> scores, const SampleOptio
                                 std::uint64_t index) const {
   const auto best = std::max_element(scores.begin() + 1, scores.end());
   if (options.temperature == 0) return static_cast<std::uint32_t>(best - scores.begin());
-  std::vector<double> up_to;  // of each entry but the first: the sum of the weights so far
+  std::vector<double> up_to;  // for each entry but the first: the sum of the weights up to it
   double sum = 0;
   for (std::size_t i = 1; i < scores.size(); ++i) {
     sum += std::exp((double{scores[i]} - double{*best}) / double{options.temperature});

@@ -49,15 +49,16 @@ void Trainer::add_device(Backend& backend) {
   for (const TableSpec& table : replicas_[0].net->parameters()) {
     const bool pushed = table.kind != TableKind::kFrozen;
     const std::string name = "gradient of parameter " + table.name;
-    device.gathered.push_back(pushed ? backend.allocate_floats(table.count(), name)
-                                     : DeviceBuffer());
+    device.gathered.push_back(
+        pushed ? backend.allocate_floats(table.count(), BufferKind::kGradient, name)
+               : DeviceBuffer());
   }
 }
 
 Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   rate_since_ = steady_now();
   stop_ = &stop;
-  TAUT_TRY(rehearse_device());
+  TAUT_TRY(dry_run_device());
   Clock clock = options_.start;
   while (clock < options_.end && !stop) {
     const Clock first = clock;
@@ -82,27 +83,27 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   return clock;
 }
 
-/// Whether a test belongs to one of the clocks from `first` to `clock`.
+/// Whether a test is due at one of the clocks from `first` to `clock`.
 bool Trainer::test_is_due(Clock first, Clock clock) const {
   if (options_.test_interval <= 0) return false;
   const Clock newest = clock - clock.value() % options_.test_interval;
   return newest >= first && (newest > Clock(0) || options_.test_initialization);
 }
 
-Result<void> Trainer::rehearse_device() {
+Result<void> Trainer::dry_run_device() {
   const Device& device = devices_[0];
   if (devices_.size() == 1) {
-    return device.backend->rehearse(*device.stream, kCycle, [this] { return rehearse(); });
+    return device.backend->dry_run(*device.stream, kCycle, [this] { return dry_run(); });
   }
   for (const Device& one : devices_) {
-    TAUT_CHECK(!one.backend->needs_rehearsal(), "a budget is kept on one device");
+    TAUT_CHECK(!one.backend->needs_dry_run(), "a budget is kept on one device");
   }
   return ok();
 }
 
-/// A clock's calls, for a device that wants to know them first; no data is drawn. For one that does not,
-/// there are none.
-Result<void> Trainer::rehearse() {
+/// A dry run of a clock's calls, for a device that plans memory; no data is drawn. Otherwise it does
+/// nothing.
+Result<void> Trainer::dry_run() {
   for (Step step{.clock = options_.start}; step.first < replicas_.size();
        step.first += devices_.size()) {
     const Fed nothing(replicas_[0].net->fed_count());
@@ -141,7 +142,7 @@ Result<void> Trainer::train_clock(Clock clock) {
       backward_ = steady_now() - turned;
       for (std::size_t i = 0; i < devices_.size(); ++i) {
         loss_ += replica_of(step, i).net->loss(*devices_[i].stream) / losses;
-        // The stream has passed: nothing reads the batch any more.
+        // The stream has completed: nothing reads the batch any more.
         replica_of(step, i).loader->recycle(std::move(batches[i]));
       }
     }
@@ -149,6 +150,8 @@ Result<void> Trainer::train_clock(Clock clock) {
   }
   for (const Device& device : devices_) device.backend->end_cycle();
   if (!std::isfinite(loss_)) {
+    report_.diverged = true;
+    board_.post(report_);
     return invalid(
         fmt::format("the loss is {} at iteration {}: the training has diverged; try a "
                     "lower base_lr, or clip_gradients",
@@ -168,12 +171,12 @@ void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before
   }
 }
 
-/// What is drawn at random is another thing for each batch of a clock.
+/// The number of a batch's random draw, different for each batch of a clock.
 Clock Trainer::draw_of(const Step& step) const {
   return Clock(step.clock.value() * options_.batches + step.batch);
 }
 
-/// The batches of a draw; those of clocks that were left out are given back.
+/// The batches of a draw; those of skipped clocks are returned.
 Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
   const TimePoint begin = steady_now();
   const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
@@ -197,7 +200,7 @@ Result<void> Trainer::forward(const Step& step, std::span<const Fed> fed) {
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     replica_of(step, i).net->set_batch(*devices_[i].stream, fed[i]);
   }
-  // Layer by layer, so that a device whose work is only queued here never waits for the others' nets.
+  // Layer by layer: work is only queued here, so no device waits for another one's net.
   const std::size_t layers = replicas_[0].net->layer_count();
   for (std::size_t layer = 0; layer < layers; ++layer) {
     for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -247,7 +250,7 @@ void Trainer::backward(const Step& step) {
   }
 }
 
-/// What a layer's backward has completed.
+/// Sends the gradients that a layer's backward has completed.
 void Trainer::send_gradients(const Step& step, std::size_t device, std::size_t layer) {
   const std::size_t replica = step.first + device;
   const Net& net = *replicas_[replica].net;
@@ -260,8 +263,8 @@ void Trainer::send_gradients(const Step& step, std::size_t device, std::size_t l
   }
 }
 
-/// Adds a batch's gradient to those before it; the last one's place then holds the mean of all. The
-/// new running statistics of a clock are likewise the mean of what each batch makes of the old ones.
+/// Adds a batch's gradient to the earlier ones; the last batch turns the sum into the mean. The
+/// new running statistics of a clock are the mean of what each batch makes of the old ones.
 void Trainer::gather(const Step& step, std::size_t device, TableId table) {
   Backend& backend = *devices_[device].backend;
   Stream& stream = *devices_[device].stream;
@@ -313,16 +316,16 @@ void Trainer::record(Clock clock, Duration took) {
   }
   board_.post(report_);
   if (options_.display > 0 && clock.value() % options_.display == 0) {
-    log::info("iteration {}: loss {:.4f}, {:.0f} images/s", clock.value(), report_.loss,
+    log::info("iteration {}: loss {:.4f}, {:.0f} records/s", clock.value(), report_.loss,
               report_.images_per_second);
   }
 }
 
-/// Of several devices, the first one's are written down.
+/// Of several devices, the first one's are recorded.
 void Trainer::record_table(const Device& device, TableId table, const char* what, Clock clock,
                            DeviceSpan<const float> values) {
   if (options_.recorder == nullptr || !options_.recorder->wants_tables(clock)) return;
-  if (device.backend->is_rehearsing() || &device != devices_.data()) return;
+  if (device.backend->in_dry_run() || &device != devices_.data()) return;
   table_copy_.resize(values.size());
   device.backend->copy_to_host(*device.stream, values, table_copy_);
   device.stream->finish();

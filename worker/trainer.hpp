@@ -8,8 +8,8 @@
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "proto/solver.pb.h"
-#include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
 #include "worker/replica.hpp"
@@ -17,7 +17,7 @@
 
 namespace taut::worker {
 
-/// How long an experiment makes a clock wait whose compute takes so long by itself.
+/// The wait that an experiment adds to a clock, given the time of its compute.
 using Straggle = std::function<Duration(Clock, Duration compute)>;
 
 /// The training loop: the same with a server behind the cache and without.
@@ -29,49 +29,49 @@ class Trainer {
     Clock end;
     int batches = 1;  // of a clock: their gradients' mean is its update, the solver's iter_size
     int average_loss = 1;
-    int display = 0;        // a log line every so many clocks; 0: none
-    int test_interval = 0;  // a test phase every so many clocks; 0: only at the end
+    int display = 0;        // clocks between two log lines; 0: none
+    int test_interval = 0;  // clocks between two test phases; 0: only at the end
     bool test_initialization = true;
-    std::int64_t rank = -1;  // stands in the log; negative: alone
+    std::int64_t rank = -1;  // for the log; negative: no server
     Straggle straggle;
-    /// Called before each clock that is computed, with the first of those that were left out before
-    /// it too, while the nets are not at work; may be empty.
+    /// Called before each computed clock, with the first of the clocks that were skipped before
+    /// it, while the nets are idle; may be empty.
     std::function<void(Clock first, Clock clock)> before_clock;
-    Recorder* recorder = nullptr;  // null: nothing is written down
+    Recorder* recorder = nullptr;  // nullptr: no records
   };
 
-  /// replicas  all on one device, one after the other; or each on its own, side by side
-  /// tests     null: this process runs no test phase
+  /// replicas  all on one device, computed in turn; or each on its own device
+  /// tests     nullptr: this process runs no test phase
   Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhases* tests, Options options,
           ProgressBoard& board);
 
-  /// Trains from start to end, or until `stop` is set. Returns the clock it reached.
+  /// Trains from start to end, or until `stop` is set. Returns the clock that it reached.
   /// Errors    as ParameterCache::acquire and DataLoader::next
   [[nodiscard]] Result<Clock> run(const std::atomic<bool>& stop);
 
  private:
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
-  /// What computes a replica at a time.
+  /// A device, which computes one replica at a time.
   struct Device {
     Backend* backend;
     std::unique_ptr<Stream> stream;
     std::vector<DeviceBuffer> gathered;  // by table: gradients of a clock's earlier batches
   };
-  /// One batch of a clock, on one replica for each device: batch 0 brings the parameters, the last one
+  /// One batch of a clock, on one replica for each device: batch 0 reads parameters, the last one
   /// sends the updates.
   struct Step {
     std::size_t first = 0;  // of these replicas
     Clock clock;
     int batch = 0;
   };
-  /// What a replica is fed: one blob for each that the net has.
+  /// The input of a replica: one blob for each input of the net.
   using Fed = std::vector<std::span<const float>>;
   void add_device(Backend& backend);
   [[nodiscard]] Replica& replica_of(const Step& step, std::size_t device) const {
     return replicas_[step.first + device];
   }
-  [[nodiscard]] Result<void> rehearse_device();
-  [[nodiscard]] Result<void> rehearse();
+  [[nodiscard]] Result<void> dry_run_device();
+  [[nodiscard]] Result<void> dry_run();
   [[nodiscard]] Result<void> train_clock(Clock clock);
   void straggle(Clock clock, Duration since_begin, Duration waited_before);
   [[nodiscard]] Clock draw_of(const Step& step) const;
@@ -95,7 +95,7 @@ class Trainer {
   ProgressBoard& board_;
   std::vector<Device> devices_;  // replica i is on device i modulo their number
   ProgressReport report_;
-  std::vector<float> table_copy_;  // on the host, while its distribution is taken
+  std::vector<float> table_copy_;  // on the host, for its histogram
   std::vector<double> losses_;     // the last average_loss of them
   double loss_ = 0;                // of this clock, over all replicas
   const std::atomic<bool>* stop_ = nullptr;

@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "common/log.hpp"
-#include "common/metrics/endpoint.hpp"
+#include "common/metrics/serve_metrics.hpp"
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
-#include "proto/cluster_config.hpp"
+#include "proto/config/cluster_config.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
-#include "worker/devices.hpp"
+#include "worker/device/devices.hpp"
 #include "worker/worker_metrics.hpp"
 
 namespace taut::worker {
@@ -31,7 +31,7 @@ void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
   for (const TestResult& test : report.tests) {
     pb::Evaluation& one = *progress.add_evaluations();
     one.set_clock(test.clock.value());
-    // The message has no presence here, and a share of right answers is never NaN.
+    // The field has no presence; NaN means absent, since an accuracy is never NaN.
     one.set_accuracy(test.accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
     one.set_loss(test.loss);
   }
@@ -100,13 +100,13 @@ std::string WorkerDaemon::scrape() {
       add_device(scrape, name, *use, Bytes(config_.worker().device_memory_budget()));
     }
   } catch (const DeviceError& failure) {
-    // A device that has failed ends its job with a line of its own.
+    // A failed device ends its job with a separate line.
     log::debug("/metrics: {}", failure.what());
   }
   if (load) {
     ClientFigures figures = load->read();
     if (newest.finished()) {
-      // What was under way when a run failed is under way no longer.
+      // Updates in flight when a run failed are not in flight any more.
       for (auto& [shard, under_way] : figures.under_way) under_way = {};
       figures.updates_waiting = 0;
     }
@@ -125,7 +125,7 @@ void WorkerDaemon::end_run() {
 Result<bool> WorkerDaemon::step() {
   if (stop_signal() != 0) {
     log::info("stopping");
-    link_->say_goodbye("the worker was told to stop");
+    link_->say_goodbye("the worker was stopped");
     end_run();
     return false;
   }
@@ -169,7 +169,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     run_->job.set_revision(job.revision());
     if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
     if (job.stop() && !run_->stop.exchange(true)) {
-      log::info("job {}: told to stop: {}", job.job(), job.stop_reason());
+      log::info("job {}: stopping: {}", job.job(), job.stop_reason());
     }
     return;
   }
@@ -234,6 +234,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   }
   progress.set_finished(run.finished);
   progress.set_error(run.error);
+  progress.set_diverged(report.diverged);
   progress.set_parameters_sha256(run.outcome.parameters_sha256);
   if (auto part = run.saver.part(); part.number() > 0) {
     *progress.mutable_checkpoint() = std::move(part);
@@ -253,7 +254,7 @@ void WorkerDaemon::report() {
     newest_ = content.progress();
     load_ = run_->board.load();
   }
-  // What the coordinator waits for goes at once; the rest with the next heartbeat.
+  // Reports that the coordinator waits for are sent at once; the rest with the next heartbeat.
   const bool ended = content.progress().finished();
   const bool news =
       (ended && !reported_end_) || reported_revision_ != content.progress().revision();

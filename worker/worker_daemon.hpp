@@ -12,25 +12,25 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control_link.hpp"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/job_run.hpp"
 #include "worker/progress.hpp"
 
 namespace taut::worker {
 
-/// A worker process: its line to the coordinator, and one job at a time on a thread of its own.
-/// Heartbeats come from this thread, so that a busy processor is not taken for a dead one.
+/// A worker process: a connection to the coordinator, and one job at a time on a dedicated thread.
+/// Heartbeats are sent from this thread, so that a busy worker does not appear dead.
 /// Thread    main
 class WorkerDaemon {
  public:
-  /// Opens the device and the line to the coordinator.
-  /// Errors    unavailable: the device that was asked for is not there
+  /// Opens the device and the connection to the coordinator.
+  /// Errors    unavailable: the requested device does not exist
   [[nodiscard]] static Result<std::unique_ptr<WorkerDaemon>> start(const pb::ClusterConfig& config);
   ~WorkerDaemon();
   WorkerDaemon(const WorkerDaemon&) = delete;
   WorkerDaemon& operator=(const WorkerDaemon&) = delete;
 
-  /// Works until a stop signal comes. `joined` is called once, when the coordinator has accepted.
+  /// Runs until a stop signal arrives. `joined` is called once, when the coordinator has accepted.
   /// Errors    unavailable: the coordinator did not answer, or refused this worker
   template <class Joined>
   [[nodiscard]] Result<void> run(const Joined& joined) {
@@ -45,11 +45,11 @@ class WorkerDaemon {
     }
   }
 
-  /// Where it serves /metrics, as bound; empty: nowhere.
+  /// The address of /metrics, as bound; empty if not served.
   [[nodiscard]] std::string http_address() const { return metrics_ ? metrics_->address() : ""; }
 
  private:
-  /// The job under way, or the last one until the next.
+  /// The running job, or the last one.
   struct Run {
     pb::WorkerJob job;
     TimePoint begun;

@@ -29,9 +29,9 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
   const metrics::Labels labels = labels_of(worker, progress.job());
   scrape.gauge("worker_clock", "Clocks that this worker has finished.",
                static_cast<double>(progress.clock()), labels);
-  scrape.gauge("worker_loss", "The training loss, averaged as the solver says.", progress.loss(),
-               labels);
-  scrape.counter("worker_images_total", "Images that this worker has computed on.",
+  scrape.gauge("worker_loss", "The training loss, averaged over average_loss clocks.",
+               progress.loss(), labels);
+  scrape.counter("worker_images_total", "Images or sequences that this worker has trained on.",
                  static_cast<double>(progress.images()), labels);
   scrape.counter("worker_compute_seconds_total", "Time in clocks, without waiting.",
                  progress.compute_s(), labels);
@@ -44,8 +44,8 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
   std::map<std::int64_t, std::uint64_t> reads;
   for (const pb::StalenessBin& bin : progress.staleness()) reads[bin.staleness()] += bin.reads();
   scrape.histogram("worker_read_staleness_clocks",
-                   "Of each read: its clock minus the version it got.", reads, kStalenessBounds,
-                   labels);
+                   "For each read: its clock minus the version that it returned.", reads,
+                   kStalenessBounds, labels);
   if (progress.evaluations_size() == 0) return;
   const pb::Evaluation& test = progress.evaluations(progress.evaluations_size() - 1);
   if (!std::isnan(test.accuracy())) {
@@ -59,10 +59,10 @@ void add_device(metrics::Scrape& scrape, const std::string& worker, const Device
   const metrics::Labels labels{{"worker", worker}};
   scrape.gauge("worker_device_memory_used_bytes", "Device memory that the worker has allocated.",
                static_cast<double>(use.used.value()), labels);
-  scrape.gauge("worker_device_memory_free_bytes", "Device memory that nobody has taken.",
+  scrape.gauge("worker_device_memory_free_bytes", "Device memory that is not allocated.",
                static_cast<double>(use.free.value()), labels);
   if (budget == Bytes(0)) return;
-  scrape.gauge("worker_device_memory_budget_bytes", "The most that the worker may use of it.",
+  scrape.gauge("worker_device_memory_budget_bytes", "Limit of the worker's device memory.",
                static_cast<double>(budget.value()), labels);
 }
 
@@ -84,7 +84,7 @@ void add_client(metrics::Scrape& scrape, const std::string& worker, std::uint64_
                  static_cast<double>(under_way.bytes),
                  with(labels, "shard", fmt::format("{}", shard.value())));
   }
-  scrape.gauge("worker_updates_waiting", "Updates of slices that wait to be sent.",
+  scrape.gauge("worker_updates_waiting", "Updates of slices that are not sent yet.",
                static_cast<double>(figures.updates_waiting), labels);
 }
 

@@ -5,18 +5,18 @@
 
 #include "common/metrics/metrics.hpp"
 #include "proto/control.pb.h"
-#include "worker/backend/memory_use.hpp"
 #include "worker/client/client_load.hpp"
+#include "worker/engine/memory_use.hpp"
 
 namespace taut::worker {
 
-/// What a worker's newest report says; nothing where it has none.
+/// Adds a worker's newest report, if any.
 void add_progress(metrics::Scrape& scrape, const std::string& worker, const pb::Progress& progress);
-/// How much of the device's memory is taken.
-/// budget    device_memory_budget; 0: none is set
+/// Adds the use of the device's memory.
+/// budget    device_memory_budget; 0 if not set
 void add_device(metrics::Scrape& scrape, const std::string& worker, const DeviceMemoryUse& use,
                 Bytes budget);
-/// What the client of a job does.
+/// Adds the figures of a job's client.
 void add_client(metrics::Scrape& scrape, const std::string& worker, std::uint64_t job,
                 const ClientFigures& figures);
 

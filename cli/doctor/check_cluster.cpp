@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "cli/doctor/checks.hpp"
-#include "cli/draw.hpp"
-#include "proto/cluster_config.hpp"
+#include "cli/views/draw.hpp"
+#include "proto/config/cluster_config.hpp"
 
 namespace taut::cli {
 namespace {
@@ -40,11 +40,11 @@ Finding unreachable(const CoordinatorAim& aim, const Error& why) {
       fmt::format("none answers at {} within {:g} s", aim.address, aim.wait_s);
   if (!aim.must_answer) {
     return fine("coordinator", found + "; no cluster runs here",
-                "tautline train starts one of its own; else start tautline-server");
+                "tautline train starts a separate one; otherwise start tautline-server");
   }
   return trouble("coordinator", found,
                  "start the server whose config has coordinator {}, see that the address is its "
-                 "own, and that no firewall stands in between");
+                 "own, and that no firewall is in between");
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ Findings check_config(const pb::ClusterConfig& config) {
   if (config.insecure()) {
     findings.push_back(
         warning("config", "insecure: true",
-                "whoever reaches the ports can read and change everything: keep them "
+                "everyone who reaches the ports can read and change everything: keep them "
                 "behind a firewall"));
   }
   return findings;
@@ -92,7 +92,7 @@ Findings check_coordinator(const CoordinatorAim& aim, Machine& machine, bool& an
   answers = false;
   if (aim.address.ends_with(":0")) {
     if (!aim.must_answer) {
-      return {fine("coordinator", "its port is chosen by the system when it starts: not asked")};
+      return {fine("coordinator", "not checked: the system chooses its port when it starts")};
     }
     return {trouble("coordinator", fmt::format("{} names no port", aim.address),
                     "set coordinator_address to what the coordinator's ready file and log say")};

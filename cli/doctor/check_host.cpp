@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/doctor/checks.hpp"
-#include "cli/draw.hpp"
+#include "cli/views/draw.hpp"
 
 namespace taut::cli {
 namespace {
@@ -39,7 +39,7 @@ Finding instructions(const HostFacts& host) {
 }
 
 Finding processors(const pb::ClusterConfig& config, const HostFacts& host) {
-  const auto wanted = static_cast<int>(config.worker().threads());
+  const auto requested = static_cast<int>(config.worker().threads());
   std::string found = counted(host.processors, "processor");
   if (host.processors < host.processors_there) {
     found += fmt::format(" of {} may be used", host.processors_there);
@@ -48,10 +48,10 @@ Finding processors(const pb::ClusterConfig& config, const HostFacts& host) {
   const double usable = host.processor_quota > 0
                             ? std::min<double>(host.processors, host.processor_quota)
                             : host.processors;
-  if (wanted > usable) {
+  if (requested > usable) {
     return warning("processor", found,
-                   fmt::format("worker {{ threads: {} }} asks for more: set it to {:.0f}", wanted,
-                               std::max(1.0, usable)));
+                   fmt::format("worker {{ threads: {} }} requests more: set it to {:.0f}",
+                               requested, std::max(1.0, usable)));
   }
   return fine("processor", found);
 }

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cli/doctor/checks.hpp"
-#include "cli/draw.hpp"
-#include "proto/cluster_config.hpp"
+#include "cli/views/draw.hpp"
+#include "proto/config/cluster_config.hpp"
 
 namespace taut::cli {
 namespace {
@@ -53,14 +53,14 @@ Finding finding_of(const Listener& one, const PortFacts& port, bool coordinator_
       return trouble("port", place + ": this user may not listen there",
                      elsewhere + ", above 1023");
     case PortFacts::State::kUnknown:
-      return trouble("port", place + ": nobody knows this host's name",
-                     elsewhere + ", or mend the name's entry in /etc/hosts or the DNS");
+      return trouble("port", place + ": this host's name is unknown",
+                     elsewhere + ", or correct the name's entry in /etc/hosts or the DNS");
     case PortFacts::State::kHeld:
       break;
   }
   const std::string held = fmt::format(
       "{} is held by {}", place, port.holder.empty() ? "a process of another user" : port.holder);
-  // The cluster that this config describes runs already, or another one where it should stand.
+  // The cluster that this config describes is running already, or another one at its address.
   if (port.holder.starts_with("tautline-")) {
     if (coordinator_answers) return fine("port", held + ", of the cluster that runs");
     return warning("port", held + ", although no coordinator answers",

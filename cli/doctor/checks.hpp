@@ -14,7 +14,7 @@ namespace taut::cli {
 // Each looks at one side of the machine and says what it means for Tautline. They read nothing but
 // what the Machine tells them.
 
-/// Whom the daemons' addresses are asked for.
+/// Where the daemons' addresses are asked for.
 struct CoordinatorAim {
   std::string address;
   double wait_s = 2;
@@ -23,7 +23,7 @@ struct CoordinatorAim {
 
 /// The config's addresses and limits, beyond what reading it has checked.
 [[nodiscard]] Findings check_config(const pb::ClusterConfig& config);
-/// The coordinator: who is here, and its clock beside this machine's.
+/// The coordinator: its members, and its clock compared with this machine's.
 /// answers  set to whether it does
 [[nodiscard]] Findings check_coordinator(const CoordinatorAim& aim, Machine& machine,
                                          bool& answers);

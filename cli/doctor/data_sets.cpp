@@ -7,8 +7,8 @@
 #include <sstream>
 #include <system_error>
 
-#include "common/file.hpp"
-#include "common/sha256.hpp"
+#include "common/files/file.hpp"
+#include "common/files/sha256.hpp"
 #include "worker/model/job_data.hpp"
 
 namespace taut::cli {

@@ -28,7 +28,7 @@ struct DataSetFacts {
 };
 
 /// Reads the list of the published sets, configs/data_sets.txt: lines of "set file sha256"; what
-/// stands behind # is for people.
+/// follows # is for people.
 /// Errors    invalid: with the number of the line
 [[nodiscard]] Result<std::vector<DataSet>> parse_data_sets(std::string_view text,
                                                            const std::string& name);

@@ -21,7 +21,7 @@ struct PortFacts {
     kUnknown,    // the host's name cannot be resolved
   };
   State state = State::kFree;
-  std::string holder{};  // "python3 (process 412)"; empty: it cannot be told
+  std::string holder{};  // "python3 (process 412)"; empty: unknown
 };
 
 /// One question to the coordinator and its answer, in seconds since 1970. `sent` and `received` are
@@ -41,7 +41,7 @@ struct CoordinatorFacts {
 };
 
 struct FolderFacts {
-  std::filesystem::path nearest{};  // the folder itself, or the closest one above it that is there
+  std::filesystem::path nearest{};  // the folder itself, or the closest existing one above it
   std::string unwritable{};         // why a file cannot be made in `nearest`; empty: it can
   std::uint64_t free_bytes = 0;
   std::uint64_t free_files = 0;
@@ -78,10 +78,10 @@ struct HostFacts {
 struct LibraryFacts {
   std::string name{};
   std::string built_with{};
-  std::string running{};  // empty: it cannot be asked
+  std::string running{};  // empty: unknown
 };
 
-/// A program of ours, beside this one.
+/// A program of Tautline's, next to this one.
 struct ProgramFacts {
   std::string name{};
   Result<std::string> build;  // what it says of itself

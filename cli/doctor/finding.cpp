@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/draw.hpp"
+#include "cli/views/draw.hpp"
 
 namespace taut::cli {
 namespace {

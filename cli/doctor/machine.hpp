@@ -10,7 +10,7 @@
 
 namespace taut::cli {
 
-/// What the doctor asks of the machine that it stands on. Nothing stays changed by it. Thread: main.
+/// What the doctor asks about its machine. It leaves nothing changed. Thread: main.
 class Machine {
  public:
   Machine() = default;
@@ -21,7 +21,7 @@ class Machine {
   /// Whether "host:port" can be listened on, and who does.
   [[nodiscard]] virtual PortFacts port(const std::string& address) = 0;
   /// Asks a coordinator for its status, several times.
-  /// Errors    timeout: nobody answered within wait_s; mismatch: another wire version
+  /// Errors    timeout: no answer within wait_s; mismatch: another wire version
   [[nodiscard]] virtual Result<CoordinatorFacts> coordinator(const std::string& address,
                                                              double wait_s) = 0;
   /// Lets another process read memory of this one, as workers and shards do.

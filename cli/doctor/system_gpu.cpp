@@ -43,7 +43,7 @@ std::vector<std::string> listed_models() {
   return models;
 }
 
-/// The driver's library, opened only where it is there: this program is linked with none of CUDA.
+/// The driver's library, opened only if it exists: this program does not link with CUDA.
 /// Source    CUDA Driver API, "Initialization", "Version Management", "Device Management"
 class DriverLibrary {
  public:

@@ -13,7 +13,7 @@
 namespace taut::cli {
 namespace {
 
-/// What stands behind "NAME :" in the first such line of a file in /proc; empty: there is none.
+/// The text behind "NAME :" in the first such line of a file in /proc; empty if absent.
 std::string value_of(const char* file, const std::string& name) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {

@@ -45,10 +45,10 @@ Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait
   facts.servers = status.servers_size();
   facts.workers = status.workers_size();
   for (const pb::ServerStatus& server : status.servers()) {
-    if (server.state() == "lost") facts.lost.push_back(server.name());
+    if (server.state() == pb::PROCESS_LOST) facts.lost.push_back(server.name());
   }
   for (const pb::WorkerStatus& worker : status.workers()) {
-    if (worker.state() == "lost") facts.lost.push_back(worker.name());
+    if (worker.state() == pb::PROCESS_LOST) facts.lost.push_back(worker.name());
   }
   for (const pb::JobStatus& job : status.jobs()) {
     facts.running_jobs += job.state() == pb::RUNNING ? 1 : 0;

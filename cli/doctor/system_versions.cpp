@@ -12,7 +12,7 @@
 #include "cli/child_process.hpp"
 #include "cli/doctor/machine.hpp"
 #include "cli/install_paths.hpp"
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 
 namespace taut::cli {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kWithin{5'000'000};
-constexpr Bytes kMostSaid(1ULL << 16U);
+constexpr Bytes kMaxOutput(1ULL << 16U);
 
 /// What `program --version` prints, into a file that is removed again.
 Result<std::string> version_of(const fs::path& program, const fs::path& said) {
@@ -36,7 +36,7 @@ Result<std::string> version_of(const fs::path& program, const fs::path& said) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  TAUT_TRY(std::string text, read_file(said, kMostSaid));
+  TAUT_TRY(std::string text, read_file(said, kMaxOutput));
   while (text.ends_with('\n')) text.pop_back();
   if (!child.ended_well()) {
     return invalid(fmt::format("{} --version {}: {}", program.string(), child.ending(), text));
@@ -50,8 +50,9 @@ Result<std::string> build_of(const std::string& name) {
   std::string pattern = (fs::temp_directory_path(failed) / "tautline-doctor-XXXXXX").string();
   const int file = mkstemp(pattern.data());
   if (file < 0) {
-    return make_error(ErrorCode::kIo,
-                      fmt::format("{} cannot be written, so {} cannot be asked", pattern, name));
+    return make_error(
+        ErrorCode::kIo,
+        fmt::format("{} cannot be written, so the version of {} is unknown", pattern, name));
   }
   close(file);
   auto version = version_of(program, pattern);

@@ -330,7 +330,8 @@ std::string histogram_chart(const ChartText& text, const std::vector<HistogramRo
     double tallest = 1e-12;
     for (const double share : row.shares) tallest = std::max(tallest, share);
     svg += line(kLeft, base, kWidth - kRight, base, "grid");
-    // A name without room beside its row stands at the row's end, where bars are seldom tall.
+    // A name that does not fit next to its row is drawn at the row's end, where bars are rarely
+    // tall.
     svg += width_of(row.name) <= kLeft ? text_at(kLeft - 6, base - 4, "end", row.name)
                                        : text_at(kWidth - kRight, base - 28, "end", row.name);
     for (std::size_t i = 0; i < row.shares.size(); ++i) {

@@ -10,7 +10,7 @@
 namespace taut::cli {
 
 /// Charts as inline SVG. Colours are the page's CSS variables --s0, --s1, ...; a series also has a
-/// dash pattern and a marker, so that nothing is told by colour alone.
+/// dash pattern and a marker, so that nothing depends on colour alone.
 inline constexpr std::size_t kSeriesStyles = 8;
 
 struct ChartText {
@@ -43,7 +43,7 @@ struct DotCategory {
   std::string name;
   std::size_t style = 0;
   std::vector<double> values;
-  std::string note;  // stands in the place of values where there are none
+  std::string note;  // shown in place of values if there are none
 };
 struct DotChart {
   ChartText text;
@@ -53,7 +53,7 @@ struct DotChart {
 [[nodiscard]] std::string dot_chart(const DotChart& chart);
 
 /// A histogram for each category, one below the other on one axis. Values from 0 on; the last bar
-/// may stand for all that is beyond.
+/// may count all that is beyond.
 struct HistogramRow {
   std::string name;
   std::size_t style = 0;

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "cli/views/job_words.hpp"
+
 namespace taut::cli {
 namespace {
 
@@ -72,6 +74,10 @@ std::vector<PointFigures> figures_of(const SweepPlan& plan,
   return points;
 }
 
+std::string rate_of(const std::vector<PointFigures>& points) {
+  return points.empty() ? JobWords().rate() : words_of(points.front().point.job).rate();
+}
+
 std::string verdict(const std::vector<PointFigures>& points, double target) {
   std::vector<const PointFigures*> reached;
   std::vector<std::string> never;
@@ -81,6 +87,10 @@ std::string verdict(const std::vector<PointFigures>& points, double target) {
     } else {
       never.push_back(point.point.bound());
     }
+  }
+  const auto has_run = [](const PointFigures& point) { return !point.runs.empty(); };
+  if (std::none_of(points.begin(), points.end(), has_run)) {
+    return "No run has finished, so there is nothing to compare.";
   }
   if (reached.empty()) {
     return fmt::format("No bound reached {} test accuracy in all of its runs.", percent(target));
@@ -109,7 +119,7 @@ std::string verdict(const std::vector<PointFigures>& points, double target) {
     p.push_back(welch_p(best.to_target_s, reached[i]->to_target_s));
     testable = testable && reached[i]->to_target_s.count > 1 && best.to_target_s.count > 1;
   }
-  if (!testable) return text + "; with one seed nothing can be said about the noise.";
+  if (!testable) return text + "; one seed tells nothing about the noise.";
   const std::vector<double> adjusted = holm_adjusted(p);
   text += fmt::format("; that lead is {} the noise (p = {:.2g})",
                       adjusted[0] < kLevel ? "beyond" : "within", adjusted[0]);

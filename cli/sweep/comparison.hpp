@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/sweep/plan.hpp"
 #include "cli/sweep/run_result.hpp"
 #include "cli/sweep/statistics.hpp"
+#include "cli/sweep/sweep_plan.hpp"
 
 namespace taut::cli {
+
+/// Why a run that was never started has no result.
+inline constexpr const char* kNotRun = "not run yet";
 
 /// A run as it ended: with a result, or a reason why it has none.
 struct SweepOutcome {
@@ -46,9 +49,12 @@ struct PointFigures {
                                                    const std::vector<SweepOutcome>& outcomes,
                                                    double target);
 
-/// In one sentence for the points of one group: which bound reached the target soonest, by how much,
-/// and whether that is beyond the noise: Welch's t-test between it and each other bound, at 5 %,
-/// Holm's correction for their number.
+/// The unit of the points' throughput, e.g. "images/s".
+[[nodiscard]] std::string rate_of(const std::vector<PointFigures>& points);
+
+/// In one sentence for the points of one group: which bound reached the target soonest, by how
+/// much, and whether that is beyond the noise: Welch's t-test between it and each other bound, at
+/// 5 %, Holm's correction for their number.
 [[nodiscard]] std::string verdict(const std::vector<PointFigures>& points, double target);
 
 }  // namespace taut::cli

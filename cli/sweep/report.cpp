@@ -12,10 +12,11 @@ namespace {
 
 constexpr std::size_t kPlaces = 120;
 
-// Okabe and Ito's palette, told apart by colour-blind people; darker or lighter by scheme.
+// Okabe and Ito's palette, which colour-blind people can distinguish; darker or lighter by scheme.
 constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--soft:#59636e;--line:#d9dee4;--card:#f5f7f9;
---s0:#0072b2;--s1:#c77700;--s2:#008a63;--s3:#b8478f;--s4:#d04a02;--s5:#2f86c1;--s6:#333;--s7:#857400}
+--s0:#0072b2;--s1:#c77700;--s2:#008a63;--s3:#b8478f;--s4:#d04a02;--s5:#2f86c1;--s6:#333;
+--s7:#857400}
 @media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e8ebee;--soft:#a3adb8;--line:#333a42;
 --card:#1d2228;--s0:#5cb3ea;--s1:#f0a830;--s2:#35c79b;--s3:#e38fc4;--s4:#ff8450;--s5:#a6d4ff;
 --s6:#f2f2f2;--s7:#e6d84a}}
@@ -60,8 +61,8 @@ std::string table(const std::vector<PointFigures>& points) {
   }
   std::string html =
       "<div class=\"wide\"><table><thead><tr><th>bound</th><th>runs</th><th>time to target, s</th>"
-      "<th>clocks to target</th><th>final accuracy, %</th><th>images/s</th><th>waiting, %</th>"
-      "<th>mean staleness</th></tr></thead><tbody>\n";
+      "<th>clocks to target</th><th>final accuracy, %</th><th>" +
+      rate_of(points) + "</th><th>waiting, %</th><th>mean staleness</th></tr></thead><tbody>\n";
   for (const PointFigures& point : points) {
     std::string reached = plus_minus(point.to_target_s, 1);
     if (!point.always_reached() && !point.runs.empty()) {
@@ -175,10 +176,11 @@ std::size_t staleness_bars(const std::vector<PointFigures>& points) {
   std::size_t bound = 4;
   std::size_t most = 0;
   for (const PointFigures& point : points) {
-    const pb::Consistency& asked = point.point.job.consistency();
-    if (asked.mode() == pb::Consistency::SSP) {
-      bound = std::max<std::size_t>(
-          bound, asked.has_dynamic_slack() ? asked.dynamic_slack().most() : asked.slack());
+    const pb::Consistency& consistency = point.point.job.consistency();
+    if (consistency.mode() == pb::Consistency::SSP) {
+      bound = std::max<std::size_t>(bound, consistency.has_dynamic_slack()
+                                               ? consistency.dynamic_slack().most()
+                                               : consistency.slack());
     }
     for (const RunResult& run : point.runs) {
       if (run.staleness.empty()) continue;
@@ -221,10 +223,11 @@ std::string trend(std::vector<PointFigures> points) {
   const PointFigures& first = points.front();
   const PointFigures& last = points.back();
   std::string text = fmt::format(
-      "From {} to {}, throughput goes from {:.0f} to {:.0f} images/s and the share of time waited "
-      "from {:.0f} to {:.0f} %",
+      "From {} to {}, throughput goes from {:.0f} to {:.0f} {} and the share of time waited from "
+      "{:.0f} to {:.0f} %",
       first.point.bound(), last.point.bound(), first.images_per_second.mean,
-      last.images_per_second.mean, 100 * first.wait_share.mean, 100 * last.wait_share.mean);
+      last.images_per_second.mean, rate_of(points), 100 * first.wait_share.mean,
+      100 * last.wait_share.mean);
   if (first.always_reached() && last.always_reached()) {
     text += fmt::format("; the clocks that it takes to the target go from {:.0f} to {:.0f}",
                         first.to_target_clocks.mean, last.to_target_clocks.mean);
@@ -253,7 +256,7 @@ std::string group_section(const std::vector<PointFigures>& points, double target
                        &PointFigures::seconds_to_target);
   html += target_chart(points, {"Clocks to the target", axis, "clocks"},
                        &PointFigures::clocks_to_target);
-  html += figure_chart(points, {"Throughput", axis, "images/s, all workers"},
+  html += figure_chart(points, {"Throughput", axis, rate_of(points) + ", all workers"},
                        &RunResult::images_per_second, false);
   html += figure_chart(points, {"Share of time waiting", axis, "of the workers' time"},
                        &RunResult::wait_share, true);
@@ -270,7 +273,8 @@ std::string failures(const SweepReport& report) {
         fmt::format("<br>{}: {}", escape_html(outcome.run.folder), escape_html(outcome.failure));
   }
   if (html.empty()) return {};
-  return "<p class=\"verdict failed\">These runs failed and are in no figure:" + html + "</p>\n";
+  return "<p class=\"verdict failed\">These runs have no result and are in no figure:" + html +
+         "</p>\n";
 }
 
 }  // namespace
@@ -308,7 +312,7 @@ std::string report_html(const SweepReport& report) {
          "the target is where the line between two tests crosses it. Noise: Welch’s t-test, "
          "two-sided, between the soonest bound and each other one, at the 5 % level with Holm’s "
          "correction. Staleness is the clock of a read minus the version it got. The figures are "
-         "in runs.csv, points.csv and curves.csv beside this page.</p>\n</body>\n</html>\n";
+         "in runs.csv, points.csv and curves.csv next to this page.</p>\n</body>\n</html>\n";
 }
 
 }  // namespace taut::cli

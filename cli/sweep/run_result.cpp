@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 
 namespace taut::cli {
 namespace {

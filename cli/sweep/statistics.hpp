@@ -14,8 +14,8 @@ struct Spread {
 };
 [[nodiscard]] Spread spread_of(std::span<const double> values);
 
-/// The probability of a difference of means at least as large if there were none, two-sided; 1 where
-/// a side has fewer than two values.
+/// The probability of a difference of means at least as large if there were none, two-sided; 1
+/// where a side has fewer than two values.
 /// Source    Welch, "The generalization of Student's problem when several different population
 ///           variances are involved", Biometrika 34 (1947)
 [[nodiscard]] double welch_p(const Spread& a, const Spread& b);

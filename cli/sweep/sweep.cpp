@@ -10,17 +10,18 @@
 #include <thread>
 
 #include "cli/child_process.hpp"
-#include "cli/command.hpp"
-#include "cli/draw.hpp"
+#include "cli/commands/command.hpp"
+#include "cli/commands/train.hpp"
 #include "cli/install_paths.hpp"
+#include "cli/sweep/prepare_run.hpp"
+#include "cli/sweep/progress_table.hpp"
 #include "cli/sweep/report.hpp"
-#include "cli/sweep/run_folder.hpp"
-#include "cli/sweep/table.hpp"
-#include "cli/train.hpp"
-#include "common/file.hpp"
+#include "cli/sweep/report_json.hpp"
+#include "cli/views/draw.hpp"
+#include "common/files/file.hpp"
 #include "common/stop_signal.hpp"
 #include "common/time.hpp"
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 
 namespace taut::cli {
 namespace {
@@ -30,11 +31,14 @@ namespace fs = std::filesystem;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 constexpr Duration kGrace{6'000'000};
 
-/// The runs of a sweep, one after the other, each a `tautline train` of its own.
+/// The runs of a sweep, one after the other, each a separate `tautline train`.
 class SweepSession {
  public:
   SweepSession(const SweepOptions& options, SweepPlan plan, fs::path folder)
-      : options_(options), plan_(std::move(plan)), folder_(std::move(folder)), table_(plan_) {}
+      : options_(options),
+        plan_(std::move(plan)),
+        folder_(std::move(folder)),
+        table_(plan_, options.json) {}
 
   /// Errors    a folder or a program that cannot be used; interrupted
   [[nodiscard]] Result<void> run_all();
@@ -106,7 +110,7 @@ Result<void> SweepSession::run_all() {
     std::string failure;
     if (!is_done(folder_ / run.folder, run)) {
       if (options_.report_only) {
-        failure = "has not been run";
+        failure = kNotRun;
       } else {
         TAUT_TRY(failure, run_one(run));
       }
@@ -132,8 +136,9 @@ std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& 
                              job.solver_param().lr_policy(), job.solver_param().max_iter())},
       {"servers",
        fmt::format("{}, shards of each: {}", options.sweep.servers(), options.sweep.shards())},
-      {"runs", fmt::format("{}: {} points, {} seeds each", plan.runs.size(), plan.points.size(),
-                           options.sweep.seeds())}};
+      {"runs", fmt::format("{}: {}, {} each", plan.runs.size(),
+                           counted(static_cast<std::int64_t>(plan.points.size()), "point"),
+                           counted(options.sweep.seeds(), "seed"))}};
   if (job.clock_time_ms() > 0) {
     setting.emplace_back("clock time", fmt::format("at least {:g} ms", job.clock_time_ms()));
   }
@@ -161,6 +166,10 @@ Result<void> SweepSession::write_report() {
   TAUT_TRY(write_file_atomically(folder_ / "points.csv", points_csv(report)));
   TAUT_TRY(write_file_atomically(folder_ / "curves.csv", curves_csv(report)));
   TAUT_TRY(write_file_atomically(folder_ / "report.html", report_html(report)));
+  if (options_.json) {
+    fmt::print("{}\n", report_json(report, folder_ / "report.html"));
+    return ok();
+  }
   for (const std::string& line : result_lines(report)) fmt::print("{}\n", line);
   fmt::print("report: {}\n", (folder_ / "report.html").string());
   return ok();
@@ -168,8 +177,9 @@ Result<void> SweepSession::write_report() {
 
 Result<pb::Job> base_job(const SweepOptions& options) {
   TrainOptions train;
+  train.json = options.json;
   train.job_file = options.job_file;
-  train.data = options.data;
+  train.job.data = options.data;
   return training_job(train);
 }
 
@@ -190,7 +200,8 @@ Result<pb::SweepPolicy> load_policy(const std::string& file) {
   pb::Job job;
   TAUT_TRY(read_text(file, job));
   if (!job.has_consistency()) {
-    return invalid(fmt::format("{}: says no consistency, so it names no policy", file));
+    return invalid(
+        fmt::format("{}: has no consistency section, which is what a policy is taken from", file));
   }
   pb::SweepPolicy policy;
   policy.set_name(fs::path(file).stem().string());
@@ -216,22 +227,26 @@ int run_sweep(const SweepOptions& options) {
     return fail("sweep", fmt::format("cannot make the folder {}: {}; name another with --output",
                                      folder.string(), failed.message()));
   }
-  fmt::print("{}: {} points with {} each, {}, folder {}\n", options.sweep.name(),
-             plan.value().points.size(), counted(options.sweep.seeds(), "seed"),
-             counted(static_cast<std::int64_t>(plan.value().runs.size()), "run"), folder.string());
+  if (!options.json)
+    fmt::print("{}: {} with {} each, {}, folder {}\n", options.sweep.name(),
+               counted(static_cast<std::int64_t>(plan.value().points.size()), "point"),
+               counted(options.sweep.seeds(), "seed"),
+               counted(static_cast<std::int64_t>(plan.value().runs.size()), "run"),
+               folder.string());
   std::fflush(stdout);
   SweepSession session(options, std::move(plan.value()), folder);
   if (const auto ran = session.run_all(); !ran) {
     if (stop_signal() == 0) return fail("sweep", ran.error().message);
-    fail("sweep", "interrupted; the same command goes on where it stopped");
+    fail("sweep", "interrupted; the same command continues where it stopped");
     return 128 + stop_signal();
   }
   if (const auto written = session.write_report(); !written) {
     return fail("sweep", written.error().message);
   }
   if (session.failed() == 0) return kFine;
-  return fail("sweep", fmt::format("{} failed; the report names each with its reason",
-                                   counted(static_cast<std::int64_t>(session.failed()), "run")));
+  return fail("sweep", fmt::format("{} {}; the report names each with its reason",
+                                   counted(static_cast<std::int64_t>(session.failed()), "run"),
+                                   options.report_only ? "missing" : "failed"));
 }
 
 }  // namespace taut::cli

@@ -7,12 +7,13 @@
 
 namespace taut::cli {
 
-/// What `tautline sweep` is asked for, with the sweep file and the options already as one.
+/// The options of `tautline sweep`, put over the sweep file.
 struct SweepOptions {
   pb::Sweep sweep;
   std::string job_file;  // empty: the default job
   std::string data;      // folder; empty: what the job names
-  std::string output;    // folder; a sweep that was interrupted goes on there
+  std::string output;    // folder; an interrupted sweep continues there
+  bool json = false;     // print the figures as one JSON object, and nothing else
   bool report_only = false;
 };
 
@@ -20,12 +21,12 @@ struct SweepOptions {
 /// Errors    not_found; invalid: with line and column
 [[nodiscard]] Result<SweepOptions> load_sweep(const std::string& file);
 
-/// The consistency of a job file, as a policy that is named like the file.
-/// Errors    not_found; invalid: with line and column, or the file says no consistency
+/// The consistency of a job file, as a policy with the file's name.
+/// Errors    not_found; invalid: with line and column, or a file without consistency
 [[nodiscard]] Result<pb::SweepPolicy> load_policy(const std::string& file);
 
-/// Runs what of the grid is not there yet, one run after the other, and writes the report. Returns
-/// the exit status: 1 where a run failed.
+/// Runs the part of the grid that has not finished yet, one run after the other, and writes the
+/// report. Returns the exit status: 1 if a run failed.
 int run_sweep(const SweepOptions& options);
 
 }  // namespace taut::cli

@@ -12,6 +12,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <deque>
+#include <exception>
 #include <set>
 #include <thread>
 #include <utility>
@@ -27,10 +28,10 @@ namespace bhttp = boost::beast::http;
 using asio::ip::tcp;
 
 constexpr std::chrono::milliseconds kPause{200};
-// What follows the head of a stream: a browser that lost it asks again after so many milliseconds.
+// Sent after the head of a stream: a browser that loses it reconnects after this many milliseconds.
 constexpr std::string_view kStreamBegin = "retry: 1000\n\n";
 
-/// What a connection asks of its server.
+/// What a connection requires of its server.
 class Host {
  public:
   virtual ~Host() = default;
@@ -69,7 +70,7 @@ bhttp::response<bhttp::string_body> to_wire(Response&& response, unsigned versio
   return out;
 }
 
-/// One peer: requests one after the other, until it asks for a stream.
+/// One peer: sequential requests, until it requests a stream.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, Host& host) : stream_(std::move(socket)), host_(host) {}
@@ -106,7 +107,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == bhttp::error::header_limit) {
       return respond(text_response(431, "the headers are too long"), 11, false);
     }
-    // The peer has gone, or took too long; what is no HTTP is an error of the parser's.
+    // The peer disconnected or took too long; malformed HTTP is an error of the parser.
     const bool is_parsers =
         error.category() == make_error_code(bhttp::error::bad_method).category();
     if (error && (!is_parsers || error == bhttp::error::end_of_stream)) return close();
@@ -142,7 +143,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         std::string(kStreamBegin) + response.body));
     write_piece();
   }
-  /// Holds the connection until its peer goes. Whatever a peer says on a stream ends it.
+  /// Keeps the connection until the peer disconnects or sends anything.
   void await_end() {
     stream_.socket().async_read_some(
         asio::buffer(&unasked_, 1),
@@ -255,7 +256,7 @@ class Server::Impl final : public Host {
       return handler_(request);
     } catch (const std::exception& failure) {
       log::warn("http: {} {}: {}", request.method, request.path.substr(0, 100), failure.what());
-      return text_response(500, "this request met a mistake; the log says which");
+      return text_response(500, "internal error; the log has the details");
     }
   }
   const Limits& limits() const override { return options_.limits; }
@@ -271,7 +272,7 @@ class Server::Impl final : public Host {
       }
       if (error == asio::error::operation_aborted) return;
       if (!error) return accept();
-      // No file descriptors left, most likely: what is open may end meanwhile.
+      // Most likely no file descriptors are left; open connections may end soon.
       pause_.expires_after(kPause);
       pause_.async_wait([this](beast::error_code ended) {
         if (!ended) accept();

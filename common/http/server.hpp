@@ -4,29 +4,29 @@
 #include <memory>
 #include <string>
 
-#include "common/http/message.hpp"
+#include "common/http/request.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
 
 namespace taut::http {
 
-/// What one peer, and all of them together, may cost.
+/// Limits for one peer, and for all of them together.
 struct Limits {
   std::size_t header_bytes = 8 << 10;
   std::size_t body_bytes = 16 << 10;
-  std::size_t connections = 128;  // one more is closed at once
-  Duration request{5'000'000};    // from a connection's first byte to its whole request
-  Duration send{10'000'000};      // a peer that takes longer to accept a piece is left
-  std::size_t queued_events = 4;  // of a stream; a slow one misses the events in between
+  std::size_t connections = 128;  // a further one is closed at once
+  Duration request{5'000'000};    // from a connection's first byte to its complete request
+  Duration send{10'000'000};      // a peer that takes longer to accept a piece is disconnected
+  std::size_t queued_events = 4;  // per stream; a slow one misses events
 };
 
-/// Answers HTTP/1.1 on one address with a thread of its own. Whatever a peer sends, it costs no
-/// more than the limits, and ends nothing but its own connection.
+/// Answers HTTP/1.1 on one address, on a dedicated thread. Whatever a peer sends costs no
+/// more than the limits, and affects only its own connection.
 /// Thread    any; the handler and the timer are called on the server's thread
 class Server {
  public:
   using Handler = std::function<Response(const Request&)>;
-  /// Called every `tick` with how many streams are open.
+  /// Called every `tick` with the number of open streams.
   using Timer = std::function<void(std::size_t streams)>;
   struct Options {
     std::string address;             // "host:port"; port 0: chosen by the system
@@ -44,9 +44,9 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// As bound.
+  /// The address as bound.
   [[nodiscard]] const std::string& address() const;
-  /// Sends a piece to every stream; one that still has several waiting misses it.
+  /// Sends a piece to every stream; a stream whose queue is full misses it.
   void publish(const std::string& piece);
 
  private:

@@ -6,8 +6,8 @@
 #include "common/math/host_device.hpp"
 
 // The elementwise functions that layers apply. Each gives value(x), and slope(v): the derivative
-// where v is x for those that need the bottom (Power, Log, Abs, Bnll), else the top's y.
-// Source    Caffe, src/caffe/layers/{relu,elu,exp,power,log,absval,bnll}_layer.cpp
+// where v is x for those that need the bottom (Power, Log, Abs, Bnll, Clip, Swish), else the top's y.
+// Source    Caffe, src/caffe/layers/{relu,elu,exp,power,log,absval,bnll,clip,swish,threshold}_layer.cpp
 namespace taut::math {
 
 struct Relu {
@@ -74,6 +74,29 @@ struct Abs {
   }
 };
 
+/// NaN stays NaN.
+struct Clip {
+  float low;
+  float high;
+  [[nodiscard]] TAUT_HD float value(float x) const { return x < low ? low : (x > high ? high : x); }
+  [[nodiscard]] TAUT_HD float slope(float x) const { return x >= low && x <= high ? 1.0F : 0.0F; }
+};
+
+struct Swish {
+  float beta;
+  [[nodiscard]] TAUT_HD float value(float x) const { return x / (1 + std::exp(-beta * x)); }
+  [[nodiscard]] TAUT_HD float slope(float x) const {
+    const float gate = 1 / (1 + std::exp(-beta * x));
+    return gate + beta * x * gate * (1 - gate);
+  }
+};
+
+struct Threshold {
+  float threshold;
+  [[nodiscard]] TAUT_HD float value(float x) const { return x > threshold ? 1.0F : 0.0F; }
+  [[nodiscard]] TAUT_HD float slope(float /*x*/) const { return 0; }
+};
+
 /// Written so that no exponential overflows.
 struct Bnll {
   [[nodiscard]] TAUT_HD float value(float x) const {
@@ -83,6 +106,7 @@ struct Bnll {
 };
 
 /// All of them: one more is added here, and to ActivationKind of worker/backend.
-using Activation = std::variant<Relu, Sigmoid, TanH, Elu, Exp, Power, Log, Abs, Bnll>;
+using Activation =
+    std::variant<Relu, Sigmoid, TanH, Elu, Exp, Power, Log, Abs, Bnll, Clip, Swish, Threshold>;
 
 }  // namespace taut::math

@@ -28,9 +28,10 @@ bool is_kept(const Filler& filler, std::uint64_t seed, std::uint64_t stream, std
   return share * static_cast<double>(filler.outputs) < static_cast<double>(filler.sparse);
 }
 
-/// A tent over the kernel's middle: 1 at its top, 0 where the next kernel's top lies.
+/// A tent over the kernel's middle: 1 at its top, 0 at the next kernel's top.
 double tent(std::uint64_t place, std::uint64_t extent) {
-  const auto slope = static_cast<double>((extent + 1) / 2);
+  const std::uint64_t half = (extent + 1) / 2;
+  const auto slope = static_cast<double>(half);
   const double top = static_cast<double>(extent - 1) / (2 * slope);
   return 1 - std::abs(static_cast<double>(place) / slope - top);
 }

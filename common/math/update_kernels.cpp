@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/check.hpp"
-#include "common/math/update_arithmetic.hpp"
 #include "common/math/update_loops.hpp"
 
 namespace taut::math {
@@ -24,7 +23,7 @@ void sum_block(std::span<const GradientView> gradients, std::size_t begin, std::
   }
 }
 
-/// One gradient that is to be taken as it is needs no sum of its own; nothing where there is more to do.
+/// A single gradient without a factor needs no sum; nullptr where there is more to do.
 const float* as_it_is(std::span<const GradientView> gradients) {
   if (gradients.size() != 1 || gradients[0].scale != 1.0F) return nullptr;
   const auto address = reinterpret_cast<std::uintptr_t>(gradients[0].bytes);
@@ -81,50 +80,23 @@ class BlockWalk {
   alignas(64) std::array<float, kBlock> sum_;
 };
 
-using Loop = void (*)(const UpdateStep&, const loops::Block&);
-
-/// The loop of a rule that goes over a slice once; LAMB goes twice.
-Loop loop_of(RuleKind kind) {
-  switch (kind) {
-    case RuleKind::kSgd:
-      return loops::sgd;
-    case RuleKind::kMomentum:
-    case RuleKind::kLars:
-      return loops::momentum;
-    case RuleKind::kNesterov:
-      return loops::nesterov;
-    case RuleKind::kAdam:
-      return loops::adam;
-    case RuleKind::kAdaGrad:
-      return loops::adagrad;
-    case RuleKind::kRmsProp:
-      return loops::rmsprop;
-    case RuleKind::kAdaDelta:
-      return loops::adadelta;
-    case RuleKind::kAdamW:
-      return loops::adamw;
-    case RuleKind::kLamb:
-      break;
-  }
-  return nullptr;
-}
-
 /// The direction is kept between the passes: to find it again costs a root and a division for each
 /// element, which take longer than to read it. [1 MiB for a slice, of each thread that applies any]
-void apply_lamb_slice(const UpdateStep& step, std::size_t count, BlockWalk& walk) {
+void apply_by_slice(const loops::SliceLoops& rule, const UpdateStep& step, std::size_t count,
+                    BlockWalk& walk) {
   thread_local std::vector<float> directions;
   if (directions.size() < count) directions.resize(count);
   loops::PartedSum of_values{};
   loops::PartedSum of_direction{};
   float* direction = directions.data();
   walk.each([&](const loops::Block& block) {
-    loops::lamb_moments(step, block, direction, of_values, of_direction);
+    rule.gather(step, block, direction, of_values, of_direction);
     direction += block.count;
   });
-  const float trust = trust_ratio(loops::total(of_values), loops::total(of_direction));
+  const float ratio = rule.ratio(loops::total(of_values), loops::total(of_direction));
   direction = directions.data();
   walk.each_again([&](const loops::Block& block) {
-    loops::lamb_step(step, trust, block, direction);
+    rule.along(step, ratio, block, direction);
     direction += block.count;
   });
 }
@@ -136,12 +108,12 @@ void apply_update(RuleKind kind, const UpdateStep& step, std::span<const Gradien
                   std::span<float* const> state) {
   TAUT_CHECK(!gradients.empty() && values.size() == out.size(), "one slice, one gradient or more");
   BlockWalk walk(gradients, scale, values, out, state);
-  if (kind == RuleKind::kLamb) {
-    apply_lamb_slice(step, values.size(), walk);
+  const loops::RuleLoops& rule = loops::loops_of(kind);
+  if (rule.by_slice.gather != nullptr) {
+    apply_by_slice(rule.by_slice, step, values.size(), walk);
     return;
   }
-  const Loop loop = loop_of(kind);
-  walk.each([&](const loops::Block& block) { loop(step, block); });
+  walk.each([&](const loops::Block& block) { rule.by_element(step, block); });
 }
 
 void apply_average(std::span<const GradientView> contributions, float share,

@@ -1,9 +1,10 @@
 #include "common/math/update_loops.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
-#include "common/math/update_arithmetic.hpp"
+#include "common/math/update_rules.hpp"
 
 // One body, compiled for each kind of vector unit; the loader picks at start. Contraction is off
 // for this room, so that every kind rounds alike.
@@ -33,103 +34,6 @@ TAUT_VECTORISED void add_scaled(float* sum, const std::byte* from, float scale, 
   for (std::size_t i = 0; i < count; ++i) sum[i] += scale * load(from, i);
 }
 
-TAUT_VECTORISED void sgd(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, first, second, count] = block;
-  if (step.l1) {
-#pragma GCC ivdep
-    for (std::size_t i = 0; i < count; ++i) out[i] = apply_sgd(step, values[i], g[i] * scale);
-    return;
-  }
-  UpdateStep l2 = step;
-  l2.l1 = false;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) out[i] = apply_sgd(l2, values[i], g[i] * scale);
-}
-
-TAUT_VECTORISED void momentum(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, velocity, second, count] = block;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float v = velocity[i];
-    out[i] = apply_momentum(step, values[i], g[i] * scale, v);
-    velocity[i] = v;
-  }
-}
-
-TAUT_VECTORISED void nesterov(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, velocity, second, count] = block;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float v = velocity[i];
-    out[i] = apply_nesterov(step, values[i], g[i] * scale, v);
-    velocity[i] = v;
-  }
-}
-
-TAUT_VECTORISED void adam(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, first, second, count] = block;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float m = first[i];
-    float v = second[i];
-    out[i] = apply_adam(step, values[i], g[i] * scale, m, v);
-    first[i] = m;
-    second[i] = v;
-  }
-}
-
-TAUT_VECTORISED void adagrad(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, squares, second, count] = block;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float h = squares[i];
-    out[i] = apply_adagrad(step, values[i], g[i] * scale, h);
-    squares[i] = h;
-  }
-}
-
-TAUT_VECTORISED void rmsprop(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, squares, second, count] = block;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float h = squares[i];
-    out[i] = apply_rmsprop(step, values[i], g[i] * scale, h);
-    squares[i] = h;
-  }
-}
-
-TAUT_VECTORISED void adadelta(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, squares, updates, count] = block;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float h = squares[i];
-    float u = updates[i];
-    out[i] = apply_adadelta(step, values[i], g[i] * scale, h, u);
-    squares[i] = h;
-    updates[i] = u;
-  }
-}
-
-TAUT_VECTORISED void adamw(const UpdateStep& step_in, const Block& block) {
-  const UpdateStep step = step_in;
-  const auto [g, scale, values, out, first, second, count] = block;
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    float m = first[i];
-    float v = second[i];
-    out[i] = apply_adamw(step, values[i], g[i] * scale, m, v);
-    first[i] = m;
-    second[i] = v;
-  }
-}
-
 TAUT_VECTORISED void add_squares(const float* values, std::size_t count, PartedSum& sum) {
   PartedSum parts = sum;
   const std::size_t whole = count - count % parts.size();
@@ -154,26 +58,56 @@ double total(const PartedSum& sum) {
 
 namespace {
 
-/// Moments, and the direction that they give.
-TAUT_VECTORISED void lamb_direction(const UpdateStep& step_in, const Block& block,
-                                    float* __restrict direction) {
+/// Rules that keep fewer states than two get one that is never read.
+template <class R>
+inline void update_elements(const UpdateStep& step, const Block& block, const R& rule) {
+  constexpr int kStates = R::kInfo.state_count;
+  const auto [g, scale, values, out, first, second, count] = block;
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) {
+    float a = 0;
+    float b = 0;
+    if constexpr (kStates > 0) a = first[i];
+    if constexpr (kStates > 1) b = second[i];
+    out[i] = rule(step, values[i], g[i] * scale, a, b);
+    if constexpr (kStates > 0) first[i] = a;
+    if constexpr (kStates > 1) second[i] = b;
+  }
+}
+
+/// The one loop of all rules. The kind of decay is settled outside of it.
+template <class R>
+TAUT_VECTORISED void each_element(const UpdateStep& step_in, const Block& block) {
+  UpdateStep step = step_in;
+  if (step.l1) {
+    step.l1 = true;
+    update_elements(step, block, R{});
+  } else {
+    step.l1 = false;
+    update_elements(step, block, R{});
+  }
+}
+
+template <class R>
+TAUT_VECTORISED void slice_direction(const UpdateStep& step_in, const Block& block,
+                                     float* __restrict direction) {
   const UpdateStep step = step_in;
   const auto [g, scale, values, out, first, second, count] = block;
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) {
-    float m = first[i];
-    float v = second[i];
-    gather_moments(step, g[i] * scale, m, v);
-    direction[i] = decoupled_direction(step, values[i], m, v);
-    first[i] = m;
-    second[i] = v;
+    float a = first[i];
+    float b = second[i];
+    R::gather(step, g[i] * scale, a, b);
+    direction[i] = R::direction(step, values[i], a, b);
+    first[i] = a;
+    second[i] = b;
   }
 }
 
-}  // namespace
-
-void lamb_moments(const UpdateStep& step, const Block& block, float* direction,
+template <class R>
+void gather_slice(const UpdateStep& step, const Block& block, float* direction,
                   PartedSum& of_values, PartedSum& of_direction) {
+  static_assert(R::kInfo.state_count == 2, "the loop reads and writes both states");
   // Small enough that what is read and written is still in the first-level cache when it is squared.
   constexpr std::size_t kPart = 512;
   for (std::size_t begin = 0; begin < block.count; begin += kPart) {
@@ -183,20 +117,46 @@ void lamb_moments(const UpdateStep& step, const Block& block, float* direction,
     part.first += begin;
     part.second += begin;
     part.count = std::min(kPart, block.count - begin);
-    lamb_direction(step, part, direction + begin);
+    slice_direction<R>(step, part, direction + begin);
     add_squares(part.values, part.count, of_values);
     add_squares(direction + begin, part.count, of_direction);
   }
 }
 
-TAUT_VECTORISED void lamb_step(const UpdateStep& step_in, float trust, const Block& block,
-                               const float* direction) {
+template <class R>
+TAUT_VECTORISED void step_along(const UpdateStep& step_in, float ratio, const Block& block,
+                                const float* direction) {
   const UpdateStep step = step_in;
   const auto [g, scale, values, out, first, second, count] = block;
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) {
-    out[i] = apply_lamb(step, trust, values[i], direction[i]);
+    out[i] = R::along(step, ratio, values[i], direction[i]);
   }
+}
+
+template <class R>
+RuleLoops loops_of_rule() {
+  RuleLoops loops;
+  if constexpr (kIsScaledBySlice<R>) {
+    loops.by_slice = {gather_slice<R>, R::ratio, step_along<R>};
+  } else {
+    loops.by_element = each_element<R>;
+  }
+  return loops;
+}
+
+}  // namespace
+
+const RuleLoops& loops_of(RuleKind kind) {
+  static const auto all = [] {
+    std::array<RuleLoops, kRuleCount> loops;
+    for (std::size_t i = 0; i < kRuleCount; ++i) {
+      with_rule(static_cast<RuleKind>(i),
+                [&](auto rule) { loops[i] = loops_of_rule<decltype(rule)>(); });
+    }
+    return loops;
+  }();
+  return all[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace taut::math::loops

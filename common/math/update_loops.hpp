@@ -16,19 +16,10 @@ struct Block {
   float scale;
   const float* values;
   float* out;
-  float* first;   // the rule's first array, or null
-  float* second;  // its second one, or null
+  float* first;   // the rule's first array, nullptr if it keeps none
+  float* second;  // the second one, nullptr if it keeps fewer
   std::size_t count;
 };
-
-void sgd(const UpdateStep& step, const Block& block);
-void momentum(const UpdateStep& step, const Block& block);
-void nesterov(const UpdateStep& step, const Block& block);
-void adam(const UpdateStep& step, const Block& block);
-void adagrad(const UpdateStep& step, const Block& block);
-void rmsprop(const UpdateStep& step, const Block& block);
-void adadelta(const UpdateStep& step, const Block& block);
-void adamw(const UpdateStep& step, const Block& block);
 
 /// A sum that is kept in so many parts, element i in part i modulo them: the same bits on every
 /// vector unit.
@@ -38,11 +29,23 @@ using PartedSum = std::array<double, 16>;
 void add_squares(const float* values, std::size_t count, PartedSum& sum);
 [[nodiscard]] double total(const PartedSum& sum);
 
-/// LAMB's two passes: moments, the direction [count], and the squares of the values and of the
-/// direction; then, when the norms of the whole slice are known, the step along it.
-void lamb_moments(const UpdateStep& step, const Block& block, float* direction,
-                  PartedSum& of_values, PartedSum& of_direction);
-void lamb_step(const UpdateStep& step, float trust, const Block& block, const float* direction);
+/// The two passes of a rule whose step is scaled by norms over the slice: states, the direction
+/// [count], and the squares of the values and of the direction; then, when the norms of the whole
+/// slice are known, the step along it.
+struct SliceLoops {
+  void (*gather)(const UpdateStep& step, const Block& block, float* direction, PartedSum& of_values,
+                 PartedSum& of_direction) = nullptr;
+  float (*ratio)(double squares_of_values, double squares_of_direction) = nullptr;
+  void (*along)(const UpdateStep& step, float ratio, const Block& block,
+                const float* direction) = nullptr;
+};
+
+/// A rule's loops: one over its elements, or the two of a rule that is scaled by slice.
+struct RuleLoops {
+  void (*by_element)(const UpdateStep& step, const Block& block) = nullptr;
+  SliceLoops by_slice;
+};
+[[nodiscard]] const RuleLoops& loops_of(RuleKind kind);
 
 /// sum = scale * from, or += it. `from` is [count] float32 at any alignment.
 void set_scaled(float* sum, const std::byte* from, float scale, std::size_t count);

@@ -2,10 +2,53 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "common/math/update_kernels.hpp"
+#include "common/math/update_rules.hpp"
 
 namespace taut::math {
+
+static_assert(RuleKind{} == RuleKind::kSgd, "what an UpdateRule is by default");
+
+int UpdateRule::state_count() const {
+  return info_of(kind).state_count;
+}
+
+UpdateNorm UpdateRule::update_norm() const {
+  const UpdateNorm own = info_of(kind).norm;
+  return own == UpdateNorm::kNone && clip_norm > 0 ? UpdateNorm::kGradient : own;
+}
+
+bool UpdateRule::is_scaled_by_slice() const {
+  bool scaled = false;
+  with_rule(kind, [&](auto rule) { scaled = kIsScaledBySlice<decltype(rule)>; });
+  return scaled;
+}
+
+double UpdateRule::velocities_ahead(double share) const {
+  std::size_t applications = steps_ahead;
+  // The other updates of the clock make 1 / share - 1 more applications.
+  if (looks_ahead && share > 0) {
+    applications += static_cast<std::size_t>(std::max(std::lround(1 / share) - 1, 0L));
+  }
+  double sum = 0;
+  for (std::size_t i = 0; i < applications; ++i) sum = double{momentum} * (1 + sum);
+  return sum;
+}
+
+std::vector<RuleInfo> rule_types() {
+  std::vector<RuleInfo> types;
+  std::ranges::copy_if(kRuleInfos, std::back_inserter(types), &RuleInfo::is_type);
+  return types;
+}
+
+std::optional<RuleKind> rule_of_type(std::string_view type) {
+  for (std::size_t i = 0; i < kRuleCount; ++i) {
+    if (kRuleInfos[i].is_type && kRuleInfos[i].name == type) return static_cast<RuleKind>(i);
+  }
+  return std::nullopt;
+}
 
 float relative_norm(std::span<const float> gradient, std::span<const float> values) {
   return relative_norm(sum_of_squares(gradient), sum_of_squares(values));
@@ -32,27 +75,11 @@ float update_scale(const UpdateRule& rule, float norm, float decay_mult) {
 }
 
 double decay_share(const UpdateRule& rule, std::span<const float> scales, std::size_t members) {
+  const bool by_rate = rule.update_norm() == UpdateNorm::kRelative;
   double sum = 0;
-  for (const float scale : scales) sum += rule.kind == RuleKind::kLars ? double{scale} : 1.0;
+  for (const float scale : scales) sum += by_rate ? double{scale} : 1.0;
   return sum / static_cast<double>(members);
 }
-
-namespace {
-
-/// momentum + momentum^2 + ... : what the velocity alone will still do in so many applications.
-double velocities_ahead(double momentum, std::size_t applications) {
-  double sum = 0;
-  for (std::size_t i = 0; i < applications; ++i) sum = momentum * (1 + sum);
-  return sum;
-}
-
-/// share  of a clock's updates that one application has: the others make 1 / share - 1 more
-std::size_t steps_ahead(const UpdateRule& rule, double share) {
-  if (!rule.looks_ahead || !(share > 0)) return rule.steps_ahead;
-  return rule.steps_ahead + static_cast<std::size_t>(std::max(std::lround(1 / share) - 1, 0L));
-}
-
-}  // namespace
 
 UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult, float decay_mult,
                      double share, std::int64_t applications, std::size_t members) {
@@ -63,21 +90,14 @@ UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult, 
   step.decay = static_cast<float>(rule.weight_decay * decay_mult * share);
   step.momentum = rule.momentum;
   step.momentum2 = rule.momentum2;
-  if (rule.kind == RuleKind::kNesterov) {
-    step.ahead = static_cast<float>(velocities_ahead(rule.momentum, steps_ahead(rule, share)));
-  }
   step.rms_decay = rule.rms_decay;
   step.delta = rule.delta;
   step.l1 = rule.regularization == Regularization::kL1;
-  const auto t = static_cast<double>(applications + 1);
-  const double first = 1 - std::pow(rule.momentum, t);
-  const double second = 1 - std::pow(rule.momentum2, t);
-  if (rule.kind == RuleKind::kAdam) {
-    step.correction = static_cast<float>(std::sqrt(second) / first);
-  } else if (rule.kind == RuleKind::kAdamW || rule.kind == RuleKind::kLamb) {
-    step.correction = static_cast<float>(1 / first);
-    step.correction2 = static_cast<float>(1 / std::sqrt(second));
-  }
+  with_rule(rule.kind, [&](auto kind) {
+    if constexpr (requires { kind.complete(rule, share, 1.0, step); }) {
+      kind.complete(rule, share, static_cast<double>(applications + 1), step);
+    }
+  });
   return step;
 }
 

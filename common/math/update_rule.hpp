@@ -8,21 +8,10 @@
 
 namespace taut::math {
 
-enum class RuleKind : std::uint8_t {
-  kSgd,
-  kMomentum,
-  kNesterov,
-  kAdam,
-  kAdaGrad,
-  kRmsProp,
-  kAdaDelta,
-  kAdamW,
-  kLars,
-  kLamb,
-};
+enum class RuleKind : std::uint8_t;  // listed in update_rules.hpp; the first is SGD
 enum class Regularization : std::uint8_t { kL2, kL1 };
 
-/// The norm that travels with an update, where a slice is scaled by what lies outside it.
+/// The norm that travels with an update, where a slice is scaled by values outside of it.
 enum class UpdateNorm : std::uint8_t {
   kNone,
   kGradient,  // of the worker's gradient over all trained tables: it is clipped
@@ -31,7 +20,7 @@ enum class UpdateNorm : std::uint8_t {
 
 /// How a gradient changes a parameter: what a solver says, settled.
 struct UpdateRule {
-  RuleKind kind = RuleKind::kSgd;
+  RuleKind kind{};
   LearningRate rate;
   float momentum = 0;        // Adam, AdamW, LAMB: beta1; AdaDelta: how slowly both averages forget
   float momentum2 = 0.999F;  // Adam, AdamW, LAMB: beta2
@@ -44,7 +33,7 @@ struct UpdateRule {
   /// Nesterov: the values are kept so many applications ahead along the velocity.
   std::size_t steps_ahead = 1;
   /// Nesterov: where each update is applied on arrival, further ahead by the n - 1 applications of
-  /// the others that come between a worker's read and its gradient, whatever their speeds.
+  /// the others that occur between a worker's read and its gradient, whatever their speeds.
   /// Source    Hakimi et al., "Taming Momentum in a Distributed Asynchronous Environment", 2019
   ///           (DANA), here with one velocity for all workers and its decay taken into account
   bool looks_ahead = false;
@@ -53,30 +42,14 @@ struct UpdateRule {
   /// Source    Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.1
   double rate_per_member = 0;
 
-  /// How many values beside each parameter the rule keeps; all begin at 0.
-  [[nodiscard]] int state_count() const {
-    switch (kind) {
-      case RuleKind::kSgd:
-        return 0;
-      case RuleKind::kMomentum:
-      case RuleKind::kNesterov:
-      case RuleKind::kLars:     // velocity
-      case RuleKind::kAdaGrad:  // sum of squares
-      case RuleKind::kRmsProp:  // average of squares
-        return 1;
-      case RuleKind::kAdam:
-      case RuleKind::kAdamW:
-      case RuleKind::kLamb:      // both moments
-      case RuleKind::kAdaDelta:  // averages of squared gradients and of squared updates
-        return 2;
-    }
-    return 0;
-  }
-
-  [[nodiscard]] UpdateNorm update_norm() const {
-    if (kind == RuleKind::kLars) return UpdateNorm::kRelative;
-    return clip_norm > 0 ? UpdateNorm::kGradient : UpdateNorm::kNone;
-  }
+  /// How many values the rule keeps for each parameter; all start from 0.
+  [[nodiscard]] int state_count() const;
+  [[nodiscard]] UpdateNorm update_norm() const;
+  /// Whether its step is scaled by norms over the slice: a table then can't be cut otherwise.
+  [[nodiscard]] bool is_scaled_by_slice() const;
+  /// Nesterov: momentum + momentum^2 + ..., one for each step ahead of an application that has
+  /// `share` of its clock's updates.
+  [[nodiscard]] double velocities_ahead(double share) const;
 };
 
 /// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0 where
@@ -85,7 +58,7 @@ struct UpdateRule {
 /// The same of the sums of their squares.
 [[nodiscard]] float relative_norm(double gradient_squares, double value_squares);
 
-/// What a worker's gradient of a table is multiplied by, by the norm that came with it.
+/// The factor of a worker's gradient of a table, from the norm that was sent with it.
 /// clipping  L2 norm of the gradient over all tables down to clip_norm
 /// LARS      the layer-wise rate trust_coefficient * |w| / (|g| + weight_decay * |w|)
 /// Source    Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013;
@@ -117,25 +90,7 @@ struct UpdateStep {
 /// share         decay_share() of it
 /// applications  how many applications this slice has had before
 /// members       that take part at the clock
-///
-/// What a rule means when each update is applied on arrival (SSP, ASYNC), n members each sending
-/// its own mean, divided by n here:
-/// SGD       n steps of 1/n each: the same sum as the aggregate's one step.
-/// momentum, Nesterov
-///           the velocity decays n times per clock instead of once, and gathers 1/n of the gradient
-///           each time; under a constant gradient g the parameters move by rate * g / (1 - momentum)
-///           per clock, as with the aggregate.
-///           A late gradient excites what heavy-ball momentum swings in already, so that this is less
-///           stable than the aggregate; `looks_ahead` mends that.
-/// LARS      the same, of each arrival's gradient times its own layer-wise rate. The aggregate too
-///           is the mean of gradients that were scaled one by one, since a norm is known only to
-///           the worker that has the whole table; a single worker's run is the paper's.
-/// AdaGrad   squares gather to n (g/n)^2 per clock instead of g^2: n steps that are sqrt(n) times as
-///           long together.
-/// Adam, AdamW, LAMB, RMSProp, AdaDelta
-///           moments are averages over arrivals of g/n, whose scale cancels in the step: each
-///           arrival is one of full length, so a clock moves up to n times as far as the
-///           aggregate's; divide base_lr by n to compare runs. Bias correction counts arrivals.
+/// What a rule means where each update is applied on arrival is said at each in update_rules.hpp.
 [[nodiscard]] UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult,
                                    float decay_mult, double share, std::int64_t applications,
                                    std::size_t members = 1);

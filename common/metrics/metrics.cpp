@@ -19,7 +19,7 @@ prometheus::ClientMetric& Scrape::add(const std::string& name, const std::string
     family.type = type;
   }
   prometheus::ClientMetric& metric = families_.back().metric.emplace_back();
-  for (auto& [label, value] : labels) metric.label.push_back({label, std::move(value)});
+  for (auto& label : labels) metric.label.push_back({label.first, std::move(label.second)});
   return metric;
 }
 

@@ -13,15 +13,15 @@ namespace taut::metrics {
 /// Labels of one value, e.g. {{"worker", "worker0"}}.
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-/// Builds one answer to a scrape. Names get the prefix `tautline_`; units are base units and stand in
-/// the name (`_seconds`, `_bytes`); counters end with `_total`. Values of one name come in a row.
+/// Builds one answer to a scrape. Names get the prefix `tautline_`; base units are part of the name
+/// (`_seconds`, `_bytes`); counters end with `_total`. Values of one name are added consecutively.
 /// Source    https://prometheus.io/docs/practices/naming
 class Scrape {
  public:
   void gauge(const std::string& name, const std::string& help, double value, Labels labels = {});
   void counter(const std::string& name, const std::string& help, double value, Labels labels = {});
   /// counts   how often each value was seen
-  /// bounds   of the buckets, ascending; what lies above the last one is only in +Inf
+  /// bounds   of the buckets, ascending; greater values count only in +Inf
   void histogram(const std::string& name, const std::string& help,
                  const std::map<std::int64_t, std::uint64_t>& counts,
                  const std::vector<double>& bounds, Labels labels = {});

@@ -8,7 +8,7 @@ namespace taut {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kSmallest = 256;
+constexpr std::size_t kMinSize = 256;
 constexpr std::size_t kPageBytes = 4096;  // or a part of the system's: then some are touched twice
 
 class HostAllocator final : public BufferAllocator {
@@ -23,7 +23,7 @@ class HostAllocator final : public BufferAllocator {
 
 // Four classes to each power of two: at most a quarter of a buffer is wasted.
 std::size_t class_size(std::size_t size) {
-  if (size <= kSmallest) return kSmallest;
+  if (size <= kMinSize) return kMinSize;
   const std::size_t step = std::bit_floor(size - 1) / 4;
   return (size + step - 1) / step * step;
 }
@@ -46,23 +46,23 @@ std::shared_ptr<BufferAllocator> host_allocator() {
   return allocator;
 }
 
-/// Stands in the first bytes of a free buffer: to let buffers go takes no memory.
-struct BufferPool::Spent {
-  Spent* next;
+/// Stored in the first bytes of a free buffer: a list of buffers to be freed takes no memory.
+struct BufferPool::FreeBuffer {
+  FreeBuffer* next;
   std::size_t bytes;
 };
-static_assert(kSmallest >= 2 * sizeof(void*));
+static_assert(kMinSize >= 2 * sizeof(void*));
 
-struct BufferPool::Shelves {
-  Shelves(std::size_t keep_bytes, std::shared_ptr<BufferAllocator> from)
+struct BufferPool::FreeLists {
+  FreeLists(std::size_t keep_bytes, std::shared_ptr<BufferAllocator> from)
       : allocator(std::move(from)), keep(keep_bytes) {}
-  ~Shelves() {
+  ~FreeLists() {
     for (std::size_t i = 0; i < free.size(); ++i) {
       for (void* memory : free[i]) allocator->deallocate(memory, size_of_class(i));
     }
   }
-  Shelves(const Shelves&) = delete;
-  Shelves& operator=(const Shelves&) = delete;
+  FreeLists(const FreeLists&) = delete;
+  FreeLists& operator=(const FreeLists&) = delete;
 
   void give_back(void* memory, std::size_t rounded) noexcept {
     {
@@ -74,15 +74,15 @@ struct BufferPool::Shelves {
           kept += rounded;
           return;
         } catch (const std::bad_alloc&) {
-          // No room to remember it: it goes back to the allocator below.
+          // No memory to remember it: it goes back to the allocator below.
         }
       }
     }
     allocator->deallocate(memory, rounded);
   }
 
-  /// Memory that nobody has used yet; counted as used already. Throws std::bad_alloc.
-  void* make(std::size_t rounded) {
+  /// Fresh memory, which the caller has counted as used. Throws std::bad_alloc.
+  void* allocate(std::size_t rounded) {
     try {
       return allocator->allocate(rounded);
     } catch (...) {
@@ -92,14 +92,14 @@ struct BufferPool::Shelves {
     }
   }
 
-  /// Keeps less; the largest buffers go first. Whoever gets them gives them back without the lock.
-  [[nodiscard]] Spent* keep_less(std::size_t bytes) noexcept {
+  /// Keeps less; the largest buffers go first. The caller frees what is returned, without the lock.
+  [[nodiscard]] FreeBuffer* keep_less(std::size_t bytes) noexcept {
     std::scoped_lock lock(mutex);
-    Spent* first = nullptr;
+    FreeBuffer* first = nullptr;
     keep -= bytes;
     for (std::size_t i = free.size(); i-- > 0;) {
       for (; kept > keep && !free[i].empty(); free[i].pop_back()) {
-        first = new (free[i].back()) Spent{first, size_of_class(i)};
+        first = new (free[i].back()) FreeBuffer{first, size_of_class(i)};
         kept -= first->bytes;
       }
     }
@@ -115,70 +115,70 @@ struct BufferPool::Shelves {
 };
 
 BufferPool::BufferPool(Bytes keep, std::shared_ptr<BufferAllocator> allocator)
-    : shelves_(std::make_shared<Shelves>(keep.value(), std::move(allocator))) {}
+    : lists_(std::make_shared<FreeLists>(keep.value(), std::move(allocator))) {}
 
 Buffer BufferPool::acquire(std::size_t size) {
   const std::size_t rounded = class_size(size);
   void* memory = nullptr;
   {
-    std::scoped_lock lock(shelves_->mutex);
-    auto& shelf = shelves_->free[class_index(rounded)];
-    if (!shelf.empty()) {
-      memory = shelf.back();
-      shelf.pop_back();
-      shelves_->kept -= rounded;
+    std::scoped_lock lock(lists_->mutex);
+    auto& list = lists_->free[class_index(rounded)];
+    if (!list.empty()) {
+      memory = list.back();
+      list.pop_back();
+      lists_->kept -= rounded;
     }
-    shelves_->used += rounded;
+    lists_->used += rounded;
   }
-  if (memory == nullptr) memory = shelves_->make(rounded);
+  if (memory == nullptr) memory = lists_->allocate(rounded);
   return Buffer(std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
-                                           [shelves = shelves_, rounded](std::byte* spent) {
-                                             shelves->give_back(spent, rounded);
+                                           [lists = lists_, rounded](std::byte* spent) {
+                                             lists->give_back(spent, rounded);
                                            }),
                 size);
 }
 
-BufferPool::Surplus::~Surplus() {
+BufferPool::Excess::~Excess() {
   while (first_ != nullptr) {
-    Spent* const spent = std::exchange(first_, first_->next);
-    shelves_->allocator->deallocate(spent, spent->bytes);
+    FreeBuffer* const spent = std::exchange(first_, first_->next);
+    lists_->allocator->deallocate(spent, spent->bytes);
   }
 }
 
-BufferPool::Surplus BufferPool::Room::leave() noexcept {
-  const auto shelves = std::exchange(shelves_, nullptr);
-  return {shelves, shelves ? shelves->keep_less(bytes_) : nullptr};
+BufferPool::Excess BufferPool::Reservation::end() noexcept {
+  const auto lists = std::exchange(lists_, nullptr);
+  return {lists, lists ? lists->keep_less(bytes_) : nullptr};
 }
 
-BufferPool::Room BufferPool::keep_more(Bytes bytes) {
-  std::scoped_lock lock(shelves_->mutex);
-  shelves_->keep += bytes.value();
-  return {shelves_, bytes.value()};
+BufferPool::Reservation BufferPool::keep_more(Bytes bytes) {
+  std::scoped_lock lock(lists_->mutex);
+  lists_->keep += bytes.value();
+  return {lists_, bytes.value()};
 }
 
 void BufferPool::stock(std::size_t size, std::size_t count, const std::function<bool()>& over) {
   const std::size_t rounded = class_size(size);
   while (!over()) {
     {
-      std::scoped_lock lock(shelves_->mutex);
-      if (shelves_->free[class_index(rounded)].size() >= count) return;
-      if (shelves_->kept + rounded > shelves_->keep) return;
-      shelves_->used += rounded;
+      std::scoped_lock lock(lists_->mutex);
+      if (lists_->free[class_index(rounded)].size() >= count) return;
+      if (lists_->kept + rounded > lists_->keep) return;
+      lists_->used += rounded;
     }
-    auto* const memory = static_cast<std::byte*>(shelves_->make(rounded));
+    auto* const memory = static_cast<std::byte*>(lists_->allocate(rounded));
     for (std::size_t at = 0; at < rounded; at += kPageBytes) memory[at] = std::byte{0};
     memory[rounded - 1] = std::byte{0};
-    shelves_->give_back(memory, rounded);
+    lists_->give_back(memory, rounded);
   }
 }
 
-std::size_t BufferPool::room_for(std::size_t size) {
+std::size_t BufferPool::rounded_size(std::size_t size) {
   return class_size(size);
 }
 
 BufferPool::Usage BufferPool::usage() const {
-  std::scoped_lock lock(shelves_->mutex);
-  return {Bytes(shelves_->used), Bytes(shelves_->kept)};
+  std::scoped_lock lock(lists_->mutex);
+  return {Bytes(lists_->used), Bytes(lists_->kept)};
 }
 
 }  // namespace taut

@@ -37,7 +37,7 @@ class Buffer {
   [[nodiscard]] std::span<float> floats() const {
     return {reinterpret_cast<float*>(data_.get()), size_ / sizeof(float)};
   }
-  /// True where nobody else holds the memory, so that it may be written.
+  /// True where no other buffer shares the memory, so that it may be written.
   [[nodiscard]] bool unshared() const {
     const bool alone = data_.use_count() == 1;
     // What the last other owner did with the memory comes before what we do with it now.
@@ -58,47 +58,47 @@ class Buffer {
 /// Keeps freed buffers by size class, because allocating anew for each message costs more than
 /// copying it. Buffers may outlive the pool object. Thread: any.
 class BufferPool {
-  struct Shelves;
-  struct Spent;
+  struct FreeLists;
+  struct FreeBuffer;
 
  public:
-  class Room;
+  class Reservation;
 
-  /// Free buffers that a pool no longer keeps. They go back to the allocator with this object, while
-  /// nobody waits for the pool: the system takes a while to take large ones back.
-  /// Thread    any; on it they go back
-  class Surplus {
+  /// Free buffers that a pool no longer keeps. They go back to the allocator when this object ends,
+  /// without the pool's lock: the system takes a while to take large ones back.
+  /// Thread    any; the one that ends it gives them back
+  class Excess {
    public:
-    Surplus(Surplus&& other) noexcept
-        : shelves_(std::move(other.shelves_)), first_(std::exchange(other.first_, nullptr)) {}
-    Surplus(const Surplus&) = delete;
-    Surplus& operator=(const Surplus&) = delete;
-    ~Surplus();
+    Excess(Excess&& other) noexcept
+        : lists_(std::move(other.lists_)), first_(std::exchange(other.first_, nullptr)) {}
+    Excess(const Excess&) = delete;
+    Excess& operator=(const Excess&) = delete;
+    ~Excess();
 
    private:
-    friend class Room;
-    Surplus(std::shared_ptr<Shelves> shelves, Spent* first)
-        : shelves_(std::move(shelves)), first_(first) {}
-    std::shared_ptr<Shelves> shelves_;
-    Spent* first_;
+    friend class Reservation;
+    Excess(std::shared_ptr<FreeLists> lists, FreeBuffer* first)
+        : lists_(std::move(lists)), first_(first) {}
+    std::shared_ptr<FreeLists> lists_;
+    FreeBuffer* first_;
   };
 
-  /// Room for free buffers beyond those that the pool keeps anyway, for as long as it is there.
-  class Room {
+  /// Free buffers that a pool may keep beyond its own limit, for as long as this object exists.
+  class Reservation {
    public:
-    Room(Room&& other) noexcept = default;
-    Room(const Room&) = delete;
-    Room& operator=(const Room&) = delete;
-    ~Room() { (void)leave(); }
+    Reservation(Reservation&& other) noexcept = default;
+    Reservation(const Reservation&) = delete;
+    Reservation& operator=(const Reservation&) = delete;
+    ~Reservation() { (void)end(); }
 
-    /// Ends it. Returns what was kept beyond what the pool keeps from now on.
-    [[nodiscard]] Surplus leave() noexcept;
+    /// Returns what is kept beyond what the pool keeps from now on.
+    [[nodiscard]] Excess end() noexcept;
 
    private:
     friend class BufferPool;
-    Room(std::shared_ptr<Shelves> shelves, std::size_t bytes)
-        : shelves_(std::move(shelves)), bytes_(bytes) {}
-    std::shared_ptr<Shelves> shelves_;  // null: it has ended
+    Reservation(std::shared_ptr<FreeLists> lists, std::size_t bytes)
+        : lists_(std::move(lists)), bytes_(bytes) {}
+    std::shared_ptr<FreeLists> lists_;  // nullptr: it has ended
     std::size_t bytes_;
   };
 
@@ -109,17 +109,17 @@ class BufferPool {
   /// A buffer of `size` bytes with unspecified contents. Throws std::bad_alloc.
   [[nodiscard]] Buffer acquire(std::size_t size);
 
-  /// Keeps `bytes` more of free buffers for as long as what it returns is there.
-  [[nodiscard]] Room keep_more(Bytes bytes);
+  /// Keeps `bytes` more of free buffers for as long as the result exists.
+  [[nodiscard]] Reservation keep_more(Bytes bytes);
 
-  /// Makes free buffers of `size` bytes until `count` of them are there or no more are kept, and touches
-  /// their pages: who acquires one meets memory that the system has given already.
-  /// over  asked before each; true ends it early
+  /// Allocates free buffers of `size` bytes until there are `count` of them or the limit is reached, and
+  /// touches their pages: acquiring one then doesn't wait for the system.
+  /// over  called before each; true ends it early
   /// Throws std::bad_alloc.
   void stock(std::size_t size, std::size_t count, const std::function<bool()>& over);
 
-  /// What a buffer of `size` bytes takes of the limit.
-  [[nodiscard]] static std::size_t room_for(std::size_t size);
+  /// What a buffer of `size` bytes takes of the limit: its size class.
+  [[nodiscard]] static std::size_t rounded_size(std::size_t size);
 
   /// Bytes in use and bytes kept free, in whole size classes.
   struct Usage {
@@ -129,7 +129,7 @@ class BufferPool {
   [[nodiscard]] Usage usage() const;
 
  private:
-  std::shared_ptr<Shelves> shelves_;
+  std::shared_ptr<FreeLists> lists_;
 };
 
 }  // namespace taut

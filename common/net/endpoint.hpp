@@ -19,16 +19,16 @@ struct Incoming {
   Message message;
 };
 
-/// What one socket may hold and take.
+/// Limits of one socket.
 struct EndpointLimits {
   std::size_t queued_messages = 4096;  // per peer and direction
   Bytes frame = Bytes(64ULL << 20);    // a larger frame closes its connection
   std::size_t frames = 4096;           // a message with more of them is dropped
 };
 
-/// One end of many connections: it may listen on addresses and connect to others at once. Messages
-/// of one connection arrive whole and in order, or not at all when it breaks; who needs more sends
-/// again. Thread: one, the same for every call but wake().
+/// One end of many connections: it may listen on addresses and connect to peers. Messages
+/// of one connection arrive complete and in order, or not at all if it breaks; callers resend
+/// if they must. Thread: one, the same for every call except wake().
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -37,20 +37,20 @@ class Endpoint {
   /// Errors: exists (the port is in use), invalid (no such interface).
   [[nodiscard]] virtual Result<std::string> bind(const std::string& address) = 0;
 
-  /// A peer to send to, whether or not it is there yet; its connection is made and made again.
+  /// A peer to send to, whether or not it exists yet; its connection is retried and restored.
   [[nodiscard]] virtual Result<PeerId> connect(const std::string& address) = 0;
 
-  /// Gives a connected peer up; what is queued for it is dropped.
+  /// Forgets a connected peer; messages queued for it are dropped.
   virtual void disconnect(PeerId peer) = 0;
 
-  /// Hands a message over; never waits.
-  /// Errors: unavailable (the queue to the peer is full), not_found (the peer has gone).
+  /// Queues a message; never waits.
+  /// Errors: unavailable (the queue to the peer is full), not_found (the peer has disconnected).
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
 
-  /// The next message, waiting up to `wait` for it. Nothing: none came, or wake() was called.
+  /// The next message, waiting up to `wait` for it. nullopt: no message, or wake() was called.
   [[nodiscard]] virtual std::optional<Incoming> receive(Duration wait) = 0;
 
-  /// Makes a receive() that waits, or the next one, return. Thread: any.
+  /// Makes a waiting receive(), or the next one, return. Thread: any.
   virtual void wake() = 0;
 };
 

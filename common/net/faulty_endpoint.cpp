@@ -8,7 +8,7 @@
 namespace taut {
 namespace {
 
-constexpr std::size_t kMostHeld = EndpointLimits().queued_messages;
+constexpr std::size_t kMaxHeld = EndpointLimits().queued_messages;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void FaultyEndpoint::disconnect(PeerId peer) {
 
 Result<void> FaultyEndpoint::send(PeerId to, Message message) {
   send_due();
-  if (outgoing_.size() >= kMostHeld) {
+  if (outgoing_.size() >= kMaxHeld) {
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("{} messages wait in the slow network", outgoing_.size()));
   }
@@ -51,7 +51,7 @@ Result<void> FaultyEndpoint::send(PeerId to, Message message) {
 
 void FaultyEndpoint::send_due() {
   while (!outgoing_.empty() && outgoing_.front().due <= now_()) {
-    // A peer that has gone meanwhile is as good as a message that was lost.
+    // If the peer has disconnected, that is equivalent to a lost message.
     [[maybe_unused]] const auto sent =
         inner_->send(outgoing_.front().peer, std::move(outgoing_.front().message));
     outgoing_.pop_front();
@@ -59,12 +59,12 @@ void FaultyEndpoint::send_due() {
 }
 
 void FaultyEndpoint::take(Incoming arrived) {
-  if (lost() || incoming_.size() >= kMostHeld) return;
+  if (lost() || incoming_.size() >= kMaxHeld) return;
   hold(incoming_, arrived.from, std::move(arrived.message));
 }
 
 void FaultyEndpoint::wake() {
-  // The endpoint inside forgets a wake-up when it is asked for what is there already.
+  // The inner endpoint drops a wake-up when it is polled for messages already received.
   woken_ = true;
   inner_->wake();
 }
@@ -73,7 +73,7 @@ std::optional<Incoming> FaultyEndpoint::receive(Duration wait) {
   const TimePoint until = now_() + wait;
   while (true) {
     send_due();
-    // Everything that is there is taken at once, so that its delay runs from now on.
+    // All received messages are taken at once, so that their delay starts now.
     while (auto arrived = inner_->receive(Duration::zero())) take(std::move(*arrived));
     const TimePoint now = now_();
     if (!incoming_.empty() && incoming_.front().due <= now) {

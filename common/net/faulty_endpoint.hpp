@@ -11,20 +11,20 @@
 
 namespace taut {
 
-/// What a worse network does to each message, each way.
+/// Faults applied to each message, each way.
 struct LinkFaults {
   Duration delay{0};
-  Duration jitter{0};  // up to so much more, drawn for each message; none overtakes another
-  double loss = 0;     // the share of messages that never arrive
+  Duration jitter{0};  // up to this much more, drawn for each message; order is kept
+  double loss = 0;     // the share of messages that are lost
 
   [[nodiscard]] bool none() const {
     return delay == Duration::zero() && jitter == Duration::zero() && loss <= 0;
   }
 };
 
-/// An endpoint behind a worse network: it keeps what is sent and what is received back for a while,
-/// and loses some of it, as its seed says. Each direction keeps its order. What is sent leaves while
-/// somebody receives, at the latest when the endpoint closes.
+/// An endpoint behind a faulty network: it delays sent and received messages
+/// and loses some, according to its seed. Each direction keeps its order. Messages are sent during
+/// receive(), at the latest when the endpoint closes.
 /// Thread    one, as the endpoint that it wraps; wake(): any
 class FaultyEndpoint final : public Endpoint {
  public:
@@ -37,7 +37,7 @@ class FaultyEndpoint final : public Endpoint {
   Result<std::string> bind(const std::string& address) override { return inner_->bind(address); }
   Result<PeerId> connect(const std::string& address) override { return inner_->connect(address); }
   void disconnect(PeerId peer) override;
-  /// Errors    unavailable: as many messages wait as a queue holds
+  /// Errors    unavailable: the queue is full
   Result<void> send(PeerId to, Message message) override;
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override;

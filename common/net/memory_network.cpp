@@ -15,7 +15,7 @@ namespace {
 
 /// One direction of a connection ends at a peer number of the receiving endpoint.
 struct Link {
-  std::string address;  // that the connecting side asked for
+  std::string address;  // requested by the connecting side
   MemoryEndpoint* connecting = nullptr;
   PeerId at_connecting;          // how the connecting side names the listener
   PeerId at_listening;           // how the listener names the connecting side; changes on a break
@@ -122,7 +122,7 @@ class MemoryEndpoint final : public Endpoint {
       }
       accepted_.erase(link);
     }
-    return make_error(ErrorCode::kNotFound, fmt::format("peer {} has gone", to.value()));
+    return make_error(ErrorCode::kNotFound, fmt::format("peer {} has disconnected", to.value()));
   }
 
   std::optional<Incoming> receive(Duration wait) override {

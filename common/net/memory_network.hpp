@@ -13,10 +13,10 @@
 
 namespace taut {
 
-/// What the in-memory network does to each message, drawn anew for each from the network's seed.
+/// What the in-memory network does to each message, drawn for each from the network's seed.
 struct NetworkFaults {
   double drop = 0;       // probability
-  double duplicate = 0;  // probability of a second copy with a delay of its own
+  double duplicate = 0;  // probability of a second copy with its own delay
   Duration delay_min{50};
   Duration delay_max{50};
   bool reorder = false;  // a shorter delay may overtake; otherwise a connection keeps its order
@@ -24,7 +24,7 @@ struct NetworkFaults {
 
 /// The in-memory twin of ZmqContext: endpoints that exchange messages in virtual time, in one
 /// thread, the same for the same seed and calls. Time passes when step() or a waiting receive()
-/// says so.
+/// advances it.
 class MemoryNetwork {
  public:
   explicit MemoryNetwork(std::uint64_t seed, NetworkFaults faults = {});
@@ -35,8 +35,8 @@ class MemoryNetwork {
   [[nodiscard]] std::unique_ptr<Endpoint> make_endpoint(EndpointLimits limits = {});
 
   [[nodiscard]] TimePoint now() const;
-  /// Moves time to the next delivery that is due at or before `until`, delivers it and returns
-  /// true; or moves time to `until` and returns false.
+  /// Advances time to the next delivery at or before `until`, delivers it and returns
+  /// true; or advances time to `until` and returns false.
   bool step(TimePoint until);
   [[nodiscard]] std::uint64_t delivered() const;
 
@@ -47,8 +47,8 @@ class MemoryNetwork {
   void heal();
   /// Names an endpoint for partition(); a bound endpoint also answers to its address.
   void name(Endpoint& endpoint, const std::string& name);
-  /// Closes every connection of an endpoint; what was in flight is lost, and those that connected
-  /// are seen as new peers from their next message on.
+  /// Closes every connection of an endpoint; messages in flight are lost, and connecting peers
+  /// count as new peers from their next message on.
   void break_connections(Endpoint& endpoint);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace taut {
 
-/// Bytes that are never written again, with whatever keeps them alive. Copies share the bytes.
+/// Immutable bytes with the owner that keeps them alive. Copies share the bytes.
 class Frame {
  public:
   Frame() = default;
@@ -19,7 +19,7 @@ class Frame {
       : owner_(std::move(owner)), bytes_(bytes) {}
   explicit Frame(const Buffer& buffer) : owner_(buffer.owner()), bytes_(buffer.bytes()) {}
 
-  /// A frame of its own with the same bytes.
+  /// An independent frame with a copy of the bytes.
   [[nodiscard]] static Frame copy_of(std::span<const std::byte> bytes) {
     auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
     const std::span<const std::byte> view(*owned);
@@ -29,7 +29,7 @@ class Frame {
     return copy_of(std::as_bytes(std::span(text)));
   }
 
-  /// A part of it that keeps the whole alive.
+  /// A part of the frame; it keeps the whole alive.
   [[nodiscard]] Frame part(std::size_t offset, std::size_t size) const {
     return {owner_, bytes_.subspan(offset, size)};
   }
@@ -47,7 +47,7 @@ class Frame {
   std::span<const std::byte> bytes_;
 };
 
-/// What travels as a whole or not at all.
+/// The frames of one message: delivered complete or not at all.
 struct Message {
   std::vector<Frame> frames;
 };

@@ -83,7 +83,7 @@ struct SharedArena::State {
   std::mutex mutex;  // guards the rest
   std::optional<Heap> heap;
   bool abandoned = false;
-  std::size_t used = kProbeRoom;  // bytes from the start that the heap has or will never have
+  std::size_t used = kProbeRoom;  // bytes from the start that are in use or reserved
 };
 
 Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on_grown) {
@@ -144,13 +144,13 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     std::scoped_lock lock(state_->mutex);
     if (state_->abandoned) return;
   }
-  // A device keeps on copying to and from the pages that it has pinned: they are not given back.
+  // A device may still copy to and from pinned pages: they are not returned to the system.
   if (size >= kReturnedAbove && !state_->on_grown) {
     const std::size_t page = page_size();
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t first = (begin + page - 1) / page * page;
     const std::uintptr_t last = (begin + size) / page * page;
-    // Where it fails, the pages stay: memory that the arena may use again all the same.
+    // If it fails, the pages stay, and the arena may reuse them.
     madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
   }
   std::scoped_lock lock(state_->mutex);

@@ -13,33 +13,33 @@
 
 namespace taut {
 
-/// What another process of the same machine needs to find an arena. Whether it can reach it is
-/// tried, not guessed from names: the probe must lie at the arena's start.
+/// What another process of the same machine needs to map an arena. Whether it can is
+/// tried, not inferred from names: the probe must be at the arena's start.
 struct SharedMemoryOffer {
   using Probe = std::array<std::byte, 16>;
 
-  std::uint32_t process = 0;     // whose memory it is, as its own pid namespace numbers it
-  std::uint32_t descriptor = 0;  // of that process
+  std::uint32_t process = 0;     // the owner's id, in its own pid namespace
+  std::uint32_t descriptor = 0;  // a file descriptor of that process
   std::uint64_t size = 0;        // bytes
   Probe probe{};                 // drawn at random for each arena
   friend bool operator==(const SharedMemoryOffer&, const SharedMemoryOffer&) = default;
 };
 
-/// Memory that other processes of this machine may map, read-only: buffers taken from it travel
-/// between processes as a place instead of as bytes. It has no name and belongs to a descriptor, so
-/// that nothing of it stays behind, however its process ends. Its size is sealed, so that who maps
-/// it never meets memory that is gone.
-/// One client or shard has it: abandon() is for all of it.
+/// Memory that other processes of this machine may map, read-only: its buffers are sent
+/// between processes as offsets instead of bytes. It has no name and belongs to a descriptor, so
+/// that nothing remains, however its process ends. Its size is sealed, so that a process that maps
+/// it never touches missing memory.
+/// It has one owner, a client or a shard: abandon() affects all of it.
 /// Thread    any
 class SharedArena final : public BufferAllocator {
  public:
-  /// Told of each part that is about to be used for the first time, so that a device's driver can
+  /// Called with each part before its first use, so that a device's driver can
   /// pin it. Called under the arena's lock.
   using OnGrown = std::function<void(std::span<std::byte> part)>;
 
-  /// Reserves address space for `limit` bytes (0: as many as the machine has memory); memory is
-  /// taken as it is used.
-  /// Errors    io: the system has no memory without a name, or no address space left
+  /// Reserves address space for `limit` bytes (0: the size of the machine's memory); memory is
+  /// committed on use.
+  /// Errors    io: the system has no memfd, or no address space left
   [[nodiscard]] static Result<std::shared_ptr<SharedArena>> create(Bytes limit = Bytes(0),
                                                                    OnGrown on_grown = {});
   ~SharedArena() override;
@@ -50,11 +50,11 @@ class SharedArena final : public BufferAllocator {
   [[nodiscard]] void* allocate(std::size_t size) override;
   void deallocate(void* memory, std::size_t size) noexcept override;
 
-  /// From now on nothing that is given back is used again or written: its owner ends, and other
-  /// processes may still read what was lent to them.
+  /// From now on freed memory is neither reused nor written: the owner is ending, and other
+  /// processes may still read borrowed buffers.
   void abandon();
 
-  /// How far from the arena's start the bytes lie; nothing where they are not the arena's.
+  /// The offset of the bytes from the arena's start; nullopt if they are not the arena's.
   [[nodiscard]] std::optional<std::uint64_t> offset_of(std::span<const std::byte> bytes) const;
   [[nodiscard]] const SharedMemoryOffer& offer() const { return offer_; }
 

@@ -18,7 +18,7 @@ struct Borrowed {
   Borrowed(std::shared_ptr<SharedView> view_, std::shared_ptr<Word> returns_, SharedPlace place_)
       : view(std::move(view_)), returns(std::move(returns_)), place(place_) {}
   ~Borrowed() {
-    // What was read from the payload comes before the sender writes there again.
+    // Reads of the payload happen before the sender writes there again.
     (returns.get() + place.loan)->store(place.generation, std::memory_order_release);
   }
   Borrowed(const Borrowed&) = delete;
@@ -57,7 +57,7 @@ Result<void> SharedLink::open(const Offer& theirs) {
 }
 
 std::optional<SharedPlace> SharedLink::lend(const Frame& payload) {
-  if (!started_ || payload.size() < kLeast || free_.empty()) return std::nullopt;
+  if (!started_ || payload.size() < kMinBytes || free_.empty()) return std::nullopt;
   const auto offset = ours_->offset_of(payload.bytes());
   if (!offset) return std::nullopt;
   const std::uint32_t loan = free_.back();

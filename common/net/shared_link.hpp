@@ -13,59 +13,59 @@
 
 namespace taut {
 
-/// Where a payload lies in its sender's arena, and the loan by which the receiver says that it has
-/// done with it.
+/// Where a payload is in its sender's arena, and the loan by which the receiver returns
+/// it.
 struct SharedPlace {
   std::uint64_t offset = 0;
-  std::uint32_t loan = 0;        // which of the connection's loans, below SharedLink::kLoans
-  std::uint32_t generation = 0;  // how often that loan was made
+  std::uint32_t loan = 0;        // index of the connection's loan, below SharedLink::kLoans
+  std::uint32_t generation = 0;  // how often that loan was used
 };
 
 /// Payloads of one connection between two processes of a machine. A payload that is sent stays
-/// where it is, on loan: its sender keeps it as it is until the receiver has dropped every copy of
-/// the frame that it got for it. The receiver says so in its own arena, which the sender maps; so
-/// nobody writes another process's memory, and a loan comes back without a message.
+/// in place, on loan: its sender leaves it unchanged until the receiver has dropped every copy of
+/// the received frame. The receiver records that in its own arena, which the sender maps; so
+/// no process writes another's memory, and a loan is returned without a message.
 ///
-/// A loan whose message was lost comes back when the link ends: at a shard, when the other side has
-/// closed its memory or agreed anew.
+/// A loan whose message was lost returns when the link ends: at a shard, once the other side has
+/// closed its memory or repeated the handshake.
 /// Thread    one; borrowed frames may be dropped on any
 class SharedLink {
  public:
-  /// Payloads that may be on loan at a time; what goes beyond travels as bytes.
+  /// Maximum number of payloads on loan; further payloads are sent as bytes.
   static constexpr std::uint32_t kLoans = 16384;
-  /// A smaller payload costs less as bytes.
-  static constexpr std::size_t kLeast = 2048;
+  /// Minimum size of a lent payload; a smaller one costs less as bytes.
+  static constexpr std::size_t kMinBytes = 2048;
 
-  /// What the other side must know of this one.
+  /// What the other side must know about this one.
   struct Offer {
     SharedMemoryOffer memory;
-    std::uint64_t returns = 0;  // where in the arena loans are given back: kLoans 32-bit words
+    std::uint64_t returns = 0;  // offset of the returned loans: kLoans 32-bit words
     friend bool operator==(const Offer&, const Offer&) = default;
   };
 
-  /// ours  where this side's payloads lie. Throws std::bad_alloc.
+  /// ours  the arena of this side's payloads. Throws std::bad_alloc.
   explicit SharedLink(std::shared_ptr<SharedArena> ours);
 
   [[nodiscard]] Offer offer() const;
   /// Maps the other side's memory. Errors: as SharedView::open; invalid: returns outside of it.
   [[nodiscard]] Result<void> open(const Offer& theirs);
   [[nodiscard]] bool is_open() const { return theirs_ != nullptr; }
-  /// Whether the other side still has its memory.
+  /// Whether the other side's memory still exists.
   [[nodiscard]] bool is_alive() const { return theirs_ != nullptr && theirs_->owner_has_it(); }
 
-  /// From now on payloads that can travel as places do: both sides have opened.
+  /// From now on payloads are lent where possible: both sides have mapped each other.
   void start() { started_ = true; }
 
-  /// Lends a payload that is about to be sent. Nothing: it must travel as bytes.
+  /// Lends a payload that is about to be sent. nullopt: it must be sent as bytes.
   [[nodiscard]] std::optional<SharedPlace> lend(const Frame& payload);
-  /// Drops what has come back.
+  /// Releases returned payloads.
   void collect();
-  /// How many loans were made so far, and the undoing of those made since: they were not sent.
+  /// The number of loans so far, and the cancellation of later ones, which were not sent.
   [[nodiscard]] std::uint64_t lent_so_far() const { return lent_so_far_; }
   void undo_since(std::uint64_t lent_so_far);
   [[nodiscard]] std::size_t on_loan() const { return lent_.size(); }
 
-  /// A payload that the other side has lent.
+  /// A payload lent by the other side.
   /// Errors    invalid: a place outside of the other side's memory, or no such loan
   [[nodiscard]] Result<Frame> borrow(const SharedPlace& place, std::size_t size);
 

@@ -14,7 +14,7 @@ namespace taut {
 class SharedView {
  public:
   /// Errors    not_found: no such memory here (another machine, or another container); io: it
-  ///           cannot be mapped; mismatch: it is not the memory that the offer speaks of
+  ///           cannot be mapped; mismatch: it is not the memory that the offer describes
   [[nodiscard]] static Result<std::shared_ptr<SharedView>> open(const SharedMemoryOffer& offer);
   ~SharedView();
   SharedView(const SharedView&) = delete;

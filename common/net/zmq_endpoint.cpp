@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <stdexcept>
@@ -96,7 +97,7 @@ class ZmqEndpoint final : public Endpoint {
   std::uint64_t oldest_peer_ = 1;
   std::unordered_map<std::string, PeerId> peers_by_routing_id_;
   std::unordered_map<PeerId, std::string> routing_ids_;
-  std::size_t turn_ = 0;  // whose socket is looked at first, so that none starves
+  std::size_t turn_ = 0;  // the socket that is polled first, so that none starves
 };
 
 void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
@@ -170,7 +171,7 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
   const auto refused = [&](int reason) -> Error {
     if (reason == EHOSTUNREACH) {
       forget(to);
-      return make_error(ErrorCode::kNotFound, fmt::format("peer {} has gone", to.value()));
+      return make_error(ErrorCode::kNotFound, fmt::format("peer {} has disconnected", to.value()));
     }
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("the queue to peer {} is full", to.value()));

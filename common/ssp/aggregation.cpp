@@ -43,9 +43,4 @@ std::optional<Application> BackupAggregation::next(const HeldUpdates& held,
   return Application{clock, workers, workers.size()};
 }
 
-std::unique_ptr<const AggregationPolicy> make_aggregation(std::uint32_t backup_workers) {
-  if (backup_workers == 0) return std::make_unique<ModeAggregation>();
-  return std::make_unique<BackupAggregation>(backup_workers);
-}
-
 }  // namespace taut

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -40,8 +39,8 @@ class ModeAggregation final : public AggregationPolicy {
                                                 const Membership& membership) const override;
 };
 
-/// BSP with backup workers: the lowest clock is applied as one aggregate of those that have come once
-/// only `backup_workers` are missing; what comes later is none of its concern. The mean is over those
+/// BSP with backup workers: the lowest clock is applied as one aggregate of those that have arrived once
+/// only `backup_workers` are missing; later updates are dropped. The mean is over those
 /// that count. One member at least is waited for, however few are left.
 /// Source    Chen et al., "Revisiting Distributed Synchronous SGD", 2016, algorithms 3 and 4
 class BackupAggregation final : public AggregationPolicy {
@@ -53,9 +52,5 @@ class BackupAggregation final : public AggregationPolicy {
  private:
   const std::uint32_t backup_workers_;
 };
-
-/// The policy of a job: plain modes where it has no backup workers.
-[[nodiscard]] std::unique_ptr<const AggregationPolicy> make_aggregation(
-    std::uint32_t backup_workers);
 
 }  // namespace taut

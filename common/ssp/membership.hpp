@@ -11,7 +11,7 @@ namespace taut {
 
 /// How a clock's updates are applied.
 enum class ApplyMode : std::uint8_t {
-  kAggregate,  // BSP: as one aggregate, when all members' have come
+  kAggregate,  // BSP: as one aggregate, when all members' have arrived
   kOnArrival,  // SSP, ASYNC
 };
 
@@ -32,7 +32,7 @@ struct Member {
 };
 
 /// Who takes part in a job and how updates apply, as functions of the clock. An epoch is a stretch
-/// of clocks over which both stay the same; it needs no record of its own.
+/// of clocks over which both stay the same; it needs no separate record.
 class Membership {
  public:
   Membership() = default;

@@ -1,39 +1,47 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
 
-#include "common/math/delay_compensation.hpp"
-#include "common/ssp/push_schedule.hpp"
-#include "common/types.hpp"
+#include "common/ssp/staleness_policy.hpp"
 
 namespace taut {
 
-/// The bounds of a slack that moves.
-struct SlackRange {
-  Slack least;
-  Slack most;
-};
+/// All that a job does about staleness in addition to its bound.
+class Policies {
+ public:
+  /// In the order in which they weigh updates.
+  void add(std::shared_ptr<const StalenessPolicy> policy) { all_.push_back(std::move(policy)); }
 
-/// How workers that train on parameters of their own meet at the shared ones.
-enum class Exchange : std::uint8_t {
-  kNone,      // they train on the shared ones
-  kPeriodic,  // all move to the mean of all
-  kElastic,   // each and the shared ones move towards each other
-};
+  /// The policy of this kind, or nullptr.
+  template <class Policy>
+  [[nodiscard]] const Policy* find() const {
+    for (const auto& one : all_) {
+      if (const auto* found = dynamic_cast<const Policy*>(one.get())) return found;
+    }
+    return nullptr;
+  }
 
-/// What a job does about staleness beside its bound, settled from its file.
-struct Policies {
-  std::uint32_t backup_workers = 0;
-  bool staleness_rate = false;  // an update counts one over its staleness
-  std::optional<math::DelayCompensation> compensation;
-  std::optional<SlackRange> dynamic_slack;
-  Exchange exchange = Exchange::kNone;
-  float moving_rate = 0;  // kElastic; 0: 0.9 over the number of workers
-  PushSchedule schedule;
+  /// What all of them keep together.
+  struct Keeps {
+    bool reads = false;
+    bool values = false;
+    std::size_t states = 0;
+  };
+  [[nodiscard]] Keeps keeps() const;
+  /// state  the nth array that policies keep, to be updated in place
+  void weigh(LateUpdate& update, const std::function<std::span<float>(std::size_t)>& state) const;
+  [[nodiscard]] std::uint32_t backup_workers() const;
+  [[nodiscard]] PushSchedule schedule() const;
+  [[nodiscard]] std::unique_ptr<const AggregationPolicy> aggregation() const;
+  [[nodiscard]] std::unique_ptr<ReadSlack> read_slack() const;
 
-  /// Whether a shard must remember what each worker read.
-  [[nodiscard]] bool keeps_reads() const { return staleness_rate || compensation.has_value(); }
+ private:
+  std::vector<std::shared_ptr<const StalenessPolicy>> all_;
 };
 
 }  // namespace taut

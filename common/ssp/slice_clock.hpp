@@ -49,7 +49,7 @@ class SliceClock {
     Clock done;
     Clock join;
     Clock leave = Clock::never();
-    // One that left owes nothing once it is past its leave clock, and holds nobody back.
+    // One that left owes nothing once it is past its leave clock, and holds no other member back.
     [[nodiscard]] Clock frontier() const { return done < leave ? done : Clock::never(); }
   };
   bool raise_version();

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/files/tensor_file.hpp"
 #include "common/math/filler.hpp"
-#include "common/tensor_file.hpp"
 #include "common/types.hpp"
 
 namespace taut {
@@ -26,7 +26,7 @@ struct TableSpec {
   math::Filler filler;
   float lr_mult = 1;
   float decay_mult = 1;
-  std::optional<TensorPlace> origin = {};  // what it begins with in the filler's place
+  std::optional<TensorPlace> origin = {};  // what it starts from instead of the filler
 
   /// Elements.
   [[nodiscard]] std::uint64_t count() const {

@@ -34,8 +34,7 @@ void copy_blocks(cudaStream_t stream, std::span<const BlockCopy> blocks) {
   }
   if (longest == 0) return;
   const dim3 grid(blocks_for(longest), static_cast<unsigned>(blocks.size()));
-  copy_blocks_kernel<<<grid, kThreads, 0, stream>>>(all);
-  check_launch("copy_blocks", total);
+  launch({stream, "copy_blocks", total, grid}, copy_blocks_kernel, all);
 }
 
 }  // namespace taut::cuda

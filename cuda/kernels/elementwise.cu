@@ -1,5 +1,7 @@
 #include "cuda/kernels/elementwise.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <variant>
 #include <vector>
 
@@ -75,10 +77,16 @@ void multiply(cudaStream_t stream, const float* a, const float* b, float* out, s
 
 void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out,
                   std::int64_t count) {
-  // The term whose memory is `out` must be read before out is written: it goes first.
+  // A term whose memory is `out` must be read before out is written: it goes first, others of the same with
+  // it.
   std::vector<Scaled> order(terms.begin(), terms.end());
-  for (Scaled& term : order) {
-    if (term.values == out) std::swap(term, order.front());
+  const auto is_out = [out](const Scaled& term) { return term.values == out; };
+  const auto own = std::find_if(order.begin(), order.end(), is_out);
+  if (own != order.end()) {
+    std::iter_swap(order.begin(), own);
+    const auto rest = std::stable_partition(order.begin() + 1, order.end(), std::not_fn(is_out));
+    for (auto again = rest; again != order.end(); ++again) order.front().factor += again->factor;
+    order.erase(rest, order.end());
   }
   for (std::size_t begin = 0; begin < order.size(); begin += kMostTerms) {
     Terms part{};
@@ -87,8 +95,10 @@ void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out
     }
     const bool goes_on = begin > 0;
     each(stream, "weighted_sum", count, [=] __device__(std::int64_t i) {
-      float sum = goes_on ? out[i] : 0.0F;
-      for (int k = 0; k < part.count; ++k) sum += part.at[k].factor * part.at[k].values[i];
+      // The first one sets it: 0 and a -0 would be 0.
+      float sum = part.at[0].factor * part.at[0].values[i];
+      if (goes_on) sum = out[i] + sum;
+      for (int k = 1; k < part.count; ++k) sum += part.at[k].factor * part.at[k].values[i];
       out[i] = sum;
     });
   }
@@ -165,14 +175,13 @@ void prelu_backward(cudaStream_t stream, const AxisView& view, const float* bott
 void dropout(cudaStream_t stream, const DropoutDraw& draw, const std::int64_t* clock,
              const float* from, float* to, std::int64_t count) {
   if (count <= 0) return;
-  dropout_kernel<<<blocks_for((count + 3) / 4), kThreads, 0, stream>>>(count, draw, clock, from,
-                                                                       to);
-  check_launch("dropout", count);
+  launch({stream, "dropout", count, blocks_for((count + 3) / 4)}, dropout_kernel, count, draw,
+         clock, from, to);
 }
 
 void set_number(cudaStream_t stream, std::int64_t* to, std::int64_t value) {
-  set_number_kernel<<<1, 1, 0, stream>>>(to, value);
-  check_launch("set_number", 1);
+  launch({.stream = stream, .name = "set_number", .elements = 1, .threads = 1}, set_number_kernel,
+         to, value);
 }
 
 void copy_rows(cudaStream_t stream, const float* from, std::int64_t from_step, float* to,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cuda/fault.hpp"
+#include "cuda/kernels/start.cuh"
 
 namespace taut::cuda {
 

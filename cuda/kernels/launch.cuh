@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/error.hpp"
+#include "cuda/kernels/start.cuh"
 
 // How kernels over many elements are launched: 64-bit indices, a grid that strides over all of them,
 // every launch checked.
@@ -25,6 +26,23 @@ __device__ inline std::int64_t index_step() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
+/// How a kernel is started, and what an error says of it.
+struct Launch {
+  cudaStream_t stream = nullptr;
+  const char* name = "";
+  std::int64_t elements = 0;
+  dim3 grid{1};
+  unsigned threads = kThreads;
+};
+
+/// Every kernel is started here, and each start is checked.
+/// Errors    DeviceError
+template <class... Parameters, class... Arguments>
+void launch(const Launch& how, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  start(how.name, kernel, how.grid, how.threads, how.stream, arguments...);
+  check_launch(how.name, how.elements);
+}
+
 template <class Work>
 __global__ void __launch_bounds__(kThreads) each_kernel(std::int64_t count, Work work) {
   for (std::int64_t i = first_index(); i < count; i += index_step()) work(i);
@@ -34,8 +52,7 @@ __global__ void __launch_bounds__(kThreads) each_kernel(std::int64_t count, Work
 template <class Work>
 void each(cudaStream_t stream, const char* name, std::int64_t count, const Work& work) {
   if (count <= 0) return;
-  each_kernel<<<blocks_for(count), kThreads, 0, stream>>>(count, work);
-  check_launch(name, count);
+  launch({stream, name, count, blocks_for(count)}, each_kernel<Work>, count, work);
 }
 
 template <int kInputs>
@@ -92,18 +109,19 @@ void map(cudaStream_t stream, const char* name, std::int64_t count, Inputs<kInpu
   bool aligned = is_aligned(out);
   for (const float* input : in.at) aligned = aligned && is_aligned(input);
   if (aligned) {
-    map_kernel<true, kInputs, F>
-        <<<blocks_for((count + 3) / 4), kThreads, 0, stream>>>(count, in, out, f);
+    launch({stream, name, count, blocks_for((count + 3) / 4)}, map_kernel<true, kInputs, F>, count,
+           in, out, f);
   } else {
-    map_kernel<false, kInputs, F><<<blocks_for(count), kThreads, 0, stream>>>(count, in, out, f);
+    launch({stream, name, count, blocks_for(count)}, map_kernel<false, kInputs, F>, count, in, out,
+           f);
   }
-  check_launch(name, count);
 }
 
 /// The sum over a block's threads, in the same order every time; thread 0 has it.
 template <class T>
 __device__ T block_sum(T value) {
-  __shared__ T parts[32];
+  using Parts = T[32];
+  TAUT_SHARED(Parts, parts);
   __syncthreads();  // of an earlier call's readers
   for (int offset = 16; offset > 0; offset /= 2) {
     value += __shfl_down_sync(0xffffffffU, value, static_cast<unsigned>(offset));
@@ -124,7 +142,7 @@ __device__ T block_sum(T value) {
 /// As block_sum, and every thread has it.
 template <class T>
 __device__ T block_sum_for_all(T value) {
-  __shared__ T total;
+  TAUT_SHARED(T, total);
   const T sum = block_sum(value);
   if (threadIdx.x == 0) total = sum;
   __syncthreads();

@@ -105,16 +105,15 @@ __device__ double contrastive_slope(const ContrastiveShape& shape, double square
   if (alike) return 1;
   if (shape.legacy) return shape.margin > square ? -1 : 0;
   const double distance = sqrt(square);
-  return shape.margin > distance ? -(shape.margin - distance) / fmax(distance, 1e-4) : 0;
+  return shape.margin > distance ? -(shape.margin - distance) / at_least(distance, 1e-4) : 0;
 }
 
 }  // namespace
 
 void softmax_forward(cudaStream_t stream, const AxisView& view, const float* bottom, float* top) {
   if (view.inner == 1) {
-    softmax_rows_kernel<<<blocks_for(view.outer, kWarps), kThreads, 0, stream>>>(
-        view.outer, view.length, bottom, top);
-    check_launch("softmax_forward", view.count());
+    launch({stream, "softmax_forward", view.count(), blocks_for(view.outer, kWarps)},
+           softmax_rows_kernel, view.outer, view.length, bottom, top);
     return;
   }
   each(stream, "softmax_forward", view.positions(), [=] __device__(std::int64_t position) {
@@ -139,9 +138,9 @@ void softmax_forward(cudaStream_t stream, const AxisView& view, const float* bot
 void softmax_backward(cudaStream_t stream, const AxisView& view, const float* top,
                       const float* top_gradient, float* bottom_gradient) {
   if (view.inner == 1) {
-    softmax_rows_backward_kernel<<<blocks_for(view.outer, kWarps), kThreads, 0, stream>>>(
-        view.outer, view.length, top, top_gradient, bottom_gradient);
-    check_launch("softmax_backward", view.count());
+    launch({stream, "softmax_backward", view.count(), blocks_for(view.outer, kWarps)},
+           softmax_rows_backward_kernel, view.outer, view.length, top, top_gradient,
+           bottom_gradient);
     return;
   }
   each(stream, "softmax_backward", view.positions(), [=] __device__(std::int64_t position) {
@@ -186,6 +185,48 @@ void softmax_loss_backward(cudaStream_t stream, const AxisView& view, const floa
         class_of(labels, row / view.length * view.inner + inner, view.length);
     const auto scale = weight / static_cast<float>(*divisor);
     bottom_gradient[i] = truth < 0 ? 0.0F : scale * probabilities[i] - (k == truth ? scale : 0.0F);
+  });
+}
+
+void infogain_loss_forward(cudaStream_t stream, const AxisView& view, const float* probabilities,
+                           const Labels& labels, const float* matrix, const Divisor& divisor,
+                           float* loss, double* divisor_out, void* scratch) {
+  constexpr float kLeastProbability = 1e-20F;  // Caffe's
+  reduce(
+      stream, "infogain_loss_forward", all_of(view.positions()), scratch,
+      [=] __device__(std::int64_t position, std::int64_t, double& first, double& second) {
+        const std::int64_t truth = class_of(labels, position, view.length);
+        if (truth < 0) return;
+        const float* p = probabilities + first_at(view, position);
+        const float* weights = matrix + truth * view.length;
+        for (std::int64_t k = 0; k < view.length; ++k) {
+          const float likely = p[k * view.inner];
+          // Written so that what is no number stays that.
+          first -= static_cast<double>(weights[k]) *
+                   logf(likely < kLeastProbability ? kLeastProbability : likely);
+        }
+        second += 1;
+      },
+      [=] __device__(std::int64_t, const Sums& total) {
+        *divisor_out = divisor_of(divisor, total.second);
+        *loss = static_cast<float>(total.first / *divisor_out);
+      });
+}
+
+void infogain_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
+                            const Labels& labels, const float* matrix, float weight,
+                            const double* divisor, float* bottom_gradient) {
+  each(stream, "infogain_loss_backward", view.positions(), [=] __device__(std::int64_t position) {
+    const std::int64_t truth = class_of(labels, position, view.length);
+    const std::int64_t at = first_at(view, position);
+    const float* weights = matrix + (truth < 0 ? 0 : truth) * view.length;
+    const auto scale = weight / static_cast<float>(*divisor);
+    float sum = 0;
+    for (std::int64_t k = 0; k < view.length; ++k) sum += weights[k];
+    for (std::int64_t k = 0; k < view.length; ++k) {
+      const std::int64_t i = at + k * view.inner;
+      bottom_gradient[i] = truth < 0 ? 0.0F : scale * (probabilities[i] * sum - weights[k]);
+    }
   });
 }
 
@@ -307,7 +348,7 @@ void hinge_forward(cudaStream_t stream, const float* scores, const Labels& label
         const std::int64_t record = i / classes;
         const std::int64_t truth = class_of(labels, record, classes);
         const float sign = i - record * classes == truth ? 1.0F : -1.0F;
-        const double gap = fmaxf(0.0F, 1 - sign * scores[i]);
+        const double gap = at_least(1 - sign * scores[i], 0.0);
         first += squared ? gap * gap : gap;
       },
       [=] __device__(std::int64_t, const Sums& total) {
@@ -339,7 +380,7 @@ void contrastive_forward(cudaStream_t stream, const ContrastiveShape& shape, con
           first += square;
           return;
         }
-        const double gap = fmax(shape.margin - (shape.legacy ? square : sqrt(square)), 0.0);
+        const double gap = at_least(shape.margin - (shape.legacy ? square : sqrt(square)), 0.0);
         first += shape.legacy ? gap : gap * gap;
       },
       [=] __device__(std::int64_t, const Sums& total) {

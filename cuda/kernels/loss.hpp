@@ -35,6 +35,13 @@ void softmax_loss_forward(cudaStream_t stream, const AxisView& view, const float
 void softmax_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                            const Labels& labels, float weight, const double* divisor,
                            float* bottom_gradient);
+/// matrix  [view.length, view.length]: row l weighs the classes where the label is l
+void infogain_loss_forward(cudaStream_t stream, const AxisView& view, const float* probabilities,
+                           const Labels& labels, const float* matrix, const Divisor& divisor,
+                           float* loss, double* divisor_out, void* scratch);
+void infogain_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
+                            const Labels& labels, const float* matrix, float weight,
+                            const double* divisor, float* bottom_gradient);
 /// Bytes that accuracy() wants beside it.
 [[nodiscard]] std::size_t accuracy_scratch(const AxisView& view);
 /// by_class  [view.length]; null: nobody wants it

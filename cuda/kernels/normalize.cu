@@ -10,11 +10,17 @@ __device__ float factor_of(double variance, float epsilon) {
   return static_cast<float>(1 / sqrt(variance + static_cast<double>(epsilon)));
 }
 
+__device__ float row_factor(double variance, float epsilon, LayerNormDivisor divisor) {
+  if (divisor == LayerNormDivisor::kOne) return 1;
+  if (divisor == LayerNormDivisor::kRootOfSum) return factor_of(variance, epsilon);
+  return static_cast<float>(1 / (sqrt(variance) + static_cast<double>(epsilon)));
+}
+
 /// One block a row. The distances from the mean are squared, so nothing cancels.
 __global__ void __launch_bounds__(kThreads)
     layer_norm_forward_kernel(std::int64_t rows, std::int64_t columns, float epsilon,
-                              const float* bottom, const float* weight, const float* bias,
-                              float* top, float* normalised, float* inverse) {
+                              LayerNormDivisor divisor, const float* bottom, const float* weight,
+                              const float* bias, float* top, float* normalised, float* inverse) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float* x = bottom + row * columns;
     float* kept = normalised + row * columns;
@@ -27,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
       squares += static_cast<double>(distance) * distance;
     }
     const float factor =
-        factor_of(block_sum_for_all(squares) / static_cast<double>(columns), epsilon);
+        row_factor(block_sum_for_all(squares) / static_cast<double>(columns), epsilon, divisor);
     if (threadIdx.x == 0) inverse[row] = factor;
     for (std::int64_t i = threadIdx.x; i < columns; i += kThreads) {
       const float value = (x[i] - mean) * factor;
@@ -39,9 +45,9 @@ __global__ void __launch_bounds__(kThreads)
 
 /// With g = dy * weight: dx = (g - mean(g) - normalised * mean(g * normalised)) * inverse.
 __global__ void __launch_bounds__(kThreads)
-    layer_norm_backward_kernel(std::int64_t rows, std::int64_t columns, const float* normalised,
-                               const float* inverse, const float* weight, const float* top_gradient,
-                               float* bottom_gradient) {
+    layer_norm_backward_kernel(std::int64_t rows, std::int64_t columns, LayerNormDivisor divisor,
+                               const float* normalised, const float* inverse, const float* weight,
+                               const float* top_gradient, float* bottom_gradient) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float* kept = normalised + row * columns;
     const float* dy = top_gradient + row * columns;
@@ -53,8 +59,11 @@ __global__ void __launch_bounds__(kThreads)
       along += static_cast<double>(g) * kept[i];
     }
     const auto mean = static_cast<float>(block_sum_for_all(sum) / static_cast<double>(columns));
-    const auto mean_along =
-        static_cast<float>(block_sum_for_all(along) / static_cast<double>(columns));
+    // Without a division nothing depends on the deviation.
+    const auto total_along = block_sum_for_all(along);
+    const auto mean_along = divisor == LayerNormDivisor::kOne
+                                ? 0.0F
+                                : static_cast<float>(total_along / static_cast<double>(columns));
     for (std::int64_t i = threadIdx.x; i < columns; i += kThreads) {
       const float g = weight == nullptr ? dy[i] : dy[i] * weight[i];
       bottom_gradient[row * columns + i] = inverse[row] * (g - mean - kept[i] * mean_along);
@@ -129,7 +138,7 @@ void batch_norm_statistics(cudaStream_t stream, const AxisView& view, const floa
       },
       [=] __device__(std::int64_t k, const Sums& total) {
         const double distance = total.first / count;
-        const double spread = fmax(total.second / count - distance * distance, 0.0);
+        const double spread = at_least(total.second / count - distance * distance, 0.0);
         const double middle = bottom[k * inner] + distance;
         if (mean != nullptr) mean[k] = static_cast<float>(middle);
         if (variance != nullptr) variance[k] = static_cast<float>(spread);
@@ -186,19 +195,19 @@ void batch_norm_backward(cudaStream_t stream, const AxisView& view, const float*
 }
 
 void layer_norm_forward(cudaStream_t stream, std::int64_t rows, std::int64_t columns, float epsilon,
-                        const float* bottom, const float* weight, const float* bias, float* top,
-                        float* normalised, float* inverse) {
-  layer_norm_forward_kernel<<<blocks_for(rows, 1), kThreads, 0, stream>>>(
-      rows, columns, epsilon, bottom, weight, bias, top, normalised, inverse);
-  check_launch("layer_norm_forward", rows * columns);
+                        LayerNormDivisor divisor, const float* bottom, const float* weight,
+                        const float* bias, float* top, float* normalised, float* inverse) {
+  launch({stream, "layer_norm_forward", rows * columns, blocks_for(rows, 1)},
+         layer_norm_forward_kernel, rows, columns, epsilon, divisor, bottom, weight, bias, top,
+         normalised, inverse);
 }
 
 void layer_norm_backward(cudaStream_t stream, std::int64_t rows, std::int64_t columns,
-                         const float* normalised, const float* inverse, const float* weight,
-                         const float* top_gradient, float* bottom_gradient) {
-  layer_norm_backward_kernel<<<blocks_for(rows, 1), kThreads, 0, stream>>>(
-      rows, columns, normalised, inverse, weight, top_gradient, bottom_gradient);
-  check_launch("layer_norm_backward", rows * columns);
+                         LayerNormDivisor divisor, const float* normalised, const float* inverse,
+                         const float* weight, const float* top_gradient, float* bottom_gradient) {
+  launch({stream, "layer_norm_backward", rows * columns, blocks_for(rows, 1)},
+         layer_norm_backward_kernel, rows, columns, divisor, normalised, inverse, weight,
+         top_gradient, bottom_gradient);
 }
 
 void lrn_forward(cudaStream_t stream, const LrnShape& shape, const float* bottom, float* scale,

@@ -29,14 +29,18 @@ void batch_norm_backward(cudaStream_t stream, const AxisView& view, const float*
                          const float* top_gradient, const float* factor, const float* mean,
                          const float* slope, float* bottom_gradient);
 
+/// What a row's distances from its mean are divided by: the root of variance and epsilon, the root of
+/// the variance and then epsilon, or 1.
+enum class LayerNormDivisor : std::uint8_t { kRootOfSum, kSumOfRoot, kOne };
+
 /// normalised, inverse  [rows, columns] and [rows]: kept for the way back
 /// weight, bias         null: 1 and 0
 void layer_norm_forward(cudaStream_t stream, std::int64_t rows, std::int64_t columns, float epsilon,
-                        const float* bottom, const float* weight, const float* bias, float* top,
-                        float* normalised, float* inverse);
+                        LayerNormDivisor divisor, const float* bottom, const float* weight,
+                        const float* bias, float* top, float* normalised, float* inverse);
 void layer_norm_backward(cudaStream_t stream, std::int64_t rows, std::int64_t columns,
-                         const float* normalised, const float* inverse, const float* weight,
-                         const float* top_gradient, float* bottom_gradient);
+                         LayerNormDivisor divisor, const float* normalised, const float* inverse,
+                         const float* weight, const float* top_gradient, float* bottom_gradient);
 
 struct LrnShape {
   std::int64_t n = 0;

@@ -1,3 +1,6 @@
+#include <cfloat>
+
+#include "common/math/philox.hpp"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/pooling.hpp"
 
@@ -155,6 +158,60 @@ void average_pool_backward(cudaStream_t stream, const PoolShape& shape, const fl
       }
     }
     bottom_gradient[i] = sum;
+  });
+}
+
+void stochastic_pool_forward(cudaStream_t stream, const PoolShape& shape, const PoolDraw& draw,
+                             const std::int64_t* clock, const float* bottom, float* top,
+                             std::int32_t* chosen) {
+  const Sides sides(shape);
+  each(stream, "stochastic_pool_forward", tops(shape), [=] __device__(std::int64_t i) {
+    const Place place = place_of(i, sides.top_h, sides.top_w);
+    const float* plane = bottom + place.plane * sides.h * sides.w;
+    const Window rows = sides.rows(place.y);
+    const Window columns = sides.columns(place.x);
+    float sum = 0;
+    for (int y = rows.begin; y < rows.end; ++y) {
+      for (int x = columns.begin; x < columns.end; ++x) sum += plane[y * sides.w + x];
+    }
+    const auto index = static_cast<std::uint64_t>(i);
+    const std::uint64_t first = static_cast<std::uint64_t>(*clock) << 32U;
+    const math::Philox random = math::Philox::at(draw.key, draw.stream, first | index / 4);
+    const float until = (1 - math::unit_float(random.words[index % 4])) * sum;
+    sum = 0;
+    int at = -1;
+    int last = 0;
+    for (int y = rows.begin; y < rows.end; ++y) {
+      for (int x = columns.begin; x < columns.end; ++x) {
+        last = y * sides.w + x;
+        sum += plane[last];
+        if (at < 0 && sum >= until) at = last;
+      }
+    }
+    if (at < 0) at = last;  // a sum that is no number
+    top[i] = plane[at];
+    chosen[i] = at;
+  });
+}
+
+void weighed_pool_forward(cudaStream_t stream, const PoolShape& shape, const float* bottom,
+                          float* top) {
+  const Sides sides(shape);
+  each(stream, "weighed_pool_forward", tops(shape), [=] __device__(std::int64_t i) {
+    const Place place = place_of(i, sides.top_h, sides.top_w);
+    const float* plane = bottom + place.plane * sides.h * sides.w;
+    const Window rows = sides.rows(place.y);
+    const Window columns = sides.columns(place.x);
+    float sum = FLT_MIN;  // no division by 0
+    float squares = 0;
+    for (int y = rows.begin; y < rows.end; ++y) {
+      for (int x = columns.begin; x < columns.end; ++x) {
+        const float value = plane[y * sides.w + x];
+        sum += value;
+        squares += value * value;
+      }
+    }
+    top[i] = squares / sum;
   });
 }
 

@@ -28,4 +28,17 @@ void average_pool_forward(cudaStream_t stream, const PoolShape& shape, const flo
 void average_pool_backward(cudaStream_t stream, const PoolShape& shape, const float* top_gradient,
                            float* bottom_gradient);
 
+/// Where the numbers of a stochastic pooling come from: of Philox, at the clock that device memory holds.
+struct PoolDraw {
+  std::uint64_t key = 0;
+  std::uint64_t stream = 0;
+};
+/// Draws an element of each window in proportion to it; max_pool_backward goes the way back.
+void stochastic_pool_forward(cudaStream_t stream, const PoolShape& shape, const PoolDraw& draw,
+                             const std::int64_t* clock, const float* bottom, float* top,
+                             std::int32_t* chosen);
+/// The sum of each window's squares over its sum.
+void weighed_pool_forward(cudaStream_t stream, const PoolShape& shape, const float* bottom,
+                          float* top);
+
 }  // namespace taut::cuda

@@ -96,9 +96,8 @@ void sum_of_squares(cudaStream_t stream, const float* values, std::int64_t count
 void row_reduction(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,
                    std::int64_t length, const float* bottom, float* top) {
   if (rows <= 0) return;
-  row_reduction_kernel<<<blocks_for(rows, 1), kThreads, 0, stream>>>(of, factor, rows, length,
-                                                                     bottom, top);
-  check_launch("row_reduction", rows * length);
+  launch({stream, "row_reduction", rows * length, blocks_for(rows, 1)}, row_reduction_kernel, of,
+         factor, rows, length, bottom, top);
 }
 
 void row_reduction_backward(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,

@@ -13,10 +13,15 @@ namespace taut::cuda {
 inline constexpr int kRowThreads = 32;  // of one block, beside each other
 inline constexpr int kRowLanes = 8;     // above each other
 
+/// The larger one; what is no number stays none, which fmax() would drop.
+__device__ inline double at_least(double value, double least) {
+  return value < least ? least : value;
+}
+
 /// What a reduction adds up.
 struct Sums {
-  double first = 0;
-  double second = 0;
+  double first;
+  double second;
 };
 
 /// What one block adds up: the elements of one index, in parts that blocks share.
@@ -25,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
     plane_sums_kernel(AxisView view, bool is_small, Sums* partial, Term term, Finish finish) {
   const std::int64_t k = blockIdx.x;
   const std::int64_t per_index = view.outer * view.inner;
-  Sums sums;
+  Sums sums{};
   for (std::int64_t e = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
        e < per_index; e += static_cast<std::int64_t>(gridDim.y) * kThreads) {
     const std::int64_t o =
@@ -48,11 +53,12 @@ __global__ void __launch_bounds__(kThreads)
 template <class Term, class Finish>
 __global__ void __launch_bounds__(kThreads)
     row_sums_kernel(AxisView view, Sums* partial, Term term, Finish finish) {
-  __shared__ Sums lanes[kRowLanes][kRowThreads];
+  using Lanes = Sums[kRowLanes][kRowThreads];
+  TAUT_SHARED(Lanes, lanes);
   const unsigned x = threadIdx.x % kRowThreads;
   const unsigned y = threadIdx.x / kRowThreads;
   const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * kRowThreads + x;
-  Sums sums;
+  Sums sums{};
   if (k < view.length) {
     for (std::int64_t o = static_cast<std::int64_t>(blockIdx.y) * kRowLanes + y; o < view.outer;
          o += static_cast<std::int64_t>(gridDim.y) * kRowLanes) {
@@ -77,7 +83,7 @@ template <class Finish>
 __global__ void __launch_bounds__(kThreads)
     finish_sums_kernel(std::int64_t length, unsigned parts, const Sums* partial, Finish finish) {
   for (std::int64_t k = first_index(); k < length; k += index_step()) {
-    Sums sums;
+    Sums sums{};
     for (unsigned part = 0; part < parts; ++part) {
       sums.first += partial[part * length + k].first;
       sums.second += partial[part * length + k].second;
@@ -96,17 +102,17 @@ void reduce(cudaStream_t stream, const char* name, const AxisView& view, void* s
   auto* partial = static_cast<Sums*>(scratch);
   if (view.inner == 1 && view.length > 1) {
     const auto columns = static_cast<unsigned>((view.length + kRowThreads - 1) / kRowThreads);
-    row_sums_kernel<<<dim3(columns, parts), kThreads, 0, stream>>>(view, partial, term, finish);
+    launch({stream, name, view.count(), dim3(columns, parts)}, row_sums_kernel<Term, Finish>, view,
+           partial, term, finish);
   } else {
     const bool is_small = view.outer * view.inner < (std::int64_t{1} << 31U);
-    plane_sums_kernel<<<dim3(static_cast<unsigned>(view.length), parts), kThreads, 0, stream>>>(
-        view, is_small, partial, term, finish);
+    const dim3 grid(static_cast<unsigned>(view.length), parts);
+    launch({stream, name, view.count(), grid}, plane_sums_kernel<Term, Finish>, view, is_small,
+           partial, term, finish);
   }
-  check_launch(name, view.count());
   if (parts == 1) return;
-  finish_sums_kernel<<<blocks_for(view.length), kThreads, 0, stream>>>(view.length, parts, partial,
-                                                                       finish);
-  check_launch(name, view.length);
+  launch({stream, name, view.length, blocks_for(view.length)}, finish_sums_kernel<Finish>,
+         view.length, parts, partial, finish);
 }
 
 /// The view of a whole array as one sum.

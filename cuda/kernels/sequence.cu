@@ -23,8 +23,10 @@ __device__ std::int64_t row_of(const EmbedShape& shape, const float* bottom,
 __global__ void __launch_bounds__(kThreads)
     embed_backward_kernel(EmbedShape shape, const float* bottom, const float* top_gradient,
                           float* weights_gradient) {
-  __shared__ std::int64_t matches[kThreads];
-  __shared__ int warp_counts[kThreads / 32];
+  using Matches = std::int64_t[kThreads];
+  using WarpCounts = int[kThreads / 32];
+  TAUT_SHARED(Matches, matches);
+  TAUT_SHARED(WarpCounts, warp_counts);
   const unsigned lane = threadIdx.x % 32;
   const unsigned warp = threadIdx.x / 32;
   for (std::int64_t own = blockIdx.x; own < shape.count; own += gridDim.x) {
@@ -178,9 +180,8 @@ void embed_backward(cudaStream_t stream, const EmbedShape& shape, const float* b
                     const float* top_gradient, float* weights_gradient) {
   fill(stream, weights_gradient, shape.inputs * shape.outputs, 0);
   if (shape.count <= 0) return;
-  embed_backward_kernel<<<blocks_for(shape.count, 1), kThreads, 0, stream>>>(
-      shape, bottom, top_gradient, weights_gradient);
-  check_launch("embed_backward", shape.count * shape.outputs);
+  launch({stream, "embed_backward", shape.count * shape.outputs, blocks_for(shape.count, 1)},
+         embed_backward_kernel, shape, bottom, top_gradient, weights_gradient);
 }
 
 void position_embed_forward(cudaStream_t stream, std::int64_t steps, std::int64_t streams,
@@ -347,18 +348,17 @@ void attention_softmax(cudaStream_t stream, const AttentionShape& shape, const f
                        float* weights) {
   const std::int64_t rows = shape.pairs() * shape.steps;
   if (rows <= 0) return;
-  attention_softmax_kernel<<<blocks_for(rows, kThreads / 32), kThreads, 0, stream>>>(shape, mask,
-                                                                                     weights);
-  check_launch("attention_softmax", rows * shape.steps);
+  launch({stream, "attention_softmax", rows * shape.steps, blocks_for(rows, kThreads / 32)},
+         attention_softmax_kernel, shape, mask, weights);
 }
 
 void attention_softmax_backward(cudaStream_t stream, const AttentionShape& shape,
                                 const float* weights, float* gradients) {
   const std::int64_t rows = shape.pairs() * shape.steps;
   if (rows <= 0) return;
-  attention_softmax_backward_kernel<<<blocks_for(rows, kThreads / 32), kThreads, 0, stream>>>(
-      shape, weights, gradients);
-  check_launch("attention_softmax_backward", rows * shape.steps);
+  launch(
+      {stream, "attention_softmax_backward", rows * shape.steps, blocks_for(rows, kThreads / 32)},
+      attention_softmax_backward_kernel, shape, weights, gradients);
 }
 
 }  // namespace taut::cuda

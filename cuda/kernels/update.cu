@@ -3,19 +3,19 @@
 #include <array>
 
 #include "common/check.hpp"
-#include "common/math/update_arithmetic.hpp"
+#include "common/math/update_rules.hpp"
 #include "cuda/kernels/reduce.cuh"
 
 namespace taut::cuda {
 namespace {
 
 struct Gradients {
-  Scaled at[kMostGradients];
+  Scaled at[kMaxGradients];
   int count = 0;
 };
 
 Gradients gradients_of(std::span<const Scaled> list) {
-  TAUT_CHECK(!list.empty() && list.size() <= kMostGradients, "the gradients of one launch");
+  TAUT_CHECK(!list.empty() && list.size() <= kMaxGradients, "the gradients of one launch");
   Gradients gradients;
   for (const Scaled& one : list) gradients.at[gradients.count++] = one;
   return gradients;
@@ -63,132 +63,116 @@ __device__ Pack<kWidth> summed(const Gradients& gradients, std::int64_t i) {
   return sum;
 }
 
-/// Rule gives value(g, w, first, second): the new value, and changes the states that it has.
-template <int kWidth, int kStates, class Rule>
+/// Op is called as a rule: op(w, g, first, second) returns the new value and changes the states.
+template <int kWidth, class Op>
 __device__ void update_at(const Gradients& gradients, float scale, const UpdateArrays& arrays,
-                          std::int64_t i, const Rule& rule) {
+                          std::int64_t i, const Op& op) {
   const Pack<kWidth> g = summed<kWidth>(gradients, i);
   Pack<kWidth> w = load<kWidth>(arrays.values, i);
   Pack<kWidth> first{};
   Pack<kWidth> second{};
-  if constexpr (kStates > 0) first = load<kWidth>(arrays.first, i);
-  if constexpr (kStates > 1) second = load<kWidth>(arrays.second, i);
+  if constexpr (Op::kStates > 0) first = load<kWidth>(arrays.first, i);
+  if constexpr (Op::kStates > 1) second = load<kWidth>(arrays.second, i);
   for (int k = 0; k < kWidth; ++k) {
-    w.at[k] = rule(w.at[k], g.at[k] * scale, first.at[k], second.at[k]);
+    w.at[k] = op(w.at[k], g.at[k] * scale, first.at[k], second.at[k]);
   }
   store<kWidth>(w, arrays.values, i);
-  if constexpr (kStates > 0) store<kWidth>(first, arrays.first, i);
-  if constexpr (kStates > 1) store<kWidth>(second, arrays.second, i);
+  if constexpr (Op::kStates > 0) store<kWidth>(first, arrays.first, i);
+  if constexpr (Op::kStates > 1) store<kWidth>(second, arrays.second, i);
 }
 
-template <int kStates, class Rule>
+template <class Op>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(Gradients gradients, float scale, UpdateArrays arrays, bool aligned, Rule rule) {
+    update_kernel(Gradients gradients, float scale, UpdateArrays arrays, bool aligned, Op op) {
   const std::int64_t vectors = aligned ? arrays.count / 4 : 0;
   for (std::int64_t i = first_index(); i < vectors; i += index_step()) {
-    update_at<4, kStates>(gradients, scale, arrays, i, rule);
+    update_at<4>(gradients, scale, arrays, i, op);
   }
   for (std::int64_t i = vectors * 4 + first_index(); i < arrays.count; i += index_step()) {
-    update_at<1, kStates>(gradients, scale, arrays, i, rule);
+    update_at<1>(gradients, scale, arrays, i, op);
   }
 }
 
-template <int kStates, class Rule>
-void launch(cudaStream_t stream, const char* name, const Gradients& gradients, float scale,
-            const UpdateArrays& arrays, const Rule& rule) {
+template <class Op>
+void launch_update(cudaStream_t stream, const char* name, const Gradients& gradients, float scale,
+                   const UpdateArrays& arrays, const Op& op) {
   bool aligned = is_aligned(arrays.values) && is_aligned(arrays.first) && is_aligned(arrays.second);
   for (int g = 0; g < gradients.count; ++g) aligned = aligned && is_aligned(gradients.at[g].values);
-  update_kernel<kStates><<<blocks_for((arrays.count + 3) / 4), kThreads, 0, stream>>>(
-      gradients, scale, arrays, aligned, rule);
-  check_launch(name, arrays.count);
+  launch({stream, name, arrays.count, blocks_for((arrays.count + 3) / 4)}, update_kernel<Op>,
+         gradients, scale, arrays, aligned, op);
 }
 
-/// First both moments, then both norms, then the step that they scale.
-void apply_lamb(cudaStream_t stream, const math::UpdateStep& step, const Gradients& gradients,
-                float scale, const UpdateArrays& arrays, float* trust, void* scratch) {
-  launch<2>(stream, "LAMB moments", gradients, scale, arrays,
-            [step] __device__(float w, float g, float& first, float& second) {
-              math::gather_moments(step, g, first, second);
-              return w;
-            });
+/// A rule's whole step.
+template <class Rule>
+struct Step {
+  static constexpr int kStates = Rule::kInfo.state_count;
+  math::UpdateStep step;
+  __device__ float operator()(float w, float g, float& first, float& second) const {
+    return Rule{}(step, w, g, first, second);
+  }
+};
+
+/// The two passes of a rule that is scaled by norms over the slice.
+template <class Rule>
+struct Gather {
+  static constexpr int kStates = Rule::kInfo.state_count;
+  math::UpdateStep step;
+  __device__ float operator()(float w, float g, float& first, float& second) const {
+    Rule::gather(step, g, first, second);
+    return w;
+  }
+};
+template <class Rule>
+struct Along {
+  static constexpr int kStates = Rule::kInfo.state_count;
+  math::UpdateStep step;
+  const float* ratio;
+  __device__ float operator()(float w, float, float& first, float& second) const {
+    return Rule::along(step, *ratio, w, Rule::direction(step, w, first, second));
+  }
+};
+
+/// First the states, then both norms, then the step that they scale.
+template <class Rule>
+void apply_by_slice(cudaStream_t stream, const math::UpdateStep& step, const Gradients& gradients,
+                    float scale, const UpdateArrays& arrays, float* ratio, void* scratch) {
+  launch_update(stream, Rule::kInfo.name.data(), gradients, scale, arrays, Gather<Rule>{step});
   const float* values = arrays.values;
   const float* first = arrays.first;
   const float* second = arrays.second;
   reduce(
-      stream, "LAMB norms", all_of(arrays.count), scratch,
+      stream, Rule::kInfo.name.data(), all_of(arrays.count), scratch,
       [=] __device__(std::int64_t i, std::int64_t, double& of_values, double& of_direction) {
         const double w = values[i];
-        const double d = math::decoupled_direction(step, values[i], first[i], second[i]);
+        const double d = Rule::direction(step, values[i], first[i], second[i]);
         of_values += w * w;
         of_direction += d * d;
       },
       [=] __device__(std::int64_t, const Sums& total) {
-        *trust = math::trust_ratio(total.first, total.second);
+        *ratio = Rule::ratio(total.first, total.second);
       });
-  launch<2>(stream, "LAMB", gradients, scale, arrays,
-            [step, trust] __device__(float w, float, float& m, float& v) {
-              return math::apply_lamb(step, *trust, w, m, v);
-            });
+  launch_update(stream, Rule::kInfo.name.data(), gradients, scale, arrays,
+                Along<Rule>{step, ratio});
 }
 
-void apply_rule(cudaStream_t stream, math::RuleKind kind, const math::UpdateStep& step,
-                const Gradients& gradients, float scale, const UpdateArrays& arrays,
-                void* scratch) {
-  switch (kind) {
-    case math::RuleKind::kSgd:
-      return launch<0>(stream, "SGD", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float&, float&) {
-                         return math::apply_sgd(step, w, g);
-                       });
-    case math::RuleKind::kMomentum:
-    case math::RuleKind::kLars:
-      return launch<1>(stream, "momentum", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float& first, float&) {
-                         return math::apply_momentum(step, w, g, first);
-                       });
-    case math::RuleKind::kNesterov:
-      return launch<1>(stream, "Nesterov", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float& first, float&) {
-                         return math::apply_nesterov(step, w, g, first);
-                       });
-    case math::RuleKind::kAdaGrad:
-      return launch<1>(stream, "AdaGrad", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float& first, float&) {
-                         return math::apply_adagrad(step, w, g, first);
-                       });
-    case math::RuleKind::kRmsProp:
-      return launch<1>(stream, "RMSProp", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float& first, float&) {
-                         return math::apply_rmsprop(step, w, g, first);
-                       });
-    case math::RuleKind::kAdaDelta:
-      return launch<2>(stream, "AdaDelta", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float& first, float& second) {
-                         return math::apply_adadelta(step, w, g, first, second);
-                       });
-    case math::RuleKind::kAdam:
-      return launch<2>(stream, "Adam", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float& first, float& second) {
-                         return math::apply_adam(step, w, g, first, second);
-                       });
-    case math::RuleKind::kAdamW:
-      return launch<2>(stream, "AdamW", gradients, scale, arrays,
-                       [step] __device__(float w, float g, float& first, float& second) {
-                         return math::apply_adamw(step, w, g, first, second);
-                       });
-    case math::RuleKind::kLamb: {
-      auto* trust = static_cast<float*>(scratch);
-      return apply_lamb(stream, step, gradients, scale, arrays, trust,
-                        static_cast<std::byte*>(scratch) + 256);
-    }
+// The ratio is stored before the reduction's own scratch.
+constexpr std::size_t kRatioBytes = 256;
+
+template <class Rule>
+void apply_rule(cudaStream_t stream, const math::UpdateStep& step, const Gradients& gradients,
+                float scale, const UpdateArrays& arrays, void* scratch) {
+  if constexpr (math::kIsScaledBySlice<Rule>) {
+    apply_by_slice<Rule>(stream, step, gradients, scale, arrays, static_cast<float*>(scratch),
+                         static_cast<std::byte*>(scratch) + kRatioBytes);
+  } else {
+    launch_update(stream, Rule::kInfo.name.data(), gradients, scale, arrays, Step<Rule>{step});
   }
-  TAUT_CHECK(false, "an update rule of no kind");
 }
 
 /// As many gradients as one launch takes: of more, their sum.
 Gradients few_of(cudaStream_t stream, math::RuleKind kind, std::span<const Scaled> list,
                  std::int64_t count, void* scratch) {
-  if (list.size() <= kMostGradients) return gradients_of(list);
+  if (list.size() <= kMaxGradients) return gradients_of(list);
   auto* sums =
       reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + update_scratch(kind, 1, count));
   weighted_sum(stream, list, sums, count);
@@ -199,9 +183,12 @@ Gradients few_of(cudaStream_t stream, math::RuleKind kind, std::span<const Scale
 }  // namespace
 
 std::size_t update_scratch(math::RuleKind kind, std::size_t gradients, std::int64_t count) {
-  const std::size_t norms = kind == math::RuleKind::kLamb ? 256 + reduce_scratch(all_of(count)) : 0;
+  std::size_t norms = 0;
+  math::with_rule(kind, [&](auto rule) {
+    if (math::kIsScaledBySlice<decltype(rule)>) norms = kRatioBytes + reduce_scratch(all_of(count));
+  });
   const std::size_t sums =
-      gradients > kMostGradients ? static_cast<std::size_t>(count) * sizeof(float) : 0;
+      gradients > kMaxGradients ? static_cast<std::size_t>(count) * sizeof(float) : 0;
   return (norms + 255) / 256 * 256 + sums;
 }
 
@@ -209,8 +196,10 @@ void apply_update(cudaStream_t stream, math::RuleKind kind, const math::UpdateSt
                   std::span<const Scaled> gradients, float scale, const UpdateArrays& arrays,
                   void* scratch) {
   if (arrays.count <= 0) return;
-  apply_rule(stream, kind, step, few_of(stream, kind, gradients, arrays.count, scratch), scale,
-             arrays, scratch);
+  const Gradients few = few_of(stream, kind, gradients, arrays.count, scratch);
+  math::with_rule(kind, [&](auto rule) {
+    apply_rule<decltype(rule)>(stream, step, few, scale, arrays, scratch);
+  });
 }
 
 void apply_average(cudaStream_t stream, std::span<const Scaled> contributions, float share,

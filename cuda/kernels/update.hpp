@@ -9,13 +9,13 @@
 #include "common/math/update_rule.hpp"
 #include "cuda/kernels/elementwise.hpp"
 
-// A shard's updates on the device: the arithmetic of common/math/update_arithmetic.hpp, compiled
+// A shard's updates on the device: the arithmetic of common/math/update_rules.hpp, compiled
 // without contraction, so that the bits are the CPU's.
 namespace taut::cuda {
 
 /// As math::apply_update.
-/// gradients  at least one; of more than kMostGradients the first ones are summed beforehand
-/// state      the rule's arrays; null beyond them
+/// gradients  at least one; of more than kMaxGradients the first ones are summed beforehand
+/// state      the rule's arrays; nullptr where it keeps fewer
 /// scratch    update_scratch() bytes
 struct UpdateArrays {
   float* values = nullptr;
@@ -23,7 +23,7 @@ struct UpdateArrays {
   float* second = nullptr;
   std::int64_t count = 0;
 };
-inline constexpr std::size_t kMostGradients = 8;
+inline constexpr std::size_t kMaxGradients = 8;
 void apply_update(cudaStream_t stream, math::RuleKind kind, const math::UpdateStep& step,
                   std::span<const Scaled> gradients, float scale, const UpdateArrays& arrays,
                   void* scratch);

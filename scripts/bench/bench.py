@@ -1,5 +1,5 @@
-"""What the measuring commands share: where the programs are, how a run is started and read, and how a
-table is printed."""
+"""What the measuring commands share: where the programs are, how a run is started and read, and how
+a table is printed."""
 
 import argparse
 import datetime

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Times Caffe's LeNet in PyTorch's DistributedDataParallel over gloo: processes with one thread each on
-this machine, synthetic images, SGD. The peer of two Tautline workers under BSP with a server. Prints the
-median of the repetitions, in images/s over all processes. Exits with 77 where PyTorch is not installed.
+"""Times Caffe's LeNet in PyTorch's DistributedDataParallel over gloo: processes with one thread
+each on this machine, synthetic images, SGD. The peer of two Tautline workers under BSP with a
+server. Prints the median of the repetitions, in images/s over all processes. Exits with 77 where
+PyTorch is not installed.
 """
 import argparse
 import os

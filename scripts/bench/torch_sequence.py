@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Trains a network over tiny Shakespeare's characters in PyTorch as Tautline trains it from
-configs/models: the same network, streams, steps, rule and distributions of first values, one thread.
-Prints the loss on the test part.
+configs/models: the same network, streams, steps, rule and distributions of first values, one
+thread. Prints the loss on the test part.
 
 The peer of char_lstm and transformer in scripts/bench/sequences. Exits with 77 where PyTorch is not
 installed.

@@ -23,8 +23,30 @@ find_package(Boost 1.81 REQUIRED)
 find_package(prometheus-cpp REQUIRED COMPONENTS core)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(LMDB REQUIRED IMPORTED_TARGET lmdb)
+# The serial flavour. It brings dozens of further libraries, so programs that do not call it are not
+# bound to it.
+pkg_search_module(HDF5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)
+add_library(taut_hdf5_library INTERFACE)
+target_link_libraries(taut_hdf5_library INTERFACE
+                      -Wl,--push-state,--as-needed PkgConfig::HDF5 -Wl,--pop-state)
 if(TAUTLINE_TESTS)
   find_package(Catch2 REQUIRED)
+endif()
+
+# The device twin (tests/twin) takes the toolkit's and cuDNN's headers, and nothing that is linked.
+set(TAUT_TWIN_FOUND OFF)
+if(TAUTLINE_TESTS AND NOT TAUTLINE_SANITIZE MATCHES thread)
+  find_package(CUDAToolkit 12.4 QUIET)
+  find_path(TAUT_TWIN_CUDA_HEADERS cuda_runtime_api.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+            /usr/local/cuda/include)
+  find_path(TAUT_TWIN_CUDNN_HEADERS cudnn.h HINTS ${CUDNN_INCLUDE_DIR} ${TAUT_TWIN_CUDA_HEADERS})
+  find_library(TAUT_BOOST_CONTEXT boost_context)
+  if(TAUT_TWIN_CUDA_HEADERS AND TAUT_TWIN_CUDNN_HEADERS AND TAUT_BOOST_CONTEXT)
+    set(TAUT_TWIN_FOUND ON)
+  else()
+    message(STATUS "Device twin: not built, headers of CUDA >= 12.4 or cuDNN 9, or Boost.Context, "
+                   "are missing")
+  endif()
 endif()
 
 # CUDA: the toolkit and cuDNN 9, from the CUDA root or from the folders of Python wheels

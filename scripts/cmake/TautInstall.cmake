@@ -1,5 +1,5 @@
-# Installs the public C++ client: its header, the headers that it names, and the libraries behind it,
-# as the CMake package `tautline` with the target tautline::taut_client.
+# Installs the public C++ client: its header, the headers that it names, and the libraries behind
+# it, as the CMake package `tautline` with the target tautline::taut_client.
 include(CMakePackageConfigHelpers)
 
 set(TAUT_CLIENT_LIBRARIES taut_client taut_proto taut_schemas taut_ssp taut_math taut_common)
@@ -11,10 +11,14 @@ install(EXPORT tautline-targets NAMESPACE tautline::
 install(FILES scripts/cmake/tautline-config.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tautline)
 install(FILES worker/client/client.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline)
-install(FILES worker/client/client_load.hpp worker/client/resend_timer.hpp
-              worker/client/send_policy.hpp
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline/worker/client)
-foreach(room common common/math common/net common/ssp)
-  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${room}/*.hpp)
-  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline/${room})
+# What client.hpp and the endpoint handed to it include, no more.
+foreach(header
+    common/element_type.hpp common/files/tensor_file.hpp common/math/filler.hpp
+    common/math/host_device.hpp common/math/philox.hpp common/net/buffer_pool.hpp
+    common/net/endpoint.hpp common/net/message.hpp common/net/shared_arena.hpp
+    common/net/zmq_endpoint.hpp common/result.hpp common/ssp/table.hpp common/strong_type.hpp
+    common/time.hpp common/types.hpp worker/client/client_load.hpp worker/client/resend_timer.hpp
+    worker/client/send_policy.hpp)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline/${folder})
 endforeach()

@@ -10,7 +10,21 @@ endif()
 set(TAUT_CUDA_OPTIONS -std=c++20 --extended-lambda --Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Werror)
 
+# With precompiled headers ccache works only where it is told that they are the same if their bytes
+# are.
 find_program(TAUT_CCACHE ccache)
+if(TAUT_CCACHE)
+  set(TAUT_LAUNCHER
+    env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${TAUT_CCACHE})
+endif()
+
+function(taut_use_ccache target)
+  if(TAUT_CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${TAUT_LAUNCHER}"
+                                               CUDA_COMPILER_LAUNCHER "${TAUT_LAUNCHER}")
+  endif()
+endfunction()
 
 # Applies what every target of ours shares: language level, include root, warnings, sanitizers.
 function(taut_configure target)
@@ -21,9 +35,7 @@ function(taut_configure target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${TAUT_WARNINGS}>)
   # CMake may not know the language level of a newer nvcc, so it is passed as it is.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${TAUT_CUDA_OPTIONS}>")
-  if(TAUT_CCACHE)
-    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER ${TAUT_CCACHE})
-  endif()
+  taut_use_ccache(${target})
   if(TAUTLINE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${TAUTLINE_SANITIZE}
                                              -fno-omit-frame-pointer)
@@ -35,11 +47,18 @@ function(taut_configure target)
   endif()
 endfunction()
 
-# taut_room(NAME SOURCES a.cpp ... [USES target ...]): a static library.
+# taut_room(NAME SOURCES a.cpp ... [USES target ...] [PRECOMPILED target|NONE]): a static library.
+# Its precompiled header is that of common/, if none is named.
 function(taut_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(ROOM "" "PRECOMPILED" "SOURCES;USES" ${ARGN})
   add_library(${name} STATIC ${ROOM_SOURCES})
   taut_configure(${name})
+  if(NOT ROOM_PRECOMPILED)
+    set(ROOM_PRECOMPILED taut_pch_common)
+  endif()
+  if(NOT ROOM_PRECOMPILED STREQUAL "NONE")
+    taut_use_precompiled(${name} ${ROOM_PRECOMPILED})
+  endif()
   target_link_libraries(${name} PUBLIC ${ROOM_USES})
 endfunction()
 

@@ -1,6 +1,6 @@
 # Writes a source with the bytes of each file of FILES, separated by commas, as a std::string_view:
-# cmake -DOUT=source -DNAMESPACE=name -DFILES=a,b -P embed_files.cmake. The standard limits the length
-# of string literals, but not of arrays.
+# cmake -DOUT=source -DNAMESPACE=name -DFILES=a,b -P embed_files.cmake. The standard limits the
+# length of string literals, but not of arrays.
 string(REPLACE "," ";" FILES "${FILES}")
 set(text "#include <string_view>\n\nnamespace ${NAMESPACE} {\n")
 foreach(file ${FILES})

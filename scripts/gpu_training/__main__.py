@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains on a device with real processes, and holds the figures against what is to be reached.
 
-Writes its rows with --json FILE, in the form of the benches. --rehearse makes everything so small that
-a CPU does it in seconds: figures of speed then mean nothing and are not judged; bits, losses and that
-everything runs are. scripts/gpu_check runs this.
+Writes its rows with --json FILE, in the form of the benches. --rehearse makes everything so small
+that a CPU does it in seconds: figures of speed then mean nothing and are not judged; bits, losses
+and that everything runs are. scripts/gpu_check runs this.
 """
 import argparse
 import json

@@ -1,9 +1,9 @@
 """The model that BSP's speed is held against: docs/MEASUREMENTS.md, "On a GPU", writes it down."""
 import json
 
-# What a server's memory moves for each byte of a table in a clock with momentum: the gradient is read,
-# value and history are read and written; the worker reads the values and writes them where the device
-# copies them from.
+# What a server's memory moves for each byte of a table in a clock with momentum: the gradient is
+# read, value and history are read and written; the worker reads the values and writes them where
+# the device copies them from.
 SERVER_BYTES = 7
 
 
@@ -22,8 +22,9 @@ def bsp_seconds(layers, compute_s, down, memory, up):
     for size, seconds in layers:
         below += size
         if size > 0:
-            # From the end of this layer's backward to its next forward nothing above it computes, and
-            # all tables up to it make their way: through each of three places one after the other.
+            # From the end of this layer's backward to its next forward nothing above it computes,
+            # and all tables up to it make their way: through each of three places one after the
+            # other.
             way = max(below * max(costs), size * sum(costs))
             longest = max(longest, above + way)
         above -= seconds * scale
@@ -31,7 +32,8 @@ def bsp_seconds(layers, compute_s, down, memory, up):
 
 
 def read_layers(file):
-    """What time_net --layers wrote: (parameter bytes, seconds of forward and backward) of each layer."""
+    """What time_net --layers wrote: (parameter bytes, seconds of forward and backward) of each
+    layer."""
     return [(layer["parameter_bytes"], layer["forward_s"] + layer["backward_s"])
             for layer in json.loads(file.read_text(encoding="utf-8"))]
 

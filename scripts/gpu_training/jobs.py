@@ -1,5 +1,5 @@
-"""The jobs that are trained here, written into a folder: published nets on synthetic images, a deep net
-of inner products, and LeNet on Fashion-MNIST with deterministic algorithms."""
+"""The jobs that are trained here, written into a folder: published nets on synthetic images, a deep
+net of inner products, and LeNet on Fashion-MNIST with deterministic algorithms."""
 import re
 
 
@@ -43,7 +43,8 @@ class Jobs:
         return path
 
     def synthetic(self, name, model, shape, iterations, mode):
-        """A published net on images that are the same at every clock, so that making them costs nothing.
+        """A published net on images that are the same at every clock, so that making them costs
+        nothing.
         mode  of consistency: "BSP", or "SSP slack: 1" """
         net = without_data((self.models / model).read_text(encoding="utf-8"))
         solver = f"base_lr: 1e-5 momentum: 0.9 max_iter: {iterations} precision: TF32"

@@ -6,7 +6,8 @@ from runs import Failed
 
 
 class Rows:
-    """runs, jobs; sizes: how large everything is; judge(what, value, reach, fine): takes a row down."""
+    """runs, jobs; sizes: how large everything is; judge(what, value, reach, fine): takes a row
+    down."""
 
     def __init__(self, runs, jobs, sizes, judge):
         self.runs = runs
@@ -28,7 +29,8 @@ class Rows:
     # Bits and accuracy.
 
     def bits(self):
-        """LeNet on Fashion-MNIST by two workers under BSP: the same bits twice, the CPU's accuracy."""
+        """LeNet on Fashion-MNIST by two workers under BSP: the same bits twice, the CPU's
+        accuracy."""
         job = self.jobs.fashion("fashion", self.sizes.fashion, self.sizes.tests,
                                 "consistency { mode: BSP }")
         options = ["--workers", 2, *self.data()]
@@ -74,8 +76,8 @@ class Rows:
         self.shared_batch()
 
     def shared_batch(self):
-        """One worker with two replicas, which exchange as two devices would: by copies, since NCCL takes a
-        device once. Two replicas of half a batch and one of the whole learn alike."""
+        """One worker with two replicas, which exchange as two devices would: by copies, since NCCL
+        takes a device once. Two replicas of half a batch and one of the whole learn alike."""
         job = self.jobs.fashion("shared_batch", self.sizes.together, self.sizes.tests,
                                 "consistency { mode: BSP }")
         options = ["--workers", 1, *self.data()]
@@ -116,8 +118,9 @@ class Rows:
         self.bsp(name, word, net, served, alone)
 
     def stalls(self, name, word, job, served, alone, ssp):
-        """Whatever a clock takes longer than without a server is counted as waiting for parameters: more
-        than the truth, never less. Beside it the time that the compute thread says it waited."""
+        """Whatever a clock takes longer than without a server is counted as waiting for parameters:
+        more than the truth, never less. Beside it the time that the compute thread says it
+        waited."""
         bare = self.runs.served(word + "_bare", job, *served, "--no-overlap").clocks
         for what, clocks, reach in (("", ssp, "<= 5 %"), (", overlap off", bare, "")):
             share = max(0.0, 1 - alone.seconds() / clocks.seconds())

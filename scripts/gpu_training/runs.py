@@ -65,8 +65,8 @@ class Runs:
 
 
     def need_bytes(self, name, job):
-        """The most that a training has in device memory at once where it may have all that it wants;
-        what is never alive together shares memory."""
+        """The most that a training has in device memory at once where it may have all that it
+        wants; what is never alive together shares memory."""
         text = self.program(f"{name}_plan", [
             self.places.programs / "tautline-worker", "--local", job, "--device", self.places.device,
             "--device-memory-budget", "1TiB", "--plan"], 60)

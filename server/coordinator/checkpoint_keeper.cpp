@@ -7,10 +7,10 @@
 #include <system_error>
 #include <utility>
 
-#include "common/file.hpp"
-#include "common/file_writer.hpp"
+#include "common/files/file.hpp"
+#include "common/files/file_writer.hpp"
 #include "common/log.hpp"
-#include "proto/checkpoint_manifest.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
@@ -23,8 +23,8 @@ Error io_error(const fs::path& path, const char* step, const std::error_code& fa
                     fmt::format("{}: cannot {}: {}", path.string(), step, failed.message()));
 }
 
-/// Whether the folder holds the task's own checkpoint already: it was moved there, and the word that
-/// it was got lost.
+/// Whether the folder already contains the task's checkpoint: it was moved there, and the report
+/// of that was lost.
 bool is_finished(const CheckpointTask& task) {
   std::error_code failed;
   if (fs::exists(task.aside, failed)) return false;
@@ -55,7 +55,7 @@ Result<void> check_parts(const CheckpointTask& task) {
   return ok();
 }
 
-/// Puts the folder in its place; what stood there before is moved out of the way first.
+/// Moves the folder to its final path; an existing one there is moved away first.
 Result<void> put_in_place(const CheckpointTask& task) {
   const fs::path folder = task.folder;
   const std::string before = fmt::format("{}.part-old-{}", task.folder, task.number);
@@ -66,12 +66,12 @@ Result<void> put_in_place(const CheckpointTask& task) {
     if (failed) return io_error(folder, "be replaced", failed);
   }
   fs::rename(task.aside, folder, failed);
-  if (failed) return io_error(folder, "be put in place", failed);
+  if (failed) return io_error(folder, "be moved to its final path", failed);
   TAUT_TRY(flush_folder(folder.parent_path()));
   return replaces ? remove_checkpoint(before) : Result<void>(ok());
 }
 
-/// What earlier orders of the job began and nobody finished.
+/// Removes the remains of earlier, unfinished orders of the job.
 void remove_leftovers(const CheckpointTask& task, std::vector<std::string>& notes) {
   const std::string mark = fmt::format(".part-{}-", task.job.value());
   std::error_code failed;
@@ -98,7 +98,7 @@ bool is_ours(const std::string& name) {
 Result<void> remove_checkpoint(const std::string& folder) {
   std::error_code failed;
   if (!fs::exists(folder, failed)) return ok();
-  // The manifest first: what is left is then no whole checkpoint.
+  // The manifest first: without it, the rest is not a complete checkpoint.
   fs::remove(fs::path(folder) / kManifestName, failed);
   std::vector<fs::path> files;
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
@@ -126,7 +126,7 @@ Result<void> finish_checkpoint(const CheckpointTask& task, std::vector<std::stri
   remove_leftovers(task, notes);
   for (const std::string& folder : task.older) {
     if (const auto removed = remove_checkpoint(folder); !removed) {
-      notes.push_back("an older checkpoint stays: " + removed.error().message);
+      notes.push_back("an older checkpoint was not removed: " + removed.error().message);
     }
   }
   return ok();
@@ -142,7 +142,7 @@ CheckpointKeeper::~CheckpointKeeper() {
 
 void CheckpointKeeper::put(CheckpointTask task) {
   if (tasks_.push(std::move(task), Duration::zero())) return;
-  give({std::move(task), "too many checkpoints wait to be finished", {}});
+  give({std::move(task), "too many checkpoints are waiting to be completed", {}});
 }
 
 void CheckpointKeeper::give(Done done) {
@@ -172,7 +172,7 @@ void CheckpointKeeper::run() {
     if (!result) {
       done.error = result.error().message;
       if (done.task.kind == CheckpointTask::Kind::kDrop) {
-        done.notes.push_back("what was written of a checkpoint stays: " + done.error);
+        done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
       }
     }
     give(std::move(done));

@@ -12,31 +12,31 @@
 
 namespace taut {
 
-/// Makes a checkpoint whole whose parts lie in `aside`: checks that they are there, writes the
-/// manifest to them, flushes and renames the folder, then removes the older ones that the task names.
-/// A folder that stood there before is replaced. Done again, it changes nothing.
-/// notes     what else is worth telling
-/// Errors    not_found: a part is not there, as where servers do not share the folder; io
+/// Completes a checkpoint whose parts are in `aside`: checks that they exist, adds the
+/// manifest, flushes and renames the folder, then removes the older ones that the task names.
+/// An existing folder of that name is replaced. A repetition changes nothing.
+/// notes     further lines for the log
+/// Errors    not_found: a part is missing, for instance if servers do not share the folder; io
 [[nodiscard]] Result<void> finish_checkpoint(const CheckpointTask& task,
                                              std::vector<std::string>& notes);
 
-/// Removes the files of a checkpoint, whole or not, and its folder; nothing else that lies there.
+/// Removes the files of a checkpoint, complete or not, and its folder; no other files in it.
 /// Errors    io
 [[nodiscard]] Result<void> remove_checkpoint(const std::string& folder);
 
-/// Carries checkpoint tasks out on a thread of its own: the coordinator waits for no disk.
+/// Executes checkpoint tasks on a dedicated thread: the coordinator never waits for a disk.
 /// Thread    put() and take_done(): one
 class CheckpointKeeper {
  public:
   struct Done {
     CheckpointTask task;
-    std::string error;  // empty: it went well
+    std::string error;  // empty on success
     std::vector<std::string> notes;
   };
 
   /// on_done  called on the keeper's thread after each task
   explicit CheckpointKeeper(std::function<void()> on_done);
-  /// Ends once the task at hand is through.
+  /// Ends when the current task is finished.
   ~CheckpointKeeper();
   CheckpointKeeper(const CheckpointKeeper&) = delete;
   CheckpointKeeper& operator=(const CheckpointKeeper&) = delete;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "proto/checkpoint_manifest.hpp"
-#include "proto/policies.hpp"
+#include "proto/config/settle_policies.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut {
@@ -14,15 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// After so many orders in a row that came too late something else is wrong.
-constexpr std::uint32_t kMostMisses = 12;
+// After this many consecutive orders that were too late, something else is wrong.
+constexpr std::uint32_t kMaxMisses = 12;
 
 struct Place {
   fs::path folder;
   std::string name;
 };
 
-/// Where a job's checkpoints stand, as Caffe's users expect of a prefix: FOLDER/NAME_iter_K.
+/// The place of a job's checkpoints, as Caffe's users expect of a prefix: FOLDER/NAME_iter_K.
 Place place_of(const pb::StoredJob& stored) {
   const pb::Job& definition = stored.definition();
   const fs::path prefix = definition.solver_param().snapshot_prefix();
@@ -47,14 +47,14 @@ std::int64_t interval(const pb::Job& definition) {
   return definition.solver_param().snapshot();
 }
 
-/// Where updates come every so many clocks only, V stands at multiples of that, and at the end.
+/// If updates arrive only every few clocks, V takes multiples of that interval, and the end.
 std::int64_t interval_of_pushes(const pb::Job& definition) {
   const auto policies = to_policies(definition);
-  return policies ? policies.value().schedule.interval : 1;
+  return policies ? policies.value().schedule().interval : 1;
 }
 
-/// The clock of the order that is due, if any; 0: none.
-/// lowest  no order below it can be in time
+/// The clock of the next order; 0 if none is due.
+/// lowest  an order below it would be too late
 std::int64_t due_clock(const pb::StoredJob& stored, std::int64_t lowest) {
   const pb::SolverParameter& solver = stored.definition().solver_param();
   const std::int64_t end = solver.max_iter();
@@ -99,13 +99,13 @@ void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
   }
 }
 
-/// How far above the highest known clock an order is placed: further, the more often it was late.
+/// Distance of an order from the highest known clock; it grows with each order that was late.
 std::int64_t lowest_clock(const JobRecord& job) {
-  const std::uint32_t misses = std::min(job.stored().checkpoint_misses(), kMostMisses);
+  const std::uint32_t misses = std::min(job.stored().checkpoint_misses(), kMaxMisses);
   return first_free_clock(job) + (std::int64_t{1} << (2 * misses)) - 1;
 }
 
-/// Ends the order under way; servers and workers hear of it with the next revision.
+/// Ends the current order; servers and workers learn of it with the next revision.
 void withdraw(JobRecord& job, CheckpointTasks& tasks) {
   CheckpointTask drop;
   drop.kind = CheckpointTask::Kind::kDrop;
@@ -122,8 +122,8 @@ void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Not
   const std::int64_t clock = job.stored().checkpoint().clock();
   notes.push_back(fmt::format(
       "job {}: the checkpoint at clock {} is not written: {}; {}", job.stored().job(), clock, why,
-      job.is_active() && !job.stored().closing() ? "training goes on"
-                                                 : "what there is of it is never taken for whole"));
+      job.is_active() && !job.stored().closing() ? "training continues"
+                                                 : "its incomplete files are never used"));
   withdraw(job, tasks);
   pb::StoredJob& stored = job.change();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
@@ -133,46 +133,46 @@ void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Not
       fmt::format("the checkpoint at clock {} is not written: {}", clock, why));
 }
 
-/// How far the order under way has come.
-struct Standing {
+/// The progress of the current order.
+struct PartsProgress {
   bool missed = false;
-  bool written = true;  // by everybody
+  bool written = true;  // by every process
   std::string error;
 };
 
-void add(const pb::CheckpointPart& part, std::uint64_t number, const std::string& who,
-         Standing& standing) {
+void add(const pb::CheckpointPart& part, std::uint64_t number, const std::string& process,
+         PartsProgress& parts) {
   if (part.number() != number) {
-    standing.written = false;
+    parts.written = false;
     return;
   }
-  standing.missed |= part.missed();
-  standing.written &= part.written();
-  if (!part.error().empty() && standing.error.empty()) {
-    standing.error = fmt::format("{}: {}", who, part.error());
+  parts.missed |= part.missed();
+  parts.written &= part.written();
+  if (!part.error().empty() && parts.error.empty()) {
+    parts.error = fmt::format("{}: {}", process, part.error());
   }
 }
 
-/// Whether a worker has a part in it: it trains at the clock, or just before.
+/// Whether a worker takes part: it trains at the clock, or just before.
 bool contributes(const pb::StoredMember& member, std::int64_t clock) {
   return !member.lost() && member.member().join_clock() <= clock;
 }
 
-Standing standing_of(const JobRecord& job) {
+PartsProgress progress_of_parts(const JobRecord& job) {
   const pb::StoredJob& stored = job.stored();
   const std::uint64_t number = stored.checkpoint().number();
-  Standing standing;
+  PartsProgress parts;
   for (int i = 0; i < stored.servers_size(); ++i) {
     add(job.servers[static_cast<std::size_t>(i)].reply.checkpoint(), number,
-        fmt::format("server \"{}\"", stored.servers(i).name()), standing);
+        fmt::format("server \"{}\"", stored.servers(i).name()), parts);
   }
-  if (!carries_state(stored.definition())) return standing;
+  if (!carries_state(stored.definition())) return parts;
   for (const pb::StoredMember& member : stored.members()) {
     if (!contributes(member, stored.checkpoint().clock())) continue;
     add(member.progress().checkpoint(), number,
-        fmt::format("worker \"{}\"", member.member().name()), standing);
+        fmt::format("worker \"{}\"", member.member().name()), parts);
   }
-  return standing;
+  return parts;
 }
 
 pb::CheckpointManifest manifest_of(const JobRecord& job) {
@@ -207,7 +207,7 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
   return manifest;
 }
 
-/// The kept ones that are too many once another has come.
+/// The checkpoints to remove once another one is complete.
 std::vector<std::string> too_many(const pb::StoredJob& stored, const std::string& next) {
   std::vector<std::string> older;
   const std::uint32_t keep = stored.definition().checkpoint().keep();
@@ -245,20 +245,20 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
     job.waits_for_checkpoint = now;
   }
   if (job.finishes_checkpoint) return;
-  const Standing standing = standing_of(job);
-  if (!standing.error.empty()) {
-    give_up(job, standing.error, tasks, notes);
-  } else if (standing.missed) {
+  const PartsProgress parts = progress_of_parts(job);
+  if (!parts.error.empty()) {
+    give_up(job, parts.error, tasks, notes);
+  } else if (parts.missed) {
     const std::uint32_t misses = job.stored().checkpoint_misses() + 1;
-    if (misses >= kMostMisses) {
-      give_up(job, fmt::format("{} orders in a row came too late", misses), tasks, notes);
+    if (misses >= kMaxMisses) {
+      give_up(job, fmt::format("{} consecutive orders were too late", misses), tasks, notes);
       return;
     }
-    notes.push_back(fmt::format("job {}: the order of a checkpoint at clock {} came too late",
+    notes.push_back(fmt::format("job {}: the order of a checkpoint at clock {} was too late",
                                 job.stored().job(), job.stored().checkpoint().clock()));
     withdraw(job, tasks);
     job.change().set_checkpoint_misses(misses);
-  } else if (standing.written) {
+  } else if (parts.written) {
     finish(job, tasks);
   } else if (job.waits_for_checkpoint && now - *job.waits_for_checkpoint >= limit) {
     give_up(job, fmt::format("not all of it was written within {:g} s", seconds(limit)), tasks,
@@ -273,7 +273,7 @@ bool carries_state(const pb::Job& definition) {
   const auto& layers = definition.net_param().layer();
   return std::any_of(layers.begin(), layers.end(), [](const pb::LayerParameter& layer) {
     const bool recurs = layer.type() == "RNN" || layer.type() == "LSTM" || layer.type() == "GRU";
-    // Without markers of where sequences go on, every batch begins from zeros.
+    // Without cont markers, every batch starts from zeros.
     return recurs && layer.bottom_size() > 1 && layer.recurrent_param().carry_state();
   });
 }
@@ -304,7 +304,7 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
 std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
   const std::int64_t soon = lowest_clock(job);
-  // One that is ordered far ahead can wait; one that is near is what was asked for.
+  // A distant order can be replaced; a near one is what the user requests.
   if (stored.has_checkpoint() && !job.finishes_checkpoint && stored.checkpoint().clock() > soon) {
     withdraw(job, tasks);
   }
@@ -345,11 +345,11 @@ void note_finished(JobRecord& job, std::uint64_t number, const std::string& erro
   stored.set_checkpoint_wanted(false);
   stored.clear_checkpoint_failure();
   job.finishes_checkpoint = false;
-  // Servers keep memory ready for the next one: where there is none, they are told.
+  // Servers keep memory ready for the next one: they must know if there is none.
   const bool goes_on = stored.state() == pb::RUNNING && !stored.closing();
   if (goes_on && due_clock(stored, lowest_clock(job)) == 0) job.revise();
-  notes.push_back(
-      fmt::format("job {}: the checkpoint at clock {} is whole: {}", stored.job(), clock, folder));
+  notes.push_back(fmt::format("job {}: the checkpoint at clock {} is complete: {}", stored.job(),
+                              clock, folder));
 }
 
 }  // namespace taut

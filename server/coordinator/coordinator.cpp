@@ -10,8 +10,8 @@
 namespace taut {
 namespace {
 
-/// Lives are counted on from the stored number. Without one they begin where no coordinator before
-/// is likely to have been, so that its servers and workers notice that it has forgotten them.
+/// Lives are counted from the stored number. Without one they start where no earlier coordinator
+/// is likely to have been, so that servers and workers notice that they are not known any more.
 std::uint64_t first_incarnation(const pb::StoredCounters& stored, std::uint64_t session) {
   if (stored.next_incarnation() > 0) return stored.next_incarnation();
   return ((session & 0xffffffffU) << 20U) + 1;
@@ -95,7 +95,7 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
       on_stop(message.stop_job(), *send(from, request).mutable_command_reply());
       break;
     default:
-      // A reply: those are not for the coordinator.
+      // A reply: the coordinator expects none.
       break;
   }
   settle();
@@ -104,7 +104,7 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
 
 CoordinatorOutput Coordinator::tick(TimePoint now) {
   now_ = now;
-  // Whoever was silent while this process did not run (stopped, a disk that hung) may well live.
+  // Processes that were silent while this one did not run (stopped, a hanging disk) may be alive.
   const Duration pause = now - last_tick_;
   if (pause > options_.heartbeat_limit / 2) registry_.excuse_silence(pause, now);
   last_tick_ = now;
@@ -149,7 +149,7 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
       reply.set_lost_reason(greeting.participant->lost_reason);
       if (greeting.is_new) out_.notes.push_back(greeting.participant->title() + " has joined");
     } else if (greeting.refusal.empty()) {
-      return;  // it asks again, and by then it is known whether its name is free
+      return;  // it repeats the hello, and by then it is known whether the name is free
     }
   }
   if (!reply.accepted()) out_.notes.push_back("hello refused: " + reply.reason());
@@ -159,14 +159,14 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
 void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   const Participant* participant = registry_.hear(from, now_);
   pb::HeartbeatReply& reply = *send(from, message.request()).mutable_heartbeat_reply();
-  // A late copy of a hello can begin a life that its process has not heard of.
+  // A late copy of a hello can start a life that its process does not know.
   const std::uint64_t life = message.heartbeat().incarnation();
   const bool known =
       participant != nullptr && (life == 0 || life == participant->incarnation.value());
   reply.set_known(known);
   reply.set_trace(trace_);
   if (!known) {
-    reply.set_reason("this connection has said no hello, or its process was declared lost");
+    reply.set_reason("this connection has sent no hello, or its process was declared lost");
     return;
   }
   const pb::Heartbeat& heartbeat = message.heartbeat();
@@ -201,7 +201,7 @@ void Coordinator::on_server_reply(PeerId from, const Participant& server,
     }
     return;
   }
-  // It still keeps a job that is none of its own.
+  // It still has a job that it does not belong to.
   if (!in_heartbeat) return;
   pb::ServerJob& drop = *send(from).mutable_server_job();
   drop.set_job(reply.job());
@@ -218,25 +218,21 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
   const bool over = progress.finished() || !progress.error().empty();
   if (index >= 0 && found->second.is_active()) {
     JobRecord& job = found->second;
+    // A worker that failed sends its error until it gets another job.
+    if (over && job.stored().members(index).lost()) return;
     job.take_progress(index, progress);
-    if (progress.error().empty()) return;
-    if (!job.stored().members(index).finished()) {
-      job.change().mutable_members(index)->set_finished(true);
-    }
-    if (!job.stored().closing()) {
-      fail_job(job, fmt::format("{}: {}", worker.title(), progress.error()), now_, out_.notes);
-    }
+    if (!progress.error().empty()) note_failure(job, index, worker.title(), now_, out_.notes);
     return;
   }
-  // It still works for a job that has ended, or that goes on without it.
+  // It still works for a job that has ended, or that continues without it.
   if (over) return;
   pb::WorkerJob& stop = *send(from).mutable_worker_job();
   stop.set_job(progress.job());
   stop.set_revision(progress.revision() + 1);
-  // Meant for the life that reports: a later one, which a late report reached, begins afresh.
+  // For the life that reports: a later life, reached by a late report, starts afresh.
   stop.set_incarnation(progress.incarnation());
   stop.set_stop(true);
-  stop.set_stop_reason(index >= 0 ? "the job has ended" : "this worker is no member of the job");
+  stop.set_stop_reason(index >= 0 ? "the job has ended" : "this worker is not a member of the job");
 }
 
 void Coordinator::settle() {
@@ -244,7 +240,7 @@ void Coordinator::settle() {
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     if (!job.is_active()) continue;
     note_losses(job, registry_, now_, out_.notes);
-    note_end(job, options_.stop_limit, now_, out_.notes);
+    note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(job, registry_, out_.notes);
     }
@@ -254,7 +250,7 @@ void Coordinator::settle() {
   forget_old_jobs();
 }
 
-/// A server that has not heard of such a job's end says so in its next heartbeat, and is told then.
+/// A server that does not know of the job's end reports the job in its next heartbeat, and is told.
 void Coordinator::forget_old_jobs() {
   auto ended = static_cast<std::size_t>(std::count_if(
       jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second.has_ended(); }));
@@ -283,13 +279,13 @@ std::string Coordinator::waiting_message(const JobRecord& job) const {
   for (const auto& [id, other] : jobs_) {
     if (other.stored().state() != pb::SUBMITTED) continue;
     if (other.stored().job() == job.stored().job()) break;
-    return fmt::format("waits for job {}, which was submitted before", other.stored().job());
+    return fmt::format("waits for job {}, which was submitted earlier", other.stored().job());
   }
-  // "Every worker that has joined" is not known before all had the time to come back.
+  // "Every worker that has joined" is unknown until all had the time to reconnect.
   const bool is_recovered = job.stored().job() < first_new_job_;
   if (is_recovered && job.stored().definition().workers() == 0 &&
       now_ - recovered_at_ <= options_.heartbeat_limit) {
-    return "waits for the workers to come back after the coordinator's restart";
+    return "waits for the workers to reconnect after the coordinator's restart";
   }
   return waits_for(job, registry_);
 }
@@ -322,7 +318,7 @@ void Coordinator::deliver(JobRecord& job) {
   for (int i = 0; i < stored.members_size(); ++i) {
     const pb::StoredMember& member = stored.members(i);
     JobRecord::Worker& worker = job.workers[static_cast<std::size_t>(i)];
-    const bool may_know = stored.closing() ? worker.told : job.servers_have(member.since());
+    const bool may_know = stored.closing() ? worker.notified : job.servers_have(member.since());
     const Participant* process = registry_.find_live(pb::ROLE_WORKER, member.member().name(),
                                                      Incarnation(member.member().incarnation()));
     const bool wanted = job.works(member) || owes_checkpoint(job, i);
@@ -330,7 +326,7 @@ void Coordinator::deliver(JobRecord& job) {
     if (!worker.delivery.is_due(member.revision(), *process->peer, now_)) continue;
     *send(*process->peer).mutable_worker_job() = job.worker_job(i);
     worker.delivery.note_sent(member.revision(), *process->peer, now_ + options_.resend_interval);
-    worker.told = true;
+    worker.notified = true;
   }
 }
 

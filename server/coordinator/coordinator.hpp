@@ -19,15 +19,17 @@ namespace taut {
 
 struct CoordinatorOptions {
   Duration heartbeat_limit = std::chrono::seconds(15);
-  // What was not acknowledged is sent again so often.
+  // Interval at which unacknowledged messages are sent again.
   Duration resend_interval = std::chrono::milliseconds(500);
-  // How long a job that ends waits for its workers to report.
+  // How long an ending job waits for its workers' reports.
   Duration stop_limit = std::chrono::seconds(5);
+  // How long a job that has lost every worker waits for another one.
+  Duration worker_wait = std::chrono::seconds(60);
   // How long a job whose workers are through waits for its last checkpoint.
   Duration checkpoint_limit = std::chrono::minutes(10);
-  // So many jobs that have ended are kept, the newest; older ones are forgotten.
+  // The number of ended jobs that are kept; older ones are forgotten.
   std::size_t ended_jobs = 200;
-  std::uint64_t session = 0;  // different in every start
+  std::uint64_t session = 0;  // different at every start
 };
 
 struct CoordinatorMessage {
@@ -35,7 +37,7 @@ struct CoordinatorMessage {
   pb::ControlMessage message;
 };
 
-/// What one step leaves to be done, in this order: save, then send and hand the tasks on; the notes
+/// The results of one step, in this order: save the changes, then send and pass on the tasks; notes
 /// are for the log.
 struct CoordinatorOutput {
   CoordinatorChanges changes;
@@ -44,21 +46,21 @@ struct CoordinatorOutput {
   Notes notes;
 };
 
-/// The brain of the control plane: who is here, which job runs, who belongs to it from which clock
-/// to which. A state machine over (messages, time): it does no I/O, and any message may be lost,
-/// repeated, late or senseless. What servers and workers are to do is a state, sent whole until it
-/// is acknowledged.
+/// The core of the control plane: which processes exist, which job runs, which workers belong to it
+/// at which clocks. A state machine over (messages, time) without I/O; any message may be lost,
+/// repeated, late or malformed. What servers and workers must do is a state, sent as a whole until
+/// it is acknowledged.
 /// Thread    its owner's; tick() at least every 100 ms or so
 class Coordinator {
  public:
-  /// recovered  what the store held; a job that ran goes on with the processes that come back
+  /// recovered  the stored state; a running job continues with the processes that reconnect
   ///            within the heartbeat limit
   Coordinator(CoordinatorOptions options, const CoordinatorRecords& recovered, TimePoint now);
 
   [[nodiscard]] CoordinatorOutput handle(PeerId from, const pb::ControlMessage& message,
                                          TimePoint now);
   [[nodiscard]] CoordinatorOutput tick(TimePoint now);
-  /// What became of a task; an empty error: it went well.
+  /// The result of a task; an empty error means success.
   [[nodiscard]] CoordinatorOutput handle_done(const CheckpointTask& task, const std::string& error,
                                               TimePoint now);
 
@@ -77,17 +79,17 @@ class Coordinator {
   void on_stop(const pb::StopJob& request, pb::CommandReply& reply);
   void on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply);
   void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);
-  /// The job that a command may change, or nullptr with the reason.
+  /// The job that a command may change, or nullptr and the reason.
   JobRecord* find_for_command(std::uint64_t job, std::string& error);
 
   void recover(const pb::StoredJob& stored);
-  /// Whatever follows from what has changed.
+  /// All consequences of the changes so far.
   void settle();
   void start_next();
   void forget_old_jobs();
   void deliver(JobRecord& job);
   CoordinatorOutput take_output();
-  /// Why a submitted job does not start now; empty: it does.
+  /// Why a submitted job does not start now; empty if it does.
   [[nodiscard]] std::string waiting_message(const JobRecord& job) const;
   [[nodiscard]] const JobRecord* active_job() const;
   pb::ControlMessage& send(PeerId to, std::uint64_t request = 0);
@@ -96,7 +98,7 @@ class Coordinator {
   Registry registry_;
   std::map<JobId, JobRecord> jobs_;
   std::uint64_t next_job_;
-  std::uint64_t first_new_job_;  // those below it were recovered
+  std::uint64_t first_new_job_;  // jobs below it were recovered
   std::uint64_t saved_incarnation_;
   std::map<std::string, std::vector<pb::ShardLoad>> loads_;  // of each server, the newest
   pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;           // until the coordinator ends

@@ -10,17 +10,17 @@
 
 namespace taut {
 
-/// All that a coordinator knew.
+/// The whole state of a coordinator.
 struct CoordinatorRecords {
   pb::StoredCounters counters;
   std::map<JobId, pb::StoredJob> jobs;
 };
 
-/// What one step changed. A later change of the same record replaces an earlier one.
+/// The changes of one step. A later change of the same record replaces an earlier one.
 struct CoordinatorChanges {
   std::optional<pb::StoredCounters> counters;
   std::map<JobId, pb::StoredJob> jobs;
-  std::set<JobId> forgotten;  // jobs that are kept no longer
+  std::set<JobId> forgotten;  // jobs to delete
 
   [[nodiscard]] bool empty() const { return !counters && jobs.empty() && forgotten.empty(); }
   void merge(CoordinatorChanges later) {

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kMaxQueued = 1000;
 
 std::string unknown_job(std::uint64_t job) {
-  return fmt::format("job {} is not known; \"tautline status\" lists those that are", job);
+  return fmt::format("job {} does not exist; \"tautline status\" lists the jobs", job);
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     pb::JobStatus& status = *reply.add_jobs();
     status = job_status(job, registry_, waits ? waiting_message(job) : "", now_);
     for (const auto& [server, loads] : loads_) {
-      // Where the slack moves, the shards know it.
+      // The shards know a dynamic slack.
       for (const pb::ShardLoad& load : loads) {
         if (load.dynamic_job() != id.value() || !job.is_active()) continue;
         status.set_slack(std::max(status.slack(), load.dynamic_slack()));
@@ -103,7 +103,7 @@ void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& re
   JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
   if (job == nullptr) return;
   if (request.slack() < 0) {
-    reply.set_error(fmt::format("slack {} is below 0; it is a number of clocks, or \"async\"",
+    reply.set_error(fmt::format("slack {} is negative; give a number of clocks, or \"async\"",
                                 request.slack()));
     return;
   }
@@ -119,6 +119,7 @@ void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& re
   if (job->stored().state() == pb::SUBMITTED) job->change().set_slack(request.slack());
   const bool changes_mode = job->stored().state() == pb::RUNNING &&
                             mode_of_slack(before.clocks()) != mode_of_slack(wanted.clocks());
+  reply.set_job(request.job());
   reply.set_message(fmt::format("job {}: slack {} -> {}{}", request.job(), before.to_string(),
                                 wanted.to_string(),
                                 changes_mode ? ", from a clock ahead of every worker on" : ""));
@@ -139,6 +140,7 @@ void Coordinator::on_make_checkpoint(const pb::MakeCheckpoint& request, pb::Comm
     reply.set_error(fmt::format("job {} is not training now", job->stored().job()));
     return;
   }
+  reply.set_job(job->stored().job());
   reply.set_message(order_checkpoint_now(*job, out_.tasks, out_.notes));
 }
 
@@ -147,7 +149,7 @@ void Coordinator::on_set_trace(const pb::SetTrace& request, pb::CommandReply& re
   const auto processes =
       registry_.live(pb::ROLE_SERVER).size() + registry_.live(pb::ROLE_WORKER).size();
   reply.set_message(
-      fmt::format("{} processes {} a timeline", processes, request.on() ? "begin" : "end"));
+      fmt::format("{} processes {} a timeline", processes, request.on() ? "start" : "stop"));
   out_.notes.push_back(fmt::format("timelines {}", request.on() ? "on" : "off"));
 }
 
@@ -155,6 +157,7 @@ void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
   JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
   if (job == nullptr) return;
   if (!job->stored().closing()) stop_job(*job, now_, out_.notes);
+  reply.set_job(request.job());
   reply.set_message(job->has_ended() ? fmt::format("job {} was stopped", request.job())
                                      : fmt::format("job {} is being stopped", request.job()));
 }

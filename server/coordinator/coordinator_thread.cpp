@@ -3,19 +3,26 @@
 #include <chrono>
 #include <exception>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "common/log.hpp"
-#include "proto/checkpoint_reader.hpp"
 #include "proto/control_message.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 
 namespace taut {
 namespace {
 
 constexpr Duration kWarningInterval = std::chrono::seconds(1);
 constexpr std::size_t kLogLines = 100;
-// Answers to this one stay within the process.
+// Answers to this peer stay within the process.
 constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
+
+/// Nothing may be known outside that a restart would forget. An answer to a heartbeat and a status
+/// bind nobody to anything, and training must not lose its coordinator because a disk is full.
+bool must_be_saved_first(const pb::ControlMessage& message) {
+  return !message.has_heartbeat_reply() && !message.has_status_reply();
+}
 
 double unix_time_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -41,7 +48,7 @@ Result<std::unique_ptr<CoordinatorThread>> CoordinatorThread::start(
     bound.set_value(std::move(result));
     if (is_bound) self->run();
   });
-  // Binding asks the operating system and waits for nobody.
+  // Binding is a system call and does not wait.
   TAUT_TRY(thread->address_, address.get());
   return thread;
 }
@@ -69,7 +76,7 @@ void CoordinatorThread::run() {
     Coordinator coordinator(config_.coordinator, std::exchange(recovered_, {}), steady_now());
     serve(coordinator);
   } catch (const std::exception& failure) {
-    log::error("the coordinator ended: {}", failure.what());
+    log::error("the coordinator steps down: {}", failure.what());
     std::scoped_lock lock(failure_mutex_);
     failure_ = failure.what();
   }
@@ -108,18 +115,13 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
   for (const std::string& text : output.notes) note(text);
   unsaved_.merge(std::move(output.changes));
   for (CheckpointTask& task : output.tasks) undone_.push_back(std::move(task));
-  if (!unsaved_.empty()) {
-    if (Result<void> saved = store_->save(unsaved_); !saved) {
-      // Nothing may be known outside that a restart would forget. What is not sent now is sent
-      // again later, or asked for again.
-      warn(fmt::format("the coordinator's state cannot be saved, so nothing is answered: {}",
-                       saved.error().message));
-      return;
-    }
-    unsaved_ = {};
+  const bool is_saved = save();
+  if (is_saved) {
+    for (CheckpointTask& task : std::exchange(undone_, {})) keeper_->put(std::move(task));
   }
-  for (CheckpointTask& task : std::exchange(undone_, {})) keeper_->put(std::move(task));
   for (CoordinatorMessage& outgoing : output.messages) {
+    // What is not sent now is sent again later, or asked for again.
+    if (!is_saved && must_be_saved_first(outgoing.message)) continue;
     if (outgoing.message.has_status_reply()) add_times(*outgoing.message.mutable_status_reply());
     if (outgoing.to == kInside) {
       if (asking_) asking_->answer.set_value(std::move(outgoing.message));
@@ -131,24 +133,37 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
   }
 }
 
+bool CoordinatorThread::save() {
+  if (unsaved_.empty()) return true;
+  const Result<void> saved = store_->save(unsaved_);
+  if (saved) {
+    unsaved_ = {};
+    return true;
+  }
+  if (saved.error().code == ErrorCode::kClosed) throw std::runtime_error(saved.error().message);
+  warn(fmt::format("the coordinator's state cannot be saved, so nothing new is decided: {}",
+                   saved.error().message));
+  return false;
+}
+
 Result<pb::ControlMessage> CoordinatorThread::ask(const pb::ControlMessage& request,
                                                   Duration wait) {
   auto question = std::make_shared<Question>();
   question->request = request;
   std::future<pb::ControlMessage> answer = question->answer.get_future();
   if (!questions_.push(std::move(question), wait)) {
-    return make_error(ErrorCode::kClosed, "the coordinator ends, or is too busy to answer");
+    return make_error(ErrorCode::kClosed, "the coordinator is ending, or is too busy to answer");
   }
   endpoint_->wake();
   if (answer.wait_for(wait) != std::future_status::ready) {
     return make_error(ErrorCode::kTimeout,
-                      fmt::format("the coordinator has not answered in {:g} s", seconds(wait)));
+                      fmt::format("the coordinator did not answer within {:g} s", seconds(wait)));
   }
   try {
     return answer.get();
   } catch (const std::future_error&) {
     return make_error(ErrorCode::kUnavailable,
-                      "the coordinator cannot save its state, so it answers nothing");
+                      "the coordinator cannot save its state, so it answers no request");
   }
 }
 
@@ -175,7 +190,7 @@ std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(pb::ControlMe
   if (!saved) {
     pb::ControlMessage refusal;
     refusal.set_request(message.request());
-    // Says which one is whole, if another is.
+    // Names a complete one, if there is any.
     const auto offered = CheckpointReader::open_to_resume(submit.definition().resume());
     refusal.mutable_submit_reply()->set_error(offered ? saved.error().message
                                                       : offered.error().message);

@@ -19,9 +19,9 @@
 
 namespace taut {
 
-/// Runs a Coordinator over a socket and a store: what changed is saved before anything is sent.
-/// Bad frames are logged and dropped; nothing that a peer sends ends it.
-/// Thread    owned and used by one thread; the coordinator runs in its own
+/// Runs a Coordinator over a socket and a store: changes are saved before anything is sent.
+/// Malformed frames are logged and dropped; nothing that a peer sends ends it.
+/// Thread    owned and used by one thread; the coordinator has a dedicated one
 class CoordinatorThread {
  public:
   struct Config {
@@ -30,7 +30,7 @@ class CoordinatorThread {
     Duration tick = std::chrono::milliseconds(100);
   };
 
-  /// Listens, and recovers what the store holds.
+  /// Listens, and recovers the stored state.
   /// Errors    of binding (exists: the port is in use), of loading the store
   [[nodiscard]] static Result<std::unique_ptr<CoordinatorThread>> start(
       std::unique_ptr<Endpoint> endpoint, std::unique_ptr<CoordinatorStore> store, Config config);
@@ -38,17 +38,17 @@ class CoordinatorThread {
   CoordinatorThread(const CoordinatorThread&) = delete;
   CoordinatorThread& operator=(const CoordinatorThread&) = delete;
 
-  /// Ends and joins the thread; what was saved stays. Again: nothing.
+  /// Ends and joins the thread; saved state remains. A second call does nothing.
   void stop();
 
-  /// Asks what a client could ask, from within the process, and waits for the answer. What it changes
-  /// is saved before it is answered. Thread: any but the coordinator's.
-  /// Errors    timeout; closed: the coordinator ends
+  /// Makes a client's request from within the process, and waits for the answer. Its changes
+  /// are saved before it is answered. Thread: any but the coordinator's.
+  /// Errors    timeout; closed: the coordinator is ending
   [[nodiscard]] Result<pb::ControlMessage> ask(const pb::ControlMessage& request, Duration wait);
 
-  /// Where it listens, as bound.
+  /// The address as bound.
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// Why it ended by itself; empty: it did not. Thread: any.
+  /// Why it failed; empty if it did not. Thread: any.
   [[nodiscard]] std::string failure() const;
 
  private:
@@ -57,11 +57,13 @@ class CoordinatorThread {
   void run();
   void serve(Coordinator& coordinator);
   void carry_out(CoordinatorOutput output);
+  /// Whether everything that changed is on the disk.
+  bool save();
   void answer_questions(Coordinator& coordinator);
-  /// A submission that resumes gets what its checkpoint says. Returns the refusal, if it is one.
+  /// Adds to a resuming submission what its checkpoint contains. Returns the refusal, if any.
   static std::optional<pb::ControlMessage> settle_resume(pb::ControlMessage& message);
   void note(const std::string& text);
-  /// What the coordinator's state machine cannot know: the wall clock, and its log.
+  /// Adds what the state machine cannot know: the wall clock, and the log.
   void add_times(pb::StatusReply& status) const;
 
   const Config config_;
@@ -69,15 +71,15 @@ class CoordinatorThread {
   std::unique_ptr<CoordinatorStore> store_;
   CoordinatorRecords recovered_;
   CoordinatorChanges unsaved_;
-  CheckpointTasks undone_;  // until what they follow from is saved
-  TimePoint next_warning_;  // a peer that sends garbage does not fill the log
+  CheckpointTasks undone_;  // until the changes that cause them are saved
+  TimePoint next_warning_;  // so that a peer that sends garbage cannot fill the log
   std::uint64_t quiet_warnings_ = 0;
   struct Question {
     pb::ControlMessage request;
     std::promise<pb::ControlMessage> answer;
   };
   BoundedQueue<std::shared_ptr<Question>> questions_{64};
-  std::shared_ptr<Question> asking_;  // whose answer is being made
+  std::shared_ptr<Question> asking_;  // the request that is being answered
   std::deque<pb::LogLine> log_;       // the newest lines
   std::string address_;
   std::atomic<bool> stopping_{false};

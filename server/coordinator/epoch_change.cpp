@@ -12,14 +12,14 @@ namespace taut {
 namespace {
 
 constexpr std::int64_t kNever = Clock::never().value();
-// How far above the highest known clock a change is placed.
+// Distance of a change from the highest known clock.
 constexpr std::int64_t kLead = 2;
 
 bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
   return clock >= job.stored().definition().solver_param().max_iter();
 }
 
-/// A slot whose owner was lost or never came; `slots` where there is none.
+/// A slot without an owner, because it was lost or never joined; `slots` if none.
 std::uint32_t free_slot(const JobRecord& job) {
   std::set<std::uint32_t> taken;
   for (const pb::StoredMember& member : job.stored().members()) {
@@ -70,7 +70,7 @@ void end_preparation(JobRecord& job, bool made) {
   }
 }
 
-/// Begins the change that is due, if any. Returns whether one was begun or made.
+/// Starts the next change, if any. Returns whether one was started or made.
 bool begin(JobRecord& job, const Registry& registry, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
   const auto& members = stored.members();
@@ -163,7 +163,7 @@ void make_join(JobRecord& job, const Registry& registry, Notes& notes) {
                               job.stored().job(), member.name(), member.worker(), clock));
 }
 
-/// Makes the change that was prepared, once the servers agree. Returns whether anything was done.
+/// Makes the prepared change, once the servers agree. Returns whether anything was done.
 bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
   if (!job.servers_have(job.stored().revision())) return false;
   const auto kind = job.stored().preparing().kind();
@@ -197,12 +197,12 @@ std::int64_t first_free_clock(const JobRecord& job) {
   for (const JobRecord::Server& server : job.servers) {
     known = std::max(known, server.reply.max_done());
   }
-  // A later change of mode never comes before an earlier one.
+  // A later change of mode never precedes an earlier one.
   return std::max(known + kLead, stored.modes(stored.modes_size() - 1).first_clock());
 }
 
 void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {
-  // One change made may let the next begin; what was begun waits for the servers.
+  // A completed change may allow the next one; a started one waits for the servers.
   while (job.stored().has_preparing() ? conclude(job, registry, notes)
                                       : begin(job, registry, notes)) {
   }

@@ -10,7 +10,7 @@
 
 namespace taut {
 
-/// What is worth a line in the log.
+/// Lines for the log.
 using Notes = std::vector<std::string>;
 
 /// How updates apply under this slack; slack 0 is BSP.
@@ -18,16 +18,16 @@ using Notes = std::vector<std::string>;
   return slack == 0 ? pb::ModeChange::AGGREGATE : pb::ModeChange::ON_ARRIVAL;
 }
 
-/// A clock above every one that anybody is known to have reached, with a little lead.
+/// A clock above every clock that any worker is known to have reached, with some distance.
 [[nodiscard]] std::int64_t first_free_clock(const JobRecord& job);
 
-/// Carries a running job's members and mode towards what is wanted, one change at a time, each in
-/// two phases, so that every server sees it happen at the same clock:
-/// leave  the lost are fenced; the clock from which they are missing is the lowest that any server
-///        still waits for; losses go before everything else, as the others may be waiting
-/// mode   pushes from a clock K on are held; once no server has accepted one of them, the mode
+/// Changes a running job's members and mode as requested, one change at a time, each in
+/// two phases, so that it happens at the same clock on every server:
+/// leave  lost workers are fenced; they leave at the lowest clock that any server still
+///        expects from them; losses have priority, as other workers may be waiting
+/// mode   pushes from a clock K on are held; if no server has accepted one of them, the mode
 ///        changes at K; otherwise K is raised
-/// join   the same with a member that begins at K, in the slot of one that was lost or never came
+/// join   the same with a member that starts at K, in the slot of one that was lost or never joined
 /// Call it whenever anything may have changed. REQUIRES: the job is running, and not closing.
 void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes);
 

@@ -4,19 +4,19 @@
 
 #include <algorithm>
 
-#include "proto/experiment_check.hpp"
-#include "proto/job_state.hpp"
-#include "proto/policies.hpp"
+#include "proto/config/experiment_check.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_policies.hpp"
 
 namespace taut {
 namespace {
 
 constexpr std::uint32_t kMaxWorkers = 1024;
 
-/// Told to end, and neither reported nor lost.
+/// Whether a worker that must end has neither reported nor been lost.
 bool owes_report(const JobRecord& job) {
   for (int i = 0; i < job.stored().members_size(); ++i) {
-    if (job.works(job.stored().members(i)) && job.workers[static_cast<std::size_t>(i)].told) {
+    if (job.works(job.stored().members(i)) && job.workers[static_cast<std::size_t>(i)].notified) {
       return true;
     }
   }
@@ -34,7 +34,7 @@ void end(JobRecord& job, pb::JobState state, TimePoint now, Notes& notes) {
                               stored.message().empty() ? "" : ": ", stored.message()));
 }
 
-/// Tells every worker that it ends; `shown` is the state meanwhile.
+/// Orders every worker to end; `shown` is the state until then.
 void close(JobRecord& job, pb::JobState shown, pb::JobState end_state, const std::string& message,
            TimePoint now) {
   job.count_running(now);
@@ -58,7 +58,7 @@ std::string what_was_lost(const JobRecord& job) {
       std::any_of(members.begin(), members.end(), [&](const pb::StoredMember& member) {
         return member.finished() && member.member().worker() == job.stored().evaluating();
       });
-  if (!evaluated) text += "; nobody was left to evaluate the final parameters";
+  if (!evaluated) text += "; no worker was left to evaluate the final parameters";
   return text;
 }
 
@@ -69,11 +69,11 @@ void lose_member(JobRecord& job, int index, const std::string& reason, Notes& no
   const auto left = std::count_if(members.begin(), members.end(),
                                   [&](const pb::StoredMember& one) { return job.works(one); });
   job.change().set_message(
-      fmt::format("{}; {} of {} workers go on", reason, left, job.stored().slots()));
+      fmt::format("{}; {} of {} workers continue", reason, left, job.stored().slots()));
   notes.push_back(fmt::format("job {}: {}", job.stored().job(), job.stored().message()));
 }
 
-/// Why a process is not here; it was, in this life.
+/// Why a process that was here in this life has left.
 std::string loss_of(const Registry& registry, pb::Role role, const std::string& name,
                     std::uint64_t incarnation) {
   const Participant* known = registry.find(role, name);
@@ -87,11 +87,11 @@ std::string loss_of(const Registry& registry, pb::Role role, const std::string& 
 Result<Slack> check_definition(const pb::Job& definition) {
   if (!definition.has_net_param() || !definition.has_solver_param()) {
     return invalid(
-        "the job carries no net_param or no solver_param; submit it with "
+        "the job has no net_param or no solver_param; submit it with "
         "\"tautline submit\", which reads the files that it names");
   }
   if (definition.solver_param().max_iter() <= 0) {
-    return invalid(fmt::format("solver: max_iter is {}; it must be above 0",
+    return invalid(fmt::format("solver: max_iter is {}; it must be at least 1",
                                definition.solver_param().max_iter()));
   }
   if (definition.workers() > kMaxWorkers) {
@@ -158,11 +158,11 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, 
 
 std::string waits_for(const JobRecord& job, const Registry& registry) {
   if (registry.live(pb::ROLE_SERVER).empty()) return "waits for a server to join";
-  const std::size_t here = registry.live(pb::ROLE_WORKER).size();
+  const std::size_t joined = registry.live(pb::ROLE_WORKER).size();
   const std::size_t wanted = std::max<std::size_t>(job.stored().definition().workers(), 1);
-  if (here >= wanted) return "";
-  return fmt::format("waits for {} more worker{}: {} asked for, {} here", wanted - here,
-                     wanted - here == 1 ? "" : "s", wanted, here);
+  if (joined >= wanted) return "";
+  return fmt::format("waits for {} more worker{}: {} required, {} joined", wanted - joined,
+                     wanted - joined == 1 ? "" : "s", wanted, joined);
 }
 
 void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes) {
@@ -180,9 +180,9 @@ void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& n
     }
     job.servers.emplace_back();
   }
-  const std::vector<const Participant*> here = registry.live(pb::ROLE_WORKER);
+  const std::vector<const Participant*> joined = registry.live(pb::ROLE_WORKER);
   const std::uint32_t asked = stored.definition().workers();
-  const std::size_t count = asked == 0 ? here.size() : asked;
+  const std::size_t count = asked == 0 ? joined.size() : asked;
   stored.set_slots(static_cast<std::uint32_t>(count));
   stored.set_state(pb::RUNNING);
   stored.set_slack(stored.wanted_slack());
@@ -192,11 +192,11 @@ void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& n
     pb::Member member;
     member.set_worker(rank);
     member.set_slot(rank);
-    member.set_incarnation(here[rank]->incarnation.value());
-    member.set_name(here[rank]->name);
+    member.set_incarnation(joined[rank]->incarnation.value());
+    member.set_name(joined[rank]->name);
     member.set_join_clock(stored.resume().clock());
     member.set_leave_clock(Clock::never().value());
-    job.add_member(member, here[rank]->session, here[rank]->device);
+    job.add_member(member, joined[rank]->session, joined[rank]->device);
   }
   job.start_running(now);
   notes.push_back(fmt::format(
@@ -230,7 +230,7 @@ void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes&
       continue;
     }
     fail_job(job,
-             fmt::format("{}; its part of the parameters is gone, submit the job again",
+             fmt::format("{}; its part of the parameters is lost; submit the job again",
                          loss_of(registry, pb::ROLE_SERVER, server.name(), server.incarnation())),
              now, notes);
     return;
@@ -251,9 +251,62 @@ void stop_job(JobRecord& job, TimePoint now, Notes& notes) {
   }
 }
 
-void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes) {
+void note_failure(JobRecord& job, int member, const std::string& title, TimePoint now,
+                  Notes& notes) {
+  const pb::Progress& progress = job.stored().members(member).progress();
+  const std::string reason = fmt::format("{}: {}", title, progress.error());
   if (job.stored().closing()) {
-    if (!owes_report(job) || now - job.closing_since() >= stop_limit) {
+    // It was told to end, and has.
+    job.change().mutable_members(member)->set_lost(true);
+  } else if (progress.diverged()) {
+    job.change().mutable_members(member)->set_lost(true);
+    fail_job(job, reason, now, notes);
+  } else {
+    lose_member(job, member, reason, notes);
+  }
+}
+
+namespace {
+
+/// Why the job cannot wait for another worker; empty: it can.
+std::string cause_of_all(const JobRecord& job) {
+  const auto& members = job.stored().members();
+  const bool all_failed = std::all_of(
+      members.begin(), members.end(),
+      [](const pb::StoredMember& member) { return !member.progress().error().empty(); });
+  if (!all_failed) return "";
+  const pb::StoredMember& last = members.at(members.size() - 1);
+  const std::string reason =
+      fmt::format("worker \"{}\": {}", last.member().name(), last.progress().error());
+  return members.size() == 1 ? reason : "every worker failed; " + reason;
+}
+
+/// No member works, and none has finished.
+void note_empty(JobRecord& job, Duration limit, TimePoint now, Notes& notes) {
+  if (const std::string cause = cause_of_all(job); !cause.empty()) {
+    fail_job(job, cause, now, notes);
+    end(job, pb::FAILED, now, notes);
+    return;
+  }
+  if (!job.waits_for_workers) {
+    job.waits_for_workers = now;
+    if (limit > Duration::zero()) {
+      job.change().set_message(fmt::format("{}; waits up to {:g} s for another worker",
+                                           job.stored().message(), seconds(limit)));
+      notes.push_back(fmt::format("job {}: {}", job.stored().job(), job.stored().message()));
+    }
+  }
+  if (now - *job.waits_for_workers < limit) return;
+  fail_job(job, fmt::format("every worker was lost; the last: {}", job.stored().message()), now,
+           notes);
+  end(job, pb::FAILED, now, notes);
+}
+
+}  // namespace
+
+void note_end(JobRecord& job, const EndLimits& limits, TimePoint now, Notes& notes) {
+  if (job.stored().closing()) {
+    if (!owes_report(job) || now - job.closing_since() >= limits.stop) {
       end(job, job.stored().end_state(), now, notes);
     }
     return;
@@ -262,11 +315,14 @@ void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes) 
   const auto any = [&members](auto&& predicate) {
     return std::any_of(members.begin(), members.end(), predicate);
   };
-  if (any([&job](const pb::StoredMember& member) { return job.works(member); })) return;
+  if (any([&job](const pb::StoredMember& member) { return job.works(member); })) {
+    job.waits_for_workers.reset();
+    return;
+  }
   if (any([](const pb::StoredMember& member) { return member.finished(); })) {
     if (job.stored().has_checkpoint()) return;
-    // Aggregates that waited for a lost worker hold the others' acknowledged updates: the servers
-    // take its cut over, and apply them, before they forget the job.
+    // Aggregates that wait for a lost worker contain the others' acknowledged updates: the servers
+    // must adopt its cut, and apply them, before they drop the job.
     const bool cut_due = any([](const pb::StoredMember& member) {
       return member.lost() && member.member().leave_clock() == Clock::never().value();
     });
@@ -275,9 +331,7 @@ void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes) 
     job.change().set_message(what_was_lost(job));
     end(job, pb::DONE, now, notes);
   } else {
-    fail_job(job, fmt::format("every worker was lost; the last: {}", job.stored().message()), now,
-             notes);
-    end(job, pb::FAILED, now, notes);
+    note_empty(job, limits.worker_wait, now, notes);
   }
 }
 

@@ -11,34 +11,44 @@
 
 namespace taut {
 
-/// The slack that a submitted job asks for: 0 for BSP, unbounded for ASYNC.
-/// Errors    invalid: what cannot work whatever the model is: no net or solver, no iterations, a
-///           consistency that contradicts itself, too many workers
+/// The slack of a submitted job: 0 for BSP, unbounded for ASYNC.
+/// Errors    invalid: what is wrong with any model: no net or solver, no iterations, a
+///           contradictory consistency, too many workers
 [[nodiscard]] Result<Slack> check_definition(const pb::Job& definition);
 /// Whether a job's policies allow another slack.
-/// Errors    invalid: the policy that does not fit
+/// Errors    invalid: names the policy that forbids it
 [[nodiscard]] Result<void> check_slack(const pb::Job& definition, Slack slack);
 
-/// resume  the checkpoint that the definition names; null: it names none
+/// resume  the checkpoint that the definition names; nullptr if none
 [[nodiscard]] pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
                                     Slack slack, const pb::ResumePoint* resume = nullptr);
 
-/// What a job waits for before it can start; empty: nothing.
+/// What a job waits for before it can start; empty if nothing.
 [[nodiscard]] std::string waits_for(const JobRecord& job, const Registry& registry);
 
 /// Gives the job its servers, shards and members. REQUIRES: it is submitted and waits for nothing.
 void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes);
 
-/// Marks members whose process is gone, and fails the job where a server or every worker is.
+/// Marks members whose process is lost; fails the job if a server or every worker is lost.
 void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes);
 
-/// Ends the job with a message, and tells its workers to end.
+/// Fails the job with a message, and orders its workers to end.
 void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& notes);
-/// Tells the workers to end; the job is stopped once they have. REQUIRES: it has not ended.
+/// Orders the workers to end; the job is stopped once they have. REQUIRES: it has not ended.
 void stop_job(JobRecord& job, TimePoint now, Notes& notes);
 
-/// Ends a job whose workers are through and whose checkpoints are written, or whose workers had their
-/// time to confirm that it ends.
-void note_end(JobRecord& job, Duration stop_limit, TimePoint now, Notes& notes);
+/// A member has reported an error: that worker is lost and the others continue, unless the error is
+/// one of the training itself, which has diverged for all of them.
+void note_failure(JobRecord& job, int member, const std::string& title, TimePoint now,
+                  Notes& notes);
+
+struct EndLimits {
+  Duration stop;         // for workers to report after they were told to stop
+  Duration worker_wait;  // for another worker after every one was lost
+};
+
+/// Ends a job whose workers are through and whose checkpoints are written, whose workers had their
+/// time to confirm that it ends, or that has waited in vain for a worker.
+void note_end(JobRecord& job, const EndLimits& limits, TimePoint now, Notes& notes);
 
 }  // namespace taut

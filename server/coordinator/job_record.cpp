@@ -10,7 +10,7 @@ JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   job.changed_ = false;
   job.servers.resize(static_cast<std::size_t>(job.stored_.servers_size()));
   job.workers.resize(static_cast<std::size_t>(job.stored_.members_size()));
-  for (Worker& worker : job.workers) worker.told = true;
+  for (Worker& worker : job.workers) worker.notified = true;
   return job;
 }
 
@@ -54,7 +54,7 @@ bool JobRecord::servers_have(std::uint64_t revision) const {
 }
 
 void JobRecord::take_reply(int server, const pb::ServerJobReply& reply) {
-  // A revision beyond ours is an answer to a state that this coordinator does not remember.
+  // A revision beyond ours answers a state that this coordinator does not remember.
   if (reply.revision() > stored_.revision()) return;
   Server& entry = servers[static_cast<std::size_t>(server)];
   if (reply.revision() < entry.reply.revision()) return;
@@ -67,9 +67,9 @@ void JobRecord::take_progress(int index, const pb::Progress& progress) {
   const bool is_final = progress.finished() || !progress.error().empty();
   if (progress.clock() < member.progress().clock() && !is_final) return;
   workers[static_cast<std::size_t>(index)].delivery.acknowledge(progress.revision());
-  // What is saved at each change need not be saved at each heartbeat.
+  // Saved at each change; it need not be saved at each heartbeat.
   *stored_.mutable_members(index)->mutable_progress() = progress;
-  if (progress.finished() && !member.finished()) {
+  if (progress.finished() && progress.error().empty() && !member.finished()) {
     change().mutable_members(index)->set_finished(true);
   }
   if (!progress.parameters_sha256().empty() &&

@@ -14,7 +14,7 @@
 
 namespace taut {
 
-/// How far one peer has come with a desired state that is sent whole, until it is acknowledged.
+/// The delivery of a desired state to one peer: sent as a whole, until it is acknowledged.
 class Delivery {
  public:
   [[nodiscard]] bool is_due(std::uint64_t revision, PeerId peer, TimePoint now) const {
@@ -37,8 +37,8 @@ class Delivery {
   TimePoint again_;
 };
 
-/// One job: what is kept of it across restarts, and how far its servers and workers have come.
-/// Invariant: servers and workers stand beside stored().servers() and stored().members().
+/// One job: its stored record, and the progress of its servers and workers.
+/// Invariant: servers and workers correspond to stored().servers() and stored().members().
 class JobRecord {
  public:
   struct Server {
@@ -47,16 +47,16 @@ class JobRecord {
   };
   struct Worker {
     Delivery delivery;
-    bool told = false;  // it may have been told of the job
+    bool notified = false;  // it may know of the job
   };
 
   JobRecord(pb::StoredJob stored, TimePoint now)
       : stored_(std::move(stored)), counted_to_(now), closing_since_(now) {}
-  /// One that was stored before the coordinator restarted.
+  /// A job that was stored before the coordinator restarted.
   static JobRecord recover(pb::StoredJob stored, TimePoint now);
 
   [[nodiscard]] const pb::StoredJob& stored() const { return stored_; }
-  /// To change it; what was changed is saved before anything is sent.
+  /// For changes, which are saved before anything is sent.
   [[nodiscard]] pb::StoredJob& change() {
     changed_ = true;
     return stored_;
@@ -65,12 +65,14 @@ class JobRecord {
 
   std::vector<Server> servers;
   std::vector<Worker> workers;
-  /// All parts of the ordered checkpoint are written, and somebody was told to finish it.
+  /// All parts of the ordered checkpoint are written, and the task to finish it was issued.
   bool finishes_checkpoint = false;
-  /// Since when only a checkpoint keeps the job from its end.
+  /// Since when the job waits only for a checkpoint.
   std::optional<TimePoint> waits_for_checkpoint;
+  /// Since when no worker has been left.
+  std::optional<TimePoint> waits_for_workers;
 
-  /// Running, or ended with workers that are still to confirm it.
+  /// Running, or ended while workers have yet to confirm it.
   [[nodiscard]] bool is_active() const {
     return stored_.state() == pb::RUNNING || stored_.closing();
   }
@@ -79,19 +81,19 @@ class JobRecord {
     return !member.finished() && !member.lost();
   }
 
-  /// Adds a member whose part begins at `join`, told of once every server knows of it.
+  /// Adds a member that starts at `join`; it is notified once every server knows of it.
   void add_member(const pb::Member& member, std::uint64_t session, const std::string& device);
   /// A new desired state for every server.
   void revise() { change().set_revision(stored_.revision() + 1); }
   /// A new desired state for one worker.
   void revise_worker(int index);
-  /// Hands the test phase on when the one that runs it was lost.
+  /// Assigns the test phase to another worker if the one that runs it was lost.
   void choose_evaluator();
 
-  /// Whether every server has taken this revision over.
+  /// Whether every server has adopted this revision.
   [[nodiscard]] bool servers_have(std::uint64_t revision) const;
   void take_reply(int server, const pb::ServerJobReply& reply);
-  /// Takes a worker's report over; one of another life or an earlier clock is ignored.
+  /// Adopts a worker's report; one of another life or an earlier clock is ignored.
   void take_progress(int member, const pb::Progress& progress);
   /// The newest member with this incarnation, or -1.
   [[nodiscard]] int find_member(Incarnation incarnation) const;
@@ -100,20 +102,20 @@ class JobRecord {
   [[nodiscard]] pb::ServerJob server_job(int server) const;
   [[nodiscard]] pb::WorkerJob worker_job(int member) const;
 
-  /// How long it has run; before a restart of the coordinator, up to the last record.
+  /// Running time; time before a restart of the coordinator counts up to the last record.
   [[nodiscard]] double running_s(TimePoint now) const;
   void start_running(TimePoint now) { counted_to_ = now; }
-  /// Puts the running time up to now into the record.
+  /// Stores the running time until now in the record.
   void count_running(TimePoint now);
 
-  /// When its workers were told to end. REQUIRES: it is closing.
+  /// When its workers were ordered to end. REQUIRES: it is closing.
   [[nodiscard]] TimePoint closing_since() const { return closing_since_; }
   void start_closing(TimePoint now) { closing_since_ = now; }
 
  private:
   pb::StoredJob stored_;
   bool changed_ = true;
-  TimePoint counted_to_;  // the running time up to here is in the record
+  TimePoint counted_to_;  // the record has the running time until then
   TimePoint closing_since_;
 };
 

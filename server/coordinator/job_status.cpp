@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/types.hpp"
+#include "proto/state_word.hpp"
 
 namespace taut {
 namespace {
@@ -12,10 +13,16 @@ const char* mode_name(std::int64_t slack) {
   return Slack(slack).is_unbounded() ? "ASYNC" : "SSP";
 }
 
-const char* state_of(const JobRecord& job, const pb::StoredMember& member) {
-  if (member.finished()) return "finished";
-  if (member.lost()) return "lost";
-  return job.has_ended() ? "idle" : "running";
+pb::ProcessState state_of(const JobRecord& job, const pb::StoredMember& member) {
+  if (member.finished()) return pb::PROCESS_FINISHED;
+  if (member.lost()) return pb::PROCESS_LOST;
+  return job.has_ended() ? pb::PROCESS_IDLE : pb::PROCESS_RUNNING;
+}
+
+template <class Status>
+void set_state(Status& status, pb::ProcessState state) {
+  status.set_state(state);
+  status.set_state_word(state_word(state));
 }
 
 }  // namespace
@@ -37,7 +44,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
     pb::WorkerStatus& worker = *status.add_workers();
     worker.set_name(member.name());
     worker.set_worker(member.worker());
-    worker.set_state(state_of(job, stored_member));
+    set_state(worker, state_of(job, stored_member));
     *worker.mutable_progress() = stored_member.progress();
     worker.set_device(stored_member.device());
     const Participant* process = registry.find(pb::ROLE_WORKER, member.name());
@@ -60,7 +67,7 @@ pb::ServerStatus server_status(const Participant& server, TimePoint now) {
   pb::ServerStatus status;
   status.set_name(server.name);
   status.set_shards(static_cast<std::uint32_t>(server.shard_addresses.size()));
-  status.set_state(server.lost ? "lost" : "live");
+  set_state(status, server.lost ? pb::PROCESS_LOST : pb::PROCESS_LIVE);
   status.set_silent_s(seconds(now - server.heard));
   return status;
 }
@@ -68,8 +75,8 @@ pb::ServerStatus server_status(const Participant& server, TimePoint now) {
 pb::WorkerStatus worker_status(const Participant& worker, bool is_busy, TimePoint now) {
   pb::WorkerStatus status;
   status.set_name(worker.name);
-  const char* live_state = is_busy ? "running" : "idle";
-  status.set_state(worker.lost ? "lost" : live_state);
+  const pb::ProcessState live_state = is_busy ? pb::PROCESS_RUNNING : pb::PROCESS_IDLE;
+  set_state(status, worker.lost ? pb::PROCESS_LOST : live_state);
   status.set_silent_s(seconds(now - worker.heard));
   status.set_device(worker.device);
   return status;

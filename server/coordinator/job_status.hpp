@@ -7,12 +7,12 @@
 
 namespace taut {
 
-/// What people see of a job. `waiting` is what a submitted one waits for.
+/// The status of a job for users. `waiting` is what a submitted one waits for.
 [[nodiscard]] pb::JobStatus job_status(const JobRecord& job, const Registry& registry,
                                        const std::string& waiting, TimePoint now);
 
 [[nodiscard]] pb::ServerStatus server_status(const Participant& server, TimePoint now);
-/// A worker that has joined, whatever it works for.
+/// A worker that has joined, with or without a job.
 [[nodiscard]] pb::WorkerStatus worker_status(const Participant& worker, bool is_busy,
                                              TimePoint now);
 

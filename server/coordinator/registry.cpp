@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kMaxParticipants = 4096;
 constexpr std::size_t kMaxNameBytes = 128;
 constexpr std::size_t kMaxRivals = 64;
+constexpr std::size_t kMaxRememberedLost = 1024;
 
 const char* role_name(pb::Role role) {
   return role == pb::ROLE_SERVER ? "server" : "worker";
@@ -17,7 +18,7 @@ const char* role_name(pb::Role role) {
 
 std::string bad_hello(const pb::Hello& hello) {
   if (hello.name().empty() || hello.name().size() > kMaxNameBytes) {
-    return fmt::format("a {}'s name of {} bytes; it needs 1 to {}", role_name(hello.role()),
+    return fmt::format("a {}'s name has {} bytes; it must have 1 to {}", role_name(hello.role()),
                        hello.name().size(), kMaxNameBytes);
   }
   if (hello.role() == pb::ROLE_SERVER && hello.shard_addresses().empty()) {
@@ -28,7 +29,7 @@ std::string bad_hello(const pb::Hello& hello) {
 
 std::string taken(const Participant& holder, TimePoint now) {
   return fmt::format(
-      "{} is already here, for {:.1f} s; choose another name with {} {{ name: \"...\" }}",
+      "{} has already joined, {:.1f} s ago; choose another name with {} {{ name: \"...\" }}",
       holder.title(), seconds(now - holder.joined), role_name(holder.role));
 }
 
@@ -44,8 +45,9 @@ Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
   if (std::string reason = bad_hello(hello); !reason.empty()) return {nullptr, reason};
   const auto found = participants_.find({hello.role(), hello.name()});
   if (found == participants_.end()) {
+    forget_lost();
     if (participants_.size() >= kMaxParticipants) {
-      return {nullptr, fmt::format("{} servers and workers are known, which is the limit",
+      return {nullptr, fmt::format("{} servers and workers are here, which is the limit",
                                    participants_.size())};
     }
     return {&enter(from, hello, now), "", true};
@@ -55,19 +57,33 @@ Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
     attach(known, from, now);
     return {&known, "", false};
   }
-  // After a restart of the coordinator, a new process is better news of the old one than silence.
+  // After a restart of the coordinator, a new process proves that the old one has ended.
   const bool recovered_only = !known.peer && !known.lost;
   if (known.lost || recovered_only) return {&enter(from, hello, now), "", true};
 
   if (known.rivals.size() >= kMaxRivals) known.rivals.clear();
-  const auto [rival, first_time] = known.rivals.try_emplace(hello.session(), known.words);
-  const bool alive = known.words > rival->second;
+  const auto [rival, first_time] = known.rivals.try_emplace(hello.session(), known.messages);
+  const bool alive = known.messages > rival->second;
   return {nullptr, alive ? taken(known, now) : "", false};
+}
+
+void Registry::forget_lost() {
+  std::vector<std::pair<TimePoint, Key>> lost;
+  for (const auto& [key, participant] : participants_) {
+    if (participant.lost) lost.emplace_back(participant.heard, key);
+  }
+  if (lost.size() <= kMaxRememberedLost) return;
+  // Half of them at once, so that not every join searches.
+  const auto last =
+      lost.begin() + static_cast<std::ptrdiff_t>(lost.size() - kMaxRememberedLost / 2);
+  std::nth_element(lost.begin(), last, lost.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto entry = lost.begin(); entry != last; ++entry) participants_.erase(entry->second);
 }
 
 Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now) {
   Participant& slot = participants_[{hello.role(), hello.name()}];
-  // Only the same process has use for the reason why its earlier life ended.
+  // Only the same process can use the reason why its earlier life ended.
   const std::string reason = slot.session == hello.session() ? slot.lost_reason : "";
   detach(slot);
   slot = Participant();
@@ -88,12 +104,12 @@ void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
   participant.peer = from;
   peers_[from] = {participant.role, participant.name};
   participant.heard = now;
-  ++participant.words;
+  ++participant.messages;
 }
 
 void Registry::detach(Participant& participant) {
   if (!participant.peer) return;
-  // A peer that said hello under several names stands for the last of them.
+  // A peer that sent hellos under several names counts as the last of them.
   const auto entry = peers_.find(*participant.peer);
   const Key key{participant.role, participant.name};
   if (entry != peers_.end() && entry->second == key) peers_.erase(entry);
@@ -113,7 +129,7 @@ Participant* Registry::hear(PeerId from, TimePoint now) {
   if (known == peers_.end()) return nullptr;
   Participant& participant = participants_.at(known->second);
   participant.heard = now;
-  ++participant.words;
+  ++participant.messages;
   return &participant;
 }
 

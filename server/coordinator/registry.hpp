@@ -15,7 +15,7 @@
 
 namespace taut {
 
-/// A server or worker process that said hello.
+/// A server or worker process that has sent a hello.
 struct Participant {
   pb::Role role = pb::ROLE_UNKNOWN;
   std::string name;
@@ -23,53 +23,54 @@ struct Participant {
   Incarnation incarnation;
   std::vector<std::string> shard_addresses;
   std::string device;
-  std::optional<PeerId> peer;  // none: lost, or known from before a restart and not back yet
+  std::optional<PeerId> peer;  // nullopt: lost, or recovered and not reconnected yet
   TimePoint joined;
   TimePoint heard;
-  std::uint64_t words = 0;  // messages so far
+  std::uint64_t messages = 0;  // number of messages so far
   bool lost = false;
   std::string lost_reason;  // of its latest loss
-  // Processes that want the same name, and how many words this one had said when they asked.
+  // Processes that requested the same name, and the value of `messages` when they did.
   std::map<std::uint64_t, std::uint64_t> rivals;
 
-  /// `worker "w0"`, `server "s0" at 127.0.0.1:7601`: how messages name it.
+  /// `worker "w0"`, `server "s0" at 127.0.0.1:7601`: for messages.
   [[nodiscard]] std::string title() const;
 };
 
-/// What comes of a hello: a participant, a refusal, or neither while it is not yet known whether
+/// The result of a hello: a participant, a refusal, or neither while it is not yet known whether
 /// another process of the same name is alive.
 struct Greeting {
   Participant* participant = nullptr;
   std::string refusal;
-  bool is_new = false;  // a new life, rather than a known one on another connection
+  bool is_new = false;  // a new life, not a known one on another connection
 };
 
-/// Who is here: servers and workers by name, with the lives they have had. Pure; no I/O.
+/// Which servers and workers are here, by name, with the lives they have had; the newest of the lost
+/// are remembered. Pure; no I/O.
 class Registry {
  public:
-  /// next_incarnation  the first number that no life has had
+  /// next_incarnation  the first unused number of a life
   Registry(Duration heartbeat_limit, std::uint64_t next_incarnation)
       : heartbeat_limit_(heartbeat_limit), next_incarnation_(next_incarnation) {}
 
-  /// A second live process of one name is refused, once the first has shown that it lives.
+  /// A second live process of one name is refused, once the first has shown that it is alive.
   [[nodiscard]] Greeting greet(PeerId from, const pb::Hello& hello, TimePoint now);
-  /// Enters one that was here before the coordinator restarted.
+  /// Adds a process that was known before the coordinator restarted.
   void recover(Participant participant, TimePoint now);
 
-  /// Notes that a peer spoke. Returns who it is, or nullptr where it must say hello first.
+  /// Records a message of a peer. Returns its process, or nullptr if it must send a hello first.
   Participant* hear(PeerId from, TimePoint now);
   void lose(Participant& participant, const std::string& reason);
-  /// Declares lost who was silent beyond the limit; returns them.
+  /// Declares processes lost that were silent beyond the limit; returns them.
   std::vector<const Participant*> lose_silent(TimePoint now);
-  /// Nobody could be heard for so long, because the coordinator itself did not run.
+  /// Excuses silence of this length, because the coordinator itself did not run.
   void excuse_silence(Duration pause, TimePoint now);
 
   /// The live process of this name and life, or nullptr.
   [[nodiscard]] const Participant* find_live(pb::Role role, const std::string& name,
                                              Incarnation incarnation) const;
-  /// Everybody of a role that is connected, in name order: worker2 before worker10.
+  /// All connected processes of a role, in name order: worker2 before worker10.
   [[nodiscard]] std::vector<const Participant*> live(pb::Role role) const;
-  /// Everybody ever seen, in name order.
+  /// All processes ever seen, in name order.
   [[nodiscard]] std::vector<const Participant*> all(pb::Role role) const;
   /// The process of this name, lost or not, or nullptr.
   [[nodiscard]] const Participant* find(pb::Role role, const std::string& name) const;
@@ -85,6 +86,8 @@ class Registry {
   };
 
   Participant& enter(PeerId from, const pb::Hello& hello, TimePoint now);
+  /// Lost processes beyond those that are remembered, the longest silent first.
+  void forget_lost();
   void detach(Participant& participant);
   void attach(Participant& participant, PeerId from, TimePoint now);
 

@@ -37,6 +37,12 @@ Error SqliteDatabase::error(std::string_view doing) const {
                                   "coordinator {{ state_folder: \"...\" }}",
                                   path_));
   }
+  // After a failed fsync the kernel may have dropped the pages and call a second one a success.
+  const int extended = handle_ == nullptr ? 0 : sqlite3_extended_errcode(handle_);
+  if (extended == SQLITE_IOERR_FSYNC || extended == SQLITE_IOERR_DIR_FSYNC) {
+    return make_error(ErrorCode::kClosed,
+                      fmt::format("{}: {}: the disk failed to sync it", path_, doing));
+  }
   const char* reason = handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_);
   return make_error(
       code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? ErrorCode::kInvalid : ErrorCode::kIo,

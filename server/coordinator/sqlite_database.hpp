@@ -14,15 +14,15 @@ namespace taut {
 /// An open SQLite database. Thread: one at a time.
 class SqliteDatabase {
  public:
-  /// Opens or makes the file. Errors: io.
+  /// Opens or creates the file. Errors: io.
   [[nodiscard]] static Result<SqliteDatabase> open(const std::string& path);
   SqliteDatabase(SqliteDatabase&& other) noexcept;
   SqliteDatabase& operator=(SqliteDatabase&& other) noexcept;
   ~SqliteDatabase();
 
-  /// Runs statements that return nothing. Errors: io; exists where another process holds the file.
+  /// Runs statements that return nothing. Errors: io; exists: another process has locked the file.
   [[nodiscard]] Result<void> run(const std::string& sql);
-  /// The one number that a query gives.
+  /// The single number that a query returns.
   [[nodiscard]] Result<std::int64_t> number(const std::string& sql);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -36,7 +36,7 @@ class SqliteDatabase {
   std::string path_;
 };
 
-/// One prepared statement. Outlived by its database.
+/// One prepared statement. The database must outlive it.
 class SqliteStatement {
  public:
   [[nodiscard]] static Result<SqliteStatement> prepare(SqliteDatabase& database,
@@ -48,7 +48,7 @@ class SqliteStatement {
   /// Binds parameter `index`, from 1. Bytes are copied.
   void bind(int index, std::int64_t value);
   void bind(int index, std::string_view bytes);
-  /// Goes to the next row. False: there is none. Errors: io.
+  /// Advances to the next row. False if there is none. Errors: io.
   [[nodiscard]] Result<bool> step();
   [[nodiscard]] std::int64_t integer(int column) const;
   /// Valid until the next step().

@@ -11,10 +11,10 @@ namespace taut {
 namespace {
 
 constexpr std::int64_t kSchemaVersion = 1;
-// "TAUT" in the file's header: another program's database is not taken for ours.
+// "TAUT" in the file's header identifies our databases.
 constexpr std::int64_t kApplicationId = 0x54415554;
 
-// Column `state` is for people who look into the file; the records are protobuf bytes.
+// Column `state` is for users who inspect the file; the records are protobuf bytes.
 constexpr const char* kSchema = R"(
   CREATE TABLE counters (id INTEGER PRIMARY KEY CHECK (id = 1), record BLOB NOT NULL);
   CREATE TABLE jobs (job INTEGER PRIMARY KEY, state TEXT NOT NULL, record BLOB NOT NULL);
@@ -35,7 +35,7 @@ class SqliteStore final : public CoordinatorStore {
 };
 
 Result<void> SqliteStore::prepare() {
-  // The lock is held from the first access on: one coordinator for each file.
+  // The lock is held from the first access on: one coordinator per file.
   TAUT_TRY(
       database_.run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
                     "PRAGMA synchronous = FULL; BEGIN EXCLUSIVE; COMMIT;"));
@@ -54,7 +54,7 @@ Result<void> SqliteStore::prepare() {
   }
   if (version != kSchemaVersion) {
     return make_error(ErrorCode::kMismatch,
-                      fmt::format("{}: has schema version {}, this release knows {}; use the "
+                      fmt::format("{}: has schema version {}, this release reads {}; use the "
                                   "release that wrote it, or another state_folder",
                                   database_.path(), version, kSchemaVersion));
   }
@@ -64,7 +64,7 @@ Result<void> SqliteStore::prepare() {
 Result<CoordinatorRecords> SqliteStore::load() {
   CoordinatorRecords records;
   const auto damaged = [this](const std::string& what) {
-    return invalid(fmt::format("{}: the record of {} does not parse", database_.path(), what));
+    return invalid(fmt::format("{}: the record of {} is damaged", database_.path(), what));
   };
   TAUT_TRY(SqliteStatement counters,
            SqliteStatement::prepare(database_, "SELECT record FROM counters"));
@@ -89,7 +89,7 @@ Result<void> SqliteStore::save(const CoordinatorChanges& changes) {
   Result<void> written = write(changes);
   if (written) written = database_.run("COMMIT");
   if (!written) {
-    // The first failure is the one to tell.
+    // The first failure is the one to report.
     [[maybe_unused]] const Result<void> undone = database_.run("ROLLBACK");
   }
   return written;
@@ -125,7 +125,7 @@ Result<std::unique_ptr<CoordinatorStore>> open_sqlite_store(const std::filesyste
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: the state folder cannot be made: {}",
+    return make_error(ErrorCode::kIo, fmt::format("{}: the state folder cannot be created: {}",
                                                   folder.string(), failed.message()));
   }
   TAUT_TRY(SqliteDatabase database, SqliteDatabase::open(folder / "coordinator.sqlite"));

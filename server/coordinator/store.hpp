@@ -8,25 +8,27 @@
 
 namespace taut {
 
-/// Where a coordinator's state outlives it. Thread: one at a time.
+/// Persistent storage of a coordinator's state. Thread: one at a time.
 class CoordinatorStore {
  public:
   virtual ~CoordinatorStore() = default;
 
-  /// Everything that was saved; empty at first. Errors: io, invalid (damaged).
+  /// All that was saved; empty at first. Errors: io, invalid (damaged).
   [[nodiscard]] virtual Result<CoordinatorRecords> load() = 0;
-  /// Keeps all of it or nothing; when it returns well, it is on the disk. Errors: io.
+  /// Keeps all of it or nothing; when it returns well, it is on the disk.
+  /// Errors    io: nothing was kept, and a later save may go well; closed: the disk could not say what
+  ///           it holds (a failed fsync), so this store is of no further use and must be opened anew
   [[nodiscard]] virtual Result<void> save(const CoordinatorChanges& changes) = 0;
 };
 
-/// Keeps it for as long as the object lives. `records` may be shared by one store after another, as
+/// Keeps the state in memory. `records` may be passed from one store to the next, as
 /// a disk is.
 [[nodiscard]] std::unique_ptr<CoordinatorStore> make_memory_store(
     std::shared_ptr<CoordinatorRecords> records = nullptr);
 
-/// Keeps it in `coordinator.sqlite` in this folder, which is made where it is missing.
+/// Keeps the state in `coordinator.sqlite` in this folder, which is created if it is missing.
 /// Errors    io: cannot be opened or written; exists: another coordinator uses it;
-///           mismatch: not ours, or written by a newer release
+///           mismatch: another program's, or written by a newer release
 [[nodiscard]] Result<std::unique_ptr<CoordinatorStore>> open_sqlite_store(
     const std::filesystem::path& folder);
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
 #include "common/types.hpp"
 #include "server/dashboard/assets.hpp"
@@ -19,7 +20,7 @@ std::string event(const char* name, const json& data) {
   return fmt::format("event: {}\ndata: {}\n\n", name, to_text(data));
 }
 
-/// "/api/jobs/7/slack": 7 and "slack". Nothing: another path.
+/// "/api/jobs/7/slack": 7 and "slack". nullopt: another path.
 std::optional<std::pair<std::uint64_t, std::string>> job_path(const std::string& path) {
   constexpr std::string_view kBefore = "/api/jobs/";
   if (!path.starts_with(kBefore)) return std::nullopt;
@@ -61,7 +62,7 @@ http::Response Api::answer(const http::Request& request) {
   if (is_command(request.path)) {
     return request.method == "POST" ? command(request) : wrong_method("POST");
   }
-  if (!is_page(request.path)) return refusal(404, "there is nothing at this address");
+  if (!is_page(request.path)) return refusal(404, "this address does not exist");
   if (!looks) return wrong_method("GET, HEAD");
   if (const Asset* file = asset(request.path)) {
     return {200, file->type, std::string(file->bytes), false, {}};
@@ -82,7 +83,7 @@ http::Response Api::status_response(std::uint64_t job) {
   const auto found = status();
   if (!found) return refusal(503, found.error().message);
   const pb::JobStatus* shown = shown_job(found.value(), job);
-  if (job != 0 && shown == nullptr) return refusal(404, fmt::format("job {} is not known", job));
+  if (job != 0 && shown == nullptr) return refusal(404, fmt::format("job {} does not exist", job));
   json all = status_json(found.value(), now_(), job);
   if (shown != nullptr) all["history"] = history_.of(shown->job());
   return http::json_response(200, to_text(all));
@@ -107,7 +108,7 @@ std::string Api::tick() {
 }
 
 http::Response Api::command(const http::Request& request) {
-  // A form of another page cannot send this type without asking first.
+  // A form of another page cannot send this type without a preflight request.
   if (!request.content_type.starts_with("application/json")) {
     return refusal(415, "send the body as application/json");
   }
@@ -115,7 +116,7 @@ http::Response Api::command(const http::Request& request) {
   if (job) return job_command(job->first, job->second, request.body);
   const json body = json::parse(request.body, nullptr, false);
   if (!body.is_object() || !body.contains("on") || !body["on"].is_boolean()) {
-    return refusal(400, R"(the body is no {"on": true or false})");
+    return refusal(400, R"(the body must be {"on": true or false})");
   }
   pb::ControlMessage message;
   message.mutable_set_trace()->set_on(body["on"]);
@@ -133,8 +134,8 @@ http::Response Api::job_command(std::uint64_t job, const std::string& word,
   const bool has_slack = body.is_object() && body.contains("slack");
   const bool fits = has_slack && (body["slack"].is_null() || body["slack"].is_number_unsigned());
   if (!fits || (!body["slack"].is_null() && body["slack"] > 1'000'000'000)) {
-    return refusal(400,
-                   R"(the body is no {"slack": N}, with a number of clocks, or null for none)");
+    return refusal(
+        400, R"(the body must be {"slack": N}, with a number of clocks, or null for no bound)");
   }
   message.mutable_set_slack()->set_job(job);
   message.mutable_set_slack()->set_slack(

@@ -3,17 +3,17 @@
 #include <functional>
 #include <string>
 
-#include "common/http/message.hpp"
+#include "common/http/request.hpp"
 #include "common/result.hpp"
 #include "proto/control.pb.h"
 #include "server/dashboard/history.hpp"
 
 namespace taut::dashboard {
 
-/// Asks the coordinator something that a client could ask too.
+/// Sends the coordinator a request that a client could send too.
 using Ask = std::function<Result<pb::ControlMessage>(const pb::ControlMessage&)>;
 
-/// What the dashboard's addresses answer, without any socket.
+/// The answers of the dashboard's addresses, without any socket.
 ///
 ///   GET  /                       the page, and its parts (assets.cpp)
 ///   GET  /api/status             every job in short, the shown one in full
@@ -31,7 +31,7 @@ class Api {
 
   [[nodiscard]] http::Response answer(const http::Request& request);
 
-  /// Looks at the job and remembers. Returns the event for open streams; empty where the
+  /// Records the job's figures. Returns the event for open streams; empty if the
   /// coordinator did not answer.
   [[nodiscard]] std::string tick();
 

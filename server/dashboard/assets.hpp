@@ -15,7 +15,7 @@ extern const std::string_view uPlot_iife_min_js;
 extern const std::string_view uPlot_min_css;
 }  // namespace embedded
 
-/// A file of the page, as built into the program.
+/// A file of the page, built into the program.
 struct Asset {
   const char* type;
   std::string_view bytes;

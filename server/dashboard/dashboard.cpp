@@ -12,7 +12,7 @@ namespace taut::dashboard {
 namespace {
 
 constexpr Duration kTick{500'000};
-constexpr unsigned kQuietTicks = 4;  // between two looks while no page is open
+constexpr unsigned kQuietTicks = 4;  // ticks between two records while no page is open
 
 double unix_time_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -33,7 +33,7 @@ Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask 
   serve.address = options.address;
   serve.hosts = options.hosts;
   serve.tick = kTick;
-  // The timer runs only once the server is in its place.
+  // The timer does nothing until the server is assigned.
   auto ready = std::make_shared<std::atomic<bool>>(false);
   serve.timer = [self = dashboard.get(), ready](std::size_t streams) {
     if (*ready) self->tick(streams);

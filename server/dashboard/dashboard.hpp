@@ -14,8 +14,8 @@
 namespace taut::dashboard {
 
 /// The HTTP side of the process that hosts the coordinator: the page, its events, /api, /metrics.
-/// While no page is open it looks at the jobs every few seconds, so that a page that is opened later
-/// can show how they went.
+/// While no page is open it records the jobs every few seconds, so that a page that is opened later
+/// can show their history.
 /// Thread    any
 class Dashboard {
  public:
@@ -29,7 +29,7 @@ class Dashboard {
   [[nodiscard]] static Result<std::unique_ptr<Dashboard>> start(
       const Options& options, Ask ask, std::function<ServerFigures()> figures);
 
-  /// As bound.
+  /// The address as bound.
   [[nodiscard]] const std::string& address() const { return server_->address(); }
 
  private:

@@ -10,17 +10,17 @@
 
 namespace taut::dashboard {
 
-/// How a job went so far, for a page that is opened later: at most kPoints points over its whole
-/// length, kept for the newest jobs. When they are full, every second one goes.
+/// The history of a job, for a page that is opened later: at most kPoints points over its whole
+/// length, kept for the newest jobs. When they are full, every second one is dropped.
 /// Thread    one
 class History {
  public:
   static constexpr std::size_t kPoints = 1200;
   static constexpr std::size_t kJobs = 8;
 
-  /// Takes the shown job's figures, where they have moved on.
+  /// Adds the shown job's figures if they have changed.
   void add(const pb::JobStatus& job);
-  /// Columns: t (seconds that the job ran), clock, loss, images_per_second, apart. Null: unknown.
+  /// Columns: t (seconds of running time), clock, loss, images_per_second, apart. Null: unknown.
   [[nodiscard]] nlohmann::json of(std::uint64_t job) const;
 
  private:
@@ -33,7 +33,7 @@ class History {
   };
   struct Series {
     std::vector<Point> points;
-    double spacing_s = 0;  // the least that two points lie apart
+    double spacing_s = 0;  // the minimum distance between two points
   };
   std::map<std::uint64_t, Series> jobs_;
 };

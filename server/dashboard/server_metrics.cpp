@@ -46,7 +46,7 @@ void add_server(Scrape& scrape, const std::string& server, const ServerFigures& 
     return [member](const ShardFigures& shard) { return static_cast<double>(shard.*member); };
   };
   using Load = pb::ShardLoad;
-  each(&Scrape::counter, "shard_busy_seconds_total", "Time in which a shard answered messages.",
+  each(&Scrape::counter, "shard_busy_seconds_total", "Time that a shard spent on messages.",
        {{"", done(&Load::busy_s)}});
   each(&Scrape::counter, "shard_messages_total", "Messages of the data plane at a shard.",
        {{"in", done(&Load::messages_in)}, {"out", done(&Load::messages_out)}});
@@ -60,18 +60,17 @@ void add_server(Scrape& scrape, const std::string& server, const ServerFigures& 
        {{"", now(&ShardFigures::held_updates)}});
   each(&Scrape::gauge, "shard_held_bytes", "Payload bytes of these updates.",
        {{"", now(&ShardFigures::held_bytes)}});
-  each(
-      &Scrape::counter, "shard_postponed_updates_total",
-      "Updates of slices that were sent back, to come again: the job's epoch was being changed, or "
-      "an earlier one was missing.",
-      {{"", now(&ShardFigures::postponed_updates)}});
+  each(&Scrape::counter, "shard_postponed_updates_total",
+       "Updates of slices refused for now, to be sent again: the job's epoch was changing, or "
+       "an earlier one was missing.",
+       {{"", now(&ShardFigures::postponed_updates)}});
   each(&Scrape::counter, "shard_dropped_updates_total",
-       "Updates that came when their clock was over (backup workers).",
+       "Updates that arrived after the end of their clock (backup workers).",
        {{"", done(&Load::dropped_updates)}});
   scrape.gauge("server_table_bytes",
-               "Memory of the tables of a server's shards, with what the update rule remembers.",
+               "Memory of the tables of a server's shards, with the states of the update rule.",
                static_cast<double>(figures.table_bytes), {{"server", server}});
-  scrape.gauge("server_table_limit_bytes", "The most that they may take.",
+  scrape.gauge("server_table_limit_bytes", "Limit of that memory.",
                static_cast<double>(figures.table_limit_bytes), {{"server", server}});
 }
 
@@ -85,7 +84,7 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   }
   const auto count = [&](const char* role, const auto& processes) {
     double lost = 0;
-    for (const auto& process : processes) lost += process.state() == "lost" ? 1 : 0;
+    for (const auto& process : processes) lost += process.state() == pb::PROCESS_LOST ? 1 : 0;
     const char* help = "Servers and workers that the coordinator has seen.";
     scrape.gauge("processes", help, static_cast<double>(processes.size()) - lost,
                  {{"role", role}, {"state", "live"}});
@@ -94,7 +93,7 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   count("server", status.servers());
   count("worker", status.workers());
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    scrape.gauge("job_slack_clocks", "The bound of a running job; +Inf: none.",
+    scrape.gauge("job_slack_clocks", "Slack of a running job; +Inf if there is no bound.",
                  Slack(job.slack()).is_unbounded() ? std::numeric_limits<double>::infinity()
                                                    : static_cast<double>(job.slack()),
                  labels);

@@ -9,16 +9,16 @@
 
 namespace taut::dashboard {
 
-/// One shard of this process: what it has done, and what waits at it now.
+/// The figures of one shard of this process.
 struct ShardFigures {
   pb::ShardLoad load;
   std::uint64_t parked_reads = 0;  // an update or a read counts once for each slice of its table
   std::uint64_t held_updates = 0;
   std::uint64_t held_bytes = 0;
-  std::uint64_t postponed_updates = 0;  // since its process began
+  std::uint64_t postponed_updates = 0;  // since its process started
 };
 
-/// A server process: its shards in their order, and what their tables take of its memory.
+/// The figures of a server process: its shards in order, and the memory of its tables.
 struct ServerFigures {
   std::vector<ShardFigures> shards;
   std::uint64_t table_bytes = 0;

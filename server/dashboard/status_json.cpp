@@ -18,7 +18,7 @@ constexpr int kJobsShown = 50;
 constexpr int kTestsShown = 1000;
 constexpr int kLogLines = 60;
 
-/// JSON knows neither NaN nor infinity, and nobody reads more digits than these.
+/// JSON has neither NaN nor infinity; further digits would not be read.
 json number(double value, double scale) {
   if (!std::isfinite(value)) return nullptr;
   return std::round(value * scale) / scale;
@@ -69,7 +69,7 @@ json workers_of(const pb::JobStatus& job) {
   for (const pb::WorkerStatus& worker : job.workers()) {
     const pb::Progress& own = worker.progress();
     columns["name"].push_back(worker.name());
-    columns["state"].push_back(worker.state());
+    columns["state"].push_back(state_word(worker.state()));
     columns["clock"].push_back(own.clock());
     columns["loss"].push_back(number(own.loss(), 1e4));
     columns["images"].push_back(own.images());
@@ -102,7 +102,7 @@ json servers_of(const pb::StatusReply& status) {
           {number(load.busy_s(), 1e3), load.messages_in(), load.bytes_in(), load.bytes_out()});
     }
     servers.push_back({{"name", server.name()},
-                       {"state", server.state()},
+                       {"state", state_word(server.state())},
                        {"silent_s", number(server.silent_s(), 10)},
                        {"shard_count", server.shards()},
                        {"shards", shards}});
@@ -117,14 +117,14 @@ JobFigures figures_of(const pb::JobStatus& job) {
   figures.slowest = std::numeric_limits<std::int64_t>::max();
   int begun = 0;
   for (const pb::WorkerStatus& worker : job.workers()) {
-    if (worker.state() == "lost") continue;
+    if (worker.state() == pb::PROCESS_LOST) continue;
     const pb::Progress& own = worker.progress();
     figures.slowest = std::min(figures.slowest, own.clock());
     figures.fastest = std::max(figures.fastest, own.clock());
     if (own.images() == 0) continue;
     ++begun;
     figures.loss += own.loss();
-    if (worker.state() == "running") figures.images_per_second += own.images_per_second();
+    if (worker.state() == pb::PROCESS_RUNNING) figures.images_per_second += own.images_per_second();
   }
   if (figures.slowest == std::numeric_limits<std::int64_t>::max()) figures.slowest = 0;
   if (begun > 0) figures.loss /= begun;
@@ -147,7 +147,9 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
   }
   json idle = json::array();
   for (const pb::WorkerStatus& worker : status.workers()) {
-    if (worker.state() != "running") idle.push_back({worker.name(), worker.state()});
+    if (worker.state() != pb::PROCESS_RUNNING) {
+      idle.push_back({worker.name(), state_word(worker.state())});
+    }
   }
   json log = json::array();
   for (int i = std::max(0, status.log_size() - kLogLines); i < status.log_size(); ++i) {

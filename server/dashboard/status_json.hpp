@@ -8,25 +8,25 @@
 
 namespace taut::dashboard {
 
-/// What the page is told at every update: all jobs in short, one job in full, servers, log. Lists of
+/// The content of an update of the page: all jobs in short, one job in full, servers, log. Lists of
 /// workers are columns, so that a thousand of them stay small. Unbounded slack is null.
 /// job  the one in full; 0: the running one, or else the newest
 [[nodiscard]] nlohmann::json status_json(const pb::StatusReply& status, double unix_time_s,
                                          std::uint64_t job = 0);
 
-/// The job that status_json() shows in full; null: there is none.
+/// The job that status_json() shows in full; nullptr if there is none.
 [[nodiscard]] const pb::JobStatus* shown_job(const pb::StatusReply& status, std::uint64_t job = 0);
 
 /// Of all workers that are not lost.
 struct JobFigures {
   std::int64_t slowest = 0;
   std::int64_t fastest = 0;
-  double loss = 0;  // mean over those that have begun
+  double loss = 0;  // mean over those that have started
   double images_per_second = 0;
 };
 [[nodiscard]] JobFigures figures_of(const pb::JobStatus& job);
 
-/// As text; bytes that are no UTF-8 are replaced, since names come from peers.
+/// As text; invalid UTF-8 is replaced, since names come from peers.
 [[nodiscard]] std::string to_text(const nlohmann::json& json);
 
 }  // namespace taut::dashboard

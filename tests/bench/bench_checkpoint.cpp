@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "common/check.hpp"
-#include "proto/checkpoint_manifest.hpp"
-#include "proto/job_state.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/wire_version.hpp"
 #include "server/checkpoint_thread.hpp"
 #include "server/coordinator/checkpoint_keeper.hpp"

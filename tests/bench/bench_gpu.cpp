@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "common/time.hpp"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 
 namespace {
 

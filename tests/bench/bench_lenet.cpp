@@ -10,7 +10,7 @@
 
 #include "common/math/filler.hpp"
 #include "tests/bench/timed_training.hpp"
-#include "worker/backend/cpu_backend.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 namespace {
 

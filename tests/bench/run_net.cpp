@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -15,9 +16,9 @@
 
 #include "common/math/filler.hpp"
 #include "common/time.hpp"
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/bench/timed_training.hpp"
-#include "worker/backend/cpu_backend.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,8 +19,8 @@
 
 #include "common/math/filler.hpp"
 #include "common/time.hpp"
-#include "proto/text.hpp"
-#include "worker/backend/backend.hpp"
+#include "proto/config/text.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/layers/net.hpp"
 
 namespace {

@@ -9,8 +9,8 @@
 
 #include "common/math/filler.hpp"
 #include "common/time.hpp"
-#include "proto/text.hpp"
-#include "worker/backend/cpu_backend.hpp"
+#include "proto/config/text.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 namespace taut::bench {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/model/graph.hpp"
 

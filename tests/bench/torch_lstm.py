@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Times a character LSTM in PyTorch: embedding, one LSTM of 256, linear layer and cross entropy over 50
-steps of 32 streams; forward, backward and SGD on random numbers, one thread.
+"""Times a character LSTM in PyTorch: embedding, one LSTM of 256, linear layer and cross entropy
+over 50 steps of 32 streams; forward, backward and SGD on random numbers, one thread.
 
-The peer of bench_lstm. Prints the median of the repetitions, and which BLAS did the work. Exits with 77
-where PyTorch is not installed.
+The peer of bench_lstm. Prints the median of the repetitions, and which BLAS did the work. Exits
+with 77 where PyTorch is not installed.
 Run it pinned to one core: taskset -c 1 tests/bench/torch_lstm.py
 """
 import argparse

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Runs a net's training phase in PyTorch, read from its prototxt: the peer of run_net.
 
-Times it on synthetic images, one thread; or with --compare FOLDER, which `run_net --dump` has written,
-computes the loss and all gradients of the same weights and batch in float64 and in float32, and prints
-the errors of run_net and of float32 against float64. Ends with 1 where run_net's is more than twice
-float32's, and with 77 where PyTorch is not installed.
+Times it on synthetic images, one thread; or with --compare FOLDER, which `run_net --dump` has
+written, computes the loss and all gradients of the same weights and batch in float64 and in
+float32, and prints the errors of run_net and of float32 against float64. Ends with 1 where
+run_net's is more than twice float32's, and with 77 where PyTorch is not installed.
 
 example: tests/bench/torch_net.py configs/models/resnet18.prototxt --batch 16
 """

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "cli/local_cluster.hpp"
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::cli {

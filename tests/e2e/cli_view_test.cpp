@@ -1,10 +1,12 @@
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "cli/draw.hpp"
-#include "cli/job_view.hpp"
-#include "cli/status_view.hpp"
-#include "cli/summary.hpp"
+#include "cli/views/draw.hpp"
+#include "cli/views/job_text.hpp"
+#include "cli/views/message_json.hpp"
+#include "cli/views/run_summary.hpp"
+#include "cli/views/status_view.hpp"
 #include "common/types.hpp"
 #include "tests/support/catch.hpp"
 
@@ -25,7 +27,7 @@ pb::JobStatus two_workers() {
   for (int i = 0; i < 2; ++i) {
     pb::WorkerStatus& worker = *job.add_workers();
     worker.set_name("worker" + std::to_string(i));
-    worker.set_state("running");
+    worker.set_state(pb::PROCESS_RUNNING);
     pb::Progress& progress = *worker.mutable_progress();
     progress.set_clock(250 + i);
     progress.set_loss(0.5 + i);
@@ -90,9 +92,9 @@ TEST_CASE("a job's iteration is its slowest worker's, and a lost one does not co
   pb::JobStatus job = two_workers();
   CHECK(progress_of(job).iteration == 250);
   CHECK(progress_of(job).apart == 1);
-  CHECK(progress_of(job).images_per_second == 2000);
+  CHECK(progress_of(job).records_per_second == 2000);
   CHECK(progress_of(job).loss == 1.0);
-  job.mutable_workers(0)->set_state("lost");
+  job.mutable_workers(0)->set_state(pb::PROCESS_LOST);
   CHECK(progress_of(job).iteration == 251);
   CHECK(progress_of(job).apart == 0);
 }
@@ -101,11 +103,49 @@ TEST_CASE("the progress block says how far, how fast, how far apart, and the bou
   const auto lines = progress_block(two_workers(), 80);
   CHECK(holds(lines, "iteration 250 of 1,000"));
   CHECK(holds(lines, "25 %"));
-  CHECK(holds(lines, "2,000 images/s"));
+  CHECK(holds(lines, "2,000 records/s"));
+  CHECK(holds(progress_block(two_workers(), 80, {.records = "images"}), "2,000 images/s"));
   CHECK(holds(lines, "elapsed 0:20  left 1:00"));
   CHECK(holds(lines, "waited 25 %"));
   CHECK(holds(lines, "1 clock apart as last reported; reads were at most 1 behind; slack 1"));
   for (const std::string& line : lines) CHECK(line.size() < 80);
+}
+
+TEST_CASE("a worker without an iteration has no loss, and the job's is the others'", "[cli]") {
+  pb::JobStatus job = two_workers();
+  job.mutable_workers(0)->mutable_progress()->set_clock(0);
+  job.mutable_workers(0)->mutable_progress()->set_loss(0);
+  CHECK(progress_of(job).loss == 1.5);
+  job.mutable_workers(1)->mutable_progress()->set_clock(0);
+  CHECK_FALSE(progress_of(job).loss);
+  CHECK(progress_line(job).find("loss -") != std::string::npos);
+}
+
+TEST_CASE("a job on text reports sequences and perplexity, one on images images", "[cli]") {
+  pb::Job job;
+  pb::LayerParameter& layer = *job.mutable_net_param()->add_layer();
+  layer.set_type("Data");
+  CHECK(words_of(job).rate() == "images/s");
+  CHECK_FALSE(words_of(job).has_perplexity);
+  layer.mutable_data_param()->set_backend(pb::DataParameter::TEXT);
+  CHECK(words_of(job).rate() == "sequences/s");
+  pb::Evaluation test;
+  test.set_clock(5);
+  test.set_loss(std::log(8));
+  test.set_accuracy(std::numeric_limits<double>::quiet_NaN());
+  CHECK(evaluation_line(test, words_of(job)) ==
+        "test at iteration 5: loss 2.0794, perplexity 8.000");
+}
+
+TEST_CASE("a message's JSON has integers as numbers, 64-bit ones too", "[cli]") {
+  pb::JobStatus job = two_workers();
+  job.set_slack(std::numeric_limits<std::int64_t>::max());
+  const auto json = nlohmann::json::parse(message_json(job));
+  CHECK(json["job"] == 4);
+  CHECK(json["slack"] == std::numeric_limits<std::int64_t>::max());
+  CHECK(json["state"] == "RUNNING");
+  CHECK(json["message"] == "");
+  CHECK(json["workers"][0]["progress"]["staleness"][1]["reads"] == 100);
 }
 
 TEST_CASE("a job without a bound is shown without one", "[cli]") {
@@ -123,6 +163,7 @@ TEST_CASE("a job before its first report is shown without dividing by nothing", 
   job.set_mode("BSP");
   CHECK(holds(progress_block(job, 80), "iteration 0 of 0"));
   CHECK(progress_line(job).find("nan") == std::string::npos);
+  CHECK(holds(progress_block(job, 80), "loss -"));
   CHECK(!summary_lines({.job = job, .folder = "runs/x"}).empty());
 }
 
@@ -171,7 +212,7 @@ TEST_CASE("a net without an Accuracy has none in summary, status and progress, n
   const auto json = nlohmann::json::parse(summary_json(run));
   CHECK(json["evaluations"][0]["accuracy"].is_null());
   CHECK(json["evaluations"][0]["loss"] == 0.25);
-  CHECK(evaluation_line(test) == "test at iteration 100: accuracy -, loss 0.2500");
+  CHECK(evaluation_line(test) == "test at iteration 100: loss 0.2500");
   CHECK(holds(progress_block(run.job, 80), "accuracy -"));
   pb::StatusReply status;
   *status.add_jobs() = run.job;

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -92,7 +93,22 @@ def children_of(pid):
     return sorted(found, key=lambda child: child[1])
 
 
+def documented(heading):
+    """The names in the first columns of the tables under a heading of docs/reference/metrics.md, in
+    a list for each table."""
+    text = (SOURCE / "docs/reference/metrics.md").read_text()
+    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
+    tables = re.findall(r"(?:^\|.*\n)+", section, re.M)
+    return [re.findall(r"`([^`]+)`", "\n".join(row.split(" | ")[0] for row in table.splitlines()))
+            for table in tables]
+
+
+# How much slower than usual the programs are: sanitizers cost that.
+SLOWER = int(os.environ.get("TAUTLINE_SLOWER", "1"))
+
+
 def wait_until(condition, seconds=20, what="the condition"):
+    seconds *= SLOWER
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
@@ -138,7 +154,7 @@ class ClusterTest(unittest.TestCase):
     def run_program(self, program, *arguments, timeout=60):
         """Runs a program of ours to its end."""
         return subprocess.run([BIN / program, *map(str, arguments)], cwd=self.folder,
-                              capture_output=True, text=True, timeout=timeout)
+                              capture_output=True, text=True, timeout=timeout * SLOWER)
 
     def tautline(self, *arguments, timeout=60):
         return self.run_program("tautline", *arguments, timeout=timeout)
@@ -216,5 +232,5 @@ class ClusterTest(unittest.TestCase):
             self.assertIn(word, answer.stderr)
 
 
-__all__ = ["BIN", "NET", "SOLVER", "SOURCE", "ClusterTest", "alive", "children_of", "signal",
-           "state_of", "wait_until", "write_data", "write_idx"]
+__all__ = ["BIN", "NET", "SOLVER", "SOURCE", "ClusterTest", "alive", "children_of", "documented",
+           "signal", "state_of", "wait_until", "write_data", "write_idx"]

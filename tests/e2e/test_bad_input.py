@@ -1,6 +1,7 @@
 """What a user gets wrong is said in one line with the way out, and nothing hangs or is lost."""
 
 import gzip
+import json
 import socket
 
 from cluster import *
@@ -44,7 +45,21 @@ class BadFiles(ClusterTest):
         job = self.changed('type: "ReLU" bottom: "ip1" top: "ip1"',
                            'type: "Pooling" bottom: "data" top: "p" '
                            'pooling_param { kernel_size: 99 }')
-        self.assert_both_refuse(job, "relu1")
+        line = 1 + job.read_text()[:job.read_text().index('layer { name: "relu1"')].count("\n")
+        self.assert_both_refuse(job, f'{job}:{line}:3: layer "relu1"')
+
+    def test_a_layer_in_a_net_file_is_placed_there(self):
+        net = self.file("net.prototxt", NET.replace("net_param {", "", 1).rstrip().rstrip("}")
+                        .replace('type: "ReLU"', 'type: "Relu"'))
+        job = self.file("job.textproto", f'net: "{net}"' + SOLVER % (10, 10))
+        self.assert_both_refuse(job, f'{net}:9:3: layer "relu1"', 'did you mean "ReLU"?')
+
+    def test_an_abbreviated_field_and_an_unknown_word_are_explained(self):
+        job = self.changed('type: "ReLU" bottom: "ip1" top: "ip1"',
+                           'type: "Convolution" bottom: "data" top: "c" conv_param { }')
+        self.assert_both_refuse(job, 'did you mean "convolution_param"?')
+        job = self.changed("backend: IDX", "backend: CSV")
+        self.assert_both_refuse(job, 'backend: no value "CSV"', "known are", "LMDB", "IDX")
 
     def test_a_solver_number_that_cannot_work_is_named(self):
         job = self.changed("base_lr: 0.1", "base_lr: -0.1")
@@ -60,6 +75,22 @@ class BadFiles(ClusterTest):
     def test_a_file_of_nothing_known_is_refused(self):
         self.assert_both_refuse(self.file("job.textproto", "hello { world: 1 }\n"),
                                 "job.textproto")
+
+    def test_a_net_without_a_loss_is_refused_before_anything_starts(self):
+        job = self.changed('layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" '
+                           'bottom: "label" top: "loss" }', "")
+        self.assert_both_refuse(job, "no loss")
+
+    def test_validate_names_mode_and_slack_and_prints_json(self):
+        job = self.job(extra="consistency { mode: SSP slack: 3 }\n")
+        self.assertIn("SSP, slack 3", self.tautline("validate", job).stdout)
+        bad = self.file("bad.textproto", "hello: 1\n")
+        answer = self.tautline("validate", "--json", job, bad)
+        self.assertEqual(answer.returncode, 1)
+        fine, refused = map(json.loads, answer.stdout.splitlines())
+        self.assertEqual((fine["kind"], fine["fine"], fine["error"]), ("job", True, None))
+        self.assertFalse(refused["fine"])
+        self.assertIn("bad.textproto", refused["error"])
 
     def test_validate_goes_on_after_a_bad_file_and_fails(self):
         bad = self.file("bad.textproto", "hello: 1\n")
@@ -83,6 +114,7 @@ class BadData(ClusterTest):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn("no-data", answer.stderr)
         self.assertIn("warning", answer.stderr)
+        self.assert_fails(self.tautline("validate", "--strict", job), "no-data")
         self.assert_fails(self.tautline("train", job), "no-data", "scripts/get_data", "--data")
 
     def refused_when_training(self, *words):
@@ -244,12 +276,6 @@ class BadCommands(ClusterTest):
             answer = self.tautline(*arguments)
             self.assertEqual(answer.returncode, 2, arguments)
             self.assertTrue(answer.stderr, arguments)
-
-    def test_help_of_every_command_has_an_example(self):
-        for command in ("submit", "status", "set-slack", "stop", "validate", "train", "version"):
-            answer = self.tautline(command, "--help")
-            self.assertEqual(answer.returncode, 0)
-            self.assertIn(f"Example: tautline {command}", answer.stdout)
 
     def test_no_coordinator_is_said_with_the_way_out(self):
         for arguments in (("status",), ("stop", 1), ("set-slack", 1, 0), ("submit", self.job())):

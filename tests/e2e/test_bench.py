@@ -8,7 +8,8 @@ from cluster import BIN, SOURCE
 
 SCORES = """name: "scores"
 input: "data" input_shape { dim: 2 dim: 3 }
-layer { name: "scores" type: "InnerProduct" bottom: "data" top: "scores" inner_product_param { num_output: 4 } }
+layer { name: "scores" type: "InnerProduct" bottom: "data" top: "scores" inner_product_param {
+num_output: 4 } }
 """
 
 
@@ -38,12 +39,12 @@ class Bench(unittest.TestCase):
         texts.mkdir()
         (texts / "scores.prototxt").write_text(SCORES)
         (texts / "python.prototxt").write_text(of_type("Python"))
-        (texts / "crop.prototxt").write_text(of_type("Crop"))
+        (texts / "windows.prototxt").write_text(of_type("WindowData"))
         done = self.measure("caffe_texts", texts)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"scores.prototxt +\| read ")
-        self.assertRegex(done.stdout, r"crop.prototxt +\| refused ")
-        for name, words in (("tile", of_type("Tile")), ("unknown", of_type("Pythno")),
+        self.assertRegex(done.stdout, r"windows.prototxt +\| refused ")
+        for name, words in (("spp", of_type("SPP")), ("unknown", of_type("Pythno")),
                             ("broken", "layer {\n")):
             (texts / f"{name}.prototxt").write_text(words)
             done = self.measure("caffe_texts", texts)

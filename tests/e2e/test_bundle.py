@@ -1,4 +1,5 @@
-"""The bundle: it runs from wherever it is unpacked, with its own libraries; gpu_check without a GPU."""
+"""The bundle: it runs from wherever it is unpacked, with its own libraries; gpu_check without a
+GPU."""
 import json
 import os
 import pathlib

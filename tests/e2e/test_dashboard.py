@@ -53,7 +53,7 @@ class Http(Served):
         self.begin()
         status, _, text = ask(self.page, "POST", "/api/jobs/1/slack", '{"slack": 5}')
         self.assertEqual(status, 200, text)
-        wait_until(lambda: self.status()["jobs"][0]["slack"] == "5", what="slack 5")
+        wait_until(lambda: self.status()["jobs"][0]["slack"] == 5, what="slack 5")
         shown = json.loads(ask(self.page, "GET", "/api/status")[2])
         self.assertEqual(shown["job"]["slack"], 5)
         self.assertEqual(ask(self.page, "POST", "/api/jobs/1/stop", "{}")[0], 200)
@@ -61,6 +61,13 @@ class Http(Served):
         status, _, text = ask(self.page, "POST", "/api/jobs/1/stop", "{}")
         self.assertEqual(status, 409)
         self.assertIn("has ended", text)
+
+    def test_the_reference_names_every_key_of_the_api(self):
+        self.begin()
+        _, keys, of_job = documented("/api")
+        shown = json.loads(ask(self.page, "GET", "/api/status")[2])
+        self.assertEqual(set(shown), set(keys))
+        self.assertEqual(set(shown["job"]), set(of_job))
 
     def test_bad_requests_are_refused_and_the_daemons_go_on(self):
         self.begin(workers=1)
@@ -80,7 +87,7 @@ class Http(Served):
                 self.addCleanup(one.close)
             with socket.create_connection((host, int(port))) as garbage:
                 garbage.sendall(os.urandom(3000) + b"\r\n\r\n")
-        self.assertEqual(self.status()["jobs"][0]["slack"], "1")
+        self.assertEqual(self.status()["jobs"][0]["slack"], 1)
         self.assertEqual(ask(self.page, "GET", "/")[0], 200)
         before = int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
         wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
@@ -242,13 +249,13 @@ class Page(Served):
             self.do("press", key="ArrowRight")
         self.assertEqual(self.text("#slack-value"), "4")
         self.do("press", at="#slack", key="Enter")
-        self.assertIn("from 1 to 4", self.text("#ask-text"))
+        self.assertIn("from slack 1 to slack 4", self.text("#ask-text"))
         self.do("press", at="#ask-no", key="Enter")
-        self.assertEqual(self.status()["jobs"][0]["slack"], "1")
+        self.assertEqual(self.status()["jobs"][0]["slack"], 1)
         self.do("press", at="#slack", key="Enter")
         self.do("shot", file=str(SHOTS / "question.png"))
         self.do("press", at="#ask-yes", key="Enter")
-        wait_until(lambda: self.status()["jobs"][0]["slack"] == "4", what="slack 4")
+        wait_until(lambda: self.status()["jobs"][0]["slack"] == 4, what="slack 4")
         self.do("await", js="document.querySelector('#job-state').textContent.includes('slack 4')")
         self.follow()
         self.do("click", at="#theme")

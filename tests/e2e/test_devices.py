@@ -32,8 +32,9 @@ class Devices(ClusterTest):
     def test_devices_of_more_workers_than_there_are_are_refused(self):
         refused = self.tautline("train", self.job(workers=2), "--output", self.folder / "run",
                                 "--device-index", "0:1:2")
-        self.assertEqual(refused.returncode, 1)
-        self.assertIn("devices of 3 workers, and there are 2", refused.stdout + refused.stderr)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("devices of 3 workers, the job has 2", refused.stdout + refused.stderr)
+        self.assertFalse((self.folder / "run").exists())
 
     def test_devices_that_cannot_divide_the_batch_are_refused_with_the_numbers(self):
         refused = self.tautline("train", self.job(), "--output", self.folder / "run", "--device",

@@ -31,7 +31,8 @@ class BspBound(unittest.TestCase):
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.4, 4e3, FAST, 4e3), 0.1 + 0.5)
 
     def test_a_place_that_all_tables_pass_is_counted_with_all_of_them(self):
-        # 7 bytes of memory traffic for each of 3000 bytes, behind the last layer's third of the compute.
+        # 7 bytes of memory traffic for each of 3000 bytes, behind the last layer's third of the
+        # compute.
         layers = [(1000, 1.0), (1000, 1.0), (1000, 1.0)]
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.3, FAST, 7000, FAST), 0.1 + 3.0)
 

@@ -136,7 +136,7 @@ class DaemonLifetime(ClusterTest):
         os.kill(server.pid, signal.SIGSTOP)
         wait_until(lambda: "is silent for 3 s; waiting for it" in log.read_text(), what="silence")
         os.kill(server.pid, signal.SIGCONT)
-        wait_until(lambda: "is heard again after" in log.read_text(), what="the end of silence")
+        wait_until(lambda: "answers again after" in log.read_text(), what="the end of silence")
 
     def test_a_worker_may_be_started_before_the_server(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -186,6 +186,34 @@ class DaemonLifetime(ClusterTest):
         wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
                    > before + 20, what="the survivor's clocks")
         self.assertIn("lost", self.ask("status").stdout)
+
+    def test_a_killed_worker_that_is_started_again_joins_the_running_job(self):
+        self.start_server(settings="heartbeat_limit_s: 1")
+        workers = [self.start_worker(f"worker{i}") for i in range(2)]
+        self.ask("submit", self.job(iterations=1000000, workers=2))
+        self.wait_for_job(1, "RUNNING")
+        workers[1].kill()
+        workers[1].wait()
+        self.start_worker("worker1")
+
+        def returned():
+            job = self.status()["jobs"][0]
+            return job["state"] == "RUNNING" and any(
+                w["name"] == "worker1" and w["state"] == "running"
+                and int(w["progress"].get("clock", 0)) > 0 for w in job["workers"]) and len(
+                    [w for w in job["workers"] if w["state"] == "lost"]) == 1
+        wait_until(returned, what="worker1 in the running job")
+
+    def test_a_submitted_job_waits_for_the_running_one_and_then_runs(self):
+        self.start_server()
+        self.start_worker()
+        self.ask("submit", self.job(iterations=1000000))
+        self.wait_for_job(1, "RUNNING")
+        answer = self.ask("submit", self.job("second.textproto"))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual(self.wait_for_job(2, "SUBMITTED")["message"], "waits for job 1 to end")
+        self.assertEqual(self.ask("stop", 1).returncode, 0)
+        self.wait_for_job(2, "DONE")
 
     def test_a_server_lets_go_of_the_shared_memory_of_a_killed_worker(self):
         server = self.start_server(settings="heartbeat_limit_s: 1")

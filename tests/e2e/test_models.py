@@ -76,7 +76,8 @@ class Models(ClusterTest):
         return write_safetensors(self.folder / name, self.tensors)
 
     def digest(self):
-        """Of the parameters as a run prints it, where it begins with `weights` and learns nothing."""
+        """Of the parameters as a run prints it, where it begins with `weights` and learns
+        nothing."""
         return hashlib.sha256(b"".join(data for _, data in self.tensors.values())).hexdigest()
 
     def still_job(self, **more):
@@ -134,18 +135,19 @@ class Models(ClusterTest):
         self.assertIn('ip1/weight has shape 8x128, and layer "ip1" wants 16x64',
                       self.fails("train", job, "--weights", path))
         (self.folder / "old.caffemodel").write_bytes(b"\x89HDF\r\n\x1a\n")
-        self.assertIn("is HDF5, which is not read",
+        self.assertIn("old.caffemodel: cannot be read as HDF5: ",
                       self.fails("train", job, "--weights", "old.caffemodel"))
         self.assertIn("none.safetensors", self.fails("train", job, "--weights", "none.safetensors"))
         cut = self.folder / "cut.safetensors"
         cut.write_bytes(self.weights().read_bytes()[:-1])
-        self.assertIn("cut.safetensors: ip2/bias lies at bytes",
+        self.assertIn("cut.safetensors: ip2/bias is at bytes",
                       self.fails("train", job, "--weights", cut))
 
-    def test_an_exported_model_holds_the_same_bits_in_both_formats(self):
+    def test_an_exported_model_holds_the_same_bits_in_all_formats(self):
         weights, job = self.weights(), self.job()
         self.fine("export", weights, "--net", job, "--output", "net.caffemodel")
-        out = self.fine("export", "net.caffemodel", "--net", job, "--output", "back.safetensors")
+        self.fine("export", "net.caffemodel", "--net", job, "--output", "net.caffemodel.h5")
+        out = self.fine("export", "net.caffemodel.h5", "--net", job, "--output", "back.safetensors")
         self.assertEqual(out, "back.safetensors: 1,210 numbers in 4 tables\n")
         tensors, notes = read_safetensors(self.folder / "back.safetensors")
         self.assertEqual(tensors, {name: data for name, (_, data) in self.tensors.items()})
@@ -155,8 +157,11 @@ class Models(ClusterTest):
         self.assertEqual(read_safetensors(self.folder / "again.safetensors")[0], tensors)
         self.assertIn("does not say whose parameters it holds; name the net with --net",
                       self.fails("export", weights, "--output", "x.safetensors"))
-        self.assertIn("name a .safetensors or a .caffemodel",
-                      self.fails("export", weights, "--output", "x.h5"))
+        self.assert_fails(self.tautline("export", weights, "--output", "x.pt"),
+                          "must be a .safetensors, a .caffemodel or a .caffemodel.h5 file", status=2)
+        out = self.fine("train", self.still_job(), "--weights", "net.caffemodel.h5", "--servers", 2,
+                        "--output", self.folder / "run")
+        self.assertIn(self.digest(), out)
 
     def test_a_tested_model_is_as_good_as_it_was_in_training(self):
         weights, job = self.weights(), self.still_job()
@@ -185,7 +190,27 @@ class Models(ClusterTest):
         self.assertAlmostEqual(right / 40, tested["outputs"]["accuracy"], places=5)
         text = self.fine("predict", weights, "--net", job, "--count", 5)
         self.assertEqual(text.count("\n"), 6)
-        self.assertRegex(text, r"\d of 5 labels are the best class\n$")
+        self.assertRegex(text, r"the best class is the label of \d of 5 items \(\d+\.0 %\)\n$")
+
+    def test_predictions_as_json_are_those_as_csv(self):
+        weights, job = self.weights(), self.job()
+        items = [json.loads(line) for line in
+                 self.fine("predict", weights, "--net", job, "--json", "--top", 2).splitlines()]
+        rows = self.fine("predict", weights, "--net", job, "--csv", "--top", 2).splitlines()[1:]
+        self.assertEqual(len(items), 40)
+        for at, item in enumerate(items):
+            first = rows[2 * at].split(",")
+            self.assertEqual((item["item"], str(item["label"])), (first[0], first[1]))
+            self.assertEqual(str(item["classes"][0]["class"]), first[3])
+            self.assertAlmostEqual(item["classes"][0]["score"], float(first[5]), places=5)
+
+    def test_an_image_that_cannot_be_read_is_named_as_it_was_given(self):
+        weights, job = self.weights(), self.job()
+        broken = self.file("broken.png", "no image")
+        for image in (broken, self.folder / "nowhere.png"):
+            error = self.fails("predict", weights, image, "--net", job)
+            self.assertIn(str(image), error)
+            self.assertNotIn("tautline-images", error)
 
     def test_an_image_is_predicted_as_the_record_with_its_pixels(self):
         weights, job = self.weights(), self.job()

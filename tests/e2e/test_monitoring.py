@@ -82,6 +82,27 @@ class Monitoring(ClusterTest):
                     self.assertTrue(any(label in series[name] or label in ("job", "instance")
                                         for name in names), f"{panel['title']}: {label}")
 
+    def test_the_reference_names_every_metric_with_its_labels(self):
+        self.start_cluster()
+        job = self.job(iterations=1000000, workers=2)
+        job.write_text(job.read_text().replace("test_interval: 1000000", "test_interval: 20"))
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        named = {name: set() for name in documented("/metrics")[0]}
+        wait_until(lambda: {"tautline_job_test_accuracy", "tautline_worker_test_accuracy",
+                            "tautline_worker_updates_under_way"} <= set(self.exported()),
+                   what="a test phase")
+        series = {}
+        for name, labels in self.exported().items():
+            histogram = re.sub(r"_(bucket|sum|count)$", "", name)
+            series.setdefault(histogram if histogram in named else name, set()).update(labels)
+        self.assertEqual(set(series), set(named))
+        for row in (SOURCE / "docs/reference/metrics.md").read_text().splitlines():
+            cells = row.split(" | ")
+            name = cells[0].strip("| `")
+            if name in named:
+                labels = set(re.findall(r"`(\w+)`", cells[1]))
+                self.assertEqual(labels, series[name] - {"le"}, name)
+
     def test_a_worker_that_stands_still_shows_in_the_queues_of_the_others(self):
         workers = self.start_cluster()
         job = self.job(iterations=1000000, workers=2, extra="consistency { mode: BSP }")

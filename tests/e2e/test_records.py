@@ -129,6 +129,13 @@ class Records(ClusterTest):
             self.assertEqual(clock, one["iteration"])
             self.assertAlmostEqual(accuracy, one["accuracy"], places=4)
 
+    def test_the_reference_names_every_column_and_key_of_a_run(self):
+        run, summary = self.train()
+        self.assertEqual(list(self.rows(run, "worker0")[0]), documented("metrics.csv")[0])
+        keys, of_worker = documented("summary.json")
+        self.assertEqual(set(summary), set(keys))
+        self.assertEqual(set(summary["workers"][0]), set(of_worker))
+
     def test_tensorboard_files_are_read_back_by_another_reader(self):
         run, summary = self.train("--records", "all")
         rows = [row for row in self.rows(run, "worker0") if row["loss"]]

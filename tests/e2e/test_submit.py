@@ -17,6 +17,18 @@ class Submit(ClusterTest):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertRegex(answer.stdout, r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n$")
 
+    def test_submit_takes_what_train_takes(self):
+        answer = self.ask("submit", "--follow", self.job(iterations=1000), "--slack", "async",
+                          "--seed", 5, "--max-iter", 7, "--clock-time", 1, "--workers", 1,
+                          "--straggler", "worker: 0 delay_ms: 1")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        job = self.status()["jobs"][0]
+        self.assertEqual((job["mode"], job["max_iter"], job["state"]), ("ASYNC", 7, "DONE"))
+        self.assertIs(type(job["job"]), int)
+        bounded = self.ask("submit", "--follow", self.job(), "--mode", "ssp", "--slack", 3)
+        self.assertEqual(bounded.returncode, 0, bounded.stderr)
+        self.assertEqual(self.status()["jobs"][1]["slack"], 3)
+
     def test_following_a_job_that_is_stopped_says_so(self):
         submit = self.start("tautline", "submit", "--follow", self.job(iterations=1000000),
                             "--coordinator", self.coordinator)

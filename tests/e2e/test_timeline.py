@@ -40,7 +40,7 @@ class Timeline(ClusterTest):
         self.begin()
         files = [self.folder / f"{name}.trace.json" for name in ("server0", "worker0")]
         self.assertFalse(any(file.exists() for file in files))
-        self.assertIn("2 processes begin", self.trace("start"))
+        self.assertIn("2 processes start", self.trace("start"))
         for file in files:
             wait_until(lambda: file.exists() and len(self.events(file)) > 200, what=file.name)
         self.trace("stop")

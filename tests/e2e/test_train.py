@@ -1,6 +1,7 @@
 """`tautline train` from its first process to its summary."""
 
 import json
+import random
 import re
 import shutil
 
@@ -28,6 +29,21 @@ class Train(ClusterTest):
         for name in ("job.textproto", "server0.log", "worker0.log", "worker1.log",
                      "server0.textproto", "worker1.textproto"):
             self.assertTrue((self.folder / "run" / name).exists(), name)
+
+    def test_where_the_coordinator_and_the_dashboard_are_is_printed(self):
+        out, _ = self.train("--dashboard", "127.0.0.1:0", "--max-iter", 5)
+        self.assertRegex(out, r"(?m)^coordinator 127\.0\.0\.1:\d+ \(tautline top --coordinator 127")
+        self.assertRegex(out, r"(?m)^dashboard http://127\.0\.0\.1:[1-9]\d*/$")
+
+    def test_json_is_the_summary_and_nothing_else(self):
+        out, summary = self.train("--json", "--max-iter", 10)
+        self.assertEqual(len(out.splitlines()), 1)
+        self.assertEqual(json.loads(out), summary)
+        self.assertEqual(summary["records"], "images")
+
+    def test_slack_async_is_mode_async(self):
+        _, summary = self.train("--slack", "async", "--max-iter", 10)
+        self.assertEqual((summary["mode"], summary["slack"]), ("ASYNC", None))
 
     def test_no_read_is_staler_than_the_bound_and_the_histogram_counts_all(self):
         for slack in (0, 1, 3):
@@ -71,6 +87,27 @@ class Train(ClusterTest):
         self.assertEqual(summary["servers"], 2)
         self.assertEqual(len(summary["workers"]), 3)
         self.assertEqual(summary["state"], "done")
+
+    def test_the_jobs_for_regression_and_several_labels_learn_through_a_slice(self):
+        draw = random.Random(5)
+        data = self.folder / "halves"
+        data.mkdir()
+        for stem, count in (("train", 128), ("t10k", 64)):
+            # The lower half repeats the upper one, which is one of four patterns.
+            kinds = [draw.randrange(4) for _ in range(count)]
+            rows = [bytes(255 if (pixel // 7) % 4 == kind else 0 for pixel in range(28))
+                    for kind in range(4)]
+            write_idx(data / f"{stem}-images-idx3-ubyte.gz", (count, 28, 28),
+                      b"".join(rows[kind] * 28 for kind in kinds))
+            write_idx(data / f"{stem}-labels-idx1-ubyte.gz", (count,), bytes(kinds))
+        for name in ("regression", "multi_label"):
+            run = self.folder / name
+            answer = self.tautline("train", SOURCE / f"configs/jobs/{name}.textproto", "--data",
+                                   data, "--max-iter", 60, "--output", run)
+            self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+            self.assertIn("test accuracy: -", answer.stdout)
+            tests = json.loads((run / "summary.json").read_text())["evaluations"]
+            self.assertLess(tests[-1]["loss"], 0.5 * tests[0]["loss"], name)
 
     def test_a_run_without_output_gets_a_folder_of_its_own(self):
         job = self.job()

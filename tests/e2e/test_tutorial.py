@@ -1,4 +1,5 @@
-"""docs/TUTORIAL.md can be followed: its files are valid, and its commands have the options it gives them."""
+"""docs/TUTORIAL.md and docs/USER_GUIDE.md can be followed: their files are valid, their commands
+have the options that they give them, and what they link to exists."""
 
 import re
 import shlex
@@ -6,21 +7,31 @@ import subprocess
 
 from cluster import *
 
-TEXT = (SOURCE / "docs/TUTORIAL.md").read_text()
-BLOCKS = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+PAGES = ("docs/TUTORIAL.md", "docs/USER_GUIDE.md", "README.md")
 HERE = re.compile(r"^cat > (\S+) <<'END'\n(.*?)^END\n", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page):
+    return re.findall(r"^```sh\n(.*?)^```", (SOURCE / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
 def commands():
     """The lines that are typed, without the files that are written."""
-    for block in BLOCKS:
+    for block in (block for page in PAGES for block in blocks(page)):
         yield from (line for line in HERE.sub("", block).splitlines() if line.strip())
 
 
+def headings(page):
+    """The anchors of a page, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
 class Tutorial(ClusterTest):
-    def test_the_tutorials_files_are_valid(self):
-        files = [found for block in BLOCKS for found in HERE.findall(block)]
-        self.assertEqual([name for name, _ in files], ["my_job.textproto", "my_sweep.textproto"])
+    def test_files_that_the_tutorial_and_the_guide_write_are_valid(self):
+        files = [found for page in PAGES for block in blocks(page) for found in HERE.findall(block)]
+        self.assertEqual([name for name, _ in files],
+                         ["my_job.textproto", "my_sweep.textproto", "my_job.textproto"])
         for name, text in files:
             # As typed: in the project's folder, from which its paths are looked up.
             path = self.file(name, text)
@@ -28,7 +39,7 @@ class Tutorial(ClusterTest):
                                     capture_output=True, timeout=60)
             self.assertEqual(answer.returncode, 0, answer.stderr)
 
-    def test_every_command_of_the_tutorial_is_one_and_takes_its_options(self):
+    def test_every_command_of_the_tutorial_and_the_guide_takes_its_options(self):
         seen = set()
         for line in commands():
             for part in re.split(r"\s(?:&|do|done)(?=\s)", f"{line} "):
@@ -36,6 +47,8 @@ class Tutorial(ClusterTest):
                 if not words or not words[0].startswith("tautline"):
                     continue
                 program = words[1:2] if words[0] == "tautline" else []
+                if program == ["trace"]:
+                    program = words[1:3]
                 answer = self.run_program(words[0], *program, "--help")
                 self.assertEqual(answer.returncode, 0, answer.stderr)
                 for option in (w for w in words if w.startswith("--")):
@@ -45,10 +58,28 @@ class Tutorial(ClusterTest):
                        "tautline-worker", "tautline set-slack"):
             self.assertIn(wanted, seen)
 
-    def test_the_tutorials_scripts_configs_and_pictures_are_there(self):
+    def test_scripts_configs_pictures_and_chapters_that_documents_name_exist(self):
         for line in commands():
             for path in re.findall(r"(?:scripts|configs)/[\w./]+", line):
                 self.assertTrue((SOURCE / path).exists(), path)
-        for path in re.findall(r"\]\(([^)#]+)", TEXT):
-            self.assertTrue((SOURCE / "docs" / path).exists(), path)
-        self.assertNotRegex(TEXT, r"@[A-Z_]+@")
+        pages = [SOURCE / "README.md", *(SOURCE / "docs").rglob("*.md")]
+        for page in pages:
+            text = page.read_text()
+            self.assertNotRegex(text, r"@[A-Z_]+@")
+            for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+                target = (page.parent / path).resolve() if path else page
+                self.assertTrue(target.exists(), f"{page}: {path}")
+                if anchor and target.suffix == ".md":
+                    self.assertIn(anchor, headings(target), f"{page}: {path}#{anchor}")
+
+    def test_the_guide_lists_the_commands_that_talk_to_a_cluster(self):
+        text = (SOURCE / "docs/USER_GUIDE.md").read_text()
+        section = text.split("### The commands that talk to a cluster\n")[1]
+        section = re.split(r"find\s+the\s+coordinator", section)[0]
+        shown = self.run_program("tautline", "--help").stdout
+        commands = re.findall(r"^  ([a-z-]+) ", shown, re.MULTILINE)
+        self.assertGreater(len(commands), 15)
+        commands += ["trace start", "trace stop", "trace merge"]
+        asking = {command for command in commands if "--coordinator" in
+                  self.run_program("tautline", *command.split(), "--help").stdout}
+        self.assertEqual(asking, set(re.findall(r"`([a-z -]+)`", " ".join(section.split()))))

@@ -1,5 +1,5 @@
-"""As much of ZMTP 3.0 with the NULL mechanism as a test needs to send a daemon what it must survive.
-Source: https://rfc.zeromq.org/spec/23/"""
+"""As much of ZMTP 3.0 with the NULL mechanism as a test needs to send a daemon what it must
+survive. Source: https://rfc.zeromq.org/spec/23/"""
 
 import socket
 import struct

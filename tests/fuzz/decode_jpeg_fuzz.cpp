@@ -1,7 +1,7 @@
 #include "common/check.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/data/image_files.hpp"
-#include "worker/data/decode_image.hpp"
+#include "worker/data/images/decode_image.hpp"
 
 // The first byte chooses the colour; the file follows.
 namespace taut {

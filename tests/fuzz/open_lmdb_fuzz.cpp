@@ -8,7 +8,7 @@
 #include "common/check.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/support/temp_folder.hpp"
-#include "worker/data/lmdb_file.hpp"
+#include "worker/data/images/lmdb_file.hpp"
 
 namespace taut {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/check.hpp"
-#include "proto/caffe_model.hpp"
+#include "proto/formats/caffe_model.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 // A .caffemodel, in memory that reads as a file.

@@ -1,6 +1,6 @@
 #include "common/check.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
-#include "worker/data/parse_cifar10.hpp"
+#include "worker/data/images/parse_cifar10.hpp"
 
 namespace taut {
 

@@ -1,7 +1,7 @@
 #include "common/check.hpp"
 #include "proto/caffe_data.pb.h"
 #include "tests/fuzz/fuzz_target.hpp"
-#include "worker/data/parse_datum.hpp"
+#include "worker/data/images/parse_datum.hpp"
 
 // The bytes of a Datum: raw, as floats, or with an encoded image within.
 namespace taut {

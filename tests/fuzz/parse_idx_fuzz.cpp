@@ -1,7 +1,7 @@
 #include "common/check.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/data/idx_bytes.hpp"
-#include "worker/data/idx.hpp"
+#include "worker/data/images/idx.hpp"
 
 // The first byte is how many extents are wanted; the file follows.
 namespace taut {

@@ -1,7 +1,7 @@
 #include "common/check.hpp"
-#include "common/sha256.hpp"
-#include "proto/checkpoint_manifest.hpp"
-#include "proto/text.hpp"
+#include "common/files/sha256.hpp"
+#include "proto/config/text.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 namespace taut {

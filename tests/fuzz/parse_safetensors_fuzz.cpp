@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "common/check.hpp"
-#include "common/safetensors.hpp"
+#include "common/files/safetensors.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 // A safetensors file whose bytes beyond the input are tensors' bytes.

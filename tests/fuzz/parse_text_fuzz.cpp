@@ -1,6 +1,6 @@
 #include "common/check.hpp"
+#include "proto/config/text.hpp"
 #include "proto/job.pb.h"
-#include "proto/text.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 namespace taut {

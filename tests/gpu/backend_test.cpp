@@ -1,5 +1,6 @@
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -18,6 +19,7 @@ namespace {
 DeviceBuffer on_device(Backend& backend, Stream& stream, const Values& values) {
   DeviceBuffer buffer = backend.allocate_floats(values.size());
   backend.copy_to_device(stream, values, buffer.as<float>());
+  stream.finish();  // the values may be a temporary's
   return buffer;
 }
 
@@ -142,7 +144,7 @@ TEST_CASE("a part of a tensor is copied into a part of another, along any axis",
 TEST_CASE("a label that is no class is an error when the stream is waited for, and once", "[gpu]") {
   const auto backend = cuda_device();
   const auto stream = backend->make_stream();
-  const auto op = backend->softmax_loss({.shape = {4, 10}, .axis = 1, .ignore_label = 7});
+  const auto op = backend->make(SoftmaxLossSpec{.shape = {4, 10}, .axis = 1, .ignore_label = 7});
   const DeviceBuffer scores = on_device(*backend, *stream, random_values(40, 6));
   const DeviceBuffer labels = on_device(*backend, *stream, {3, 7, 10, 9});
   const DeviceBuffer probabilities = backend->allocate_floats(40);
@@ -151,7 +153,7 @@ TEST_CASE("a label that is no class is an error when the stream is waited for, a
               loss.as<float>());
   CHECK_THROWS_WITH(stream->finish(), Contains("label 10 at position 2"));
   CHECK_NOTHROW(stream->finish());
-  const auto embed = backend->embed({.count = 2, .inputs = 5, .outputs = 10});
+  const auto embed = backend->make(EmbedSpec{.count = 2, .inputs = 5, .outputs = 10});
   const DeviceBuffer weights = on_device(*backend, *stream, random_values(50, 7));
   const DeviceBuffer numbers = on_device(*backend, *stream, {4, -1});
   embed->forward(*stream, numbers.as<float>(), weights.as<float>(), {},

@@ -14,13 +14,14 @@ std::uint64_t random_seed() {
   return device();
 }
 
-void fill_randomly(LayerBench& bench, std::uint64_t seed, int classes) {
+void fill_randomly(LayerBench& bench, std::uint64_t seed, int classes,
+                   std::size_t labels_from_end) {
   std::uint64_t stream = seed * 1000;
   for (Values& bottom : bench.bottoms) bottom = random_values(bottom.size(), ++stream);
   for (Values& parameter : bench.parameters) parameter = random_values(parameter.size(), ++stream);
   for (Values& gradient : bench.top_gradients) gradient = random_values(gradient.size(), ++stream);
   if (classes == 0) return;
-  Values& labels = bench.bottoms.back();
+  Values& labels = bench.bottoms[bench.bottoms.size() - labels_from_end];
   for (std::size_t i = 0; i < labels.size(); ++i) {
     labels[i] = static_cast<float>(math::Philox::at(seed, 9, i).words[0] %
                                    static_cast<std::uint32_t>(classes));

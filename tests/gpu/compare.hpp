@@ -12,7 +12,9 @@ namespace taut::test {
 
 /// Draws bottoms, parameters and top gradients anew from `seed`.
 /// classes  the last bottom gets whole numbers below it; 0: random ones as the others
-void fill_randomly(LayerBench& bench, std::uint64_t seed, int classes);
+/// labels_from_end  which bottom gets them, if not the last
+void fill_randomly(LayerBench& bench, std::uint64_t seed, int classes,
+                   std::size_t labels_from_end = 1);
 
 /// All that a layer has written: tops, and with gradients those of bottoms and parameters.
 [[nodiscard]] std::vector<Values> results_of(const LayerBench& bench, bool gradients);

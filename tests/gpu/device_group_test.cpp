@@ -1,4 +1,4 @@
-#include "worker/backend/device_group.hpp"
+#include "worker/engine/device_group.hpp"
 
 #include <limits>
 #include <memory>

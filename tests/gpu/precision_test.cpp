@@ -78,6 +78,41 @@ TEST_CASE("gradients too small for float16 are scaled, and come out as they shou
   check_against_cpu(3e-3, 1e6F);
 }
 
+TEST_CASE("a deconvolution's gradients are scaled where float16 would lose them and not its values",
+          "[gpu]") {
+  const With with({.precision = Precision::kFloat16});
+  const Linear layer{
+      "type: 'Deconvolution' convolution_param { num_output: 8 kernel_size: 4 stride: 2 pad: 1 }",
+      {4, 12, 9, 9}};
+  for (const float gradients : {1.0F, 1e-9F}) {
+    const auto expected = run(cpu(), layer, gradients);
+    const auto actual = run(cuda_device(), layer, gradients);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      INFO("result " << i << " under gradients of " << gradients);
+      CHECK(relative_error(actual[i], expected[i]) <= 3e-3);
+    }
+  }
+}
+
+TEST_CASE("weight gradients of float16 convolutions stay finite over the largest images", "[gpu]") {
+  const With with({.precision = Precision::kFloat16});
+  const auto weight_gradient = [](std::shared_ptr<Backend> backend, float bottom) {
+    LayerBench bench("type: 'Convolution' convolution_param { num_output: 1 kernel_size: 1 }",
+                     {Extents{16, 1, 256, 256}}, {.backend = std::move(backend)});
+    fill_randomly(bench, 11, 0);
+    // Values that all agree: the sum is as large as it can be.
+    bench.bottoms[0].assign(bench.bottoms[0].size(), bottom);
+    bench.top_gradients[0].assign(bench.top_gradients[0].size(), 1.0F);
+    bench.forward();
+    bench.backward();
+    return bench.parameter_gradients.at(0);
+  };
+  for (const float bottom : {1.0F, 300.0F}) {
+    CHECK(relative_error(weight_gradient(cuda_device(), bottom), weight_gradient(cpu(), bottom)) <=
+          3e-3);
+  }
+}
+
 TEST_CASE("a loss scale that is given is taken", "[gpu]") {
   const With with({.precision = Precision::kFloat16, .loss_scale = 1024});
   check_against_cpu(3e-3, 1e-4F);

@@ -45,7 +45,7 @@ class Run {
   Run(Backend& backend, const RecurrentSpec& spec, const Sequence& given)
       : backend_(backend),
         stream_(backend.make_stream()),
-        op(backend.recurrent(spec)),
+        op(backend.make(spec)),
         bottom_(on_device(given.bottom)),
         cont_(on_device(given.cont)),
         state_(on_device(given.state)),

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "common/result.hpp"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 
 namespace taut::test {
 

@@ -5,7 +5,7 @@
 #include "tests/gpu/tested_cuda.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/worker/small_training.hpp"
-#include "worker/cache/planned_backend.hpp"
+#include "worker/engine/plan/planned_backend.hpp"
 
 using namespace taut;
 using namespace taut::test;

@@ -1,4 +1,4 @@
-#include "tests/sim/checker.hpp"
+#include "lab/checker.hpp"
 
 #include "tests/support/catch.hpp"
 

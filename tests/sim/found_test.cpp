@@ -2,12 +2,12 @@
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
+#include "lab/cluster.hpp"
+#include "lab/toy_job.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/job_view.hpp"
 #include "server/slice_state.hpp"
-#include "tests/sim/cluster.hpp"
-#include "tests/sim/toy_job.hpp"
 #include "tests/support/catch.hpp"
 #include "worker/client/client_protocol.hpp"
 
@@ -48,9 +48,9 @@ TEST_CASE(
   std::vector<server::Answer> released;
   slice.update(view, released);
   const Frame update(pool.acquire(table.count() * sizeof(float)));
-  slice.push(WorkerId(0), Clock(0), update, 1, view, released);
+  slice.push(WorkerId(0), {Clock(0), update, 0}, view, released);
   CHECK(released.empty());
-  slice.push(WorkerId(1), Clock(0), update, 1, view, released);
+  slice.push(WorkerId(1), {Clock(0), update, 0}, view, released);
   CHECK(released.size() == 1);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("a read goes on alone when a copy of its push is taken after another w
   BufferPool pool;
   std::vector<float> values(sim::kSliceElements);
   client.read(TableId(0), Clock(1), values);
-  client.push(TableId(0), Clock(0), Frame(pool.acquire(values.size() * sizeof(float))), 0);
+  client.push(TableId(0), {Clock(0), Frame(pool.acquire(values.size() * sizeof(float))), 0});
   REQUIRE(client.take_outgoing(now).size() == 1);
   DataItem answer;
   answer.kind = pb::DataItem::REFUSED;

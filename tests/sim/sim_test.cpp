@@ -1,6 +1,6 @@
 #include <iostream>
 
-#include "tests/sim/cluster.hpp"
+#include "lab/cluster.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;
@@ -174,7 +174,7 @@ TEST_CASE("a checkpoint holds exactly what the contract says, in every mode", "[
       plan.faults = rough();
       plan.events = {{Duration(20'000), Kind::kCheckpoint, 0}};
       const Outcome outcome = run_and_check(plan);
-      CHECK(outcome.put_aside >= 2UL * plan.job.tables * plan.job.slices);
+      CHECK(outcome.captured >= 2UL * plan.job.tables * plan.job.slices);
       CHECK(outcome.checkpoints == 2);
       CHECK(outcome.last_checkpoint == plan.job.clocks);
     }
@@ -206,7 +206,7 @@ TEST_CASE("with a backup worker a straggler costs the others next to nothing", "
   alone.slow_worker = 1;
   alone.slowness = 8;
   Plan backed = alone;
-  backed.job.backup_workers = 1;
+  backed.job.policies.set_backup_workers(1);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     alone.seed = backed.seed = seed;
     CHECK(3 * run_and_check(backed).trained < run_and_check(alone).trained);
@@ -219,8 +219,8 @@ TEST_CASE("a slack that moves lets the fastest worker further ahead, and never b
   plan.job = {.clocks = 80, .workers = 3, .slack = Slack(1)};
   plan.slow_worker = 2;
   plan.slowness = 5;
-  const auto widest = [&](std::int64_t most_slack) {
-    plan.job.most_slack = most_slack;
+  const auto widest = [&](std::uint32_t most_slack) {
+    if (most_slack > 0) plan.job.policies.mutable_dynamic_slack()->set_most(most_slack);
     std::int64_t widest = 0;
     for (plan.seed = 1; plan.seed <= 5; ++plan.seed) {
       widest = std::max(widest, run_and_check(plan).widest);
@@ -235,7 +235,8 @@ TEST_CASE("a slack that moves lets the fastest worker further ahead, and never b
 
 TEST_CASE("periodic averaging has the same bits whatever the network does", "[sim][policy]") {
   Plan calm;
-  calm.job = {.clocks = 45, .workers = 3, .slack = Slack(0), .mean = true, .interval = 4};
+  calm.job = {.clocks = 45, .workers = 3, .slack = Slack(0), .mean = true};
+  calm.job.policies.mutable_periodic_averaging()->set_interval(4);
   const Outcome without = run_and_check(calm);
   // Eleven meetings of four clocks, and one of what is left.
   CHECK(without.reads == 3UL * 12 * calm.job.tables);
@@ -252,7 +253,8 @@ TEST_CASE("elastic averaging adds every worker's pull up once, in every mode", "
     for (const Slack slack : {Slack(0), Slack(3), Slack::unbounded()}) {
       Plan plan;
       plan.seed = seed;
-      plan.job = {.clocks = 50, .slack = slack, .interval = 6, .elastic = true};
+      plan.job = {.clocks = 50, .slack = slack};
+      plan.job.policies.mutable_elastic_averaging()->set_interval(6);
       plan.faults = rough();
       plan.events = {{Duration(60'000), Kind::kKill, 1}, {Duration(120'000), Kind::kStart, 1}};
       plan.heartbeat_limit = Duration(400'000);

@@ -6,8 +6,8 @@
 #include <ctime>
 #include <string>
 
-#include "tests/sim/cluster.hpp"
-#include "tests/sim/plan.hpp"
+#include "lab/cluster.hpp"
+#include "lab/plan.hpp"
 
 namespace {
 
@@ -35,7 +35,7 @@ Result<PlanLimits> limits_of(const Options& options) {
   if (options.workers > 0) limits.workers = options.workers;
   if (options.servers > 0) limits.servers = options.servers;
   if (!options.policy.empty()) {
-    TAUT_TRY(limits.policy, parse_policy(options.policy));
+    TAUT_TRY(limits.policy, find_policy(options.policy));
   }
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
@@ -49,7 +49,7 @@ int simulate(const Options& options, const PlanLimits& limits) {
   std::uint64_t hash = 0;
   std::uint64_t messages = 0;
   std::uint64_t reads = 0;
-  std::uint64_t put_aside = 0;
+  std::uint64_t captured = 0;
   std::uint64_t failed = 0;
   const std::clock_t begin = std::clock();
   for (std::uint64_t i = 0; i < options.seeds; ++i) {
@@ -60,7 +60,7 @@ int simulate(const Options& options, const PlanLimits& limits) {
     hash = Random::mix(hash + outcome.hash);
     messages += outcome.messages;
     reads += outcome.reads;
-    put_aside += outcome.put_aside;
+    captured += outcome.captured;
     failed += outcome.done ? 0 : 1;
     if (options.verbose) {
       fmt::print("seed {}: {} after {:.3f} s, {} messages, {} reads, {} members {}\n", seed,
@@ -84,7 +84,7 @@ int simulate(const Options& options, const PlanLimits& limits) {
   fmt::print(
       "seeds {} to {}: {} messages, {} reads and {} slices of checkpoints checked, {} jobs ended "
       "early, none breaks the contract\n",
-      options.seed, options.seed + options.seeds - 1, messages, reads, put_aside, failed);
+      options.seed, options.seed + options.seeds - 1, messages, reads, captured, failed);
   fmt::print("{:016x}\n", hash);
   return 0;
 }

@@ -13,7 +13,7 @@ Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Bac
                                                              Options options) {
   std::vector<TableSpec> shared = tables;
   for (TableSpec& spec : shared) {
-    // The multipliers are the worker's own rule's; the shards add up as it is.
+    // The multipliers belong to the worker's rule; the shards sum without them.
     spec.lr_mult = 1;
     spec.decay_mult = 0;
   }
@@ -41,8 +41,8 @@ AveragingCache::AveragingCache(Client& client, Backend& backend,
   own_ = backend.allocate_host(Bytes(largest * sizeof(float)));
 }
 
-/// Where values are copied to the device, all are before the clock's cycle of calls begins: only some
-/// clocks have such copies.
+/// Copies of values to the device are all made before the clock's cycle of calls begins: only some clocks
+/// have them.
 Result<Clock> AveragingCache::begin_clock(Clock clock) {
   if (backend_.shares_host_memory()) return clock;
   for (Table& table : tables_) {
@@ -53,13 +53,13 @@ Result<Clock> AveragingCache::begin_clock(Clock clock) {
 
 Result<DeviceSpan<const float>> AveragingCache::acquire(std::size_t replica, TableId table,
                                                         Clock clock) {
-  if (!backend_.is_rehearsing()) {
+  if (!backend_.in_dry_run()) {
     TAUT_TRY(settle(tables_[table.value()]));
   }
   return local_.acquire(replica, table, clock);
 }
 
-/// Takes over what was read, and pushes what waited for it.
+/// Applies what was read, and sends the push that waited for it.
 Result<void> AveragingCache::settle(Table& table) {
   if (table.asked) {
     TAUT_TRY(client_.wait(table.spec.id, *table.asked, options_.wait));
@@ -100,7 +100,7 @@ void AveragingCache::publish(std::size_t /*replica*/, TableId /*table*/, Clock /
 
 void AveragingCache::finish_clock(std::size_t replica, Clock clock) {
   local_.finish_clock(replica, clock);
-  if (backend_.is_rehearsing() || !options_.schedule.pushes_at(clock)) return;
+  if (backend_.in_dry_run() || !options_.schedule.pushes_at(clock)) return;
   for (Table& table : tables_) {
     if (table.spec.kind != TableKind::kFrozen) meet(table, clock);
   }
@@ -113,8 +113,8 @@ void AveragingCache::meet(Table& table, Clock clock) {
     return;
   }
   table.due = clock;
-  // What the very first read brought is still there; later ones are read anew, as the shared values
-  // move while this worker trains.
+  // The first read's values are still current; later ones are read again, since the shared values change while
+  // this worker trains.
   if (table.next == options_.start) return;
   table.asked = table.next;
   client_.read(table.spec.id, table.next, table.shared.as<float>());

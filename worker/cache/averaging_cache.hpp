@@ -5,24 +5,24 @@
 #include <vector>
 
 #include "common/math/update_rule.hpp"
-#include "common/ssp/policies.hpp"
-#include "worker/backend/backend.hpp"
+#include "common/ssp/policies/averaging.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/engine/backend.hpp"
 
 namespace taut {
 
-/// Parameters of a worker that trains on its own and meets the others at the shared ones every so
-/// many clocks: periodic averaging (local SGD, federated averaging) and elastic averaging (EASGD). Its
-/// rule, with momentum and whatever else it keeps, runs here; the shards add up what workers push.
+/// Parameters of a worker that trains locally and exchanges with the shared ones every few clocks: periodic
+/// averaging (local SGD, federated averaging) and elastic averaging (EASGD). Its update rule, with all of its
+/// state, runs here; the shards sum what workers push.
 ///
-/// Periodic   at the end of an interval it pushes how far it has gone since it was given the shared
-///            values, and goes on from the mean of all
+/// Periodic   at the end of an interval it pushes its change since it last took the shared values, and
+///            continues from the mean over all workers
 /// Elastic    it reads the shared values, and both move towards each other by moving_rate times
-///            their distance; it goes on from its own
+///            their distance; it continues from its own
 ///
-/// Running statistics are averaged at the shards at each meeting. What is tested and saved are the
-/// shared values; a worker's own, and what its rule keeps, live as long as it does.
+/// Running statistics are averaged at the shards at each exchange. The shared values are tested and saved; a
+/// worker's own, and its rule's state, exist as long as the worker.
 /// Source    averaging.hpp
 class AveragingCache final : public ParameterCache {
  public:
@@ -30,7 +30,7 @@ class AveragingCache final : public ParameterCache {
     Clock start;  // the first clock
     math::UpdateRule rule;
     Exchange exchange = Exchange::kPeriodic;
-    float moving_rate = 0;  // kElastic; above 0
+    float moving_rate = 0;  // kElastic; greater than 0
     PushSchedule schedule;
     Bytes budget{0};            // of device memory that the backend keeps to; 0: none
     Duration wait{60'000'000};  // a read that takes longer fails
@@ -41,7 +41,7 @@ class AveragingCache final : public ParameterCache {
   [[nodiscard]] static Result<std::unique_ptr<AveragingCache>> open(
       Client& client, Backend& backend, const std::vector<TableSpec>& tables, Options options);
 
-  /// Closes the client, whose thread would else go on writing into the shared values.
+  /// Closes the client, whose thread writes into the shared values.
   ~AveragingCache() override { client_.close(); }
 
   void compute_on(std::size_t replica, Stream& stream) override {
@@ -60,9 +60,9 @@ class AveragingCache final : public ParameterCache {
  private:
   struct Table {
     TableSpec spec;
-    HostBuffer shared;           // as they were last read; written by the client's thread
-    Clock next;                  // the first clock that nothing was pushed for
-    std::optional<Clock> asked;  // the read that is under way
+    HostBuffer shared;           // as last read; written by the client's thread
+    Clock next;                  // the first clock that was not pushed
+    std::optional<Clock> asked;  // the pending read
     std::optional<Clock> due;    // kElastic: the push that waits for it
   };
 

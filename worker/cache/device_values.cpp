@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/log.hpp"
-#include "worker/backend/memory_use.hpp"
+#include "worker/engine/memory_use.hpp"
 
 namespace taut {
 
@@ -22,7 +22,8 @@ void DeviceValues::add(const TableSpec& spec) {
 }
 
 DeviceValues::Place DeviceValues::make_place(const std::string& name, std::size_t count) const {
-  return {backend_.allocate_floats(count, name), backend_.make_event(), backend_.make_event()};
+  return {backend_.allocate_floats(count, BufferKind::kParameter, name), backend_.make_event(),
+          backend_.make_event()};
 }
 
 std::span<float> DeviceValues::fresh(TableId table) const {
@@ -30,12 +31,12 @@ std::span<float> DeviceValues::fresh(TableId table) const {
 }
 
 void DeviceValues::try_second_buffers() {
-  if (std::exchange(asked_, true) || backend_.needs_rehearsal()) return;
+  if (std::exchange(asked_, true) || backend_.needs_dry_run()) return;
   std::uint64_t bytes = 0;
   for (const Table& table : tables_) {
     if (table.changes) bytes += table.count * sizeof(float);
   }
-  // Libraries take memory of their own later on, and a test phase more than the training.
+  // Libraries allocate more memory later, and so does a test phase.
   if (const auto use = memory_use(backend_); use && use->free.value() / 2 < bytes) {
     log::info(
         "parameters have one buffer on the device: a second one needs {} bytes of the {} free",
@@ -51,7 +52,7 @@ void DeviceValues::try_second_buffers() {
     log::info("parameters have one buffer on the device: {}", full.what());
     return;
   }
-  // Of several workers on one device each may have seen the same free memory.
+  // Several workers on one device may have seen the same free memory.
   if (const auto use = memory_use(backend_); use && use->free.value() < bytes) {
     log::info("parameters have one buffer on the device: others have taken its memory meanwhile");
     return;
@@ -84,8 +85,8 @@ void DeviceValues::bring(TableId id, Stream& compute) {
   if (!std::exchange(table.is_ahead, false)) {
     start_copy(table, has_second ? table.back : table.front);
   }
-  // Also where nothing was ahead: what is recorded for a net's memory then meets the same two
-  // arrangements in turn.
+  // Also if the copy was not made ahead: recordings of a net's calls then see the same two arrangements
+  // alternate.
   if (has_second) std::swap(table.front, table.back);
   table.front.arrived->wait(compute);
 }

@@ -70,7 +70,7 @@ void GradientSender::run() {
       ++taken_;
       changed_.notify_all();
     }
-    // Whoever waits for values that this gradient would have brought need not wait any longer.
+    // The next values of this gradient's table never arrive: stop waiting for them.
     if (!failure.empty()) client_.cancel();
   }
 }
@@ -78,7 +78,7 @@ void GradientSender::run() {
 void GradientSender::take(std::optional<Update> update) {
   if (update) {
     const timeline::Span span(timeline::Row::kCopy, "from the device", update->clock.value());
-    update->landed->finish();
+    update->copied->finish();
     if (options_.at_once) {
       send(*update, 0);
     } else {
@@ -101,7 +101,7 @@ float GradientSender::gradient_norm() const {
   double sum = 0;
   for (const double one : squares) sum += one;
   const auto norm = static_cast<float>(std::sqrt(sum));
-  // A gradient without a norm cannot be clipped: it goes as it is, and the loss shows it.
+  // A gradient whose norm is NaN cannot be clipped: it is sent unchanged, and the loss shows it.
   return std::isnan(norm) ? 0 : norm;
 }
 

@@ -13,52 +13,52 @@
 #include "common/bounded_queue.hpp"
 #include "common/math/update_rule.hpp"
 #include "common/ssp/table.hpp"
-#include "worker/backend/stream.hpp"
 #include "worker/client/client.hpp"
+#include "worker/engine/stream.hpp"
 
 namespace taut {
 
-/// Sends gradients to the shards once their copies from the device have landed, in the order in
-/// which they were handed over: the compute does not wait for a copy.
-/// Thread    its own; hand_over() and finish_clock() from the compute's
+/// Sends gradients to the shards when their copies from the device are complete, in the order of hand_over():
+/// the compute does not wait for a copy.
+/// Thread    a dedicated one; hand_over() and finish_clock() from the compute's
 class GradientSender {
  public:
   struct Options {
     math::UpdateNorm norm = math::UpdateNorm::kNone;
-    bool at_once = true;     // each when it has landed; else all of a clock together
-    std::size_t limit = 64;  // copies under way before hand_over() waits
+    bool at_once = true;     // each when its copy is complete; else all of a clock together
+    std::size_t limit = 64;  // pending copies before hand_over() waits
   };
 
-  /// A copy under way.
+  /// A pending copy.
   struct Update {
     TableId table;
     Clock clock;
     bool is_trained = true;
-    Buffer gradient;  // where it lands
-    std::shared_ptr<Event> landed;
+    Buffer gradient;  // the copy
+    std::shared_ptr<Event> copied;
     std::span<float> into;  // where the table's next values go
-    /// The sums of squares of the gradient and of the values that it was made with, as far as the
-    /// norm wants them; both have landed when the gradient has.
+    /// The sums of squares of the gradient and of the values that it was computed with, as far as the norm
+    /// uses them; both are complete when the gradient's copy is.
     std::span<const double, 2> squares;
   };
 
   /// client  outlives this
   GradientSender(Client& client, const Options& options);
-  /// Sends nothing more.
+  /// Does not send what is pending.
   ~GradientSender();
   GradientSender(const GradientSender&) = delete;
   GradientSender& operator=(const GradientSender&) = delete;
 
   void hand_over(Update update);
-  /// All of a clock's updates are handed over.
+  /// Marks the end of a clock's updates.
   void finish_clock();
 
-  /// Waits until all that was handed over is sent. False: it took longer.
+  /// Waits until everything handed over is sent. False: not within `wait`.
   [[nodiscard]] bool drain(Duration wait);
 
-  /// Copies that have not been sent yet.
+  /// Updates that are not sent yet.
   [[nodiscard]] std::size_t depth() const { return queue_.size(); }
-  /// What the device failed with, in one line; empty: nothing.
+  /// The device's failure, in one line; empty if none.
   [[nodiscard]] std::string failure() const;
 
  private:
@@ -70,8 +70,8 @@ class GradientSender {
 
   Client& client_;
   const Options options_;
-  BoundedQueue<std::optional<Update>> queue_;  // none: the clock is over
-  std::vector<Update> waiting_;                // the thread's: landed, and sent with the clock
+  BoundedQueue<std::optional<Update>> queue_;  // nullopt: the end of a clock
+  std::vector<Update> waiting_;                // the thread's: copied, and sent with the clock
   mutable std::mutex mutex_;                   // guards all below
   std::condition_variable changed_;
   std::string failure_;

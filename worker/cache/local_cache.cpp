@@ -7,7 +7,7 @@
 #include "common/math/filler.hpp"
 #include "common/math/update_kernels.hpp"
 #include "common/ssp/slice_layout.hpp"
-#include "worker/backend/cpu_backend.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 namespace taut {
 
@@ -20,10 +20,11 @@ LocalCache::LocalCache(Backend& backend, std::vector<TableSpec> tables, Options 
     Table table;
     const std::size_t count = spec.count();
     const std::string name = "parameter " + spec.name;
-    table.values = backend.allocate_floats(count, name);
+    table.values = backend.allocate_floats(count, BufferKind::kParameter, name);
     const std::size_t gradients = spec.kind == TableKind::kFrozen ? 0 : options_.replicas;
     for (std::size_t replica = 0; replica < gradients; ++replica) {
-      table.gradients.push_back(backend.allocate_floats(count, "gradient of " + name));
+      table.gradients.push_back(
+          backend.allocate_floats(count, BufferKind::kGradient, "gradient of " + name));
     }
     table.spec = std::move(spec);
     fill_values(table);
@@ -33,14 +34,14 @@ LocalCache::LocalCache(Backend& backend, std::vector<TableSpec> tables, Options 
   stream_->finish();
 }
 
-/// Elements of a table that are updated at once. LAMB's norms are a slice's, as at a shard. Within a
-/// budget values, gradient and all of the state need not be on the device together.
+/// Elements of a table that are updated at once. Norms over a slice are those that a shard takes. Within a
+/// budget a piece's values, gradient and state are on the device together, not the whole table's.
 std::size_t LocalCache::piece_of(std::size_t count) const {
-  if (options_.rule.kind == math::RuleKind::kLamb) return SliceLayout::kSliceElements;
+  if (options_.rule.is_scaled_by_slice()) return SliceLayout::kSliceElements;
   const std::uint64_t budget = options_.budget.value();
-  constexpr std::uint64_t kLeast = 65536;
+  constexpr std::uint64_t kMinElements = 65536;
   constexpr std::uint64_t kShare = 64;  // of the budget
-  return budget == 0 ? count : std::max(kLeast, budget / kShare / sizeof(float));
+  return budget == 0 ? count : std::max(kMinElements, budget / kShare / sizeof(float));
 }
 
 void LocalCache::add_state(Table& table, const std::string& name) {
@@ -50,6 +51,7 @@ void LocalCache::add_state(Table& table, const std::string& name) {
     auto& state = table.state.emplace_back();
     for (int i = 0; i < options_.rule.state_count(); ++i) {
       state.push_back(backend_.allocate_floats(std::min(table.piece, count - begin),
+                                               BufferKind::kParameter,
                                                name + "'s optimiser state"));
       backend_.fill(*stream_, state.back().as<float>(), 0);
     }
@@ -63,7 +65,7 @@ void LocalCache::fill_values(const Table& table) {
   }).value();
 }
 
-/// Lets `write` make a table's values on the host, and brings them to the device.
+/// Calls `write` for a table's values on the host, and copies them to the device.
 Result<void> LocalCache::write_values(const Table& table,
                                       const std::function<Result<void>(std::span<float>)>& write) {
   const DeviceSpan<float> values = table.values.as<float>();
@@ -99,7 +101,7 @@ void LocalCache::write(TableId table, std::span<const float> values) {
 
 Result<DeviceSpan<const float>> LocalCache::acquire(std::size_t /*replica*/, TableId table,
                                                     Clock /*clock*/) {
-  if (!backend_.is_rehearsing()) ++staleness_[0];
+  if (!backend_.in_dry_run()) ++staleness_[0];
   return DeviceSpan<const float>(tables_[table.value()].values.as<float>());
 }
 
@@ -115,10 +117,10 @@ void LocalCache::finish_clock(std::size_t replica, Clock clock) {
   for (Table& table : tables_) {
     if (table.spec.kind != TableKind::kFrozen) apply(table, clock, norms);
   }
-  if (!backend_.is_rehearsing()) clock_ = clock.next();
+  if (!backend_.in_dry_run()) clock_ = clock.next();
 }
 
-/// Each replica's norm over all trained tables, where the rule wants it.
+/// Each replica's norm over all trained tables, if the rule uses one.
 std::vector<float> LocalCache::gradient_norms() {
   std::vector<float> norms(options_.replicas, 0.0F);
   if (options_.rule.update_norm() != math::UpdateNorm::kGradient) return norms;
@@ -147,7 +149,7 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norm
     if (!averaged && options_.rule.update_norm() == math::UpdateNorm::kRelative) {
       norm = math::relative_norm(squares_of(gradient), squares_of(table.values));
     }
-    // Running statistics are no gradients: nothing scales them.
+    // Running statistics are no gradients, and are not scaled.
     const float scale =
         averaged ? 1.0F : math::update_scale(options_.rule, norm, table.spec.decay_mult);
     gradients.push_back({gradient.as<float>(), scale});

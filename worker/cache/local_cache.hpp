@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "common/math/update_rule.hpp"
-#include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/engine/backend.hpp"
 
 namespace taut {
 
 /// Parameters of one process without a server: every clock ends with one application of all
-/// replicas' gradients, summed in replica order, as BSP does it at a shard. The baseline for speed
+/// replicas' gradients, summed in replica order, as a shard does in BSP. The baseline for speed
 /// and for bits. Values, gradients and the rule's state stay on the device.
 class LocalCache final : public ParameterCache {
  public:
@@ -22,13 +22,13 @@ class LocalCache final : public ParameterCache {
     std::uint64_t seed = 1;
     std::size_t replicas = 1;
     math::UpdateRule rule;
-    bool sum = false;  // add gradients up instead of dividing by the replicas
+    bool sum = false;  // sum gradients instead of dividing by the replicas
     Bytes budget{0};   // of device memory that the backend keeps to; 0: none
   };
 
   LocalCache(Backend& backend, std::vector<TableSpec> tables, Options options);
 
-  /// Gives tables with an origin what their files hold. Errors: as TensorFile.
+  /// Initializes tables that have an origin from their files. Errors: as TensorFile.
   [[nodiscard]] Result<void> read_origins();
 
   /// A table's values between two clocks; both wait for the stream.

@@ -9,14 +9,14 @@
 #include "common/ssp/table.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
-#include "worker/backend/device_memory.hpp"
-#include "worker/backend/stream.hpp"
 #include "worker/client/client.hpp"
+#include "worker/engine/device_memory.hpp"
+#include "worker/engine/stream.hpp"
 
 namespace taut {
 
 /// The parameters as the compute sees them: values in device memory with a version, and a place for
-/// the gradient that backward makes. Behind it stands a parameter server, or nobody.
+/// the gradient that backward computes. They come from a parameter server, or are local.
 ///
 /// A replica is one copy of the net that computes on its own batch; each calls acquire() and
 /// publish() once for every table and clock.
@@ -28,26 +28,26 @@ class ParameterCache {
   ParameterCache& operator=(const ParameterCache&) = delete;
   virtual ~ParameterCache() = default;
 
-  /// The clock to compute next: `clock`, or a later one where those in between are over without
-  /// this worker (backup workers). acquire() is then asked for that one.
+  /// The clock to compute next: `clock`, or a later one if those in between are over without this
+  /// worker (backup workers). acquire() is then called for the later one.
   /// Errors    as acquire()
   [[nodiscard]] virtual Result<Clock> begin_clock(Clock clock) { return clock; }
 
-  /// The stream on which a replica computes with the values and makes its gradients: named once, before
-  /// the first acquire(), and outlives the cache's work. Replicas on one device share a stream.
+  /// The stream on which a replica computes with the values and writes its gradients: set once, before the
+  /// first acquire(); it outlives the cache's work. Replicas on one device share a stream.
   virtual void compute_on(std::size_t /*replica*/, Stream& /*stream*/) {}
 
-  /// The tables' values for `clock`, on the replica's device; the first one needs to be waited for,
-  /// once in a clock.
+  /// The tables' values for `clock`, on the replica's device; the first call of a clock may
+  /// wait.
   /// Errors    timeout, stale, mismatch, closed: as Client::wait
   [[nodiscard]] virtual Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table,
                                                                 Clock clock) = 0;
 
-  /// Where a replica's gradient of a table at this clock goes; valid until publish().
+  /// Where a replica writes its gradient of a table at this clock; valid until publish().
   [[nodiscard]] virtual DeviceSpan<float> gradient(std::size_t replica, TableId table) = 0;
 
-  /// The gradient is ready: it is on its way, and so are the values for the next clock. Where the
-  /// solver clips, they leave only with finish_clock().
+  /// The gradient is complete: pushes it and reads the values for the next clock. If the solver clips, both
+  /// happen in finish_clock().
   virtual void publish(std::size_t replica, TableId table, Clock clock) = 0;
 
   /// A replica has published all its tables.
@@ -56,13 +56,13 @@ class ParameterCache {
   /// A copy of the newest values of a table, and their version. Waits for no worker.
   [[nodiscard]] virtual Result<Clock> snapshot(TableId table, std::span<float> into) = 0;
 
-  /// Waits until all that was published has arrived.
+  /// Waits until everything published has arrived.
   [[nodiscard]] virtual Result<void> flush(Duration wait) = 0;
 
-  /// Payload bytes that went to and came from a server.
+  /// Payload bytes to and from a server.
   [[nodiscard]] virtual Client::Traffic traffic() const { return {}; }
 
-  /// How stale the values were that acquire() gave.
+  /// How stale the values of acquire() were.
   [[nodiscard]] virtual const StalenessHistogram& staleness() const = 0;
 };
 

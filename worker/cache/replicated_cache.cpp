@@ -23,7 +23,7 @@ ReplicatedCache::ReplicatedCache(std::unique_ptr<ParameterCache> first,
   }
   group_ = make_device_group(std::move(members), options.order);
   for (const TableSpec& table : tables) add_table(table);
-  // To the cache behind, the exchange is what computes: it reads the values, and makes the gradient.
+  // For the first device's cache the exchange is the compute: it reads the values and produces the gradient.
   first_->compute_on(0, *devices_[0].exchange);
 }
 
@@ -35,7 +35,7 @@ ReplicatedCache::~ReplicatedCache() {
       log::debug("the exchange between devices was cut short: {}", fault.what());
     }
   }
-  // Its copies may still wait for what the exchange has queued.
+  // Its copies may still wait for the exchange's queued work.
   first_.reset();
 }
 
@@ -46,9 +46,11 @@ void ReplicatedCache::add_table(const TableSpec& spec) {
   for (const Device& device : devices_) {
     Part& part = table.parts.emplace_back();
     const bool is_first = table.parts.size() == 1;
-    if (!is_first) part.values = device.backend->allocate_floats(spec.count(), name);
+    if (!is_first)
+      part.values = device.backend->allocate_floats(spec.count(), BufferKind::kParameter, name);
     if (spec.kind != TableKind::kFrozen) {
-      part.gradient = device.backend->allocate_floats(spec.count(), "gradient of " + name);
+      part.gradient = device.backend->allocate_floats(spec.count(), BufferKind::kGradient,
+                                                      "gradient of " + name);
     }
     part.arrived = device.backend->make_event();
     part.used = device.backend->make_event();
@@ -74,8 +76,8 @@ Result<DeviceSpan<const float>> ReplicatedCache::acquire(std::size_t replica, Ta
   return replica == 0 ? table.values : DeviceSpan<const float>(part.values.as<float>());
 }
 
-/// Brings the first device's values to the others. The exchange has passed the mark of their last use
-/// with the gradients that followed it.
+/// Copies the first device's values to the others. The exchange has passed the mark of their last use with
+/// the gradients that followed it.
 void ReplicatedCache::spread(Table& table) {
   std::vector<DeviceSpan<float>> copies;
   for (std::size_t i = 1; i < devices_.size(); ++i) {
@@ -87,7 +89,7 @@ void ReplicatedCache::spread(Table& table) {
   }
 }
 
-/// Its last one has been averaged: the values that acquire() has given came behind that.
+/// The last one was averaged before acquire() returned this clock's values.
 DeviceSpan<float> ReplicatedCache::gradient(std::size_t replica, TableId id) {
   return tables_[id.value()].parts[replica].gradient.as<float>();
 }

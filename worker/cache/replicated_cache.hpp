@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "worker/backend/device_group.hpp"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/engine/device_group.hpp"
 
 namespace taut {
 
-/// One worker's parameters on several devices. Behind it stands a cache on the first of them, which is
-/// all that a server knows; every other device has a copy of its values. Each device computes a replica
+/// One worker's parameters on several devices. A cache on the first of them exchanges with the server; every other
+/// device has a copy of its values. Each device computes a replica
 /// on its share of the batch, and the mean of their gradients is the worker's.
 ///
-/// The exchange has a stream of its own on every device, beside the computation: a table's gradients are
-/// averaged when the last device has made its own, while backward goes on, and the computation waits for
+/// The exchange has a separate stream on every device, in parallel with the compute: a table's gradients are
+/// averaged when the last device has computed its own, while backward continues, and the compute waits for
 /// single tables only.
 class ReplicatedCache final : public ParameterCache {
  public:
@@ -36,7 +36,7 @@ class ReplicatedCache final : public ParameterCache {
 
   Result<Clock> begin_clock(Clock clock) override { return first_->begin_clock(clock); }
   void compute_on(std::size_t replica, Stream& stream) override;
-  /// REQUIRES: at every clock replica 0 asks before the others.
+  /// REQUIRES: at every clock replica 0 calls it before the others.
   Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
@@ -58,17 +58,17 @@ class ReplicatedCache final : public ParameterCache {
   };
   /// A table's part of one device.
   struct Part {
-    DeviceBuffer values;             // none: the first device's are the cache's behind
+    DeviceBuffer values;             // none on the first device: its cache has them
     DeviceBuffer gradient;           // none: the table is frozen
     std::unique_ptr<Event> arrived;  // the values are here, and the last gradient has been read
-    std::unique_ptr<Event> used;     // the computation is through with values and gradient
+    std::unique_ptr<Event> used;     // the compute has finished with values and gradient
   };
   struct Table {
     TableKind kind;
     std::vector<Part> parts;         // by device
     DeviceSpan<const float> values;  // the first device's, of `held`
     std::optional<Clock> held;       // the clock whose values all devices have
-    std::size_t published = 0;       // by so many replicas at this clock
+    std::size_t published = 0;       // the number of replicas that did at this clock
   };
   void add_table(const TableSpec& spec);
   void spread(Table& table);
@@ -80,7 +80,7 @@ class ReplicatedCache final : public ParameterCache {
   std::unique_ptr<DeviceGroup> group_;
   std::vector<Table> tables_;
   std::vector<TableId> made_;  // without overlap: of this clock, to be averaged at its end
-  std::size_t finished_ = 0;   // so many replicas have published all tables of this clock
+  std::size_t finished_ = 0;   // the number of replicas that published all tables of this clock
 };
 
 }  // namespace taut

@@ -1,50 +1,109 @@
 #include "worker/cache/served_cache.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "common/check.hpp"
-#include "common/math/update_kernels.hpp"
-#include "worker/backend/cpu_backend.hpp"
-#include "worker/cache/device_cache.hpp"
+#include "worker/cache/device_store.hpp"
+#include "worker/cache/host_store.hpp"
 
 namespace taut {
+namespace {
+
+/// The clock of a dry run's values.
+constexpr Clock kDryRun{-1};
+
+}  // namespace
+
+ServedCache::ServedCache(Client& client, Backend& backend, std::vector<TableSpec> tables,
+                         const Options& options, std::unique_ptr<ValueStore> store)
+    : client_(client), backend_(backend), options_(options), store_(std::move(store)) {
+  for (TableSpec& spec : tables) tables_.emplace_back().spec = std::move(spec);
+}
+
+ServedCache::~ServedCache() {
+  store_->stop();
+  client_.close();
+}
 
 Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& backend,
                                                        std::vector<TableSpec> tables,
-                                                       Options options) {
-  TAUT_CHECK(backend.shares_host_memory(), "a served cache is in host memory");
+                                                       const Options& options) {
+  std::unique_ptr<ValueStore> store;
+  if (backend.shares_host_memory()) {
+    store = std::make_unique<HostStore>(client, backend, tables, options);
+  } else {
+    store = std::make_unique<DeviceStore>(client, backend, tables, options);
+  }
+  return open(client, backend, std::move(tables), options, std::move(store));
+}
+
+Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& backend,
+                                                       std::vector<TableSpec> tables,
+                                                       const Options& options,
+                                                       std::unique_ptr<ValueStore> store) {
   TAUT_TRY(client.open(tables, options.wait));
-  std::unique_ptr<ServedCache> cache(new ServedCache(client, options));
-  for (TableSpec& spec : tables) {
-    Table table;
-    table.front = backend.allocate_floats(spec.count(), "parameter " + spec.name);
-    table.back = backend.allocate_floats(spec.count(), "parameter " + spec.name);
-    table.spec = std::move(spec);
-    cache->tables_.push_back(std::move(table));
+  std::unique_ptr<ServedCache> cache(
+      new ServedCache(client, backend, std::move(tables), options, std::move(store)));
+  cache->store_->start();
+  for (const Table& table : cache->tables_) {
+    client.read(table.spec.id, clock_of(table, options.start), cache->store_->fresh(table.spec.id));
   }
   for (Table& table : cache->tables_) {
-    // A frozen table is never pushed, so it stays at clock 0 for ever.
-    const Clock clock = table.spec.kind == TableKind::kFrozen ? Clock(0) : options.start;
-    client.read(table.spec.id, clock, host_view(table.back.as<float>()));
+    if (table.spec.kind != TableKind::kFrozen) continue;
+    TAUT_TRY(cache->bring(table, Clock(0)));
   }
   return cache;
 }
 
-/// All tables are waited for at once: only together do they say how far the others have come.
+void ServedCache::compute_on(std::size_t /*replica*/, Stream& stream) {
+  store_->compute_on(stream);
+}
+
+/// A frozen table is never pushed: its only clock is 0.
+Clock ServedCache::clock_of(const Table& table, Clock clock) {
+  return table.spec.kind == TableKind::kFrozen ? Clock(0) : clock;
+}
+
+/// Waits for all tables at once: only together do they show how far the other workers are.
 Result<Clock> ServedCache::begin_clock(Clock clock) {
   if (!options_.catches_up) return clock;
   Clock reached = Clock::never();
   for (Table& table : tables_) {
-    TAUT_TRY(bring(table, clock));
+    TAUT_TRY(await(table, clock));
     if (table.spec.kind != TableKind::kFrozen) reached = std::min(reached, table.version);
   }
   if (reached == Clock::never() || reached <= clock) return clock;
   for (Table& table : tables_) {
-    if (table.spec.kind != TableKind::kFrozen) table.held = reached;
+    if (table.spec.kind != TableKind::kFrozen) table.arrived = reached;
   }
   return reached;
+}
+
+/// Waits until the client has written a table's values at a clock to the store.
+Result<void> ServedCache::await(Table& table, Clock clock) {
+  TAUT_TRY(store_->check());
+  const Clock required = clock_of(table, clock);
+  if (table.arrived == required) return ok();
+  const auto read = client_.wait(table.spec.id, required, options_.wait);
+  TAUT_TRY(store_->check());
+  if (!read) return read.error();
+  table.arrived = required;
+  table.version = read.value().version;
+  return ok();
+}
+
+/// Waits for a table's values at a clock, and puts them in front. A dry run's are whatever is there.
+Result<void> ServedCache::bring(Table& table, Clock clock) {
+  const bool dry_run = backend_.in_dry_run();
+  const Clock required = clock_of(table, dry_run ? kDryRun : clock);
+  if (table.front == required) return ok();
+  if (!dry_run) {
+    TAUT_TRY(await(table, clock));
+  }
+  store_->bring(table.spec.id);
+  table.front = required;
+  return ok();
 }
 
 Result<DeviceSpan<const float>> ServedCache::acquire(std::size_t /*replica*/, TableId id,
@@ -54,64 +113,21 @@ Result<DeviceSpan<const float>> ServedCache::acquire(std::size_t /*replica*/, Ta
       TAUT_TRY(bring(table, clock));
     }
   }
-  Table& table = tables_[id.value()];
-  TAUT_TRY(bring(table, clock));
-  return DeviceSpan<const float>(table.front.as<float>());
-}
-
-/// Waits for a table's values at a clock, and puts them in front.
-Result<void> ServedCache::bring(Table& table, Clock clock) {
-  const Clock wanted = table.spec.kind == TableKind::kFrozen ? Clock(0) : clock;
-  if (table.held == wanted) return ok();
-  TAUT_TRY(const ReadResult read, client_.wait(table.spec.id, wanted, options_.wait));
-  std::swap(table.front, table.back);
-  table.held = wanted;
-  table.version = read.version;
-  return ok();
+  TAUT_TRY(bring(tables_[id.value()], clock));
+  return store_->front(id);
 }
 
 DeviceSpan<float> ServedCache::gradient(std::size_t replica, TableId id) {
   TAUT_CHECK(replica == 0, "a served cache has one replica");
-  Table& table = tables_[id.value()];
-  if (!table.gradient) table.gradient = client_.gradient_buffer(id);
-  const auto floats = table.gradient.floats();
-  return {floats.data(), floats.size()};
+  return store_->gradient(id);
 }
 
 void ServedCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
-  if (leaves_at_once()) send(tables_[id.value()], clock, 0);
+  store_->publish(id, clock);
 }
 
 void ServedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
-  if (leaves_at_once()) return;
-  const float norm = options_.norm == math::UpdateNorm::kGradient ? gradient_norm() : 0;
-  for (Table& table : tables_) {
-    if (table.gradient) send(table, clock, norm);
-  }
-}
-
-/// Of all tables together.
-float ServedCache::gradient_norm() const {
-  double squares = 0;
-  for (const Table& table : tables_) {
-    if (!table.gradient || table.spec.kind != TableKind::kTrained) continue;
-    squares += math::sum_of_squares(table.gradient.floats());
-  }
-  const auto norm = static_cast<float>(std::sqrt(squares));
-  // A gradient without a norm cannot be clipped: it goes as it is, and the loss shows it.
-  return std::isnan(norm) ? 0 : norm;
-}
-
-/// norm  of the whole gradient, where it is wanted
-void ServedCache::send(Table& table, Clock clock, float norm) {
-  TAUT_CHECK(table.gradient, "a table is published after its gradient was made");
-  if (options_.norm == math::UpdateNorm::kRelative && table.spec.kind == TableKind::kTrained) {
-    norm = math::relative_norm(table.gradient.floats(), host_view(table.front.as<float>()));
-  }
-  client_.push_and_read(table.spec.id, clock, table.gradient, host_view(table.back.as<float>()),
-                        norm);
-  // The client keeps the buffer until the shards have it; the next gradient gets another one.
-  table.gradient = Buffer();
+  store_->finish_clock(clock);
 }
 
 Result<Clock> ServedCache::snapshot(TableId table, std::span<float> into) {
@@ -119,15 +135,9 @@ Result<Clock> ServedCache::snapshot(TableId table, std::span<float> into) {
   return read.version;
 }
 
-Result<std::unique_ptr<ParameterCache>> open_served_cache(Client& client, Backend& backend,
-                                                          std::vector<TableSpec> tables,
-                                                          const ServedCache::Options& options) {
-  if (!backend.shares_host_memory()) {
-    TAUT_TRY(auto cache, DeviceCache::open(client, backend, std::move(tables), options));
-    return std::unique_ptr<ParameterCache>(std::move(cache));
-  }
-  TAUT_TRY(auto cache, ServedCache::open(client, backend, std::move(tables), options));
-  return std::unique_ptr<ParameterCache>(std::move(cache));
+Result<void> ServedCache::flush(Duration wait) {
+  TAUT_TRY(store_->drain(wait));
+  return client_.flush(wait);
 }
 
 }  // namespace taut

@@ -4,73 +4,63 @@
 #include <optional>
 #include <vector>
 
-#include "common/math/update_rule.hpp"
-#include "worker/backend/backend.hpp"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/cache/value_store.hpp"
+#include "worker/engine/backend.hpp"
 
 namespace taut {
 
-/// Parameters that live in a parameter server, for a device that shares the host's memory: nothing is
-/// copied. Each table has two value buffers: the compute reads one while fresh values land in the
-/// other, and they change places between two uses.
+/// Parameters that live in a parameter server: which clock's values are in front, and which are waited for.
+/// Where they are stored is up to a ValueStore, in host memory or on a device.
 class ServedCache final : public ParameterCache {
  public:
-  struct Options {
-    Clock start;  // the first clock
-    /// What each update carries. A norm of the whole gradient is known when backward is over, and
-    /// the updates then leave together.
-    math::UpdateNorm norm = math::UpdateNorm::kNone;
-    bool overlap = true;        // each update leaves while the rest of backward still runs
-    bool catches_up = false;    // leaves clocks out that are over: the job has backup workers
-    Duration wait{60'000'000};  // a read that takes longer fails
-  };
+  using Options = ServedOptions;
 
-  /// Opens the tables at the shards and starts reading them. REQUIRES: a backend that shares the
-  /// host's memory.
+  /// Opens the tables at the shards and starts reading them, into a HostStore if the backend shares the
+  /// host's memory, else into a DeviceStore.
   /// Errors    as Client::open
   [[nodiscard]] static Result<std::unique_ptr<ServedCache>> open(Client& client, Backend& backend,
                                                                  std::vector<TableSpec> tables,
-                                                                 Options options);
+                                                                 const Options& options);
+  /// Overload for a given store, which has the tables.
+  [[nodiscard]] static Result<std::unique_ptr<ServedCache>> open(Client& client, Backend& backend,
+                                                                 std::vector<TableSpec> tables,
+                                                                 const Options& options,
+                                                                 std::unique_ptr<ValueStore> store);
 
-  /// Closes the client, whose thread would else go on writing into the buffers.
-  ~ServedCache() override { client_.close(); }
+  /// Closes the client, whose thread writes into the store's memory.
+  ~ServedCache() override;
 
+  void compute_on(std::size_t replica, Stream& stream) override;
   Result<Clock> begin_clock(Clock clock) override;
   Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
   void publish(std::size_t replica, TableId table, Clock clock) override;
   void finish_clock(std::size_t replica, Clock clock) override;
   Result<Clock> snapshot(TableId table, std::span<float> into) override;
-  Result<void> flush(Duration wait) override { return client_.flush(wait); }
+  Result<void> flush(Duration wait) override;
   Client::Traffic traffic() const override { return client_.traffic(); }
   const StalenessHistogram& staleness() const override { return client_.staleness(); }
 
  private:
   struct Table {
     TableSpec spec;
-    DeviceBuffer front;  // read by the compute
-    DeviceBuffer back;   // written by the client's thread
-    Buffer gradient;
-    std::optional<Clock> held;  // the clock whose values are in front
-    Clock version;              // of these values
+    std::optional<Clock> arrived;  // the clock whose values the client has written to the store
+    Clock version;                 // of these values
+    std::optional<Clock> front;    // the clock whose values are in front
   };
 
-  ServedCache(Client& client, Options options) : client_(client), options_(options) {}
+  ServedCache(Client& client, Backend& backend, std::vector<TableSpec> tables,
+              const Options& options, std::unique_ptr<ValueStore> store);
+  [[nodiscard]] static Clock clock_of(const Table& table, Clock clock);
+  Result<void> await(Table& table, Clock clock);
   Result<void> bring(Table& table, Clock clock);
-  [[nodiscard]] bool leaves_at_once() const {
-    return options_.overlap && options_.norm != math::UpdateNorm::kGradient;
-  }
-  [[nodiscard]] float gradient_norm() const;
-  void send(Table& table, Clock clock, float norm);
 
   Client& client_;
+  Backend& backend_;
   const Options options_;
+  std::unique_ptr<ValueStore> store_;
   std::vector<Table> tables_;
 };
-
-/// The cache for a backend: a ServedCache, or a DeviceCache where the device's memory is its own.
-[[nodiscard]] Result<std::unique_ptr<ParameterCache>> open_served_cache(
-    Client& client, Backend& backend, std::vector<TableSpec> tables,
-    const ServedCache::Options& options);
 
 }  // namespace taut

@@ -21,11 +21,12 @@ Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
   std::size_t clock = 0;
   for (const TableSpec& table : tables) {
     table_bytes_.push_back(table.count() * sizeof(float));
-    clock += BufferPool::room_for(table_bytes_.back());
+    clock += BufferPool::rounded_size(table_bytes_.back());
   }
-  // Gradients of two clocks are under way at most; in the steady state none of their memory is asked for
-  // or given back.
-  two_clocks_ = std::make_shared<BufferPool::Room>(driver_->pool().keep_more(Bytes(2 * clock)));
+  // Gradients of at most two clocks are in flight; in the steady state none of their memory is
+  // allocated or freed.
+  gradient_memory_ =
+      std::make_shared<BufferPool::Reservation>(driver_->pool().keep_more(Bytes(2 * clock)));
   driver_->open(std::move(tables));
   return driver_->await_open(wait);
 }
@@ -53,14 +54,14 @@ Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {
   return ReadResult{read.clock, read.version};
 }
 
-void Client::on_read(OnRead told) {
-  driver_->on_read(std::move(told));
+void Client::on_read(OnRead notify) {
+  driver_->on_read(std::move(notify));
 }
 
 Result<ReadResult> Client::snapshot(TableId table, std::span<float> into, Duration wait) {
   CompletedRead read;
   for (int i = 0; i < kSnapshotTries; ++i) {
-    // Memory of the client's own: after a timeout an answer may still come, and finds it there.
+    // The client's own memory: after a timeout an answer may still arrive and be written into it.
     const Buffer values = driver_->pool().acquire(into.size_bytes());
     driver_->snapshot(table, values);
     TAUT_TRY(read, driver_->await_snapshot(table, wait));

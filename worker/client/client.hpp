@@ -34,10 +34,10 @@ struct ClientOptions {
   Incarnation incarnation;
   std::string job_hash;
   std::vector<ShardAddress> shards;
-  /// Where gradients lie, and what a shard of the same machine maps; null: they travel as bytes.
+  /// Where gradients are stored, and what a shard of the same machine maps; nullptr: they travel as bytes.
   std::shared_ptr<SharedArena> shared_memory;
-  /// Where they lie else, and what snapshots are read into, until nobody needs them any more, which may
-  /// be after the client's end; null: plain memory.
+  /// Where they are stored otherwise, and what snapshots are read into, until the last use, which may
+  /// be after the client's end; nullptr: plain memory.
   std::shared_ptr<BufferAllocator> update_memory;
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
@@ -47,7 +47,7 @@ struct ClientOptions {
 
 class ClientDriver;
 
-/// A read that has come in.
+/// A read that has completed.
 struct ReadResult {
   Clock clock;    // of the read
   Clock version;  // the lowest V of the table's slices: the staleness is clock - version
@@ -92,17 +92,17 @@ class Client {
   /// Errors    timeout; stale (this worker was declared lost); mismatch; closed
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
 
-  /// Is told of each read that has come in, before wait() returns it. It is called by whichever thread
+  /// Called for each read that has completed, before wait() returns it, by whichever thread
   /// works for the client, under the client's lock: it asks nothing of the client, waits for nothing
   /// and throws nothing. Once this returns, what was named before is not called any more.
   using OnRead = std::function<void(TableId table, Clock clock)>;
-  void on_read(OnRead told);
+  void on_read(OnRead notify);
 
   /// Reads the newest whole table, as one that is no member does; waits for no worker. Where slices
   /// had different versions it asks again, a few times at most.
   [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);
 
-  /// Waits until at most so many slices of updates are not acknowledged: none, if not told.
+  /// Waits until at most so many slices of updates are not acknowledged; by default none.
   [[nodiscard]] Result<void> flush(Duration wait, std::size_t at_most = 0);
 
   /// Of all reads that wait() has returned.
@@ -123,7 +123,7 @@ class Client {
  private:
   std::unique_ptr<ClientDriver> driver_;
   std::vector<std::size_t> table_bytes_;
-  std::shared_ptr<void> two_clocks_;  // of gradients, that the pool keeps
+  std::shared_ptr<void> gradient_memory_;  // two clocks' worth, which the pool keeps
   StalenessHistogram staleness_;
 };
 

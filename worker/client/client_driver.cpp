@@ -93,31 +93,31 @@ void ClientDriver::post(Request request) {
 }
 
 void ClientDriver::open(std::vector<TableSpec> tables) {
-  post({Request::Kind::kOpen, {}, {}, {}, 0, {}, std::move(tables)});
+  post({Request::Kind::kOpen, {}, {}, {}, {}, std::move(tables)});
 }
 
 void ClientDriver::push(TableId table, Clock clock, const Buffer& gradient, float norm) {
   pushed_ += gradient.size();
-  post({Request::Kind::kPush, table, clock, gradient, norm, {}, {}});
+  post({Request::Kind::kPush, table, {clock, Frame(gradient), norm}, {}, {}, {}});
 }
 
 void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradient,
                                  std::span<float> into, float norm) {
   pushed_ += gradient.size();
-  post({Request::Kind::kPushRead, table, clock, gradient, norm, into, {}});
+  post({Request::Kind::kPushRead, table, {clock, Frame(gradient), norm}, {}, into, {}});
 }
 
 void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
-  post({Request::Kind::kRead, table, clock, {}, 0, into, {}});
+  post({Request::Kind::kRead, table, {clock, {}, 0}, {}, into, {}});
 }
 
-void ClientDriver::on_read(Client::OnRead told) {
+void ClientDriver::on_read(Client::OnRead notify) {
   std::scoped_lock lock(mutex_);
-  told_ = std::move(told);
+  notify_ = std::move(notify);
 }
 
 void ClientDriver::snapshot(TableId table, const Buffer& values) {
-  post({Request::Kind::kSnapshot, table, {}, values, 0, {}, {}});
+  post({Request::Kind::kSnapshot, table, {}, values, {}, {}});
 }
 
 /// REQUIRES: the lock.
@@ -142,18 +142,18 @@ void ClientDriver::obey(Request& request) {
       protocol_.open(std::move(request.tables));
       break;
     case Request::Kind::kPush:
-      protocol_.push(table, request.clock, Frame(request.memory), request.norm);
+      protocol_.push(table, request.update);
       break;
     case Request::Kind::kPushRead:
       // The read comes first: the protocol joins it to the push that it follows.
-      protocol_.read(table, request.clock.next(), request.into);
+      protocol_.read(table, request.update.clock.next(), request.into);
       note_read(table);
-      protocol_.push(table, request.clock, Frame(request.memory), request.norm);
+      protocol_.push(table, request.update);
       break;
     case Request::Kind::kRead:
-      // A read that is asked for anew has not come in, even if one at the same clock has.
+      // A read that is requested anew has not completed, even if one at the same clock has.
       reads_[table.value()].clock = Clock(-1);
-      protocol_.read(table, request.clock, request.into);
+      protocol_.read(table, request.update.clock, request.into);
       note_read(table);
       break;
     case Request::Kind::kSnapshot:
@@ -282,7 +282,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     std::scoped_lock inbox(inbox_mutex_);
     asleep_ = false;
   }
-  // What else lies there already belongs to the same round of answers.
+  // What else is queued there already belongs to the same round of answers.
   for (int i = 0; incoming && i < kAnswersAtOnce; ++i) {
     take(*incoming);
     incoming = endpoint_->receive(Duration::zero());
@@ -369,7 +369,7 @@ void ClientDriver::take(const Incoming& incoming) {
   hand_over(shard, std::move(message.value()));
 }
 
-/// Gives the protocol a message's items in parts, so that nobody waits long for the lock while values
+/// Gives the protocol a message's items in parts, so that no thread waits long for the lock while values
 /// are copied.
 void ClientDriver::hand_over(ShardId shard, DataMessage message) {
   auto* batch = std::get_if<DataItems>(&message.body);
@@ -391,7 +391,7 @@ void ClientDriver::hand_over(ShardId shard, DataMessage message) {
   }
 }
 
-/// Loans of broken connections come back as those of living ones do.
+/// Loans of broken connections return as those of working ones do.
 void ClientDriver::forget_returned_links() {
   std::erase_if(old_links_, [](const std::unique_ptr<SharedLink>& link) {
     link->collect();
@@ -403,7 +403,7 @@ void ClientDriver::collect() {
   for (const CompletedRead& read : protocol_.take_completed()) {
     (read.snapshot ? snapshots_ : reads_)[read.table.value()] = read;
     if (read.snapshot) continue;
-    if (told_) told_(read.table, read.clock);
+    if (notify_) notify_(read.table, read.clock);
     if (!timeline::is_on()) continue;
     const auto asked = asked_.find(read.table);
     if (asked == asked_.end()) continue;

@@ -20,10 +20,10 @@ namespace taut {
 /// Moves a client protocol's messages over an endpoint. One thread at a time leads: it owns the
 /// endpoint, sends, and waits for answers. Whoever waits for an answer leads while it waits, for
 /// handing a small answer from one thread to another costs more than the answer; a thread of the
-/// driver's own leads while nobody waits.
+/// driver's own leads while no caller waits.
 /// Source    Schmidt et al., "Leader/Followers: A Design Pattern for Efficient Multi-threaded Event
 ///           Demultiplexing and Dispatching", PLoP 2000
-/// Thread    one caller beside the driver's own; pushes and cancel() from any
+/// Thread    one caller in addition to the driver's own; pushes and cancel() from any
 class ClientDriver {
  public:
   ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options);
@@ -38,7 +38,7 @@ class ClientDriver {
                      float norm);
   void read(TableId table, Clock clock, std::span<float> into);
   /// As Client::on_read.
-  void on_read(Client::OnRead told);
+  void on_read(Client::OnRead notify);
   /// values  kept until the next snapshot of the table: a late answer must find it
   void snapshot(TableId table, const Buffer& values);
 
@@ -74,9 +74,8 @@ class ClientDriver {
     enum class Kind : std::uint8_t { kOpen, kPush, kPushRead, kRead, kSnapshot };
     Kind kind = Kind::kOpen;
     TableId table;
-    Clock clock;
-    Buffer memory;  // a push's gradient, or what a snapshot is read into
-    float norm = 0;
+    Update update;  // a push's; of a read the clock alone
+    Buffer memory;  // what a snapshot is read into
     std::span<float> into;
     std::vector<TableSpec> tables;
   };
@@ -93,7 +92,7 @@ class ClientDriver {
   std::map<ShardId, PeerId> peer_of_;
   const std::shared_ptr<SharedArena> arena_;
   std::map<ShardId, std::unique_ptr<SharedLink>> links_;  // where memory is shared; the leader's
-  // Of connections that broke: a shard may still hold back an update that lies in shared memory.
+  // Of connections that broke: a shard may still hold an update that is in shared memory.
   std::vector<std::unique_ptr<SharedLink>> old_links_;
   BufferPool pool_;
   const std::shared_ptr<ClientLoad> load_;
@@ -101,10 +100,10 @@ class ClientDriver {
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
 
-  // Held for a few instructions only: whoever pushes waits for no copy.
+  // Held for a few instructions only: a push waits for no copy.
   std::mutex inbox_mutex_;
   std::vector<Request> inbox_;
-  bool asleep_ = false;  // the leader waits in the endpoint, and nobody woke it
+  bool asleep_ = false;  // the leader waits in the endpoint, and was not woken
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
@@ -113,7 +112,7 @@ class ClientDriver {
   std::vector<CompletedRead> snapshots_;  // the newest completed of each table
   std::vector<Buffer> snapshot_memory_;   // of each table
   std::map<TableId, TimePoint> asked_;    // when each read under way began, for the timeline
-  Client::OnRead told_;                   // of reads that have completed
+  Client::OnRead notify_;                 // of reads that have completed
   bool led_ = false;                      // somebody leads
   bool caller_waits_ = false;
   TimePoint callers_until_;  // the thread leaves the lead to callers until then

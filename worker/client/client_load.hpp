@@ -23,7 +23,7 @@ struct ClientFigures {
   std::size_t updates_waiting = 0;  // to be sent: the window is full, or a shard asked for patience
 };
 
-/// The newest of them, between the client that writes and whoever shows them. Thread: any.
+/// The newest of them, between the client that writes and the threads that show them. Thread: any.
 class ClientLoad {
  public:
   void note(const ClientFigures& figures) {

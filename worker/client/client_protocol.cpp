@@ -15,7 +15,7 @@ namespace {
 constexpr Duration kPatience{20'000};
 constexpr int kManyAttempts = 1000;
 // A read may wait at its shard for others, and then lose its answer: where the pause before it is
-// asked for again grew with the wait, one worker's delay would become everybody's. It is a small
+// asked for again grew with the wait, one worker's delay would become that of all. It is a small
 // message, so the pause stops growing soon.
 constexpr int kReadAttempts = 3;
 
@@ -62,7 +62,7 @@ void ClientProtocol::mark_sent(const SliceLink& slice, PendingPush& push, TimePo
   ++push.attempts;
   ClientFigures::UnderWay& under_way = links_[slice.place.shard].under_way;
   ++under_way.updates;
-  under_way.bytes += push.gradient.size();
+  under_way.bytes += push.update.gradient.size();
 }
 
 void ClientProtocol::mark_unsent(const SliceLink& slice, PendingPush& push) {
@@ -70,14 +70,14 @@ void ClientProtocol::mark_unsent(const SliceLink& slice, PendingPush& push) {
   push.sent.reset();
   ClientFigures::UnderWay& under_way = links_[slice.place.shard].under_way;
   --under_way.updates;
-  under_way.bytes -= push.gradient.size();
+  under_way.bytes -= push.update.gradient.size();
 }
 
 bool ClientProtocol::may_send(const SliceLink& slice, const PendingPush& push) {
   const Link& link = links_[slice.place.shard];
   const Bytes window = link.shares_memory ? send_.shared_window : send_.window;
   const std::uint64_t sent = link.under_way.bytes;
-  return sent == 0 || sent + push.gradient.size() <= window.value();
+  return sent == 0 || sent + push.update.gradient.size() <= window.value();
 }
 
 void ClientProtocol::describe(ClientFigures& figures) const {
@@ -88,17 +88,16 @@ void ClientProtocol::describe(ClientFigures& figures) const {
   }
 }
 
-void ClientProtocol::push(TableId table, Clock clock, const Frame& gradient, float norm) {
+void ClientProtocol::push(TableId table, const Update& update) {
   for (const Slice& place : layout_.slices_of(table)) {
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
-    slice.pushes.push_back(
-        {std::exchange(slice.next, clock.next()).value_or(clock),
-         clock,
-         gradient.part(place.offset * sizeof(float), place.count * sizeof(float)),
-         norm,
-         {},
-         0,
-         {}});
+    const Frame part =
+        update.gradient.part(place.offset * sizeof(float), place.count * sizeof(float));
+    slice.pushes.push_back({std::exchange(slice.next, update.clock.next()).value_or(update.clock),
+                            {update.clock, part, update.norm},
+                            {},
+                            0,
+                            {}});
     ++unacknowledged_;
     touch(slice);
   }
@@ -120,7 +119,7 @@ void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bo
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
     auto& read = snapshot ? slice.snapshot : slice.read;
     read = PendingRead{clock, into.subspan(place.offset, place.count), {}, 0};
-    // Who begins with a read begins there: its first push may come later, and leave clocks out.
+    // A worker whose first request is a read starts there: its first push may be later, and skip clocks.
     if (!snapshot && !slice.next) slice.next = clock;
     touch(slice);
   }
@@ -195,7 +194,7 @@ void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
 
 void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
   slice.acknowledged = std::max(slice.acknowledged, done);
-  while (!slice.pushes.empty() && slice.pushes.front().clock < done) {
+  while (!slice.pushes.empty() && slice.pushes.front().update.clock < done) {
     PendingPush& push = slice.pushes.front();
     if (push.sent && push.attempts == 1) resend_.measured(now - *push.sent);
     mark_unsent(slice, push);
@@ -213,7 +212,7 @@ void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
   if (!read || (!snapshot && read->clock != item.clock)) return;
   if (item.payload.size() != read->into.size_bytes()) {
     fail(ErrorCode::kMismatch,
-         fmt::format("table {} slice {}: {} bytes came, {} were expected", item.table.value(),
+         fmt::format("table {} slice {}: {} bytes arrived, {} were expected", item.table.value(),
                      item.slice.value(), item.payload.size(), read->into.size_bytes()));
     return;
   }
@@ -232,11 +231,11 @@ void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, Time
   switch (item.refusal) {
     case pb::DataItem::HELD:
       for (PendingPush& push : slice.pushes) {
-        if (push.clock != item.clock) continue;
+        if (push.update.clock != item.clock) continue;
         mark_unsent(slice, push);
         push.not_before = now + kPatience;
-        // The read that came with it was not taken either.
-        if (slice.read && slice.read->clock == push.clock.next()) slice.read->sent.reset();
+        // The read that was sent with it was refused too.
+        if (slice.read && slice.read->clock == push.update.clock.next()) slice.read->sent.reset();
       }
       return;
     case pb::DataItem::OUT_OF_ORDER:

@@ -12,6 +12,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
+#include "proto/update.hpp"
 #include "worker/client/client_load.hpp"
 #include "worker/client/resend_timer.hpp"
 #include "worker/client/send_policy.hpp"
@@ -26,7 +27,7 @@ struct ClientIdentity {
   std::string job_hash;
 };
 
-/// A read of a whole table that has come in.
+/// A read of a whole table that has completed.
 struct CompletedRead {
   TableId table;
   Clock clock;    // of the read
@@ -56,11 +57,11 @@ class ClientProtocol {
 
   /// One update: [count] float32, kept until every shard has acknowledged its slices.
   /// norm  L2 norm of the worker's whole gradient at this clock where clipping is on, else 0
-  void push(TableId table, Clock clock, const Frame& gradient, float norm);
+  void push(TableId table, const Update& update);
   /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed.
   /// A newer read of the table takes its place.
   void read(TableId table, Clock clock, std::span<float> into);
-  /// Reads the newest whole table; waits for nobody.
+  /// Reads the newest whole table; waits for no other worker.
   void snapshot(TableId table, std::span<float> into);
 
   /// Payloads to this shard lie in shared memory, for as long as its connection lasts.
@@ -93,9 +94,7 @@ class ClientProtocol {
   };
   struct PendingPush {
     Clock from;  // the first clock that nothing was pushed for before it
-    Clock clock;
-    Frame gradient;
-    float norm = 0;
+    Update update;
     std::optional<TimePoint> sent;
     int attempts = 0;
     std::optional<TimePoint> not_before;  // the shard asked for patience

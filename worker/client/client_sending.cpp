@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/job_state.hpp"
+#include "proto/config/job_state.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/client/client_protocol.hpp"
 
@@ -12,7 +12,7 @@ namespace taut {
 namespace {
 
 // A message arrives as a whole: while a shard works on one, the next is on its way. One with places
-// instead of bytes is there at once, but its answers come when all of it is done.
+// instead of bytes arrives at once, but its answers come when all of it is done.
 constexpr std::size_t kMessageBytes = 1UL << 20U;
 constexpr std::size_t kSharedMessageBytes = 4UL << 20U;
 
@@ -70,15 +70,15 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
       push.not_before.reset();
       mark_sent(slice, push, now);
       const bool then_read =
-          slice.read && !slice.read->sent && slice.read->clock == push.clock.next();
+          slice.read && !slice.read->sent && slice.read->clock == push.update.clock.next();
       if (then_read) mark_asked(*slice.read);
-      make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.clock);
-      item.payload = push.gradient;
-      item.gradient_norm = push.norm;
+      make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.update.clock);
+      item.payload = push.update.gradient;
+      item.gradient_norm = push.update.norm;
       return Next::kItem;
     }
     // What comes behind it would be refused as out of order; its read travels with it.
-    read_waits = slice.read && slice.read->clock > push.clock;
+    read_waits = slice.read && slice.read->clock > push.update.clock;
     // tick() touches the slice when its patience is over.
     if (!patient) otherwise = Next::kLater;
   }
@@ -99,7 +99,7 @@ void ClientProtocol::put_in_order(std::vector<std::size_t>& slices) const {
   if (send_.order != SendOrder::kFrontFirst) return;
   const auto turn = [this](std::size_t index) {
     for (const PendingPush& push : slices_[index].pushes) {
-      if (!push.sent) return std::pair(push.clock, index);
+      if (!push.sent) return std::pair(push.update.clock, index);
     }
     return std::pair(Clock::never(), index);
   };

@@ -26,7 +26,7 @@ class ResendTimer {
  public:
   explicit ResendTimer(ResendPolicy policy) : policy_(policy) {}
 
-  /// Notes a round trip of something that was sent once: of a repeated one nobody knows which
+  /// Notes a round trip of something that was sent once: of a repeated one it is unknown which
   /// attempt was answered (Karn's rule). An acknowledgement that was lost leaves it to a read that
   /// waited for others to tell of its push: such a sample is too long, so shorter ones count more.
   void measured(Duration round_trip) {

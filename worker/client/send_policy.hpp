@@ -18,7 +18,7 @@ enum class SendOrder : std::uint8_t {
 /// How updates leave.
 struct SendPolicy {
   SendOrder order = SendOrder::kFrontFirst;
-  /// Payload bytes under way to one shard, not yet acknowledged. What lies in sockets has its place
+  /// Payload bytes under way to one shard, not yet acknowledged. What is in sockets has its place
   /// in the queue; what still waits here can be overtaken. One update may always be under way.
   Bytes window{4UL << 20U};
   /// The same to a shard that shares memory: no queue of bytes is to be overtaken there, and a

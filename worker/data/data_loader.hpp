@@ -27,14 +27,14 @@ struct Batch {
   }
 };
 
-/// Makes batches ahead of the compute, clock by clock, on a thread of its own. What comes out
+/// Makes batches ahead of the compute, clock by clock, on its own thread. What it makes
 /// depends on the feeds and the clock alone, never on timing.
 class DataLoader {
  public:
   struct Options {
     Clock start;            // of the first batch
     std::size_t depth = 4;  // batches made ahead
-    /// Where batches lie. It outlives them all; the loader's thread takes from it, and whoever has a
+    /// Where batches are stored. It outlives them all; the loader's thread takes from it, and whoever has a
     /// batch last gives back.
     std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   };

@@ -21,7 +21,7 @@ class DummyFeed final : public Feed {
 
   Result<void> fill(Clock clock, std::span<const std::span<float>> tops) override {
     for (std::size_t top = 0; top < tops_.size(); ++top) {
-      // Each top and clock have a stream of their own.
+      // Each top and clock have their own stream.
       const std::uint64_t stream = static_cast<std::uint64_t>(clock.value()) * tops_.size() + top;
       fill_top(tops_[top], stream, tops[top]);
     }

@@ -11,7 +11,7 @@
 namespace taut::data {
 namespace {
 
-/// So many in a row are no accident.
+/// More in a row than damage to single records explains.
 constexpr std::uint64_t kMostSkipped = 100;
 
 /// Where a field's records go within the blob of a batch, whose shape is (outer, N, inner).
@@ -100,7 +100,7 @@ class RecordFeed final : public Feed {
   std::vector<Layout> layouts_;
   std::vector<std::size_t> elements_;
   std::vector<std::span<float>> spans_;
-  std::vector<std::vector<float>> apart_;  // a record whose elements lie apart in the blob
+  std::vector<std::vector<float>> apart_;  // a record whose elements are not contiguous in the blob
 };
 
 }  // namespace

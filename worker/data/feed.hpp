@@ -36,7 +36,7 @@ class Feed {
 
 /// Feeds batches of a source's records, one record after the other. A record that cannot be read
 /// ends it, or is reported once by its number and skipped, as the options say.
-/// tops      how many of the fields are wanted
+/// tops      how many of the fields are required
 /// Errors    invalid: more tops than fields; what the source's sampler refuses
 [[nodiscard]] Result<std::unique_ptr<Feed>> record_feed(std::shared_ptr<const RecordSource> source,
                                                         const FeedOptions& options,

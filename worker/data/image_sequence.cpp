@@ -19,7 +19,7 @@ Result<void> check_one_channel(const RecordShape& images) {
                              shape.empty() ? 0 : shape[0]));
 }
 
-/// A row after the other is the order in which an image of one channel lies.
+/// An image of one channel is stored row by row.
 class ImageRows final : public RecordSource {
  public:
   ImageRows(std::shared_ptr<const RecordSource> images, RecordShape fields)

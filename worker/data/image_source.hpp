@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/result.hpp"
-#include "worker/data/image_store.hpp"
+#include "worker/data/images/image_store.hpp"
 #include "worker/data/record_source.hpp"
 #include "worker/data/transform.hpp"
 

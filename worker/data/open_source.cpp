@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "common/log.hpp"
-#include "worker/data/folder_kind.hpp"
+#include "worker/data/hdf5_source.hpp"
 #include "worker/data/image_sequence.hpp"
 #include "worker/data/image_source.hpp"
+#include "worker/data/images/folder_kind.hpp"
 #include "worker/data/text_source.hpp"
 
 namespace taut::data {
@@ -124,6 +125,7 @@ std::optional<ImageShape> peek_images(const pb::LayerParameter& layer, const Sou
 Result<std::shared_ptr<const RecordSource>> open_source(const pb::LayerParameter& layer,
                                                         const SourcePlace& place, Part part) {
   if (is_text(layer)) return open_text(layer.text_param(), place.folder, part);
+  if (layer.type() == "HDF5Data") return open_hdf5(layer, place.folder);
   TAUT_TRY(auto images, open_images(layer, place, part));
   return as_wanted(std::move(images), layer, part);
 }
@@ -131,6 +133,7 @@ Result<std::shared_ptr<const RecordSource>> open_source(const pb::LayerParameter
 std::optional<RecordShape> peek_fields(const pb::LayerParameter& layer, const SourcePlace& place,
                                        Part part) {
   if (is_text(layer)) return text_fields(layer.text_param());
+  if (layer.type() == "HDF5Data") return peek_hdf5(layer, place.folder);
   if (layer.has_clip_param()) return clip_fields(layer.clip_param());
   const auto shape = peek_images(layer, place, part);
   if (!shape) return std::nullopt;

@@ -17,7 +17,7 @@ struct SourcePlace {
   std::string labels;
 };
 
-/// Opens what stands behind a data layer, transformed as the layer says.
+/// Opens the records of a data layer, transformed as the layer says.
 /// Errors    not_found: says how to get the data; invalid: what the files or the layer's
 ///           transform_param cannot mean
 [[nodiscard]] Result<std::shared_ptr<const RecordSource>> open_source(

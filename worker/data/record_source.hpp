@@ -45,7 +45,7 @@ struct FeedOptions {
   Share share;                // of the records, in training
   std::uint32_t batch = 0;    // records
   std::uint64_t seed = 0;     // of the job
-  bool skip_corrupt = false;  // the next good record stands in for one that cannot be read
+  bool skip_corrupt = false;  // the next good record replaces one that cannot be read
 };
 
 /// The records behind a data layer, each decoded when it is read.
@@ -62,7 +62,7 @@ class RecordSource {
   /// What each record holds; the same for all.
   [[nodiscard]] virtual const RecordShape& fields() const = 0;
 
-  /// Writes a record's first fields, as many as there are spans; the others are not wanted.
+  /// Writes a record's first fields, as many as there are spans; the others are left out.
   /// into    for each field its elements, in order
   /// draw    for what is random about the record; read again with the same draw, it is the same
   /// REQUIRES: index < size(). Errors: invalid or io, the record cannot be read; names it
@@ -80,7 +80,7 @@ class RecordSource {
     return ok();
   }
 
-  /// Which record stands where: in training each pass over the share in an order of its own, in
+  /// Which record is where in a batch: in training each pass over the share in its own order, in
   /// testing all records in their order. A source whose records follow each other has its own.
   [[nodiscard]] virtual Result<std::unique_ptr<Sampler>> sampler(const FeedOptions& options) const;
 };

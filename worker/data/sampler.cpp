@@ -54,6 +54,13 @@ std::uint64_t order_key(std::uint64_t seed, std::uint32_t slot) {
   return std::uint64_t{draw.words[1]} << 32U | draw.words[0];
 }
 
+/// Which record of its share a place of a batch draws, counted from the first clock on.
+std::uint64_t drawn(const Share& share, std::uint32_t batch, Clock clock, std::uint32_t i) {
+  const std::uint64_t batches =
+      static_cast<std::uint64_t>(clock.value()) * share.parts + share.part;
+  return batches * batch + i;
+}
+
 class ShuffledSampler final : public Sampler {
  public:
   ShuffledSampler(std::uint64_t share_size, Share share, std::uint32_t batch, std::uint64_t seed)
@@ -64,10 +71,8 @@ class ShuffledSampler final : public Sampler {
 
   std::uint32_t batch() const override { return batch_; }
   std::uint64_t index(Clock clock, std::uint32_t i) const override {
-    const std::uint64_t batches =
-        static_cast<std::uint64_t>(clock.value()) * share_.parts + share_.part;
-    const std::uint64_t drawn = batches * batch_ + i;
-    const std::uint64_t place = order_.at(drawn / share_size_, drawn % share_size_);
+    const std::uint64_t number = drawn(share_, batch_, clock, i);
+    const std::uint64_t place = order_.at(number / share_size_, number % share_size_);
     return share_.slot + place * share_.slots;
   }
 
@@ -78,18 +83,19 @@ class ShuffledSampler final : public Sampler {
   PassOrder order_;
 };
 
-class SequentialSampler final : public Sampler {
+class OrderedSampler final : public Sampler {
  public:
-  SequentialSampler(std::uint64_t records, std::uint32_t batch)
-      : records_(records), batch_(batch) {}
+  OrderedSampler(std::uint64_t share_size, Share share, std::uint32_t batch)
+      : share_size_(share_size), share_(share), batch_(batch) {}
 
   std::uint32_t batch() const override { return batch_; }
   std::uint64_t index(Clock clock, std::uint32_t i) const override {
-    return (static_cast<std::uint64_t>(clock.value()) * batch_ + i) % records_;
+    return share_.slot + drawn(share_, batch_, clock, i) % share_size_ * share_.slots;
   }
 
  private:
-  std::uint64_t records_;
+  std::uint64_t share_size_;
+  Share share_;
   std::uint32_t batch_;
 };
 
@@ -103,10 +109,8 @@ Result<void> check(std::uint64_t records, std::uint32_t batch) {
       fmt::format("the data set has {} records; 1 to {} can be drawn from", records, kMostRecords));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Sampler>> shuffled_sampler(std::uint64_t records, Share share,
-                                                  std::uint32_t batch, std::uint64_t seed) {
+/// Records of a share. Errors: invalid.
+Result<std::uint64_t> share_size(std::uint64_t records, const Share& share, std::uint32_t batch) {
   TAUT_TRY(check(records, batch));
   if (share.slot >= share.slots) {
     return invalid(fmt::format("slot {} of {} slots: slots count from 0", share.slot, share.slots));
@@ -116,14 +120,25 @@ Result<std::unique_ptr<Sampler>> shuffled_sampler(std::uint64_t records, Share s
         fmt::format("slot {} of {} has no records: the data set has {}; use fewer workers",
                     share.slot, share.slots, records));
   }
-  const std::uint64_t share_size = (records - share.slot + share.slots - 1) / share.slots;
-  return std::unique_ptr<Sampler>(
-      std::make_unique<ShuffledSampler>(share_size, share, batch, seed));
+  return (records - share.slot + share.slots - 1) / share.slots;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sampler>> shuffled_sampler(std::uint64_t records, Share share,
+                                                  std::uint32_t batch, std::uint64_t seed) {
+  TAUT_TRY(const std::uint64_t size, share_size(records, share, batch));
+  return std::unique_ptr<Sampler>(std::make_unique<ShuffledSampler>(size, share, batch, seed));
+}
+
+Result<std::unique_ptr<Sampler>> ordered_sampler(std::uint64_t records, Share share,
+                                                 std::uint32_t batch) {
+  TAUT_TRY(const std::uint64_t size, share_size(records, share, batch));
+  return std::unique_ptr<Sampler>(std::make_unique<OrderedSampler>(size, share, batch));
 }
 
 Result<std::unique_ptr<Sampler>> sequential_sampler(std::uint64_t records, std::uint32_t batch) {
-  TAUT_TRY(check(records, batch));
-  return std::unique_ptr<Sampler>(std::make_unique<SequentialSampler>(records, batch));
+  return ordered_sampler(records, Share{}, batch);
 }
 
 }  // namespace taut::data

@@ -28,7 +28,7 @@ struct Share {
   std::uint32_t parts = 1;
 };
 
-/// Walks a share pass by pass, each pass in an order of its own, so that every record is drawn once
+/// Walks a share pass by pass, each pass in its own order, so that every record is drawn once
 /// in a pass. A pure function of (records, share, batch, seed): nothing is stored, any clock is
 /// as near as the first one, and a batch may end one pass and begin the next.
 /// batch     of the part
@@ -39,7 +39,14 @@ struct Share {
                                                                 std::uint32_t batch,
                                                                 std::uint64_t seed);
 
-/// Walks all records in their order, again from the first one after the last: for the test phase.
+/// Walks a share in the order of its records, again from the first one after the last: for sources
+/// that are not shuffled.
+/// batch     of the part
+/// Errors    as shuffled_sampler
+[[nodiscard]] Result<std::unique_ptr<Sampler>> ordered_sampler(std::uint64_t records, Share share,
+                                                               std::uint32_t batch);
+
+/// Walks all records in their order: for the test phase.
 /// Errors    invalid: a batch of 0, no records
 [[nodiscard]] Result<std::unique_ptr<Sampler>> sequential_sampler(std::uint64_t records,
                                                                   std::uint32_t batch);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 
 namespace taut::data {
 namespace {
@@ -67,7 +67,7 @@ std::uint64_t streams_of(const FeedOptions& options) {
   return std::uint64_t{options.share.slots} * options.share.parts * options.batch;
 }
 
-/// Every place of every member's batch walks through a stream of its own.
+/// Every place of every member's batch walks through its own stream.
 class StreamSampler final : public Sampler {
  public:
   StreamSampler(std::uint64_t parts, const FeedOptions& options)

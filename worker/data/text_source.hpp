@@ -22,8 +22,8 @@ namespace taut::data {
 ///
 /// STREAMS  the text is one long sequence, cut into as many equal streams as there are places in all
 ///          members' batches. At each clock a place goes T steps on in its stream, again from the
-///          beginning (cont 0) after the end. Its records come in pairs: 2 k goes on with part k,
-///          2 k + 1 begins with it
+///          beginning (cont 0) after the end. Its records come in pairs: 2 k continues with part k,
+///          2 k + 1 starts with it
 /// LINES    each line that has an end and is not empty is a record, its end the last label; what is
 ///          longer than T is cut off
 /// part     the training part is the text without its last test_share, the test part that share,

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/result.hpp"
-#include "worker/data/image_store.hpp"
+#include "worker/data/images/image_store.hpp"
 
 namespace taut::data {
 
@@ -19,7 +19,7 @@ struct MeanImage {
 };
 
 /// Understands Caffe's mean file: a serialized BlobProto of 1 x C x H x W floats.
-/// name      stands for the file in messages
+/// name      of the file, for messages
 /// Errors    invalid: no BlobProto, extents that do not fit the numbers, a number that is none
 [[nodiscard]] Result<MeanImage> parse_mean(const std::string& bytes, const std::string& name);
 [[nodiscard]] Result<MeanImage> read_mean(const std::filesystem::path& path);

@@ -13,7 +13,7 @@ constexpr std::string_view kUnknown = "<unk>";
 constexpr std::string_view kCharactersHead = "tautline vocabulary of characters";
 constexpr std::string_view kWordsHead = "tautline vocabulary of words";
 
-/// Bytes of the code point that begins with `first`; 1 where none does.
+/// Bytes of the code point that starts with `first`; 1 if none does.
 std::size_t code_point_bytes(unsigned char first) {
   if (first >= 0xF0 && first < 0xF8) return 4;
   if (first >= 0xE0 && first < 0xF0) return 3;

@@ -16,8 +16,8 @@ inline constexpr std::string_view kLineEnd = "<eos>";
 
 enum class TextUnit : std::uint8_t { kCharacters, kWords };
 
-/// Cuts a text into its units: characters are UTF-8 code points (a byte that belongs to none stands
-/// for itself), words are what lies between spaces, and a line's end is the word "<eos>".
+/// Cuts a text into its units: characters are UTF-8 code points (a byte that belongs to none is
+/// its own unit), words are separated by spaces, and a line's end is the word "<eos>".
 [[nodiscard]] std::vector<std::string_view> split_text(std::string_view text, TextUnit unit);
 
 /// The units that a net knows, numbered from 0. Number 0 is "<unk>": all others.

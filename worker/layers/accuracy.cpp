@@ -3,7 +3,7 @@
 namespace taut::layers {
 namespace {
 
-/// Bottoms: scores, labels. Tops: the accuracy, and that of each class where it is wanted. It has no
+/// Bottoms: scores, labels. Tops: the accuracy, and optionally that of each class. It has no
 /// gradient.
 class Accuracy final : public Layer {
  public:
@@ -19,8 +19,6 @@ class Accuracy final : public Layer {
   std::unique_ptr<AccuracyOp> op_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_accuracy(Backend& backend, const LayerSetup& setup) {
   const pb::AccuracyParameter& parameter = setup.node.definition.accuracy_param();
   AccuracySpec spec{.shape = setup.bottoms[0],
@@ -28,7 +26,16 @@ std::unique_ptr<Layer> make_accuracy(Backend& backend, const LayerSetup& setup) 
                     .top_k = parameter.top_k(),
                     .ignore_label = std::nullopt};
   if (parameter.has_ignore_label()) spec.ignore_label = parameter.ignore_label();
-  return std::make_unique<Accuracy>(backend.accuracy(spec));
+  return std::make_unique<Accuracy>(backend.make(spec));
+}
+
+}  // namespace
+
+LayerTypes accuracy_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Accuracy", make_accuracy},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "worker/layers/layer_makers.hpp"
+#include "worker/layers/plain_layer.hpp"
 
 namespace taut::layers {
 namespace {
@@ -24,15 +25,13 @@ class Activation final : public Layer {
 };
 
 std::unique_ptr<Layer> make(Backend& backend, const ActivationSpec& spec) {
-  return std::make_unique<Activation>(backend.activation(spec));
+  return std::make_unique<Activation>(backend.make(spec));
 }
 
 /// Caffe's base of -1 means e.
 float log_of_base(float base) {
   return base == -1 ? 1 : std::log(base);
 }
-
-}  // namespace
 
 std::unique_ptr<Layer> make_relu(Backend& backend, const LayerSetup& setup) {
   return make(backend, {.kind = ActivationKind::kRelu,
@@ -82,6 +81,47 @@ std::unique_ptr<Layer> make_abs(Backend& backend, const LayerSetup&) {
 
 std::unique_ptr<Layer> make_bnll(Backend& backend, const LayerSetup&) {
   return make(backend, {.kind = ActivationKind::kBnll});
+}
+
+std::unique_ptr<Layer> make_clip(Backend& backend, const LayerSetup& setup) {
+  const pb::ClipParameter& parameter = setup.node.definition.clip_param();
+  return make(backend,
+              {.kind = ActivationKind::kClip, .low = parameter.min(), .high = parameter.max()});
+}
+
+std::unique_ptr<Layer> make_swish(Backend& backend, const LayerSetup& setup) {
+  return make(backend,
+              {.kind = ActivationKind::kSwish, .beta = setup.node.definition.swish_param().beta()});
+}
+
+std::unique_ptr<Layer> make_threshold(Backend& backend, const LayerSetup& setup) {
+  return make(backend, {.kind = ActivationKind::kThreshold,
+                        .threshold = setup.node.definition.threshold_param().threshold()});
+}
+
+std::unique_ptr<Layer> make_gelu(Backend& backend, const LayerSetup&) {
+  return std::make_unique<PlainLayer<GeluOp>>(backend.make(GeluSpec{}));
+}
+
+}  // namespace
+
+LayerTypes activation_layers() {
+  static constexpr LayerType kTypes[]{
+      {"ReLU", make_relu},
+      {"Sigmoid", make_sigmoid},
+      {"TanH", make_tanh},
+      {"ELU", make_elu},
+      {"Power", make_power},
+      {"Exp", make_exp},
+      {"Log", make_log},
+      {"AbsVal", make_abs},
+      {"BNLL", make_bnll},
+      {"GELU", make_gelu},
+      {"Clip", make_clip},
+      {"Swish", make_swish},
+      {"Threshold", make_threshold},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -78,18 +78,18 @@ std::unique_ptr<Layer> make(Backend& backend, const LayerSetup& setup, const P& 
                   .bias = bias};
   if (setup.bottoms.size() == 1) {
     spec.factors = part_of(spec.shape, spec.axis, parameter.num_axes());
-    return std::make_unique<Affine>(backend.affine(spec), scale, bias);
+    return std::make_unique<Affine>(backend.make(spec), scale, bias);
   }
   spec.factors = setup.bottoms[1];
   std::unique_ptr<AffineOp> own_summands;
   if (scale && bias) {
     spec.scale = false;
-    own_summands = backend.affine(spec);
+    own_summands = backend.make(spec);
     spec.scale = true;
     spec.bias = false;
   }
   spec.factors_are_tensor = true;
-  return std::make_unique<AffineOfBottoms>(backend.affine(spec), std::move(own_summands), scale);
+  return std::make_unique<AffineOfBottoms>(backend.make(spec), std::move(own_summands), scale);
 }
 
 /// Parameters: the slopes.
@@ -109,8 +109,6 @@ class PRelu final : public Layer {
   std::unique_ptr<PReluOp> op_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_scale(Backend& backend, const LayerSetup& setup) {
   const pb::ScaleParameter& parameter = setup.node.definition.scale_param();
   return make(backend, setup, parameter, true, parameter.bias_term());
@@ -121,8 +119,19 @@ std::unique_ptr<Layer> make_bias(Backend& backend, const LayerSetup& setup) {
 }
 
 std::unique_ptr<Layer> make_prelu(Backend& backend, const LayerSetup& setup) {
-  return std::make_unique<PRelu>(backend.prelu(
-      {.shape = setup.bottoms[0], .shared = setup.node.definition.prelu_param().channel_shared()}));
+  return std::make_unique<PRelu>(backend.make(PReluSpec{
+      .shape = setup.bottoms[0], .shared = setup.node.definition.prelu_param().channel_shared()}));
+}
+
+}  // namespace
+
+LayerTypes affine_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Scale", make_scale},
+      {"Bias", make_bias},
+      {"PReLU", make_prelu},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -3,8 +3,8 @@
 namespace taut::layers {
 namespace {
 
-/// Attention between two inner products: one makes queries, keys and values, the other mixes what
-/// the heads found. Parameters: weight_qkv, bias_qkv, weight_o, bias_o; the biases where there are
+/// Attention between two inner products: one computes queries, keys and values, the other mixes the
+/// heads' results. Parameters: weight_qkv, bias_qkv, weight_o, bias_o; the biases where there are
 /// any.
 /// Source    Vaswani et al., "Attention Is All You Need", NIPS 2017, section 3.2.2
 class MultiHeadAttention final : public Layer {
@@ -12,14 +12,16 @@ class MultiHeadAttention final : public Layer {
   MultiHeadAttention(Backend& backend, const SequenceShape& shape, const AttentionSpec& spec,
                      bool bias)
       : bias_(bias),
-        project_(backend.inner_product(projection(shape, 3, bias))),
-        attend_(backend.attention(spec)),
-        mix_(backend.inner_product(projection(shape, 1, bias))) {
+        project_(backend.make(projection(shape, 3, bias))),
+        attend_(backend.make(spec)),
+        mix_(backend.make(projection(shape, 1, bias))) {
     const auto count = static_cast<std::size_t>(shape.steps * shape.streams * shape.channels);
     qkv_ = backend.allocate_floats(3 * count, "queries, keys and values");
-    found_ = backend.allocate_floats(count, "what an attention found");
-    qkv_gradient_ = backend.allocate_floats(3 * count, "gradient of queries, keys and values");
-    found_gradient_ = backend.allocate_floats(count, "gradient of what an attention found");
+    found_ = backend.allocate_floats(count, "an attention's result");
+    qkv_gradient_ = backend.allocate_floats(3 * count, BufferKind::kGradient,
+                                            "gradient of queries, keys and values");
+    found_gradient_ =
+        backend.allocate_floats(count, BufferKind::kGradient, "gradient of an attention's result");
   }
 
   void forward(const Ports& ports, Stream& stream, Clock clock) override {
@@ -67,8 +69,6 @@ class MultiHeadAttention final : public Layer {
   DeviceBuffer qkv_, found_, qkv_gradient_, found_gradient_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_attention(Backend& backend, const LayerSetup& setup) {
   const pb::AttentionParameter& parameter = setup.node.definition.attention_param();
   const Extents& bottom = setup.bottoms[0];
@@ -80,6 +80,15 @@ std::unique_ptr<Layer> make_attention(Backend& backend, const LayerSetup& setup)
   spec.dropout.slot = setup.slot;
   spec.dropout.layer = setup.index;
   return std::make_unique<MultiHeadAttention>(backend, shape, spec, parameter.bias_term());
+}
+
+}  // namespace
+
+LayerTypes attention_layers() {
+  static constexpr LayerType kTypes[]{
+      {"MultiHeadAttention", make_attention},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -3,14 +3,14 @@
 namespace taut::layers {
 namespace {
 
-/// Parameters: the running sums of mean and variance, and of the weights that they have there. A
-/// table that is averaged gets new values in place of a gradient.
+/// Parameters: the running sums of mean and variance, and the sum of their weights. An averaged
+/// table gets new values instead of a gradient.
 /// Source    Caffe, src/caffe/layers/batch_norm_layer.cpp
 class BatchNorm final : public Layer {
  public:
   BatchNorm(Backend& backend, const Extents& shape, const pb::BatchNormParameter& parameter)
       : backend_(backend),
-        op_(backend.batch_norm({.shape = shape, .epsilon = parameter.eps()})),
+        op_(backend.make(BatchNormSpec{.shape = shape, .epsilon = parameter.eps()})),
         fraction_(parameter.moving_average_fraction()),
         mean_(backend.allocate_floats(static_cast<std::size_t>(shape[1]), "a batch's means")),
         variance_(
@@ -38,7 +38,7 @@ class BatchNorm final : public Layer {
   }
 
  private:
-  /// The sum so far, fading, and the newest numbers.
+  /// The decayed sum plus the newest numbers.
   void move(Stream& stream, const Parameter& sum, DeviceSpan<const float> newest, float factor) {
     if (sum.gradient.empty()) return;
     const Term terms[] = {{sum.value, fraction_}, {newest, factor}};
@@ -54,7 +54,7 @@ class BatchNorm final : public Layer {
   DeviceBuffer one_;
 };
 
-/// With the kept statistics: testing, and training that leaves them alone.
+/// With the kept statistics: testing, and training that does not change them.
 class KeptBatchNorm final : public Layer {
  public:
   explicit KeptBatchNorm(std::unique_ptr<BatchNormOp> op) : op_(std::move(op)) {}
@@ -72,15 +72,22 @@ class KeptBatchNorm final : public Layer {
   std::unique_ptr<BatchNormOp> op_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const LayerSetup& setup) {
   const pb::BatchNormParameter& parameter = setup.node.definition.batch_norm_param();
   const bool kept =
       parameter.has_use_global_stats() ? parameter.use_global_stats() : !setup.training;
   if (!kept) return std::make_unique<BatchNorm>(backend, setup.bottoms[0], parameter);
   return std::make_unique<KeptBatchNorm>(
-      backend.batch_norm({.shape = setup.bottoms[0], .epsilon = parameter.eps()}));
+      backend.make(BatchNormSpec{.shape = setup.bottoms[0], .epsilon = parameter.eps()}));
+}
+
+}  // namespace
+
+LayerTypes batch_norm_layers() {
+  static constexpr LayerType kTypes[]{
+      {"BatchNorm", make_batch_norm},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

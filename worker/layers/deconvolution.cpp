@@ -35,24 +35,32 @@ class Deconvolution final : public Layer {
   std::unique_ptr<AffineOp> bias_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_deconvolution(Backend& backend, const LayerSetup& setup) {
   const pb::ConvolutionParameter& parameter = setup.node.definition.convolution_param();
   const Extents& top = setup.tops[0];
-  auto convolution = backend.convolution({.bottom = image_of(top),
-                                          .top = image_of(setup.bottoms[0]),
-                                          .rows = top.size() == 3,
-                                          .window = convolution_window_of(setup),
-                                          .group = parameter.group(),
-                                          .bias = false,
-                                          .bottom_gradient = true});
+  auto convolution = backend.make(ConvolutionSpec{.bottom = image_of(top),
+                                                  .top = image_of(setup.bottoms[0]),
+                                                  .rows = top.size() == 3,
+                                                  .window = convolution_window_of(setup),
+                                                  .group = parameter.group(),
+                                                  .bias = false,
+                                                  .bottom_gradient = true,
+                                                  .runs_backwards = true});
   std::unique_ptr<AffineOp> bias;
   if (parameter.bias_term()) {
-    bias = backend.affine(
-        {.shape = top, .axis = 1, .factors = {top[1]}, .scale = false, .bias = true});
+    bias = backend.make(
+        AffineSpec{.shape = top, .axis = 1, .factors = {top[1]}, .scale = false, .bias = true});
   }
   return std::make_unique<Deconvolution>(std::move(convolution), std::move(bias));
+}
+
+}  // namespace
+
+LayerTypes deconvolution_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Deconvolution", make_deconvolution},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

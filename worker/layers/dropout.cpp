@@ -40,16 +40,23 @@ class Identity final : public Layer {
   Backend& backend_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_dropout(Backend& backend, const LayerSetup& setup) {
   if (!setup.training) return std::make_unique<Identity>(backend);
   return std::make_unique<Dropout>(
-      backend.dropout({.shape = setup.bottoms[0],
-                       .ratio = setup.node.definition.dropout_param().dropout_ratio(),
-                       .seed = setup.seed,
-                       .slot = setup.slot,
-                       .layer = setup.index}));
+      backend.make(DropoutSpec{.shape = setup.bottoms[0],
+                               .ratio = setup.node.definition.dropout_param().dropout_ratio(),
+                               .seed = setup.seed,
+                               .slot = setup.slot,
+                               .layer = setup.index}));
+}
+
+}  // namespace
+
+LayerTypes dropout_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Dropout", make_dropout},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

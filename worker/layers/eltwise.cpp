@@ -52,8 +52,6 @@ class Eltwise final : public Layer {
   std::unique_ptr<EltwiseOp> op_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_eltwise(Backend& backend, const LayerSetup& setup) {
   const pb::EltwiseParameter& parameter = setup.node.definition.eltwise_param();
   if (parameter.operation() == pb::EltwiseParameter::SUM) {
@@ -61,9 +59,18 @@ std::unique_ptr<Layer> make_eltwise(Backend& backend, const LayerSetup& setup) {
     factors.resize(setup.bottoms.size(), 1.0F);
     return std::make_unique<WeightedSum>(backend, std::move(factors));
   }
+  const bool is_product = parameter.operation() == pb::EltwiseParameter::PROD;
   return std::make_unique<Eltwise>(
-      backend.eltwise(parameter.operation() == pb::EltwiseParameter::PROD ? EltwiseKind::kProduct
-                                                                          : EltwiseKind::kMax));
+      backend.make(EltwiseSpec{is_product ? EltwiseKind::kProduct : EltwiseKind::kMax}));
+}
+
+}  // namespace
+
+LayerTypes eltwise_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Eltwise", make_eltwise},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -3,7 +3,7 @@
 namespace taut::layers {
 namespace {
 
-/// Parameters: the weights, then the bias where there is one.
+/// Parameters: the weights, then optionally the bias.
 class Embed final : public Layer {
  public:
   explicit Embed(std::unique_ptr<EmbedOp> op) : op_(std::move(op)) {}
@@ -41,19 +41,28 @@ class PositionEmbed final : public Layer {
   std::unique_ptr<PositionEmbedOp> op_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_embed(Backend& backend, const LayerSetup& setup) {
   const pb::EmbedParameter& parameter = setup.node.definition.embed_param();
-  return std::make_unique<Embed>(
-      backend.embed({.count = static_cast<std::int64_t>(model::element_count(setup.bottoms[0])),
-                     .inputs = parameter.input_dim(),
-                     .outputs = parameter.num_output()}));
+  return std::make_unique<Embed>(backend.make(
+      EmbedSpec{.count = static_cast<std::int64_t>(model::element_count(setup.bottoms[0])),
+                .inputs = parameter.input_dim(),
+                .outputs = parameter.num_output()}));
 }
 
 std::unique_ptr<Layer> make_position_embed(Backend& backend, const LayerSetup& setup) {
   const Extents& shape = setup.bottoms[0];
-  return std::make_unique<PositionEmbed>(backend.position_embed({shape[0], shape[1], shape[2]}));
+  return std::make_unique<PositionEmbed>(
+      backend.make(PositionEmbedSpec{.shape = {shape[0], shape[1], shape[2]}}));
+}
+
+}  // namespace
+
+LayerTypes embed_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Embed", make_embed},
+      {"PositionEmbed", make_position_embed},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/types.hpp"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/model/graph.hpp"
 
 namespace taut {
@@ -14,12 +14,12 @@ namespace taut {
 /// A blob as a layer sees it. Layer and shapes are fixed when the layer is made.
 struct Tensor {
   DeviceSpan<float> value;
-  DeviceSpan<float> gradient;  // empty: nobody wants it
+  DeviceSpan<float> gradient;  // empty: not computed
 };
 
 struct Parameter {
   DeviceSpan<const float> value;
-  DeviceSpan<float> gradient;  // empty: nobody wants it
+  DeviceSpan<float> gradient;  // empty: not computed
 };
 
 /// What a layer is connected to in one call. In place: a top's spans are its bottom's.
@@ -29,7 +29,7 @@ struct Ports {
   std::span<const Parameter> parameters;
 };
 
-/// One layer of a net. It owns what it keeps between forward and backward, nothing else.
+/// One layer of a net. It owns only what it keeps between forward and backward.
 /// Thread    one at a time
 class Layer {
  public:
@@ -41,14 +41,13 @@ class Layer {
   /// Overwrites the tops' values. Errors: std::invalid_argument for labels that are no class.
   virtual void forward(const Ports& ports, Stream& stream, Clock clock) = 0;
 
-  /// Overwrites the gradients of bottoms and parameters, those that are wanted. Follows a forward. A
-  /// parameter that is averaged gets its new values as its gradient; where it has one, this is
-  /// called even where no gradient is wanted, and tops have none. A top without a gradient is one
-  /// that no loss reads.
+  /// Overwrites the gradients of bottoms and parameters that are not empty. Follows a forward. A parameter
+  /// that is averaged gets its new values as its gradient; a layer with one is called even if no gradient
+  /// is computed and tops have none. A top without a gradient is one that no loss reads.
   virtual void backward(const Ports& ports, Stream& stream) = 0;
 
-  /// What the layer keeps from one batch to the next beside its parameters, so that a run that goes on
-  /// elsewhere takes it along. Fixed when the layer is made; empty: nothing.
+  /// What the layer keeps from one batch to the next in addition to its parameters, so that it is saved with
+  /// them. Fixed when the layer is made; empty: nothing.
   [[nodiscard]] virtual std::vector<DeviceSpan<float>> carried_state() { return {}; }
 };
 
@@ -57,16 +56,17 @@ struct LayerSetup {
   const model::Node& node;
   std::vector<Extents> bottoms;
   std::vector<Extents> tops;
-  std::vector<bool> bottom_gradients;  // which bottoms' gradients will be asked for
+  std::vector<bool> bottom_gradients;  // which bottoms' gradients will be computed
   bool training = true;
-  /// Whether the second bottom, where it is cont markers, begins sequences at the batch's first step alone.
+  /// Whether the second bottom, if it holds cont markers, starts sequences at the batch's first step only.
   bool begins_at_start = false;
   std::uint64_t seed = 0;
   std::uint32_t slot = 0;   // of the member
   std::uint32_t index = 0;  // of the layer in its net
 };
 
-/// Makes the layer that `setup.node.definition.type` names. REQUIRES: a node that is not fed; shapes as model::build_graph settles them.
+/// Makes the layer that `setup.node.definition.type` names.
+/// REQUIRES: a node that is not fed; shapes as model::build_graph settles them.
 /// Errors    std::invalid_argument, with the layer's name: what the backend cannot work with
 [[nodiscard]] std::unique_ptr<Layer> make_layer(Backend& backend, const LayerSetup& setup);
 

@@ -1,12 +1,12 @@
 #include <stdexcept>
 
 #include "worker/layers/layer_makers.hpp"
-#include "worker/model/window.hpp"
+#include "worker/model/rules/window.hpp"
 
 namespace taut::layers {
 namespace {
 
-/// A convolution or an inner product. Parameters: weights, then the bias where there is one.
+/// A convolution or an inner product. Parameters: weights, then optionally the bias.
 class Linear final : public Layer {
  public:
   explicit Linear(std::unique_ptr<LinearOp> op) : op_(std::move(op)) {}
@@ -35,6 +35,36 @@ class Linear final : public Layer {
   std::unique_ptr<LinearOp> op_;
 };
 
+std::unique_ptr<Layer> make_convolution(Backend& backend, const LayerSetup& setup) {
+  const pb::ConvolutionParameter& parameter = setup.node.definition.convolution_param();
+  return std::make_unique<Linear>(
+      backend.make(ConvolutionSpec{.bottom = image_of(setup.bottoms[0]),
+                                   .top = image_of(setup.tops[0]),
+                                   .rows = setup.bottoms[0].size() == 3,
+                                   .window = convolution_window_of(setup),
+                                   .group = parameter.group(),
+                                   .bias = parameter.bias_term(),
+                                   .bottom_gradient = setup.bottom_gradients[0]}));
+}
+
+std::unique_ptr<Layer> make_inner_product(Backend& backend, const LayerSetup& setup) {
+  const pb::InnerProductParameter& parameter = setup.node.definition.inner_product_param();
+  const Extents& bottom = setup.bottoms[0];
+  const std::size_t axis = axis_of(parameter.axis(), bottom);
+  if (axis == 3) {
+    // Its top would be treated as images, whose order in memory is up to the backend.
+    throw std::invalid_argument("axis 3 has no implementation; use an axis up to 2");
+  }
+  InnerProductSpec spec{.bottom = bottom,
+                        .rows = 1,
+                        .inputs = 1,
+                        .outputs = parameter.num_output(),
+                        .bias = parameter.bias_term(),
+                        .transpose = parameter.transpose()};
+  for (std::size_t i = 0; i < bottom.size(); ++i) (i < axis ? spec.rows : spec.inputs) *= bottom[i];
+  return std::make_unique<Linear>(backend.make(spec));
+}
+
 }  // namespace
 
 Window convolution_window_of(const LayerSetup& setup) {
@@ -45,33 +75,12 @@ Window convolution_window_of(const LayerSetup& setup) {
   return {h.kernel, w.kernel, h.stride, w.stride, h.pad, w.pad, h.dilation, w.dilation};
 }
 
-std::unique_ptr<Layer> make_convolution(Backend& backend, const LayerSetup& setup) {
-  const pb::ConvolutionParameter& parameter = setup.node.definition.convolution_param();
-  return std::make_unique<Linear>(
-      backend.convolution({.bottom = image_of(setup.bottoms[0]),
-                           .top = image_of(setup.tops[0]),
-                           .rows = setup.bottoms[0].size() == 3,
-                           .window = convolution_window_of(setup),
-                           .group = parameter.group(),
-                           .bias = parameter.bias_term(),
-                           .bottom_gradient = setup.bottom_gradients[0]}));
-}
-
-std::unique_ptr<Layer> make_inner_product(Backend& backend, const LayerSetup& setup) {
-  const pb::InnerProductParameter& parameter = setup.node.definition.inner_product_param();
-  const Extents& bottom = setup.bottoms[0];
-  const std::size_t axis = axis_of(parameter.axis(), bottom);
-  if (axis == 3) {
-    // Its top would be taken for images, whose order in memory is the backend's own.
-    throw std::invalid_argument("axis 3 has no implementation; use an axis up to 2");
-  }
-  InnerProductSpec spec{.bottom = bottom,
-                        .rows = 1,
-                        .inputs = 1,
-                        .outputs = parameter.num_output(),
-                        .bias = parameter.bias_term()};
-  for (std::size_t i = 0; i < bottom.size(); ++i) (i < axis ? spec.rows : spec.inputs) *= bottom[i];
-  return std::make_unique<Linear>(backend.inner_product(spec));
+LayerTypes linear_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Convolution", make_convolution},
+      {"InnerProduct", make_inner_product},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -16,7 +16,7 @@ bool contains(const std::vector<std::size_t>& list, std::size_t item) {
   return std::ranges::find(list, item) != list.end();
 }
 
-/// A bottom that has no gradient and would need one: its maker could not learn.
+/// Refuses a bottom without a gradient that depends on a parameter: the parameter could not learn.
 void check_labels(const model::Graph& graph, const model::Node& node) {
   if (!node.needs_backward || node.definition.propagate_down_size() > 0) return;
   for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
@@ -41,7 +41,7 @@ std::uint64_t next_number() {
   return ++last;
 }
 
-/// The Accuracy whose second top a blob is; null: it is none.
+/// The Accuracy whose second top a blob is; nullptr if none.
 const model::Node* accuracy_by_class(const model::Graph& graph, std::size_t blob) {
   for (const model::Node& node : graph.nodes) {
     if (node.definition.type() == "Accuracy" && node.tops.size() > 1 && node.tops[1] == blob) {
@@ -72,8 +72,8 @@ Net::Net(const model::Graph& graph, Backend& backend, const Options& options)
 
 Net::~Net() = default;
 
-DeviceSpan<float> Net::new_floats(std::size_t count, const std::string& name) {
-  memory_.push_back(backend_.allocate_floats(count, name));
+DeviceSpan<float> Net::new_floats(std::size_t count, BufferKind kind, const std::string& name) {
+  memory_.push_back(backend_.allocate_floats(count, kind, name));
   return memory_.back().as<float>();
 }
 
@@ -81,8 +81,9 @@ void Net::allocate_blobs() {
   for (const model::Blob& blob : graph_.blobs) {
     const std::size_t count = model::element_count(blob.shape);
     Tensor& tensor = blobs_.emplace_back();
-    tensor.value = new_floats(count, blob.name);
-    if (blob.needs_gradient) tensor.gradient = new_floats(count, "gradient of " + blob.name);
+    tensor.value = new_floats(count, BufferKind::kActivation, blob.name);
+    if (blob.needs_gradient)
+      tensor.gradient = new_floats(count, BufferKind::kGradient, "gradient of " + blob.name);
   }
 }
 
@@ -137,8 +138,8 @@ void Net::share_bottom_gradients() {
       Tensor& bottom = steps_[index].bottoms[k];
       if (written[node.bottoms[k]]) {
         const DeviceSpan<float> total = bottom.gradient;
-        bottom.gradient =
-            new_floats(total.size(), "gradient of " + graph_.blobs[node.bottoms[k]].name);
+        bottom.gradient = new_floats(total.size(), BufferKind::kGradient,
+                                     "gradient of " + graph_.blobs[node.bottoms[k]].name);
         steps_[index].bottom_sums.push_back({bottom.gradient, total});
       }
       written[node.bottoms[k]] = true;
@@ -157,11 +158,12 @@ void Net::weigh_tops(std::size_t layer, const std::vector<bool>& written) {
     top.weight = node.loss_weights[i];
     top.gradient = gradient;
     if (!written[node.tops[i]]) continue;
-    top.part = new_floats(1, "loss weight of " + graph_.blobs[node.tops[i]].name);
+    top.part =
+        new_floats(1, BufferKind::kActivation, "loss weight of " + graph_.blobs[node.tops[i]].name);
   }
 }
 
-/// The same for a parameter that several layers share; the first of them completes it.
+/// Sums the gradients of a parameter that several layers share; the first of them completes it.
 void Net::share_parameter_gradients() {
   if (graph_.phase != pb::TRAIN) return;
   for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter) {
@@ -174,8 +176,8 @@ void Net::share_parameter_gradients() {
         if (node.parameters[k] != parameter) continue;
         if (last_of_backward != nullptr) {
           const TableSpec& table = graph_.parameters[parameter];
-          steps_[index].partial[k] =
-              new_floats(table.count(), "gradient of parameter " + table.name);
+          steps_[index].partial[k] = new_floats(table.count(), BufferKind::kGradient,
+                                                "gradient of parameter " + table.name);
         }
         last_of_backward = &steps_[index];
       }
@@ -223,7 +225,7 @@ void Net::find_runs() {
   std::size_t begin = 0;
   for (std::size_t layer = 1; layer <= steps_.size(); ++layer) {
     if (layer < steps_.size() && graph_.nodes[layer].parameters.empty()) continue;
-    // What is fed queues nothing.
+    // A fed layer queues nothing.
     const bool is_fed = std::all_of(steps_.begin() + static_cast<std::ptrdiff_t>(begin),
                                     steps_.begin() + static_cast<std::ptrdiff_t>(layer),
                                     [](const Step& step) { return step.layer == nullptr; });
@@ -238,7 +240,7 @@ void Net::find_runs() {
   }
 }
 
-/// What a run does is the same where its layers and the memory of their parameters are.
+/// A run's calls are the same if its layers and the memory of their parameters are.
 std::uint64_t Net::key_of(const Run& run, bool is_forward) const {
   std::uint64_t key = number_;
   const auto mix = [&key](std::uint64_t value) {
@@ -323,11 +325,15 @@ void Net::backward_layer(std::size_t layer, Stream& stream) {
 void Net::read_blob(Stream& stream, const std::string& name, std::span<float> into) {
   for (std::size_t blob = blobs_.size(); blob-- > 0;) {
     if (graph_.blobs[blob].name != name) continue;
-    backend_.read_tensor(stream, graph_.blobs[blob].shape, blobs_[blob].value, into);
-    stream.finish();
+    read_blob(stream, blob, into);
     return;
   }
   TAUT_CHECK(false, "a blob that the graph does not have");
+}
+
+void Net::read_blob(Stream& stream, std::size_t blob, std::span<float> into) {
+  backend_.read_tensor(stream, graph_.blobs[blob].shape, blobs_[blob].value, into);
+  stream.finish();
 }
 
 float Net::read_number(Stream& stream, std::size_t blob) {
@@ -359,7 +365,7 @@ std::vector<DeviceSpan<float>> Net::carried_state() {
 
 void Net::add_classes(Stream& stream, const model::Node& accuracy, std::vector<Output>& outputs) {
   const DeviceSpan<float> by_class = blobs_[accuracy.tops[1]].value;
-  if (by_class.size() > kMostClasses) return;
+  if (by_class.size() > kMaxClasses) return;
   const DeviceSpan<float> fed = blobs_[accuracy.bottoms[1]].value;
   std::vector<float> shares(by_class.size());
   std::vector<float> labels(fed.size());
@@ -371,7 +377,7 @@ void Net::add_classes(Stream& stream, const model::Node& accuracy, std::vector<O
   for (const float label : labels) {
     const bool is_ignored =
         parameter.has_ignore_label() && label == static_cast<float>(parameter.ignore_label());
-    // One that is no class has been refused, or will be: a rehearsal computes nothing.
+    // A label that is no class is an error elsewhere; a dry run computes nothing.
     const bool is_class = label >= 0 && label < static_cast<float>(counts.size());
     if (!is_ignored && is_class) ++counts[static_cast<std::size_t>(label)];
   }

@@ -10,30 +10,30 @@
 
 #include "common/ssp/table.hpp"
 #include "common/types.hpp"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/layers/layer.hpp"
 #include "worker/model/graph.hpp"
 
 namespace taut {
 
 /// A settled graph on a device. The caller walks the layers: forward from 0 upwards, backward from
-/// the last one down, so that it can wait for and send each layer's parameters on its own.
+/// the last one down, so that it can wait for and send each layer's parameters separately.
 ///
-/// Parameters' memory is the caller's. Values that a layer's forward read are read again by its
-/// backward: they stay until then. Gradients are this net's own mean over its batch; they are
-/// overwritten, and complete when gradients_after() says so.
+/// Parameters' memory is the caller's. A layer's backward reads the values that its forward read: they must
+/// not change until then. Gradients are this net's mean over its batch; they are overwritten, and complete
+/// when gradients_after() says so.
 /// Thread    one at a time
 class Net {
  public:
-  static constexpr std::size_t kMostClasses = 1000;
+  static constexpr std::size_t kMaxClasses = 1000;
 
   struct Options {
     std::uint64_t seed = 0;  // of the job
-    /// Of the member, other than that of any other net of the job: what it drops out depends on it.
+    /// Of the member, unique among the nets of the job: dropout depends on it.
     std::uint32_t slot = 0;
   };
 
-  /// Allocates every blob. Keeps `backend`; copies what it needs of `graph`.
+  /// Allocates every blob. Keeps a reference to `backend`; copies what it needs of `graph`.
   /// Errors    std::invalid_argument: names a layer that the backend cannot work with; DeviceError
   Net(const model::Graph& graph, Backend& backend, const Options& options);
   ~Net();
@@ -54,26 +54,27 @@ class Net {
   [[nodiscard]] std::size_t fed_count() const { return fed_.size(); }
 
   /// Feeds the net: one blob for each of model::fed_blobs, in that order, images in Caffe's order.
-  /// Host memory stays as it is until the stream has passed.
+  /// Host memory must not change until the stream has passed.
   void set_batch(Stream& stream, std::span<const std::span<const float>> fed);
   void set_batch(Stream& stream, std::initializer_list<std::span<const float>> fed) {
     set_batch(stream, std::span(fed.begin(), fed.size()));
   }
 
-  /// Where the backend repeats, one call queues the layer and all behind it up to the next one with
+  /// If the backend repeats, one call queues the layer and all that follow it up to the next one with
   /// parameters, and the calls for those do nothing.
   /// REQUIRES: the layer's parameters have values; all layers are walked in order. Errors:
   /// std::invalid_argument for a label that is no class.
   void forward(std::size_t layer, Stream& stream, Clock clock);
-  /// Where the backend repeats, a layer whose gradients nobody waits for is queued with the next one
-  /// that has some.
+  /// If the backend repeats, a layer without gradients_after() is queued with the next one that has some.
   /// REQUIRES: the layer's trained parameters have gradients bound; all layers are walked in order. Does
-  /// nothing where nothing is wanted.
+  /// nothing if no gradient is computed.
   void backward(std::size_t layer, Stream& stream);
 
   /// Copies the values of the graph's last blob of that name in Caffe's order. Waits for the stream.
   /// REQUIRES: there is one, of `into`'s size.
   void read_blob(Stream& stream, const std::string& name, std::span<float> into);
+  /// The same for a blob by its place in the graph.
+  void read_blob(Stream& stream, std::size_t blob, std::span<float> into);
 
   /// The weighted sum of the losses of the last forward. Waits for the stream.
   [[nodiscard]] double loss(Stream& stream);
@@ -87,36 +88,36 @@ class Net {
     double weight = 1;  // in a mean over batches; of a class: its labels in this batch
   };
   /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Where an
-  /// Accuracy's second top is one, of at most kMostClasses, each class's number as "NAME[CLASS]". The
+  /// Accuracy's second top is one, of at most kMaxClasses, each class's number as "NAME[CLASS]". The
   /// same names in the same order after each batch. Waits for the stream.
   [[nodiscard]] std::vector<Output> outputs(Stream& stream);
 
  private:
-  /// A sum that follows a layer's backward: what somebody else has written, plus this layer's.
+  /// A sum that follows a layer's backward: another layer's gradient, plus this one's.
   struct Sum {
     DeviceSpan<const float> from;
     DeviceSpan<float> into;
   };
-  /// A top that is a loss of a layer that is none: its weight is the top's gradient, or a part of it.
+  /// A top with a loss weight, of a layer that is no loss: the weight is the top's gradient, or a part of it.
   struct WeightedTop {
     float weight = 0;
     DeviceSpan<float> gradient;
-    DeviceSpan<float> part;  // empty: nobody else writes the gradient
+    DeviceSpan<float> part;  // empty: no other layer writes the gradient
   };
   struct Step {
-    std::unique_ptr<Layer> layer;  // none: it is fed
+    std::unique_ptr<Layer> layer;  // nullptr: it is fed
     std::vector<Tensor> bottoms;
     std::vector<Tensor> tops;
     std::vector<Parameter> parameters;       // values and gradients as bound
-    std::vector<DeviceSpan<float>> partial;  // for each parameter: not empty where it is summed
+    std::vector<DeviceSpan<float>> partial;  // for each parameter: empty unless it is summed
     std::vector<Sum> bottom_sums;
     std::vector<WeightedTop> weighted_tops;
-    bool has_statistics = false;  // its backward writes them, whoever wants gradients
+    bool has_statistics = false;  // its backward writes them, even without gradients
     std::vector<std::size_t> gradients_after;
-    std::vector<std::size_t> without_gradient;  // trained, but before no loss: zeros
+    std::vector<std::size_t> without_gradient;  // trained, but no loss depends on them: zeros
   };
 
-  /// Layers [first, last) in the order of a pass, for which the caller waits for nothing in between.
+  /// Layers [first, last) in the order of a pass, between which the caller does not wait.
   struct Run {
     std::size_t first = 0;
     std::size_t last = 0;
@@ -131,7 +132,8 @@ class Net {
   void weigh_tops(std::size_t layer, const std::vector<bool>& written);
   void share_parameter_gradients();
   [[nodiscard]] bool wants_gradient(std::size_t layer, std::size_t bottom) const;
-  [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count, const std::string& name);
+  [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count, BufferKind kind,
+                                             const std::string& name);
   [[nodiscard]] float read_number(Stream& stream, std::size_t blob);
   void add_classes(Stream& stream, const model::Node& accuracy, std::vector<Output>& outputs);
 

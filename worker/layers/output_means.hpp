@@ -15,7 +15,7 @@ class OutputMeans {
   struct Mean {
     std::string name;
     double value = 0;
-    bool is_known = true;  // false, and NaN: a class of which no batch had a label
+    bool is_known = true;  // false, and NaN: a class without a label in any batch
   };
 
   /// One batch. REQUIRES: the same outputs in each.

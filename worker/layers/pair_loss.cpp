@@ -62,32 +62,31 @@ class ContrastiveLoss final : public Layer {
   float weight_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_euclidean_loss(Backend& backend, const LayerSetup& setup) {
-  return std::make_unique<PairLoss>(backend.pair_loss({.kind = PairLossKind::kEuclidean,
-                                                       .first = setup.bottoms[0],
-                                                       .second = setup.bottoms[1],
-                                                       .ignore_label = std::nullopt}),
+  return std::make_unique<PairLoss>(backend.make(PairLossSpec{.kind = PairLossKind::kEuclidean,
+                                                              .first = setup.bottoms[0],
+                                                              .second = setup.bottoms[1],
+                                                              .ignore_label = std::nullopt}),
                                     setup.node.loss_weights[0]);
 }
 
 std::unique_ptr<Layer> make_sigmoid_cross_entropy_loss(Backend& backend, const LayerSetup& setup) {
   const pb::LossParameter& loss = setup.node.definition.loss_param();
   return std::make_unique<PairLoss>(
-      backend.pair_loss({.kind = PairLossKind::kSigmoidCrossEntropy,
-                         .first = setup.bottoms[0],
-                         .second = setup.bottoms[1],
-                         .ignore_label = ignore_label_of(loss),
-                         .normalization = normalization_of(loss, Normalization::kBatchSize)}),
+      backend.make(
+          PairLossSpec{.kind = PairLossKind::kSigmoidCrossEntropy,
+                       .first = setup.bottoms[0],
+                       .second = setup.bottoms[1],
+                       .ignore_label = ignore_label_of(loss),
+                       .normalization = normalization_of(loss, Normalization::kBatchSize)}),
       setup.node.loss_weights[0]);
 }
 
 std::unique_ptr<Layer> make_hinge_loss(Backend& backend, const LayerSetup& setup) {
   const auto norm = setup.node.definition.hinge_loss_param().norm();
   return std::make_unique<HingeLoss>(
-      backend.hinge_loss(
-          {.shape = setup.bottoms[0], .squared = norm == pb::HingeLossParameter::L2}),
+      backend.make(
+          HingeLossSpec{.shape = setup.bottoms[0], .squared = norm == pb::HingeLossParameter::L2}),
       setup.node.loss_weights[0]);
 }
 
@@ -96,11 +95,23 @@ std::unique_ptr<Layer> make_contrastive_loss(Backend& backend, const LayerSetup&
   const std::int64_t pairs = setup.bottoms[0][0];
   const auto count = static_cast<std::int64_t>(model::element_count(setup.bottoms[0]));
   return std::make_unique<ContrastiveLoss>(
-      backend.contrastive_loss({.pairs = pairs,
-                                .features = count / pairs,
-                                .margin = parameter.margin(),
-                                .legacy = parameter.legacy_version()}),
+      backend.make(ContrastiveLossSpec{.pairs = pairs,
+                                       .features = count / pairs,
+                                       .margin = parameter.margin(),
+                                       .legacy = parameter.legacy_version()}),
       setup.node.loss_weights[0]);
+}
+
+}  // namespace
+
+LayerTypes pair_loss_layers() {
+  static constexpr LayerType kTypes[]{
+      {"EuclideanLoss", make_euclidean_loss},
+      {"SigmoidCrossEntropyLoss", make_sigmoid_cross_entropy_loss},
+      {"HingeLoss", make_hinge_loss},
+      {"ContrastiveLoss", make_contrastive_loss},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

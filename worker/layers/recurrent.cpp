@@ -2,12 +2,12 @@
 #include <vector>
 
 #include "worker/layers/layer_makers.hpp"
-#include "worker/model/recurrent_ports.hpp"
+#include "worker/model/rules/recurrent_ports.hpp"
 
 namespace taut::layers {
 namespace {
 
-/// What a recurrent layer is made from.
+/// The parts and options of a recurrent layer.
 struct RecurrentSetup {
   RecurrentSpec first;  // of the lowest of its layers
   std::size_t layers = 1;
@@ -15,14 +15,14 @@ struct RecurrentSetup {
   DropoutSpec dropout;
   bool carries = false;
   model::RecurrentPorts ports;
-  std::unique_ptr<LinearOp> constant;  // of x_static; null: there is none
-  std::unique_ptr<LinearOp> outputs;   // null: the hidden state is the output
+  std::unique_ptr<LinearOp> constant;  // of x_static; nullptr if absent
+  std::unique_ptr<LinearOp> outputs;   // nullptr: the hidden state is the output
 };
 
-/// Recurrent layers on top of each other, with dropout between them, and behind an RNN's hidden
+/// Recurrent layers on top of each other, with dropout between them, and after an RNN's hidden
 /// state Caffe's tanh(W_ho h + b_o). The output is all steps, or the last one. Each layer keeps its
-/// state: a batch goes on from it where there are markers that may say so, and begins from zeros
-/// else; or the states are bottoms and tops. A bottom that is constant over time has one product for
+/// state: with cont markers a batch continues from it, without them it starts from zeros; or the states are
+/// bottoms and tops. A bottom that is constant over time has one product for
 /// all steps of the first layer.
 class Recurrent final : public Layer {
  public:
@@ -44,31 +44,34 @@ class Recurrent final : public Layer {
       spec.constant = i == 0 && constant_ != nullptr;
       spec.state_gradient = blobs_.states > 0;
       Part& part = parts_.emplace_back();
-      part.op = backend.recurrent(spec);
+      part.op = backend.make(spec);
       part.state = backend.allocate_floats(state, "a recurrent layer's state");
       backend.fill(*stream, part.state.as<float>(), 0);
       const bool is_top = i + 1 == setup.layers && outputs_ == nullptr && setup.top == all;
       if (is_top) continue;
       part.top = backend.allocate_floats(all, "a recurrent layer's outputs");
-      part.top_gradient = backend.allocate_floats(all, "gradient of a recurrent layer's outputs");
+      part.top_gradient = backend.allocate_floats(all, BufferKind::kGradient,
+                                                  "gradient of a recurrent layer's outputs");
       if (i + 1 == setup.layers || setup.dropout.ratio == 0) continue;
       DropoutSpec own = setup.dropout;
       own.layer |= static_cast<std::uint32_t>(i + 1) << 24U;  // a net has fewer layers than that
-      part.dropout = backend.dropout(own);
+      part.dropout = backend.make(own);
     }
     if (outputs_ != nullptr) {
-      bound_ = backend.activation({.kind = ActivationKind::kTanH});
-      sums_gradient_ = backend.allocate_floats(setup.top, "gradient of a recurrent layer's sums");
+      bound_ = backend.make(ActivationSpec{.kind = ActivationKind::kTanH});
+      sums_gradient_ = backend.allocate_floats(setup.top, BufferKind::kGradient,
+                                               "gradient of a recurrent layer's sums");
     }
     if (constant_ != nullptr) {
       const auto sums =
           static_cast<std::size_t>(first.streams * gate_count(first.cell) * first.hidden);
       constant_sums_ = backend.allocate_floats(sums, "a recurrent layer's constant sums");
-      constant_gradient_ =
-          backend.allocate_floats(sums, "gradient of a recurrent layer's constant sums");
+      constant_gradient_ = backend.allocate_floats(sums, BufferKind::kGradient,
+                                                   "gradient of a recurrent layer's constant sums");
     }
     if (blobs_.states > 0) {
-      state_gradient_ = backend.allocate_floats(state, "gradient of a recurrent layer's state");
+      state_gradient_ = backend.allocate_floats(state, BufferKind::kGradient,
+                                                "gradient of a recurrent layer's state");
     }
     stream->finish();
   }
@@ -138,11 +141,11 @@ class Recurrent final : public Layer {
   struct Part {
     std::unique_ptr<RecurrentOp> op;
     DeviceBuffer state;
-    DeviceBuffer top, top_gradient;      // none: the layer's own top
-    std::unique_ptr<DropoutOp> dropout;  // of the top; none: nothing is dropped
+    DeviceBuffer top, top_gradient;      // empty: the layer's own top
+    std::unique_ptr<DropoutOp> dropout;  // of the top; nullptr: no dropout
   };
 
-  /// What one of several states, or one of several layers, has of a blob of states.
+  /// The part of one of several states, or one of several layers, in a blob of states.
   [[nodiscard]] DeviceSpan<float> blob_part(DeviceSpan<float> blob, std::size_t index) const {
     return blob.subspan(index * step_, step_);
   }
@@ -152,10 +155,10 @@ class Recurrent final : public Layer {
   [[nodiscard]] const Tensor& static_bottom(const Ports& ports) const {
     return ports.bottoms[blobs_.static_bottom()];
   }
-  /// Behind the first layer's weight_x and bias_x.
+  /// It follows the first layer's weight_x and bias_x.
   static const Parameter& static_weight(const Ports& ports) { return ports.parameters[2]; }
 
-  /// What a layer's first step goes on from.
+  /// The state before a layer's first step.
   void begin_state(const Ports& ports, Stream& stream, std::size_t part, DeviceSpan<float> state) {
     if (blobs_.states == 0) {
       if (!carries_) backend_.fill(stream, state, 0);
@@ -166,7 +169,7 @@ class Recurrent final : public Layer {
     }
   }
 
-  /// What reaches the state that a layer's last step left.
+  /// The gradient of the state after a layer's last step.
   void take_state_gradient(const Ports& ports, Stream& stream, std::size_t part,
                            DeviceSpan<float> gradient) {
     for (std::size_t k = 0; k < blobs_.states; ++k) {
@@ -193,7 +196,7 @@ class Recurrent final : public Layer {
     return all.subspan(all.size() - count, count);
   }
 
-  /// From the layer's top to the hidden state that it was made of.
+  /// From the layer's top to its hidden state.
   void backward_top(const Ports& ports, Stream& stream) {
     const Tensor& top = ports.tops[0];
     const Part& last = parts_.back();
@@ -211,7 +214,7 @@ class Recurrent final : public Layer {
     outputs_->backward_bottom(stream, dsums, output_weight(ports).value, gradient);
   }
 
-  /// Where no loss reads the output, but a state.
+  /// If no loss reads the output, but one reads a state.
   void no_output_gradients(const Ports& ports, Stream& stream) {
     if (outputs_ == nullptr) return;
     for (const Parameter& unread : {output_weight(ports), output_bias(ports)}) {
@@ -229,7 +232,7 @@ class Recurrent final : public Layer {
   static DeviceSpan<const float> cont_of(const Ports& ports) {
     return ports.bottoms.size() > 1 ? ports.bottoms[1].value : DeviceSpan<float>();
   }
-  /// Where a layer's weight_x stands among the parameters, and its weight_h.
+  /// The indices of a layer's weight_x and weight_h among the parameters.
   [[nodiscard]] std::size_t input_weight(std::size_t part) const {
     return part * parameters_each_ + (constant_ != nullptr && part > 0 ? 1 : 0);
   }
@@ -264,7 +267,7 @@ class Recurrent final : public Layer {
   std::vector<Part> parts_;
   std::unique_ptr<LinearOp> constant_;
   DeviceBuffer constant_sums_, constant_gradient_;  // [streams, G hidden]
-  DeviceBuffer state_gradient_;                     // of the layer at work; none: not exposed
+  DeviceBuffer state_gradient_;                     // of the current layer; empty: not exposed
   std::unique_ptr<LinearOp> outputs_;
   std::unique_ptr<ActivationOp> bound_;
   DeviceBuffer sums_gradient_;
@@ -274,8 +277,6 @@ CellKind cell_of(const std::string& type) {
   if (type == "LSTM") return CellKind::kLstm;
   return type == "GRU" ? CellKind::kGru : CellKind::kRnn;
 }
-
-}  // namespace
 
 std::unique_ptr<Layer> make_recurrent(Backend& backend, const LayerSetup& setup) {
   const pb::LayerParameter& definition = setup.node.definition;
@@ -302,20 +303,32 @@ std::unique_ptr<Layer> make_recurrent(Backend& backend, const LayerSetup& setup)
   if (made.ports.has_static) {
     const Extents& given = setup.bottoms[made.ports.static_bottom()];
     const auto elements = static_cast<std::int64_t>(model::element_count(given));
-    made.constant = backend.inner_product({.bottom = given,
-                                           .rows = spec.streams,
-                                           .inputs = elements / spec.streams,
-                                           .outputs = gate_count(spec.cell) * spec.hidden,
-                                           .bias = false});
+    made.constant = backend.make(InnerProductSpec{.bottom = given,
+                                                  .rows = spec.streams,
+                                                  .inputs = elements / spec.streams,
+                                                  .outputs = gate_count(spec.cell) * spec.hidden,
+                                                  .bias = false});
   }
   if (spec.cell == CellKind::kRnn && parameter.output_transform()) {
-    made.outputs = backend.inner_product({.bottom = setup.tops[0],
-                                          .rows = static_cast<std::int64_t>(made.top) / spec.hidden,
-                                          .inputs = spec.hidden,
-                                          .outputs = spec.hidden,
-                                          .bias = true});
+    made.outputs =
+        backend.make(InnerProductSpec{.bottom = setup.tops[0],
+                                      .rows = static_cast<std::int64_t>(made.top) / spec.hidden,
+                                      .inputs = spec.hidden,
+                                      .outputs = spec.hidden,
+                                      .bias = true});
   }
   return std::make_unique<Recurrent>(backend, std::move(made));
+}
+
+}  // namespace
+
+LayerTypes recurrent_layers() {
+  static constexpr LayerType kTypes[]{
+      {"RNN", make_recurrent},
+      {"LSTM", make_recurrent},
+      {"GRU", make_recurrent},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -31,8 +31,6 @@ ReductionKind kind_of(pb::ReductionParameter::ReductionOp operation) {
   return ReductionKind::kSum;
 }
 
-}  // namespace
-
 std::unique_ptr<Layer> make_reduction(Backend& backend, const LayerSetup& setup) {
   const pb::ReductionParameter& parameter = setup.node.definition.reduction_param();
   float factor = parameter.coeff();
@@ -41,10 +39,10 @@ std::unique_ptr<Layer> make_reduction(Backend& backend, const LayerSetup& setup)
               static_cast<float>(model::element_count(setup.bottoms[0]));
   }
   return std::make_unique<PlainLayer<ReductionOp>>(
-      backend.reduction({.shape = setup.bottoms[0],
-                         .axis = axis_of(parameter.axis(), setup.bottoms[0]),
-                         .kind = kind_of(parameter.operation()),
-                         .factor = factor}));
+      backend.make(ReductionSpec{.shape = setup.bottoms[0],
+                                 .axis = axis_of(parameter.axis(), setup.bottoms[0]),
+                                 .kind = kind_of(parameter.operation()),
+                                 .factor = factor}));
 }
 
 std::unique_ptr<Layer> make_arg_max(Backend& backend, const LayerSetup& setup) {
@@ -58,7 +56,17 @@ std::unique_ptr<Layer> make_arg_max(Backend& backend, const LayerSetup& setup) {
     spec.whole_record = true;
     spec.output = parameter.out_max_val() ? ArgMaxOutput::kBoth : ArgMaxOutput::kIndices;
   }
-  return std::make_unique<ArgMax>(backend.arg_max(spec));
+  return std::make_unique<ArgMax>(backend.make(spec));
+}
+
+}  // namespace
+
+LayerTypes reduction_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Reduction", make_reduction},
+      {"ArgMax", make_arg_max},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

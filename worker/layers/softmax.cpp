@@ -20,12 +20,19 @@ class Softmax final : public Layer {
   std::unique_ptr<SoftmaxOp> op_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> make_softmax(Backend& backend, const LayerSetup& setup) {
   const std::int64_t axis = setup.node.definition.softmax_param().axis();
-  return std::make_unique<Softmax>(
-      backend.softmax({.shape = setup.bottoms[0], .axis = axis_of(axis, setup.bottoms[0])}));
+  return std::make_unique<Softmax>(backend.make(
+      SoftmaxSpec{.shape = setup.bottoms[0], .axis = axis_of(axis, setup.bottoms[0])}));
+}
+
+}  // namespace
+
+LayerTypes softmax_layers() {
+  static constexpr LayerType kTypes[]{
+      {"Softmax", make_softmax},
+  };
+  return kTypes;
 }
 
 }  // namespace taut::layers

@@ -6,13 +6,13 @@
 #include <unordered_set>
 #include <utility>
 
-#include "proto/did_you_mean.hpp"
-#include "proto/net_state.hpp"
+#include "common/did_you_mean.hpp"
+#include "proto/config/net_state.hpp"
 #include "worker/model/gradients.hpp"
 #include "worker/model/graph.hpp"
-#include "worker/model/layer_rule.hpp"
 #include "worker/model/parameters.hpp"
 #include "worker/model/phase.hpp"
+#include "worker/model/rules/layer_rule.hpp"
 #include "worker/model/shape.hpp"
 #include "worker/model/upgrade.hpp"
 
@@ -137,7 +137,7 @@ class Assembly {
     return std::nullopt;
   }
 
-  /// Caffe gives a loss that names no top one of its own. It gets the layer's name, or one made from
+  /// Caffe gives a loss without a top its own. It gets the layer's name, or one made from
   /// it where something above is named so already, or a layer below names its top so.
   [[nodiscard]] std::string automatic_top(const pb::LayerParameter& layer) const {
     const auto is_free = [&](const std::string& name) {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 #include "proto/net.pb.h"
@@ -28,7 +28,7 @@ class NoErrors final : public io::ErrorCollector {
   void AddError(int, io::ColumnNumber, const std::string&) override {}
 };
 
-/// The names before a ':' or a '{' that stand in no message.
+/// The names before a ':' or a '{' that are in no message.
 std::vector<std::string> outermost_fields(std::string_view text) {
   io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
   NoErrors errors;

@@ -16,7 +16,7 @@ enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster, kSweep };
 [[nodiscard]] std::string to_string(FileKind kind);
 
 /// The kind whose schema knows most of the text's outermost field names, so that a file with a
-/// mistake still has a kind. `name` stands for the text in messages.
+/// mistake still has a kind. `name` is that of the text, for messages.
 /// Errors    invalid: no schema knows any of them
 [[nodiscard]] Result<FileKind> file_kind(std::string_view text, const std::string& name);
 

@@ -26,7 +26,7 @@ using Shape = std::vector<std::int64_t>;
 struct Blob {
   std::string name;
   Shape shape;
-  bool needs_gradient = false;  // some parameter lies before it and a loss after it
+  bool needs_gradient = false;  // some parameter is before it and a loss after it
 };
 
 /// One layer of one phase, in an order in which every bottom is made before it is used.
@@ -49,7 +49,7 @@ struct Graph {
   std::vector<Blob> blobs;
   std::vector<Node> nodes;
   std::vector<TableSpec> parameters;  // in order of first use by the forward pass
-  std::vector<std::size_t> outputs;   // blobs that nobody consumes: losses, accuracies
+  std::vector<std::size_t> outputs;   // blobs that no layer reads: losses, accuracies
 };
 
 struct GraphOptions {
@@ -74,7 +74,7 @@ struct GraphOptions {
 
 /// What the labels of a blob may be.
 struct LabelLimits {
-  std::int64_t classes = 0;             // below which they stay; 0: nobody reads it as labels
+  std::int64_t classes = 0;             // labels must be below; 0: no layer reads it as labels
   std::optional<std::int64_t> ignored;  // a label that may be outside all the same
 };
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "proto/experiment_check.hpp"
-#include "proto/job_state.hpp"
-#include "proto/policies.hpp"
-#include "proto/text.hpp"
+#include "proto/config/experiment_check.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_policies.hpp"
+#include "proto/config/text.hpp"
 #include "worker/model/file_kind.hpp"
 #include "worker/model/job_data.hpp"
 #include "worker/model/mentioned.hpp"
@@ -35,7 +35,7 @@ Result<pb::Job> read_job(const fs::path& path) {
   return job;
 }
 
-/// Returns the file in which the solver stands.
+/// Returns the file that contains the solver.
 Result<fs::path> settle_solver(const fs::path& path, pb::Job& job) {
   if (job.has_solver() && job.has_solver_param()) {
     return invalid(fmt::format("{}: gives solver and solver_param; give one", path.string()));

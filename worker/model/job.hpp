@@ -22,7 +22,7 @@ struct KnownRecords {
 };
 
 /// Reads a job file, or a bare solver file as a job, and makes it whole: the net and the solver
-/// that it names stand in net_param and solver_param (its nets as settle_nets() says), the paths of
+/// that it names are in net_param and solver_param (its nets as settle_nets() says), the paths of
 /// data that is there are absolute, `weights` holds what job and solver say, the name is the file's
 /// where it gives none, and the seed is the solver's where only that gives one. A solver's own net is
 /// taken where the job gives none.
@@ -32,7 +32,7 @@ struct KnownRecords {
 
 /// Builds what a whole job describes without running it: the solver, the nets of all phases, the
 /// data. Returns what the user should be warned of, one line each.
-/// records   what stands behind the data layers, as far as it is known
+/// records   what the data layers feed, as far as it is known
 /// Errors    invalid: as check_solver, build_graph and data_of say, or a net without a loss
 [[nodiscard]] Result<std::vector<std::string>> check_job(const pb::Job& job,
                                                          const KnownRecords& records);

@@ -6,9 +6,9 @@
 #include <system_error>
 #include <utility>
 
-#include "common/file.hpp"
-#include "worker/model/layer_rule.hpp"
+#include "common/files/file.hpp"
 #include "worker/model/phase.hpp"
+#include "worker/model/rules/layer_rule.hpp"
 
 namespace taut::model {
 namespace {
@@ -40,12 +40,24 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
     return invalid(fmt::format("layer \"{}\" reads a text: name it with data {{ folder: ... }}",
                                layer.name()));
   }
+  if (entry != nullptr && layer.type() == "HDF5Data" && !entry->has_folder()) {
+    return invalid(
+        fmt::format("layer \"{}\" reads HDF5: name the file, or a list of files, with data {{ "
+                    "folder: ... }}",
+                    layer.name()));
+  }
   if (entry != nullptr) return DataPlace{entry->folder(), entry->images(), entry->labels()};
   if (layer.type() == "ImageData") {
     if (layer.image_data_param().has_source()) {
       return DataPlace{layer.image_data_param().source(), "", ""};
     }
     return invalid(fmt::format("layer \"{}\": image_data_param.source is missing", layer.name()));
+  }
+  if (layer.type() == "HDF5Data") {
+    if (layer.hdf5_data_param().has_source()) {
+      return DataPlace{layer.hdf5_data_param().source(), "", ""};
+    }
+    return invalid(fmt::format("layer \"{}\": hdf5_data_param.source is missing", layer.name()));
   }
   const pb::DataParameter& data = layer.data_param();
   if (is_text && !data.has_source()) {
@@ -143,6 +155,14 @@ void settle_net_paths(const fs::path& net_path, pb::NetParameter& net) {
     pb::DataParameter* data = layer.has_data_param() ? layer.mutable_data_param() : nullptr;
     pb::ImageDataParameter* images =
         layer.has_image_data_param() ? layer.mutable_image_data_param() : nullptr;
+    if (layer.infogain_loss_param().has_source()) {
+      std::string& file = *layer.mutable_infogain_loss_param()->mutable_source();
+      file = absolute_if_found(file, net_path);
+    }
+    if (layer.hdf5_data_param().has_source()) {
+      std::string& file = *layer.mutable_hdf5_data_param()->mutable_source();
+      file = absolute_if_found(file, net_path);
+    }
     pb::TransformationParameter* transform =
         layer.has_transform_param() ? layer.mutable_transform_param() : nullptr;
     const auto if_said = [](bool said, auto&& field) { return said ? field() : nullptr; };

@@ -10,7 +10,7 @@
 
 namespace taut::model {
 
-/// Where the default data set lies: Debian's package dataset-fashion-mnist.
+/// The folder of the default data set: Debian's package dataset-fashion-mnist.
 inline constexpr const char* kDefaultDataFolder = "/usr/share/datasets/fashion-mnist";
 
 /// Where the records of one phase come from: a folder, or two files.

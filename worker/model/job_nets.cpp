@@ -122,7 +122,7 @@ Result<void> settle_nets(const fs::path& path, const fs::path& solver_path, pb::
   const bool own = job.has_net() || job.has_net_param();
   const bool trains_only = solver.has_train_net() || solver.has_train_net_param();
   TAUT_TRY(own ? settle_own_net(path, job) : settle_train_net(path, solver_path, job));
-  // Caffe's order: the nets that stand in the solver, then those in files.
+  // Caffe's order: the nets within the solver, then those in files.
   for (pb::NetParameter& net : *solver.mutable_test_net_param()) {
     TAUT_TRY(settle_net(solver_path, net));
   }

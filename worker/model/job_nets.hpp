@@ -28,7 +28,7 @@ struct NetChoice {
 /// solver's test nets to its test_net_param, all of them upgraded and with the paths of data that is
 /// there made absolute.
 /// path         the job's file
-/// solver_path  the file in which its solver stands
+/// solver_path  the file that contains its solver
 /// Errors       not_found; invalid: none or several nets to train, test phases without a net or nets
 ///              without a test phase
 [[nodiscard]] Result<void> settle_nets(const std::filesystem::path& path,

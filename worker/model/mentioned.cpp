@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "common/file.hpp"
-#include "proto/text.hpp"
+#include "common/files/file.hpp"
+#include "proto/config/text.hpp"
 
 namespace taut::model {
 

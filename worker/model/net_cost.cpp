@@ -4,7 +4,7 @@
 #include <set>
 #include <string_view>
 
-#include "worker/model/recurrent_ports.hpp"
+#include "worker/model/rules/recurrent_ports.hpp"
 
 namespace taut::model {
 namespace {

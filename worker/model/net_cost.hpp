@@ -10,7 +10,7 @@ namespace taut::model {
 /// What a layer of a graph asks for, for one batch.
 struct LayerCost {
   std::uint64_t parameters = 0;     // numbers, those shared with an earlier layer left out
-  std::uint64_t statistics = 0;     // a BatchNorm's running ones, which nobody learns
+  std::uint64_t statistics = 0;     // a BatchNorm's running ones, which are not learned
   std::uint64_t multiply_adds = 0;  // of one forward pass; see net_cost
   std::uint64_t top_bytes = 0;      // blobs that it adds, written over ones left out
 };

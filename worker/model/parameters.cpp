@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "proto/did_you_mean.hpp"
+#include "common/did_you_mean.hpp"
 #include "worker/model/shape.hpp"
 
 namespace taut::model {

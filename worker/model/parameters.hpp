@@ -6,7 +6,7 @@
 #include "common/math/filler.hpp"
 #include "common/result.hpp"
 #include "worker/model/graph.hpp"
-#include "worker/model/layer_rule.hpp"
+#include "worker/model/rules/layer_rule.hpp"
 
 namespace taut::model {
 

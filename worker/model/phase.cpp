@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 
-#include "proto/net_state.hpp"
-#include "worker/model/layer_rule.hpp"
+#include "proto/config/net_state.hpp"
+#include "worker/model/rules/layer_rule.hpp"
 
 namespace taut::model {
 namespace {
@@ -19,7 +20,29 @@ bool is_fed(const pb::LayerParameter& layer) {
   return rule && rule.value()->is_fed;
 }
 
+template <class Layers>
+void add_stages(const Layers& layers, std::vector<std::string>& stages) {
+  const auto add = [&](const std::string& stage) {
+    if (std::ranges::find(stages, stage) == stages.end()) stages.push_back(stage);
+  };
+  for (const auto& layer : layers) {
+    for (const auto* rules : {&layer.include(), &layer.exclude()}) {
+      for (const pb::NetStateRule& rule : *rules) {
+        std::ranges::for_each(rule.stage(), add);
+        std::ranges::for_each(rule.not_stage(), add);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> stages_of(const pb::NetParameter& net) {
+  std::vector<std::string> stages;
+  add_stages(net.layer(), stages);
+  add_stages(net.layers(), stages);
+  return stages;
+}
 
 Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& net,
                                                         pb::Phase phase) {

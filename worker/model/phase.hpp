@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/result.hpp"
@@ -14,5 +15,8 @@ namespace taut::model {
 ///           of the phase with one name
 [[nodiscard]] Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& net,
                                                                       pb::Phase phase);
+
+/// The stages that the rules of a net's layers name, in the file's order, each once.
+[[nodiscard]] std::vector<std::string> stages_of(const pb::NetParameter& net);
 
 }  // namespace taut::model

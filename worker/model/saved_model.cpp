@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "common/safetensors.hpp"
-#include "proto/text.hpp"
+#include "common/files/safetensors.hpp"
+#include "proto/config/text.hpp"
 #include "worker/model/file_kind.hpp"
 #include "worker/model/job.hpp"
 #include "worker/model/job_data.hpp"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/result.hpp"
-#include "proto/checkpoint_reader.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
+#include "proto/formats/weights_file.hpp"
 #include "proto/job.pb.h"
-#include "proto/weights_file.hpp"
 #include "worker/model/graph.hpp"
 
 namespace taut::model {
@@ -24,19 +24,19 @@ using ReadTable =
     std::function<Result<void>(std::size_t table, std::uint64_t first, std::span<float> out)>;
 
 /// A trained model: a checkpoint's folder, which knows its job, or a weights file with the net from
-/// a file beside it, or from the file itself where `tautline export` wrote it.
+/// another file, or from the file itself if `tautline export` wrote it.
 /// Thread    one at a time
 class SavedModel {
  public:
-  /// model     a folder, a .safetensors or a .caffemodel
+  /// model     a folder, a .safetensors, a .caffemodel or a .caffemodel.h5
   /// net_file  a net, solver or job file, in the place of what the model says of itself; empty: none
-  /// Errors    as CheckpointReader::open, open_weights and load_job; invalid: nobody names a net
+  /// Errors    as CheckpointReader::open, open_weights and load_job; invalid: no file names a net
   [[nodiscard]] static Result<SavedModel> open(const std::filesystem::path& model,
                                                const std::filesystem::path& net_file);
 
   /// Net, solver and data, as they were trained with.
   [[nodiscard]] const pb::Job& job() const { return job_; }
-  /// Null where it is no checkpoint.
+  /// nullptr if it is no checkpoint.
   [[nodiscard]] const CheckpointReader* checkpoint() const {
     return checkpoint_ ? &*checkpoint_ : nullptr;
   }

@@ -22,4 +22,12 @@ inline constexpr std::uint64_t kMostElements = 1ULL << 40;
 /// The product of the extents in [first, last). REQUIRES: a shape that check_shape passes.
 [[nodiscard]] std::int64_t extent_product(const Shape& shape, std::size_t first, std::size_t last);
 
+/// Where a Crop starts along the axis that is `axis` behind its first one.
+[[nodiscard]] inline std::int64_t crop_offset(const pb::CropParameter& parameter,
+                                              std::size_t axis) {
+  const int given = parameter.offset_size();
+  if (given == 0) return 0;
+  return parameter.offset(given == 1 ? 0 : static_cast<int>(axis));
+}
+
 }  // namespace taut::model

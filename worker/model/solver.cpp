@@ -8,7 +8,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "proto/did_you_mean.hpp"
+#include "common/did_you_mean.hpp"
+#include "proto/config/job_state.hpp"
 
 namespace taut::model {
 namespace {
@@ -33,27 +34,6 @@ constexpr std::array kPolicies{
     Policy{.name = "cosine"},
 };
 
-/// An update rule and the fields that it reads beside the rate, weight_decay and clip_gradients.
-struct Type {
-  std::string_view name;
-  bool momentum = false;
-  bool momentum2 = false;
-  bool rms_decay = false;
-  bool trust_coefficient = false;
-  bool delta = false;
-};
-
-constexpr std::array kTypes{
-    Type{.name = "SGD", .momentum = true},
-    Type{.name = "Nesterov", .momentum = true},
-    Type{.name = "Adam", .momentum = true, .momentum2 = true, .delta = true},
-    Type{.name = "AdaGrad", .delta = true},
-    Type{.name = "RMSProp", .rms_decay = true, .delta = true},
-    Type{.name = "AdaDelta", .momentum = true, .delta = true},
-    Type{.name = "AdamW", .momentum = true, .momentum2 = true, .delta = true},
-    Type{.name = "LARS", .momentum = true, .trust_coefficient = true},
-    Type{.name = "LAMB", .momentum = true, .momentum2 = true, .delta = true},
-};
 constexpr std::array<std::string_view, 2> kRegularizations{"L1", "L2"};
 
 template <class Names>
@@ -133,11 +113,7 @@ Result<void> check_learning_rate(const pb::SolverParameter& solver, const Policy
   return check_stepvalues(solver);
 }
 
-Result<void> check_rule(const pb::SolverParameter& solver, const Type& type) {
-  if (!type.momentum && solver.momentum() != 0) {
-    return invalid(fmt::format("momentum is {}: type {} has none; leave it out", solver.momentum(),
-                               type.name));
-  }
+Result<void> check_numbers(const pb::SolverParameter& solver) {
   TAUT_TRY(check_fraction("momentum", solver.momentum()));
   TAUT_TRY(check_fraction("rms_decay", solver.rms_decay()));
   TAUT_TRY(check_above_zero("trust_coefficient", solver.trust_coefficient()));
@@ -148,11 +124,6 @@ Result<void> check_rule(const pb::SolverParameter& solver, const Type& type) {
   const float clip = solver.clip_gradients();
   if (solver.has_clip_gradients() && clip != -1 && !(clip > 0 && std::isfinite(clip))) {
     return invalid(fmt::format("clip_gradients is {}; it lies above 0, or is -1 for none", clip));
-  }
-  if (type.trust_coefficient && clip > 0) {
-    return invalid(fmt::format(
-        "clip_gradients is {}: type {} scales each table's gradient by its norm; leave it out",
-        clip, type.name));
   }
   return ok();
 }
@@ -234,7 +205,7 @@ void warn_meaningless(const pb::SolverParameter& solver, std::vector<std::string
 }
 
 std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Policy& policy,
-                                     const Type& type) {
+                                     const math::RuleInfo& rule) {
   std::vector<std::string> warnings;
   if (solver.has_solver_mode()) {
     warnings.push_back(fmt::format("solver_mode {}: superseded by the worker's device setting",
@@ -249,12 +220,12 @@ std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Po
   by_policy("stepsize", solver.has_stepsize(), policy.stepsize);
   by_policy("stepvalue", solver.stepvalue_size() > 0, policy.stepvalue);
   const auto by_type = [&](const char* field, bool given, bool read) {
-    warn_unread("type", type.name, field, given, read, warnings);
+    warn_unread("type", rule.name, field, given, read, warnings);
   };
-  by_type("momentum2", solver.has_momentum2(), type.momentum2);
-  by_type("delta", solver.has_delta(), type.delta);
-  by_type("rms_decay", solver.has_rms_decay(), type.rms_decay);
-  by_type("trust_coefficient", solver.has_trust_coefficient(), type.trust_coefficient);
+  by_type("momentum2", solver.has_momentum2(), rule.reads.momentum2);
+  by_type("delta", solver.has_delta(), rule.reads.delta);
+  by_type("rms_decay", solver.has_rms_decay(), rule.reads.rms_decay);
+  by_type("trust_coefficient", solver.has_trust_coefficient(), rule.reads.trust_coefficient);
   return warnings;
 }
 
@@ -269,11 +240,11 @@ Result<void> upgrade_solver(pb::SolverParameter& solver) {
         older, solver.type()));
   }
   // Their names differ in case alone.
-  for (const Type& type : kTypes) {
-    if (std::ranges::equal(older, type.name, [](unsigned char a, unsigned char b) {
+  for (const math::RuleInfo& rule : math::rule_types()) {
+    if (std::ranges::equal(older, rule.name, [](unsigned char a, unsigned char b) {
           return std::toupper(a) == std::toupper(b);
         })) {
-      solver.set_type(std::string(type.name));
+      solver.set_type(std::string(rule.name));
     }
   }
   solver.clear_solver_type();
@@ -282,12 +253,12 @@ Result<void> upgrade_solver(pb::SolverParameter& solver) {
 
 Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver) {
   TAUT_TRY(const Policy policy, find_entry("lr_policy", solver.lr_policy(), kPolicies));
-  TAUT_TRY(const Type type, find_entry("type", solver.type(), kTypes));
+  TAUT_TRY(const math::RuleInfo rule, check_rule(solver));
   TAUT_TRY(check_learning_rate(solver, policy));
-  TAUT_TRY(check_rule(solver, type));
+  TAUT_TRY(check_numbers(solver));
   TAUT_TRY(check_precision(solver));
   TAUT_TRY(check_course(solver));
-  return warnings_of(solver, policy, type);
+  return warnings_of(solver, policy, rule);
 }
 
 }  // namespace taut::model

@@ -110,8 +110,8 @@ bool has_older_transform(const pb::LayerParameter& layer) {
   return older.has_scale() || older.has_mean_file() || older.has_crop_size() || older.has_mirror();
 }
 
-/// Moves what image_data_param once said of the transform to transform_param, over what stands
-/// there, as Caffe does. A Data layer's is read where it stands.
+/// Moves what image_data_param once said of the transform to transform_param, over what is
+/// there, as Caffe does. A Data layer's is read where it is.
 void move_transform(pb::LayerParameter& layer) {
   if (!has_older_transform(layer)) return;
   pb::ImageDataParameter& older = *layer.mutable_image_data_param();
@@ -156,7 +156,7 @@ Result<pb::LayerParameter> input_layer(const pb::NetParameter& net) {
   return layer;
 }
 
-/// The names of the layers, by a field of theirs that nobody reads.
+/// The names of the layers, by a field of theirs that has no effect.
 using Vain = std::map<std::string, std::vector<std::string>>;
 
 void find_vain(const pb::LayerParameter& layer, Vain& vain) {
@@ -171,6 +171,14 @@ void find_vain(const pb::LayerParameter& layer, Vain& vain) {
       vain[field->name() + "." + name].push_back(layer.name());
     }
   }
+}
+
+/// Whether a layer's rules let it into test phases alone.
+bool is_for_tests(const pb::LayerParameter& layer) {
+  return layer.include_size() > 0 &&
+         std::ranges::all_of(layer.include(), [](const pb::NetStateRule& rule) {
+           return rule.has_phase() && rule.phase() == pb::TEST;
+         });
 }
 
 }  // namespace
@@ -206,6 +214,12 @@ std::vector<std::string> net_warnings(const pb::NetParameter& net) {
   }
   if (net.has_debug_info()) warnings.emplace_back("debug_info: nothing reads it");
   if (net.state().has_phase()) warnings.emplace_back("state.phase: the run says its phase");
+  for (const pb::LayerParameter& layer : net.layer()) {
+    if (layer.type() != "HDF5Output" || is_for_tests(layer)) continue;
+    warnings.push_back(
+        fmt::format("layer \"{}\" (HDF5Output): writes while the net is tested, not in training",
+                    layer.name()));
+  }
   Vain vain;
   for (const pb::LayerParameter& layer : net.layer()) find_vain(layer, vain);
   for (const auto& [field, layers] : vain) {

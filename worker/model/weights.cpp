@@ -126,7 +126,7 @@ Result<WeightsMatch> match_weights(const Graph& graph, const std::vector<Weights
       const std::size_t table = name->second;
       TAUT_TRY(check_tensor(graph, table, tensor, path));
       const auto [other, first] = given.try_emplace(table, i);
-      // A shared parameter may stand under each of its layers: the first of them is taken.
+      // A shared parameter may be stored under each of its layers: the first of them is taken.
       const std::string& before = files[file].tensors[other->second].name;
       if (!first && comparable(before) == comparable(tensor.name)) {
         return make_error(ErrorCode::kMismatch,

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/result.hpp"
+#include "proto/formats/weights_file.hpp"
 #include "proto/job.pb.h"
-#include "proto/weights_file.hpp"
 #include "worker/model/graph.hpp"
 
 namespace taut::model {
@@ -17,7 +17,7 @@ namespace taut::model {
 ///
 ///   LAYER/NAME   as `tautline export` writes safetensors
 ///   LAYER.NAME   as PyTorch names them, also with a '.' for each '/' in LAYER
-///   LAYER/I, LAYER.I   as the blobs of a .caffemodel are numbered
+///   LAYER/I, LAYER.I   as the blobs of a .caffemodel or .caffemodel.h5 are numbered
 ///
 /// and a shared one under its own name, or as a numbered blob of any layer that it belongs to. Of
 /// several files, the last that holds a table gives it.
@@ -52,7 +52,7 @@ struct WeightsMatch {
 [[nodiscard]] Result<std::string> match_job_weights(const pb::Job& job,
                                                     const GraphOptions& options);
 
-/// Brings the job's and the solver's `weights` together: files separated by commas stand apart, the
+/// Merges the job's and the solver's `weights`: files separated by commas become separate entries, the
 /// solver's where the job names none, with absolute paths.
 /// Errors    not_found
 [[nodiscard]] Result<void> settle_weights(const std::filesystem::path& job_path,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "worker/model/weights.hpp"
 
 namespace taut::model {

@@ -9,7 +9,7 @@
 
 namespace taut::worker {
 
-/// What a worker has done when a clock ends: all but the loss counted from the job's beginning.
+/// A worker's totals when a clock ends: all but the loss count from the start of the job.
 struct ClockFigures {
   Clock clock;          // the one that ended
   double loss = 0;      // of this clock alone
@@ -19,7 +19,7 @@ struct ClockFigures {
   const std::map<std::int64_t, std::uint64_t>* staleness = nullptr;  // reads by staleness
 };
 
-/// What a worker did between two lines of a record.
+/// A worker's figures between two lines of a record.
 struct IntervalFigures {
   Clock clock;           // the last one
   double loss = 0;       // mean over the interval's clocks
@@ -42,11 +42,11 @@ struct TestFigures {
   double loss = 0;
 };
 
-/// Turns totals into intervals. Thread: one.
+/// Converts totals to intervals. Thread: one.
 class IntervalCounter {
  public:
   explicit IntervalCounter(TimePoint now) : since_(now) {}
-  /// Counts a clock that ended; the loss is averaged over those since the last take().
+  /// Adds a clock that ended; the loss is averaged over those since the last take().
   void add(const ClockFigures& figures);
   /// The clocks since the last call. REQUIRES: add() was called since.
   [[nodiscard]] IntervalFigures take(const ClockFigures& figures, TimePoint now);

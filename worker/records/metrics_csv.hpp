@@ -10,10 +10,10 @@ namespace taut::worker {
 /// The first line of a metrics.csv.
 [[nodiscard]] std::string metrics_header();
 
-/// One line of a metrics.csv: what happened since the line before. Cells of a test are empty in a
-/// line about training, and the other way round.
-/// wall_s       since this worker began the job
-/// unix_time_s  since 1970, to lay several workers' lines beside each other
+/// One line of a metrics.csv: the figures since the previous line. Cells of a test are empty in a
+/// line about training, and vice versa.
+/// wall_s       since this worker opened the job
+/// unix_time_s  since 1970, to align several workers' lines
 [[nodiscard]] std::string metrics_line(const IntervalFigures& interval, double wall_s,
                                        double unix_time_s);
 [[nodiscard]] std::string metrics_line(const TestFigures& test, double wall_s, double unix_time_s);

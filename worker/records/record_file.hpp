@@ -12,21 +12,21 @@
 
 namespace taut::worker {
 
-/// A file that grows while a job runs. What is appended reaches the operating system within about a
-/// second, so a reader sees it, and a killed process loses little. When the disk refuses, it says so
-/// once in the log and takes no more: a record never ends a training.
+/// A file that grows while a job runs. Appended text reaches the operating system within about a
+/// second, so a reader sees it, and a killed process loses little. If a write fails, it says so
+/// once in the log and writes no more: a record never ends a training.
 /// Thread    one
 class RecordFile {
  public:
-  /// appends  keeps what is there; else the file begins empty
+  /// appends  keeps the existing content; else the file starts empty
   /// Errors   io: the file cannot be opened
   [[nodiscard]] static Result<RecordFile> open(const std::filesystem::path& path, bool appends);
 
   void append(std::string_view bytes, TimePoint now);
   void flush();
-  /// The disk refused: nothing more is written.
+  /// A write has failed: nothing more is written.
   [[nodiscard]] bool has_ended() const { return !file_; }
-  /// Nothing was in it when it was opened.
+  /// Whether it was empty when it was opened.
   [[nodiscard]] bool began_empty() const { return began_empty_; }
 
  private:

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const pb::RecordsConfig& config
   fs::create_directories(recorder->folder_, failed);
   if (failed) {
     return make_error(ErrorCode::kIo,
-                      fmt::format("the records' folder {} cannot be made: {}; name another with "
+                      fmt::format("the records' folder {} cannot be created: {}; name another with "
                                   "records {{ folder }}",
                                   recorder->folder_.string(), failed.message()));
   }

@@ -14,21 +14,21 @@
 
 namespace taut::worker {
 
-/// What a worker writes down of a job while it trains: metrics.csv, and TensorBoard's event file.
-/// Both lie in FOLDER/jobN-NAME, which is a run of its own for TensorBoard.
+/// Writes a worker's records of a job while it trains: metrics.csv, and TensorBoard's event file.
+/// Both are in FOLDER/jobN-NAME, which TensorBoard shows as a run.
 /// Thread    the compute thread
 class Recorder {
  public:
-  /// Null where the config asks for no record.
-  /// start     the worker's first clock: a metrics.csv that is there goes on where that is above 0
-  /// Errors    io: the folder or a file cannot be made
+  /// nullptr if the configuration requires no record.
+  /// start     the worker's first clock: above 0, an existing metrics.csv is continued
+  /// Errors    io: the folder or a file cannot be created
   [[nodiscard]] static Result<std::unique_ptr<Recorder>> open(const pb::RecordsConfig& config,
                                                               const std::string& worker, JobId job,
                                                               Clock start);
 
   void on_clock(const ClockFigures& figures);
   void on_test(const TestFigures& test);
-  /// Whether the distributions of the tables are wanted at this clock.
+  /// Whether the histograms of the tables are due at this clock.
   [[nodiscard]] bool wants_tables(Clock clock) const;
   /// what      "value" or "gradient"
   void on_table(const std::string& table, const char* what, Clock clock,

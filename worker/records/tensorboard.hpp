@@ -14,16 +14,16 @@ namespace taut::worker {
 /// Source    tensorflow/core/lib/io/record_writer.h
 [[nodiscard]] std::string tf_record(std::string_view bytes);
 
-/// CRC-32C, rotated right by 15 and shifted by a constant, so that a checksum of data that holds
-/// checksums stays sound.
+/// CRC-32C, rotated right by 15 and shifted by a constant, so that a checksum of data that contains
+/// checksums remains meaningful.
 /// Source    tensorflow/core/lib/hash/crc32c.h
 [[nodiscard]] std::uint32_t masked_crc32c(std::string_view bytes);
 
-/// The distribution of an array over equal buckets between its finite extremes. Values that are not
-/// finite are left out.
+/// The histogram of an array, in equal buckets between its finite extremes. Values that are not
+/// finite are omitted.
 [[nodiscard]] pb::TensorBoardHistogram histogram_of(std::span<const float> values);
 
-/// The record that a file begins with.
+/// The first record of a file.
 [[nodiscard]] std::string tensorboard_head(double unix_time_s);
 
 }  // namespace taut::worker

@@ -9,18 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "worker/data/open_source.hpp"
 #include "worker/data/transform.hpp"
 #include "worker/model/job_data.hpp"
-#include "worker/model/layer_rule.hpp"
+#include "worker/model/rules/layer_rule.hpp"
 
 namespace taut::worker {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostBatch = 16;
+constexpr int kMaxBatch = 16;
 
 struct Size {
   std::int64_t channels = 0;
@@ -28,7 +28,7 @@ struct Size {
   std::int64_t width = 0;
 };
 
-/// What a data layer's images are when the net takes them, as far as its fields and data tell.
+/// The shape of a data layer's images at the net's input, as far as its fields and data tell.
 std::optional<Size> size_of(const model::LayerData& data) {
   const pb::LayerParameter& layer = data.layer;
   if (layer.type() == "Input") {
@@ -50,31 +50,31 @@ std::optional<Size> size_of(const model::LayerData& data) {
   return std::nullopt;
 }
 
-/// The one layer that the images stand in for.
+/// The only layer that the images can replace.
 Result<model::LayerData> replaced_layer(const pb::Job& job) {
   TAUT_TRY(auto layers, model::data_of(job, pb::TEST));
   if (layers.size() != 1) {
-    return invalid(fmt::format("the net's TEST phase has {} data layers; images stand in for one",
-                               layers.size()));
+    return invalid(fmt::format(
+        "the net's TEST phase has {} data layers; images can replace exactly one", layers.size()));
   }
   const pb::DataParameter& data = layers[0].layer.data_param();
   if (data.backend() == pb::DataParameter::TEXT || data.rows() ||
       layers[0].layer.has_clip_param()) {
     return invalid(
-        fmt::format("layer \"{}\" is fed sequences; leave the images out, and its own "
-                    "data is taken",
+        fmt::format("layer \"{}\" is fed sequences; give no images to use its own "
+                    "data",
                     layers[0].layer.name()));
   }
   return std::move(layers[0]);
 }
 
-/// A layer that computes may have the same name as one that does.
+/// A layer that computes may have the same name as one that is fed.
 bool reads_data(const pb::LayerParameter& layer) {
   const auto rule = model::find_rule(layer.type());
   return rule && rule.value()->is_fed && layer.type() != "DummyData";
 }
 
-/// Caffe's list: a path and a label in each line.
+/// Caffe's list: a path and a label on each line.
 Result<fs::path> write_list(const pb::ToolRequest& request) {
   std::string text;
   for (const std::string& image : request.images()) {
@@ -103,7 +103,7 @@ Result<pb::LayerParameter> image_layer(const pb::LayerParameter& layer,
   transform.clear_mirror();
   pb::ImageDataParameter& images = *out.mutable_image_data_param();
   images.set_source(list.string());
-  images.set_batch_size(static_cast<std::uint32_t>(std::min(request.images_size(), kMostBatch)));
+  images.set_batch_size(static_cast<std::uint32_t>(std::min(request.images_size(), kMaxBatch)));
   images.set_is_color(size.channels == 3);
   const bool asked = request.height() > 0;
   images.set_new_height(asked ? request.height() : static_cast<std::uint32_t>(size.height));
@@ -113,7 +113,7 @@ Result<pb::LayerParameter> image_layer(const pb::LayerParameter& layer,
     images.set_new_height(layer.image_data_param().new_height());
     images.set_new_width(layer.image_data_param().new_width());
   } else if (transform.has_mean_file()) {
-    // A mean is of whole images, before they are cropped.
+    // A mean is of whole images, before cropping.
     TAUT_TRY(const data::MeanImage mean, data::read_mean(transform.mean_file()));
     images.set_new_height(static_cast<std::uint32_t>(mean.shape.height));
     images.set_new_width(static_cast<std::uint32_t>(mean.shape.width));
@@ -129,7 +129,7 @@ Result<ImageJob> ImageJob::create(const pb::Job& job, const pb::ToolRequest& req
   if (!size && request.height() > 0) size = Size{3, request.height(), request.width()};
   if (!size || (size->channels != 1 && size->channels != 3)) {
     return invalid(
-        fmt::format("layer \"{}\": nothing says how large its images are; give --resize "
+        fmt::format("layer \"{}\": the size of its images is unknown; give --resize "
                     "HEIGHTxWIDTH, or its data with --data",
                     data.layer.name()));
   }
@@ -141,7 +141,7 @@ Result<ImageJob> ImageJob::create(const pb::Job& job, const pb::ToolRequest& req
   net.clear_layer();
   TAUT_TRY(*net.add_layer(), image_layer(data.layer, request, *size, made.list_));
   for (const pb::LayerParameter& layer : job.net_param().layer()) {
-    // TRAIN's data layer may have the same name: neither is wanted.
+    // TRAIN's data layer may have the same name: both are replaced.
     if (layer.name() != data.layer.name() || !reads_data(layer)) *net.add_layer() = layer;
   }
   return made;
@@ -154,6 +154,15 @@ ImageJob& ImageJob::operator=(ImageJob&& other) noexcept {
   std::swap(job_, other.job_);
   std::swap(list_, other.list_);
   return *this;
+}
+
+std::string ImageJob::without_list(const std::string& message) const {
+  const std::size_t at = message.find(list_.string() + ": ");
+  if (at == std::string::npos) return message;
+  std::string rest = message.substr(at + list_.string().size() + 2);
+  // "record 3: " counts the list's lines.
+  if (rest.starts_with("record ")) rest.erase(0, std::min(rest.find(": ") + 2, rest.size()));
+  return rest;
 }
 
 ImageJob::~ImageJob() {

@@ -9,24 +9,26 @@
 
 namespace taut::worker {
 
-/// A job whose TEST phase reads given image files in the place of its data: through the transform of
+/// A job whose TEST phase reads given image files in place of its data: through the transform of
 /// the data layer that they stand in for, resized to what the net takes.
 class ImageJob {
  public:
-  /// Errors    invalid: a net without one layer of images to stand in for, or whose size nobody
-  ///           knows; io: the list of the images cannot be written
+  /// Errors    invalid: a net without one layer of images to stand in for, or whose size is
+  ///           unknown; io: the list of the images cannot be written
   [[nodiscard]] static Result<ImageJob> create(const pb::Job& job, const pb::ToolRequest& request);
   ~ImageJob();
   ImageJob(ImageJob&& other) noexcept;
   ImageJob& operator=(ImageJob&& other) noexcept;
 
   [[nodiscard]] const pb::Job& job() const { return job_; }
+  /// An error of reading the images, without the temporary list that they are read from.
+  [[nodiscard]] std::string without_list(const std::string& message) const;
 
  private:
   ImageJob() = default;
 
   pb::Job job_;
-  std::filesystem::path list_;  // gone with this
+  std::filesystem::path list_;  // deleted by the destructor
 };
 
 }  // namespace taut::worker

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "worker/tools/image_job.hpp"
 #include "worker/tools/scores.hpp"
 #include "worker/tools/trained_net.hpp"
@@ -17,7 +18,7 @@ namespace {
 
 constexpr Bytes kLargestNames{16ULL << 20U};
 
-/// Names of classes, by number; none where no file is given.
+/// Names of classes, by number; empty if no file is given.
 Result<std::vector<std::string>> class_names(const std::string& path) {
   std::vector<std::string> names;
   if (path.empty()) return names;
@@ -46,13 +47,16 @@ struct Item {
 /// Prints items, each with its best classes.
 class Printer {
  public:
-  Printer(std::vector<std::string> names, bool csv) : names_(std::move(names)), csv_(csv) {
+  Printer(std::vector<std::string> names, const pb::ToolRequest& request)
+      : names_(std::move(names)), csv_(request.csv()), json_(request.json()) {
     if (csv_) fmt::print("item,label,rank,class,name,score\n");
   }
 
   void print(const Item& item, const std::vector<RankedClass>& ranked) {
     const std::string label = item.label ? fmt::format("{}", *item.label) : std::string();
-    if (csv_) {
+    if (json_) {
+      print_json(item, ranked);
+    } else if (csv_) {
       for (std::size_t rank = 0; rank < ranked.size(); ++rank) {
         fmt::print("{},{},{},{},{},{:.6f}\n", field(item.name), label, rank + 1,
                    ranked[rank].number, field(name(ranked[rank].number)), ranked[rank].score);
@@ -75,44 +79,59 @@ class Printer {
   }
 
   void print_end() const {
-    if (csv_ || labelled_ == 0) return;
-    fmt::print("{} of {} labels are the best class\n", right_, labelled_);
+    if (csv_ || json_ || labelled_ == 0) return;
+    fmt::print("the best class is the label of {} of {} items ({:.1f} %)\n", right_, labelled_,
+               100 * static_cast<double>(right_) / static_cast<double>(labelled_));
   }
 
  private:
+  void print_json(const Item& item, const std::vector<RankedClass>& ranked) const {
+    using Json = nlohmann::ordered_json;
+    Json classes = Json::array();
+    for (const RankedClass& one : ranked) {
+      classes.push_back({{"class", one.number}, {"score", one.score}});
+      if (!name(one.number).empty()) classes.back()["name"] = name(one.number);
+    }
+    const Json line{{"item", item.name},
+                    {"label", item.label ? Json(*item.label) : Json()},
+                    {"classes", std::move(classes)}};
+    fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+
   [[nodiscard]] std::string name(std::size_t number) const {
     return number < names_.size() ? names_[number] : std::string();
   }
   std::vector<std::string> names_;
   bool csv_;
+  bool json_;
   std::uint64_t items_ = 0;
   std::uint64_t labelled_ = 0;
   std::uint64_t right_ = 0;
 };
 
-/// Records that are to be named. Errors: a net that is fed something else than records.
+/// The records to classify. Errors: a net that is not fed records.
 Result<std::uint64_t> count_of(const FedGraph& fed, const pb::ToolRequest& request) {
   if (request.images_size() > 0) return static_cast<std::uint64_t>(request.images_size());
   if (fed.sources.size() != 1) {
-    return invalid(fmt::format("the net's TEST phase has {} data layers; items are taken from one",
-                               fed.sources.size()));
+    return invalid(
+        fmt::format("the net's TEST phase has {} data layers; items are read from exactly one",
+                    fed.sources.size()));
   }
   const std::uint64_t size = fed.sources.begin()->second->size();
   return request.count() > 0 ? std::min(size, request.count()) : size;
 }
 
-/// Which fed blob holds a label for each item: the second top of the one data layer.
+/// The fed blob with a label for each item: the second top of the only data layer.
 bool has_labels(const FedGraph& fed, std::uint64_t items) {
   const auto blobs = model::fed_blobs(fed.graph);
   return blobs.size() == 2 && model::element_count(fed.graph.blobs[blobs[1]].shape) == items;
 }
 
-}  // namespace
-
-Result<void> predict(const pb::ToolRequest& request, Backend& backend) {
+/// images    receives what stands in for the net's data, where images are given
+Result<void> predict_items(const pb::ToolRequest& request, Backend& backend,
+                           std::optional<ImageJob>& images) {
   TAUT_TRY(OpenedModel opened, open_model(request));
   const bool from_images = request.images_size() > 0;
-  std::optional<ImageJob> images;
   if (from_images) {
     TAUT_TRY(images, ImageJob::create(opened.job, request));
   }
@@ -132,7 +151,7 @@ Result<void> predict(const pb::ToolRequest& request, Backend& backend) {
   feed.seed = opened.job.seed();
   TAUT_TRY(const auto loader, start_loader(fed, feed, {}));
   const bool labelled = !from_images && has_labels(fed, blob.items);
-  Printer printer(std::move(names), request.csv());
+  Printer printer(std::move(names), request);
   std::vector<float> scores(blob.items * blob.classes);
   for (std::uint64_t first = 0; first < count; first += blob.items) {
     TAUT_TRY(data::Batch batch, loader->next(kBatchWait));
@@ -150,6 +169,15 @@ Result<void> predict(const pb::ToolRequest& request, Backend& backend) {
   }
   printer.print_end();
   return ok();
+}
+
+}  // namespace
+
+Result<void> predict(const pb::ToolRequest& request, Backend& backend) {
+  std::optional<ImageJob> images;
+  const auto done = predict_items(request, backend, images);
+  if (done || !images) return done;
+  return make_error(done.error().code, images->without_list(done.error().message));
 }
 
 }  // namespace taut::worker

@@ -2,12 +2,12 @@
 
 #include "common/result.hpp"
 #include "proto/tool.pb.h"
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 
 namespace taut::worker {
 
-/// Carries out what `tautline test`, `predict` or `sample` asks, and prints what came of it.
-/// Errors    as SavedModel, build_graph and the data say; what the model cannot be used for
+/// Executes a request of `tautline test`, `predict` or `sample`, and prints the result.
+/// Errors    those of SavedModel, build_graph and the data; a model that does not fit the request
 /// Thread    main
 [[nodiscard]] Result<void> run_tool(const pb::ToolRequest& request, Backend& backend);
 

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "worker/data/text_source.hpp"
 #include "worker/model/job_data.hpp"
 #include "worker/text_sampler.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Bytes kLargestVocabulary{64ULL << 20U};
 
-/// What the net's numbers mean: a file that training wrote, or the text's own vocabulary once more.
+/// The vocabulary: from a file that training wrote, or made from the text again.
 Result<data::Vocabulary> vocabulary_of(const pb::ToolRequest& request, const pb::Job& job) {
   if (!request.vocabulary().empty()) {
     TAUT_TRY(const std::string file, read_file(request.vocabulary(), kLargestVocabulary));

@@ -59,7 +59,7 @@ std::vector<RankedClass> rank_classes(std::span<const float> scores, bool is_pro
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   top = std::min(top, order.size());
-  // A score that is no number comes last.
+  // NaN scores come last.
   const auto value = [&](std::size_t i) { return std::isnan(scores[i]) ? -INFINITY : scores[i]; };
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top), order.end(),
                     [&](std::size_t a, std::size_t b) {

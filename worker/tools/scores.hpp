@@ -10,16 +10,16 @@
 
 namespace taut::worker {
 
-/// The blob of a net that scores classes.
+/// The blob of a net with the scores of classes.
 struct ScoresBlob {
   std::string name;
   std::uint64_t items = 0;    // of a batch
-  std::uint64_t classes = 0;  // scores of each item, one after the other
+  std::uint64_t classes = 0;  // scores per item, contiguous
   bool is_probability = false;
 };
 
-/// Finds it: the blob of that name; else what the last SoftmaxWithLoss reads, or what the last
-/// Softmax makes.
+/// Finds it: the blob of that name; else the bottom of the last SoftmaxWithLoss, or the top of the
+/// last Softmax.
 /// Errors    invalid: there is none, or its shape is not items x classes
 [[nodiscard]] Result<ScoresBlob> find_scores(const model::Graph& graph, const std::string& wanted);
 
@@ -28,8 +28,8 @@ struct RankedClass {
   double score = 0;
 };
 
-/// The `top` best classes of an item, the best first; scores become probabilities by a softmax
-/// where they are none yet. Of equal ones the lower number comes first.
+/// The `top` best classes of an item, best first; scores become probabilities by a softmax
+/// unless they already are. Of equal ones, the lower number comes first.
 [[nodiscard]] std::vector<RankedClass> rank_classes(std::span<const float> scores,
                                                     bool is_probability, std::size_t top);
 

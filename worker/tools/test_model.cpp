@@ -11,7 +11,7 @@
 namespace taut::worker {
 namespace {
 
-/// Batches of one pass over the data. Errors: a text, which has no end that a batch would meet.
+/// Batches of one pass over the data. Errors: a text, in which batches have no last one.
 Result<std::uint64_t> batches_of(const FedGraph& fed, const pb::ToolRequest& request) {
   if (request.iterations() > 0) return std::uint64_t{request.iterations()};
   for (const model::Node& node : fed.graph.nodes) {
@@ -20,17 +20,18 @@ Result<std::uint64_t> batches_of(const FedGraph& fed, const pb::ToolRequest& req
     if (node.definition.data_param().backend() == pb::DataParameter::TEXT) break;
     const auto batch = static_cast<std::uint64_t>(fed.batch());
     if (source->second->size() >= batch) return source->second->size() / batch;
-    return invalid(fmt::format("the data has {} records, and a batch {}: give a smaller --batch",
-                               source->second->size(), batch));
+    return invalid(
+        fmt::format("the data has {} records, and a batch has {}: give a smaller --batch",
+                    source->second->size(), batch));
   }
-  return invalid("the net is fed a text or fillers: say with --iterations how many batches");
+  return invalid("the net is fed a text or fillers: give the number of batches with --iterations");
 }
 
 void print(const std::vector<OutputMeans::Mean>& means, std::uint64_t batches,
            std::uint64_t records, bool json) {
   if (json) {
     nlohmann::ordered_json out{{"batches", batches}, {"records", records}};
-    // What is NaN, as a class without a label, becomes null.
+    // NaN, such as a class without a label, becomes null.
     for (const OutputMeans::Mean& mean : means) out["outputs"][mean.name] = mean.value;
     fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
@@ -54,17 +55,23 @@ Result<void> test_model(const pb::ToolRequest& request, Backend& backend) {
   feed.seed = opened.job.seed();
   TAUT_TRY(const auto loader, start_loader(fed, feed, {}));
   OutputMeans means;
+  Hdf5Output files(fed.graph);
+  TAUT_TRY(files.begin(batches));
   for (std::uint64_t i = 0; i < batches; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kBatchWait));
     net.forward(batch);
     loader->recycle(std::move(batch));
     const std::vector<Net::Output> outputs = net.outputs();
-    if (outputs.empty()) {
+    if (outputs.empty() && files.empty()) {
       return invalid(
-          "the net's TEST phase has no output that is a number: add an Accuracy or a loss layer");
+          "the net's TEST phase has no output that is a number: add an Accuracy, a loss or an "
+          "HDF5Output layer");
     }
     means.add(outputs);
+    net.read_outputs(files);
+    TAUT_TRY(files.write());
   }
+  TAUT_TRY(files.finish());
   print(means.means(), batches, batches * static_cast<std::uint64_t>(fed.batch()), request.json());
   return ok();
 }

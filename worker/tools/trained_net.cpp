@@ -16,7 +16,7 @@ Result<TrainedNet> TrainedNet::create(const model::Graph& graph, const model::Re
     host.resize(graph.parameters[i].count());
     TAUT_TRY(values(i, 0, host));
     DeviceBuffer& buffer = net.parameters_.emplace_back(
-        backend.allocate_floats(host.size(), graph.parameters[i].name));
+        backend.allocate_floats(host.size(), BufferKind::kParameter, graph.parameters[i].name));
     backend.copy_to_device(*net.stream_, host, buffer.as<float>());
     net.stream_->finish();
     net.net_->bind_value(i, buffer.as<float>());
@@ -50,7 +50,7 @@ Result<void> run_tool(const pb::ToolRequest& request, Backend& backend) {
     case pb::ToolRequest::SAMPLE:
       return sample_text(request, backend);
     default:
-      return invalid("the request says nothing that is known");
+      return invalid("the request is of an unknown kind");
   }
 }
 

@@ -6,8 +6,9 @@
 
 #include "common/result.hpp"
 #include "proto/tool.pb.h"
-#include "worker/backend/backend.hpp"
 #include "worker/data/data_loader.hpp"
+#include "worker/engine/backend.hpp"
+#include "worker/hdf5_output.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/model/saved_model.hpp"
 #include "worker/replica.hpp"
@@ -28,6 +29,8 @@ class TrainedNet {
   void read_blob(const std::string& name, std::span<float> into) {
     net_->read_blob(*stream_, name, into);
   }
+  /// Reads what the net's HDF5Output layers write of the last batch.
+  void read_outputs(Hdf5Output& outputs) { outputs.read(*net_, *stream_); }
 
  private:
   TrainedNet() = default;
@@ -37,14 +40,14 @@ class TrainedNet {
   std::unique_ptr<Net> net_;
 };
 
-/// The model that a request names, with the data that it names in the place of the job's.
+/// The model that a request names, with the request's data in place of the job's.
 struct OpenedModel {
   model::SavedModel saved;
   pb::Job job;
 };
 [[nodiscard]] Result<OpenedModel> open_model(const pb::ToolRequest& request);
 
-/// How long a batch may take to be read.
+/// How long reading a batch may take.
 inline constexpr Duration kBatchWait{60'000'000};
 
 // What each kind of request does.

@@ -36,6 +36,7 @@
     return n.toFixed(1) + " TB";
   }
   const slackName = (slack) => (slack === null ? "none" : String(slack));
+  const boundName = (slack) => (slack === null ? "no bound" : `slack ${slack}`);
   const modeName = (job) => (job.mode === "SSP" ? `SSP, slack ${job.slack}` : job.mode);
 
   // ---- what comes in
@@ -376,7 +377,7 @@
     const job = now.job;
     const slack = wantedSlack();
     const effect = slack === 0 || job.slack === 0 ? " Updates are then applied in another way, from a clock ahead of every worker." : "";
-    ask(`Change the slack of job ${job.id} from ${slackName(job.slack)} to ${slackName(slack)}?${effect}`,
+    ask(`Change job ${job.id} from ${boundName(job.slack)} to ${boundName(slack)}?${effect}`,
         "Change", async () => {
           await send(`/api/jobs/${job.id}/slack`, { slack });
           slackTouched = false;

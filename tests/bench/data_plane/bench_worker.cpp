@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "common/net/zmq_endpoint.hpp"
+#include "proto/config/job_state.hpp"
 #include "proto/control_link.hpp"
-#include "proto/job_state.hpp"
 #include "tests/bench/data_plane/memory_use.hpp"
 #include "worker/client/client.hpp"
 

@@ -8,6 +8,7 @@
 #include <zmq.hpp>
 
 #include "common/math/update_kernels.hpp"
+#include "common/math/update_rules.hpp"
 #include "common/net/buffer_pool.hpp"
 #include "common/ssp/slice_layout.hpp"
 
@@ -163,20 +164,14 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
   // Bytes that the code names: two reads and a write of each element, in place as the rules are.
   const double triad = 3.0 * static_cast<double>(bytes) / triad_time * 1e-9;
 
-  struct Case {
-    const char* name;
-    math::RuleKind kind;
-    double streams;  // reads and writes of each element
-  };
   std::vector<RuleRate> rates;
-  for (const Case& one :
-       {Case{"SGD", math::RuleKind::kSgd, 3}, Case{"momentum", math::RuleKind::kMomentum, 5},
-        Case{"Nesterov", math::RuleKind::kNesterov, 5}, Case{"Adam", math::RuleKind::kAdam, 7},
-        Case{"AdaGrad", math::RuleKind::kAdaGrad, 5}, Case{"RMSProp", math::RuleKind::kRmsProp, 5},
-        Case{"AdaDelta", math::RuleKind::kAdaDelta, 7}, Case{"AdamW", math::RuleKind::kAdamW, 7},
-        Case{"LARS", math::RuleKind::kLars, 5}, Case{"LAMB", math::RuleKind::kLamb, 7}}) {
+  for (std::size_t i = 0; i < math::kRuleCount; ++i) {
+    const auto kind = static_cast<math::RuleKind>(i);
+    const math::RuleInfo& info = math::info_of(kind);
+    // Reads and writes of each element.
+    const double streams = 3 + 2 * info.state_count;
     math::UpdateRule rule;
-    rule.kind = one.kind;
+    rule.kind = kind;
     rule.momentum = 0.9F;
     rule.weight_decay = 1e-4F;
     const math::UpdateStep step = math::make_step(rule, 1, 1, 1, 1.0, 1);
@@ -188,11 +183,11 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
           const math::GradientView view{gradient_buffer.data() + begin * sizeof(float), clip};
           const std::array<float*, 2> at = {state[0] + begin, state[1] + begin};
           const auto slice = values.subspan(begin, std::min(kSlice, count - begin));
-          math::apply_update(one.kind, step, std::span(&view, 1), 0.5F, slice, slice, at);
+          math::apply_update(kind, step, std::span(&view, 1), 0.5F, slice, slice, at);
         }
       });
-      rates.push_back({clip == 1.0F ? one.name : std::string(one.name) + ", clipped",
-                       one.streams * static_cast<double>(bytes) / took * 1e-9, triad});
+      rates.push_back({std::string(info.name) + (clip == 1.0F ? "" : ", clipped"),
+                       streams * static_cast<double>(bytes) / took * 1e-9, triad});
     }
   }
   return rates;

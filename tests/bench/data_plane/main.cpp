@@ -9,7 +9,7 @@
 #include "cli/child_process.hpp"
 #include "cli/control_client.hpp"
 #include "cli/local_cluster.hpp"
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
 #include "tests/bench/data_plane/bench_worker.hpp"

@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "proto/policies.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/settle_policies.hpp"
 #include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
-#include "worker/backend/cpu_backend.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 using namespace taut;
 using test::JobMaker;
@@ -108,9 +109,9 @@ Trained train(const JobMaker& job, bool late = false) {
   const Policies policies = to_policies(served.job.state.definition()).value();
   AveragingCache::Options options;
   options.rule = to_update_rule(served.job.solver()).value();
-  options.exchange = policies.exchange;
-  options.moving_rate = policies.moving_rate;
-  options.schedule = policies.schedule;
+  options.exchange = policies.find<Averaging>()->exchange();
+  options.moving_rate = policies.find<Averaging>()->moving_rate();
+  options.schedule = policies.schedule();
   std::vector<std::unique_ptr<Backend>> hosts;
   std::vector<std::unique_ptr<Backend>> devices;
   std::vector<std::unique_ptr<Client>> clients;

@@ -7,10 +7,9 @@
 
 #include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
-#include "worker/backend/cpu_backend.hpp"
-#include "worker/cache/device_cache.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 namespace taut {
 namespace {
@@ -141,7 +140,7 @@ Tables train_served(const JobMaker& job, std::span<const TableSpec> tables, std:
       options.wait = kDeadline;
       options.overlap = overlap;
       auto cache =
-          open_served_cache(*clients[worker], *backend, {tables.begin(), tables.end()}, options);
+          ServedCache::open(*clients[worker], *backend, {tables.begin(), tables.end()}, options);
       if (!cache) return cache.error().message;
       caches[worker] = std::move(cache.value());
       caches[worker]->compute_on(0, computer.stream());

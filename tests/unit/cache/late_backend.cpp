@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -110,13 +111,13 @@ LateBackend::~LateBackend() {
   ::munmap(memory_, options_.memory.value());
 }
 
-DeviceBuffer LateBackend::allocate(Bytes size, std::string_view what) {
+DeviceBuffer LateBackend::allocate(Bytes size, BufferKind /*kind*/, std::string_view name) {
   std::scoped_lock lock(mutex_);
   if (size.value() == 0) return {};
   const std::uint64_t place = allocated_;
   allocated_ += (size.value() + 255) / 256 * 256;
   if (allocated_ > options_.memory.value()) {
-    throw DeviceError("late CPU: no memory for " + std::string(what));
+    throw DeviceError("late CPU: no memory for " + std::string(name));
   }
   fill_with_nan(memory_ + place, size.value());
   return {faces_ + place, size, [](void*, void*) noexcept {}};

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "worker/backend/wrapped_backend.hpp"
+#include "worker/engine/plan/wrapped_backend.hpp"
 
 namespace taut::test {
 
@@ -32,7 +32,7 @@ class LateBackend : public WrappedBackend {
   ~LateBackend() override;
 
   std::string description() const override { return "late CPU"; }
-  DeviceBuffer allocate(Bytes size, std::string_view what) override;
+  DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override;
   using WrappedBackend::allocate;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Stream> make_copy_stream() override { return make_stream(); }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/backend/wrapped_backend.hpp"
+#include "worker/engine/plan/wrapped_backend.hpp"
 
 namespace taut::test {
 
@@ -20,8 +20,8 @@ class RecordingBackend final : public WrappedBackend {
   using WrappedBackend::allocate;
   using WrappedBackend::WrappedBackend;
 
-  DeviceBuffer allocate(Bytes size, std::string_view what) override {
-    return inner().allocate(size, what);
+  DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override {
+    return inner().allocate(size, kind, name);
   }
   std::unique_ptr<Event> make_event() override {
     return std::make_unique<Outside>(*this, inner().make_event());

@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "proto/policies.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/settle_policies.hpp"
 #include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
-#include "worker/backend/cpu_backend.hpp"
 #include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 namespace taut {
 namespace {
@@ -182,7 +183,7 @@ TEST_CASE("what devices exchange waits for what makes it, however late they work
       ServedCache::Options options;
       options.wait = kDeadline;
       options.overlap = overlap;
-      auto behind = open_served_cache(*client, late, tables(), options);
+      auto behind = ServedCache::open(*client, late, tables(), options);
       REQUIRE(behind.has_value());
       ReplicatedCache cache(std::move(behind.value()), devices, tables(),
                             {.order = GroupOrder::kMembers, .overlap = overlap});
@@ -211,8 +212,8 @@ TEST_CASE("devices share a worker that averages with others", "[replicated_cache
     const std::vector<Backend*> devices(count, &late);
     AveragingCache::Options options;
     options.rule = to_update_rule(job.solver()).value();
-    options.exchange = policies.exchange;
-    options.schedule = policies.schedule;
+    options.exchange = policies.find<Averaging>()->exchange();
+    options.schedule = policies.schedule();
     options.moving_rate = 0.5F;
     options.wait = kDeadline;
     auto behind = AveragingCache::open(*client, late, tables(), options);

@@ -1,8 +1,8 @@
-#include "cli/net_summary.hpp"
+#include "cli/views/net_summary.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;

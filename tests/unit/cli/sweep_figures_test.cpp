@@ -2,7 +2,7 @@
 
 #include "cli/sweep/comparison.hpp"
 #include "cli/sweep/curve.hpp"
-#include "cli/sweep/run_folder.hpp"
+#include "cli/sweep/prepare_run.hpp"
 #include "cli/sweep/run_result.hpp"
 #include "cli/sweep/statistics.hpp"
 #include "tests/support/catch.hpp"
@@ -118,7 +118,8 @@ TEST_CASE("a lead beyond the noise is called so, with the test's p-values", "[sw
 TEST_CASE("a lead within the noise is called so", "[sweep]") {
   const std::string text = verdict(points_with({{50, 60, 40}, {52, 61, 44}}), 0.5);
   CHECK_THAT(text, Contains("BSP reached") && Contains("within the noise"));
-  CHECK_THAT(verdict(points_with({{50}, {60}}), 0.5), Contains("with one seed nothing"));
+  CHECK_THAT(verdict(points_with({{50}, {60}}), 0.5),
+             Contains("one seed tells nothing about the noise"));
 }
 
 TEST_CASE("a bound that does not always reach the target is named and not compared", "[sweep]") {
@@ -128,6 +129,8 @@ TEST_CASE("a bound that does not always reach the target is named and not compar
              Contains("(slack 1 did not always reach it)") && Contains("no other bound did"));
   points[0].seconds_to_target.clear();
   CHECK_THAT(verdict(points, 0.5), Contains("No bound reached 50.0 %"));
+  for (PointFigures& point : points) point.runs.clear();
+  CHECK(verdict(points, 0) == "No run has finished, so there is nothing to compare.");
 }
 
 TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") {

@@ -1,7 +1,7 @@
 #include <set>
 
-#include "cli/sweep/plan.hpp"
-#include "proto/text.hpp"
+#include "cli/sweep/sweep_plan.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
 using Catch::Matchers::Contains;
@@ -52,6 +52,7 @@ TEST_CASE("a sweep is every bound with every number of workers, variant and seed
   for (const SweepRun& run : plan.value().runs) folders.insert(run.folder);
   CHECK(folders.size() == 24);
   CHECK(folders.contains("slack3-workers4-one_slow-seed6"));
+  CHECK(folders.contains("async-workers2-calm-seed5"));
   CHECK(plan.value().runs[0].seed == 5);
   CHECK(plan.value().runs[12].seed == 6);
   const SweepPoint& last = plan.value().points[11];
@@ -100,10 +101,9 @@ TEST_CASE("a policy that cannot work is named before anything runs", "[sweep]") 
       "policy { consistency { mode: BSP } } policy { name: '3' consistency { } } "
       "policy { name: 'async' consistency { } } policy { name: 'none' } "
       "policy { name: 'a b' consistency { } } policy { name: 'a/b' consistency { } }");
-  for (const char* line :
-       {"a policy has no name", "policy \"3\" is named like a slack",
-        "policy \"async\" is named like a slack", "policy \"none\" says no consistency",
-        "policy \"a/b\" is named twice"}) {
+  for (const char* line : {"a policy has no name", "policy \"3\" is named like a slack",
+                           "policy \"async\" is named like a slack",
+                           "policy \"none\" has no consistency", "policy \"a/b\" is named twice"}) {
     CHECK_THAT(all, Contains(line));
   }
   CHECK_THAT(refusal_of("workers: 2 policy { name: 'spare' consistency { mode: BSP "
@@ -140,9 +140,10 @@ TEST_CASE("every value of a sweep that cannot work is named before anything runs
       "slack: '-1' slack: 'fast' slack: '2' slack: '2' workers: 0 workers: 300 seeds: 0 "
       "target_accuracy: 1.5 limit_s: 0 variant { } variant { name: 'v' job { workers: 3 } }");
   for (const char* line :
-       {"slack \"-1\" is neither", "slack \"fast\" is neither", "slack 2 is named twice",
-        "workers: 0 is not", "workers: 300 is not", "seeds: 0", "target_accuracy: 1.5",
-        "limit_s: 0", "a variant has no name", "variant \"v\" sets"}) {
+       {"or async, is \"-1\"", "or async, is \"fast\"", "slack 2 is named twice",
+        "workers: must be from 1 to 256, is 0", "workers: must be from 1 to 256, is 300",
+        "seeds: must be from 1 to 1000, is 0", "less than 1, e.g. 0.85, is 1.5",
+        "limit_s: must be greater than 0, is 0", "a variant has no name", "variant \"v\" sets"}) {
     CHECK_THAT(all, Contains(line));
   }
 }

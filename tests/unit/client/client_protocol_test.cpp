@@ -75,7 +75,7 @@ struct Played {
     client.tick(now);
   }
   void push(std::int64_t clock) {
-    client.push(TableId(0), Clock(clock), test::frame_of(test::gradient_of(0, clock, 4)), 0);
+    client.push(TableId(0), {Clock(clock), test::frame_of(test::gradient_of(0, clock, 4)), 0});
   }
   void read(std::int64_t clock) { client.read(TableId(0), Clock(clock), into); }
   void answer(DataItem::Kind kind, std::int64_t clock, std::int64_t done, std::int64_t version = 0,

@@ -104,7 +104,7 @@ class Storm {
         worker.client->read(tables_[t].id, worker.clock.next(), worker.values[t]);
         const auto gradient = test::gradient_of(static_cast<std::uint32_t>(w), worker.clock.value(),
                                                 tables_[t].count(), t);
-        worker.client->push(tables_[t].id, worker.clock, test::frame_of(gradient), 0);
+        worker.client->push(tables_[t].id, {worker.clock, test::frame_of(gradient), 0});
       }
       worker.clock = worker.clock.next();
     }
@@ -175,9 +175,8 @@ TEST_CASE("what was lost, repeated or reordered is sent again and applied exactl
     std::vector<server::Answer> released;
     for (std::int64_t clock = 0; clock < kEnd.value(); ++clock) {
       for (std::uint32_t w = 0; w < 3; ++w) {
-        slice.push(WorkerId(w), Clock(clock),
-                   test::frame_of(test::gradient_of(w, clock, table.count(), t)), 1, *view,
-                   released);
+        const auto gradient = test::gradient_of(w, clock, table.count(), t);
+        slice.push(WorkerId(w), {Clock(clock), test::frame_of(gradient), 0}, *view, released);
       }
     }
     CHECK(same_bits(storm.table(t), test::floats_of(slice.snapshot(PeerId(1)).values)));

@@ -352,7 +352,7 @@ TEST_CASE("reads and updates that were lost or whose connection broke are made o
   CHECK(same_bits(result_of(true), result_of(false)));
 }
 
-TEST_CASE("a snapshot that came too late is not taken for a later one", "[client]") {
+TEST_CASE("a snapshot that arrived too late is not taken for a later one", "[client]") {
   // A shard that the test plays: it answers a snapshot only when it is told to.
   ZmqContext context;
   const auto shard = context.make_endpoint();

@@ -31,7 +31,8 @@ struct Sender {
   /// Pushes from the last table to the first, as backward does.
   void push_all(std::int64_t clock) {
     for (std::uint32_t table = kTables; table-- > 0;) {
-      client.push(TableId(table), Clock(clock), test::frame_of(test::gradient_of(0, clock, 4)), 0);
+      client.push(TableId(table),
+                  {Clock(clock), test::frame_of(test::gradient_of(0, clock, 4)), 0});
     }
   }
   /// The tables of what is sent now, in order: "3 2".
@@ -66,10 +67,10 @@ struct Sender {
 TEST_CASE("what the next forward pass reads first overtakes what still waits to be sent",
           "[client]") {
   Sender sender({SendOrder::kFrontFirst, Bytes(32)});
-  sender.client.push(TableId(3), Clock(0), test::frame_of(test::gradient_of(0, 0, 4)), 0);
+  sender.client.push(TableId(3), {Clock(0), test::frame_of(test::gradient_of(0, 0, 4)), 0});
   CHECK(sender.sent() == "3");
   for (const std::uint32_t table : {2U, 1U, 0U}) {
-    sender.client.push(TableId(table), Clock(0), test::frame_of(test::gradient_of(0, 0, 4)), 0);
+    sender.client.push(TableId(table), {Clock(0), test::frame_of(test::gradient_of(0, 0, 4)), 0});
   }
   // One more fits into the window: the first table's, although it came last.
   CHECK(sender.sent() == "0");

@@ -1,6 +1,7 @@
 #include "common/bounded_queue.hpp"
 
 #include <thread>
+#include <vector>
 
 #include "tests/support/catch.hpp"
 

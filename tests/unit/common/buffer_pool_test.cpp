@@ -68,11 +68,11 @@ TEST_CASE("stocked buffers are what is acquired next, and no more are made than 
   BufferPool pool(Bytes(4096));
   pool.stock(1 << 20, 3, never);
   CHECK(pool.usage().kept.value() == 0);
-  const auto room = pool.keep_more(Bytes(3 * BufferPool::room_for(1 << 20)));
+  const auto reservation = pool.keep_more(Bytes(3 * BufferPool::rounded_size(1 << 20)));
   pool.stock(1 << 20, 5, never);
   CHECK(pool.usage().kept.value() == 3U << 20U);
   CHECK(pool.usage().used.value() == 0);
-  // What is there already counts.
+  // Free buffers count.
   pool.stock(1 << 20, 2, never);
   CHECK(pool.usage().kept.value() == 3U << 20U);
   const Buffer taken = pool.acquire(1 << 20);
@@ -85,15 +85,15 @@ TEST_CASE("stocking ends as soon as it is told to", "[pool]") {
   int asked = 0;
   pool.stock(100'000, 10, [&] { return ++asked > 4; });
   CHECK(asked == 5);
-  CHECK(pool.usage().kept.value() == 4 * BufferPool::room_for(100'000));
+  CHECK(pool.usage().kept.value() == 4 * BufferPool::rounded_size(100'000));
 }
 
 TEST_CASE("what was kept for a while goes back with the promise to keep it", "[pool]") {
   BufferPool pool(Bytes(4096));
-  auto room = pool.keep_more(Bytes(1 << 20));
+  auto reservation = pool.keep_more(Bytes(1 << 20));
   { const Buffer large = pool.acquire(1 << 20); }
   CHECK(pool.usage().kept.value() == 1U << 20U);
-  (void)room.leave();
+  (void)reservation.end();
   CHECK(pool.usage().kept.value() == 0);
   { const Buffer small = pool.acquire(4096); }
   CHECK(pool.usage().kept.value() == 4096);
@@ -126,19 +126,19 @@ TEST_CASE("buffers that are kept no longer are freed by whoever gets them, while
           "[pool]") {
   const auto allocator = std::make_shared<AskingAllocator>();
   BufferPool pool(Bytes(4096), allocator);
-  auto room = pool.keep_more(Bytes(3 << 20));
+  auto reservation = pool.keep_more(Bytes(3 << 20));
   pool.stock(1 << 20, 3, [] { return false; });
   { const Buffer small = pool.acquire(256); }
   allocator->pool = &pool;
   {
-    const BufferPool::Surplus surplus = room.leave();
+    const BufferPool::Excess excess = reservation.end();
     CHECK(pool.usage().kept.value() == 256);
     CHECK(allocator->freed == 0);
   }
   CHECK(allocator->freed == 3);
   CHECK(allocator->blocked == 0);
   // It has ended: nothing is kept less twice.
-  (void)room.leave();
+  (void)reservation.end();
   CHECK(pool.usage().kept.value() == 256);
   allocator->pool = nullptr;
 }

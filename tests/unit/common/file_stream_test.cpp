@@ -1,4 +1,4 @@
-#include "common/file_stream.hpp"
+#include "common/files/file_stream.hpp"
 
 #include <sys/resource.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 
 #include <zlib.h>
 

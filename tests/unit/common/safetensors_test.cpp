@@ -1,11 +1,11 @@
-#include "common/safetensors.hpp"
+#include "common/files/safetensors.hpp"
 
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "common/float16.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -221,9 +221,9 @@ TEST_CASE("tensors that overlap, lie outside, leave holes or stand twice are ref
   };
   CHECK(refusal(file(tensor("a", "2", "0,8") + "," + tensor("b", "1", "8,12"), 12)).empty());
   check_refused(file(tensor("a", "2", "0,8") + "," + tensor("b", "1", "8,12"), 11),
-                "b lies at bytes [8, 12) of 11");
-  check_refused(file(tensor("a", "2", "8,0"), 8), "a lies at bytes [8, 0) of 8");
-  check_refused(file(tensor("a", "2", "0,18446744073709551615"), 8), "of 8: the file is cut");
+                "b is at bytes [8, 12) of 11");
+  check_refused(file(tensor("a", "2", "8,0"), 8), "a is at bytes [8, 0) of 8");
+  check_refused(file(tensor("a", "2", "0,18446744073709551615"), 8), "of 8: the file is truncated");
   check_refused(file(tensor("a", "2", "0,8") + "," + tensor("b", "1", "4,8"), 8),
                 "b begins at byte 4, and what is before it ends at 8");
   check_refused(file(tensor("a", "2", "0,8") + "," + tensor("b", "1", "12,16"), 16),
@@ -231,9 +231,10 @@ TEST_CASE("tensors that overlap, lie outside, leave holes or stand twice are ref
   check_refused(file(tensor("a", "2", "0,8"), 9), "followed by 1 of no tensor");
   check_refused(file(tensor("a", "3", "0,8"), 8), "a of F32 [3] does not fit its 8 bytes");
   check_refused(file(tensor("a", "4611686018427387904,4", "0,8"), 8), "does not fit its 8 bytes");
-  check_refused(file(tensor("a", "2", "0,8") + "," + tensor("a", "2", "0,8"), 8), "a stands twice");
+  check_refused(file(tensor("a", "2", "0,8") + "," + tensor("a", "2", "0,8"), 8),
+                "a is given twice");
   check_refused(file(tensor("a", "2", "0,8,9"), 8), "a holds a number");
-  check_refused(file(tensor("a", "2", "0"), 8), "a wants two data_offsets");
+  check_refused(file(tensor("a", "2", "0"), 8), "a requires two data_offsets");
   check_refused(
       file(tensor("a", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "0,4"),
            4),

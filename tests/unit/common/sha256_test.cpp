@@ -1,4 +1,4 @@
-#include "common/sha256.hpp"
+#include "common/files/sha256.hpp"
 
 #include "tests/support/catch.hpp"
 

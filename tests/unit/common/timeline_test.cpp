@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 

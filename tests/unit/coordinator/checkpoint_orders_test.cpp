@@ -84,6 +84,7 @@ TEST_CASE("a job without an interval is saved only when somebody asks", "[checkp
   const pb::CommandReply reply = cluster.make_checkpoint(0);
   CHECK(reply.error().empty());
   CHECK(reply.message().starts_with("job 1: checkpoint at clock "));
+  CHECK(reply.job() == job);
   REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
   CHECK(cluster.status(job).state() == pb::RUNNING);
   cluster.run_for(std::chrono::seconds(2));
@@ -144,7 +145,7 @@ TEST_CASE("a disk that fails costs a checkpoint and not the training", "[checkpo
   CHECK(cluster.tasks.front().aside.starts_with("saved/lenet_iter_10.part-"));
   CHECK(
       cluster.noted("the checkpoint at clock 10 is not written: server \"s1\": disk full; "
-                    "training goes on"));
+                    "training continues"));
   CHECK(cluster.status(job).state() == pb::RUNNING);
   CHECK(cluster.status(job).checkpoint_failure().find("disk full") != std::string::npos);
   cluster.at("s1").server.disk.clear();
@@ -168,7 +169,7 @@ TEST_CASE("an order that comes too late is given again, further ahead", "[checkp
   cluster.at("s0").server.late = 3;
   const std::uint64_t job = cluster.start(saved_job(400));
   REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
-  CHECK(cluster.noted("clock 10 came too late"));
+  CHECK(cluster.noted("clock 10 was too late"));
   CHECK(cluster.kept(job).front() % 10 == 0);
   CHECK(cluster.tasks.size() == 4);
   REQUIRE(cluster.run_until_state(job, pb::DONE));
@@ -180,7 +181,7 @@ TEST_CASE("orders that always come too late are given up", "[checkpoint]") {
   cluster.at("s0").server.late = 1000;
   const std::uint64_t job = cluster.start(saved_job(30));
   REQUIRE(cluster.run_until_state(job, pb::DONE));
-  CHECK(cluster.status(job).checkpoint_failure().find("came too late") != std::string::npos);
+  CHECK(cluster.status(job).checkpoint_failure().find("were too late") != std::string::npos);
 }
 
 TEST_CASE("older checkpoints beyond those to keep are named for removal", "[checkpoint]") {
@@ -224,7 +225,7 @@ TEST_CASE("a job that fails drops the checkpoint under way", "[checkpoint]") {
   REQUIRE(cluster.run_until_state(job, pb::FAILED));
   REQUIRE(cluster.tasks.size() == 1);
   CHECK(cluster.tasks.front().kind == CheckpointTask::Kind::kDrop);
-  CHECK(cluster.noted("is never taken for whole"));
+  CHECK(cluster.noted("its incomplete files are never used"));
 }
 
 TEST_CASE("a job whose last checkpoint hangs ends without it", "[checkpoint]") {

@@ -149,4 +149,57 @@ TEST_CASE("nothing is answered before it is saved", "[coordinator]") {
   CHECK(await_reply(*endpoint, 5).hello_reply().accepted());
 }
 
+TEST_CASE("heartbeats and status are answered while the disk is full", "[coordinator]") {
+  ZmqContext context;
+  const auto failures = std::make_shared<std::atomic<int>>(0);
+  const auto thread = start(context, std::make_unique<FullStore>(failures));
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
+  const std::uint64_t life = await_reply(*endpoint, 5).hello_reply().incarnation();
+  REQUIRE(life > 0);
+  // From now on something is unsaved: another worker's hello.
+  *failures = 1'000'000;
+  pb::ControlMessage other = hello(kWireVersion);
+  other.set_request(6);
+  other.mutable_hello()->set_name("w1");
+  const auto second = context.make_endpoint();
+  const PeerId again = second->connect(thread->address()).value();
+  REQUIRE(second->send(again, encode(other)).has_value());
+  CHECK_FALSE(second->receive(200ms).has_value());
+
+  pb::ControlMessage heartbeat;
+  heartbeat.set_request(7);
+  heartbeat.mutable_heartbeat()->set_incarnation(life);
+  REQUIRE(endpoint->send(coordinator, encode(heartbeat)).has_value());
+  CHECK(await_reply(*endpoint, 7).heartbeat_reply().known());
+  pb::ControlMessage status;
+  status.set_request(8);
+  status.mutable_status_request();
+  REQUIRE(endpoint->send(coordinator, encode(status)).has_value());
+  CHECK(await_reply(*endpoint, 8).has_status_reply());
+  CHECK(thread->failure().empty());
+}
+
+TEST_CASE("a coordinator whose disk failed to sync steps down with the reason", "[coordinator]") {
+  class Unsynced final : public CoordinatorStore {
+   public:
+    Result<CoordinatorRecords> load() override { return CoordinatorRecords(); }
+    Result<void> save(const CoordinatorChanges&) override {
+      return make_error(ErrorCode::kClosed, "state/coordinator.sqlite: the disk failed to sync it");
+    }
+  };
+  ZmqContext context;
+  const auto thread = start(context, std::make_unique<Unsynced>());
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
+  CHECK_FALSE(endpoint->receive(200ms).has_value());
+  const TimePoint deadline = steady_now() + kPatience;
+  while (thread->failure().empty() && steady_now() < deadline) {
+    [[maybe_unused]] const auto nothing = endpoint->receive(10ms);
+  }
+  CHECK_THAT(thread->failure(), Contains("failed to sync"));
+}
+
 }  // namespace taut

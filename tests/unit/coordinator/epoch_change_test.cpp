@@ -53,10 +53,10 @@ TEST_CASE(
   CHECK(left.leave_clock() <= running.clock("w1") + 1);
   CHECK(running.state("s1").members(1).leave_clock() == left.leave_clock());
   const pb::JobStatus status = cluster.status(running.job);
-  CHECK(status.workers(1).state() == "lost");
+  CHECK(status.workers(1).state() == pb::PROCESS_LOST);
   CHECK(status.epoch() == 1);
   CHECK_THAT(status.message(),
-             StartsWith("worker \"w1\" was silent for 15.") && Contains("2 of 3 workers go on"));
+             StartsWith("worker \"w1\" was silent for 15.") && Contains("2 of 3 workers continue"));
   CHECK(cluster.broken().empty());
 }
 
@@ -155,8 +155,8 @@ TEST_CASE("a worker that comes back after its loss is a new member", "[coordinat
   CHECK(cluster.at("w1").worker.job()->incarnation() > first_life);
   CHECK(running.goes_on("w1"));
   const pb::JobStatus status = cluster.status(running.job);
-  CHECK(status.workers(1).state() == "lost");
-  CHECK(status.workers(2).state() == "running");
+  CHECK(status.workers(1).state() == pb::PROCESS_LOST);
+  CHECK(status.workers(2).state() == pb::PROCESS_RUNNING);
   CHECK(cluster.broken().empty());
 }
 

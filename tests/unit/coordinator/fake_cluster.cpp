@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "proto/config/job_state.hpp"
 #include "proto/control_message.hpp"
-#include "proto/job_state.hpp"
 
 namespace taut {
 namespace {
@@ -164,6 +164,7 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   progress_.set_incarnation(job_->incarnation());
   if (progress_.finished() || !progress_.error().empty()) return;
   progress_.set_error(fails);
+  progress_.set_diverged(diverges);
   if (job_->stop()) progress_.set_finished(true);
   const std::int64_t clock = progress_.clock();
   const auto allows = [&](FakeServer* server) { return server->may_read(*job_, clock); };

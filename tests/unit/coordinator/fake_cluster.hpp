@@ -62,8 +62,9 @@ class FakeWorker {
   [[nodiscard]] std::int64_t clock() const { return progress_.clock(); }
   [[nodiscard]] const std::optional<pb::WorkerJob>& job() const { return job_; }
 
-  bool stuck = false;  // neither trains nor heeds a stop
-  std::string fails;   // why it gives up
+  bool stuck = false;     // neither trains nor heeds a stop
+  std::string fails;      // why it gives up
+  bool diverges = false;  // what fails is the training, not the worker
 
  private:
   std::optional<pb::WorkerJob> job_;

@@ -72,7 +72,8 @@ void torment(std::uint64_t seed, bool restarts) {
   CHECK(cluster.run_until([&] {
     const pb::JobStatus seen = cluster.status(job);
     for (const pb::WorkerStatus& worker : seen.workers()) {
-      if (worker.state() == "running" && worker.progress().clock() <= before) return false;
+      if (worker.state() == pb::PROCESS_RUNNING && worker.progress().clock() <= before)
+        return false;
     }
     return true;
   }));

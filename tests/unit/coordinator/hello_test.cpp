@@ -75,7 +75,7 @@ TEST_CASE("a second live worker of the same name is refused by name", "[coordina
       reply_to(coordinator, PeerId(2), second, kStart + 1500ms).hello_reply();
   CHECK_FALSE(reply.accepted());
   CHECK(reply.reason() ==
-        "worker \"w0\" is already here, for 1.5 s; choose another name with worker { name: "
+        "worker \"w0\" has already joined, 1.5 s ago; choose another name with worker { name: "
         "\"...\" }");
   CHECK(reply_to(coordinator, PeerId(1), heartbeat(), kStart + 2s).heartbeat_reply().known());
 }
@@ -162,6 +162,26 @@ TEST_CASE("messages that are not for the coordinator are ignored", "[coordinator
   CHECK(coordinator.handle(PeerId(1), message, kStart).messages.empty());
   message.mutable_server_job_reply()->set_job(3);
   CHECK(coordinator.handle(PeerId(1), message, kStart).messages.empty());
+}
+
+TEST_CASE("workers that come and go under ever new names keep nobody out", "[coordinator]") {
+  Registry registry(15s, 1);
+  TimePoint now(1h);
+  pb::Hello hello;
+  hello.set_role(pb::ROLE_WORKER);
+  for (std::uint64_t i = 1; i <= 20000; ++i) {
+    hello.set_name("pod-" + std::to_string(i));
+    hello.set_session(i);
+    const Greeting greeting = registry.greet(PeerId(i), hello, now);
+    REQUIRE(greeting.participant != nullptr);
+    registry.lose(*greeting.participant, "it said goodbye");
+    now = now + 1s;
+  }
+  CHECK(registry.all(pb::ROLE_WORKER).size() <= 1025);
+  // The newest of them are remembered, with the reason.
+  const Participant* last = registry.find(pb::ROLE_WORKER, "pod-20000");
+  REQUIRE(last != nullptr);
+  CHECK(last->lost_reason == "it said goodbye");
 }
 
 }  // namespace taut

@@ -34,7 +34,7 @@ TEST_CASE("a job runs from its submission to done, with what the evaluating work
   CHECK(status.message().empty());
   CHECK(status.running_s() > 0.9);
   REQUIRE(status.workers_size() == 2);
-  CHECK(status.workers(0).state() == "finished");
+  CHECK(status.workers(0).state() == pb::PROCESS_FINISHED);
   CHECK(status.workers(1).progress().clock() == 100);
   cluster.run_for(1s);
   CHECK(cluster.at("s0").server.has_finished(reply.job()));
@@ -156,11 +156,11 @@ TEST_CASE("a job that wants more workers than have joined waits, and says for ho
   fill(cluster, 1, 1);
   const pb::SubmitReply reply = cluster.submit(make_job(3));
   CHECK(reply.error().empty());
-  CHECK(reply.message() == "waits for 2 more workers: 3 asked for, 1 here");
+  CHECK(reply.message() == "waits for 2 more workers: 3 required, 1 joined");
   cluster.add_worker("w1");
   cluster.run_for(2s);
   CHECK(cluster.status(reply.job()).state() == pb::SUBMITTED);
-  CHECK(cluster.status(reply.job()).message() == "waits for 1 more worker: 3 asked for, 2 here");
+  CHECK(cluster.status(reply.job()).message() == "waits for 1 more worker: 3 required, 2 joined");
   cluster.add_worker("w2");
   CHECK(cluster.run_until_state(reply.job(), pb::RUNNING));
 }
@@ -196,7 +196,7 @@ TEST_CASE("a stopped job's workers report, and it is stopped", "[coordinator]") 
     CHECK(cluster.status(job).state() == pb::RUNNING);
     REQUIRE(cluster.run_until_state(job, pb::STOPPED));
     CHECK(cluster.at("w1").worker.job()->stop_reason() == "stopped by request");
-    CHECK(cluster.status(job).workers(1).state() == "finished");
+    CHECK(cluster.status(job).workers(1).state() == pb::PROCESS_FINISHED);
   }
   SECTION("after a limit where they do not answer") {
     cluster.at("w1").worker.stuck = true;
@@ -221,28 +221,61 @@ TEST_CASE("a job that waits is stopped at once", "[coordinator]") {
 TEST_CASE("commands on jobs that are unknown or have ended say so", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 1);
-  CHECK_THAT(cluster.stop(9).error(), StartsWith("job 9 is not known"));
-  CHECK_THAT(cluster.set_slack(9, 1).error(), StartsWith("job 9 is not known"));
+  CHECK_THAT(cluster.stop(9).error(), StartsWith("job 9 does not exist"));
+  CHECK_THAT(cluster.set_slack(9, 1).error(), StartsWith("job 9 does not exist"));
   const std::uint64_t job = cluster.submit(make_job(0, 10)).job();
   REQUIRE(cluster.run_until_state(job, pb::DONE));
   CHECK(cluster.set_slack(job, 1).error() == "job 1 has ended: it is done");
   pb::ControlMessage request;
   request.mutable_status_request()->set_job(9);
-  CHECK_THAT(cluster.ask(request).status_reply().error(), StartsWith("job 9 is not known"));
+  CHECK_THAT(cluster.ask(request).status_reply().error(), StartsWith("job 9 does not exist"));
 }
 
-TEST_CASE("a worker that gives up fails the job in its own words", "[coordinator]") {
+TEST_CASE("a worker that fails is lost, and the others continue", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t job = cluster.submit(make_job(0, 400)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.at("w1").worker.fails = "train-images.gz: no such file";
+  REQUIRE(cluster.run_until(
+      [&] { return cluster.status(job).workers(1).state() == pb::PROCESS_LOST; }));
+  CHECK(cluster.status(job).message() ==
+        "worker \"w1\": train-images.gz: no such file; 1 of 2 workers continue");
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.status(job).workers(0).progress().clock() == 400);
+  CHECK(cluster.status(job).workers(1).state() == pb::PROCESS_LOST);
+  // The next job finds both free.
+  cluster.at("w1").worker.fails.clear();
+  const std::uint64_t next = cluster.submit(make_job(2, 20)).job();
+  CHECK(cluster.run_until_state(next, pb::DONE));
+}
+
+TEST_CASE("a job that every worker fails at ends at once, in the last one's words",
+          "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 2);
   const std::uint64_t job = cluster.submit(make_job(0)).job();
   REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.at("w0").worker.fails = "train-images.gz: no such file";
   cluster.at("w1").worker.fails = "train-images.gz: no such file";
+  const TimePoint failed = cluster.now();
   REQUIRE(cluster.run_until_state(job, pb::FAILED));
-  CHECK(cluster.status(job).message() == "worker \"w1\": train-images.gz: no such file");
-  // The other one is told to end, and the next job finds it free.
-  cluster.at("w1").worker.fails.clear();
-  const std::uint64_t next = cluster.submit(make_job(0, 20)).job();
-  CHECK(cluster.run_until_state(next, pb::DONE));
+  CHECK(cluster.now() - failed < 5s);
+  CHECK(cluster.status(job).message() ==
+        "every worker failed; worker \"w1\": train-images.gz: no such file");
+}
+
+TEST_CASE("a training that has diverged ends the job, whichever worker saw it first",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.at("w1").worker.fails = "the loss is nan at iteration 11";
+  cluster.at("w1").worker.diverges = true;
+  REQUIRE(cluster.run_until_state(job, pb::FAILED));
+  CHECK(cluster.status(job).message() == "worker \"w1\": the loss is nan at iteration 11");
+  CHECK(cluster.status(job).workers(0).state() != pb::PROCESS_LOST);
 }
 
 TEST_CASE("a server that cannot run a job fails it before any worker hears of it",
@@ -277,16 +310,34 @@ TEST_CASE("a silent server fails the running job by name, and its workers are st
   CHECK_THAT(cluster.at("w1").worker.job()->stop_reason(), Contains("\"s1\""));
 }
 
-TEST_CASE("a job whose workers are all lost fails", "[coordinator]") {
+TEST_CASE("a job whose workers are all lost waits for another, and fails in the end",
+          "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 2);
   const std::uint64_t job = cluster.submit(make_job(0)).job();
   REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
   cluster.kill("w0");
   cluster.kill("w1");
+  cluster.run_for(40s);
+  CHECK(cluster.status(job).state() == pb::RUNNING);
+  CHECK_THAT(cluster.status(job).message(), Contains("waits up to 60 s for another worker"));
   REQUIRE(cluster.run_until_state(job, pb::FAILED));
   CHECK_THAT(cluster.status(job).message(),
              StartsWith("every worker was lost") && Contains("silent for 15."));
+}
+
+TEST_CASE("a worker that comes after every other was lost continues the job", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 2, 2);
+  const std::uint64_t job = cluster.submit(make_job(0, 2000)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  cluster.kill("w0");
+  cluster.kill("w1");
+  cluster.run_for(40s);
+  cluster.add_worker("w7");
+  REQUIRE(cluster.run_until([&] { return cluster.at("w7").worker.clock() > 10; }));
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.broken().empty());
 }
 
 TEST_CASE("a worker that has finished is not lost when it goes", "[coordinator]") {
@@ -296,10 +347,11 @@ TEST_CASE("a worker that has finished is not lost when it goes", "[coordinator]"
   const std::uint64_t job = cluster.submit(make_job(0, 300, 200)).job();
   REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 150; }));
   cluster.at("w1").worker.stuck = true;
-  REQUIRE(cluster.run_until([&] { return cluster.status(job).workers(0).state() == "finished"; }));
+  REQUIRE(cluster.run_until(
+      [&] { return cluster.status(job).workers(0).state() == pb::PROCESS_FINISHED; }));
   cluster.kill("w0");
   cluster.run_for(20s);
-  CHECK(cluster.status(job).workers(0).state() == "finished");
+  CHECK(cluster.status(job).workers(0).state() == pb::PROCESS_FINISHED);
   CHECK(cluster.status(job).epoch() == 0);
   cluster.at("w1").worker.stuck = false;
   REQUIRE(cluster.run_until_state(job, pb::DONE));
@@ -318,13 +370,13 @@ TEST_CASE("the status lists jobs, servers and workers with their silence", "[coo
   const pb::StatusReply reply = cluster.ask(request).status_reply();
   REQUIRE(reply.jobs_size() == 1);
   REQUIRE(reply.servers_size() == 1);
-  CHECK(reply.servers(0).state() == "live");
+  CHECK(reply.servers(0).state() == pb::PROCESS_LIVE);
   CHECK(reply.servers(0).shards() == 2);
   REQUIRE(reply.workers_size() == 2);
-  CHECK(reply.workers(0).state() == "running");
+  CHECK(reply.workers(0).state() == pb::PROCESS_RUNNING);
   CHECK(reply.workers(0).device() == "cpu");
   CHECK(reply.workers(0).silent_s() < 1);
-  CHECK(reply.workers(1).state() == "lost");
+  CHECK(reply.workers(1).state() == pb::PROCESS_LOST);
   CHECK(reply.workers(1).silent_s() > 19);
 }
 

@@ -248,7 +248,7 @@ TEST_CASE("a state folder that is in use, foreign, newer or damaged is refused b
   SECTION("of a newer release") {
     static_cast<void>(open_sqlite_store(folder.path).value());
     REQUIRE(SqliteDatabase::open(file).value().run("PRAGMA user_version = 9").has_value());
-    CHECK_THAT(refusal().message, Contains("version 9") && Contains("knows 1"));
+    CHECK_THAT(refusal().message, Contains("version 9") && Contains("reads 1"));
   }
   SECTION("no database at all") {
     std::ofstream(file) << std::string(4096, 'x');

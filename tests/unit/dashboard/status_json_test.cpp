@@ -15,7 +15,7 @@ namespace {
 TEST_CASE("the shown job's workers come as columns, and its figures leave lost ones out",
           "[dashboard]") {
   pb::StatusReply status = make_status(6);
-  status.mutable_jobs(0)->mutable_workers(5)->set_state("lost");
+  status.mutable_jobs(0)->mutable_workers(5)->set_state(pb::PROCESS_LOST);
   status.mutable_jobs(0)->mutable_workers(5)->mutable_progress()->set_clock(3);
   const auto json = status_json(status, 1000);
   const auto& job = json["job"];

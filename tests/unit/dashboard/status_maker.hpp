@@ -22,7 +22,7 @@ inline pb::StatusReply make_status(int workers, int servers = 1, int shards = 1)
     pb::WorkerStatus& worker = *job.add_workers();
     worker.set_name("worker" + std::to_string(i));
     worker.set_worker(static_cast<std::uint32_t>(i));
-    worker.set_state("running");
+    worker.set_state(pb::PROCESS_RUNNING);
     pb::Progress& progress = *worker.mutable_progress();
     progress.set_job(7);
     progress.set_clock(100 + i % 4);
@@ -41,7 +41,7 @@ inline pb::StatusReply make_status(int workers, int servers = 1, int shards = 1)
   for (int i = 0; i < servers; ++i) {
     pb::ServerStatus& server = *status.add_servers();
     server.set_name("server" + std::to_string(i));
-    server.set_state("live");
+    server.set_state(pb::PROCESS_LIVE);
     server.set_shards(static_cast<std::uint32_t>(shards));
     for (int shard = 0; shard < shards; ++shard) server.add_loads()->set_busy_s(1.5);
   }

@@ -1,4 +1,6 @@
-#include "worker/data/convert.hpp"
+#include <algorithm>
+
+#include "worker/data/convert_images.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"

@@ -4,9 +4,9 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/data/image_files.hpp"
-#include "worker/data/image_store.hpp"
-#include "worker/data/lmdb_file.hpp"
-#include "worker/data/parse_datum.hpp"
+#include "worker/data/images/image_store.hpp"
+#include "worker/data/images/lmdb_file.hpp"
+#include "worker/data/images/parse_datum.hpp"
 
 using namespace taut;
 using data::Colour;

@@ -1,4 +1,4 @@
-#include "worker/data/decode_image.hpp"
+#include "worker/data/images/decode_image.hpp"
 
 #include <cstdlib>
 

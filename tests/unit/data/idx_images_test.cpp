@@ -3,7 +3,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/data/idx_bytes.hpp"
-#include "worker/data/image_store.hpp"
+#include "worker/data/images/image_store.hpp"
 
 using taut::data::open_idx_files;
 using taut::data::open_idx_folder;

@@ -1,4 +1,4 @@
-#include "worker/data/idx.hpp"
+#include "worker/data/images/idx.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/unit/data/idx_bytes.hpp"

@@ -3,8 +3,8 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/data/image_files.hpp"
-#include "worker/data/image_store.hpp"
-#include "worker/data/parse_cifar10.hpp"
+#include "worker/data/images/image_store.hpp"
+#include "worker/data/images/parse_cifar10.hpp"
 
 using namespace taut;
 using data::Part;

@@ -1,4 +1,4 @@
-#include "worker/data/lmdb_check.hpp"
+#include "worker/data/images/lmdb_check.hpp"
 
 #include <cstring>
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
-#include "worker/data/lmdb_file.hpp"
+#include "worker/data/images/lmdb_file.hpp"
 
 namespace taut {
 namespace {

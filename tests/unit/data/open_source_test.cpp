@@ -5,8 +5,8 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/data/stores.hpp"
-#include "worker/data/convert.hpp"
-#include "worker/data/folder_kind.hpp"
+#include "worker/data/convert_images.hpp"
+#include "worker/data/images/folder_kind.hpp"
 
 namespace taut::data {
 namespace {

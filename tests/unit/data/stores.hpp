@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/data/image_store.hpp"
+#include "worker/data/images/image_store.hpp"
 
 namespace taut::test {
 

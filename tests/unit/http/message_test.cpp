@@ -1,4 +1,4 @@
-#include "common/http/message.hpp"
+#include "common/http/request.hpp"
 
 #include "tests/support/catch.hpp"
 

@@ -8,6 +8,7 @@
 #include <boost/asio/streambuf.hpp>
 #include <boost/asio/write.hpp>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 
 #include <cstdint>
 #include <span>
@@ -8,8 +8,8 @@
 #include "common/math/update_kernels.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/layers/layer_bench.hpp"
-#include "worker/backend/cpu_backend.hpp"
-#include "worker/backend/memory_use.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
+#include "worker/engine/memory_use.hpp"
 
 using namespace taut;
 using namespace taut::test;

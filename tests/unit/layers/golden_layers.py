@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Writes golden_layers.hpp: what PyTorch makes of small tensors, for golden_layers_test.cpp.
 
-Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded to
-float. Where PyTorch has no such layer, the layer's formula is written out here and its gradient is
-autograd's. A loss has weight 1 instead of a top gradient.
+Needs PyTorch (apt install python3-torch); the values were written by 1.13.1, in double, and rounded
+to float. Where PyTorch has no such layer, the layer's formula is written out here and its gradient
+is autograd's. A loss has weight 1 instead of a top gradient.
 
 example: tests/unit/layers/golden_layers.py && clang-format -i tests/unit/layers/golden_layers.hpp
 """
@@ -186,6 +186,62 @@ def sums():
          lambda x: F.dropout(x, 0.4, training=False), [images(2, 3, 2, 1)])
 
 
+# Layers of Caffe's that came later: at the end, so that the numbers of those before stay.
+def clips():
+    case("type: 'Clip' clip_param { min: -0.5 max: 0.8 }", lambda x: x.clamp(-0.5, 0.8), [images()])
+    case("type: 'Swish' swish_param { beta: 1.7 }", lambda x: x * torch.sigmoid(1.7 * x), [images()])
+    case("type: 'Threshold' threshold_param { threshold: 0.3 }", lambda x: (x > 0.3).double(),
+         [images()], learned=0)
+
+
+def crops():
+    case("type: 'Crop' crop_param { axis: 2 offset: 1 }", lambda x, size: x[:, :, 1:3, 1:3],
+         [images(2, 2, 4, 3), images(1, 1, 2, 2)])
+    case("type: 'Crop' crop_param { axis: 1 offset: 2 offset: 0 }", lambda x, size: x[:, 2:5, 0:2],
+         [images(2, 5, 3), images(2, 3, 2)])
+    case("type: 'Tile' tile_param { tiles: 3 }", lambda x: x.repeat(1, 3, 1, 1), [images()])
+    case("type: 'Tile' tile_param { axis: 3 tiles: 2 }", lambda x: x.repeat(1, 1, 1, 2), [images()])
+    case("type: 'Parameter' parameter_param { shape { dim: 2 dim: 3 dim: 2 dim: 2 } }", lambda p: 1 * p,
+         [], [images(2, 3, 2, 2)])
+
+
+def transposed():
+    case("type: 'InnerProduct' inner_product_param { num_output: 5 transpose: true }",
+         lambda x, w, b: F.linear(x.flatten(1), w.t(), b), [images()], [images(24, 5), images(5)])
+
+
+def normalised(x, axes, eps):
+    distance = x - x.mean(axes, keepdim=True)
+    return distance / (distance.pow(2).mean(axes, keepdim=True).sqrt() + eps)
+
+
+def means_and_variances():
+    case("type: 'MVN'", lambda x: normalised(x, (2, 3), 1e-9), [images()])
+    case("type: 'MVN' mvn_param { across_channels: true }", lambda x: normalised(x, (1, 2, 3), 1e-9),
+         [images()])
+    case("type: 'MVN' mvn_param { normalize_variance: false }",
+         lambda x: x - x.mean((2, 3), keepdim=True), [images()])
+
+
+def infogain(scores, labels, matrix):
+    logs = F.log_softmax(scores, 1).movedim(1, -1)
+    weights = matrix[0, 0][labels[:, 0].long()]
+    return -(weights * logs).sum() / labels.numel()
+
+
+def infogains():
+    labels = torch.randint(0, 3, (2, 1, 2, 2)).double()
+    case("type: 'InfogainLoss'", infogain, [images(2, 3, 2, 2), labels, torch.rand(1, 1, 3, 3)],
+         loss=True)
+
+
+def stochastic_poolings():
+    # In the test phase, as golden_layers_test.cpp knows it by its method.
+    case("type: 'Pooling' pooling_param { pool: STOCHASTIC kernel_size: 3 stride: 2 }",
+         lambda x: F.avg_pool2d(x * x, 3, 2, ceil_mode=True) / F.avg_pool2d(x, 3, 2, ceil_mode=True),
+         [torch.rand(1, 2, 6, 5)], learned=0)
+
+
 def lists(tensors):
     return "{" + ", ".join(numbers(tensor) for tensor in tensors) + "}"
 
@@ -193,7 +249,8 @@ def lists(tensors):
 def main():
     torch.manual_seed(7)
     torch.set_default_dtype(torch.float64)
-    for make in (convolutions, poolings, channels, elements, shapes, losses, sums):
+    for make in (convolutions, poolings, channels, elements, shapes, losses, sums, clips, crops,
+                 transposed, means_and_variances, infogains, stochastic_poolings):
         make()
     lines = ["#pragma once", "", "#include <string>", "#include <vector>", "",
              '#include "tests/unit/layers/layer_bench.hpp"', "",

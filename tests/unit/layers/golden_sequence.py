@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Writes golden_sequence.hpp: what PyTorch makes of small sequences, for golden_sequence_test.cpp.
 
-Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded to
-float. Parameters stand in this project's order: gates of an LSTM as i, f, o, g, where PyTorch has
-i, f, g, o; biases that PyTorch keeps twice are added, but for a GRU's.
+Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded
+to float. Parameters stand in this project's order: gates of an LSTM as i, f, o, g, where PyTorch
+has i, f, g, o; biases that PyTorch keeps twice are added, but for a GRU's.
 
-example: tests/unit/layers/golden_sequence.py && clang-format -i tests/unit/layers/golden_sequence.hpp
+example: tests/unit/layers/golden_sequence.py && clang-format -i
+tests/unit/layers/golden_sequence.hpp
 """
 import pathlib
 
@@ -30,14 +31,14 @@ def add(name, definition, bottoms, parameters, tops):
                   gradients, [gradient for _, gradient in parameters()]))
 
 
-# cont of 4 steps x 3 streams. The first stream goes on from its state and begins anew once; the second one begins
-# from zeros and anew twice; the third one goes on throughout.
+# cont of 4 steps x 3 streams. The first stream goes on from its state and begins anew once; the
+# second one begins from zeros and anew twice; the third one goes on throughout.
 RESETS = torch.tensor([[1., 0, 1], [1, 1, 1], [0, 0, 1], [1, 0, 1]])
 
 
 def in_pieces(module, sequence, states):
-    """Top and last states where RESETS are heeded: each stream's pieces are run by themselves, and only a
-    first piece that goes on begins from the given states (none: zeros)."""
+    """Top and last states where RESETS are heeded: each stream's pieces are run by themselves, and
+    only a first piece that goes on begins from the given states (none: zeros)."""
     tops, ended = [], []
     for stream in range(RESETS.shape[1]):
         begins = [0] + [t for t in range(1, len(RESETS)) if RESETS[t, stream] == 0]
@@ -56,9 +57,9 @@ def in_pieces(module, sequence, states):
 
 
 def recurrent(kind, module, layers, extra="", exposed=False, constant=0, resets=False, outputs=None):
-    """exposed: the states are bottoms and tops. constant: features of x_static, which PyTorch reads as
-    further features of every step. resets: cont is RESETS. outputs: the Linear of Caffe's output of an RNN,
-    tanh(W_ho h + b_o)."""
+    """exposed: the states are bottoms and tops. constant: features of x_static, which PyTorch reads
+    as further features of every step. resets: cont is RESETS. outputs: the Linear of Caffe's output
+    of an RNN, tanh(W_ho h + b_o)."""
     bottom = torch.randn(4, 3, 2, requires_grad=True)
     bottoms = [bottom]
     sequence = bottom

@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/unit/layers/gradient_check.hpp"
+#include "tests/unit/layers/layer_cases.hpp"
 
 using namespace taut;
 using namespace taut::test;
@@ -20,6 +21,31 @@ LayerBench spaced(const std::string& definition, const Extents& bottom) {
 }
 
 }  // namespace
+
+TEST_CASE("the gradients of the table of layers are those of central differences",
+          "[layers][gradient]") {
+  int compared = 0;
+  for (const auto& family : {linear_cases(), channel_cases(), pooling_cases(), elementwise_cases(),
+                             shape_cases(), loss_cases(), sequence_cases()}) {
+    for (const LayerCase& test : family) {
+      if (test.small.empty()) continue;
+      INFO(test.definition);
+      LayerBench bench(test.definition, test.small, {.tops = test.tops});
+      for (std::size_t i = 0; i < bench.bottoms.size(); ++i) {
+        bench.bottoms[i] = spaced_values(bench.bottoms[i].size(), 3 + i, 0.05F);
+      }
+      if (test.classes > 0) {
+        Values& labels = bench.bottoms[bench.bottoms.size() - test.labels_from_end];
+        for (std::size_t i = 0; i < labels.size(); ++i) {
+          labels[i] = static_cast<float>(i % static_cast<std::size_t>(test.classes));
+        }
+      }
+      check_gradients(bench, {}, test.is_loss);
+      ++compared;
+    }
+  }
+  CHECK(compared >= 7);
+}
 
 TEST_CASE("a convolution of signals has the gradients of central differences",
           "[layers][gradient]") {

@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "common/math/philox.hpp"
-#include "proto/text.hpp"
-#include "worker/backend/cpu_backend.hpp"
+#include "proto/config/text.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 namespace taut::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/backend/backend.hpp"
+#include "worker/engine/backend.hpp"
 #include "worker/layers/layer.hpp"
 #include "worker/model/graph.hpp"
 

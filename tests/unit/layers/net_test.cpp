@@ -1,5 +1,6 @@
 #include "worker/layers/net.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -9,7 +10,7 @@
 #include "common/math/filler.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/layers/layer_bench.hpp"
-#include "worker/backend/cpu_backend.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 
 using namespace taut;
 using namespace taut::test;

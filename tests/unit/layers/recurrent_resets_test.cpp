@@ -4,7 +4,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/unit/layers/layer_bench.hpp"
-#include "worker/backend/wrapped_backend.hpp"
+#include "worker/engine/plan/wrapped_backend.hpp"
 #include "worker/layers/net.hpp"
 
 using namespace taut;
@@ -18,17 +18,17 @@ class Listener final : public WrappedBackend {
   using WrappedBackend::allocate;
   using WrappedBackend::WrappedBackend;
 
-  DeviceBuffer allocate(Bytes size, std::string_view what) override {
-    return inner().allocate(size, what);
+  DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override {
+    return inner().allocate(size, kind, name);
   }
   void on_call(Stream& stream, DeviceCall call) override {
     std::vector<std::byte*> places;
     for (const Operand& operand : call.operands) places.push_back(operand.address);
     call.run(stream, places);
   }
-  std::unique_ptr<RecurrentOp> recurrent(const RecurrentSpec& spec) override {
-    specs.push_back(spec);
-    return WrappedBackend::recurrent(spec);
+  std::unique_ptr<DeviceOp> make_op(OpSpec spec) override {
+    if (const auto* const* one = std::get_if<const RecurrentSpec*>(&spec)) specs.push_back(**one);
+    return WrappedBackend::make_op(spec);
   }
 
   std::vector<RecurrentSpec> specs;

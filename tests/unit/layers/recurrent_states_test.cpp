@@ -1,4 +1,5 @@
 #include <cmath>
+#include <exception>
 #include <string>
 
 #include "tests/support/catch.hpp"

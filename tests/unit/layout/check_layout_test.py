@@ -16,7 +16,7 @@ class CheckLayout(unittest.TestCase):
         self.root = self.folder.name
         self.write("common/result.hpp", "#pragma once\n")
         self.write("worker/client/client.hpp", "#pragma once\n")
-        self.write("proto/text.hpp", "#pragma once\n")
+        self.write("proto/config/text.hpp", "#pragma once\n")
         self.write("cuda/stream.hpp", "#pragma once\n")
 
     def tearDown(self):
@@ -35,7 +35,7 @@ class CheckLayout(unittest.TestCase):
 
     def test_what_the_table_allows_passes(self):
         self.write("server/shard.cpp", '#include "common/result.hpp"\n#include "proto/job.pb.h"\n')
-        self.write("worker/backend/cuda_backend.cpp", '#include "cuda/stream.hpp"\n')
+        self.write("worker/engine/cuda/cuda_backend.cpp", '#include "cuda/stream.hpp"\n')
         self.write("tests/sim/run.cpp", '#include "worker/client/client.hpp"\n')
         self.assertEqual(self.check("includes"), (0, "0 violations\n"))
 
@@ -46,6 +46,13 @@ class CheckLayout(unittest.TestCase):
         self.assertIn('server/shard.cpp:2: server/ may not include "worker/client/client.hpp"',
                       output)
 
+    def test_a_right_that_no_file_uses_is_told(self):
+        self.write("server/shard.cpp", '#include "proto/job.pb.h"\n')
+        code, output = self.check("rights")
+        self.assertEqual(code, 1)
+        self.assertIn("server/ is allowed common/, which none of its files includes", output)
+        self.assertNotIn("server/ is allowed proto/,", output)
+
     def test_math_that_includes_a_schema_is_told(self):
         self.write("common/math/rule.hpp", '#include "proto/solver.pb.h"\n')
         code, output = self.check("includes")
@@ -53,11 +60,11 @@ class CheckLayout(unittest.TestCase):
         self.assertIn('common/math/ may not include "proto/solver.pb.h"', output)
 
     def test_cuda_outside_of_its_wrapper_is_told(self):
-        self.write("worker/backend/cpu_backend.cpp", '#include "cuda/stream.hpp"\n')
+        self.write("worker/engine/cpu/cpu_backend.cpp", '#include "cuda/stream.hpp"\n')
         self.write("worker/layers/pool.cpp", "#include <cuda_runtime.h>\n")
         code, output = self.check("includes")
         self.assertEqual(code, 1)
-        self.assertIn('worker/backend/ may not include "cuda/stream.hpp"', output)
+        self.assertIn('worker/engine/cpu/ may not include "cuda/stream.hpp"', output)
         self.assertIn("worker/layers/pool.cpp: includes <cuda_runtime.h>", output)
 
     def test_an_include_that_is_not_seen_from_the_root_is_told(self):
@@ -92,8 +99,30 @@ class CheckLayout(unittest.TestCase):
         code, output = self.check("headers", "--build", os.path.join(self.root, "build"))
         self.assertEqual(code, 1)
         self.assertIn("common/bare.hpp: does not compile alone", output)
-        self.assertIn("1 with their own source", output)
+        self.assertIn("1 are left to their own source", output)
         self.assertIn("1 violations", output)
+
+    def test_a_source_that_leans_on_the_precompiled_header_is_told(self):
+        self.write("build/cmake_pch.hxx", "#include <cstddef>\n")
+        self.write("common/own.cpp", "std::size_t size() { return 0; }\n")
+        entry = {"directory": self.root, "file": os.path.join(self.root, "common/own.cpp"),
+                 "command": "env CCACHE_SLOPPINESS=pch_defines ccache c++ -std=c++20 -Winvalid-pch "
+                            f"-fpch-preprocess -include {self.root}/build/cmake_pch.hxx -o own.o "
+                            "-c common/own.cpp"}
+        self.write("build/compile_commands.json", json.dumps([entry]))
+        code, output = self.check("sources", "--build", os.path.join(self.root, "build"))
+        self.assertEqual(code, 1)
+        self.assertIn("common/own.cpp: does not compile from its own includes", output)
+
+    def test_a_wide_line_that_no_formatter_wraps_is_told(self):
+        self.write("common/check.cpp", "// " + "x" * 97 + "\n// " + "é" * 97 + "y\n")
+        self.write("scripts/tool", "#!/bin/sh\n# " + "x" * 99 + "\n")
+        self.write("common/CMakeLists.txt", "# " + "x" * 98 + "\n")
+        code, output = self.check("width")
+        self.assertEqual(code, 1)
+        self.assertIn("common/check.cpp:2: 101 columns; 100 are allowed", output)
+        self.assertIn("scripts/tool:2: 101 columns; 100 are allowed", output)
+        self.assertIn("2 violations", output)
 
 
 if __name__ == "__main__":

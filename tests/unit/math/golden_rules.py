@@ -2,8 +2,8 @@
 """Writes golden_rules.hpp: where PyTorch's optimizers bring small vectors in a few steps, for
 update_rule_golden_test.cpp.
 
-Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded to
-float.
+Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded
+to float.
 
 example: tests/unit/math/golden_rules.py && clang-format -i tests/unit/math/golden_rules.hpp
 """

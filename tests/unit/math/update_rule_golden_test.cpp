@@ -1,5 +1,6 @@
 // The rules beside PyTorch's optimizers, and those that PyTorch does not have beside a few lines of
 // their papers' arithmetic in double.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -7,8 +8,9 @@
 #include <vector>
 
 #include "common/math/update_kernels.hpp"
-#include "proto/job_state.hpp"
-#include "proto/text.hpp"
+#include "common/math/update_rules.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/math/golden_rules.hpp"
 
@@ -180,6 +182,18 @@ TEST_CASE("LAMB gives its step the length of the values", "[update-rule]") {
                });
 }
 
+TEST_CASE("Lion steps by the sign of a mean that remembers longer than it steps", "[update-rule]") {
+  Doubles m(test::kGoldenValues.size());
+  check_beside("type: 'Lion' base_lr: 0.05 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
+               [&](int, const Doubles& g, Doubles& w) {
+                 for (std::size_t i = 0; i < w.size(); ++i) {
+                   const double along = 0.8 * m[i] + 0.2 * g[i];
+                   m[i] = 0.9 * m[i] + 0.1 * g[i];
+                   w[i] -= 0.05 * ((along > 0) - (along < 0) + 0.3 * w[i]);
+                 }
+               });
+}
+
 TEST_CASE("a table that is zero is moved by LARS and LAMB without their ratios", "[update-rule]") {
   const std::vector<float> zeros(test::kGoldenValues.size(), 0.0F);
   Slice lars(rule_of("type: 'LARS' base_lr: 0.1 momentum: 0.9"), zeros);
@@ -228,10 +242,10 @@ TEST_CASE("each rule keeps its bits wherever a slice's memory begins", "[update-
     values[i] = 0.02F * static_cast<float>(i % 53) - 0.5F;
     gradient[i] = 0.01F * static_cast<float>(i % 97) - 0.3F;
   }
-  for (const char* type : {"AdaGrad", "RMSProp", "AdaDelta", "AdamW", "LARS", "LAMB"}) {
+  for (const RuleInfo& info : rule_types()) {
+    const std::string type(info.name);
     CAPTURE(type);
-    const UpdateRule rule =
-        rule_of(std::string("base_lr: 0.1 weight_decay: 0.01 type: '") + type + "'");
+    const UpdateRule rule = rule_of("base_lr: 0.1 weight_decay: 0.01 type: '" + type + "'");
     Slice aligned(rule, values);
     aligned.step(gradient);
     // One float further, every vector load straddles.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/math/update_kernels.hpp"
+#include "common/math/update_rules.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut::math;

@@ -248,13 +248,17 @@ TEST_CASE("a loss's own top leaves names to other losses and to layers below", "
 }
 
 TEST_CASE("a type of Caffe's that is left out is told as such", "[graph]") {
-  CHECK(error_of_net(one_layer("Crop", "")) ==
-        "layer \"l\" is of type \"Crop\", which Caffe has and Tautline does not carry out");
-  CHECK(error_of_net("layer { name: 'l' type: 'HDF5Data' top: 'data' }") ==
-        "layer \"l\" is of type \"HDF5Data\", which is not read: bring the data into an LMDB "
-        "(tautline convert) for a Data layer, or use an ImageData layer");
-  CHECK(error_of_net("layers { name: 'm' type: MVN top: 'm' }") ==
-        "layer \"m\" is of type \"MVN\", which Caffe has and Tautline does not carry out");
+  CHECK(error_of_net(one_layer("SPP", "")) ==
+        "layer \"l\" is of type \"SPP\", which Caffe has and Tautline does not carry out");
+  CHECK(error_of_net("layer { name: 'l' type: 'WindowData' top: 'data' }") ==
+        "layer \"l\" is of type \"WindowData\", which is not read: bring the data into HDF5 for an "
+        "HDF5Data layer, or into an LMDB for a Data layer (tautline convert)");
+  CHECK(
+      error_of_net("layer { name: 'l' type: 'Python' top: 'data' }") ==
+      "layer \"l\" is of type \"Python\", whose code is not run: replace it by layers that do the "
+      "same, or compute its top ahead and feed it with an HDF5Data layer");
+  CHECK(error_of_net("layers { name: 'm' type: IM2COL top: 'm' }") ==
+        "layer \"m\" is of type \"Im2col\", which Caffe has and Tautline does not carry out");
 }
 
 TEST_CASE("an unknown type is told, with the known ones", "[graph]") {

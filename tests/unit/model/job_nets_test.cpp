@@ -1,9 +1,9 @@
 // Which nets a job runs, wherever its solver says them.
 #include "worker/model/job_nets.hpp"
 
-#include "proto/job_state.hpp"
-#include "proto/net_state.hpp"
-#include "proto/text.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/net_state.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "worker/model/job.hpp"

@@ -1,6 +1,6 @@
 #include "worker/model/job.hpp"
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "worker/model/file_kind.hpp"

@@ -84,8 +84,8 @@ TEST_CASE("layers of channels and images settle or refuse", "[shapes]") {
         "lrn_param.local_size is 4; it is odd, and at most 1023");
   CHECK(refusal("LRN", "lrn_param { norm_region: WITHIN_CHANNEL k: 2 }") ==
         "lrn_param.k is 2: within a channel it is always 1");
-  CHECK(refusal("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 }") ==
-        "pooling_param.pool STOCHASTIC has no implementation; use MAX or AVE");
+  CHECK(refusal("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 pad: 1 }") ==
+        "pooling_param.pool STOCHASTIC has no padding, as in Caffe: leave pad out");
   CHECK(refusal("BatchNorm", "param { lr_mult: 1 }") ==
         "param.lr_mult is 1: running statistics are averaged, not learned; give 0 or leave it out");
   CHECK(refusal("BatchNorm", "batch_norm_param { eps: 0 }") ==

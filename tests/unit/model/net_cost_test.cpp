@@ -1,7 +1,7 @@
 // What the published nets cost, beside what their authors and others have counted.
 #include "worker/model/net_cost.hpp"
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/unit/model/net_text.hpp"
 
 using namespace taut;

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "worker/model/graph.hpp"
 

@@ -1,5 +1,5 @@
 // Caffe's published LeNet, and this project's own models, as they stand in their files.
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/model/net_text.hpp"
 #include "worker/model/job.hpp"

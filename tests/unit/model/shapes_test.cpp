@@ -1,6 +1,6 @@
 #include "tests/support/catch.hpp"
 #include "tests/unit/model/net_text.hpp"
-#include "worker/model/window.hpp"
+#include "worker/model/rules/window.hpp"
 
 using namespace taut;
 using namespace taut::test;

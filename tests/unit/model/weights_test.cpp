@@ -1,6 +1,6 @@
 #include "worker/model/weights.hpp"
 
-#include "common/safetensors.hpp"
+#include "common/files/safetensors.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/model/net_text.hpp"
 #include "worker/model/job.hpp"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "common/safetensors.hpp"
-#include "common/sha256.hpp"
-#include "proto/checkpoint_manifest.hpp"
-#include "proto/job_state.hpp"
-#include "proto/text.hpp"
+#include "common/files/safetensors.hpp"
+#include "common/files/sha256.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/text.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::test {

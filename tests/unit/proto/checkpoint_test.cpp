@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/checkpoint_reader.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/proto/checkpoint_maker.hpp"
 

@@ -1,4 +1,4 @@
-#include "proto/cluster_config.hpp"
+#include "proto/config/cluster_config.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"

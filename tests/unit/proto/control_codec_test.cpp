@@ -90,7 +90,7 @@ TEST_CASE("of another wire version only hello and its reply are read", "[proto]"
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kMismatch);
   CHECK_THAT(refused.error().message,
-             Contains("version 9") && Contains("speaks " + std::to_string(kWireVersion)));
+             Contains("version 9") && Contains("has " + std::to_string(kWireVersion)));
   pb::ControlMessage hello;
   hello.mutable_hello()->set_wire_version(9);
   CHECK(decode_control(with_version(hello, 9)).value().hello().wire_version() == 9);

@@ -197,6 +197,22 @@ TEST_CASE("a coordinator that never answers is reported after the wait limit", "
   CHECK(reports == 2);
 }
 
+TEST_CASE("a process that has joined never gives up on its coordinator", "[control]") {
+  ControlSession session = accepted_session(7);
+  int hellos = 0;
+  for (TimePoint now = kStart; now <= kStart + 900s; now = now + 100ms) {
+    const ControlOutput output = session.tick(now);
+    CHECK(output.events.empty());
+    for (const pb::ControlMessage& message : output.messages) hellos += message.has_hello() ? 1 : 0;
+    REQUIRE(session.next_tick() > now);
+  }
+  CHECK(hellos > 100);
+  const ControlOutput again = session.tick(kStart + 901s);
+  const auto events = session.handle(accepted(sent(again), 7), kStart + 901s).events;
+  REQUIRE(events.size() == 1);
+  CHECK(std::holds_alternative<control_event::Accepted>(events[0]));
+}
+
 TEST_CASE("a client says hello and sends no heartbeats", "[control]") {
   ControlIdentity identity;
   identity.role = pb::ROLE_CLIENT;

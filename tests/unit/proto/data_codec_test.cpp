@@ -155,7 +155,7 @@ TEST_CASE("a data message that is cut off at any byte is refused", "[codec]") {
       CAPTURE(frame, length);
       Message cut = whole;
       cut.frames[frame] = cut.frames[frame].part(0, length);
-      CHECK_THAT(refusal_of(cut), Contains("bytes came"));
+      CHECK_THAT(refusal_of(cut), Contains("bytes received"));
     }
   }
 }
@@ -319,7 +319,7 @@ TEST_CASE("of another wire version only a data hello and its reply are read", "[
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kMismatch);
   CHECK_THAT(refused.error().message,
-             Contains("version 9") && Contains("speaks " + std::to_string(kWireVersion)));
+             Contains("version 9") && Contains("has " + std::to_string(kWireVersion)));
   DataMessage open{JobId(1), {}, {}, pb::OpenTables()};
   CHECK(decode_data(with_version(open)).error().code == ErrorCode::kMismatch);
   CHECK(decode_data(with_version({JobId(1), {}, {}, pb::DataHello()})).has_value());

@@ -1,6 +1,6 @@
-#include "proto/experiment_check.hpp"
+#include "proto/config/experiment_check.hpp"
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
 using Catch::Matchers::Contains;

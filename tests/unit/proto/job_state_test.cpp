@@ -1,8 +1,8 @@
-#include "proto/job_state.hpp"
+#include "proto/config/job_state.hpp"
 
 #include <limits>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
 using Catch::Matchers::Contains;

@@ -31,7 +31,7 @@ TEST_CASE("a coordinator that falls silent is named, and again when it comes bac
     CHECK(watch.tick(at(std::chrono::seconds(second + 2))).empty());
   }
   CHECK(watch.tick(at(12s)) == "it is silent for 3 s; waiting for it");
-  CHECK(watch.heard(at(20s)) == "it is heard again after 11 s");
+  CHECK(watch.heard(at(20s)) == "it answers again after 11 s");
   CHECK(watch.tick(at(22s)).empty());
   CHECK(watch.tick(at(23s)) == "it is silent for 3 s; waiting for it");
 }

@@ -1,9 +1,9 @@
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 
 #include <random>
 #include <string>
 
-#include "proto/did_you_mean.hpp"
+#include "common/did_you_mean.hpp"
 #include "proto/job.pb.h"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -46,14 +46,15 @@ TEST_CASE("an unknown field is told with its own line and column and a near name
 }
 
 TEST_CASE("a field of a layer that Caffe has and we have not says what it belongs to", "[text]") {
-  CHECK(error_of("net_param {\n layer {\n  name: 'c' crop_param { axis: 2 } } }") ==
-        "job.textproto:3:13: no field \"crop_param\" in LayerParameter: the layer is of type "
-        "\"Crop\", which Caffe has and Tautline does not carry out");
-  CHECK(
-      error_of("net_param { layers { hdf5_data_param { source: 'l' } } }") ==
-      "job.textproto:1:22: no field \"hdf5_data_param\" in V1LayerParameter: the layer is of type "
-      "\"HDF5Data\", which is not read: bring the data into an LMDB (tautline convert) for a Data "
-      "layer, or use an ImageData layer");
+  CHECK(error_of("net_param {\n layer {\n  name: 'c' spp_param { pyramid_height: 2 } } }") ==
+        "job.textproto:3:13: no field \"spp_param\" in LayerParameter: the layer is of type "
+        "\"SPP\", which Caffe has and Tautline does not carry out");
+  CHECK(error_of("net_param { layers { window_data_param { source: 'l' } } }") ==
+        "job.textproto:1:22: no field \"window_data_param\" in V1LayerParameter: the layer is of "
+        "type "
+        "\"WindowData\", which is not read: bring the data into HDF5 for an HDF5Data layer, or "
+        "into an "
+        "LMDB for a Data layer (tautline convert)");
   CHECK(
       error_of("net_param { layers { layer { name: 'c' } } }") ==
       "job.textproto:1:22: no field \"layer\" in V1LayerParameter: layers { layer { } } is Caffe's "
@@ -68,7 +69,8 @@ TEST_CASE("other mistakes are told with line and column", "[text]") {
   CHECK(error_of("seed: 1\nseed: 2") ==
         "job.textproto:2:1: Non-repeated field \"seed\" is specified multiple times.");
   CHECK(error_of("consistency { mode: SPS }") ==
-        "job.textproto:1:21: Unknown enumeration value of \"SPS\" for field \"mode\".");
+        "job.textproto:1:21: mode: no value \"SPS\"; did you mean \"SSP\"?; known are SSP, BSP, "
+        "ASYNC");
   CHECK(error_of("seed: -1").find("job.textproto:1:7: Expected integer") == 0);
   CHECK(error_of("name: \"x").find("job.textproto:1:") == 0);
   CHECK(error_of("consistency {\n  slack: 1\n").find("job.textproto:3:1: Expected") == 0);
@@ -126,6 +128,24 @@ TEST_CASE("a near name is offered, a far one is not", "[text]") {
   CHECK(taut::did_you_mean("conv1x", names) == "; did you mean \"conv1\"?");
   CHECK(taut::did_you_mean("norm", names).empty());
   CHECK(taut::did_you_mean(std::string(1000, 'x'), names).empty());
+}
+
+TEST_CASE("an abbreviation is near what it abbreviates, and case does not count", "[text]") {
+  const std::vector<std::string> fields{"conv", "pooling_param", "convolution_param", "param"};
+  CHECK(taut::did_you_mean("conv_param", fields) == "; did you mean \"convolution_param\"?");
+  const std::vector<std::string> types{"ReLU", "PReLU", "Power"};
+  CHECK(taut::did_you_mean("Relu", types) == "; did you mean \"ReLU\"?");
+  CHECK(taut::did_you_mean("RELU", types) == "; did you mean \"ReLU\"?");
+}
+
+TEST_CASE("an unknown word of a field names the words that the field knows", "[text]") {
+  taut::pb::Job job;
+  const std::string text =
+      "name: 'a { \\' b' # { \nnet_param { layer { name: 'p' pooling_param { pool: MEAN } } }";
+  const auto wrong = taut::parse_text(text, "job", job);
+  REQUIRE_FALSE(wrong.has_value());
+  CHECK(wrong.error().message ==
+        "job:2:53: pool: no value \"MEAN\"; known are MAX, AVE, STOCHASTIC");
 }
 
 TEST_CASE("a file that is no text is said to be none", "[text]") {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/file.hpp"
+#include "common/files/file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "proto/checkpoint_reader.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 #include "proto/wire_version.hpp"
 #include "server/checkpoint_file.hpp"
 #include "server/checkpoint_thread.hpp"
@@ -123,16 +123,16 @@ class Service {
     }
     return all;
   }
-  std::vector<SpareSurplus> surpluses() {
-    std::vector<SpareSurplus> all;
+  std::vector<SpareExcess> excesses() {
+    std::vector<SpareExcess> all;
     for (auto& shard : shards_) {
-      for (SpareSurplus& one : shard->take_surpluses()) all.push_back(std::move(one));
+      for (SpareExcess& one : shard->take_excesses()) all.push_back(std::move(one));
     }
     return all;
   }
   /// What a shard does that gets no messages.
   void idle() {
-    for (auto& shard : shards_) shard->give_way();
+    for (auto& shard : shards_) shard->yield_spares();
   }
   [[nodiscard]] int freed_elsewhere() const { return allocator_->freed_elsewhere; }
   /// How often memory for values was asked of the system.
@@ -181,7 +181,7 @@ JobMaker job_of(int members, Slack slack, const char* type = "Adam") {
   return job;
 }
 
-/// Writes what a service has put aside, with the manifest that a coordinator would write.
+/// Writes what a service has captured, with the manifest that a coordinator would write.
 void write_checkpoint(Service& service, std::int64_t clock, const fs::path& folder) {
   pb::CheckpointManifest manifest;
   manifest.set_format(kCheckpointFormat);
@@ -239,7 +239,7 @@ JobMaker with_slots(JobMaker job) {
 
 }  // namespace
 
-TEST_CASE("a slice is put aside when its V reaches the clock, and training goes on",
+TEST_CASE("a slice is captured when its V reaches the clock, and training goes on",
           "[checkpoint]") {
   Service service(job_of(2, Slack(0)), 2);
   service.push_all(0, 3);
@@ -403,7 +403,7 @@ TEST_CASE("a resumed job with other tables or another rule is refused, with both
   job.solver().set_type("SGD");
   const auto refused = read_shard_images(job.state, 1);
   REQUIRE(!refused.has_value());
-  CHECK(refused.error().message.find("has 2 numbers beside each value, and solver type SGD keeps "
+  CHECK(refused.error().message.find("has 2 numbers with each value, and solver type SGD keeps "
                                      "1") != std::string::npos);
   job.solver().set_type("Adam");
   job.state.mutable_resume()->set_clock(3);
@@ -421,7 +421,7 @@ TEST_CASE("memory for a checkpoint stands ready before its clock, and serves the
   CHECK(service.ready() == 0);
   stocks[0].fill(false);
   // Two trained tables and an averaged one; nobody writes to the frozen one.
-  CHECK(service.ready() == 3 * BufferPool::room_for(1));
+  CHECK(service.ready() == 3 * BufferPool::rounded_size(1));
   const int before = service.allocations();
   std::int64_t clock = 2;
   for (std::uint64_t number = 1; number < 4; ++number) {
@@ -433,7 +433,7 @@ TEST_CASE("memory for a checkpoint stands ready before its clock, and serves the
     service.push_all(clock, clock + 1);  // writes beside what the capture holds
     CHECK(service.ready() == 0);
     captures.clear();
-    CHECK(service.ready() == 3 * BufferPool::room_for(1));
+    CHECK(service.ready() == 3 * BufferPool::rounded_size(1));
     ++clock;
     service.order(number + 1, clock + 2);
     for (const SpareStock& stock : service.stocks()) stock.fill(false);
@@ -462,7 +462,7 @@ TEST_CASE("memory that is made ready too late is not made", "[checkpoint]") {
 TEST_CASE("memory stands ready only where the tables leave room under the limit", "[checkpoint]") {
   // Adam: three numbers each for 37 trained elements, one each for 9 averaged and 4 frozen ones.
   const std::uint64_t tables_bytes = (3 * 37 + 9 + 4) * sizeof(float);
-  const std::uint64_t spare_bytes = (3 + 2 * 2) * BufferPool::room_for(1);
+  const std::uint64_t spare_bytes = (3 + 2 * 2) * BufferPool::rounded_size(1);
   const auto tight = std::make_shared<TableMemory>(Bytes(tables_bytes + spare_bytes - 1));
   Service without(job_of(1, Slack(0)), 1, {}, tight);
   REQUIRE(without.opened.accepted());
@@ -485,13 +485,13 @@ TEST_CASE("memory stands ready only where the tables leave room under the limit"
   service.push_all(0, 1);
   CHECK(service.ready() == 0);
   CHECK(enough->is_short());  // until it is the system's
-  CHECK(service.surpluses().size() == 1);
+  CHECK(service.excesses().size() == 1);
   CHECK_FALSE(enough->is_short());
   service.push_all(1, 2);
   CHECK(service.captures().size() == 1);
   service.order(2, 4);
   CHECK(service.stocks().empty());
-  CHECK(service.surpluses().empty());
+  CHECK(service.excesses().empty());
   CHECK(service.ready() == 0);
   service.push_all(2, 5);
   const auto captures = service.captures();
@@ -513,7 +513,7 @@ TEST_CASE("a shard without messages gives memory that stands ready to tables too
   REQUIRE(other.has_value());
   service.idle();
   CHECK(service.ready() == 0);
-  CHECK(service.surpluses().size() == 1);
+  CHECK(service.excesses().size() == 1);
   CHECK_FALSE(memory->is_short());
 }
 
@@ -548,7 +548,7 @@ TEST_CASE("memory that stands ready goes when no further checkpoint is ordered, 
   }
   service.publish();
   CHECK(service.ready() == 0);
-  CHECK(service.surpluses().size() == 1);
+  CHECK(service.excesses().size() == 1);
   const std::uint64_t left = memory->limit().value() - memory->taken().value();
   CHECK(memory->take_spare(Bytes(left)).has_value());
   if (ends) return;
@@ -557,7 +557,7 @@ TEST_CASE("memory that stands ready goes when no further checkpoint is ordered, 
   const std::vector<SpareStock> next = service.stocks();
   REQUIRE(next.size() == 1);
   next[0].fill(false);
-  CHECK(service.ready() == 3 * BufferPool::room_for(1));
+  CHECK(service.ready() == 3 * BufferPool::rounded_size(1));
 }
 
 TEST_CASE("spare memory that is asked for again for one order is taken once", "[checkpoint]") {
@@ -568,7 +568,7 @@ TEST_CASE("spare memory that is asked for again for one order is taken once", "[
   BufferPool states(Bytes(0));
   const SliceState slice(table, layout.slices()[0], *view, values, nullptr, &states);
   const std::vector<const SliceState*> slices{&slice};
-  const std::uint64_t wanted = 3 * BufferPool::room_for(64 * sizeof(float));
+  const std::uint64_t wanted = 3 * BufferPool::rounded_size(64 * sizeof(float));
   const auto memory = std::make_shared<TableMemory>(Bytes(wanted));
   SpareMemory spares(values, states);
   for (int i = 0; i < 3; ++i) {
@@ -596,7 +596,7 @@ TEST_CASE("what stood ready is freed by the thread of checkpoints", "[checkpoint
       [&](const pb::ServerJob&, const Result<std::vector<ShardImages>>& images) {
         CHECK(loaded.push(images.has_value(), Duration::zero()));
       });
-  for (SpareSurplus& surplus : service.surpluses()) thread.free(std::move(surplus));
+  for (SpareExcess& excess : service.excesses()) thread.free(std::move(excess));
   // One after the other: this one is refused, as it names no checkpoint.
   thread.load(pb::ServerJob());
   CHECK(loaded.pop(Duration(10'000'000)) == false);
@@ -616,7 +616,7 @@ TEST_CASE("the thread of checkpoints makes the memory ready", "[checkpoint]") {
   // One after the other: this one is refused, as it names no checkpoint.
   thread.load(pb::ServerJob());
   CHECK(loaded.pop(Duration(10'000'000)) == false);
-  CHECK(service.ready() == 3 * BufferPool::room_for(1));
+  CHECK(service.ready() == 3 * BufferPool::rounded_size(1));
 }
 
 TEST_CASE("a folder that cannot be made costs the part and says why", "[checkpoint]") {

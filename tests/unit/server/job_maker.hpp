@@ -8,8 +8,8 @@
 
 #include "common/math/filler.hpp"
 #include "common/net/buffer_pool.hpp"
+#include "proto/config/job_state.hpp"
 #include "proto/data_message.hpp"
-#include "proto/job_state.hpp"
 #include "server/job_view.hpp"
 #include "tests/support/catch.hpp"
 

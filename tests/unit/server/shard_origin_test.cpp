@@ -54,7 +54,7 @@ pb::OpenTablesReply open_beginning(Shard& shard, JobMaker& job, const TableSpec&
 
 }  // namespace
 
-TEST_CASE("a table with an origin begins with the file's numbers, slice by slice", "[shard]") {
+TEST_CASE("a table with an origin starts from the file's numbers, slice by slice", "[shard]") {
   JobMaker job(1);
   job.state.mutable_definition()->add_weights("w");
   job.state.mutable_definition()->add_weights("missing");
@@ -64,7 +64,7 @@ TEST_CASE("a table with an origin begins with the file's numbers, slice by slice
   REQUIRE(shard.set_job(job.view()).empty());
   const auto unnamed = open_beginning(shard, job, begins_in("another"));
   CHECK(unnamed.reason() == "table \"" + test::make_table(0, {6}).name +
-                                "\" begins with another, which the job's weights do not name");
+                                "\" starts from another, which the job's weights do not name");
   CHECK(open_beginning(shard, job, begins_in("missing")).reason() == "missing: is not there");
   // What was refused leaves nothing behind.
   CHECK(open_beginning(shard, job, begins_in("w")).accepted());

@@ -39,7 +39,7 @@ class Scalar {
                                          *view, pool_);
   }
   PushVerdict push(std::uint32_t worker, std::int64_t clock, float gradient) {
-    return slice->push(WorkerId(worker), Clock(clock), test::frame_of({gradient}), 1, *view,
+    return slice->push(WorkerId(worker), {Clock(clock), test::frame_of({gradient}), 0}, *view,
                        released);
   }
   /// What a read is answered with; NaN where it is parked.

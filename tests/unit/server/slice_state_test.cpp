@@ -29,8 +29,8 @@ class OneSlice {
   }
 
   PushVerdict push(std::uint32_t worker, std::int64_t clock, const std::vector<float>& gradient,
-                   float scale = 1) {
-    return slice->push(WorkerId(worker), Clock(clock), test::frame_of(gradient), scale, *view,
+                   float norm = 0) {
+    return slice->push(WorkerId(worker), {Clock(clock), test::frame_of(gradient), norm}, *view,
                        released);
   }
   PushVerdict push(std::uint32_t worker, std::int64_t clock) {
@@ -554,7 +554,7 @@ TEST_CASE("what a checkpoint was given never changes afterwards, however many th
       order.set_number(order.number() + 1);
       order.set_clock(clock);
       one.change();
-      REQUIRE(one.slice->capture() == SliceState::Capture::kReady);
+      REQUIRE(one.slice->capture() == SliceCapture::State::kReady);
       images.push_back(one.slice->take_image());
       as_taken.push_back(bits_of(images.back()));
       as_read.push_back(one.values());
@@ -583,7 +583,7 @@ TEST_CASE("an update that leaves the mean square alone takes no memory from the 
   REQUIRE(one.read(0, 1).has_value());
   one.job.state.mutable_checkpoint()->set_number(1);
   one.change();
-  REQUIRE(one.slice->capture() == SliceState::Capture::kReady);
+  REQUIRE(one.slice->capture() == SliceCapture::State::kReady);
   const SliceImage image = one.slice->take_image();
   const std::vector<float> taken(image.states.back().floats().begin(),
                                  image.states.back().floats().end());
@@ -663,10 +663,12 @@ TEST_CASE("the learning rate is that of the update's clock, not of its arrival",
 }
 
 TEST_CASE("what clipping makes of a worker's gradient is applied to its own alone", "[slice]") {
-  OneSlice one(JobMaker(2));
+  JobMaker maker(2);
+  maker.solver().set_clip_gradients(2);
+  OneSlice one(maker);
   const std::vector<float> unit(kCount, 1.0F);
-  one.push(0, 0, unit, 0.25F);
-  one.push(1, 0, unit, 1.0F);
+  one.push(0, 0, unit, 8);  // of a norm four times too large: it counts a quarter
+  one.push(1, 0, unit, 2);
   const auto start = initial();
   for (std::size_t i = 0; i < kCount; ++i) {
     CHECK(one.values()[i] == Approx(start[i] - 0.5 * 1.25 / 2).margin(1e-6));
@@ -691,8 +693,10 @@ TEST_CASE("tables of running statistics are averaged, not descended", "[slice]")
 
 TEST_CASE("clipping the gradient leaves running statistics as they are", "[slice]") {
   const std::vector<float> four(kCount, 4.0F);
-  OneSlice one(JobMaker(1), TableKind::kAveraged);
-  one.push(0, 0, four, 0.25F);
+  JobMaker maker(1);
+  maker.solver().set_clip_gradients(2);
+  OneSlice one(maker, TableKind::kAveraged);
+  one.push(0, 0, four, 8);
   CHECK(one.values() == four);
 }
 

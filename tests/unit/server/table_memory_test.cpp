@@ -30,7 +30,7 @@ TEST_CASE("tables are taken up to the limit, and the first that does not fit is 
 
 TEST_CASE("needs whose sum is beyond any number are refused", "[memory]") {
   const auto memory = std::make_shared<TableMemory>(Bytes(100));
-  const std::vector<TableNeed> many(8, {"t", kMostBytes});
+  const std::vector<TableNeed> many(8, {"t", kMaxBytes});
   CHECK_FALSE(memory->check(many).has_value());
   const auto vast = std::make_shared<TableMemory>(Bytes(UINT64_MAX));
   CHECK_FALSE(vast->check(many).has_value());

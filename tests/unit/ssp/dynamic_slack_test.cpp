@@ -1,4 +1,4 @@
-#include "common/ssp/dynamic_slack.hpp"
+#include "common/ssp/policies/dynamic_slack.hpp"
 
 #include <cmath>
 #include <limits>
@@ -59,7 +59,7 @@ class TwoSpeeds {
     time_ += 10;
     slack.note_push(WorkerId(0), Clock(clock_++), at(time_));
   }
-  Slack read() { return slack.slack_of_read(WorkerId(0), Clock(clock_)); }
+  Slack read() { return slack.slack_of_read(WorkerId(0), Clock(clock_), Slack(0)); }
 
   DynamicSlack slack;
 
@@ -113,14 +113,14 @@ TEST_CASE("under the least slack nobody asks, and beyond it the fastest is given
   two.fast();                     // at 40; the slowest is expected at 70
   // Three extra clocks, to 70: reads at clocks 4, 5 and 6 are let through.
   CHECK(two.read() == Slack(4));
-  CHECK(two.slack.in_force() == Slack(4));
+  CHECK(two.slack.moving() == Slack(4));
   two.fast();
   two.fast();
   CHECK(two.read() == Slack(4));
   two.fast();
   // At 70 they are used up, and the slowest's push is due now.
   CHECK(two.read() == Slack(1));
-  CHECK(two.slack.in_force() == Slack(1));
+  CHECK(two.slack.moving() == Slack(1));
 }
 
 TEST_CASE("no extra clocks lead beyond the range", "[dynamic-slack]") {
@@ -144,11 +144,11 @@ TEST_CASE("only the fastest worker is given extra clocks, and only once its pace
     if (clock < 4) slack.note_push(WorkerId(1), Clock(clock), at(12 * clock));
   }
   // Worker 2 has pushed nothing: nobody knows how long it takes.
-  CHECK(slack.slack_of_read(WorkerId(0), Clock(5)) == Slack(1));
+  CHECK(slack.slack_of_read(WorkerId(0), Clock(5), Slack(0)) == Slack(1));
   slack.note_push(WorkerId(2), Clock(0), at(0));
   slack.note_push(WorkerId(2), Clock(1), at(40));
-  CHECK(slack.slack_of_read(WorkerId(1), Clock(4)) == Slack(1));
-  CHECK(slack.slack_of_read(WorkerId(0), Clock(5)) > Slack(1));
+  CHECK(slack.slack_of_read(WorkerId(1), Clock(4), Slack(0)) == Slack(1));
+  CHECK(slack.slack_of_read(WorkerId(0), Clock(5), Slack(0)) > Slack(1));
 }
 
 TEST_CASE("a worker that was lost is not waited for", "[dynamic-slack]") {
@@ -166,7 +166,7 @@ TEST_CASE("a worker that was lost is not waited for", "[dynamic-slack]") {
         {EpochId(2),
          {{WorkerId(0), Incarnation(1), Clock(0)}, {WorkerId(1), Incarnation(2), Clock(0)}, last},
          {{Clock(0), ApplyMode::kOnArrival}}});
-    return slack.slack_of_read(WorkerId(0), Clock(6));
+    return slack.slack_of_read(WorkerId(0), Clock(6), Slack(0));
   };
   CHECK(slack_after(false) > Slack(1));
   CHECK(slack_after(true) == Slack(1));

@@ -7,7 +7,7 @@
 #include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "tests/unit/worker/small_training.hpp"
-#include "worker/cache/planned_backend.hpp"
+#include "worker/engine/plan/planned_backend.hpp"
 
 namespace taut {
 namespace {

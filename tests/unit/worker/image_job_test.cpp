@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::worker {

@@ -7,10 +7,10 @@
 
 #include "common/net/shared_arena.hpp"
 #include "tests/support/catch.hpp"
-#include "worker/backend/cpu_backend.hpp"
-#include "worker/backend/wrapped_backend.hpp"
-#include "worker/pinned_memory.hpp"
-#include "worker/pinned_parts.hpp"
+#include "worker/device/pinned_memory.hpp"
+#include "worker/device/pinned_parts.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
+#include "worker/engine/plan/wrapped_backend.hpp"
 
 namespace taut::worker {
 namespace {
@@ -20,8 +20,8 @@ class ScarceDevice final : public WrappedBackend {
  public:
   ScarceDevice(Backend& cpu, int most) : WrappedBackend(cpu), left_(most) {}
 
-  DeviceBuffer allocate(Bytes size, std::string_view what) override {
-    return inner().allocate(size, what);
+  DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override {
+    return inner().allocate(size, kind, name);
   }
   using WrappedBackend::allocate;
   void on_call(Stream& /*stream*/, DeviceCall /*call*/) override {}

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <utility>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/unit/client/served_job.hpp"
-#include "worker/backend/cpu_backend.hpp"
-#include "worker/cache/device_cache.hpp"
+#include "worker/cache/device_store.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 #include "worker/trainer.hpp"
 
 namespace taut::test {
@@ -46,8 +46,12 @@ Trainer::Options until(std::int64_t end) {
 Result<std::unique_ptr<ParameterCache>> open(CacheOf kind, Client& client, Backend& backend,
                                              const std::vector<TableSpec>& tables,
                                              const ServedCache::Options& options) {
-  if (kind == CacheOf::kBackend) return open_served_cache(client, backend, tables, options);
-  TAUT_TRY(auto cache, DeviceCache::open(client, backend, tables, options));
+  if (kind == CacheOf::kBackend) {
+    TAUT_TRY(auto cache, ServedCache::open(client, backend, tables, options));
+    return std::unique_ptr<ParameterCache>(std::move(cache));
+  }
+  auto store = std::make_unique<DeviceStore>(client, backend, tables, options);
+  TAUT_TRY(auto cache, ServedCache::open(client, backend, tables, options, std::move(store)));
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 

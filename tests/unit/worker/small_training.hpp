@@ -7,8 +7,8 @@
 
 #include "proto/job.pb.h"
 #include "tests/support/catch.hpp"
-#include "worker/backend/backend.hpp"
-#include "worker/cache/planned_backend.hpp"
+#include "worker/engine/backend.hpp"
+#include "worker/engine/plan/planned_backend.hpp"
 
 // Whole trainings of the models in configs/models on made-up data, for tests.
 namespace taut::test {

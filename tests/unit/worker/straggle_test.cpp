@@ -1,9 +1,10 @@
 #include "worker/straggle.hpp"
 
 #include <cmath>
+#include <map>
 #include <string>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::worker {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <string>
 
-#include "proto/job_state.hpp"
-#include "proto/text.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
-#include "worker/backend/cpu_backend.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/data/text_source.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
 #include "worker/trainer.hpp"
 
 using namespace taut;
@@ -183,5 +183,5 @@ TEST_CASE("a net that text cannot be sampled from is refused", "[sample]") {
   CHECK(other.error().message == "the net scores 5 units, and the vocabulary has 3 entries");
   const Made made = make(kLstm, some_values);
   CHECK(made.sampler->sample({.prompt = "a", .temperature = -1}).error().message ==
-        "the temperature is -1; it begins at 0");
+        "the temperature is -1; it must be at least 0");
 }

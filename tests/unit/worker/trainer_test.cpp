@@ -5,15 +5,15 @@
 #include <set>
 #include <string>
 
-#include "proto/text.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "tests/unit/data/idx_bytes.hpp"
-#include "worker/backend/cpu_backend.hpp"
-#include "worker/backend/wrapped_backend.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/replicated_cache.hpp"
 #include "worker/cache/served_cache.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
+#include "worker/engine/plan/wrapped_backend.hpp"
 #include "worker/job_run.hpp"
 
 namespace taut::worker {
@@ -270,8 +270,8 @@ TEST_CASE("a device with memory of its own copies batches from host memory of it
   class Pinning final : public WrappedBackend {
    public:
     using WrappedBackend::WrappedBackend;
-    DeviceBuffer allocate(Bytes size, std::string_view what) override {
-      return inner().allocate(size, what);
+    DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override {
+      return inner().allocate(size, kind, name);
     }
     HostBuffer allocate_host(Bytes size) override {
       HostBuffer block = inner().allocate_host(size);

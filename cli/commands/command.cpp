@@ -1,0 +1,45 @@
+#include "cli/commands/command.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "proto/cluster.pb.h"
+#include "proto/config/text.hpp"
+
+namespace taut::cli {
+
+int fail(std::string_view command, const std::string& message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "tautline {}: {}\n", command, message);
+  return kFailed;
+}
+
+void CoordinatorOption::add_to(Command& command) {
+  auto by_address = command
+                        .text("--coordinator", address,
+                              "Where the coordinator listens (default: TAUTLINE_COORDINATOR, else "
+                              "127.0.0.1:7600)")
+                        .value("HOST:PORT");
+  command.text("--config", config_file, "Cluster file that names the coordinator's address")
+      .value("CLUSTERFILE")
+      .excludes(by_address);
+  command
+      .number("--wait", wait_s, "How long to wait for an answer", "SECONDS",
+              {.excludes_limits = true})
+      .by_default(fmt::format("{:g}", wait_s));
+}
+
+Result<std::string> CoordinatorOption::resolve() const {
+  if (!address.empty()) return address;
+  pb::ClusterConfig config;
+  if (!config_file.empty()) {
+    TAUT_TRY(read_text(config_file, config));
+  } else if (const char* named = std::getenv("TAUTLINE_COORDINATOR"); named != nullptr) {
+    return std::string(named);
+  }
+  return config.coordinator_address();
+}
+
+}  // namespace taut::cli

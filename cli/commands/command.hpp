@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/command_line/command.hpp"
+#include "common/result.hpp"
+
+namespace taut::cli {
+
+using command_line::Command;
+using command_line::kFailed;
+using command_line::kFine;
+using command_line::kUsage;
+using command_line::UsageError;
+
+/// Prints "tautline COMMAND: message" to standard error; returns kFailed.
+int fail(std::string_view command, const std::string& message);
+
+/// Where a subcommand finds the coordinator.
+struct CoordinatorOption {
+  std::string address;      // --coordinator
+  std::string config_file;  // --config: the cluster file that the daemons were started with
+  double wait_s = 5;        // --wait
+
+  void add_to(Command& command);
+  /// "host:port": what the options say, else TAUTLINE_COORDINATOR, else the default.
+  /// Errors    a cluster file that cannot be read
+  [[nodiscard]] Result<std::string> resolve() const;
+};
+
+}  // namespace taut::cli

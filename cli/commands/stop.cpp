@@ -1,0 +1,40 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "cli/commands/command.hpp"
+#include "cli/control_client.hpp"
+
+namespace taut::cli {
+namespace {
+
+struct StopOptions {
+  std::uint64_t job = 0;
+  CoordinatorOption coordinator;
+};
+
+Result<std::string> stop(const StopOptions& options) {
+  TAUT_TRY(const std::string address, options.coordinator.resolve());
+  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  return client.stop(JobId(options.job));
+}
+
+}  // namespace
+
+void add_stop(Command& command, int& status) {
+  auto options = std::make_shared<StopOptions>();
+  command.whole_number("JOB", options->job, "Number of the job", 1).required();
+  options->coordinator.add_to(command);
+  command.on_run([options, &status] {
+    const Result<std::string> done = stop(*options);
+    if (!done) {
+      status = fail("stop", done.error().message);
+      return;
+    }
+    fmt::print("{}\n",
+               done.value().empty() ? fmt::format("job {}: stopping", options->job) : done.value());
+  });
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands/command.hpp"
+#include "cli/commands/job_arguments.hpp"
+#include "cli/sweep/sweep.hpp"
+#include "worker/model/file_kind.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The options as they were typed; each is put over what the sweep file says.
+struct SweepArguments {
+  std::string file;
+  std::vector<std::string> slack;
+  std::vector<std::string> policies;
+  std::vector<std::string> workers;
+  std::optional<std::uint32_t> seeds;
+  std::vector<pb::Straggler> stragglers;
+  std::optional<double> clock_time_ms;
+  std::optional<std::int32_t> max_iter;
+  std::optional<double> target;
+  std::optional<double> limit_s;
+  std::string data;
+  std::string output;
+  bool report_only = false;
+  bool json = false;
+};
+
+Result<void> put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
+  if (!arguments.slack.empty()) sweep.clear_slack();
+  for (const std::string& slack : arguments.slack) sweep.add_slack(slack);
+  if (!arguments.policies.empty()) sweep.clear_policy();
+  for (const std::string& file : arguments.policies) {
+    TAUT_TRY(*sweep.add_policy(), load_policy(file));
+  }
+  if (!arguments.workers.empty()) sweep.clear_workers();
+  for (const std::string& workers : arguments.workers) {
+    sweep.add_workers(static_cast<std::uint32_t>(std::stoul(workers)));
+  }
+  if (arguments.seeds) sweep.set_seeds(*arguments.seeds);
+  if (arguments.target) sweep.set_target_accuracy(*arguments.target);
+  if (arguments.limit_s) sweep.set_limit_s(*arguments.limit_s);
+  pb::Job& over = *sweep.mutable_over();
+  for (const pb::Straggler& straggler : arguments.stragglers) *over.add_straggler() = straggler;
+  if (arguments.clock_time_ms) over.set_clock_time_ms(*arguments.clock_time_ms);
+  if (arguments.max_iter) over.mutable_solver_param()->set_max_iter(*arguments.max_iter);
+  return ok();
+}
+
+Result<SweepOptions> settle(const SweepArguments& arguments) {
+  SweepOptions options;
+  options.sweep.set_name("sweep");
+  if (!arguments.file.empty()) {
+    TAUT_TRY(const model::FileKind kind, model::file_kind(fs::path(arguments.file)));
+    if (kind == model::FileKind::kSweep) {
+      TAUT_TRY(options, load_sweep(arguments.file));
+    } else {
+      options.job_file = arguments.file;
+      options.sweep.set_name(fs::path(arguments.file).stem().string() + "-sweep");
+    }
+  }
+  options.data = arguments.data;
+  options.output = arguments.output;
+  options.report_only = arguments.report_only;
+  options.json = arguments.json;
+  TAUT_TRY(put_axes_over(arguments, options.sweep));
+  return options;
+}
+
+void add_axes(Command& command, SweepArguments& arguments) {
+  constexpr std::uint64_t kMaxSeeds = 1000;
+  command
+      .texts("--slack", arguments.slack,
+             "Bounds with ',' between them: 0 is bsp, async is no bound (default: "
+             "0,1,2,4,8,async)")
+      .separated_by_commas()
+      .value("SLACK")
+      .check(check_slack);
+  command
+      .texts("--policy", arguments.policies,
+             "Staleness policies in addition to the bounds: job files with ',' between them, whose "
+             "consistency is used; without --slack, in place of the bounds")
+      .separated_by_commas()
+      .value("FILE");
+  command
+      .texts("--workers", arguments.workers,
+             "Numbers of workers with ',' between them, each 1 to 256 (default: the job's)")
+      .separated_by_commas()
+      .value("N")
+      .check([](const std::string& text) {
+        return command_line::check_whole_number(text, 1, kMaxProcesses);
+      });
+  command.whole_number("--seeds", arguments.seeds, "Repeats of each point (default: 3)", 1,
+                       kMaxSeeds);
+}
+
+}  // namespace
+
+void add_sweep(Command& command, int& status) {
+  auto arguments = std::make_shared<SweepArguments>();
+  command
+      .text("FILE", arguments->file,
+            "Sweep file, or job or solver file (default: LeNet on Fashion-MNIST)")
+      .value("FILE");
+  add_axes(command, *arguments);
+  straggler_option(command, arguments->stragglers);
+  command.number("--clock-time", arguments->clock_time_ms,
+                 "For experiments: the shortest time of a worker's clock", "MS", {});
+  command.whole_number("--max-iter", arguments->max_iter, "Iterations of each worker", 1);
+  command.number(
+      "--target", arguments->target,
+      "Test accuracy whose time is compared (default: the highest that every run reached)",
+      "NUMBER", {.max = 1, .excludes_limits = true});
+  command.number("--limit", arguments->limit_s,
+                 "A run that takes longer is ended as failed (default: 3600)", "SECONDS",
+                 {.excludes_limits = true});
+  command.text("--data", arguments->data, "Folder of the data set").value("DIR");
+  command
+      .text("--output", arguments->output,
+            "The sweep's folder; an interrupted sweep continues there (default: runs/NAME)")
+      .value("DIR");
+  command.flag("--report-only", arguments->report_only,
+               "Writes the report of the runs that are finished, and starts none");
+  command.flag("--json", arguments->json,
+               "Prints the figures as one JSON object on a line, and no progress");
+  command.on_run([arguments, &status] {
+    const auto options = settle(*arguments);
+    status = options ? run_sweep(options.value()) : fail("sweep", options.error().message);
+  });
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,12 @@
+#include <fmt/format.h>
+
+#include "cli/commands/command.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut::cli {
+
+void add_version(Command& command, int& /*status*/) {
+  command.on_run([] { fmt::print("{}, wire version {}\n", build_name(), kWireVersion); });
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/types.hpp"
+#include "proto/job.pb.h"
+
+namespace taut::cli {
+
+/// What a command line puts over a job file; what is absent is the file's to say.
+struct JobOptions {
+  std::optional<pb::Consistency::Mode> mode;
+  std::optional<Slack> slack;  // 0: BSP; unbounded: ASYNC
+  std::optional<std::uint32_t> workers;
+  std::optional<std::int32_t> max_iter;
+  std::optional<std::uint64_t> seed;
+  std::vector<pb::Straggler> stragglers;  // in addition to the job's
+  std::optional<double> clock_time_ms;
+  std::vector<std::string> weights;  // files to start from, in place of the job's
+  std::string data;                  // folder
+  std::string resume;                // folder of a checkpoint, or of several
+};
+
+/// Puts the options over a job, paths as they are.
+void put_over(const JobOptions& options, pb::Job& job);
+
+/// "async", or a number of clocks. Nothing: neither.
+[[nodiscard]] std::optional<Slack> parse_slack(const std::string& text);
+
+}  // namespace taut::cli

@@ -1,0 +1,98 @@
+#include "cli/sweep/prepare_run.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "common/files/file.hpp"
+#include "proto/config/text.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string processor() {
+  std::string model = "unknown processor";
+  if (const auto text = read_file("/proc/cpuinfo")) {
+    std::istringstream lines(text.value());
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("model name")) continue;
+      model = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  return fmt::format("{}, {} cores", model, std::thread::hardware_concurrency());
+}
+
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> describe_host() {
+  utsname system{};
+  uname(&system);
+  return {{"build", build_name()},
+          {"host", system.nodename},
+          {"processor", processor()},
+          {"system", fmt::format("{} {}", system.sysname, system.release)}};
+}
+
+Result<void> prepare_run(const fs::path& folder, const SweepRun& run) {
+  std::error_code failed;
+  // Files of an earlier attempt would be read as this one's.
+  fs::remove_all(folder, failed);
+  fs::create_directories(folder, failed);
+  if (failed) {
+    return make_error(ErrorCode::kIo, fmt::format("cannot make the run's folder {}: {}",
+                                                  folder.string(), failed.message()));
+  }
+  nlohmann::ordered_json about = {
+      {"folder", run.folder},
+      {"seed", run.seed},
+      {"workers", run.job.workers()},
+      {"consistency", run.job.consistency().ShortDebugString()},
+      {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+      {"load_average", load_average()}};
+  for (const auto& [what, value] : describe_host()) about[what] = value;
+  TAUT_TRY(write_file_atomically(folder / "run.json", about.dump(2) + "\n"));
+  return write_file_atomically(folder / "job.textproto", to_text(run.job));
+}
+
+bool is_done(const fs::path& folder, const SweepRun& run) {
+  const auto job = read_file(folder / "job.textproto");
+  const auto summary = read_file(folder / "summary.json");
+  if (!job || !summary || job.value() != to_text(run.job)) return false;
+  const auto parsed = nlohmann::json::parse(summary.value(), nullptr, false);
+  return parsed.is_object() && parsed.value("state", "") == "done";
+}
+
+std::string failure_in(const fs::path& log) {
+  constexpr std::string_view kBefore = "tautline train: ";
+  const auto text = read_file(log);
+  if (!text) return "it left no log";
+  std::string last;
+  std::string message;
+  std::istringstream lines(text.value());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kBefore)) message = line.substr(kBefore.size());
+    // The last lines of a process's log follow a message.
+    if (line.starts_with("  | ") && line.find("rror") != std::string::npos) last = line.substr(4);
+  }
+  if (message.empty()) return "its log says no reason";
+  return last.empty() ? message : message + " " + last;
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cli/sweep/report.hpp"
+
+namespace taut::cli {
+
+/// A sweep's figures as one JSON object on a line, for tools. What has no value is null.
+/// page      where the report for people is
+[[nodiscard]] std::string report_json(const SweepReport& report, const std::filesystem::path& page);
+
+}  // namespace taut::cli

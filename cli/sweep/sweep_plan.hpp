@@ -1,0 +1,51 @@
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/job.pb.h"
+#include "proto/sweep.pb.h"
+
+namespace taut::cli {
+
+/// One cell of a sweep's grid: a job but for its seed.
+struct SweepPoint {
+  std::string slack;  // "0", "1", ..., "async", or a policy's name
+  std::uint32_t workers = 1;
+  std::string variant;  // empty: the sweep has none
+  pb::Job job;
+  bool is_policy = false;
+
+  /// E.g. "slack 2", "BSP", "async", "dynamic_slack".
+  [[nodiscard]] std::string bound() const;
+  /// What it shares with the points that only differ in slack or policy, e.g. "4 workers, bursts".
+  [[nodiscard]] std::string group() const;
+};
+
+/// One run: a point with a seed, in its own folder.
+struct SweepRun {
+  std::size_t point = 0;
+  std::uint64_t seed = 1;
+  std::string folder;  // within the sweep's, e.g. "slack2-workers4-seed1"
+  pb::Job job;
+};
+
+struct SweepPlan {
+  std::vector<SweepPoint> points;
+  std::vector<SweepRun> runs;  // all points with the first seed, then all with the second, ...
+};
+
+/// Puts the fields of `over` over those of `base`: like protobuf's merge, but a repeated field that
+/// is given replaces the other.
+void put_fields_over(const google::protobuf::Message& over, google::protobuf::Message& base);
+
+/// The grid of a sweep.
+/// base      the whole job
+/// Errors    invalid: every value that cannot work, one a line
+[[nodiscard]] Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base);
+
+}  // namespace taut::cli

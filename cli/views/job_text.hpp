@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/views/job_words.hpp"
+#include "proto/control.pb.h"
+
+namespace taut::cli {
+
+/// True for a job that is done, failed or stopped.
+[[nodiscard]] bool has_ended(pb::JobState state);
+/// "BSP", "SSP, slack 3", "ASYNC".
+[[nodiscard]] std::string mode_name(const pb::JobStatus& job);
+
+/// What all workers together did, as they last reported it.
+struct JobProgress {
+  std::int64_t iteration = 0;  // of the slowest worker that is not lost
+  std::int64_t apart = 0;      // clocks between the fastest and the slowest of them
+  std::optional<double> loss;  // mean over those that have finished an iteration
+  double records_per_second = 0;
+};
+[[nodiscard]] JobProgress progress_of(const pb::JobStatus& job);
+
+/// Reads of all workers by staleness: the clock of the read minus the version it got.
+[[nodiscard]] std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(
+    const pb::JobStatus& job);
+
+/// A running job as a block of lines: progress, rates, and each worker's clock on one scale.
+[[nodiscard]] std::vector<std::string> progress_block(const pb::JobStatus& job, int width,
+                                                      const JobWords& words = {});
+/// The same as one line, for logs.
+[[nodiscard]] std::string progress_line(const pb::JobStatus& job, const JobWords& words = {});
+/// "0.9125", or "-" where the net has no Accuracy.
+[[nodiscard]] std::string accuracy_text(const pb::Evaluation& evaluation);
+/// "test at iteration 100: accuracy 0.9125, loss 0.2514", with the perplexity where it has one.
+[[nodiscard]] std::string evaluation_line(const pb::Evaluation& evaluation,
+                                          const JobWords& words = {});
+
+}  // namespace taut::cli

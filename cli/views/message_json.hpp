@@ -1,0 +1,14 @@
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <string>
+
+namespace taut::cli {
+
+/// A message as one JSON object on a line, with every field that is no message, set or not, under
+/// its own name. Integers are numbers, 64-bit ones too; enums are words; what is no finite number
+/// is null.
+[[nodiscard]] std::string message_json(const google::protobuf::Message& message);
+
+}  // namespace taut::cli

@@ -1,0 +1,44 @@
+#include "cli/views/net_view.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "cli/views/draw.hpp"
+
+namespace taut::cli {
+namespace {
+
+std::uint64_t parameters_of(const model::Graph& graph, const model::Node& node) {
+  std::uint64_t count = 0;
+  for (const std::size_t parameter : node.parameters) count += graph.parameters[parameter].count();
+  return count;
+}
+
+}  // namespace
+
+std::vector<std::string> net_view(const model::Graph& graph) {
+  std::vector<Row> rows;
+  for (const model::Node& node : graph.nodes) {
+    std::string tops;
+    for (const std::size_t top : node.tops) {
+      const model::Blob& blob = graph.blobs[top];
+      tops +=
+          fmt::format("{}{} {}", tops.empty() ? "" : ", ", blob.name, model::to_string(blob.shape));
+    }
+    const std::uint64_t parameters = parameters_of(graph, node);
+    rows.push_back({"    " + node.definition.name(), node.definition.type(), tops,
+                    parameters == 0 ? "" : grouped(static_cast<std::int64_t>(parameters))});
+  }
+  std::uint64_t total = 0;
+  for (const TableSpec& table : graph.parameters) total += table.count();
+  std::vector<std::string> lines{
+      fmt::format("  net {}, phase {}: {} layers, {} parameters in {} tables", graph.name,
+                  pb::Phase_Name(graph.phase), graph.nodes.size(),
+                  grouped(static_cast<std::int64_t>(total)), graph.parameters.size())};
+  const auto table = aligned(rows, {false, false, false, true});
+  lines.insert(lines.end(), table.begin(), table.end());
+  return lines;
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,166 @@
+#include "cli/views/run_summary.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/views/draw.hpp"
+#include "cli/views/job_text.hpp"
+#include "proto/state_word.hpp"
+
+namespace taut::cli {
+namespace {
+
+constexpr int kBarWidth = 40;
+
+/// The share of a worker's training time that it waited for others.
+double waiting_share(const pb::Progress& progress) {
+  const double spent = progress.compute_s() + progress.wait_s();
+  return spent > 0 ? progress.wait_s() / spent : 0;
+}
+
+void append(std::vector<std::string>& lines, std::vector<std::string> more) {
+  for (std::string& line : more) lines.push_back("  " + std::move(line));
+}
+
+std::vector<Row> table(const RunSummary& run) {
+  const pb::JobStatus& job = run.job;
+  std::string waiting;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    waiting += fmt::format("{}{} {:.1f} %", waiting.empty() ? "" : ", ", worker.name(),
+                           100 * waiting_share(worker.progress()));
+  }
+  std::vector<Row> rows{
+      {"job", fmt::format("{} (job {}), {}", job.name(), job.job(), state_word(job.state()))},
+      {"mode", mode_name(job)},
+      {"servers", fmt::format("{}, shards of each: {}", run.servers, run.shards)},
+      {"workers", fmt::format("{}", job.workers_size())},
+      {"iterations",
+       fmt::format("{} of {}", grouped(progress_of(job).iteration), grouped(job.max_iter()))},
+      {"wall time", fmt::format("{:.1f} s, the job itself {:.1f} s", run.wall_s, job.running_s())},
+      {run.words.rate(), grouped(static_cast<std::int64_t>(records_per_second(job)))}};
+  if (run.first_iteration_s > 0) {
+    rows.push_back(
+        {"first iteration", fmt::format("{:.2f} s after the start", run.first_iteration_s)});
+  }
+  rows.push_back({"waiting", waiting});
+  return rows;
+}
+
+std::string perplexity_text(const pb::Evaluation& test) {
+  return fmt::format("{:.3f}", std::exp(test.loss()));
+}
+
+std::vector<std::string> tests(const RunSummary& run) {
+  std::vector<Row> rows{{"iteration", "accuracy", "loss"}};
+  if (run.words.has_perplexity) rows.front().push_back("perplexity");
+  for (const pb::Evaluation& test : run.job.evaluations()) {
+    rows.push_back(
+        {grouped(test.clock()), accuracy_text(test), fmt::format("{:.4f}", test.loss())});
+    if (run.words.has_perplexity) rows.back().push_back(perplexity_text(test));
+  }
+  return aligned(rows, {true, true, true, true});
+}
+
+}  // namespace
+
+double records_per_second(const pb::JobStatus& job) {
+  double sum = 0;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const pb::Progress& own = worker.progress();
+    const double spent = own.compute_s() + own.wait_s();
+    if (spent > 0) sum += static_cast<double>(own.images()) / spent;
+  }
+  return sum;
+}
+
+std::vector<std::string> summary_lines(const RunSummary& run) {
+  std::vector<std::string> lines{"", "Summary"};
+  append(lines, aligned(table(run)));
+  const auto reads = staleness_of(run.job);
+  if (!reads.empty()) {
+    lines.insert(lines.end(), {"",
+                               "Staleness of the reads: clock of the read minus the version "
+                               "it got, share, number"});
+    append(lines, histogram(reads, kBarWidth));
+  }
+  const int count = run.job.evaluations_size();
+  if (count > 0) {
+    lines.insert(lines.end(), {"", "Tests"});
+    append(lines, tests(run));
+  }
+  lines.emplace_back();
+  if (count > 0) {
+    const pb::Evaluation& last = run.job.evaluations(count - 1);
+    lines.push_back("test accuracy: " + accuracy_text(last));
+    if (run.words.has_perplexity) lines.push_back("test perplexity: " + perplexity_text(last));
+  }
+  if (!run.job.parameters_sha256().empty()) {
+    lines.push_back("parameters sha256: " + run.job.parameters_sha256());
+  }
+  for (const pb::KeptCheckpoint& kept : run.job.checkpoints()) {
+    lines.push_back(fmt::format("checkpoint at {}: {}", grouped(kept.clock()), kept.folder()));
+  }
+  if (!run.job.checkpoint_failure().empty()) lines.push_back(run.job.checkpoint_failure());
+  lines.push_back("run folder: " + run.folder);
+  return lines;
+}
+
+std::string summary_json(const RunSummary& run, JsonLayout layout) {
+  using Json = nlohmann::ordered_json;
+  const pb::JobStatus& job = run.job;
+  Json workers = Json::array();
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const pb::Progress& own = worker.progress();
+    workers.push_back({{"name", worker.name()},
+                       {"state", state_word(worker.state())},
+                       {"device", worker.device()},
+                       {"clock", own.clock()},
+                       {"loss", own.loss()},
+                       {"images", own.images()},
+                       {"compute_s", own.compute_s()},
+                       {"wait_s", own.wait_s()},
+                       {"waiting_share", waiting_share(own)},
+                       {"seconds_to_first_iteration", own.seconds_to_first_iteration()}});
+  }
+  Json staleness = Json::array();
+  for (const auto& [value, reads] : staleness_of(job)) {
+    staleness.push_back({{"staleness", value}, {"reads", reads}});
+  }
+  Json evaluations = Json::array();
+  for (const pb::Evaluation& test : job.evaluations()) {
+    evaluations.push_back(
+        // JSON has no NaN: null where the net has no Accuracy.
+        {{"iteration", test.clock()}, {"accuracy", test.accuracy()}, {"loss", test.loss()}});
+    if (run.words.has_perplexity) evaluations.back()["perplexity"] = std::exp(test.loss());
+  }
+  Json checkpoints = Json::array();
+  for (const pb::KeptCheckpoint& kept : job.checkpoints()) {
+    checkpoints.push_back({{"iteration", kept.clock()}, {"folder", kept.folder()}});
+  }
+  const Json whole = {{"job", job.name()},
+                      {"job_id", job.job()},
+                      {"state", state_word(job.state())},
+                      {"message", job.message()},
+                      {"mode", job.mode()},
+                      // Unbounded has no number.
+                      {"slack", job.mode() == "ASYNC" ? Json() : Json(job.slack())},
+                      {"servers", run.servers},
+                      {"shards_per_server", run.shards},
+                      {"iterations", progress_of(job).iteration},
+                      {"max_iter", job.max_iter()},
+                      {"wall_s", run.wall_s},
+                      {"running_s", job.running_s()},
+                      {"first_iteration_s", run.first_iteration_s},
+                      {"records", run.words.records},
+                      {"images_per_second", records_per_second(job)},
+                      {"workers", workers},
+                      {"staleness", staleness},
+                      {"evaluations", evaluations},
+                      {"checkpoints", checkpoints},
+                      {"parameters_sha256", job.parameters_sha256()}};
+  return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
+}
+
+}  // namespace taut::cli

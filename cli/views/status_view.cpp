@@ -1,0 +1,62 @@
+#include "cli/views/status_view.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/views/draw.hpp"
+#include "cli/views/job_text.hpp"
+#include "proto/state_word.hpp"
+
+namespace taut::cli {
+namespace {
+
+void append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+std::vector<std::string> job_table(const pb::StatusReply& status) {
+  std::vector<Row> rows{{"JOB", "NAME", "STATE", "MODE", "ITERATION", "ACCURACY", "TIME", "NOTE"}};
+  for (const pb::JobStatus& job : status.jobs()) {
+    const int tests = job.evaluations_size();
+    rows.push_back({fmt::format("{}", job.job()), job.name(), state_word(job.state()),
+                    mode_name(job),
+                    fmt::format("{}/{}", progress_of(job).iteration, job.max_iter()),
+                    tests > 0 ? accuracy_text(job.evaluations(tests - 1)) : "-",
+                    clock_time(job.running_s()), job.message()});
+  }
+  return aligned(rows, {true});
+}
+
+std::vector<std::string> process_table(const pb::StatusReply& status) {
+  std::vector<Row> rows{{"PROCESS", "ROLE", "STATE", "HEARD", "HAS"}};
+  for (const pb::ServerStatus& server : status.servers()) {
+    rows.push_back({server.name(), "server", state_word(server.state()),
+                    fmt::format("{:.1f} s ago", server.silent_s()),
+                    counted(server.shards(), "shard")});
+  }
+  for (const pb::WorkerStatus& worker : status.workers()) {
+    rows.push_back({worker.name(), "worker", state_word(worker.state()),
+                    fmt::format("{:.1f} s ago", worker.silent_s()), worker.device()});
+  }
+  return aligned(rows);
+}
+
+}  // namespace
+
+std::vector<std::string> status_view(const pb::StatusReply& status, int width) {
+  std::vector<std::string> lines;
+  if (status.jobs().empty()) {
+    lines.emplace_back("no jobs yet; tautline submit JOB hands one over");
+  } else {
+    append(lines, job_table(status));
+  }
+  for (const pb::JobStatus& job : status.jobs()) {
+    if (job.state() != pb::RUNNING) continue;
+    lines.emplace_back();
+    append(lines, progress_block(job, width));
+  }
+  lines.emplace_back();
+  append(lines, process_table(status));
+  return lines;
+}
+
+}  // namespace taut::cli

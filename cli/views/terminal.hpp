@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace taut::cli {
+
+/// Standard output is a terminal that can draw over lines: not TERM=dumb.
+[[nodiscard]] bool on_terminal();
+/// Its width in characters; 80 where that is not known.
+[[nodiscard]] int terminal_width();
+/// Its height in lines; 50 where that is not known.
+[[nodiscard]] int terminal_height();
+
+/// Lines at the end of standard output that are drawn anew in place. Thread: one.
+class LiveBlock {
+ public:
+  LiveBlock() = default;
+  ~LiveBlock() { leave(); }
+  LiveBlock(const LiveBlock&) = delete;
+  LiveBlock& operator=(const LiveBlock&) = delete;
+
+  /// Draws `lines`, cut to the terminal's width, over what the last call drew.
+  void show(const std::vector<std::string>& lines);
+  /// Prints lines above the block, to stay.
+  void print_above(const std::vector<std::string>& lines);
+  /// Leaves the block on the screen; the next show() starts a new one.
+  void leave();
+
+ private:
+  void erase();
+  void draw();
+
+  std::vector<std::string> shown_;
+};
+
+}  // namespace taut::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/time.hpp"
+#include "proto/control.pb.h"
+
+namespace taut::cli {
+
+/// A cluster's status as one screen: the running job, its slowest workers, how stale reads were,
+/// how busy each shard is, and the log's last lines. Rates are over the time since the screen
+/// before.
+/// Thread    one
+class TopView {
+ public:
+  /// At most `height` - 1 lines; a thousand workers still fit.
+  [[nodiscard]] std::vector<std::string> draw(const pb::StatusReply& status, TimePoint now,
+                                              int width, int height);
+
+ private:
+  [[nodiscard]] std::vector<std::string> shards(const pb::StatusReply& status, double span_s) const;
+
+  pb::StatusReply before_;
+  TimePoint drawn_;
+};
+
+/// The job's workers, the slowest first, at most `most` of them.
+[[nodiscard]] pb::JobStatus slowest_workers(const pb::JobStatus& job, int most);
+
+}  // namespace taut::cli

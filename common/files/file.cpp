@@ -1,0 +1,141 @@
+#include "common/files/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+namespace taut {
+namespace fs = std::filesystem;
+namespace {
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+bool is_gzip(std::string_view bytes) {
+  return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
+}
+
+}  // namespace
+
+Result<std::string> read_file(const fs::path& path, Bytes limit) {
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  if (!fs::exists(status)) {
+    return make_error(ErrorCode::kNotFound, fmt::format("{}: no such file", path.string()));
+  }
+  if (fs::is_directory(status)) {
+    return invalid(fmt::format("{}: is a folder, not a file", path.string()));
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot be opened: {}", path.string(), reason(errno)));
+  }
+  std::string bytes;
+  char block[1 << 16];
+  while (in.read(block, sizeof block) || in.gcount() > 0) {
+    bytes.append(block, static_cast<std::size_t>(in.gcount()));
+    if (bytes.size() > limit.value()) {
+      return invalid(
+          fmt::format("{}: larger than the limit of {} bytes", path.string(), limit.value()));
+    }
+  }
+  if (in.bad()) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot be read: {}", path.string(), reason(errno)));
+  }
+  return bytes;
+}
+
+Result<std::string> read_file_gz(const fs::path& path, Bytes limit) {
+  Result<std::string> read = read_file(path, limit);
+  if (!read || !is_gzip(read.value())) return read;
+  std::string& packed = read.value();
+
+  z_stream stream{};
+  if (inflateInit2(&stream, 15 + 16) != Z_OK) {
+    return make_error(ErrorCode::kIo, "zlib could not start");
+  }
+  stream.next_in = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::string bytes;
+  char block[1 << 16];
+  int state = Z_OK;
+  while (state != Z_STREAM_END) {
+    stream.next_out = reinterpret_cast<Bytef*>(block);
+    stream.avail_out = sizeof block;
+    state = inflate(&stream, Z_NO_FLUSH);
+    bytes.append(block, sizeof block - stream.avail_out);
+    const bool starved = state == Z_BUF_ERROR || (state == Z_OK && stream.avail_in == 0 &&
+                                                  stream.avail_out == sizeof block);
+    if (starved || (state != Z_OK && state != Z_STREAM_END)) {
+      inflateEnd(&stream);
+      return invalid(fmt::format("{}: damaged or truncated gzip stream after {} bytes",
+                                 path.string(), bytes.size()));
+    }
+    if (bytes.size() > limit.value()) {
+      inflateEnd(&stream);
+      return invalid(fmt::format("{}: decompresses to more than the limit of {} bytes",
+                                 path.string(), limit.value()));
+    }
+  }
+  inflateEnd(&stream);
+  return bytes;
+}
+
+Result<void> write_file_atomically(const fs::path& path, std::string_view bytes) {
+  const auto failed = [&](const char* step) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot {}: {}", path.string(), step, reason(errno)));
+  };
+  const std::string beside = path.string() + ".part" + std::to_string(getpid());
+  const int file = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return failed("be created");
+  std::size_t written = 0;
+  while (written < bytes.size()) {
+    const ssize_t count = write(file, bytes.data() + written, bytes.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      Error error = failed("be written");
+      close(file);
+      unlink(beside.c_str());
+      return error;
+    }
+    written += static_cast<std::size_t>(count);
+  }
+  const bool flushed = fsync(file) == 0;
+  const bool closed = close(file) == 0;
+  if (!flushed || !closed || rename(beside.c_str(), path.c_str()) != 0) {
+    Error error = failed("be put in place");
+    unlink(beside.c_str());
+    return error;
+  }
+  return ok();
+}
+
+Result<fs::path> find_mentioned(const fs::path& path, const fs::path& mentioned_in) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return path;
+  std::string tried = path.string();
+  if (path.is_relative() && !mentioned_in.empty()) {
+    fs::path folder = fs::absolute(mentioned_in, ignored).parent_path();
+    while (true) {
+      const fs::path candidate = folder / path;
+      if (fs::exists(candidate, ignored)) return candidate;
+      tried += ", " + candidate.string();
+      if (folder == folder.parent_path()) break;
+      folder = folder.parent_path();
+    }
+  }
+  return make_error(ErrorCode::kNotFound,
+                    fmt::format("{}: not found; looked for {}", path.string(), tried));
+}
+
+}  // namespace taut

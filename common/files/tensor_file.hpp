@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "common/element_type.hpp"
+#include "common/result.hpp"
+
+namespace taut {
+
+/// Where a tensor's numbers are in a file: a table's initial values, in place of its filler.
+struct TensorPlace {
+  std::string file;          // an absolute path, the same for every process that reads it
+  std::string sha256;        // of the whole file, 64 hex digits
+  std::uint64_t offset = 0;  // bytes from its start
+  ElementType type = ElementType::kF32;
+  friend bool operator==(const TensorPlace&, const TensorPlace&) = default;
+};
+
+/// A file whose tensors are read at offsets. If it shrinks meanwhile, that is an error, never a
+/// signal.
+/// Thread    reads from several at once are allowed
+class TensorFile {
+ public:
+  /// Errors: not_found; invalid unless it is a regular file; io.
+  [[nodiscard]] static Result<TensorFile> open(const std::filesystem::path& path);
+  ~TensorFile();
+  TensorFile(TensorFile&& other) noexcept;
+  TensorFile& operator=(TensorFile&& other) noexcept;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  /// The size when the file was opened.
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  /// Whether the file was written after it was opened, according to its modification time.
+  [[nodiscard]] bool has_changed() const;
+
+  /// Errors: invalid beyond the file's end; io.
+  [[nodiscard]] Result<void> read_bytes(std::uint64_t offset, std::span<std::byte> out) const;
+
+  /// Elements as floats from byte `offset` on: F32 unchanged, F16 and BF16 exactly, F64 rounded to
+  /// the nearest. Errors: mismatch for another type; as read_bytes.
+  [[nodiscard]] Result<void> read_floats(ElementType type, std::uint64_t offset,
+                                         std::span<float> out) const;
+
+  /// SHA-256 of the whole file, 64 hex digits; reads the whole file.
+  [[nodiscard]] Result<std::string> sha256() const;
+
+ private:
+  TensorFile(std::filesystem::path path, int file);
+
+  std::filesystem::path path_;
+  int file_ = -1;
+  std::uint64_t bytes_ = 0;
+  std::int64_t modified_ns_ = 0;
+};
+
+}  // namespace taut

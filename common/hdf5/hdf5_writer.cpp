@@ -1,0 +1,118 @@
+#include "common/hdf5/hdf5_writer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "common/files/file_writer.hpp"
+#include "common/hdf5/hdf5_handle.hpp"
+
+namespace taut::hdf5 {
+namespace {
+
+namespace fs = std::filesystem;
+
+static_assert(std::endian::native == std::endian::little, "arrays are written as they are");
+
+/// Creates an array whose place in the file is settled now and filled later. Returns its offset.
+Result<std::uint64_t> create_array(const Library& library, hid_t file, const ArraySpec& array,
+                                   const fs::path& path) {
+  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(links.id(), 1);
+  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_layout(creation.id(), H5D_CONTIGUOUS);
+  H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY);
+  H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER);
+  const std::vector<hsize_t> extents(array.shape.begin(), array.shape.end());
+  const Handle space(
+      extents.empty() ? H5Screate(H5S_SCALAR)
+                      : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
+      H5Sclose);
+  const Handle dataset(space ? H5Dcreate2(file, array.name.c_str(), H5T_IEEE_F32LE, space.id(),
+                                          links.id(), creation.id(), H5P_DEFAULT)
+                             : -1,
+                       H5Dclose);
+  const haddr_t offset = dataset ? H5Dget_offset(dataset.id()) : HADDR_UNDEF;
+  if (offset != HADDR_UNDEF) return std::uint64_t{offset};
+  return invalid(fmt::format("{}: array \"{}\" cannot be created: {}", path.string(), array.name,
+                             library.problem()));
+}
+
+/// Errors: invalid, io.
+Result<std::vector<std::uint64_t>> create_arrays(const fs::path& part, const fs::path& path,
+                                                 const std::vector<ArraySpec>& arrays) {
+  const Library library;
+  Handle file(H5Fcreate(part.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+  if (!file) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot be created: {}", path.string(), library.problem()));
+  }
+  std::vector<std::uint64_t> offsets;
+  for (const ArraySpec& array : arrays) {
+    TAUT_TRY(const std::uint64_t offset, create_array(library, file.id(), array, path));
+    offsets.push_back(offset);
+  }
+  if (H5Fflush(file.id(), H5F_SCOPE_GLOBAL) < 0) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot be written: {}", path.string(), library.problem()));
+  }
+  return offsets;
+}
+
+}  // namespace
+
+Writer::Writer(fs::path path, fs::path part) : path_(std::move(path)), part_(std::move(part)) {}
+
+Writer::Writer(Writer&& other) noexcept
+    : path_(std::move(other.path_)),
+      part_(std::exchange(other.part_, {})),
+      file_(std::exchange(other.file_, -1)),
+      offsets_(std::move(other.offsets_)) {}
+
+Writer::~Writer() {
+  if (file_ >= 0) ::close(file_);
+  if (!part_.empty()) ::unlink(part_.c_str());
+}
+
+Error Writer::failed(const char* step) const {
+  return make_error(ErrorCode::kIo, fmt::format("{}: {} failed: {}", path_.string(), step,
+                                                std::generic_category().message(errno)));
+}
+
+Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>& arrays) {
+  fs::path part = path;
+  part += fmt::format(".part{}", ::getpid());
+  Writer writer(path, part);
+  TAUT_TRY(writer.offsets_, create_arrays(part, path, arrays));
+  writer.file_ = ::open(part.c_str(), O_WRONLY | O_CLOEXEC);
+  if (writer.file_ < 0) return writer.failed("open");
+  return writer;
+}
+
+Result<void> Writer::write(std::size_t array, std::uint64_t first, std::span<const float> values) {
+  std::span<const std::byte> bytes = std::as_bytes(values);
+  auto place = static_cast<off_t>(offsets_[array] + first * sizeof(float));
+  while (!bytes.empty()) {
+    const ssize_t count = ::pwrite(file_, bytes.data(), bytes.size(), place);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return failed("write");
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    place += count;
+  }
+  return ok();
+}
+
+Result<void> Writer::finish() {
+  if (::fsync(file_) != 0) return failed("fsync");
+  if (::close(std::exchange(file_, -1)) != 0) return failed("close");
+  if (::rename(part_.c_str(), path_.c_str()) != 0) return failed("rename");
+  part_.clear();
+  return flush_folder(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
+}
+
+}  // namespace taut::hdf5

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+
+namespace taut::hdf5 {
+
+/// An array to be written: little-endian float32, stored as one piece.
+struct ArraySpec {
+  std::string name;  // its path within the file; the groups on it are created
+  std::vector<std::int64_t> shape;
+};
+
+/// Writes an HDF5 file that appears whole or not at all.
+/// Thread    one at a time
+class Writer {
+ public:
+  /// Errors    invalid: a name that HDF5 cannot have, twice the same one; io
+  [[nodiscard]] static Result<Writer> create(const std::filesystem::path& path,
+                                             const std::vector<ArraySpec>& arrays);
+  ~Writer();
+  Writer(Writer&& other) noexcept;
+  Writer& operator=(Writer&&) = delete;
+
+  /// Writes elements [first, first + values.size()) of an array; what is never written is 0.
+  /// REQUIRES: they are within the array. Errors: io.
+  [[nodiscard]] Result<void> write(std::size_t array, std::uint64_t first,
+                                   std::span<const float> values);
+
+  /// Puts the file in its place; nothing is written afterwards. Errors: io.
+  [[nodiscard]] Result<void> finish();
+
+ private:
+  Writer(std::filesystem::path path, std::filesystem::path part);
+  [[nodiscard]] Error failed(const char* step) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path part_;  // what is written until finish(); empty: nothing to remove
+  int file_ = -1;
+  std::vector<std::uint64_t> offsets_;  // of each array in the file
+};
+
+}  // namespace taut::hdf5

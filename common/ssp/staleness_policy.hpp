@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "common/math/update_kernels.hpp"
+#include "common/ssp/aggregation.hpp"
+#include "common/ssp/membership.hpp"
+#include "common/ssp/push_schedule.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+
+namespace taut {
+
+/// The modes that a policy is for.
+enum class PolicyMode : std::uint8_t {
+  kAny,
+  kBsp,       // clocks are aggregated: no update is late
+  kArrivals,  // SSP and ASYNC: updates are applied on arrival
+  kSsp,
+};
+
+/// A policy's name, which is its field of the job's `consistency`, and what it goes with.
+struct PolicyInfo {
+  std::string_view name;
+  PolicyMode mode = PolicyMode::kAny;
+  bool is_alone = false;  // it goes with no other policy
+};
+
+/// An update that is applied on arrival, and what its worker had read before it computed the update.
+struct LateUpdate {
+  math::GradientView gradient;    // [n]; a policy scales it, or sets another one in its place
+  std::span<const float> values;  // [n] that it is applied to
+  std::span<const float> read;    // [n] that the worker read; empty unless the policies keep values
+  double staleness = 0;        // applications since that read, where one of all members counts one
+  std::span<float> corrected;  // [n] for a gradient of a policy's own; empty as `read`
+  std::span<float> state;      // [n] that the policy keeps; empty where it keeps none
+};
+
+/// Under which slack a job's reads at one shard are answered.
+/// Thread    shard thread
+class ReadSlack {
+ public:
+  virtual ~ReadSlack() = default;
+  /// Takes over who is a member.
+  virtual void set_members(const Membership& membership) = 0;
+  /// A member's update of a clock was accepted, of whichever slice first.
+  virtual void note_push(WorkerId worker, Clock clock, TimePoint now) = 0;
+  /// Of a member's read at `clock`, where the job's slack is `set`.
+  [[nodiscard]] virtual Slack slack_of_read(WorkerId worker, Clock clock, Slack set) = 0;
+  /// The largest slack that a member has now, where it moves by itself.
+  [[nodiscard]] virtual std::optional<Slack> moving() const = 0;
+};
+
+/// What a job does about staleness, settled from its file. Pure and constant: what a policy keeps for a
+/// slice or a job is kept by the slice or the shard. Each function has the answer of a policy that does
+/// not care.
+class StalenessPolicy {
+ public:
+  virtual ~StalenessPolicy() = default;
+
+  /// What a shard remembers for it, of each slice of a trained table.
+  struct Keeps {
+    bool reads = false;   // when each member last read the slice
+    bool values = false;  // and what it read: up to one more slice of memory for each member
+    bool state = false;   // one array, which checkpoints hold
+  };
+  [[nodiscard]] virtual Keeps keeps() const { return {}; }
+  /// What it makes of an update of a worker whose reads are kept.
+  virtual void weigh(LateUpdate& /*update*/) const {}
+
+  /// When a clock is over, and which updates make one application: how many of a clock's members need
+  /// not be waited for, and which clocks members push at.
+  [[nodiscard]] virtual std::uint32_t backup_workers() const { return 0; }
+  [[nodiscard]] virtual PushSchedule schedule() const { return {}; }
+  /// nullptr: as the job's mode says.
+  [[nodiscard]] virtual std::unique_ptr<const AggregationPolicy> aggregation() const {
+    return nullptr;
+  }
+
+  /// nullptr: every read has the job's slack.
+  [[nodiscard]] virtual std::unique_ptr<ReadSlack> read_slack() const { return nullptr; }
+};
+
+}  // namespace taut

@@ -1,0 +1,353 @@
+#include "lab/checker.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace taut::sim {
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
+
+void Checker::take(const History& history) {
+  for (const Event& event : history.events()) {
+    if (broken_) return;
+    if (trace_) trace_(event);
+    broken_ = next(event, history);
+    if (broken_) {
+      broken_->what += fmt::format(" (at {} us)", event.at.since_origin().count());
+    }
+  }
+}
+
+std::optional<Broken> Checker::next(const Event& event, const History& history) {
+  switch (event.kind) {
+    case Event::Kind::kView:
+    case Event::Kind::kGreeted:
+    case Event::Kind::kOpened:
+    case Event::Kind::kAsked:
+    case Event::Kind::kSaid:
+    case Event::Kind::kStep:
+    case Event::Kind::kPutAside:
+    case Event::Kind::kMissed:
+      return next_at_shard(event, history);
+    case Event::Kind::kEnd:
+      return check_end(event);
+    default:
+      return next_at_worker(event, history);
+  }
+}
+
+SliceOracle& Checker::oracle(ShardSide& shard, TableId table, SliceId slice) {
+  auto& entry = shard.slices[{table.value(), slice.value()}];
+  if (!entry) {
+    entry = std::make_unique<SliceOracle>(table, slice);
+    entry->take_view(*shard.contract);
+  }
+  if (std::ranges::find(shard.touched, entry.get()) == shard.touched.end()) {
+    shard.touched.push_back(entry.get());
+  }
+  return *entry;
+}
+
+std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
+  ShardSide& shard = shards_[event.shard.value()];
+  if (shard.forgotten) return std::nullopt;
+  switch (event.kind) {
+    case Event::Kind::kView: {
+      const pb::ServerJob& view = history.views()[event.view];
+      if (view.finished()) {
+        shard.forgotten = true;
+        return std::nullopt;
+      }
+      shard.contract = Contract::of(view);
+      if (view.revision() > newest_revision_) {
+        newest_revision_ = view.revision();
+        newest_ = *shard.contract;
+        if (auto wrong = check_cut(newest_)) return wrong;
+      }
+      for (auto& [key, slice] : shard.slices) {
+        slice->take_view(*shard.contract);
+        shard.touched.push_back(slice.get());
+      }
+      for (auto& [number, worker] : workers_) {
+        for (auto& [table, read] : worker.reading) {
+          read.slack = std::max(read.slack, shard.contract->widest_at(read.clock));
+        }
+      }
+      return std::nullopt;
+    }
+    case Event::Kind::kGreeted:
+      shard.greeted.insert(event.peer);
+      return std::nullopt;
+    case Event::Kind::kOpened:
+      shard.open = true;
+      return std::nullopt;
+    case Event::Kind::kAsked:
+      if (!shard.greeted.contains(event.peer)) return std::nullopt;
+      if (!shard.open || !shard.contract) {
+        return Broken{"answer", fmt::format("shard {} is asked before its tables are open",
+                                            event.shard.value())};
+      }
+      return oracle(shard, event.table, event.slice).asked(event, *shard.contract);
+    case Event::Kind::kPutAside:
+      ++captured_;
+      return oracle(shard, event.table, event.slice)
+          .captured(event, history.values(event), *shard.contract);
+    case Event::Kind::kMissed: {
+      const bool late = std::ranges::any_of(
+          shard.slices, [&](const auto& entry) { return entry.second->missed(event.view); });
+      if (late) return std::nullopt;
+      return Broken{"checkpoint",
+                    fmt::format("shard {} says that order {} arrived too late, and it "
+                                "did not",
+                                event.shard.value(), event.view)};
+    }
+    case Event::Kind::kSaid:
+      return oracle(shard, event.table, event.slice)
+          .said(event, history.values(event), *shard.contract);
+    default:
+      for (SliceOracle* slice : std::exchange(shard.touched, {})) {
+        if (auto wrong = slice->end_step()) return wrong;
+      }
+      return std::nullopt;
+  }
+}
+
+/// The coordinator may cut a lost worker off no lower than what every slice accepted from it.
+std::optional<Broken> Checker::check_cut(const Contract& contract) {
+  for (const auto& [worker, member] : contract.members) {
+    if (member.leave == kNever) continue;
+    std::int64_t everywhere = kNever;
+    std::size_t slices = 0;
+    for (const auto& [number, shard] : shards_) {
+      for (const auto& [key, slice] : shard.slices) {
+        everywhere = std::min(everywhere, slice->done(worker));
+        ++slices;
+      }
+    }
+    if (slices < std::size_t{job_.tables} * job_.slices) continue;  // some were never asked
+    if (member.leave < everywhere) {
+      return Broken{"cut", fmt::format("worker {} is cut off from clock {}, but every slice has "
+                                       "accepted its updates up to {}",
+                                       worker, member.leave, everywhere)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Broken> Checker::next_at_worker(const Event& event, const History& history) {
+  WorkerSide& worker = workers_[event.worker.value()];
+  const std::uint32_t table = event.table.value();
+  const std::int64_t clock = event.clock.value();
+  switch (event.kind) {
+    case Event::Kind::kReadsFrom:
+      worker.join = clock;
+      return std::nullopt;
+    case Event::Kind::kPushed:
+      worker.pushed[table] = clock + 1;
+      ++worker.pushes[table];
+      return std::nullopt;
+    case Event::Kind::kReading: {
+      OpenRead read{clock, 0};
+      for (const auto& [number, shard] : shards_) {
+        if (shard.contract) read.slack = std::max(read.slack, shard.contract->widest_at(clock));
+      }
+      worker.reading[table] = read;
+      return std::nullopt;
+    }
+    case Event::Kind::kRead:
+      return check_read(event, history.values(event));
+    case Event::Kind::kFinished:
+      worker.finished = true;
+      for (const auto& [number, shard] : shards_) {
+        for (const auto& [key, slice] : shard.slices) {
+          if (slice->done(event.worker.value()) >= worker.pushed[key.first]) continue;
+          return Broken{"ack",
+                        fmt::format("worker {} believes that all it pushed up to clock {} was "
+                                    "accepted; table {} slice {} waits for {}",
+                                    event.worker.value(), clock, key.first, key.second,
+                                    slice->done(event.worker.value()))};
+        }
+      }
+      return std::nullopt;
+    case Event::Kind::kFailed: {
+      const auto member = newest_.members.find(event.worker.value());
+      if (worker.finished || member == newest_.members.end() || member->second.fenced) {
+        return std::nullopt;
+      }
+      return Broken{"survivor",
+                    fmt::format("worker {}, which is not lost, cannot go on: its client "
+                                "gave up at clock {}",
+                                event.worker.value(), clock)};
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Broken> Checker::check_read(const Event& event, std::span<const float> values) {
+  WorkerSide& worker = workers_[event.worker.value()];
+  const std::uint32_t table = event.table.value();
+  const auto open = worker.reading.find(table);
+  if (open == worker.reading.end() || open->second.clock != event.clock.value()) {
+    return Broken{"answer", fmt::format("worker {} gets table {} at clock {}, which it did not ask "
+                                        "for",
+                                        event.worker.value(), table, event.clock.value())};
+  }
+  const OpenRead read = open->second;
+  worker.reading.erase(open);
+  ++reads_;
+  if (read.slack != kNever && event.version.value() < read.clock - read.slack) {
+    return Broken{"bound", fmt::format("worker {} reads table {} at clock {} with V = {} under "
+                                       "slack {}",
+                                       event.worker.value(), table, read.clock,
+                                       event.version.value(), read.slack)};
+  }
+  const auto [version, first_time] = worker.version.try_emplace(table, event.version.value());
+  if (event.version.value() < version->second) {
+    return Broken{"order",
+                  fmt::format("worker {} has seen table {} at V = {}, and now sees V = {}",
+                              event.worker.value(), table, version->second, event.version.value())};
+  }
+  version->second = event.version.value();
+  if (!job_.counts()) return std::nullopt;
+  for (std::uint32_t slice = 0; slice < job_.slices; ++slice) {
+    const auto part = values.subspan(std::size_t{slice} * kSliceElements, kSliceElements);
+    auto wrong = job_.policies.backup_workers() > 0 ? check_counted(event, part, slice)
+                                                    : check_holdings(event, read, part, slice);
+    if (wrong) return wrong;
+  }
+  worker.seen[table].assign(values.begin(), values.end());
+  return std::nullopt;
+}
+
+std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead& read,
+                                              std::span<const float> values, std::uint32_t slice) {
+  WorkerSide& reader = workers_[event.worker.value()];
+  const std::vector<float>& seen = reader.seen[event.table.value()];
+  const auto where = [&](std::uint32_t of) {
+    return fmt::format(
+        "worker {} at clock {}, table {} slice {}: of worker {}'s updates it holds {}",
+        event.worker.value(), read.clock, event.table.value(), slice, of, -values[2UL * of]);
+  };
+  for (const auto& [other, member] : newest_.members) {
+    const auto count = static_cast<std::int64_t>(-values[2UL * other]);
+    const std::int64_t bound = read.slack == kNever ? member.join : read.clock - read.slack;
+    const std::int64_t least = newest_.pushes(member.join, std::min(bound, member.leave));
+    const bool own = other == event.worker.value();
+    if (!own && count < least) {
+      return Broken{"bound", fmt::format("{}, of which it needs {}", where(other), least)};
+    }
+    const std::int64_t due = newest_.pushes(member.join, read.clock);
+    if (own && count != due) {
+      return Broken{"own write", fmt::format("{} of {}", where(other), due)};
+    }
+    const auto pushed = workers_.find(other);
+    std::int64_t most = 0;
+    if (pushed != workers_.end()) {
+      const auto made = pushed->second.pushes.find(event.table.value());
+      if (made != pushed->second.pushes.end()) most = made->second;
+    }
+    if (count > most) {
+      return Broken{"once", fmt::format("{}; it has pushed {}", where(other), most)};
+    }
+    if (static_cast<double>(-values[2UL * other + 1]) != newest_.names(member.join, count)) {
+      return Broken{"once", fmt::format("{}, but they are not its first ones", where(other))};
+    }
+    if (!seen.empty() && count < static_cast<std::int64_t>(
+                                     -seen[std::size_t{slice} * kSliceElements + 2UL * other])) {
+      return Broken{"order", fmt::format("{}, fewer than it has seen before", where(other))};
+    }
+  }
+  return std::nullopt;
+}
+
+double Checker::enough_until(std::int64_t version) const {
+  double enough = 0;
+  for (std::int64_t clock = 0; clock < version; ++clock) {
+    enough += static_cast<double>(newest_.enough_at(clock));
+  }
+  return enough;
+}
+
+std::optional<Broken> Checker::check_counted(const Event& event, std::span<const float> values,
+                                             std::uint32_t slice) {
+  const std::vector<float>& seen = workers_[event.worker.value()].seen[event.table.value()];
+  double held = 0;
+  for (const auto& [other, member] : newest_.members) {
+    const auto where = [&, of = other] {
+      return fmt::format(
+          "worker {} at clock {}, table {} slice {}: of worker {}'s updates {} count",
+          event.worker.value(), event.clock.value(), event.table.value(), slice, of,
+          -values[2UL * of]);
+    };
+    const double count = -values[2UL * other];
+    const double names = -values[2UL * other + 1];
+    held += count;
+    const WorkerSide& pushed = workers_[other];
+    const auto pushes = pushed.pushes.find(event.table.value());
+    const double most = pushes == pushed.pushes.end() ? 0 : static_cast<double>(pushes->second);
+    if (count > most) return Broken{"once", fmt::format("{}; it has pushed {}", where(), most)};
+    // Whichever ones count, each has another clock between its first one and its last one.
+    const double next = most == 0 ? 0 : static_cast<double>(pushed.pushed.at(event.table.value()));
+    if (names < newest_.names(member.join, static_cast<std::int64_t>(count)) ||
+        names > count * next - count * (count - 1) / 2) {
+      return Broken{"once", fmt::format("{}, but not each of another clock", where())};
+    }
+    if (!seen.empty() && count < -seen[std::size_t{slice} * kSliceElements + 2UL * other]) {
+      return Broken{"order", fmt::format("{}, fewer than it has seen before", where())};
+    }
+  }
+  const double enough = enough_until(event.version.value());
+  if (held >= enough) return std::nullopt;
+  return Broken{"bound",
+                fmt::format("worker {} at clock {}, table {} slice {}: it holds {} updates; the "
+                            "aggregates below V = {} are made of {} at least",
+                            event.worker.value(), event.clock.value(), event.table.value(), slice,
+                            held, event.version.value(), enough)};
+}
+
+std::optional<Broken> Checker::check_end(const Event& event) {
+  if (event.done == Clock(0)) {
+    return Broken{"end", "the run did not end, although its network healed"};
+  }
+  if (event.done == Clock(2)) return std::nullopt;  // ended early for a reason that is no failure
+  if (job_.policies.backup_workers() > 0) return check_counted_at_end();
+  for (const auto& [number, worker] : workers_) {
+    const auto member = newest_.members.find(number);
+    if (!worker.finished || member == newest_.members.end()) continue;
+    for (const auto& [shard_number, shard] : shards_) {
+      for (const auto& [key, slice] : shard.slices) {
+        const auto count = static_cast<std::int64_t>(-slice->values()[2UL * number]);
+        const std::int64_t due = newest_.pushes(member->second.join, job_.clocks);
+        if (!job_.counts() || count == due) continue;
+        return Broken{"once", fmt::format("at the end table {} slice {} holds {} updates of worker "
+                                          "{}; it pushed {}",
+                                          key.first, key.second, count, number, due)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Broken> Checker::check_counted_at_end() const {
+  if (!job_.counts()) return std::nullopt;
+  const double enough = enough_until(job_.clocks);
+  for (const auto& [number, shard] : shards_) {
+    for (const auto& [key, slice] : shard.slices) {
+      double held = 0;
+      for (const auto& [worker, member] : newest_.members) held += -slice->values()[2UL * worker];
+      if (held >= enough) continue;
+      return Broken{"once", fmt::format("at the end table {} slice {} holds {} updates; the job's "
+                                        "clocks are made of {} at least",
+                                        key.first, key.second, held, enough)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/history.hpp"
+#include "lab/slice_oracle.hpp"
+#include "lab/toy_job.hpp"
+
+namespace taut::sim {
+
+/// Reads a history and finds the first place where it breaks the consistency contract (section 2 of
+/// the design). It knows the toy job and what the coordinator published, and nothing of how shards
+/// or clients work.
+///
+/// At the shards   every request is answered as the contract says, and as soon as it may be: an
+///                 oracle of each slice follows what the shard was asked (slice_oracle.hpp)
+/// At the workers  every table that comes holds what its clock and slack ask for, worker by worker
+///                 and slice by slice; nothing that was seen once is missing later, and nothing is
+///                 in it that no worker pushed
+/// At the end      what was pushed and not lost has been applied once, everywhere
+class Checker {
+ public:
+  /// trace  called with every event before it is checked; may be empty
+  explicit Checker(const ToyJob& job, std::function<void(const Event&)> trace = {})
+      : job_(job), trace_(std::move(trace)) {}
+
+  /// Takes the next stretch.
+  void take(const History& history);
+  [[nodiscard]] const std::optional<Broken>& broken() const { return broken_; }
+  /// Reads that were checked at the workers.
+  [[nodiscard]] std::uint64_t reads() const { return reads_; }
+  /// Slices of checkpoints that were checked.
+  [[nodiscard]] std::uint64_t captured() const { return captured_; }
+
+ private:
+  struct ShardSide {
+    std::optional<Contract> contract;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
+    std::vector<SliceOracle*> touched;
+    std::set<PeerId> greeted;
+    bool open = false;
+    bool forgotten = false;  // the job is over
+  };
+  struct OpenRead {
+    std::int64_t clock = 0;
+    std::int64_t slack = 0;  // the largest in force at any shard since it was asked
+  };
+  struct WorkerSide {
+    std::int64_t join = 0;
+    std::int64_t next_push = 0;
+    bool finished = false;
+    std::map<std::uint32_t, std::int64_t> pushed;  // the next clock, by table
+    std::map<std::uint32_t, std::int64_t> pushes;  // how many, by table
+    std::map<std::uint32_t, OpenRead> reading;     // by table
+    std::map<std::uint32_t, std::int64_t> version;
+    std::map<std::uint32_t, std::vector<float>> seen;  // by table
+  };
+
+  [[nodiscard]] std::optional<Broken> next(const Event& event, const History& history);
+  [[nodiscard]] std::optional<Broken> next_at_shard(const Event& event, const History& history);
+  [[nodiscard]] std::optional<Broken> next_at_worker(const Event& event, const History& history);
+  [[nodiscard]] std::optional<Broken> check_read(const Event& event, std::span<const float> values);
+  [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,
+                                                     std::span<const float> values,
+                                                     std::uint32_t slice);
+  /// The same with backup workers: not whose updates it holds, but that it holds enough.
+  [[nodiscard]] std::optional<Broken> check_counted(const Event& event,
+                                                    std::span<const float> values,
+                                                    std::uint32_t slice);
+  /// Updates that the aggregates of the clocks up to `version` are made of, at least.
+  [[nodiscard]] double enough_until(std::int64_t version) const;
+  [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
+  [[nodiscard]] std::optional<Broken> check_end(const Event& event);
+  [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
+  SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
+
+  const ToyJob job_;
+  const std::function<void(const Event&)> trace_;
+  std::map<std::uint32_t, ShardSide> shards_;
+  std::map<std::uint32_t, WorkerSide> workers_;
+  Contract newest_;
+  std::uint64_t newest_revision_ = 0;
+  std::optional<Broken> broken_;
+  std::uint64_t reads_ = 0;
+  std::uint64_t captured_ = 0;
+};
+
+}  // namespace taut::sim

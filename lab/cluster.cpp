@@ -1,0 +1,253 @@
+#include "lab/cluster.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "lab/nodes.hpp"
+
+namespace taut::sim {
+namespace {
+
+using Kind = Plan::Event::Kind;
+
+class Cluster {
+ public:
+  Cluster(const Plan& plan, std::function<void(const Event&)> trace)
+      : plan_(plan),
+        network_(Random::mix(plan.seed ^ 0x5eedULL), plan.faults, plan.framed),
+        checker_(plan.job, std::move(trace)),
+        history_([this](const History& history) { read(history); }),
+        world_{plan_, network_, history_, pool_},
+        disk_(std::make_shared<CoordinatorRecords>()) {
+    enter(Plan::kCoordinatorNode,
+          std::make_unique<CoordinatorNode>(world_, disk_, next_session_++));
+    enter(Plan::kUserNode, std::make_unique<UserNode>(world_));
+    for (std::uint32_t i = 0; i < plan.servers; ++i) {
+      enter(plan.server_node(i), std::make_unique<ServerNode>(world_, i));
+    }
+    for (std::uint32_t i = 0; i < plan.job.workers; ++i) start_worker(i);
+  }
+
+  Outcome run() {
+    const TimePoint end(plan_.limit);
+    while (network_.now() < end && !over() && !checker_.broken()) {
+      const TimePoint timer = next_timer();
+      if (network_.next_due() <= timer) {
+        if (network_.next_due() > end) break;
+        if (auto delivery = network_.take_next()) deliver(std::move(*delivery));
+      } else {
+        if (timer > end) break;
+        network_.advance(std::max(network_.now(), timer));
+        wake_up();
+      }
+    }
+    return conclude();
+  }
+
+ private:
+  struct Place {
+    std::unique_ptr<Node> node;
+    TimePoint wake = TimePoint::never();
+    bool paused = false;
+    std::deque<Delivery> waiting;  // for a paused process
+  };
+
+  void enter(NodeId number, std::unique_ptr<Node> node) {
+    if (places_.size() <= number) places_.resize(number + 1);
+    Place& place = places_[number];
+    place.node = std::move(node);
+    place.wake = network_.now();
+    place.paused = false;
+    place.waiting.clear();
+  }
+  void leave(NodeId number) {
+    if (number < places_.size()) places_[number] = Place();
+    network_.break_connections(number);
+  }
+  void start_worker(std::uint32_t number) {
+    const NodeId node = plan_.worker_node(number);
+    leave(node);
+    enter(node, std::make_unique<WorkerNode>(world_, number, next_session_++));
+  }
+
+  [[nodiscard]] UserNode& user() { return static_cast<UserNode&>(*places_[Plan::kUserNode].node); }
+  [[nodiscard]] bool over() { return user().status().state() >= pb::DONE; }
+
+  [[nodiscard]] TimePoint next_timer() const {
+    TimePoint next = TimePoint::never();
+    for (const Place& place : places_) {
+      if (!place.paused) next = std::min(next, place.wake);
+    }
+    if (next_event_ < plan_.events.size()) {
+      next = std::min(next, TimePoint(plan_.events[next_event_].at));
+    }
+    return std::max(next, network_.now());
+  }
+
+  void deliver(Delivery delivery) {
+    if (!network_.is_open(delivery.to)) return;
+    Place& place = places_[network_.node_of(delivery.to)];
+    if (!place.node) return;
+    if (place.paused) {
+      place.waiting.push_back(std::move(delivery));
+      return;
+    }
+    place.node->receive(delivery.to, delivery.from, std::move(delivery.body), network_.now());
+    step(place);
+  }
+  void step(Place& place) {
+    place.node->step(network_.now());
+    place.wake = place.node->wake();
+  }
+
+  void wake_up() {
+    const TimePoint now = network_.now();
+    while (next_event_ < plan_.events.size() && TimePoint(plan_.events[next_event_].at) <= now) {
+      happen(plan_.events[next_event_++]);
+    }
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      Place& place = places_[i];
+      if (place.node && !place.paused && place.wake <= now) step(place);
+    }
+  }
+
+  void happen(const Plan::Event& event) {
+    const auto node = static_cast<NodeId>(event.value);
+    switch (event.kind) {
+      case Kind::kKill:
+        leave(plan_.worker_node(static_cast<std::uint32_t>(event.value)));
+        break;
+      case Kind::kStart:
+        start_worker(static_cast<std::uint32_t>(event.value));
+        break;
+      case Kind::kPause:
+        if (places_[node].node) places_[node].paused = true;
+        break;
+      case Kind::kResume:
+        resume(places_[node]);
+        break;
+      case Kind::kSetSlack:
+        user().set_slack(Slack(event.value));
+        break;
+      case Kind::kCheckpoint:
+        user().order_checkpoint();
+        break;
+      case Kind::kBreak:
+        network_.break_connections(node);
+        break;
+      case Kind::kBlock:
+        network_.block(node, event.towards, true);
+        break;
+      case Kind::kUnblock:
+        network_.block(node, event.towards, false);
+        break;
+      case Kind::kStopCoordinator:
+        leave(Plan::kCoordinatorNode);
+        break;
+      case Kind::kStartCoordinator:
+        enter(Plan::kCoordinatorNode,
+              std::make_unique<CoordinatorNode>(world_, disk_, next_session_++));
+        break;
+    }
+  }
+  void resume(Place& place) {
+    if (!std::exchange(place.paused, false)) return;
+    for (Delivery& delivery : std::exchange(place.waiting, {})) deliver(std::move(delivery));
+    if (place.node) step(place);
+  }
+
+  /// Checks the next stretch, and mixes what its reads held: in a fixed order, so that runs
+  /// that read the same at other times have the same hash.
+  void read(const History& history) {
+    checker_.take(history);
+    for (const Event& event : history.events()) {
+      const bool final_value =
+          event.kind == Event::Kind::kSaid && event.item == pb::DataItem::SNAPSHOT_VALUE;
+      if (event.kind == Event::Kind::kReadsFrom) {
+        members_ = std::max(members_, event.worker.value() + 1);
+        first_begun_ = std::min(first_begun_, event.at);
+      }
+      if (event.kind == Event::Kind::kRead)
+        widest_ = std::max(widest_, event.clock - event.version);
+      if (event.kind == Event::Kind::kFinished) last_finished_ = event.at;
+      if (event.kind != Event::Kind::kRead && !final_value) continue;
+      std::uint64_t hash =
+          Random::mix(std::uint64_t{event.worker.value()} << 32U ^
+                      std::uint64_t{event.table.value()} << 16U ^ event.slice.value());
+      const Clock clock = final_value ? Clock(-1) : event.clock;
+      hash = Random::mix(hash ^ static_cast<std::uint64_t>(clock.value()));
+      for (const float value : history.values(event)) {
+        hash = Random::mix(hash ^ std::bit_cast<std::uint32_t>(value));
+      }
+      values_hash_ +=
+          final_value && !final_slices_.emplace(event.table, event.slice).second ? 0 : hash;
+    }
+  }
+
+  Outcome conclude() {
+    for (std::uint32_t i = 0; i < plan_.servers; ++i) {
+      static_cast<ServerNode&>(*places_[plan_.server_node(i)].node).read_all(network_.now());
+    }
+    const pb::JobStatus& status = user().status();
+    Outcome outcome;
+    outcome.done = status.state() == pb::DONE;
+    outcome.ended = over();
+    Event end;
+    end.kind = Event::Kind::kEnd;
+    end.at = network_.now();
+    end.done = Clock(outcome.done ? 1 : (outcome.ended && plan_.may_fail ? 2 : 0));
+    history_.add(end);
+    history_.finish();
+    outcome.state = pb::JobState_Name(status.state());
+    outcome.message = status.message();
+    outcome.took = network_.now();
+    outcome.trained = last_finished_ - first_begun_;
+    outcome.messages = network_.delivered();
+    outcome.reads = checker_.reads();
+    outcome.captured = checker_.captured();
+    outcome.checkpoints = static_cast<std::uint64_t>(status.checkpoints_size());
+    if (status.checkpoints_size() > 0) {
+      outcome.last_checkpoint = status.checkpoints(status.checkpoints_size() - 1).clock();
+    }
+    outcome.hash = history_.hash();
+    outcome.values_hash = values_hash_;
+    outcome.members = members_;
+    outcome.widest = widest_;
+    outcome.broken = checker_.broken();
+    if (outcome.broken && outcome.broken->rule == "end") {
+      outcome.broken->what += " [" + outcome.state + ": " + outcome.message + "]";
+    }
+    return outcome;
+  }
+
+  const Plan plan_;
+  BufferPool pool_;
+  Network network_;
+  Checker checker_;
+  History history_;
+  World world_;
+  std::shared_ptr<CoordinatorRecords> disk_;
+  std::vector<Place> places_;  // by node
+  std::size_t next_event_ = 0;
+  std::uint64_t next_session_ = 1;
+  std::uint64_t values_hash_ = 0;
+  std::uint32_t members_ = 0;
+  std::int64_t widest_ = 0;
+  TimePoint first_begun_ = TimePoint::never();
+  TimePoint last_finished_;
+  std::set<std::pair<TableId, SliceId>> final_slices_;
+};
+
+}  // namespace
+
+Outcome run(const Plan& plan, std::function<void(const Event&)> trace) {
+  Cluster cluster(plan, std::move(trace));
+  return cluster.run();
+}
+
+}  // namespace taut::sim

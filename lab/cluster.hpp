@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/time.hpp"
+#include "lab/checker.hpp"
+#include "lab/plan.hpp"
+
+namespace taut::sim {
+
+/// The outcome of a run.
+struct Outcome {
+  bool done = false;   // the job reached its end
+  bool ended = false;  // it ended, well or not
+  std::string state;
+  std::string message;
+  TimePoint took;
+  Duration trained{0};  // from the first worker's beginning to the last one's end
+  std::uint64_t messages = 0;
+  std::uint64_t reads = 0;
+  std::uint64_t captured = 0;        // slices of checkpoints
+  std::uint64_t checkpoints = 0;     // that were whole at the end
+  std::int64_t last_checkpoint = 0;  // the newest one's clock
+  std::uint64_t hash = 0;            // of everything that happened
+  std::uint64_t values_hash = 0;     // of what every read held and of the final values, by place
+  std::uint32_t members = 0;         // who ever took part
+  std::int64_t widest = 0;           // how far a read was ahead of the slowest member, at most
+  std::optional<Broken> broken;
+};
+
+/// Runs a whole cluster in one thread and virtual time: the state machines that the daemons run,
+/// over a faulty network; and checks what happens against the contract.
+/// trace  called with every event that the checker reads; may be empty
+[[nodiscard]] Outcome run(const Plan& plan, std::function<void(const Event&)> trace = {});
+
+}  // namespace taut::sim

@@ -1,0 +1,88 @@
+#include "lab/contract.hpp"
+
+#include <algorithm>
+
+namespace taut::sim {
+
+Contract Contract::of(const pb::ServerJob& view) {
+  Contract contract;
+  for (const pb::Member& member : view.members()) {
+    contract.members[member.worker()] = {member.incarnation(), member.join_clock(),
+                                         member.leave_clock(), member.fenced()};
+  }
+  for (const pb::ModeChange& change : view.modes()) {
+    contract.aggregated[change.first_clock()] = change.mode() == pb::ModeChange::AGGREGATE;
+  }
+  contract.slack = view.slack();
+  contract.hold_from = view.hold_from();
+  contract.mean = view.definition().reduction() == pb::Job::MEAN;
+  const pb::Consistency& asked = view.definition().consistency();
+  contract.backup_workers = asked.backup_workers();
+  contract.policies = asked;
+  contract.checkpoint = view.checkpoint().number();
+  contract.checkpoint_clock = view.checkpoint().clock();
+  contract.end = view.definition().solver_param().max_iter();
+  if (asked.has_dynamic_slack()) contract.most_slack = asked.dynamic_slack().most();
+  contract.interval = interval_of(asked);
+  if (asked.has_elastic_averaging()) contract.mean = false;
+  return contract;
+}
+
+std::int64_t Contract::next_push(std::int64_t clock) const {
+  while ((clock + 1) % interval != 0 && clock + 1 != end) ++clock;
+  return clock;
+}
+
+std::size_t Contract::enough_at(std::int64_t clock) const {
+  const std::size_t members = count_at(clock);
+  if (members <= backup_workers) return members == 0 ? 0 : 1;
+  return members - backup_workers;
+}
+
+std::int64_t Contract::pushes(std::int64_t from, std::int64_t until) const {
+  if (interval == 1) return std::max<std::int64_t>(0, until - from);
+  std::int64_t count = 0;
+  for (std::int64_t clock = next_push(from); clock < until; clock = next_push(clock + 1)) ++count;
+  return count;
+}
+
+double Contract::names(std::int64_t from, std::int64_t count) const {
+  double sum = 0;
+  std::int64_t clock = from;
+  for (std::int64_t i = 0; i < count; ++i) {
+    clock = next_push(clock) + 1;
+    sum += static_cast<double>(clock);
+  }
+  return sum;
+}
+
+bool Contract::aggregates_at(std::int64_t clock) const {
+  bool aggregates = false;
+  for (const auto& [first, mode] : aggregated) {
+    if (first <= clock) aggregates = mode;
+  }
+  return aggregates;
+}
+
+std::size_t Contract::count_at(std::int64_t clock) const {
+  std::size_t count = 0;
+  for (const auto& [worker, member] : members) {
+    if (member.join <= clock && clock < member.leave) ++count;
+  }
+  return count;
+}
+
+std::int64_t Contract::slack_at(std::int64_t clock, std::int64_t under) const {
+  if (clock == 0) return under;
+  if (aggregates_at(clock - 1)) return 0;
+  std::int64_t last_aggregated_end = 0;
+  bool before = false;
+  for (const auto& [first, mode] : aggregated) {
+    if (first > clock - 1) break;
+    if (before && !mode) last_aggregated_end = first;
+    before = mode;
+  }
+  return std::min(under, clock - last_aggregated_end);
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "lab/toy_policies.hpp"
+#include "proto/control.pb.h"
+
+namespace taut::sim {
+
+/// The first thing that the contract forbids.
+struct Broken {
+  std::string rule;  // bound, own write, order, once, fenced, release, answer, bits, end, ...
+  std::string what;
+};
+
+/// What the coordinator published of a job, as the contract reads it.
+struct Contract {
+  struct Member {
+    std::uint64_t incarnation = 0;
+    std::int64_t join = 0;
+    std::int64_t leave = 0;
+    bool fenced = false;
+  };
+  std::map<std::uint32_t, Member> members;
+  std::map<std::int64_t, bool> aggregated;  // from this clock on
+  std::int64_t slack = 0;
+  std::int64_t hold_from = 0;
+  bool mean = false;
+  // Policies.
+  pb::Consistency policies;
+  std::uint32_t backup_workers = 0;
+  std::uint64_t checkpoint = 0;  // the newest order's number; 0: none
+  std::int64_t checkpoint_clock = 0;
+  std::int64_t most_slack = 0;  // above 0: each read comes under a slack between `slack` and this
+  std::int64_t interval = 1;    // clocks of which the last one is pushed
+  std::int64_t end = 0;         // of the job; its last clock is pushed too
+
+  static Contract of(const pb::ServerJob& view);
+  [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
+  /// Who takes part at this clock.
+  [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
+  /// How many of them make its aggregate.
+  [[nodiscard]] std::size_t enough_at(std::int64_t clock) const;
+  [[nodiscard]] bool keeps_reads() const { return weighs(policies); }
+  /// Whether a slice's values say how many updates of which worker they hold.
+  [[nodiscard]] bool counts() const { return !mean && !keeps_reads(); }
+  /// The slack of a read at this clock. Updates apply in the order of clocks, so a read shows its
+  /// reader's own update only when every aggregate of an earlier clock has been made: in BSP, slack
+  /// 0; after a change from BSP at clock K, never less than V >= K.
+  [[nodiscard]] std::int64_t slack_at(std::int64_t clock) const { return slack_at(clock, slack); }
+  /// The largest slack that a read may have.
+  [[nodiscard]] std::int64_t widest_at(std::int64_t clock) const {
+    return slack_at(clock, most_slack > 0 ? most_slack : slack);
+  }
+  /// The first clock from `clock` on at which members push.
+  [[nodiscard]] std::int64_t next_push(std::int64_t clock) const;
+  /// How many times a member pushes in the clocks [from, until).
+  [[nodiscard]] std::int64_t pushes(std::int64_t from, std::int64_t until) const;
+  /// What these updates are called together: the sum of their clocks, each plus one.
+  [[nodiscard]] double names(std::int64_t from, std::int64_t count) const;
+  /// Overload for a read under another slack.
+  [[nodiscard]] std::int64_t slack_at(std::int64_t clock, std::int64_t under) const;
+};
+
+}  // namespace taut::sim

@@ -1,0 +1,96 @@
+#include "lab/history.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+
+namespace taut::sim {
+namespace {
+
+constexpr std::size_t kStretch = 1U << 14U;
+
+}  // namespace
+
+std::string describe(const Event& event) {
+  static constexpr std::array kNames = {"view",     "greeted",    "opened",   "asked",   "said",
+                                        "step",     "reads from", "pushed",   "reading", "read",
+                                        "finished", "failed",     "captured", "missed",  "end"};
+  return fmt::format(
+      "{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
+      "V {} done {}",
+      event.at.since_origin().count(), kNames[static_cast<std::size_t>(event.kind)],
+      event.shard.value(), event.peer.value(), event.worker.value(), event.incarnation.value(),
+      pb::DataItem::Kind_Name(event.item), pb::DataItem::Refusal_Name(event.refusal),
+      event.table.value(), event.slice.value(), event.clock.value(), event.version.value(),
+      event.done.value());
+}
+
+void History::add(const Event& event, std::span<const float> values) {
+  Event& kept = events_.emplace_back(event);
+  kept.values_begin = static_cast<std::uint32_t>(values_.size());
+  values_.insert(values_.end(), values.begin(), values.end());
+  kept.values_end = static_cast<std::uint32_t>(values_.size());
+  // FNV-1a over words. Connections are numbered in the order in which they were made.
+  mix(static_cast<std::uint64_t>(event.kind) | static_cast<std::uint64_t>(event.item) << 8U |
+      static_cast<std::uint64_t>(event.refusal) << 16U | std::uint64_t{event.shard.value()} << 32U);
+  mix(static_cast<std::uint64_t>(event.at.since_origin().count()));
+  mix(event.peer.value());
+  mix(std::uint64_t{event.worker.value()} << 32U | event.incarnation.value());
+  mix(std::uint64_t{event.table.value()} << 32U | event.slice.value());
+  mix(static_cast<std::uint64_t>(event.clock.value()));
+  mix(static_cast<std::uint64_t>(event.version.value()));
+  mix(static_cast<std::uint64_t>(event.done.value()));
+  for (const float value : values) mix(std::bit_cast<std::uint32_t>(value));
+  if (event.kind == Event::Kind::kStep && events_.size() >= kStretch) finish();
+}
+
+void History::add_view(TimePoint at, ShardId shard, const pb::ServerJob& view) {
+  Event event;
+  event.kind = Event::Kind::kView;
+  event.at = at;
+  event.shard = shard;
+  event.view = static_cast<std::uint32_t>(views_.size());
+  event.clock = Clock(static_cast<std::int64_t>(view.revision()));
+  views_.push_back(view);
+  add(event);
+}
+
+void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
+                        const DataMessage& message) {
+  const auto* batch = std::get_if<DataItems>(&message.body);
+  if (batch == nullptr) return;
+  for (const DataItem& item : batch->items) {
+    Event event;
+    event.kind = kind;
+    event.at = at;
+    event.shard = shard;
+    event.peer = peer;
+    event.worker = message.worker;
+    event.incarnation = message.incarnation;
+    event.item = item.kind;
+    event.refusal = item.refusal;
+    event.table = item.table;
+    event.slice = item.slice;
+    event.clock = item.clock;
+    event.version = item.version;
+    event.done = item.done;
+    const bool answer =
+        item.kind == pb::DataItem::VALUE || item.kind == pb::DataItem::SNAPSHOT_VALUE;
+    if (!answer) {
+      add(event);
+      continue;
+    }
+    add(event, {reinterpret_cast<const float*>(item.payload.bytes().data()),
+                item.payload.size() / sizeof(float)});
+  }
+}
+
+void History::finish() {
+  reader_(*this);
+  events_.clear();
+  values_.clear();
+  views_.clear();
+}
+
+}  // namespace taut::sim

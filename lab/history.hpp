@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/net/endpoint.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/control.pb.h"
+#include "proto/data_message.hpp"
+
+namespace taut::sim {
+
+/// One thing that was seen from outside the state machines.
+struct Event {
+  enum class Kind : std::uint8_t {
+    kView,       // a shard took over what the coordinator published: `view`
+    kGreeted,    // a shard accepted a connection's hello: what comes before one is not served
+    kOpened,     // a shard accepted the tables, now or again
+    kAsked,      // a shard was asked for one item
+    kSaid,       // a shard said one item
+    kStep,       // what the shard said since the last step was all that it says to it
+    kReadsFrom,  // a member was told where to start
+    kPushed,     // a worker handed a table's update to its client
+    kReading,    // a worker asked its client for a table
+    kRead,       // the table arrived
+    kFinished,   // a worker knows that everything it pushed was accepted
+    kFailed,     // a worker's client gave up
+    // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's, and
+    // behind them done(w) of each member, below 0 where there is none.
+    kPutAside,
+    kMissed,  // a shard could not capture a slice for the checkpoint `view`: it was ordered too late
+    kEnd,     // the run is over; `done`: the job ended well
+  };
+  Kind kind = Kind::kStep;
+  TimePoint at;
+  ShardId shard;
+  PeerId peer;
+  WorkerId worker;
+  Incarnation incarnation;
+  DataItem::Kind item = pb::DataItem::UNKNOWN;
+  DataItem::Refusal refusal = pb::DataItem::NONE;
+  TableId table;
+  SliceId slice;
+  Clock clock;
+  Clock version;
+  Clock done;
+  std::uint32_t view = 0;          // of History::views()
+  std::uint32_t values_begin = 0;  // of History::values(); [values_end - values_begin]
+  std::uint32_t values_end = 0;
+};
+
+/// One line for a person.
+[[nodiscard]] std::string describe(const Event& event);
+
+/// All that happened, in order, as a stretch of it that the reader takes and forgets, and a hash of
+/// the whole: the same run has the same hash.
+class History {
+ public:
+  using Reader = std::function<void(const History&)>;
+  explicit History(Reader reader) : reader_(std::move(reader)) {}
+
+  void add(const Event& event, std::span<const float> values = {});
+  void add_view(TimePoint at, ShardId shard, const pb::ServerJob& view);
+  /// One message to or from a shard.
+  void add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
+                 const DataMessage& message);
+  /// Hands what is left to the reader.
+  void finish();
+
+  [[nodiscard]] std::span<const Event> events() const { return events_; }
+  [[nodiscard]] const std::vector<pb::ServerJob>& views() const { return views_; }
+  [[nodiscard]] std::span<const float> values(const Event& event) const {
+    return std::span(values_).subspan(event.values_begin, event.values_end - event.values_begin);
+  }
+  [[nodiscard]] std::uint64_t hash() const { return hash_; }
+
+ private:
+  void mix(std::uint64_t word) { hash_ = (hash_ ^ word) * 0x100000001b3ULL; }
+
+  Reader reader_;
+  std::vector<Event> events_;
+  std::vector<float> values_;
+  std::vector<pb::ServerJob> views_;
+  std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+};
+
+}  // namespace taut::sim

@@ -1,0 +1,160 @@
+#include "lab/network.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.hpp"
+#include "proto/control_message.hpp"
+
+namespace taut::sim {
+namespace {
+
+constexpr std::size_t kNodes = 64;
+
+/// The same message, as it is after a real journey.
+Body through_frames(const Body& body) {
+  if (const auto* data = std::get_if<DataMessage>(&body)) {
+    auto again = decode_data(encode(*data));
+    TAUT_CHECK(again.has_value(), "a data message of ours does not decode");
+    return std::move(again.value());
+  }
+  auto again = decode_control(encode(std::get<pb::ControlMessage>(body)));
+  TAUT_CHECK(again.has_value(), "a control message of ours does not decode");
+  return std::move(again.value());
+}
+
+}  // namespace
+
+Network::Network(std::uint64_t seed, LinkFaults faults, double framed)
+    : random_(seed),
+      faults_(faults),
+      framed_(framed),
+      blocked_(kNodes, std::vector<bool>(kNodes, false)) {}
+
+SocketId Network::open(NodeId node) {
+  TAUT_CHECK(node < kNodes, "more processes than a simulated network holds");
+  sockets_.push_back({node, true});
+  return static_cast<SocketId>(sockets_.size() - 1);
+}
+
+std::uint32_t Network::address_number(const std::string& address) {
+  const auto [entry, added] =
+      addresses_.try_emplace(address, static_cast<std::uint32_t>(bound_.size()));
+  if (added) bound_.emplace_back();
+  return entry->second;
+}
+
+void Network::listen(SocketId socket, const std::string& address) {
+  auto& bound = bound_[address_number(address)];
+  TAUT_CHECK(!bound, "two sockets listen on one address");
+  bound = socket;
+}
+
+PeerId Network::new_peer(std::uint32_t link, bool leads_to_listener) {
+  peers_.push_back({link, leads_to_listener});
+  return PeerId(peers_.size() - 1);
+}
+
+PeerId Network::connect(SocketId socket, const std::string& address) {
+  const auto number = static_cast<std::uint32_t>(links_.size());
+  Link& link = links_.emplace_back();
+  link.connecting = socket;
+  link.address = address_number(address);
+  link.at_connecting = new_peer(number, true);
+  return link.at_connecting;
+}
+
+void Network::break_link(Link& link) {
+  ++link.generation;
+  link.at_listening.reset();
+}
+
+void Network::disconnect(PeerId peer) {
+  Link& link = links_[peers_[peer.value()].link];
+  break_link(link);
+  link.alive = false;
+}
+
+void Network::close(SocketId socket) {
+  sockets_[socket].open = false;
+  for (auto& bound : bound_) {
+    if (bound == socket) bound.reset();
+  }
+  for (Link& link : links_) {
+    if (link.connecting == socket) {
+      break_link(link);
+      link.alive = false;
+    } else if (link.at_listening && !bound_[link.address]) {
+      break_link(link);
+    }
+  }
+}
+
+void Network::break_connections(NodeId node) {
+  for (Link& link : links_) {
+    const auto listener = bound_[link.address];
+    const bool ends_here =
+        sockets_[link.connecting].node == node || (listener && sockets_[*listener].node == node);
+    if (link.alive && ends_here) break_link(link);
+  }
+}
+
+void Network::block(NodeId a, NodeId b, bool blocked) {
+  blocked_[a][b] = blocked;
+}
+
+void Network::send(SocketId from, PeerId to, Body body) {
+  const Peer& peer = peers_[to.value()];
+  const Link& link = links_[peer.link];
+  const auto listener = bound_[link.address];
+  if (!link.alive || !listener) return;
+  if (!peer.leads_to_listener && link.at_listening != to) return;  // the peer has gone
+  const NodeId target = sockets_[peer.leads_to_listener ? *listener : link.connecting].node;
+  if (blocked_[sockets_[from].node][target] || random_.chance(faults_.drop)) return;
+  if (random_.chance(framed_)) body = through_frames(body);
+  if (random_.chance(faults_.duplicate)) schedule(peer.link, peer.leads_to_listener, body);
+  schedule(peer.link, peer.leads_to_listener, std::move(body));
+}
+
+void Network::schedule(std::uint32_t number, bool to_listener, Body body) {
+  Link& link = links_[number];
+  TimePoint at =
+      now_ + Duration(random_.between(faults_.delay_min.count(), faults_.delay_max.count()));
+  TimePoint& last = link.last[to_listener ? 1 : 0];
+  if (!faults_.reorder) at = last = std::max(at, last);
+  Flight flight{number, link.generation, to_listener, std::move(body)};
+  std::uint32_t place = 0;
+  if (free_.empty()) {
+    place = static_cast<std::uint32_t>(flights_.size());
+    flights_.push_back(std::move(flight));
+  } else {
+    place = free_.back();
+    free_.pop_back();
+    flights_[place] = std::move(flight);
+  }
+  due_.push_back({at, order_++, place});
+  std::push_heap(due_.begin(), due_.end());
+}
+
+std::optional<Delivery> Network::take_next() {
+  std::pop_heap(due_.begin(), due_.end());
+  const Due due = due_.back();
+  due_.pop_back();
+  now_ = std::max(now_, due.at);
+  Flight& flight = flights_[due.flight];
+  free_.push_back(due.flight);
+  Body body = std::move(flight.body);
+  Link& link = links_[flight.link];
+  if (!link.alive || flight.generation != link.generation) return std::nullopt;
+  if (!flight.to_listener) {
+    ++delivered_;
+    return Delivery{link.connecting, link.at_connecting, std::move(body)};
+  }
+  const auto listener = bound_[link.address];
+  if (!listener) return std::nullopt;
+  if (!link.at_listening) link.at_listening = new_peer(flight.link, false);
+  ++delivered_;
+  return Delivery{*listener, *link.at_listening, std::move(body)};
+}
+
+}  // namespace taut::sim

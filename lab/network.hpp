@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/net/endpoint.hpp"
+#include "common/time.hpp"
+#include "lab/random.hpp"
+#include "proto/control.pb.h"
+#include "proto/data_message.hpp"
+
+namespace taut::sim {
+
+/// A process of the simulated cluster.
+using NodeId = std::uint32_t;
+/// One end of many connections, owned by a node.
+using SocketId = std::uint32_t;
+using Body = std::variant<DataMessage, pb::ControlMessage>;
+
+/// What is done to each message, drawn anew for each.
+struct LinkFaults {
+  double drop = 0;       // probability
+  double duplicate = 0;  // probability of a second copy with its own delay
+  Duration delay_min{50};
+  Duration delay_max{50};
+  bool reorder = false;  // a shorter delay may overtake; otherwise a connection keeps its order
+};
+
+struct Delivery {
+  SocketId to = 0;
+  PeerId from;
+  Body body;
+};
+
+/// A network in virtual time that harms messages as its seed says. It has the daemons' transport's
+/// meaning (endpoint.hpp): a connection is made again by itself, and is a new peer to the listener
+/// each time. Messages stay typed for speed; a share of them goes through real frames and back.
+class Network {
+ public:
+  /// framed  which part of the messages is encoded and decoded as docs/WIRE.md says
+  Network(std::uint64_t seed, LinkFaults faults, double framed);
+
+  SocketId open(NodeId node);
+  void listen(SocketId socket, const std::string& address);
+  PeerId connect(SocketId socket, const std::string& address);
+  void disconnect(PeerId peer);
+  /// The socket's process ended, or gave it up: what is in flight to it is lost.
+  void close(SocketId socket);
+  void send(SocketId from, PeerId to, Body body);
+
+  /// Closes every connection of a node; each is made again by the next message.
+  void break_connections(NodeId node);
+  /// Drops everything from `a` towards `b`, until it is allowed again.
+  void block(NodeId a, NodeId b, bool blocked);
+  void set_faults(LinkFaults faults) { faults_ = faults; }
+
+  [[nodiscard]] TimePoint now() const { return now_; }
+  /// When the next message arrives; never: none is on its way.
+  [[nodiscard]] TimePoint next_due() const {
+    return due_.empty() ? TimePoint::never() : due_.front().at;
+  }
+  void advance(TimePoint to) { now_ = to; }
+  /// Takes what arrives next off the network and moves time to then; nothing: it was lost.
+  /// REQUIRES: something is on its way.
+  std::optional<Delivery> take_next();
+  [[nodiscard]] std::uint64_t delivered() const { return delivered_; }
+  [[nodiscard]] NodeId node_of(SocketId socket) const { return sockets_[socket].node; }
+  [[nodiscard]] bool is_open(SocketId socket) const { return sockets_[socket].open; }
+
+ private:
+  struct Socket {
+    NodeId node = 0;
+    bool open = true;
+  };
+  struct Link {
+    SocketId connecting = 0;
+    std::uint32_t address = 0;
+    bool alive = true;
+    std::uint32_t generation = 0;  // grows when the connection breaks
+    PeerId at_connecting;
+    std::optional<PeerId> at_listening;
+    TimePoint last[2];  // arrival of the newest message, by direction
+  };
+  struct Peer {
+    std::uint32_t link = 0;
+    bool leads_to_listener = false;
+  };
+  struct Flight {
+    std::uint32_t link = 0;
+    std::uint32_t generation = 0;
+    bool to_listener = false;
+    Body body;
+  };
+  struct Due {
+    TimePoint at;
+    std::uint64_t order;
+    std::uint32_t flight;
+    friend bool operator<(const Due& a, const Due& b) {
+      return a.at != b.at ? a.at > b.at : a.order > b.order;
+    }
+  };
+
+  PeerId new_peer(std::uint32_t link, bool leads_to_listener);
+  std::uint32_t address_number(const std::string& address);
+  void break_link(Link& link);
+  void schedule(std::uint32_t link, bool to_listener, Body body);
+
+  Random random_;
+  LinkFaults faults_;
+  const double framed_;
+  TimePoint now_;
+  std::uint64_t order_ = 0;
+  std::uint64_t delivered_ = 0;
+  std::vector<Socket> sockets_;
+  std::vector<Link> links_;
+  std::vector<Peer> peers_ = {Peer{}};  // PeerId 0 is no process
+  std::map<std::string, std::uint32_t> addresses_;
+  std::vector<std::optional<SocketId>> bound_;  // by address number
+  std::vector<std::vector<bool>> blocked_;
+  std::vector<Flight> flights_;
+  std::vector<std::uint32_t> free_;
+  std::vector<Due> due_;  // a heap
+};
+
+}  // namespace taut::sim

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "lab/history.hpp"
+#include "lab/network.hpp"
+#include "lab/plan.hpp"
+#include "proto/control_session.hpp"
+#include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/store.hpp"
+#include "server/server_jobs.hpp"
+#include "server/shard.hpp"
+#include "worker/client/client_protocol.hpp"
+
+namespace taut::sim {
+
+/// What the processes of one run share: nothing that a real one would not have, but the network,
+/// the plan and the record.
+struct World {
+  const Plan& plan;
+  Network& network;
+  History& history;
+  BufferPool& pool;
+};
+
+/// A process: a daemon's state machines and what drives them, without threads or sockets.
+class Node {
+ public:
+  virtual ~Node() = default;
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  virtual void receive(SocketId socket, PeerId from, Body body, TimePoint now) = 0;
+  /// Does what is due, and sends what is to be sent. Called after receive(), and at wake().
+  virtual void step(TimePoint now) = 0;
+  [[nodiscard]] virtual TimePoint wake() const = 0;
+};
+
+/// Its line to the coordinator, as servers and workers have it.
+class ControlNode : public Node {
+ public:
+  ControlNode(World& world, NodeId node, ControlIdentity identity);
+  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override { return session_.next_tick(); }
+
+ protected:
+  virtual void on_event(const ControlEvent& event, TimePoint now) = 0;
+  virtual void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) = 0;
+  void report(pb::Heartbeat content, bool urgent) { session_.report(std::move(content), urgent); }
+
+  World& world_;
+  const NodeId node_;
+
+ private:
+  void act(ControlOutput output, TimePoint now);
+
+  SocketId socket_;
+  PeerId coordinator_;
+  ControlSession session_;
+};
+
+class ServerNode final : public ControlNode {
+ public:
+  ServerNode(World& world, std::uint32_t number);
+  void step(TimePoint now) override;
+  /// Reads every slice once more, from outside, when all is over.
+  void read_all(TimePoint now);
+
+ private:
+  struct OneShard {
+    SocketId socket;
+    std::unique_ptr<server::Shard> shard;
+    std::vector<Slice> places;
+  };
+  void on_event(const ControlEvent& event, TimePoint now) override;
+  void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) override;
+  void say(OneShard& one, std::vector<server::Outgoing> messages, TimePoint now);
+  void record_captures(std::size_t number, TimePoint now);
+
+  std::vector<OneShard> shards_;
+  server::ServerJobs jobs_;
+  JobId job_;
+  std::string hash_;
+};
+
+/// A worker whose compute is a wait: reads all tables at a clock, then pushes to each.
+class WorkerNode final : public ControlNode {
+ public:
+  WorkerNode(World& world, std::uint32_t number, std::uint64_t session);
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override;
+
+ private:
+  void on_event(const ControlEvent& event, TimePoint now) override;
+  void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) override;
+  void begin(const pb::WorkerJob& job, TimePoint now);
+  void stop();
+  void ask(TableId table, TimePoint now);
+  void take(const CompletedRead& read, TimePoint now);
+  void finish_clock(TimePoint now);
+  void note_progress(TimePoint now);
+  [[nodiscard]] Event event_of(Event::Kind kind, TimePoint now) const;
+
+  Random random_;
+  const std::uint32_t number_;
+  std::optional<SocketId> data_;
+  std::map<PeerId, ShardId> shard_of_;
+  std::map<ShardId, PeerId> peer_of_;
+  std::unique_ptr<ClientProtocol> protocol_;
+  std::uint64_t job_ = 0;
+  std::uint64_t revision_ = 0;
+  std::uint64_t told_revision_ = 0;
+  Clock told_clock_{-1};
+  Incarnation incarnation_;
+  WorkerId member_;
+  Clock clock_;
+  std::vector<std::vector<float>> values_;  // by table
+  std::vector<bool> waiting_;               // by table
+  std::size_t waits_ = 0;
+  Clock reached_ = Clock::never();  // the lowest V of the tables that have arrived
+  std::optional<TimePoint> computing_until_;
+  TimePoint next_tick_;
+  bool finished_ = false;
+  bool failed_ = false;
+};
+
+/// The user: submits the job, asks for its status, changes its slack.
+class UserNode final : public Node {
+ public:
+  explicit UserNode(World& world);
+  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override { return next_; }
+  void set_slack(Slack slack);
+  void order_checkpoint() { wants_checkpoint_ = true; }
+  [[nodiscard]] const pb::JobStatus& status() const { return status_; }
+
+ private:
+  void send(pb::ControlMessage message);
+
+  World& world_;
+  SocketId socket_;
+  PeerId coordinator_;
+  bool submitted_ = false;
+  std::optional<Slack> slack_;
+  std::uint64_t slack_request_ = 100;
+  bool wants_checkpoint_ = false;
+  TimePoint next_;
+  pb::JobStatus status_;
+};
+
+/// The coordinator with its disk, which outlives it.
+class CoordinatorNode final : public Node {
+ public:
+  CoordinatorNode(World& world, std::shared_ptr<CoordinatorRecords> disk, std::uint64_t session);
+  ~CoordinatorNode() override { world_.network.close(socket_); }
+  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override { return next_; }
+
+ private:
+  void carry_out(CoordinatorOutput output);
+
+  World& world_;
+  SocketId socket_;
+  std::unique_ptr<CoordinatorStore> store_;
+  Coordinator coordinator_;
+  TimePoint next_;
+};
+
+}  // namespace taut::sim

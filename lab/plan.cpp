@@ -1,0 +1,241 @@
+#include "lab/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace taut::sim {
+namespace {
+
+using Kind = Plan::Event::Kind;
+
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 12> kNames = {{
+    {"drop", &Faults::drop},
+    {"duplicate", &Faults::duplicate},
+    {"delay", &Faults::delay},
+    {"reorder", &Faults::reorder},
+    {"partition", &Faults::partition},
+    {"reconnect", &Faults::reconnect},
+    {"pause", &Faults::pause},
+    {"kill", &Faults::kill},
+    {"join", &Faults::join},
+    {"slack", &Faults::slack},
+    {"restart", &Faults::restart},
+    {"checkpoint", &Faults::checkpoint},
+}};
+
+Slack draw_slack(Random& random) {
+  switch (random.below(6)) {
+    case 0:
+    case 1:
+      return Slack(0);
+    case 2:
+      return Slack::unbounded();
+    default:
+      return Slack(random.between(1, 4));
+  }
+}
+
+/// Half of the seeds have none.
+const ToyPolicy& draw_policy(Random& random) {
+  const auto policies = toy_policies();
+  if (random.chance(0.5)) return policies[0];
+  return policies[1 + random.below(policies.size() - 1)];
+}
+
+/// Sets a job's policy, and a slack that it fits; where the slack is fixed to another, nothing.
+void set_policy(const ToyPolicy& policy, Random& random, bool slack_is_fixed, ToyJob& job) {
+  using Fit = ToyPolicy::Fit;
+  const bool in_bsp = policy.fit == Fit::kBsp;
+  if (policy.fit != Fit::kAny && in_bsp != (job.slack == Slack(0))) {
+    if (slack_is_fixed) return;
+    job.slack = in_bsp ? Slack(0) : Slack(random.between(1, 4));
+    if (!in_bsp && random.chance(0.3)) job.slack = Slack::unbounded();
+  }
+  if (policy.fit == Fit::kSsp && job.slack.is_unbounded()) {
+    if (slack_is_fixed) return;
+    job.slack = Slack(random.between(1, 4));
+  }
+  policy.draw(random, job);
+}
+
+/// Draws what happens while the job runs.
+class EventDrawer {
+ public:
+  EventDrawer(Plan& plan, Random& random, Duration span)
+      : plan_(plan), random_(random), span_(span) {}
+
+  void draw(const Faults& faults) {
+    if (faults.reconnect) repeat(4, [this] { add(moment(), Kind::kBreak, any_process()); });
+    if (faults.slack) {
+      repeat(3, [this] { add(moment(), Kind::kSetSlack, draw_slack(random_).clocks()); });
+    }
+    if (faults.partition) repeat(3, [this] { draw_partition(); });
+    if (faults.restart && random_.chance(0.3)) draw_restart();
+    // At least one worker is left to its work.
+    for (std::uint32_t worker = 1; worker < plan_.job.workers; ++worker) {
+      const std::uint64_t fate = random_.below(4);
+      if (fate == 0 && faults.pause) draw_pause(worker);
+      if (fate == 1 && faults.kill) draw_kill(worker, faults.join);
+    }
+    if (faults.pause && random_.chance(0.2)) {
+      const Duration from = moment();
+      const NodeId server = plan_.server_node(pick(plan_.servers));
+      add(from, Kind::kPause, server);
+      add(from + plan_.heartbeat_limit / 3, Kind::kResume, server);
+    }
+    if (faults.join && random_.chance(0.3)) add(moment(), Kind::kStart, plan_.job.workers);
+  }
+
+ private:
+  template <class Draw>
+  void repeat(std::uint64_t most, const Draw& draw) {
+    for (std::uint64_t i = random_.below(most + 1); i > 0; --i) draw();
+  }
+  std::uint32_t pick(std::uint32_t count) {
+    return static_cast<std::uint32_t>(random_.below(count));
+  }
+  Duration moment() { return Duration(random_.between(0, span_.count())); }
+  void add(Duration at, Kind kind, std::int64_t value, NodeId towards = 0) {
+    plan_.events.push_back({at, kind, value, towards});
+  }
+  NodeId any_process() { return plan_.server_node(pick(plan_.servers + plan_.job.workers)); }
+
+  void draw_partition() {
+    const NodeId a = any_process();
+    NodeId b = random_.chance(0.3) ? Plan::kCoordinatorNode : any_process();
+    if (a == b) b = Plan::kCoordinatorNode;
+    const bool worker_loses_coordinator = b == Plan::kCoordinatorNode && a > plan_.worker_node(0);
+    // A server, and one worker, are kept alive: their silence is shorter than the limit.
+    const Duration longest =
+        worker_loses_coordinator ? plan_.heartbeat_limit * 3 : plan_.heartbeat_limit / 3;
+    const Duration from = moment();
+    const Duration to = from + Duration(random_.between(1000, longest.count()));
+    const std::uint64_t ways = random_.between(1, 3);
+    if ((ways & 1U) != 0) {
+      add(from, Kind::kBlock, a, b);
+      add(to, Kind::kUnblock, a, b);
+    }
+    if ((ways & 2U) != 0) {
+      add(from, Kind::kBlock, b, a);
+      add(to, Kind::kUnblock, b, a);
+    }
+  }
+  void draw_restart() {
+    const Duration from = moment();
+    add(from, Kind::kStopCoordinator, 0);
+    add(from + Duration(random_.between(1000, plan_.heartbeat_limit.count())),
+        Kind::kStartCoordinator, 0);
+  }
+  void draw_pause(std::uint32_t worker) {
+    const Duration from = moment();
+    const Duration length(random_.between(1000, plan_.heartbeat_limit.count() * 3));
+    add(from, Kind::kPause, plan_.worker_node(worker));
+    add(from + length, Kind::kResume, plan_.worker_node(worker));
+  }
+  void draw_kill(std::uint32_t worker, bool comes_back) {
+    const Duration from = moment();
+    add(from, Kind::kKill, worker);
+    const bool soon = comes_back && random_.chance(0.7);
+    const std::int64_t limit = plan_.heartbeat_limit.count();
+    // A job that had not begun waits for it, however late.
+    const std::int64_t pause = soon ? random_.between(1000, limit * 2) : limit * 20;
+    add(from + Duration(pause), Kind::kStart, worker);
+  }
+
+  Plan& plan_;
+  Random& random_;
+  const Duration span_;
+};
+
+}  // namespace
+
+Result<Faults> Faults::parse(std::string_view text) {
+  Faults faults;
+  if (text == "none") return faults;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
+    bool known = false;
+    for (const auto& [name, member] : kNames) {
+      if (word != name && word != "all") continue;
+      faults.*member = true;
+      known = true;
+    }
+    if (!known) {
+      return invalid(
+          fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
+                      "delay, reorder, partition, reconnect, pause, kill, join, slack, "
+                      "restart, checkpoint",
+                      word));
+    }
+  }
+  return faults;
+}
+
+Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
+  Random random(Random::mix(seed));
+  const Faults& allowed = limits.faults;
+  Plan plan;
+  plan.seed = seed;
+  plan.servers = static_cast<std::uint32_t>(random.between(1, 2));
+  if (limits.servers) plan.servers = *limits.servers;
+  plan.shards_each = static_cast<std::uint32_t>(random.between(1, 2));
+  plan.job.workers = static_cast<std::uint32_t>(random.between(1, 4));
+  if (limits.workers) plan.job.workers = *limits.workers;
+  plan.job.tables = static_cast<std::uint32_t>(random.between(1, 3));
+  plan.job.slices = static_cast<std::uint32_t>(random.between(1, 3));
+  plan.job.clocks = random.between(10, 60);
+  if (limits.clocks) plan.job.clocks = *limits.clocks;
+  plan.job.slack = draw_slack(random);
+  if (limits.slack) plan.job.slack = *limits.slack;
+  plan.job.mean = random.chance(0.2);
+  // From a separate generator: a seed's faults are the same with and without policies.
+  Random policy_random(Random::mix(seed ^ 0x9011c7ULL));
+  const ToyPolicy& policy = limits.policy != nullptr ? *limits.policy : draw_policy(policy_random);
+  set_policy(policy, policy_random, limits.slack.has_value(), plan.job);
+  if (&policy != &toy_policies()[0] && policy_random.chance(0.5)) {
+    plan.slow_worker = static_cast<std::uint32_t>(policy_random.below(plan.job.workers));
+    plan.slowness = policy_random.between(2, 6);
+  }
+
+  if (allowed.drop && random.chance(0.7))
+    plan.faults.drop = 0.01 * static_cast<double>(random.below(15));
+  if (allowed.duplicate && random.chance(0.7)) {
+    plan.faults.duplicate = 0.01 * static_cast<double>(random.below(20));
+  }
+  plan.faults.delay_min = Duration(random.between(20, 200));
+  plan.faults.delay_max = plan.faults.delay_min;
+  if (allowed.delay)
+    plan.faults.delay_max += Duration(random.between(0, 1L << random.between(6, 14)));
+  plan.faults.reorder = allowed.reorder && random.chance(0.7);
+
+  // With members that join and leave, a run lasts for a few of their silences.
+  const bool members_change = allowed.pause || allowed.kill || allowed.join || allowed.partition;
+  const bool slow = members_change && random.chance(0.5);
+  plan.heartbeat_limit = Duration(400'000);
+  plan.heartbeat_interval = Duration(40'000);
+  const Duration clock =
+      Duration(slow ? random.between(10'000, 30'000) : random.between(300, 3000));
+  plan.compute_min = clock / 4;
+  plan.compute_max = clock * 2;
+  const Duration span = clock * plan.job.clocks * (slow ? 1 : 2) + Duration(20'000);
+  EventDrawer(plan, random, span).draw(allowed);
+  if (allowed.checkpoint) {
+    // Drawn apart, so that a seed's other faults are the same without.
+    Random apart(Random::mix(seed ^ 0xc4ec0ULL));
+    if (apart.chance(0.5)) plan.job.checkpoint_every = apart.between(1, plan.job.clocks);
+    for (std::uint64_t i = apart.below(4); i > 0; --i) {
+      plan.events.push_back(
+          {Duration(apart.between(0, span.count())), Kind::kCheckpoint, 0, NodeId(0)});
+    }
+  }
+  plan.may_fail = members_change || allowed.restart;
+  std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
+  return plan;
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "lab/network.hpp"
+#include "lab/toy_job.hpp"
+#include "lab/toy_policies.hpp"
+#include "worker/client/resend_timer.hpp"
+
+namespace taut::sim {
+
+/// What may go wrong in a run, each on or off.
+struct Faults {
+  bool drop = false;
+  bool duplicate = false;
+  bool delay = false;
+  bool reorder = false;
+  bool partition = false;
+  bool reconnect = false;
+  bool pause = false;
+  bool kill = false;
+  bool join = false;
+  bool slack = false;       // the bound and the mode change while the job runs
+  bool restart = false;     // of the coordinator
+  bool checkpoint = false;  // no fault, but at any time: every so many clocks, and by hand
+
+  /// "all", "none", or names with commas between.
+  static Result<Faults> parse(std::string_view text);
+};
+
+/// A run of a cluster: everything that is decided beforehand.
+struct Plan {
+  struct Event {
+    enum class Kind : std::uint8_t {
+      kKill,
+      kStart,
+      kPause,  // a process that the system does not run: what arrives waits for it
+      kResume,
+      kSetSlack,
+      kBreak,
+      kBlock,  // one way; twice for both
+      kUnblock,
+      kCheckpoint,  // the user asks for one
+      kStopCoordinator,
+      kStartCoordinator,
+    };
+    Duration at;
+    Kind kind = Kind::kKill;
+    std::int64_t value = 0;  // a worker (kKill, kStart), the slack, or a node
+    NodeId towards = 0;      // kBlock, kUnblock
+  };
+
+  std::uint64_t seed = 1;
+  ToyJob job;
+  std::uint32_t servers = 1;
+  std::uint32_t shards_each = 2;
+  LinkFaults faults;
+  double framed = 1.0 / 16;
+  Duration compute_min{200};  // of one clock
+  Duration compute_max{2000};
+  std::uint32_t slow_worker = 0;
+  std::int64_t slowness = 1;  // it computes so many times as long
+  Duration heartbeat_interval{50'000};
+  Duration heartbeat_limit{2'000'000};
+  Duration limit{600'000'000};  // of virtual time
+  ResendPolicy resend{Duration(10'000), Duration(1000), Duration(200'000)};
+  bool may_fail = false;  // something happens that may end the job early, as it should
+  std::vector<Event> events;
+
+  // Processes: the coordinator, the user, the servers, then the workers by number.
+  static constexpr NodeId kCoordinatorNode = 0;
+  static constexpr NodeId kUserNode = 1;
+  [[nodiscard]] NodeId server_node(std::uint32_t server) const { return 2 + server; }
+  [[nodiscard]] NodeId worker_node(std::uint32_t worker) const { return 2 + servers + worker; }
+};
+
+/// What the command line may fix; the rest is drawn.
+struct PlanLimits {
+  Faults faults;
+  std::optional<std::int64_t> clocks;
+  std::optional<std::uint32_t> workers;
+  std::optional<std::uint32_t> servers;
+  std::optional<Slack> slack;
+  const ToyPolicy* policy = nullptr;  // nullptr: drawn
+};
+
+/// The plan of a seed: the same for the same seed and limits.
+[[nodiscard]] Plan draw_plan(std::uint64_t seed, const PlanLimits& limits);
+
+}  // namespace taut::sim

@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include "lab/nodes.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut::sim {
+namespace {
+
+std::string shard_address(std::uint32_t server, std::uint32_t shard) {
+  return fmt::format("server{}:{}", server, 100 + shard);
+}
+
+ControlIdentity identity(const Plan& plan, std::uint32_t number) {
+  ControlIdentity who;
+  who.role = pb::ROLE_SERVER;
+  who.name = fmt::format("server{}", number);
+  who.session = 1000 + std::uint64_t{number};
+  for (std::uint32_t i = 0; i < plan.shards_each; ++i) {
+    who.shard_addresses.push_back(shard_address(number, i));
+  }
+  return who;
+}
+
+}  // namespace
+
+ServerNode::ServerNode(World& world, std::uint32_t number)
+    : ControlNode(world, world.plan.server_node(number), identity(world.plan, number)),
+      jobs_(world.plan.shards_each) {
+  for (std::uint32_t i = 0; i < world.plan.shards_each; ++i) {
+    OneShard one{world.network.open(node_),
+                 std::make_unique<server::Shard>(ShardId(i), world.pool, kSliceElements),
+                 {}};
+    world.network.listen(one.socket, shard_address(number, i));
+    shards_.push_back(std::move(one));
+  }
+}
+
+void ServerNode::step(TimePoint now) {
+  if (auto news = jobs_.take_news()) report(std::move(*news), true);
+  ControlNode::step(now);
+}
+
+void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) {
+  for (OneShard& one : shards_) {
+    if (one.socket != socket) continue;
+    world_.history.add_items(Event::Kind::kAsked, now, one.shard->id(), from, message);
+    say(one, one.shard->handle(from, std::move(message), now), now);
+    record_captures(static_cast<std::size_t>(&one - shards_.data()), now);
+  }
+}
+
+/// Records what a shard has captured, and acts as the disk, which writes it at once.
+void ServerNode::record_captures(std::size_t number, TimePoint now) {
+  for (const server::ShardCapture& capture : shards_[number].shard->take_captures()) {
+    Event event;
+    event.at = now;
+    event.shard = capture.shard;
+    event.clock = capture.order.clock;
+    event.view = static_cast<std::uint32_t>(capture.order.number);
+    if (capture.missed) {
+      event.kind = Event::Kind::kMissed;
+      world_.history.add(event);
+    }
+    for (const server::SliceImage& image : capture.slices) {
+      event.kind = Event::Kind::kPutAside;
+      event.table = image.place.table;
+      event.slice = image.place.slice;
+      event.version = image.version;
+      const auto floats = image.values.floats();
+      std::vector<float> values(floats.begin(), floats.end());
+      values.resize(kSliceElements + kMembers, -1.0F);
+      for (const auto& [worker, done] : image.done) {
+        values[kSliceElements + worker.value()] = static_cast<float>(done.value());
+      }
+      world_.history.add(event, values);
+    }
+    server::ShardPart part;
+    part.number = capture.order.number;
+    part.missed = capture.missed;
+    part.file.set_name(fmt::format("shard{}", capture.shard.value()));
+    part.tables = capture.tables;
+    jobs_.take_part(number, capture.job, std::move(part));
+  }
+  // Here no memory is made ready, and what is let go is freed at once.
+  (void)shards_[number].shard->take_stocks();
+  (void)shards_[number].shard->take_excesses();
+}
+
+/// Sends what a shard says; what is about items is recorded.
+void ServerNode::say(OneShard& one, std::vector<server::Outgoing> messages, TimePoint now) {
+  Event step;
+  step.at = now;
+  step.shard = one.shard->id();
+  for (server::Outgoing& out : messages) {
+    world_.history.add_items(Event::Kind::kSaid, now, one.shard->id(), out.to, out.message);
+    Event event = step;
+    event.peer = out.to;
+    const auto* opened = std::get_if<pb::OpenTablesReply>(&out.message.body);
+    const auto* greeted = std::get_if<pb::DataHelloReply>(&out.message.body);
+    if (opened != nullptr && opened->accepted()) {
+      event.kind = Event::Kind::kOpened;
+      world_.history.add(event);
+    } else if (greeted != nullptr && greeted->accepted()) {
+      event.kind = Event::Kind::kGreeted;
+      world_.history.add(event);
+    }
+    world_.network.send(one.socket, out.to, std::move(out.message));
+  }
+  world_.history.add(step);
+}
+
+void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
+  const auto* job = std::get_if<pb::ServerJob>(&event);
+  if (job == nullptr) return;
+  const auto view = jobs_.take_job(*job);
+  if (!view) return;
+  if (view->finished) read_all(now);  // before they forget
+  std::vector<ShardId> all;
+  for (const pb::ShardInfo& shard : job->shards()) all.emplace_back(shard.shard());
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    OneShard& one = shards_[i];
+    one.shard->set_id(ShardId(job->first_shard() + static_cast<std::uint32_t>(i)));
+    world_.history.add_view(now, one.shard->id(), *job);
+    if (!view->finished) {
+      job_ = view->job;
+      hash_ = view->hash;
+      one.places.clear();
+      const auto tables = toy_tables(world_.plan.job);
+      const SliceLayout layout(tables, all, kSliceElements);
+      for (const Slice& slice : layout.slices()) {
+        if (slice.shard == one.shard->id()) one.places.push_back(slice);
+      }
+    }
+    say(one, one.shard->set_job(view), now);
+    record_captures(i, now);
+    server::ShardReport report = one.shard->report(view->job);
+    report.revision = view->revision;
+    jobs_.take_report(i, std::move(report));
+  }
+}
+
+void ServerNode::read_all(TimePoint now) {
+  const PeerId reader(0);  // no process: what is sent to it is dropped
+  for (OneShard& one : shards_) {
+    DataMessage message{job_, {}, {}, {}};
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_job_hash(hash_);
+    message.body = hello;
+    say(one, one.shard->handle(reader, message, now), now);
+    DataItems items;
+    for (const Slice& slice : one.places) {
+      DataItem item;
+      item.kind = pb::DataItem::SNAPSHOT;
+      item.table = slice.table;
+      item.slice = slice.slice;
+      items.items.push_back(item);
+    }
+    if (items.items.empty()) continue;
+    message.body = std::move(items);
+    auto answers = one.shard->handle(reader, message, now);
+    if (answers.empty()) continue;
+    const auto* values = std::get_if<DataItems>(&answers.front().message.body);
+    // A job that never opened its tables, or that is forgotten by now.
+    if (values == nullptr || values->items.front().kind != pb::DataItem::SNAPSHOT_VALUE) continue;
+    world_.history.add_items(Event::Kind::kAsked, now, one.shard->id(), reader, message);
+    say(one, std::move(answers), now);
+  }
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,477 @@
+#include "lab/slice_oracle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace taut::sim {
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+bool is_push(DataItem::Kind kind) {
+  return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+}  // namespace
+
+SliceOracle::SliceOracle(TableId table, SliceId slice)
+    : table_(table), slice_(slice), values_(kSliceElements, 0.0F) {}
+
+Broken SliceOracle::broken(const char* rule, std::string what) const {
+  return {rule, fmt::format("table {} slice {}: {}", table_.value(), slice_.value(), what)};
+}
+
+std::int64_t SliceOracle::done(std::uint32_t worker) const {
+  const auto found = done_.find(worker);
+  return found == done_.end() ? -1 : found->second;
+}
+
+void SliceOracle::take_view(const Contract& contract) {
+  for (const auto& [worker, member] : contract.members) {
+    done_.try_emplace(worker, member.join);
+    applied_.try_emplace(worker, member.join);
+  }
+  for (auto held = held_.begin(); held != held_.end();) {
+    std::erase_if(held->second, [&](std::uint32_t worker) {
+      return held->first >= contract.members.at(worker).leave;
+    });
+    held = held->second.empty() ? held_.erase(held) : std::next(held);
+  }
+  std::erase_if(waiting_,
+                [&](const auto& entry) { return contract.members.at(entry.first).fenced; });
+  for (auto& [worker, read] : waiting_) {
+    read.slack = contract.slack_at(read.clock, std::max(read.slack, contract.slack));
+  }
+  raise_version(contract);
+  apply_ready(contract);
+  take_order(contract);
+  note_due(contract);
+}
+
+/// Section 3 of the design: a checkpoint at clock K holds every update below K; in BSP nothing else.
+void SliceOracle::take_order(const Contract& contract) {
+  if (aside_.number != contract.checkpoint) {
+    aside_ = {};
+    aside_.number = contract.checkpoint;
+    aside_.due = contract.checkpoint > 0;
+  }
+  const std::int64_t clock = contract.checkpoint_clock;
+  if (!aside_.due || version_ < clock) return;
+  aside_.due = false;
+  aside_.exact = contract.aggregates_at(clock);
+  if (aside_.exact && version_ > clock) {
+    aside_.missed = true;
+    return;
+  }
+  aside_.version = version_;
+  aside_.values = values_;
+  aside_.done = applied_;
+  for (const auto& [worker, member] : contract.members) {
+    aside_.joined[worker] = member.join;
+    aside_.least[worker] = contract.pushes(member.join, std::min(clock, member.leave));
+  }
+}
+
+std::optional<Broken> SliceOracle::captured(const Event& event, std::span<const float> values,
+                                            const Contract& contract) const {
+  if (event.view != aside_.number || aside_.due || aside_.missed) {
+    return broken("checkpoint",
+                  fmt::format("is captured for order {}, which is {}", event.view,
+                              event.view != aside_.number ? "not the newest" : "not due here"));
+  }
+  if (event.version.value() != aside_.version) {
+    return broken("checkpoint", fmt::format("is captured at V = {} and not when V reached {}",
+                                            event.version.value(), aside_.version));
+  }
+  const auto own = values.first(kSliceElements);
+  for (const auto& [worker, done] : aside_.done) {
+    const auto said = static_cast<std::int64_t>(values[kSliceElements + worker]);
+    const auto count = static_cast<std::int64_t>(-own[2UL * worker]);
+    if (said != done) {
+      return broken("checkpoint",
+                    fmt::format("says done({}) = {}; {} is applied", worker, said, done));
+    }
+    // Of updates that were left out or weighed the values do not tell the number.
+    const bool counts = contract.counts() && contract.backup_workers == 0;
+    if (!counts || !aside_.joined.contains(worker)) continue;
+    // From the values alone: its own first updates, as many as `done` says, and enough of them.
+    const std::int64_t join = aside_.joined.at(worker);
+    const std::int64_t pushed = contract.pushes(join, said);
+    const double names = contract.names(join, pushed);
+    if (count != pushed || static_cast<double>(-own[2UL * worker + 1]) != names) {
+      return broken("checkpoint", fmt::format("holds {} updates of worker {} and says done = {}",
+                                              count, worker, said));
+    }
+    const std::int64_t least = aside_.least.at(worker);
+    const bool stays = contract.members.at(worker).leave > event.clock.value();
+    if (count < least || (aside_.exact && stays && count != least)) {
+      return broken("checkpoint", fmt::format("of clock {} holds {} updates of worker {}, not {}",
+                                              event.clock.value(), count, worker, least));
+    }
+  }
+  if (!same_bits(own, aside_.values)) {
+    return broken("bits",
+                  fmt::format("the checkpoint at clock {} holds other bits than the updates "
+                              "before it add up to",
+                              event.clock.value()));
+  }
+  return std::nullopt;
+}
+
+void SliceOracle::raise_version(const Contract& contract) {
+  std::int64_t lowest = kNever;
+  for (const auto& [worker, member] : contract.members) {
+    // One that has left owes its updates from before then, and no others.
+    if (done_.at(worker) < member.leave) lowest = std::min(lowest, done_.at(worker));
+  }
+  if (lowest == kNever) return;
+  version_ = std::max(version_, lowest);
+  while (contract.backup_workers > 0 && is_over(version_, contract)) ++version_;
+}
+
+/// Whether as many have pushed a clock as its aggregate needs.
+bool SliceOracle::is_over(std::int64_t clock, const Contract& contract) const {
+  std::size_t pushed = 0;
+  for (const auto& [worker, member] : contract.members) {
+    const bool takes_part = member.join <= clock && clock < member.leave;
+    if (takes_part && done_.at(worker) > clock) ++pushed;
+  }
+  return pushed > 0 && pushed >= contract.enough_at(clock);
+}
+
+void SliceOracle::apply_ready(const Contract& contract) {
+  while (!held_.empty()) {
+    const auto& [clock, workers] = *held_.begin();
+    if (!contract.aggregates_at(clock)) {
+      apply(clock, {workers.front()}, contract);
+      continue;
+    }
+    const auto here = std::ranges::count_if(contract.members, [&](const auto& entry) {
+      const bool takes_part = entry.second.join <= clock && clock < entry.second.leave;
+      return takes_part && std::ranges::find(workers, entry.first) != workers.end();
+    });
+    if (static_cast<std::size_t>(here) < contract.enough_at(clock)) return;
+    apply(clock, std::vector<std::uint32_t>(workers), contract);
+  }
+}
+
+void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
+                        const Contract& contract) {
+  std::vector<float> sum(kSliceElements, 0.0F);
+  std::vector<float> update(kSliceElements);
+  const auto members =
+      static_cast<double>(contract.backup_workers > 0 ? workers.size() : contract.count_at(clock));
+  bool first = true;
+  for (const std::uint32_t worker : workers) {
+    toy_update(table_, slice_, WorkerId(worker), Clock(clock), update);
+    if (!contract.aggregates_at(clock)) weigh(worker, contract, members, update);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
+    first = false;
+  }
+  const float scale = contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
+  for (const std::uint32_t worker : workers) applied_[worker] = clock + 1;
+  earlier_values_.push_back(values_);
+  for (std::size_t i = 0; i < sum.size(); ++i) values_[i] -= sum[i] * scale;
+  auto& left = held_.at(clock);
+  std::erase_if(left, [&](std::uint32_t worker) {
+    return std::ranges::find(workers, worker) != workers.end();
+  });
+  if (left.empty()) held_.erase(clock);
+  ++applications_;
+}
+
+void SliceOracle::weigh(std::uint32_t worker, const Contract& contract, double members,
+                        std::vector<float>& update) {
+  const auto base = bases_.find(worker);
+  if (base == bases_.end()) return;
+  const auto since = static_cast<double>(applications_ - base->second.applications);
+  const double staleness = since / (contract.mean ? members : 1.0);
+  sim::weigh(contract.policies, {update, values_, base->second.values, staleness, states_});
+}
+
+void SliceOracle::note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract) {
+  if (!contract.keeps_reads()) return;
+  Base& base = bases_[worker];
+  if (clock >= base.clock) base = {clock, applications_, values_};
+}
+
+void SliceOracle::accept(std::uint32_t worker, std::int64_t clock, const Contract& contract) {
+  if (clock >= version_) {
+    auto& workers = held_[clock];
+    workers.insert(std::ranges::upper_bound(workers, worker), worker);
+  }
+  done_.at(worker) = clock + 1;
+  raise_version(contract);
+  apply_ready(contract);
+  take_order(contract);
+}
+
+bool SliceOracle::is_true(std::uint32_t worker, const Waiting& read) const {
+  if (done_.at(worker) < read.clock) return false;
+  return read.slack == kNever || version_ >= read.clock - read.slack;
+}
+
+void SliceOracle::note_due(const Contract& contract) {
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
+    if (!is_true(waiting->first, waiting->second)) {
+      ++waiting;
+      continue;
+    }
+    waiting->second.due = true;
+    note_base(waiting->first, waiting->second.clock, contract);
+    answerable_.emplace_back(waiting->first, waiting->second);
+    waiting = waiting_.erase(waiting);
+  }
+}
+
+std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& contract) {
+  if (item.item == pb::DataItem::SNAPSHOT) {
+    snapshots_.push_back(item.peer);
+    return std::nullopt;
+  }
+  const std::uint32_t worker = item.worker.value();
+  const auto member = contract.members.find(worker);
+  if (member == contract.members.end()) {
+    refusals_.push_back({item.peer, item.clock.value(), {pb::DataItem::NO_MEMBER}});
+    return std::nullopt;
+  }
+  if (member->second.fenced || member->second.incarnation != item.incarnation.value()) {
+    refusals_.push_back({item.peer, item.clock.value(), {pb::DataItem::STALE_INCARNATION}});
+    return std::nullopt;
+  }
+  std::int64_t read_clock = item.clock.value();
+  if (is_push(item.item)) {
+    const std::int64_t clock = item.clock.value();
+    const std::int64_t expected = done_.at(worker);
+    // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
+    const bool left_out = expected < version_ && clock <= version_;
+    const bool ahead = clock >= expected && clock != contract.next_push(expected) && !left_out;
+    const bool held = clock >= expected && clock >= contract.hold_from;
+    if (ahead || held) {
+      Refusal refusal{item.peer, clock, {}};
+      if (held) refusal.kinds.push_back(pb::DataItem::HELD);
+      if (ahead) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
+      refusals_.push_back(std::move(refusal));
+      return std::nullopt;
+    }
+    if (clock >= expected) accept(worker, clock, contract);
+    owed_.push_back({item.peer, clock});
+    note_due(contract);
+    read_clock = clock + 1;
+  }
+  if (item.item == pb::DataItem::PUSH) return std::nullopt;
+  Waiting read{read_clock, contract.slack_at(read_clock), item.peer};
+  if (is_true(worker, read)) {
+    read.due = true;
+    note_base(worker, read_clock, contract);
+    answerable_.emplace_back(worker, read);
+    // Asked again: one answer is enough, to the connection that asked last.
+    const auto old = waiting_.find(worker);
+    if (old != waiting_.end() && old->second.clock <= read_clock) waiting_.erase(old);
+    return std::nullopt;
+  }
+  const auto old = waiting_.find(worker);
+  if (old == waiting_.end() || old->second.clock <= read_clock) {
+    if (old != waiting_.end()) overtaken_.emplace_back(worker, old->second);
+    waiting_[worker] = read;
+  } else {
+    overtaken_.emplace_back(worker, read);
+  }
+  return std::nullopt;
+}
+
+std::optional<Broken> SliceOracle::said(const Event& item, std::span<const float> values,
+                                        const Contract& contract) {
+  const std::int64_t clock = item.clock.value();
+  switch (item.item) {
+    case pb::DataItem::VALUE:
+      for (Owed& owed : owed_) {
+        if (owed.peer == item.peer && owed.clock < item.done.value()) owed.paid = true;
+      }
+      return check_value(item, values, contract);
+    case pb::DataItem::SNAPSHOT_VALUE: {
+      const auto asked = std::ranges::find(snapshots_, item.peer);
+      if (asked == snapshots_.end()) return broken("answer", "a snapshot that was not requested");
+      snapshots_.erase(asked);
+      if (!same_bits(values, values_)) return broken("bits", "a snapshot of other values");
+      return std::nullopt;
+    }
+    case pb::DataItem::ACK: {
+      bool paid = false;
+      for (Owed& owed : owed_) {
+        if (owed.peer != item.peer || owed.clock >= item.done.value()) continue;
+        owed.paid = paid = true;
+      }
+      if (!paid) {
+        return broken("once", fmt::format("an update of clock {} is acknowledged that the shard "
+                                          "should not have accepted",
+                                          clock));
+      }
+      return std::nullopt;
+    }
+    case pb::DataItem::REFUSED: {
+      for (Refusal& refusal : refusals_) {
+        if (refusal.paid || refusal.peer != item.peer || refusal.clock != clock) continue;
+        if (std::ranges::find(refusal.kinds, item.refusal) == refusal.kinds.end()) continue;
+        refusal.paid = true;
+        return std::nullopt;
+      }
+      return broken("refusal", fmt::format("a request at clock {} is refused as {}", clock,
+                                           pb::DataItem::Refusal_Name(item.refusal)));
+    }
+    default:
+      return broken("answer", "a shard says what only workers say");
+  }
+}
+
+void SliceOracle::let_through(const Event& item, const Contract& contract) {
+  if (contract.most_slack == 0) return;
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
+    auto& [worker, read] = *waiting;
+    if (read.peer != item.peer || read.clock != item.clock.value()) continue;
+    Waiting widened = read;
+    widened.slack = contract.widest_at(read.clock);
+    if (!is_true(worker, widened)) return;
+    answerable_.emplace_back(worker, widened);
+    waiting_.erase(waiting);
+    return;
+  }
+  // A late copy of an earlier read may still be answered under the slack that it was given, and what
+  // waited when the same message brought its read anew.
+  for (const auto& [worker, read] : overtaken_) {
+    if (read.peer != item.peer || read.clock != item.clock.value()) continue;
+    Waiting widened = read;
+    widened.slack = contract.widest_at(read.clock);
+    if (is_true(worker, widened)) answerable_.emplace_back(worker, widened);
+    return;
+  }
+  // A push may release the read that waits, and bring the same read once more.
+  const auto before = std::ranges::find_if(answerable_, [&](const auto& entry) {
+    return entry.second.answered && entry.second.peer == item.peer &&
+           entry.second.clock == item.clock.value();
+  });
+  if (before == answerable_.end()) return;
+  auto again = *before;
+  again.second.answered = false;
+  answerable_.push_back(again);
+}
+
+std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<const float> values,
+                                               const Contract& contract) {
+  const std::int64_t clock = item.clock.value();
+  let_through(item, contract);
+  const auto asked = std::ranges::find_if(answerable_, [&](const auto& entry) {
+    return !entry.second.answered && entry.second.peer == item.peer && entry.second.clock == clock;
+  });
+  if (asked == answerable_.end()) {
+    for (const auto& [worker, read] : waiting_) {
+      if (read.peer != item.peer || read.clock != clock) continue;
+      if (done_.at(worker) < clock) {
+        return broken("own write",
+                      fmt::format("worker {} reads clock {} although {} of its updates arrived",
+                                  worker, clock, done_.at(worker)));
+      }
+      return broken("bound", fmt::format("worker {} reads clock {} at V = {} under slack {}",
+                                         worker, clock, version_, read.slack));
+    }
+    const bool fenced = std::ranges::any_of(refusals_, [&](const Refusal& refusal) {
+      return refusal.peer == item.peer && refusal.kinds.front() == pb::DataItem::STALE_INCARNATION;
+    });
+    return broken(fenced ? "fenced" : "answer",
+                  fmt::format("a read at clock {} that is not open is answered", clock));
+  }
+  asked->second.answered = true;
+  const std::uint32_t worker = asked->first;
+  if (item.version.value() < earliest_version_ || item.version.value() > version_) {
+    return broken("version", fmt::format("an answer to worker {} at clock {} says V = {}; it is {}",
+                                         worker, clock, item.version.value(), version_));
+  }
+  if (item.version.value() < last_version_said_) return broken("version", "V has fallen");
+  last_version_said_ = item.version.value();
+  if (item.done.value() > done_.at(worker) || item.done.value() < clock) {
+    return broken("version", fmt::format("an answer to worker {} at clock {} says done = {}; it "
+                                         "is {}",
+                                         worker, clock, item.done.value(), done_.at(worker)));
+  }
+  if (contract.counts() && contract.backup_workers == 0) {
+    // What it must hold, from the contract alone; a copy that has arrived is checked below.
+    const std::int64_t slack = asked->second.slack;
+    for (const auto& [other, member] : contract.members) {
+      const auto count = static_cast<std::int64_t>(-values[2UL * other]);
+      const std::int64_t bound = slack == kNever ? member.join : clock - slack;
+      const std::int64_t least = contract.pushes(member.join, std::min(bound, member.leave));
+      if (other != worker && count < least) {
+        return broken("bound", fmt::format("worker {} reads clock {} under slack {} with {} of "
+                                           "worker {}'s updates; {} are due",
+                                           worker, clock, slack, count, other, least));
+      }
+    }
+    const auto own = static_cast<std::int64_t>(-values[2UL * worker]);
+    if (own < contract.pushes(contract.members.at(worker).join, clock)) {
+      return broken("own write", fmt::format("worker {} reads clock {} with {} of its own updates",
+                                             worker, clock, own));
+    }
+  }
+  const bool known = same_bits(values, values_) ||
+                     std::ranges::any_of(earlier_values_, [&](const std::vector<float>& before) {
+                       return same_bits(values, before);
+                     });
+  if (known) return std::nullopt;
+  for (const auto& [other, member] : contract.members) {
+    if (!contract.counts() || values[2UL * other] == values_[2UL * other]) continue;
+    return broken("once",
+                  fmt::format("worker {} at clock {} reads {} updates of worker {}; {} were "
+                              "accepted and are due to be applied",
+                              worker, clock, -values[2UL * other], other, -values_[2UL * other]));
+  }
+  return broken("bits", fmt::format("worker {} at clock {} reads other bits than the accepted "
+                                    "updates add up to",
+                                    worker, clock));
+}
+
+std::optional<Broken> SliceOracle::end_step() {
+  for (const auto& [worker, read] : answerable_) {
+    if (read.answered) continue;
+    // A repeated request in one message may be answered once.
+    const bool once =
+        std::ranges::any_of(answerable_, [&, w = worker, &one = read](const auto& entry) {
+          return entry.second.answered && entry.first == w && entry.second.clock == one.clock &&
+                 entry.second.peer == one.peer;
+        });
+    if (once) continue;
+    return broken("release",
+                  fmt::format("worker {}'s read at clock {} is true at V = {}, done = {}, "
+                              "slack {}, and is not answered",
+                              worker, read.clock, version_, done_.at(worker),
+                              read.slack == kNever ? -1 : read.slack));
+  }
+  for (const Owed& owed : owed_) {
+    if (!owed.paid) {
+      return broken("answer", fmt::format("an update of clock {} is not acknowledged", owed.clock));
+    }
+  }
+  for (const Refusal& refusal : refusals_) {
+    if (refusal.paid) continue;
+    const bool fenced = refusal.kinds.front() == pb::DataItem::STALE_INCARNATION;
+    return broken(fenced ? "fenced" : "answer",
+                  fmt::format("a request at clock {} is not refused as {}", refusal.clock,
+                              pb::DataItem::Refusal_Name(refusal.kinds.front())));
+  }
+  if (!snapshots_.empty()) return broken("release", "a snapshot is not answered");
+  answerable_.clear();
+  overtaken_.clear();
+  owed_.clear();
+  refusals_.clear();
+  earlier_values_.clear();
+  earliest_version_ = version_;
+  return std::nullopt;
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/contract.hpp"
+#include "lab/history.hpp"
+#include "lab/toy_job.hpp"
+
+namespace taut::sim {
+
+/// One slice, as section 2 of the design says that it behaves, worked out from what its shard was
+/// sent, and compared with what the shard said. It shares no code with the shard.
+class SliceOracle {
+ public:
+  SliceOracle(TableId table, SliceId slice);
+
+  void take_view(const Contract& contract);
+  [[nodiscard]] std::optional<Broken> asked(const Event& item, const Contract& contract);
+  [[nodiscard]] std::optional<Broken> said(const Event& item, std::span<const float> values,
+                                           const Contract& contract);
+  /// The shard says what it has captured for a checkpoint: values, then done(w).
+  [[nodiscard]] std::optional<Broken> captured(const Event& event, std::span<const float> values,
+                                               const Contract& contract) const;
+  /// Whether an order of a checkpoint arrived too late for this slice.
+  [[nodiscard]] bool missed(std::uint32_t number) const {
+    return aside_.number == number && aside_.missed;
+  }
+  /// The shard has said all that it says to this step.
+  [[nodiscard]] std::optional<Broken> end_step();
+
+  [[nodiscard]] std::int64_t done(std::uint32_t worker) const;
+  [[nodiscard]] std::int64_t version() const { return version_; }
+  [[nodiscard]] const std::vector<float>& values() const { return values_; }
+
+ private:
+  struct Waiting {
+    std::int64_t clock = 0;
+    std::int64_t slack = 0;  // the largest in force since it arrived
+    PeerId peer;
+    bool due = false;       // true now: must be answered in this step
+    bool answered = false;  // in this step
+  };
+  struct Base {  // the newest answer to a worker
+    std::int64_t clock = 0;
+    std::int64_t applications = 0;
+    std::vector<float> values;
+  };
+  struct Owed {
+    PeerId peer;
+    std::int64_t clock = 0;
+    bool paid = false;
+  };
+  /// What a checkpoint must hold of this slice.
+  struct Aside {
+    std::uint64_t number = 0;
+    bool due = false;
+    bool missed = false;
+    std::int64_t version = 0;
+    std::vector<float> values;
+    std::map<std::uint32_t, std::int64_t> done;
+    std::map<std::uint32_t, std::int64_t> joined;  // where each member's updates begin
+    std::map<std::uint32_t, std::int64_t> least;   // how many of them it needs
+    bool exact = false;                            // and no more
+  };
+  struct Refusal {
+    PeerId peer;
+    std::int64_t clock = 0;
+    std::vector<DataItem::Refusal> kinds;
+    bool paid = false;
+  };
+
+  void accept(std::uint32_t worker, std::int64_t clock, const Contract& contract);
+  void apply_ready(const Contract& contract);
+  void apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
+             const Contract& contract);
+  /// Weighs one late update as the job's policies say.
+  void weigh(std::uint32_t worker, const Contract& contract, double members,
+             std::vector<float>& update);
+  void raise_version(const Contract& contract);
+  void take_order(const Contract& contract);
+  [[nodiscard]] bool is_over(std::int64_t clock, const Contract& contract) const;
+  void note_due(const Contract& contract);
+  void note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract);
+  [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read) const;
+  /// Whether a read that waits may have been let through under a larger slack of its range.
+  void let_through(const Event& item, const Contract& contract);
+  [[nodiscard]] Broken broken(const char* rule, std::string what) const;
+  [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
+                                                  const Contract& contract);
+
+  const TableId table_;
+  const SliceId slice_;
+  std::map<std::uint32_t, std::int64_t> done_;
+  std::int64_t version_ = 0;
+  std::vector<float> values_;
+  std::map<std::int64_t, std::vector<std::uint32_t>> held_;  // accepted, not applied; ascending
+  std::map<std::uint32_t, Waiting> waiting_;
+  std::map<std::uint32_t, Base> bases_;
+  std::map<std::string_view, std::vector<float>> states_;  // of policies
+  std::int64_t applications_ = 0;
+  std::map<std::uint32_t, std::int64_t> applied_;  // the next clock that is not in the values
+  Aside aside_;
+  // Within a step.
+  std::vector<std::vector<float>> earlier_values_;
+  std::int64_t earliest_version_ = 0;
+  // Reads whose place another of the same worker has, since this step.
+  std::vector<std::pair<std::uint32_t, Waiting>> overtaken_;
+  std::vector<std::pair<std::uint32_t, Waiting>> answerable_;  // reads that are true, oldest first
+  std::vector<Owed> owed_;
+  std::vector<Refusal> refusals_;
+  std::vector<PeerId> snapshots_;
+  std::int64_t last_version_said_ = 0;
+};
+
+}  // namespace taut::sim

@@ -1,0 +1,78 @@
+#include "lab/toy_job.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "lab/random.hpp"
+#include "lab/toy_policies.hpp"
+
+namespace taut::sim {
+
+std::int64_t interval_of(const pb::Consistency& policies) {
+  if (policies.has_elastic_averaging()) return policies.elastic_averaging().interval();
+  if (policies.has_periodic_averaging()) return policies.periodic_averaging().interval();
+  return 1;
+}
+
+bool ToyJob::counts() const {
+  return !mean && !weighs(policies);
+}
+
+std::vector<TableSpec> toy_tables(const ToyJob& job) {
+  std::vector<TableSpec> tables;
+  for (std::uint32_t i = 0; i < job.tables; ++i) {
+    TableSpec table;
+    table.id = TableId(i);
+    table.name = "t" + std::to_string(i);
+    table.shape = {job.slices, kSliceElements};
+    tables.push_back(table);
+  }
+  return tables;
+}
+
+pb::Job toy_definition(const ToyJob& toy) {
+  pb::Job job;
+  job.set_name("toy");
+  job.set_workers(toy.workers);
+  job.set_reduction(toy.mean ? pb::Job::MEAN : pb::Job::SUM);
+  job.mutable_net_param()->set_name("toy");
+  job.mutable_solver_param()->set_base_lr(1);
+  job.mutable_solver_param()->set_max_iter(static_cast<std::int32_t>(toy.clocks));
+  if (toy.checkpoint_every > 0) {
+    job.mutable_checkpoint()->set_every(static_cast<std::uint32_t>(toy.checkpoint_every));
+  }
+  pb::Consistency& consistency = *job.mutable_consistency();
+  consistency = toy.policies;
+  if (toy.slack.is_unbounded()) {
+    consistency.set_mode(pb::Consistency::ASYNC);
+  } else if (toy.slack == Slack(0)) {
+    consistency.set_mode(pb::Consistency::BSP);
+  } else {
+    consistency.set_mode(pb::Consistency::SSP);
+    consistency.set_slack(static_cast<std::uint32_t>(toy.slack.clocks()));
+  }
+  if (consistency.has_dynamic_slack()) {
+    consistency.clear_slack();
+    consistency.mutable_dynamic_slack()->set_least(static_cast<std::uint32_t>(toy.slack.clocks()));
+  }
+  return job;
+}
+
+void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std::span<float> out) {
+  std::ranges::fill(out, 0.0F);
+  out[2 * worker.value()] = 1;
+  out[2 * worker.value() + 1] = static_cast<float>(clock.value() + 1);
+  const std::uint64_t where =
+      (std::uint64_t{table.value()} << 48U) ^ (std::uint64_t{slice.value()} << 40U) ^
+      (std::uint64_t{worker.value()} << 32U) ^ static_cast<std::uint64_t>(clock.value());
+  Random random(Random::mix(where));
+  for (std::uint32_t i = kMixed; i < kSliceElements; ++i) {
+    const std::uint64_t bits = random.next();
+    const auto mantissa =
+        static_cast<float>(static_cast<std::int32_t>(bits & 0xffffffU) - 0x800000);
+    out[i] = std::ldexp(mantissa, -static_cast<int>(20 + (bits >> 40U) % 12));
+  }
+}
+
+}  // namespace taut::sim

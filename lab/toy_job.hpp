@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/ssp/push_schedule.hpp"
+#include "common/ssp/table.hpp"
+#include "common/types.hpp"
+#include "proto/job.pb.h"
+
+namespace taut::sim {
+
+/// A job whose values tell what they are made of. Tables start at 0; the rule is SGD with rate 1,
+/// so that a slice is minus the sum of the updates that it holds. Worker w's update at clock k of a
+/// slice is
+///   at 2w           1: the slice's value there counts w's updates
+///   at 2w + 1       k + 1: the value names which ones, for a worker that skips none
+///   from kMixed on  numbers of many magnitudes, drawn from (table, slice, w, k, place): their sum
+///                   depends on its order, and on every one of them having reached its own slice
+constexpr std::uint32_t kMembers = 32;
+constexpr std::uint32_t kMixed = 2 * kMembers;
+constexpr std::uint32_t kSliceElements = kMixed + 4;
+
+/// Clocks of which the last one is pushed.
+[[nodiscard]] std::int64_t interval_of(const pb::Consistency& policies);
+
+struct ToyJob {
+  std::uint32_t tables = 2;
+  std::uint32_t slices = 2;  // of each table
+  std::int64_t clocks = 20;
+  std::uint32_t workers = 3;
+  Slack slack{1};                     // 0: BSP
+  bool mean = false;                  // divide by the members instead of adding up
+  std::int64_t checkpoint_every = 0;  // clocks; 0: none but those that are asked for
+  // Policies in addition to the bound; mode and slack are those above. A slack that moves does so from
+  // `slack`; with elastic averaging what is pushed is added up, whatever `mean` says.
+  pb::Consistency policies{};
+
+  [[nodiscard]] PushSchedule schedule() const { return {interval_of(policies), Clock(clocks)}; }
+  /// Whether an update counts as it is, so that a slice's values say how many of whose it holds.
+  [[nodiscard]] bool counts() const;
+};
+
+[[nodiscard]] std::vector<TableSpec> toy_tables(const ToyJob& job);
+[[nodiscard]] pb::Job toy_definition(const ToyJob& job);
+
+/// One worker's update of one slice.
+/// out  [kSliceElements]
+void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std::span<float> out);
+
+}  // namespace taut::sim

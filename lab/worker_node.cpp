@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "lab/nodes.hpp"
+#include "proto/config/job_state.hpp"
+
+namespace taut::sim {
+namespace {
+
+constexpr Duration kTick{500};
+
+ControlIdentity identity(std::uint32_t number, std::uint64_t session) {
+  ControlIdentity who;
+  who.role = pb::ROLE_WORKER;
+  who.name = fmt::format("worker{}", number);
+  who.session = session;
+  return who;
+}
+
+}  // namespace
+
+WorkerNode::WorkerNode(World& world, std::uint32_t number, std::uint64_t session)
+    : ControlNode(world, world.plan.worker_node(number), identity(number, session)),
+      random_(Random::mix(world.plan.seed) ^ session),
+      number_(number) {}
+
+Event WorkerNode::event_of(Event::Kind kind, TimePoint now) const {
+  Event event;
+  event.kind = kind;
+  event.at = now;
+  event.worker = member_;
+  event.incarnation = incarnation_;
+  event.clock = clock_;
+  return event;
+}
+
+void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
+  if (std::holds_alternative<control_event::DeclaredLost>(event)) stop();
+  const auto* job = std::get_if<pb::WorkerJob>(&event);
+  if (job == nullptr) return;
+  revision_ = job->revision();
+  const Incarnation incarnation(job->incarnation());
+  if (protocol_ && incarnation == incarnation_) {
+    if (job->stop()) stop();
+  } else if (!job->stop() && incarnation != incarnation_) {
+    begin(*job, now);
+  }
+}
+
+void WorkerNode::stop() {
+  protocol_.reset();
+  if (data_) world_.network.close(*data_);
+  data_.reset();
+}
+
+void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
+  stop();
+  incarnation_ = Incarnation(job.incarnation());
+  job_ = job.job();
+  member_ = WorkerId(job.worker());
+  TAUT_CHECK(member_.value() < kMembers, "more members than the toy job tells apart");
+  clock_ = Clock(job.start_clock());
+  data_ = world_.network.open(node_);
+  shard_of_.clear();
+  peer_of_.clear();
+  std::vector<ShardId> shards;
+  for (const pb::ShardInfo& shard : job.shards()) {
+    const PeerId peer = world_.network.connect(*data_, shard.address());
+    shard_of_[peer] = ShardId(shard.shard());
+    peer_of_[ShardId(shard.shard())] = peer;
+    shards.emplace_back(shard.shard());
+  }
+  protocol_ = std::make_unique<ClientProtocol>(
+      ClientIdentity{JobId(job.job()), member_, incarnation_, job_hash(job.definition())}, shards,
+      world_.plan.resend,
+      // Every other worker has a window of one update, so that both ways are tried.
+      SendPolicy{SendOrder::kFrontFirst, Bytes(member_.value() % 2 == 0 ? 4UL << 20U : 1)},
+      kSliceElements);
+  const auto tables = toy_tables(world_.plan.job);
+  protocol_->open(tables);
+  computing_until_.reset();
+  finished_ = failed_ = false;
+  values_.assign(tables.size(), std::vector<float>(tables.front().count()));
+  waiting_.assign(tables.size(), false);
+  waits_ = 0;
+  reached_ = Clock::never();
+  world_.history.add(event_of(Event::Kind::kReadsFrom, now));
+  for (const TableSpec& table : tables) ask(table.id, now);
+}
+
+void WorkerNode::ask(TableId table, TimePoint now) {
+  Event event = event_of(Event::Kind::kReading, now);
+  event.table = table;
+  world_.history.add(event);
+  waiting_[table.value()] = true;
+  ++waits_;
+  protocol_->read(table, clock_, values_[table.value()]);
+}
+
+void WorkerNode::on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) {
+  if (!protocol_ || socket != data_) return;
+  protocol_->handle(shard_of_.at(from), message, now);
+  for (const CompletedRead& read : protocol_->take_completed()) take(read, now);
+}
+
+void WorkerNode::take(const CompletedRead& read, TimePoint now) {
+  if (!waiting_[read.table.value()]) return;
+  Event event = event_of(Event::Kind::kRead, now);
+  event.table = read.table;
+  event.clock = read.clock;
+  event.version = read.version;
+  world_.history.add(event, values_[read.table.value()]);
+  waiting_[read.table.value()] = false;
+  reached_ = std::min(reached_, read.version);
+  if (--waits_ > 0) return;
+  // With backup workers others may have ended the clocks in between.
+  clock_ = std::min(std::max(clock_, reached_), Clock(world_.plan.job.clocks));
+  reached_ = Clock::never();
+}
+
+void WorkerNode::finish_clock(TimePoint now) {
+  computing_until_.reset();
+  const Clock pushed = world_.plan.job.schedule().first_from(clock_);
+  const Clock end(world_.plan.job.clocks);
+  // The last layer's gradient is ready first.
+  for (std::uint32_t i = world_.plan.job.tables; i-- > 0;) {
+    Buffer gradient = world_.pool.acquire(values_[i].size() * sizeof(float));
+    for (std::uint32_t slice = 0; slice < world_.plan.job.slices; ++slice) {
+      toy_update(TableId(i), SliceId(slice), member_, pushed,
+                 gradient.floats().subspan(std::size_t{slice} * kSliceElements, kSliceElements));
+    }
+    clock_ = pushed;
+    Event event = event_of(Event::Kind::kPushed, now);
+    event.table = TableId(i);
+    world_.history.add(event);
+    clock_ = pushed.next();
+    // The read comes first, as the client has it: the protocol joins it to its push.
+    if (clock_ != end) ask(TableId(i), now);
+    protocol_->push(TableId(i), {pushed, Frame(gradient), 0});
+  }
+}
+
+void WorkerNode::step(TimePoint now) {
+  if (protocol_) {
+    if (computing_until_ && now >= *computing_until_) finish_clock(now);
+    if (!computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
+      const Plan& plan = world_.plan;
+      const std::int64_t clocks = plan.job.schedule().first_from(clock_).next() - clock_;
+      const std::int64_t factor = clocks * (number_ == plan.slow_worker ? plan.slowness : 1);
+      computing_until_ = now + Duration(factor * random_.between(plan.compute_min.count(),
+                                                                 plan.compute_max.count()));
+    }
+    if (now >= next_tick_) {
+      protocol_->tick(now);
+      next_tick_ = now + kTick;
+    }
+    for (auto& [shard, message] : protocol_->take_outgoing(now)) {
+      world_.network.send(*data_, peer_of_.at(shard), std::move(message));
+    }
+    note_progress(now);
+  }
+  ControlNode::step(now);
+}
+
+void WorkerNode::note_progress(TimePoint now) {
+  if (protocol_->failure() && !failed_) {
+    failed_ = true;
+    world_.history.add(event_of(Event::Kind::kFailed, now));
+  }
+  const bool finished = clock_ == Clock(world_.plan.job.clocks) && protocol_->unacknowledged() == 0;
+  if (finished && !finished_) world_.history.add(event_of(Event::Kind::kFinished, now));
+  const bool urgent = finished != finished_ || revision_ != told_revision_;
+  if (!urgent && clock_ == told_clock_) return;
+  finished_ = finished;
+  told_revision_ = revision_;
+  told_clock_ = clock_;
+  pb::Heartbeat content;
+  pb::Progress& progress = *content.mutable_progress();
+  progress.set_job(job_);
+  progress.set_revision(revision_);
+  progress.set_incarnation(incarnation_.value());
+  progress.set_clock(clock_.value());
+  progress.set_finished(finished);
+  report(std::move(content), urgent);
+}
+
+TimePoint WorkerNode::wake() const {
+  TimePoint wake = ControlNode::wake();
+  if (!protocol_) return wake;
+  if (computing_until_) wake = std::min(wake, *computing_until_);
+  // While it computes and owes nothing, there is nothing to repeat.
+  const bool waits = waits_ > 0 || protocol_->unacknowledged() > 0;
+  return waits ? std::min(wake, next_tick_) : wake;
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,128 @@
+#include "proto/config/cluster_config.hpp"
+
+#include <fmt/format.h>
+
+#include "proto/config/experiment_check.hpp"
+#include "proto/config/text.hpp"
+
+namespace taut {
+namespace {
+
+Result<void> check_range(const std::string& file, const char* field, double value, double low,
+                         double high) {
+  if (value >= low && value <= high) return ok();
+  return invalid(
+      fmt::format("{}: {} is {}; it must be between {} and {}", file, field, value, low, high));
+}
+
+bool is_loopback(const std::string& host) {
+  // "127.example.org" is a name, not an address.
+  const bool is_ipv4 = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host == "localhost" || host == "::1" || host == "[::1]" ||
+         (is_ipv4 && host.starts_with("127."));
+}
+
+std::string host_of(const std::string& address) {
+  const bool bare =
+      address.starts_with('[') ? address.ends_with(']') : address.find(':') != address.rfind(':');
+  const auto colon = address.rfind(':');
+  return bare || colon == std::string::npos ? address : address.substr(0, colon);
+}
+
+/// Errors    invalid: names the field
+Result<void> check_address(const std::string& file, const char* field, const std::string& address) {
+  if (is_address(address)) return ok();
+  return invalid(fmt::format("{}: {} \"{}\" is not \"host:port\"", file, field, address));
+}
+
+}  // namespace
+
+bool is_address(const std::string& address) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  const std::string port = address.substr(colon + 1);
+  const bool is_number = !port.empty() && port.size() <= 5 &&
+                         port.find_first_not_of("0123456789") == std::string::npos;
+  return is_number && std::stoi(port) <= 65535;
+}
+
+Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path) {
+  pb::ClusterConfig config;
+  TAUT_TRY(read_text(path, config));
+  const std::string file = path.string();
+  TAUT_TRY(check_address(file, "coordinator_address", config.coordinator_address()));
+  TAUT_TRY(check_address(file, "http.dashboard", config.http().dashboard()));
+  TAUT_TRY(check_address(file, "http.metrics", config.http().metrics()));
+  TAUT_TRY(check_range(file, "server.shards", config.server().shards(), 0, 256));
+  if (config.has_server() && config.server().shards() == 0 && !config.server().has_coordinator()) {
+    return invalid(fmt::format(
+        "{}: server.shards is 0 in a server without coordinator {{ }}: it would do nothing; set "
+        "shards to at least 1, or host the coordinator here",
+        file));
+  }
+  TAUT_TRY(check_range(file, "server.port_base", config.server().port_base(), 0, 65535));
+  if (config.server().port_base() + config.server().shards() > 65536) {
+    return invalid(fmt::format("{}: server.port_base {} leaves no ports for {} shards", file,
+                               config.server().port_base(), config.server().shards()));
+  }
+  TAUT_TRY(check_range(file, "worker.threads", config.worker().threads(), 1, 1024));
+  TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
+  TAUT_TRY(check_experiment(config.worker(), file + ": worker."));
+  const pb::WorkerConfig& worker = config.worker();
+  for (const std::uint32_t index : worker.device_index()) {
+    TAUT_TRY(check_range(file, "worker.device_index", index, 0, 1023));
+  }
+  if (worker.device_index_size() > 1) {
+    TAUT_TRY(check_range(file, "worker.device_index: the number of devices",
+                         worker.device_index_size(), 1, 64));
+    if (worker.device_memory_budget() > 0) {
+      return invalid(
+          fmt::format("{}: worker.device_memory_budget with {} devices in worker.device_index: a "
+                      "budget is kept on one device; start a worker for each",
+                      file, worker.device_index_size()));
+    }
+  }
+  TAUT_TRY(check_range(file, "start_wait_s", config.start_wait_s(), 0.1, 86400));
+  TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));
+  TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
+                       config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
+  TAUT_TRY(check_range(file, "server.coordinator.worker_wait_s",
+                       config.server().coordinator().worker_wait_s(), 0, 604800));
+  TAUT_TRY(check_range(file, "records.every", config.records().every(), 1, 1e6));
+  TAUT_TRY(check_range(file, "records.timeline_limit_mib", config.records().timeline_limit_mib(), 1,
+                       65536));
+  if (config.heartbeat_interval_s() * 2 > config.server().coordinator().heartbeat_limit_s()) {
+    return invalid(fmt::format(
+        "{}: heartbeat_interval_s {} is more than half of "
+        "heartbeat_limit_s {}: live daemons would be declared lost",
+        file, config.heartbeat_interval_s(), config.server().coordinator().heartbeat_limit_s()));
+  }
+  return config;
+}
+
+Result<void> check_listen_address(const std::string& address, const pb::ClusterConfig& config) {
+  if (is_loopback(host_of(address)) || config.insecure()) return ok();
+  return invalid(
+      fmt::format("{} is not a loopback address, and nothing is authenticated or "
+                  "encrypted yet: set insecure: true to listen there all the same",
+                  address));
+}
+
+std::string join_address(const std::string& host, std::uint32_t port) {
+  const bool ipv6 = host.find(':') != std::string::npos && !host.starts_with('[');
+  return fmt::format("{}{}{}:{}", ipv6 ? "[" : "", host, ipv6 ? "]" : "", port);
+}
+
+log::Options log_options(const pb::ClusterConfig& config, const std::string& role,
+                         const std::string& name) {
+  log::Options options;
+  options.role = role;
+  options.name = name;
+  options.format =
+      config.log().format() == pb::LogConfig::JSON ? log::Format::kJson : log::Format::kText;
+  options.level = config.log().level();
+  options.file = config.log().file();
+  return options;
+}
+
+}  // namespace taut

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "common/log.hpp"
+#include "common/result.hpp"
+#include "proto/cluster.pb.h"
+
+namespace taut {
+
+/// Reads a daemon's config file and checks every number in it.
+/// Errors    not_found; invalid: with line and column, or the field, its value and its range
+[[nodiscard]] Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path);
+
+/// Whether it is "host:port" with a valid port.
+[[nodiscard]] bool is_address(const std::string& address);
+
+/// Refuses to listen on an address from which other machines could reach an unauthenticated port.
+/// address   "host:port" or "host"
+/// Errors    invalid: not loopback, and `insecure: true` is not set
+[[nodiscard]] Result<void> check_listen_address(const std::string& address,
+                                                const pb::ClusterConfig& config);
+
+/// "host:port" of the two. Brackets an IPv6 host.
+[[nodiscard]] std::string join_address(const std::string& host, std::uint32_t port);
+
+/// The log's options of a configuration.
+[[nodiscard]] log::Options log_options(const pb::ClusterConfig& config, const std::string& role,
+                                       const std::string& name);
+
+}  // namespace taut

@@ -1,0 +1,98 @@
+#include "proto/config/experiment_check.hpp"
+
+#include <fmt/format.h>
+#include <google/protobuf/repeated_field.h>
+
+#include <cstdint>
+
+#include "proto/config/text.hpp"
+
+namespace taut {
+namespace {
+
+constexpr double kHour_ms = 3.6e6;
+
+Result<void> check_range(const std::string& field, double value, double low, double high) {
+  if (value >= low && value <= high) return ok();
+  return invalid(fmt::format("{} is {}; it must be between {} and {}", field, value, low, high));
+}
+
+Result<void> check_burst(const pb::Straggler::Burst& burst, const std::string& field) {
+  if (burst.length() < 1 || burst.length() > burst.period()) {
+    return invalid(
+        fmt::format("{} lasts {} of {} clocks; give a period, and a length from 1 to the period",
+                    field, burst.length(), burst.period()));
+  }
+  if (burst.random() && burst.has_offset()) {
+    return invalid(fmt::format("{} gives offset {} and random; give one", field, burst.offset()));
+  }
+  if (burst.offset() >= burst.period()) {
+    return invalid(fmt::format("{} has offset {}, beyond its period of {} clocks", field,
+                               burst.offset(), burst.period()));
+  }
+  return ok();
+}
+
+Result<void> check_who(const pb::Straggler& straggler, const std::string& field,
+                       std::uint32_t workers, bool alone) {
+  if (alone && (straggler.worker_size() > 0 || straggler.rotate() > 0)) {
+    return invalid(fmt::format(
+        "{} names {}: a worker's own config is for itself; say it in the job", field,
+        straggler.worker_size() > 0 ? fmt::format("worker {}", straggler.worker(0)) : "rotate"));
+  }
+  for (const std::uint32_t worker : straggler.worker()) {
+    if (workers > 0 && worker >= workers) {
+      return invalid(fmt::format("{} names worker {}; the job has {}, counted from 0", field,
+                                 worker, workers));
+    }
+  }
+  return ok();
+}
+
+/// workers  of the job; 0: not known yet
+/// alone    it is a worker's own config
+Result<void> check_stragglers(const google::protobuf::RepeatedPtrField<pb::Straggler>& stragglers,
+                              const std::string& where, std::uint32_t workers, bool alone) {
+  for (int i = 0; i < stragglers.size(); ++i) {
+    const pb::Straggler& one = stragglers[i];
+    const std::string field = fmt::format("{}straggler[{}]", where, i);
+    TAUT_TRY(check_range(field + ".slowdown", one.slowdown(), 1, 1e4));
+    TAUT_TRY(check_range(field + ".delay_ms", one.delay_ms(), 0, kHour_ms));
+    TAUT_TRY(check_range(field + ".rate", one.rate(), 0, 1));
+    if (one.has_burst()) {
+      TAUT_TRY(check_burst(one.burst(), field + ".burst"));
+    }
+    TAUT_TRY(check_who(one, field, workers, alone));
+  }
+  return ok();
+}
+
+Result<void> check_network_faults(const pb::NetworkFaults& faults, const std::string& where) {
+  constexpr double kMinute_ms = 60e3;
+  TAUT_TRY(check_range(where + "network.delay_ms", faults.delay_ms(), 0, kMinute_ms));
+  TAUT_TRY(check_range(where + "network.jitter_ms", faults.jitter_ms(), 0, kMinute_ms));
+  // With all of them lost a job never ends, and what is lost costs a second each.
+  return check_range(where + "network.loss", faults.loss(), 0, 0.9);
+}
+
+}  // namespace
+
+Result<void> check_experiment(const pb::Job& job) {
+  TAUT_TRY(check_stragglers(job.straggler(), "", job.workers(), false));
+  TAUT_TRY(check_range("clock_time_ms", job.clock_time_ms(), 0, kHour_ms));
+  return check_network_faults(job.network(), "");
+}
+
+Result<pb::Straggler> parse_straggler(const std::string& text, const std::string& option) {
+  pb::Straggler straggler;
+  TAUT_TRY(parse_text(text, option, straggler));
+  return straggler;
+}
+
+Result<void> check_experiment(const pb::WorkerConfig& worker, const std::string& where) {
+  TAUT_TRY(check_stragglers(worker.straggler(), where, 0, true));
+  TAUT_TRY(check_range(where + "clock_time_ms", worker.clock_time_ms(), 0, kHour_ms));
+  return check_network_faults(worker.network(), where);
+}
+
+}  // namespace taut

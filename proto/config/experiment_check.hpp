@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "common/result.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/job.pb.h"
+
+namespace taut {
+
+/// Checks a job's fields for experiments: stragglers, clock time, network.
+/// Errors   invalid: the field, its value and its range
+[[nodiscard]] Result<void> check_experiment(const pb::Job& job);
+
+/// Overload for a worker's own configuration, which names no workers.
+/// where    the text before a field's name in a message, e.g. "cluster.textproto: worker."
+[[nodiscard]] Result<void> check_experiment(const pb::WorkerConfig& worker,
+                                            const std::string& where);
+
+/// A straggler of a command line: text protobuf, e.g. "worker: 3 slowdown: 3".
+/// option   denotes the text in a message
+/// Errors   invalid: with its line and column
+[[nodiscard]] Result<pb::Straggler> parse_straggler(const std::string& text,
+                                                    const std::string& option);
+
+}  // namespace taut

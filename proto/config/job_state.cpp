@@ -1,0 +1,282 @@
+#include "proto/config/job_state.hpp"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/did_you_mean.hpp"
+#include "common/files/sha256.hpp"
+#include "proto/config/net_state.hpp"
+
+namespace taut {
+namespace {
+
+using Policy = math::LearningRate::Policy;
+
+// About four terabytes of float32: beyond it a shape is a mistake.
+constexpr std::uint64_t kMaxElements = 1ULL << 40U;
+
+const std::map<std::string, Policy, std::less<>>& policies() {
+  static const std::map<std::string, Policy, std::less<>> known = {
+      {"fixed", Policy::kFixed},     {"step", Policy::kStep},     {"multistep", Policy::kMultistep},
+      {"exp", Policy::kExp},         {"inv", Policy::kInv},       {"poly", Policy::kPoly},
+      {"sigmoid", Policy::kSigmoid}, {"cosine", Policy::kCosine},
+  };
+  return known;
+}
+
+Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
+  const auto found = policies().find(solver.lr_policy());
+  if (found == policies().end()) {
+    return invalid(
+        fmt::format("lr_policy \"{}\" is unknown; choose fixed, step, multistep, exp, "
+                    "inv, poly, sigmoid or cosine",
+                    solver.lr_policy()));
+  }
+  if ((found->second == Policy::kStep) && solver.stepsize() <= 0) {
+    return invalid(
+        fmt::format("lr_policy \"step\" needs a stepsize above 0, not {}", solver.stepsize()));
+  }
+  math::LearningRate rate;
+  rate.policy = found->second;
+  rate.base = solver.base_lr();
+  rate.gamma = solver.gamma();
+  rate.power = solver.power();
+  rate.step = solver.stepsize();
+  rate.steps.assign(solver.stepvalue().begin(), solver.stepvalue().end());
+  rate.horizon = std::max(1, solver.max_iter());
+  rate.warmup = solver.warmup_iter();
+  rate.warmup_base = solver.warmup_start_lr();
+  return rate;
+}
+
+/// Errors    invalid: no such place
+Result<std::optional<TensorPlace>> origin_from_wire(const pb::TableSpec& wire) {
+  constexpr std::size_t kMaxPathBytes = 4096;
+  constexpr std::size_t kDigestDigits = 64;
+  const pb::TensorPlace& origin = wire.origin();
+  const std::optional<ElementType> type = element_type(origin.element_type());
+  const auto is_hex = [](unsigned char digit) { return std::isxdigit(digit) != 0; };
+  const bool placed = !origin.file().empty() && origin.file().size() <= kMaxPathBytes &&
+                      origin.sha256().size() == kDigestDigits &&
+                      std::ranges::all_of(origin.sha256(), is_hex) &&
+                      origin.offset() < (1ULL << 62U) && type && reads_as_floats(*type);
+  if (!placed) {
+    return invalid(fmt::format("table \"{}\": its origin is no place in a file", wire.name()));
+  }
+  return TensorPlace{origin.file(), origin.sha256(), origin.offset(), *type};
+}
+
+/// Errors    invalid: not settled, or for tables of another shape
+Result<math::Filler> filler_from_wire(const pb::TableSpec& wire) {
+  using Kind = math::Filler::Kind;
+  const pb::FillerParameter& filler = wire.filler();
+  const auto& shape = wire.shape();
+  if (filler.type() == "constant") return math::Filler{Kind::kConstant, filler.value(), 0};
+  if (filler.type() == "uniform") return math::Filler{Kind::kUniform, filler.min(), filler.max()};
+  if (filler.type() == "gaussian") {
+    math::Filler settled{Kind::kGaussian, filler.mean(), filler.std()};
+    if (filler.sparse() == -1) return settled;
+    if (filler.sparse() < 0 || shape.empty() || filler.sparse() > shape[0]) {
+      return invalid(fmt::format("table \"{}\": its filler keeps {} weights of an input",
+                                 wire.name(), filler.sparse()));
+    }
+    settled.sparse = filler.sparse();
+    settled.outputs = shape[0];
+    return settled;
+  }
+  if (filler.type() == "bilinear") {
+    if (shape.size() == 4 && shape[2] == shape[3]) return math::bilinear(shape[3]);
+    return invalid(
+        fmt::format("table \"{}\": filler \"bilinear\" is for square kernels", wire.name()));
+  }
+  return invalid(
+      fmt::format("table \"{}\": filler \"{}\" is not settled", wire.name(), filler.type()));
+}
+
+}  // namespace
+
+Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver) {
+  std::vector<std::string_view> known;
+  for (const math::RuleInfo& rule : math::rule_types()) known.push_back(rule.name);
+  const std::optional<math::RuleKind> kind = math::rule_of_type(solver.type());
+  if (!kind) {
+    return invalid(fmt::format("type \"{}\" is unknown{}; known are {}", solver.type(),
+                               did_you_mean(solver.type(), known), fmt::join(known, ", ")));
+  }
+  const math::RuleInfo& rule = math::info_of(*kind);
+  if (!rule.reads.momentum && solver.momentum() != 0) {
+    return invalid(fmt::format("momentum is {}: type {} has none; leave it out", solver.momentum(),
+                               rule.name));
+  }
+  if (rule.norm == math::UpdateNorm::kRelative && solver.clip_gradients() > 0) {
+    return invalid(fmt::format(
+        "clip_gradients is {}: type {} scales each table's gradient by its norm; leave it out",
+        solver.clip_gradients(), rule.name));
+  }
+  return rule;
+}
+
+Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
+  math::UpdateRule rule;
+  TAUT_TRY(rule.rate, to_learning_rate(solver));
+  TAUT_TRY(const math::RuleInfo info, check_rule(solver));
+  rule.kind = *math::rule_of_type(info.name);
+  if (rule.kind == math::RuleKind::kSgd && solver.momentum() > 0) {
+    rule.kind = math::RuleKind::kMomentum;
+  }
+  rule.momentum = solver.momentum();
+  rule.momentum2 = solver.momentum2();
+  rule.delta = solver.delta();
+  rule.rms_decay = solver.rms_decay();
+  rule.trust_coefficient = solver.trust_coefficient();
+  rule.weight_decay = solver.weight_decay();
+  if (solver.regularization_type() == "L1") {
+    rule.regularization = math::Regularization::kL1;
+  } else if (solver.regularization_type() != "L2") {
+    return invalid(fmt::format("regularization_type \"{}\" is unknown; choose L1 or L2",
+                               solver.regularization_type()));
+  }
+  rule.clip_norm = solver.clip_gradients();
+  return rule;
+}
+
+namespace {
+
+/// Momentum that looks ahead is Nesterov's form of it, with another distance.
+Result<void> look_ahead(math::UpdateRule& rule, const std::string& type) {
+  const bool heavy_ball = rule.kind == math::RuleKind::kMomentum;
+  if (!heavy_ball && (rule.kind != math::RuleKind::kNesterov || !(rule.momentum > 0))) {
+    return invalid(
+        fmt::format("consistency: look_ahead follows the velocity of solver type SGD or Nesterov "
+                    "with momentum above 0; the solver has type {}, momentum {}",
+                    type, rule.momentum));
+  }
+  rule.kind = math::RuleKind::kNesterov;
+  if (heavy_ball) rule.steps_ahead = 0;
+  rule.looks_ahead = true;
+  return ok();
+}
+
+}  // namespace
+
+Result<math::UpdateRule> to_update_rule(const pb::Job& job) {
+  const pb::SolverParameter& solver = job.solver_param();
+  TAUT_TRY(math::UpdateRule rule, to_update_rule(solver));
+  if (job.consistency().look_ahead()) {
+    TAUT_TRY(look_ahead(rule, solver.type()));
+  }
+  if (solver.lr_reference_batch() <= 0) return rule;
+  TAUT_TRY(const std::int64_t batch, batch_of_text(job));
+  const double items = static_cast<double>(batch) * std::max(1, solver.iter_size());
+  const double scale = items / solver.lr_reference_batch();
+  if (job.global_batch()) {
+    rule.rate.base *= scale;
+  } else {
+    rule.rate_per_member = scale;
+  }
+  return rule;
+}
+
+Result<Membership> to_membership(const pb::ServerJob& job) {
+  std::vector<Member> members;
+  for (const pb::Member& wire : job.members()) {
+    members.push_back({WorkerId(wire.worker()), Incarnation(wire.incarnation()),
+                       Clock(wire.join_clock()), Clock(wire.leave_clock()), wire.fenced()});
+  }
+  std::map<Clock, ApplyMode> modes;
+  for (const pb::ModeChange& change : job.modes()) {
+    modes[Clock(change.first_clock())] =
+        change.mode() == pb::ModeChange::AGGREGATE ? ApplyMode::kAggregate : ApplyMode::kOnArrival;
+  }
+  if (modes.empty() || modes.begin()->first > Clock(0)) {
+    return invalid(fmt::format("job {}: no mode is named from clock 0 on", job.job()));
+  }
+  return Membership(EpochId(job.epoch()), std::move(members), std::move(modes));
+}
+
+pb::TableSpec to_wire(const TableSpec& table) {
+  pb::TableSpec wire;
+  wire.set_table(table.id.value());
+  wire.set_name(table.name);
+  for (const std::int64_t extent : table.shape) wire.add_shape(extent);
+  wire.set_kind(static_cast<pb::TableSpec::Kind>(table.kind));
+  pb::FillerParameter& filler = *wire.mutable_filler();
+  switch (table.filler.kind) {
+    case math::Filler::Kind::kConstant:
+      filler.set_type("constant");
+      filler.set_value(table.filler.a);
+      break;
+    case math::Filler::Kind::kUniform:
+      filler.set_type("uniform");
+      filler.set_min(table.filler.a);
+      filler.set_max(table.filler.b);
+      break;
+    case math::Filler::Kind::kGaussian:
+      filler.set_type("gaussian");
+      filler.set_mean(table.filler.a);
+      filler.set_std(table.filler.b);
+      if (table.filler.sparse >= 0) filler.set_sparse(table.filler.sparse);
+      break;
+    case math::Filler::Kind::kBilinear:  // the shape says the rest
+      filler.set_type("bilinear");
+      break;
+  }
+  wire.set_lr_mult(table.lr_mult);
+  wire.set_decay_mult(table.decay_mult);
+  if (table.origin) {
+    pb::TensorPlace& origin = *wire.mutable_origin();
+    origin.set_file(table.origin->file);
+    origin.set_sha256(table.origin->sha256);
+    origin.set_offset(table.origin->offset);
+    origin.set_element_type(std::string(to_string(table.origin->type)));
+  }
+  return wire;
+}
+
+Result<TableSpec> from_wire(const pb::TableSpec& wire) {
+  TableSpec table;
+  table.id = TableId(wire.table());
+  table.name = wire.name();
+  std::uint64_t count = 1;
+  for (const std::int64_t extent : wire.shape()) {
+    if (extent <= 0 || static_cast<std::uint64_t>(extent) > kMaxElements / count) {
+      return invalid(fmt::format("table \"{}\": an extent of {} cannot work", wire.name(), extent));
+    }
+    count *= static_cast<std::uint64_t>(extent);
+    table.shape.push_back(extent);
+  }
+  if (!pb::TableSpec::Kind_IsValid(wire.kind())) {
+    return invalid(fmt::format("table \"{}\": kind {} is unknown", wire.name(),
+                               static_cast<int>(wire.kind())));
+  }
+  table.kind = static_cast<TableKind>(wire.kind());
+  TAUT_TRY(table.filler, filler_from_wire(wire));
+  table.lr_mult = wire.lr_mult();
+  table.decay_mult = wire.decay_mult();
+  if (wire.has_origin()) {
+    TAUT_TRY(table.origin, origin_from_wire(wire));
+  }
+  return table;
+}
+
+std::string job_hash(const pb::Job& definition) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    definition.SerializeToCodedStream(&coded);
+  }
+  Sha256 digest;
+  digest.update(std::as_bytes(std::span(bytes)));
+  return digest.finish();
+}
+
+}  // namespace taut

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "common/math/update_rules.hpp"
+#include "common/result.hpp"
+#include "common/ssp/membership.hpp"
+#include "common/ssp/table.hpp"
+#include "proto/control.pb.h"
+#include "proto/data.pb.h"
+#include "proto/solver.pb.h"
+
+namespace taut {
+
+/// The rule that a solver's type names.
+/// Errors    invalid: an unknown type, momentum or clip_gradients that it does not go with
+[[nodiscard]] Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver);
+
+/// A solver's update rule in native form.
+/// Errors    as check_rule(), and an unknown policy or regularization
+[[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver);
+
+/// The same of a whole job: with lr_reference_batch, the base rate follows the items of an iteration
+/// of all members.
+/// Errors    and: a net whose batch is not known from its text
+[[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::Job& job);
+
+/// Who takes part in a job and how updates apply.
+[[nodiscard]] Result<Membership> to_membership(const pb::ServerJob& job);
+
+[[nodiscard]] pb::TableSpec to_wire(const TableSpec& table);
+/// Errors    invalid: extents that are not positive, too many elements, an unknown filler
+[[nodiscard]] Result<TableSpec> from_wire(const pb::TableSpec& table);
+
+/// What a hello carries to tell one job from another: SHA-256 over its definition, in hex.
+[[nodiscard]] std::string job_hash(const pb::Job& definition);
+
+}  // namespace taut

@@ -1,0 +1,177 @@
+#include "proto/config/settle_policies.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "common/ssp/policies/averaging.hpp"
+#include "common/ssp/policies/backup_workers.hpp"
+#include "common/ssp/policies/delay_compensation.hpp"
+#include "common/ssp/policies/dynamic_slack.hpp"
+#include "common/ssp/policies/look_ahead.hpp"
+#include "common/ssp/policies/staleness_rate.hpp"
+
+namespace taut {
+namespace {
+
+using pb::Consistency;
+using Policy = std::shared_ptr<const StalenessPolicy>;
+
+constexpr std::uint32_t kMaxSlack = 1000;
+constexpr std::uint32_t kMaxInterval = 1'000'000;
+
+Result<Policy> make_backup_workers(const pb::Job& job) {
+  const std::uint32_t backup = job.consistency().backup_workers();
+  if (job.workers() == 0) {
+    return invalid(fmt::format(
+        "consistency: backup_workers {} needs the job to say how many workers it has", backup));
+  }
+  if (backup >= job.workers()) {
+    return invalid(
+        fmt::format("consistency: backup_workers {} of {} workers leave none; give at most {}",
+                    backup, job.workers(), job.workers() - 1));
+  }
+  return std::make_shared<BackupWorkers>(backup);
+}
+
+Result<Policy> make_staleness_rate(const pb::Job& /*job*/) {
+  return std::make_shared<StalenessRate>();
+}
+
+Result<Policy> make_compensation(const pb::Job& job) {
+  const pb::DelayCompensation& given = job.consistency().delay_compensation();
+  if (!(given.strength() > 0) || !std::isfinite(given.strength())) {
+    return invalid(fmt::format("consistency: delay_compensation.strength is {}; it must be above 0",
+                               given.strength()));
+  }
+  if (!(given.decay() >= 0 && given.decay() < 1)) {
+    return invalid(fmt::format(
+        "consistency: delay_compensation.decay is {}; it must be at least 0 and below 1",
+        given.decay()));
+  }
+  return std::make_shared<DelayCompensation>(
+      math::DelayCompensation{given.strength(), given.decay()});
+}
+
+Result<Policy> make_look_ahead(const pb::Job& /*job*/) {
+  return std::make_shared<LookAhead>();
+}
+
+Result<Policy> make_dynamic_slack(const pb::Job& job) {
+  const pb::DynamicSlack& range = job.consistency().dynamic_slack();
+  if (range.least() < 1 || range.most() <= range.least() || range.most() > kMaxSlack) {
+    return invalid(fmt::format(
+        "consistency: dynamic_slack from {} to {}; it must go from 1 or more to more than that, "
+        "and to {} at most",
+        range.least(), range.most(), kMaxSlack));
+  }
+  if (job.consistency().has_slack()) {
+    return invalid(fmt::format(
+        "consistency: dynamic_slack moves the slack between {} and {} by itself; slack {} cannot "
+        "be given in addition",
+        range.least(), range.most(), job.consistency().slack()));
+  }
+  return std::make_shared<DynamicSlackPolicy>(
+      SlackRange{Slack(range.least()), Slack(range.most())});
+}
+
+/// Errors    invalid: an interval that is out of its range
+Result<PushSchedule> schedule_of(const PolicyInfo& policy, std::uint32_t interval,
+                                 const pb::Job& job) {
+  if (interval < 1 || interval > kMaxInterval) {
+    return invalid(fmt::format("consistency: {}.interval is {}; it must be from 1 to {} clocks",
+                               policy.name, interval, kMaxInterval));
+  }
+  return PushSchedule{interval, Clock(job.solver_param().max_iter())};
+}
+
+Result<Policy> make_periodic_averaging(const pb::Job& job) {
+  const std::uint32_t interval = job.consistency().periodic_averaging().interval();
+  TAUT_TRY(const PushSchedule schedule, schedule_of(Averaging::kPeriodic, interval, job));
+  if (job.reduction() == pb::Job::SUM) {
+    return invalid("consistency: periodic_averaging takes the mean; leave reduction: SUM out");
+  }
+  return std::make_shared<Averaging>(Exchange::kPeriodic, schedule);
+}
+
+Result<Policy> make_elastic_averaging(const pb::Job& job) {
+  const pb::ElasticAveraging& given = job.consistency().elastic_averaging();
+  TAUT_TRY(const PushSchedule schedule, schedule_of(Averaging::kElastic, given.interval(), job));
+  if (!(given.moving_rate() >= 0 && given.moving_rate() <= 1)) {
+    return invalid(
+        fmt::format("consistency: elastic_averaging.moving_rate is {}; it must be between 0 and 1",
+                    given.moving_rate()));
+  }
+  return std::make_shared<Averaging>(Exchange::kElastic, schedule, given.moving_rate());
+}
+
+/// A policy: whether a job asks for it, and what it is then.
+struct Entry {
+  PolicyInfo info;
+  bool (*is_given)(const Consistency&);
+  Result<Policy> (*make)(const pb::Job& job);
+};
+
+// In the order in which they weigh an update: a correction comes before a scale.
+constexpr std::array kPolicies{
+    Entry{BackupWorkers::kInfo, [](const Consistency& c) { return c.backup_workers() > 0; },
+          make_backup_workers},
+    Entry{DelayCompensation::kInfo, [](const Consistency& c) { return c.has_delay_compensation(); },
+          make_compensation},
+    Entry{StalenessRate::kInfo, [](const Consistency& c) { return c.staleness_learning_rate(); },
+          make_staleness_rate},
+    Entry{LookAhead::kInfo, [](const Consistency& c) { return c.look_ahead(); }, make_look_ahead},
+    Entry{DynamicSlackPolicy::kInfo, [](const Consistency& c) { return c.has_dynamic_slack(); },
+          make_dynamic_slack},
+    Entry{Averaging::kPeriodic, [](const Consistency& c) { return c.has_periodic_averaging(); },
+          make_periodic_averaging},
+    Entry{Averaging::kElastic, [](const Consistency& c) { return c.has_elastic_averaging(); },
+          make_elastic_averaging},
+};
+
+/// Slack 0 is BSP, whatever the mode is called.
+bool is_bsp(const Consistency& wanted) {
+  return wanted.mode() == Consistency::BSP ||
+         (wanted.mode() == Consistency::SSP && wanted.slack() == 0 && !wanted.has_dynamic_slack());
+}
+
+Result<void> check_mode(const PolicyInfo& policy, const Consistency& wanted) {
+  const bool fits[] = {true, is_bsp(wanted), !is_bsp(wanted), wanted.mode() == Consistency::SSP};
+  if (fits[static_cast<std::size_t>(policy.mode)]) return ok();
+  if (policy.mode == PolicyMode::kArrivals) {
+    return invalid(fmt::format("consistency: {} needs mode: SSP or ASYNC; in BSP no update is late",
+                               policy.name));
+  }
+  return invalid(fmt::format("consistency: {} needs mode: {}, not {}", policy.name,
+                             policy.mode == PolicyMode::kBsp ? "BSP" : "SSP",
+                             Consistency::Mode_Name(wanted.mode())));
+}
+
+Result<void> check_alone(const PolicyInfo& policy, const Consistency& wanted) {
+  if (!policy.is_alone) return ok();
+  for (const Entry& other : kPolicies) {
+    if (other.info.name == policy.name || !other.is_given(wanted)) continue;
+    return invalid(
+        fmt::format("consistency: {} does not go with {}", policy.name, other.info.name));
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<Policies> to_policies(const pb::Job& job) {
+  const Consistency& wanted = job.consistency();
+  Policies policies;
+  for (const Entry& entry : kPolicies) {
+    if (!entry.is_given(wanted)) continue;
+    TAUT_TRY(check_alone(entry.info, wanted));
+    TAUT_TRY(check_mode(entry.info, wanted));
+    TAUT_TRY(auto policy, entry.make(job));
+    policies.add(std::move(policy));
+  }
+  return policies;
+}
+
+}  // namespace taut

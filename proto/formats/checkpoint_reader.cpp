@@ -1,0 +1,258 @@
+#include "proto/formats/checkpoint_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "common/files/file.hpp"
+#include "common/files/sha256.hpp"
+
+namespace taut {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr Bytes kLargestManifest{16ULL << 20U};
+constexpr std::size_t kBlockBytes = 1U << 20U;
+
+Result<pb::CheckpointManifest> read_manifest(const fs::path& folder) {
+  const fs::path path = folder / kManifestName;
+  TAUT_TRY(const std::string bytes, read_file(path, kLargestManifest));
+  return parse_manifest(bytes, path.string());
+}
+
+struct Found {
+  fs::path folder;
+  std::int64_t clock = 0;
+};
+
+/// The checkpoints in a folder whose manifests are sound, the newest first.
+std::vector<Found> checkpoints_in(const fs::path& folder) {
+  std::vector<Found> found;
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    if (!fs::exists(entry->path() / kManifestName, failed)) continue;
+    if (const auto manifest = read_manifest(entry->path())) {
+      found.push_back({entry->path(), manifest.value().clock()});
+    } else {
+      // A damaged one must not be passed over in silence: its name says how new it is.
+      const std::string name = entry->path().filename().string();
+      const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+      const std::string number = digits < name.size() ? name.substr(digits) : "0";
+      found.push_back({entry->path(), number.size() < 18 ? std::stoll(number) : 0});
+    }
+  }
+  std::ranges::sort(found, [](const Found& a, const Found& b) {
+    return std::pair(a.clock, a.folder) > std::pair(b.clock, b.folder);
+  });
+  return found;
+}
+
+Result<std::string> digest_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> block(kBlockBytes);
+  Sha256 digest;
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
+    digest.update(std::as_bytes(std::span(block).first(static_cast<std::size_t>(in.gcount()))));
+  }
+  if (!in.eof()) {
+    return make_error(ErrorCode::kIo, fmt::format("{}: cannot be read to its end", path.string()));
+  }
+  return digest.finish();
+}
+
+}  // namespace
+
+Result<CheckpointReader> CheckpointReader::open(const fs::path& folder) {
+  std::error_code failed;
+  if (!fs::is_directory(folder, failed)) {
+    return make_error(ErrorCode::kNotFound,
+                      fmt::format("{}: is no folder, so no checkpoint", folder.string()));
+  }
+  if (fs::exists(folder / kManifestName, failed)) return open_exactly(folder);
+  const std::vector<Found> found = checkpoints_in(folder);
+  if (found.empty()) {
+    return make_error(
+        ErrorCode::kNotFound,
+        fmt::format("{}: holds no whole checkpoint: there is no {} in it, nor in a folder of it",
+                    folder.string(), kManifestName));
+  }
+  return open_exactly(found.front().folder);
+}
+
+Result<CheckpointReader> CheckpointReader::open_exactly(const fs::path& folder) {
+  CheckpointReader reader;
+  reader.folder_ = folder;
+  TAUT_TRY(reader.manifest_, read_manifest(folder));
+  reader.tables_ = tables_of(reader.manifest_);
+  TAUT_TRY(reader.open_files());
+  TAUT_TRY(reader.check_coverage());
+  return reader;
+}
+
+Result<CheckpointReader> CheckpointReader::open_to_resume(const fs::path& folder) {
+  const auto open_whole = [](const fs::path& from) -> Result<CheckpointReader> {
+    TAUT_TRY(CheckpointReader reader, open(from));
+    TAUT_TRY(reader.verify());
+    return reader;
+  };
+  auto opened = open_whole(folder);
+  if (opened) return opened;
+  Error error = opened.error();
+  // Those in the same folder; or those in it, if it is a folder of checkpoints.
+  std::error_code failed;
+  const bool is_one = fs::exists(folder / kManifestName, failed);
+  const fs::path self = fs::absolute(folder, failed).lexically_normal();
+  const fs::path named = self.has_filename() ? self : self.parent_path();
+  bool passed = !is_one;
+  for (const Found& other : checkpoints_in(is_one ? named.parent_path() : named)) {
+    if (is_one && !passed) {
+      passed = other.folder == named;
+      continue;
+    }
+    if (!open_whole(other.folder)) continue;
+    error.message += fmt::format("; the one before it, {}, is whole: --resume {}",
+                                 other.folder.filename().string(), other.folder.string());
+    return error;
+  }
+  return error;
+}
+
+Result<void> CheckpointReader::open_files() {
+  pieces_.resize(tables_.size());
+  for (const pb::CheckpointFile& file : manifest_.files()) {
+    const fs::path path = folder_ / file.name();
+    std::error_code failed;
+    const auto bytes = fs::file_size(path, failed);
+    if (failed) {
+      return make_error(ErrorCode::kNotFound,
+                        fmt::format("{}: {}", path.string(), failed.message()));
+    }
+    if (bytes != file.bytes()) {
+      return invalid(fmt::format("{}: has {} bytes, the manifest says {}: it is damaged",
+                                 path.string(), bytes, file.bytes()));
+    }
+    TAUT_TRY(safetensors::Reader reader, safetensors::Reader::open(path));
+    const auto note = reader.metadata().find(kSlicesNote);
+    if (note == reader.metadata().end()) {
+      if (file.name().starts_with(kWorkerFile)) continue;
+      return invalid(
+          fmt::format("{}: does not say which slices it holds: it is damaged", path.string()));
+    }
+    TAUT_TRY(const pb::CheckpointSlices slices, parse_slices(note->second, tables_, path.string()));
+    for (const pb::CheckpointSlice& slice : slices.slices()) {
+      const std::string& table = tables_[slice.table()].name;
+      const auto holds = [&](const std::string& name) {
+        const safetensors::Tensor* tensor = reader.find(name);
+        return tensor != nullptr && tensor->type == safetensors::ElementType::kF32 &&
+               tensor->count() == slice.count();
+      };
+      bool whole = holds(slice_tensor(table, slice));
+      for (std::uint32_t i = 0; i < slice.states(); ++i) {
+        whole = whole && holds(state_tensor(table, slice, i));
+      }
+      const Piece piece{slice, files_.size()};
+      if (!whole || !pieces_[slice.table()].emplace(slice.offset(), piece).second) {
+        return invalid(fmt::format("{}: {} is missing or stands twice", path.string(),
+                                   slice_tensor(table, slice)));
+      }
+    }
+    files_.push_back(std::move(reader));
+  }
+  return ok();
+}
+
+Result<void> CheckpointReader::check_coverage() const {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    std::uint64_t end = 0;
+    std::optional<std::uint32_t> states;
+    for (const auto& [offset, piece] : pieces_[t]) {
+      if (offset != end || states.value_or(piece.slice.states()) != piece.slice.states()) break;
+      states = piece.slice.states();
+      end += piece.slice.count();
+    }
+    if (end != tables_[t].count()) {
+      return invalid(fmt::format("{}: table \"{}\" of {} elements is not whole from element {} on",
+                                 folder_.string(), tables_[t].name, tables_[t].count(), end));
+    }
+  }
+  return ok();
+}
+
+Result<void> CheckpointReader::verify() const {
+  for (const pb::CheckpointFile& file : manifest_.files()) {
+    const fs::path path = folder_ / file.name();
+    TAUT_TRY(const std::string digest, digest_of(path));
+    if (digest != file.sha256()) {
+      return invalid(fmt::format("{}: its SHA-256 is {}..., the manifest says {}...: it is damaged",
+                                 path.string(), digest.substr(0, 12), file.sha256().substr(0, 12)));
+    }
+  }
+  return ok();
+}
+
+const TableSpec* CheckpointReader::find(std::string_view name) const {
+  const auto found = std::ranges::find(tables_, name, &TableSpec::name);
+  return found == tables_.end() ? nullptr : &*found;
+}
+
+std::uint32_t CheckpointReader::states_of(TableId table) const {
+  return pieces_[table.value()].begin()->second.slice.states();
+}
+
+std::vector<const pb::CheckpointSlice*> CheckpointReader::slices_of(TableId table,
+                                                                    std::uint64_t first,
+                                                                    std::uint64_t count) const {
+  std::vector<const pb::CheckpointSlice*> shared;
+  for (const auto& [offset, piece] : pieces_[table.value()]) {
+    if (offset < first + count && first < offset + piece.slice.count()) {
+      shared.push_back(&piece.slice);
+    }
+  }
+  return shared;
+}
+
+Result<void> CheckpointReader::read_values(TableId table, std::uint64_t first,
+                                           std::span<float> out) const {
+  return read(table, -1, first, out);
+}
+
+Result<void> CheckpointReader::read_state(TableId table, std::uint32_t state, std::uint64_t first,
+                                          std::span<float> out) const {
+  if (table.value() < tables_.size() && state >= states_of(table)) {
+    return invalid(fmt::format("{}: table \"{}\" has {} states, not {}", folder_.string(),
+                               tables_[table.value()].name, states_of(table), state + 1));
+  }
+  return read(table, static_cast<int>(state), first, out);
+}
+
+Result<void> CheckpointReader::read(TableId table, int state, std::uint64_t first,
+                                    std::span<float> out) const {
+  if (table.value() >= tables_.size() || first > tables_[table.value()].count() ||
+      out.size() > tables_[table.value()].count() - first) {
+    return invalid(fmt::format("{}: {} elements from {} on are not in table {}", folder_.string(),
+                               out.size(), first, table.value()));
+  }
+  const auto& pieces = pieces_[table.value()];
+  auto next = std::prev(pieces.upper_bound(first));
+  while (!out.empty()) {
+    const auto& [offset, piece] = *next++;
+    const std::string& name = tables_[table.value()].name;
+    const std::string tensor =
+        state < 0 ? slice_tensor(name, piece.slice)
+                  : state_tensor(name, piece.slice, static_cast<std::uint32_t>(state));
+    const safetensors::Reader& file = files_[piece.file];
+    const std::uint64_t within = first - offset;
+    const auto count = std::min<std::uint64_t>(out.size(), piece.slice.count() - within);
+    TAUT_TRY(file.read_floats(*file.find(tensor), within, out.first(count)));
+    first += count;
+    out = out.subspan(count);
+  }
+  return ok();
+}
+
+}  // namespace taut

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/files/safetensors.hpp"
+#include "common/result.hpp"
+#include "common/ssp/table.hpp"
+#include "common/types.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
+
+namespace taut {
+
+/// A checkpoint's tables, read from its folder however they were cut and spread when it was written.
+/// Thread    reads from several at once are allowed
+class CheckpointReader {
+ public:
+  /// Opens the checkpoint in `folder`, or the newest one (by its clock) of those in it. The manifest
+  /// is sound, every file is there with its size and a sound header, every table is covered once.
+  /// Errors    not_found: no checkpoint there, or one that was never finished; invalid: the file that
+  ///           is damaged, and how; mismatch: of another format
+  [[nodiscard]] static Result<CheckpointReader> open(const std::filesystem::path& folder);
+
+  /// Opens it as open() does and checks every byte too. Where it is damaged, the message offers the
+  /// newest whole one before it.
+  [[nodiscard]] static Result<CheckpointReader> open_to_resume(const std::filesystem::path& folder);
+
+  /// Compares every file with its SHA-256. Errors: invalid, with the first file that differs; io.
+  [[nodiscard]] Result<void> verify() const;
+
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const pb::CheckpointManifest& manifest() const { return manifest_; }
+  [[nodiscard]] Clock clock() const { return Clock(manifest_.clock()); }
+  /// In order of their numbers.
+  [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
+  /// nullptr if no table has that name.
+  [[nodiscard]] const TableSpec* find(std::string_view name) const;
+  /// Numbers that the update rule kept for each of the table's values.
+  [[nodiscard]] std::uint32_t states_of(TableId table) const;
+
+  /// Values [first, first + out.size()) of a table. Errors: invalid beyond its end; io.
+  [[nodiscard]] Result<void> read_values(TableId table, std::uint64_t first,
+                                         std::span<float> out) const;
+  /// The same of the n-th number kept for each. Errors: also invalid: the rule kept fewer.
+  [[nodiscard]] Result<void> read_state(TableId table, std::uint32_t state, std::uint64_t first,
+                                        std::span<float> out) const;
+
+  /// The slices that share elements with [first, first + count) of a table, by offset.
+  [[nodiscard]] std::vector<const pb::CheckpointSlice*> slices_of(TableId table,
+                                                                  std::uint64_t first,
+                                                                  std::uint64_t count) const;
+
+ private:
+  struct Piece {
+    pb::CheckpointSlice slice;
+    std::size_t file = 0;  // into files_
+  };
+  CheckpointReader() = default;
+  static Result<CheckpointReader> open_exactly(const std::filesystem::path& folder);
+  [[nodiscard]] Result<void> open_files();
+  [[nodiscard]] Result<void> check_coverage() const;
+  [[nodiscard]] Result<void> read(TableId table, int state, std::uint64_t first,
+                                  std::span<float> out) const;
+
+  std::filesystem::path folder_;
+  pb::CheckpointManifest manifest_;
+  std::vector<TableSpec> tables_;
+  std::vector<safetensors::Reader> files_;
+  std::vector<std::map<std::uint64_t, Piece>> pieces_;  // by table, then offset
+};
+
+}  // namespace taut

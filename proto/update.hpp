@@ -1,0 +1,16 @@
+#pragma once
+
+#include "common/net/message.hpp"
+#include "common/types.hpp"
+
+namespace taut {
+
+/// One worker's update of a table, or of one slice of it, on its way into the values: from the client's
+/// caller to the message, and from the message to its application at the shard.
+struct Update {
+  Clock clock;
+  Frame gradient;  // [n] float32 at any alignment; kept until it is acknowledged, or applied
+  float norm = 0;  // what the rule's math::UpdateNorm asks for; 0 where it asks for none
+};
+
+}  // namespace taut

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/ssp/table.hpp"
+#include "server/job_view.hpp"
+#include "server/slice_image.hpp"
+#include "server/slice_state.hpp"
+#include "server/spare_memory.hpp"
+#include "server/table_memory.hpp"
+
+namespace taut::server {
+
+/// A job's slices at one shard, by SliceLayout::index_of.
+using JobSlices = std::map<std::size_t, std::unique_ptr<SliceState>>;
+
+/// What a shard has for the threads that write checkpoints and get memory from the system.
+struct CheckpointWork {
+  std::vector<ShardCapture> captures;
+  std::vector<SpareStock> stocks;     // memory to be made ready, well before a checkpoint's clock
+  std::vector<SpareExcess> excesses;  // memory to be given back
+};
+
+/// Gathers the images of one job's slices at a shard for the job's newest checkpoint order, and keeps
+/// memory ready for the updates that follow them.
+/// Thread    shard thread
+class JobCapture {
+ public:
+  /// values, states  the pools of the slices
+  /// work            where results go
+  JobCapture(BufferPool& values, BufferPool& states, CheckpointWork& work)
+      : spares_(values, states), work_(work) {}
+
+  /// For a new view, or tables that were opened: starts over where the order is another one than
+  /// before. A slice may be ready at once.
+  /// tables  empty: they are not open yet
+  /// limit   nullptr: there is none
+  void follow(const JobView& view, ShardId shard, const std::vector<TableSpec>& tables,
+              JobSlices& slices, const std::shared_ptr<TableMemory>& limit);
+  /// After a push to a slice: takes its image where it is ready now.
+  void note_push(SliceState& slice, const std::vector<TableSpec>& tables, const JobSlices& slices);
+
+  /// The tables are closed again: spare memory will be prepared anew.
+  void close_tables();
+  void return_spares();
+
+ private:
+  void prepare_spares(const JobView& view, const JobSlices& slices,
+                      const std::shared_ptr<TableMemory>& limit);
+  void take_image(SliceState& slice);
+  void finish(const std::vector<TableSpec>& tables, const JobSlices& slices);
+
+  SpareMemory spares_;
+  CheckpointWork& work_;
+  ShardCapture capture_;        // for the newest order
+  bool is_finished_ = true;     // it was handed out
+  std::uint64_t prepared_ = 0;  // the order that `spares_` knows
+};
+
+}  // namespace taut::server

@@ -1,0 +1,41 @@
+#include "server/parked_reads.hpp"
+
+#include <algorithm>
+
+namespace taut::server {
+
+void ParkedReads::park(const Reader& reader, Slack slack) {
+  const auto [entry, added] = reads_.try_emplace(reader.worker, Read{reader, slack});
+  if (!added && reader.clock >= entry->second.reader.clock) entry->second = {reader, slack};
+}
+
+void ParkedReads::note_answered(const Reader& reader) {
+  const auto parked = reads_.find(reader.worker);
+  if (parked != reads_.end() && parked->second.reader.clock <= reader.clock) reads_.erase(parked);
+}
+
+void ParkedReads::update(const JobView& job) {
+  std::erase_if(reads_, [&](const auto& entry) {
+    const Member* member = job.membership.find(entry.first);
+    return member == nullptr || member->fenced;
+  });
+  for (auto& [worker, parked] : reads_) {
+    parked.slack = job.slack_at(parked.reader.clock, std::max(parked.slack, job.slack));
+  }
+}
+
+std::vector<Reader> ParkedReads::take_true(const SliceClock& clock) {
+  std::vector<Reader> readers;
+  for (auto parked = reads_.begin(); parked != reads_.end();) {
+    const Reader& reader = parked->second.reader;
+    if (may_read(clock.version(), clock.done(reader.worker), reader.clock, parked->second.slack)) {
+      readers.push_back(reader);
+      parked = reads_.erase(parked);
+    } else {
+      ++parked;
+    }
+  }
+  return readers;
+}
+
+}  // namespace taut::server

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+#include "server/slice_state.hpp"
+
+namespace taut::server {
+
+/// What waits at a shard, over the slices of all its jobs.
+struct ShardQueues {
+  std::uint64_t parked_reads = 0;  // until the slack allows them
+  std::uint64_t held_updates = 0;  // accepted, until they may be applied
+  std::uint64_t held_bytes = 0;    // the payload of these
+  /// Sent back since the shard began, to be sent again: while an epoch changes, or out of order.
+  std::uint64_t postponed_updates = 0;
+
+  /// Takes a slice out of the counts.
+  void forget(const SliceState& slice) {
+    parked_reads -= slice.parked();
+    held_updates -= slice.held();
+    held_bytes -= slice.held() * slice.place().count * sizeof(float);
+  }
+  void add(const SliceState& slice) {
+    parked_reads += slice.parked();
+    held_updates += slice.held();
+    held_bytes += slice.held() * slice.place().count * sizeof(float);
+  }
+};
+
+/// Counts a slice anew at its end: for as long as something is done to the slice.
+class QueueCount {
+ public:
+  QueueCount(ShardQueues& queues, const SliceState& slice) : queues_(queues), slice_(slice) {
+    queues_.forget(slice_);
+  }
+  ~QueueCount() { queues_.add(slice_); }
+  QueueCount(const QueueCount&) = delete;
+  QueueCount& operator=(const QueueCount&) = delete;
+
+ private:
+  ShardQueues& queues_;
+  const SliceState& slice_;
+};
+
+}  // namespace taut::server

@@ -1,0 +1,47 @@
+#include "server/slice_capture.hpp"
+
+#include <new>
+#include <utility>
+
+#include "common/check.hpp"
+
+namespace taut::server {
+
+void SliceCapture::take_order(const CaptureOrder& order) {
+  if (order.number == order_) return;
+  order_ = order.number;
+  image_ = {};
+  state_ = order_ == 0 ? State::kNone : State::kDue;
+}
+
+/// While clocks are aggregated, V stays at the order's clock until all updates of that clock have
+/// arrived, and the values are exactly those below it. On arrival they hold later updates too, and the
+/// image's `done` says which.
+void SliceCapture::capture_if_due(const JobView& job, bool is_written, Clock version,
+                                  const std::function<SliceImage()>& image) {
+  if (state_ != State::kDue) return;
+  const Clock clock = job.checkpoint.clock;
+  if (is_written) {
+    if (version < clock) return;
+    if (version > clock && job.membership.mode_at(clock) == ApplyMode::kAggregate) {
+      state_ = State::kMissed;
+      return;
+    }
+  }
+  try {
+    image_ = image();
+    state_ = State::kReady;
+  } catch (const std::bad_alloc&) {
+    // Training continues; a later order may find memory.
+    image_ = {};
+    state_ = State::kMissed;
+  }
+}
+
+SliceImage SliceCapture::take_image() {
+  TAUT_CHECK(state_ == State::kReady, "an image that is not ready");
+  state_ = State::kNone;
+  return std::exchange(image_, {});
+}
+
+}  // namespace taut::server

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/ssp/table.hpp"
+#include "common/types.hpp"
+
+namespace taut::server {
+
+/// A checkpoint that a shard is to contribute to; number 0: none.
+struct CaptureOrder {
+  std::uint64_t number = 0;
+  Clock clock;
+  std::string folder;
+};
+
+/// A slice as it stood at one moment. The slice that it was taken of shares the memory and leaves it
+/// alone until the image is gone.
+struct SliceImage {
+  Slice place;
+  Clock version;                  // V
+  std::int64_t applications = 0;  // of the update rule, so far
+  /// The next clock of each member whose update is not in the values; those below all are.
+  std::map<WorkerId, Clock> done;
+  Buffer values;               // [count] float32
+  std::vector<Buffer> states;  // what the rule and policies keep with them, the same shape each
+};
+
+/// All of a shard's slices for one order, each as it stood when its V reached the order's clock.
+struct ShardCapture {
+  JobId job;
+  ShardId shard;
+  CaptureOrder order;
+  bool missed =
+      false;  // a slice had passed the clock when the order arrived; the rest is then empty
+  std::vector<TableSpec> tables;
+  std::vector<SliceImage> slices;
+};
+
+/// What a shard's slices of a resumed job begin with, by SliceLayout::index_of; `done` names the
+/// members of the new job.
+struct ShardImages {
+  std::vector<TableSpec> tables;  // as the checkpoint has them
+  std::map<std::size_t, SliceImage> slices;
+};
+
+}  // namespace taut::server

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/ssp/table.hpp"
+
+namespace taut::server {
+
+/// The first difference between the tables that a job has open and those that a worker names; empty:
+/// there is none.
+[[nodiscard]] std::string difference(const std::vector<TableSpec>& ours,
+                                     const std::vector<TableSpec>& theirs);
+
+/// Why tables can't start from those of a checkpoint; empty: they can. How they learn may differ.
+[[nodiscard]] std::string resume_difference(const std::vector<TableSpec>& saved,
+                                            const std::vector<TableSpec>& wanted);
+
+}  // namespace taut::server

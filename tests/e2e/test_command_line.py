@@ -1,0 +1,138 @@
+"""The command lines of the three programs: help, versions, mistakes and their exit statuses."""
+
+import re
+
+from cluster import *
+
+PROGRAMS = ("tautline", "tautline-server", "tautline-worker")
+
+
+class Commands(ClusterTest):
+    """`tautline --help` is where the commands are found."""
+
+    def commands(self):
+        text = self.tautline("--help").stdout
+        names = re.findall(r"^  ([a-z][a-z-]+)(?:  |$)", text, re.MULTILINE)
+        self.assertGreater(len(names), 15, text)
+        return names
+
+    def test_help_of_every_command_has_an_example_of_it(self):
+        for command in self.commands():
+            answer = self.tautline(command, "--help")
+            self.assertEqual(answer.returncode, 0, command)
+            self.assertIn(f"Example: tautline {command}", answer.stdout)
+
+    def test_help_names_a_command_and_prints_its_help(self):
+        for words in (["train"], ["trace", "merge"]):
+            answer = self.tautline("help", *words)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertEqual(answer.stdout, self.tautline(*words, "--help").stdout)
+        self.assertEqual(self.tautline("help").stdout, self.tautline("--help").stdout)
+
+    def test_help_is_plain_text_of_at_most_eighty_columns(self):
+        for command in (*self.commands(), ""):
+            text = self.tautline(*([command] if command else []), "--help").stdout
+            self.assertFalse([c for c in text if not c.isprintable() and c != "\n"], command)
+            for line in text.splitlines():
+                if "Example" not in line and not line.startswith("Usage"):
+                    self.assertLessEqual(len(line), 80, line)
+
+    def test_every_program_prints_its_version(self):
+        versions = set()
+        for program in PROGRAMS:
+            answer = self.run_program(program, "--version")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            versions.add(answer.stdout)
+        self.assertEqual(len(versions), 1)
+        self.assertRegex(versions.pop(), r"tautline \d+\.\d+\.\d+")
+
+
+class Mistakes(ClusterTest):
+    """A usage mistake has exit status 2 and one line with the way out, and starts nothing."""
+
+    def assert_usage(self, program, arguments, *words):
+        answer = self.run_program(program, *arguments)
+        self.assert_fails(answer, *words, status=2)
+        self.assertEqual(answer.stdout, "")
+        self.assertEqual(len(answer.stderr.splitlines()), 1, answer.stderr)
+        self.assertEqual(answer.stderr.count("\x1b"), 0)
+
+    def test_an_unknown_command_is_guessed(self):
+        self.assert_usage("tautline", ["trian"], 'no command "trian"', 'did you mean "train"?')
+        self.assert_usage("tautline", ["trace", "merg"], 'did you mean "merge"?')
+        self.assert_usage("tautline", ["help", "statsu"], 'did you mean "status"?')
+        self.assert_usage("tautline", [], "no command is given", "tautline --help")
+
+    def test_an_unknown_option_is_guessed(self):
+        self.assert_usage("tautline", ["train", "--slakc", "3"], 'did you mean "--slack"?')
+        self.assert_usage("tautline-server", ["--confg=x"], 'did you mean "--config"?')
+        self.assert_usage("tautline", ["stop", "1", "2"], '"2" is one argument too many')
+
+    def test_a_daemon_without_a_config_is_a_usage_mistake(self):
+        self.assert_usage("tautline-server", [], "--config")
+        self.assert_usage("tautline-worker", [], "--config or --local")
+        self.assert_usage("tautline-worker", ["--config", "a", "--local", "b"], "--local")
+
+    def test_a_number_out_of_range_names_the_range(self):
+        for arguments, word in ((["status", "abc"], "whole number of at least 1"),
+                                (["stop", "0"], "whole number of at least 1"),
+                                (["status", "9" * 300], "whole number of at least 1"),
+                                (["train", "--workers", "300"], "from 1 to 256"),
+                                (["train", "--threads", "0"], "from 1 to 1024"),
+                                (["train", "--max-iter", "-5"], "from 1 to 2147483647"),
+                                (["train", "--seed", "x"], "whole number"),
+                                (["top", "--interval", "0"], "0.1 to 3600"),
+                                (["status", "--wait", "never"], "greater than 0"),
+                                (["sweep", "--target", "85"], "greater than 0 and less than 1"),
+                                (["sweep", "--seeds", "0"], "from 1 to 1000"),
+                                (["plan", "job", "--budget", "much"], "64MiB")):
+            self.assert_usage("tautline", arguments, word)
+        self.assert_usage("tautline-worker", ["--local", "job", "--threads", "x"], "from 1 to 1024")
+
+    def test_a_value_of_many_bytes_is_cut_and_control_bytes_are_not_printed(self):
+        self.assert_usage("tautline", ["status", "\x1b[2J" + "x" * 5000], "?[2J", "xxx...")
+
+    def test_slack_is_a_number_or_async_in_every_command_that_takes_one(self):
+        for command in (["train"], ["submit", "job"], ["sweep"], ["config", "show", "job"]):
+            self.assert_usage("tautline", [*command, "--slack", "x"],
+                              'must be a number of clocks from 0 to 4294967295, or async, is "x"')
+        self.assert_usage("tautline", ["sweep", "--slack", "0,x"], 'is "x"')
+        self.assert_usage("tautline", ["set-slack", "1", "-1"])
+        for command in (["train"], ["submit", "job"]):
+            self.assert_usage("tautline", [*command, "--mode", "ssp", "--slack", "async"],
+                              "--slack async contradicts --mode ssp")
+
+    def test_a_straggler_that_cannot_be_read_is_a_usage_mistake_everywhere(self):
+        for command in (["train"], ["submit", "job"], ["sweep"]):
+            self.assert_usage("tautline", [*command, "--straggler", "slowdwon: 3"],
+                              'did you mean "slowdown"?')
+        self.assert_usage("tautline-worker", ["--config", "c", "--straggler", "slowdown 3"])
+
+    def test_what_goes_with_nothing_else_is_said(self):
+        self.assert_usage("tautline", ["convert", "images"], "OUT", "--mean or both")
+        self.assert_usage("tautline", ["train", "--device", "gpu"], "auto, cpu, cuda")
+        self.assert_usage("tautline", ["train", "--device-index", "0:x"], "--device-index")
+        self.assert_usage("tautline", ["train", "--records", "metric"], 'did you mean "metrics"?')
+        self.assert_usage("tautline", ["predict", "m", "--resize", "9"], "HEIGHTxWIDTH")
+        run = self.folder / "run"
+        self.assert_usage("tautline", ["train", self.job(), "--output", run,
+                                       "--device-index", "0:0:0"], "the job has 1")
+        self.assertFalse(run.exists())
+
+
+class Settings(ClusterTest):
+    def test_config_show_says_which_settings_are_from_a_flag_the_file_or_a_default(self):
+        job = self.job(extra="consistency { mode: SSP slack: 2 }\n")
+        answer = self.tautline("config", "show", job, "--seed", 7)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        for line in (r"^seed: 7 +# flag$", r"^workers: 1 +# file$", r"^  slack: 2 +# file$",
+                     r"^  base_lr: 0.1 +# file$", r"^  snapshot: 0 +# default$",
+                     r'^# net_param: "tiny", 6 layers +# file$'):
+            self.assertRegex(answer.stdout, re.compile(line, re.MULTILINE))
+        flagged = self.tautline("config", "show", job, "--slack", "async").stdout
+        self.assertRegex(flagged, re.compile(r"^  mode: ASYNC +# flag$", re.MULTILINE))
+
+    def test_config_show_reads_cluster_files(self):
+        answer = self.tautline("config", "show", SOURCE / "configs/clusters/local.textproto")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertRegex(answer.stdout, r"(?m)^heartbeat_interval_s: [\d.]+ +# default$")

@@ -1,0 +1,72 @@
+"""A coordinator in a process of its own may end, hang and come back: the training does not notice."""
+
+import os
+import time
+
+from cluster import *
+
+
+class CoordinatorLoss(ClusterTest):
+    def start_cluster(self, workers=2):
+        self.settings = (f'shards: 0 coordinator {{ heartbeat_limit_s: 2 '
+                         f'state_folder: "{self.folder / "state"}" }}')
+        self.brain = self.start_daemon("server", "coordinator", self.settings)
+        self.coordinator = self.addresses("coordinator")["coordinator"][0]
+        self.others = [self.start_daemon("server", "server0", "shards: 2", more="start_wait_s: 1")]
+        for i in range(workers):
+            self.others.append(self.start_daemon("worker", f"worker{i}", more="start_wait_s: 1"))
+        self.assertEqual(self.ask("submit", self.job(iterations=1000000, workers=workers)).returncode, 0)
+        self.wait_for_job(1, "RUNNING")
+
+    def clock(self, worker=0):
+        return int(self.status()["jobs"][0]["workers"][worker]["progress"]["clock"])
+
+    def assert_trains_on(self):
+        before = self.clock()
+        wait_until(lambda: self.clock() > before + 20, what="further clocks")
+        for process in self.others:
+            self.assertIsNone(process.poll())
+
+    def test_a_killed_coordinator_that_starts_again_finds_its_job_running(self):
+        self.start_cluster()
+        for _ in range(2):
+            before = self.clock()
+            self.brain.kill()
+            self.brain.wait()
+            time.sleep(3)  # longer than start_wait_s and heartbeat_limit_s
+            self.brain = self.start_daemon("server", "coordinator", self.settings)
+            wait_until(lambda: self.clock() > before + 20, what="clocks since the restart")
+            self.assertEqual(self.status()["jobs"][0]["state"], "RUNNING")
+            self.assertEqual({w["state"] for w in self.status()["jobs"][0]["workers"]},
+                             {"running"})
+        self.assert_trains_on()
+
+    def test_a_stopped_coordinator_costs_no_training(self):
+        self.start_cluster()
+        before = self.clock()
+        os.kill(self.brain.pid, signal.SIGSTOP)
+        time.sleep(5)
+        os.kill(self.brain.pid, signal.SIGCONT)
+        wait_until(lambda: self.clock() > before + 100, what="clocks of that time")
+        self.assertEqual({w["state"] for w in self.status()["jobs"][0]["workers"]}, {"running"})
+        self.assert_trains_on()
+
+    def test_a_worker_that_fails_costs_only_itself(self):
+        self.start_cluster()
+        self.start_daemon("worker", "worker9")
+        # Its data is there for the first two and not for a third, which joins when one is killed.
+        (self.folder / "data").rename(self.folder / "moved")
+        self.others[1].kill()
+        wait_until(lambda: any(w["name"] == "worker9" and w["state"] == "lost"
+                               for w in self.status()["jobs"][0]["workers"]),
+                   what="worker9 lost")
+        self.assert_trains_on_with("worker1")
+
+    def assert_trains_on_with(self, name):
+        def clock():
+            return next(int(w["progress"]["clock"]) for w in self.status()["jobs"][0]["workers"]
+                        if w["name"] == name)
+        before = clock()
+        wait_until(lambda: clock() > before + 20, what=f"further clocks of {name}")
+        self.assertEqual(self.status()["jobs"][0]["state"], "RUNNING")
+

@@ -1,0 +1,152 @@
+#include "cuda/kernels/loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/gpu/kernels/array.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+using namespace taut::test;
+using cuda::AxisView;
+
+namespace {
+
+constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+const AxisView kViews[] = {{6, 10, 1}, {5, 33, 1}, {3, 100, 1}, {2, 7, 9}, {2, 1, 40}};
+
+float contrastive_loss(float spoilt, bool legacy, bool alike) {
+  const TestStream stream;
+  const cuda::ContrastiveShape shape{.pairs = 5, .features = 3, .margin = 1, .legacy = legacy};
+  auto values = random_floats(15, 1);
+  values[7] = spoilt;
+  const Array<float> a(values);
+  const Array<float> b(random_floats(15, 2));
+  const Array<float> same(std::vector<float>(5, alike ? 1.0F : 0.0F));
+  const Array<float> loss(1);
+  const Array<char> scratch(static_cast<std::int64_t>(cuda::reduce_scratch({1, 1, 5})));
+  cuda::contrastive_forward(stream, shape, a.at(), b.at(), same.at(), loss.at(), scratch.at());
+  return loss.values(stream)[0];
+}
+
+}  // namespace
+
+TEST_CASE("softmax and its way back have the reference's values", "[kernels]") {
+  for (const AxisView& view : kViews) {
+    on_each_schedule([&view] {
+      const TestStream stream;
+      const auto x = random_floats(view.count(), 1);
+      const auto dy = random_floats(view.count(), 2);
+      const Array<float> bottom(x);
+      const Array<float> slopes(dy);
+      const Array<float> top(view.count());
+      const Array<float> gradient(view.count());
+      cuda::softmax_forward(stream, view, bottom.at(), top.at());
+      cuda::softmax_backward(stream, view, top.at(), slopes.at(), gradient.at());
+      const auto y = top.values(stream);
+      const auto dx = gradient.values(stream);
+      for (std::int64_t p = 0; p < view.positions(); ++p) {
+        const auto at = [&](std::int64_t k) {
+          return place(p / view.inner * view.length * view.inner + k * view.inner + p % view.inner);
+        };
+        double sum = 0;
+        double along = 0;
+        for (std::int64_t k = 0; k < view.length; ++k) sum += std::exp(double{x[at(k)]});
+        for (std::int64_t k = 0; k < view.length; ++k) {
+          along += std::exp(double{x[at(k)]}) / sum * dy[at(k)];
+        }
+        for (std::int64_t k = 0; k < view.length; ++k) {
+          const double expected = std::exp(double{x[at(k)]}) / sum;
+          CHECK(std::abs(y[at(k)] - expected) < 1e-5);
+          CHECK(std::abs(dx[at(k)] - expected * (dy[at(k)] - along)) < 1e-5);
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("a loss counts its labels, leaves out the ignored and writes a bad one down",
+          "[kernels]") {
+  on_each_schedule([] {
+    const TestStream stream;
+    const AxisView view{300, 4, 1};
+    auto labels = random_floats(300, 3);
+    for (float& label : labels) label = std::floor((label + 1) * 2);  // 0 to 3
+    labels[10] = 255;                                                 // ignored
+    labels[200] = 7;                                                  // no class
+    const std::vector<float> likely(1200, 0.25F);
+    const Array<float> probabilities(likely);
+    const Array<float> truth(labels);
+    const Array<cuda::Fault> fault(std::vector<cuda::Fault>(1));
+    const Array<float> loss(1);
+    const Array<double> divisor(1);
+    const Array<char> scratch(static_cast<std::int64_t>(cuda::reduce_scratch({1, 1, 300})));
+    cuda::softmax_loss_forward(
+        stream, view, probabilities.at(),
+        {.at = truth.at(), .ignores = true, .ignored = 255, .fault = fault.at()}, {.counted = true},
+        loss.at(), divisor.at(), scratch.at());
+    CHECK(loss.values(stream)[0] == Approx(std::log(4.0)));
+    CHECK(divisor.values(stream)[0] == 298);
+    const cuda::Fault found = fault.values(stream)[0];
+    CHECK(found.kind == cuda::Fault::kLabel);
+    CHECK(found.value == 7);
+    CHECK(found.position == 200);
+    CHECK(found.limit == 4);
+  });
+}
+
+TEST_CASE("of equal scores the lower index ranks first", "[kernels]") {
+  for (const AxisView& view : {AxisView{20, 9, 1}, {3, 6, 8}}) {
+    on_each_schedule([&view] {
+      const TestStream stream;
+      auto x = random_floats(view.count(), 1);
+      for (float& value : x) value = std::round(value);
+      const Array<float> bottom(x);
+      const std::int64_t top_k = 3;
+      const Array<float> indices(view.positions() * top_k);
+      const Array<float> values(view.positions() * top_k);
+      const cuda::RankSteps steps{.outer = top_k * view.inner, .rank = view.inner, .inner = 1};
+      cuda::arg_max(stream, view, bottom.at(), top_k, steps, indices.at(), values.at());
+      const auto got = indices.values(stream);
+      for (std::int64_t p = 0; p < view.positions(); ++p) {
+        const std::int64_t o = p / view.inner;
+        const std::int64_t i = p % view.inner;
+        const auto value = [&](std::int64_t k) {
+          return x[place((o * view.length + k) * view.inner + i)];
+        };
+        std::vector<std::int64_t> order;
+        for (std::int64_t k = 0; k < view.length; ++k) order.push_back(k);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::int64_t a, std::int64_t b) { return value(a) > value(b); });
+        for (std::int64_t rank = 0; rank < top_k; ++rank) {
+          const std::size_t at = place(o * steps.outer + rank * steps.rank + i);
+          CHECK(got[at] == static_cast<float>(order[place(rank)]));
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("a number that is none shows in the contrastive and the hinge loss", "[kernels]") {
+  on_each_schedule([] {
+    for (const bool legacy : {false, true}) {
+      for (const bool alike : {false, true}) {
+        CHECK(std::isfinite(contrastive_loss(0.5F, legacy, alike)));
+        CHECK(std::isnan(contrastive_loss(kNone, legacy, alike)));
+      }
+    }
+    for (const bool squared : {false, true}) {
+      const TestStream stream;
+      auto scores = random_floats(20, 1);
+      scores[11] = kNone;
+      const Array<float> a(scores);
+      const Array<float> truth(std::vector<float>{0, 1, 2, 3, 0});
+      const Array<float> loss(1);
+      const Array<char> scratch(static_cast<std::int64_t>(cuda::reduce_scratch({1, 1, 20})));
+      cuda::hinge_forward(stream, a.at(), {.at = truth.at()}, 5, 4, squared, loss.at(),
+                          scratch.at());
+      CHECK(std::isnan(loss.values(stream)[0]));
+    }
+  });
+}

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string_view>
+#include <tuple>
+
+#include "tests/twin/kernels/device_code.hpp"
+#include "tests/twin/kernels/shared_memory.hpp"
+#include "tests/twin/kernels/start_kernel.hpp"
+
+// In the place of cuda/kernels/start.cuh: kernels as host C++, each thread of a block a fiber.
+
+/// Memory that a block's threads share: fresh and poisoned for each block, with red zones.
+#define TAUT_SHARED(Type, name)             \
+  static char name##_place;                    \
+  Type& name = *static_cast<Type*>(::taut::twin::shared_memory( \
+      &name##_place, sizeof(Type), alignof(Type)))
+
+namespace taut::cuda {
+
+template <class... Parameters, class... Arguments>
+void start(const char* name, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
+           cudaStream_t stream, const Arguments&... arguments) {
+  const std::tuple<Parameters...> held(arguments...);
+  twin::start_kernel({.name = name,
+                      .grid = grid,
+                      .threads = threads,
+                      .stream = stream,
+                      .parameter_bytes = (sizeof(Parameters) + ... + 0)},
+                     [kernel, held] { std::apply(kernel, held); });
+}
+
+}  // namespace taut::cuda

@@ -1,0 +1,133 @@
+// The CUDA backend as programs load it, on the twin: what its libraries' failures and numbers come to.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/device_error.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/twin/stream_queue.hpp"
+#include "worker/engine/cuda/module.hpp"
+#include "worker/engine/ops/linear.hpp"
+
+using namespace taut;
+
+namespace {
+
+// Read when the first call asks for the number of devices.
+const int two_devices = setenv("TAUTLINE_TWIN_DEVICES", "2", 1);
+
+using Values = std::vector<float>;
+
+/// One device behind the module.
+struct Device {
+  explicit Device(int index) {
+    REQUIRE(two_devices == 0);
+    BackendOptions options;
+    options.cuda_device = index;
+    Result<std::unique_ptr<Backend>> opened = make_error(ErrorCode::kUnavailable, "not opened");
+    function<decltype(taut_cuda_module_open)>("taut_cuda_module_open")(options, opened);
+    REQUIRE(opened.has_value());
+    backend = std::move(opened.value());
+    stream = backend->make_stream();
+  }
+  template <class Function>
+  static Function* function(const char* name) {
+    static void* const module = dlopen(TAUT_TWIN_MODULE, RTLD_NOW | RTLD_LOCAL);
+    REQUIRE(module != nullptr);
+    return reinterpret_cast<Function*>(dlsym(module, name));
+  }
+  DeviceBuffer put(const Values& values) {
+    DeviceBuffer buffer = backend->allocate_floats(values.size());
+    backend->copy_to_device(*stream, values, buffer.as<float>());
+    stream->finish();
+    return buffer;
+  }
+  Values get(DeviceSpan<const float> from) {
+    Values values(from.size());
+    backend->copy_to_host(*stream, from, values);
+    stream->finish();
+    return values;
+  }
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Stream> stream;
+};
+
+/// A 1 x 1 convolution of one channel: its weight's gradient is the sum of products over all places.
+ConvolutionSpec one_weight(std::int64_t images, std::int64_t side) {
+  ConvolutionSpec spec;
+  spec.bottom = {.n = images, .c = 1, .h = side, .w = side};
+  spec.top = spec.bottom;
+  spec.bias = false;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("a deconvolution's gradients are not lost to float16", "[twin]") {
+  Device device(0);
+  device.backend->set_math({.precision = Precision::kFloat16});
+  ConvolutionSpec spec = one_weight(2, 8);
+  spec.runs_backwards = true;
+  const auto op = device.backend->make(spec);
+  const Values gradients(128, 1e-9F);
+  const DeviceBuffer gradient = device.put(gradients);
+  const DeviceBuffer weight = device.put({2.0F});
+  const DeviceBuffer out = device.backend->allocate_floats(128);
+  // Its way back is the convolution's forward.
+  op->forward(*device.stream, gradient.as<float>(), weight.as<float>(), {}, out.as<float>());
+  for (const float value : device.get(out.as<float>())) CHECK(value == Approx(2e-9F).epsilon(2e-3));
+}
+
+TEST_CASE("float16 weight gradients are finite over large images", "[twin]") {
+  Device device(0);
+  device.backend->set_math({.precision = Precision::kFloat16});
+  const auto op = device.backend->make(one_weight(16, 256));
+  const std::size_t places = 16UL * 256 * 256;
+  for (const float value : {1.0F, 1000.0F}) {
+    const DeviceBuffer bottom = device.put(Values(places, value));
+    const DeviceBuffer gradient = device.put(Values(places, 1.0F));
+    const DeviceBuffer weight_gradient = device.backend->allocate_floats(1);
+    op->backward_parameters(*device.stream, bottom.as<float>(), gradient.as<float>(),
+                            weight_gradient.as<float>(), {});
+    const float found = device.get(weight_gradient.as<float>())[0];
+    CHECK(found == Approx(static_cast<double>(places) * value).epsilon(2e-3));
+  }
+}
+
+// Last: a lost device stays lost.
+TEST_CASE("what an exchange left that was cut short is never taken for its result", "[twin]") {
+  Device healthy(0);
+  Device failing(1);
+  const DeviceGroup::Member members[] = {{healthy.backend.get(), healthy.stream.get()},
+                                         {failing.backend.get(), failing.stream.get()}};
+  Result<std::unique_ptr<DeviceGroup>> group = make_error(ErrorCode::kUnavailable, "not made");
+  Device::function<decltype(taut_cuda_module_group)>("taut_cuda_module_group")(
+      std::span<const DeviceGroup::Member>(members), group);
+  REQUIRE(group.has_value());
+  const DeviceBuffer first = healthy.put(Values(100, 1.0F));
+  const DeviceBuffer second = failing.put(Values(100, 3.0F));
+  const DeviceBuffer mean = healthy.backend->allocate_floats(100);
+  const DeviceSpan<const float> parts[] = {first.as<float>(), second.as<float>()};
+  const auto exchanged = healthy.backend->make_event();
+  group.value()->mean(parts, mean.as<float>());
+  exchanged->record(*healthy.stream);
+  twin::fail_device(1, cudaErrorIllegalAddress);
+  const auto result = [&] {
+    exchanged->finish();
+    return healthy.get(mean.as<float>());
+  };
+  // Where the exchange was over before, its result is there; else who waits for it is told.
+  try {
+    const Values found = result();
+    CHECK(found == Values(100, 2.0F));
+  } catch (const DeviceError& failure) {
+    CHECK(std::string(failure.what()).find("not used") != std::string::npos);
+    CHECK_THROWS_AS(healthy.stream->finish(), DeviceError);
+  }
+}

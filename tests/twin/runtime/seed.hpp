@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+namespace taut::twin {
+
+/// TAUTLINE_TWIN_SEED; 1 where it is not set.
+[[nodiscard]] std::uint64_t seed();
+/// Another one from now on: all sequences start anew.
+void set_seed(std::uint64_t seed);
+
+/// When queued work runs, which the seed decides.
+enum class Lateness : std::uint8_t {
+  kLatest,  // only before what waits for it
+  kAnyTime,
+  kAtOnce,  // as soon as its order allows
+};
+[[nodiscard]] Lateness lateness();
+
+}  // namespace taut::twin

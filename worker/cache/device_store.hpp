@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/ssp/table.hpp"
+#include "worker/cache/device_values.hpp"
+#include "worker/cache/gradient_sender.hpp"
+#include "worker/cache/value_store.hpp"
+#include "worker/client/client.hpp"
+#include "worker/engine/backend.hpp"
+
+namespace taut {
+
+/// The values of a device with its own memory. Fresh values are written on the host and copied to the device
+/// on a separate stream: with a second buffer as soon as the client has them, else in bring(). The copy of a
+/// gradient to the host starts when the compute has it, while backward continues. The compute waits for
+/// events of single tables only.
+class DeviceStore final : public ValueStore {
+ public:
+  /// client, backend  outlive this
+  DeviceStore(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
+              const ServedOptions& options);
+  ~DeviceStore() override;
+
+  void start() override;
+  void stop() noexcept override;
+  void compute_on(Stream& stream) override;
+  std::span<float> fresh(TableId table) override { return values_.fresh(table); }
+  void bring(TableId table) override;
+  DeviceSpan<const float> front(TableId table) const override { return values_.front(table); }
+  DeviceSpan<float> gradient(TableId table) override;
+  void publish(TableId table, Clock clock) override;
+  void finish_clock(Clock clock) override;
+  Result<void> check() const override;
+  Result<void> drain(Duration wait) override;
+
+ private:
+  struct Table {
+    TableId id;
+    bool is_trained = true;
+    bool was_brought = false;
+    DeviceBuffer gradient;            // none: the table is frozen
+    std::unique_ptr<Event> computed;  // the gradient, and its norm
+    HostBuffer squares;               // two doubles, as in GradientSender::Update
+    std::shared_ptr<Event>
+        copied;  // the gradient's last copy to the host; nullptr before the first
+  };
+
+  void add_table(const TableSpec& spec);
+  void copy_ahead(TableId table) noexcept;
+  void measure(const Table& table);
+  void send(TableId id, Clock clock);
+
+  Client& client_;
+  Backend& backend_;
+  const ServedOptions options_;
+  std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
+  Stream* compute_;
+  DeviceValues values_;
+  std::unique_ptr<Stream> to_host_;
+  std::vector<Table> tables_;
+  std::vector<TableId> published_;          // without overlap: of this clock, to be sent at its end
+  std::unique_ptr<GradientSender> sender_;  // from start() to stop()
+};
+
+}  // namespace taut

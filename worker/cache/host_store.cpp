@@ -1,0 +1,82 @@
+#include "worker/cache/host_store.hpp"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "common/check.hpp"
+#include "common/math/update_kernels.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
+
+namespace taut {
+
+HostStore::HostStore(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
+                     const ServedOptions& options)
+    : client_(client), options_(options) {
+  TAUT_CHECK(backend.shares_host_memory(), "a host store's values are in host memory");
+  for (const TableSpec& spec : tables) {
+    const std::string name = "parameter " + spec.name;
+    Table& table = tables_.emplace_back();
+    table.id = spec.id;
+    table.is_trained = spec.kind == TableKind::kTrained;
+    table.front = backend.allocate_floats(spec.count(), BufferKind::kParameter, name);
+    table.back = backend.allocate_floats(spec.count(), BufferKind::kParameter, name);
+  }
+}
+
+std::span<float> HostStore::fresh(TableId table) {
+  return host_view(tables_[table.value()].back.as<float>());
+}
+
+void HostStore::bring(TableId id) {
+  Table& table = tables_[id.value()];
+  std::swap(table.front, table.back);
+}
+
+DeviceSpan<const float> HostStore::front(TableId table) const {
+  return tables_[table.value()].front.as<float>();
+}
+
+DeviceSpan<float> HostStore::gradient(TableId id) {
+  Table& table = tables_[id.value()];
+  if (!table.gradient) table.gradient = client_.gradient_buffer(id);
+  const auto floats = table.gradient.floats();
+  return {floats.data(), floats.size()};
+}
+
+void HostStore::publish(TableId id, Clock clock) {
+  if (sends_at_once()) send(tables_[id.value()], clock, 0);
+}
+
+void HostStore::finish_clock(Clock clock) {
+  if (sends_at_once()) return;
+  const float norm = options_.norm == math::UpdateNorm::kGradient ? gradient_norm() : 0;
+  for (Table& table : tables_) {
+    if (table.gradient) send(table, clock, norm);
+  }
+}
+
+/// Of all tables together.
+float HostStore::gradient_norm() const {
+  double squares = 0;
+  for (const Table& table : tables_) {
+    if (!table.gradient || !table.is_trained) continue;
+    squares += math::sum_of_squares(table.gradient.floats());
+  }
+  const auto norm = static_cast<float>(std::sqrt(squares));
+  // A gradient whose norm is NaN cannot be clipped: it is sent unchanged, and the loss shows it.
+  return std::isnan(norm) ? 0 : norm;
+}
+
+/// norm  of the whole gradient, if the options have it
+void HostStore::send(Table& table, Clock clock, float norm) {
+  TAUT_CHECK(table.gradient, "a table is published after its gradient was computed");
+  if (options_.norm == math::UpdateNorm::kRelative && table.is_trained) {
+    norm = math::relative_norm(table.gradient.floats(), host_view(table.front.as<float>()));
+  }
+  client_.push_and_read(table.id, clock, table.gradient, host_view(table.back.as<float>()), norm);
+  // The client keeps the buffer until the shards have it; the next gradient gets another one.
+  table.gradient = Buffer();
+}
+
+}  // namespace taut

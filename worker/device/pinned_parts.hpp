@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/net/shared_arena.hpp"
+#include "worker/engine/backend.hpp"
+
+namespace taut::worker {
+
+/// The pinned parts of an arena: all of them or, from the first one on that cannot be pinned, none. Buffers may
+/// extend over two parts, and a copy of memory that is only partly pinned may fail.
+/// Thread    one at a time
+class PinnedParts {
+ public:
+  /// device  outlives this
+  explicit PinnedParts(Backend& device) : device_(device) {}
+  /// Unpins them. REQUIRES: the arena's memory still exists.
+  ~PinnedParts() { give_back(); }
+  PinnedParts(const PinnedParts&) = delete;
+  PinnedParts& operator=(const PinnedParts&) = delete;
+
+  /// Pins one more part. A failure is logged once, and copies are slower from then on.
+  void add(std::span<std::byte> part);
+
+ private:
+  void give_back() noexcept;
+
+  Backend& device_;
+  std::vector<std::span<std::byte>> parts_;
+  bool failed_ = false;
+};
+
+/// Pins an arena as it grows; does nothing if the device's memory is the host's.
+/// device  outlives the arena
+[[nodiscard]] SharedArena::OnGrown pinning(Backend& device);
+
+}  // namespace taut::worker

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "common/result.hpp"
+#include "worker/engine/backend.hpp"
+#include "worker/engine/device_group.hpp"
+
+namespace taut {
+
+/// Opens a CUDA device. Which file defines it is CMake's choice: without a toolkit, a stub.
+/// Errors    unavailable: not built in, or no such device; says why in one line
+[[nodiscard]] Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options);
+
+/// A group that exchanges with NCCL. Defined where make_cuda_backend() is.
+/// Errors    unavailable: a member is no CUDA device or shares one with another, or NCCL is not found;
+/// says why in a few words
+[[nodiscard]] Result<std::unique_ptr<DeviceGroup>> make_cuda_group(
+    std::span<const DeviceGroup::Member> members);
+
+}  // namespace taut

@@ -1,0 +1,75 @@
+#include "worker/engine/cuda/device.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace taut {
+
+CudaDevice::CudaDevice(int index, cuda::DeviceFacts facts, Bytes budget)
+    : index_(index),
+      facts_(std::move(facts)),
+      arena_(index, facts_.name, budget),
+      cublas_lt_((enter(), cuda::make_cublas_lt())) {}
+
+void CudaDevice::enter() const {
+  cuda::check(cudaSetDevice(index_), "cudaSetDevice");
+}
+
+void CudaDevice::fail_cut_off() const {
+  enter();
+  cuda::fail("an exchange between devices", facts_.name,
+             "another device has failed, so what it left here is not used");
+}
+
+DeviceBuffer CudaDevice::allocate(Bytes size, std::string_view what) {
+  if (size.value() == 0) return {};
+  enter();
+  return {arena_.allocate(size, what), size,
+          [](void* owner, void* address) noexcept {
+            static_cast<cuda::DeviceArena*>(owner)->release(address);
+          },
+          &arena_};
+}
+
+DeviceMemoryUse CudaDevice::memory_use() const {
+  enter();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {arena_.taken(), Bytes(free)};
+}
+
+cuda::Numbers CudaDevice::numbers() const {
+  switch (math_.precision) {
+    case Precision::kFloat32:
+      return cuda::Numbers::kFloat32;
+    case Precision::kTf32:
+      return cuda::Numbers::kTf32;
+    case Precision::kBfloat16:
+      return cuda::Numbers::kBfloat16;
+    case Precision::kFloat16:
+      return cuda::Numbers::kFloat16;
+  }
+  return cuda::Numbers::kFloat32;
+}
+
+cuda::Numbers CudaDevice::wide_numbers() const {
+  return cuda::is_half(numbers()) ? cuda::Numbers::kTf32 : numbers();
+}
+
+cudnnHandle_t CudaDevice::cudnn() {
+  const std::scoped_lock lock(mutex_);
+  if (!cudnn_) {
+    enter();
+    cudnn_ = cuda::make_cudnn();
+  }
+  return cudnn_.get();
+}
+
+std::size_t CudaDevice::workspace_limit() const {
+  constexpr std::uint64_t kMaxBytes = 1ULL << 30U;
+  const std::uint64_t budget = arena_.budget().value();
+  return budget == 0 ? kMaxBytes : std::min(kMaxBytes, budget / 8);
+}
+
+}  // namespace taut

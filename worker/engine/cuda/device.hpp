@@ -1,0 +1,75 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cuda/convolution.hpp"
+#include "cuda/device_arena.hpp"
+#include "cuda/device_choice.hpp"
+#include "cuda/handles.hpp"
+#include "worker/engine/backend.hpp"
+#include "worker/engine/memory_use.hpp"
+
+namespace taut {
+
+/// What all operations on one CUDA device share: its memory, its libraries, and how they compute.
+/// Outlives every operation, stream and buffer of its backend.
+/// Thread    any
+class CudaDevice {
+ public:
+  CudaDevice(int index, cuda::DeviceFacts facts, Bytes budget);
+
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] const cuda::DeviceFacts& facts() const { return facts_; }
+  /// Makes it the calling thread's device: CUDA keeps one for each thread.
+  void enter() const;
+
+  /// From now on whatever waits for work of this device is told that it cannot be counted on: an exchange
+  /// with another device was cut short, and what it would have written is anything.
+  void cut_off() const { is_cut_off_ = true; }
+  /// Behind each wait.
+  /// Errors    DeviceError: it was cut off
+  void check_whole() const {
+    if (is_cut_off_) [[unlikely]]
+      fail_cut_off();
+  }
+
+  [[nodiscard]] DeviceBuffer allocate(Bytes size, std::string_view what);
+  [[nodiscard]] DeviceBuffer allocate_floats(std::int64_t count, std::string_view what) {
+    return allocate(Bytes(static_cast<std::uint64_t>(count) * sizeof(float)), what);
+  }
+
+  /// Of the arena, and of the whole device.
+  [[nodiscard]] DeviceMemoryUse memory_use() const;
+
+  void set_math(const MathOptions& options) { math_ = options; }
+  [[nodiscard]] const MathOptions& math() const { return math_; }
+  /// The numbers of products and convolutions, and of those that stay at least TF32.
+  [[nodiscard]] cuda::Numbers numbers() const;
+  [[nodiscard]] cuda::Numbers wide_numbers() const;
+
+  [[nodiscard]] cublasLtHandle_t cublas_lt() const { return cublas_lt_.get(); }
+  /// For searches, while operations are made; streams have handles of their own.
+  [[nodiscard]] cudnnHandle_t cudnn();
+  [[nodiscard]] cuda::ConvolutionCache& convolutions() { return convolutions_; }
+  /// The most that one convolution may want beside its operands.
+  [[nodiscard]] std::size_t workspace_limit() const;
+
+ private:
+  [[noreturn]] void fail_cut_off() const;
+
+  const int index_;
+  const cuda::DeviceFacts facts_;
+  mutable std::atomic<bool> is_cut_off_{false};
+  cuda::DeviceArena arena_;
+  cuda::CublasLtHandle cublas_lt_;
+  std::mutex mutex_;  // guards cudnn_
+  cuda::CudnnHandle cudnn_;
+  cuda::ConvolutionCache convolutions_;
+  MathOptions math_;
+};
+
+}  // namespace taut

@@ -1,0 +1,155 @@
+#include "worker/engine/cuda/stream.hpp"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "common/check.hpp"
+#include "cuda/kernels/elementwise.hpp"
+#include "worker/engine/data_fault.hpp"
+
+namespace taut {
+namespace {
+
+constexpr int kPassesBefore = 2;
+// Beyond this something names other memory every time, and recording it is of no use.
+constexpr std::size_t kMaxRepeats = 4096;
+constexpr std::size_t kClockOffset = 256;  // behind the fault, on a cache line of its own
+
+}  // namespace
+
+HostBuffer allocate_pinned(Bytes size) {
+  if (size.value() == 0) return {};
+  void* address = nullptr;
+  cuda::check(cudaHostAlloc(&address, size.value(), cudaHostAllocPortable), "cudaHostAlloc",
+              fmt::format("{} bytes of pinned memory", size.value()));
+  return {address, size, [](void*, void* block) noexcept { (void)cudaFreeHost(block); }};
+}
+
+CudaStream::CudaStream(CudaDevice& device) : device_(device) {
+  device_.enter();
+  stream_ = cuda::make_stream();
+  small_ = device_.allocate(Bytes(2 * kClockOffset), "a stream's own state");
+  found_ = allocate_pinned(Bytes(sizeof(cuda::Fault)));
+  cuda::check(cudaMemsetAsync(small_.as<std::byte>().address(), 0, 2 * kClockOffset, stream_.get()),
+              "cudaMemsetAsync", "a stream's own state");
+}
+
+CudaStream::~CudaStream() {
+  // Whatever is queued still uses the scratch memory.
+  (void)cudaStreamSynchronize(stream_.get());
+}
+
+cudaStream_t CudaStream::enter() {
+  device_.enter();
+  return stream_.get();
+}
+
+void CudaStream::finish() {
+  TAUT_CHECK(recording_ == nullptr, "recorded work cannot be waited for");
+  auto* const on_device = reinterpret_cast<cuda::Fault*>(small_.as<std::byte>().address());
+  if (asks_for_faults_) {
+    cuda::check(cudaMemcpyAsync(found_.as<cuda::Fault>().data(), on_device, sizeof(cuda::Fault),
+                                cudaMemcpyDeviceToHost, enter()),
+                "cudaMemcpyAsync", "a stream's fault");
+  }
+  cuda::check(cudaStreamSynchronize(enter()), "cudaStreamSynchronize");
+  device_.check_whole();
+  if (!asks_for_faults_) return;
+  const cuda::Fault fault = found_.as<cuda::Fault>()[0];
+  if (fault.kind == cuda::Fault::kNone) return;
+  cuda::check(cudaMemsetAsync(on_device, 0, sizeof(cuda::Fault), enter()), "cudaMemsetAsync",
+              "a stream's fault");
+  const auto position = static_cast<std::size_t>(fault.position);
+  throw std::invalid_argument(fault.kind == cuda::Fault::kLabel
+                                  ? label_fault(fault.value, position, fault.limit)
+                                  : row_fault(fault.value, position, fault.limit));
+}
+
+std::byte* CudaStream::reserve(std::size_t bytes) {
+  if (scratch_.size().value() >= bytes) return scratch_.as<std::byte>().address();
+  TAUT_CHECK(recording_ == nullptr, "scratch memory grows before work is recorded");
+  cuda::check(cudaStreamSynchronize(enter()), "cudaStreamSynchronize");
+  if (has_recorded_) {
+    outgrown_.push_back(std::move(scratch_));
+  }
+  scratch_ = DeviceBuffer();
+  scratch_ = device_.allocate(Bytes(bytes), "the operations' workspace");
+  return scratch_.as<std::byte>().address();
+}
+
+cudnnHandle_t CudaStream::cudnn() {
+  if (!cudnn_) {
+    device_.enter();
+    cudnn_ = cuda::make_cudnn();
+    cuda::check(cudnnSetStream(cudnn_.get(), stream_.get()), "cudnnSetStream");
+  }
+  return cudnn_.get();
+}
+
+cuda::Fault* CudaStream::fault() {
+  asks_for_faults_ = true;
+  return reinterpret_cast<cuda::Fault*>(small_.as<std::byte>().address());
+}
+
+const std::int64_t* CudaStream::clock_of_forward() const {
+  return reinterpret_cast<const std::int64_t*>(small_.as<std::byte>().address() + kClockOffset);
+}
+
+const std::int64_t* CudaStream::clock_at(Clock clock) {
+  auto* const place =
+      reinterpret_cast<std::int64_t*>(small_.as<std::byte>().address() + kClockOffset);
+  if (clock_ != clock) {
+    TAUT_CHECK(recording_ == nullptr, "recorded work reads the clock that was set before it");
+    cuda::set_number(enter(), place, clock.value());
+    clock_ = clock;
+  }
+  return place;
+}
+
+bool CudaStream::begin_repeat(std::uint64_t key, Clock clock) {
+  TAUT_CHECK(recording_ == nullptr, "one repeat ends before the next begins");
+  (void)clock_at(clock);
+  const auto known = repeats_.find(key);
+  if (known == repeats_.end() && repeats_.size() >= kMaxRepeats) return true;
+  Repeat& repeat = repeats_[key];
+  if (repeat.graph) {
+    cuda::check(cudaGraphLaunch(repeat.graph.get(), enter()), "cudaGraphLaunch");
+    return false;
+  }
+  if (++repeat.passes <= kPassesBefore) return true;
+  // Other threads' calls are no part of the recording, and may do what they like.
+  cuda::check(cudaStreamBeginCapture(enter(), cudaStreamCaptureModeThreadLocal),
+              "cudaStreamBeginCapture");
+  recording_ = &repeat;
+  return true;
+}
+
+void CudaStream::end_repeat() {
+  if (recording_ == nullptr) return;
+  Repeat& repeat = *recording_;
+  recording_ = nullptr;
+  repeat.graph = end_capture();
+  cuda::check(cudaGraphLaunch(repeat.graph.get(), enter()), "cudaGraphLaunch");
+}
+
+void CudaStream::abandon_repeat() noexcept {
+  if (recording_ == nullptr) return;
+  recording_ = nullptr;
+  cudaGraph_t graph = nullptr;
+  (void)cudaStreamEndCapture(stream_.get(), &graph);
+  if (graph != nullptr) (void)cudaGraphDestroy(graph);
+  (void)cudaGetLastError();
+}
+
+cuda::GraphExecHandle CudaStream::end_capture() {
+  cudaGraph_t graph = nullptr;
+  cuda::check(cudaStreamEndCapture(enter(), &graph), "cudaStreamEndCapture");
+  const cuda::GraphHandle owner(graph);
+  cudaGraphExec_t ready = nullptr;
+  cuda::check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
+  has_recorded_ = true;
+  return cuda::GraphExecHandle(ready);
+}
+
+}  // namespace taut

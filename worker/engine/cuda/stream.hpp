@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/fault.hpp"
+#include "cuda/handles.hpp"
+#include "worker/engine/cuda/device.hpp"
+#include "worker/engine/stream.hpp"
+
+namespace taut {
+
+/// A CUDA stream with what operations queued on it share: scratch memory, a cuDNN handle, the clock
+/// that kernels read, and the place where they write down what is wrong with their data.
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(CudaDevice& device);
+  ~CudaStream() override;
+
+  /// Waits, and throws what a kernel found. Errors: DeviceError; std::invalid_argument.
+  void finish() override;
+
+  /// Makes the stream's device the thread's, and gives the stream to a launch.
+  [[nodiscard]] cudaStream_t enter();
+  /// The stream alone, whatever the thread's device.
+  [[nodiscard]] cudaStream_t get() const { return stream_.get(); }
+  [[nodiscard]] CudaDevice& device() { return device_; }
+
+  /// Parts of scratch memory, each aligned to 256 bytes, that hold until the next call of this.
+  /// Grows, and waits for the stream to do so, where the largest call so far was smaller.
+  /// lent  is taken instead where it has room for all
+  template <std::size_t kParts>
+  [[nodiscard]] std::array<void*, kParts> scratch(const std::array<std::size_t, kParts>& sizes,
+                                                  DeviceSpan<float> lent = {});
+
+  /// A handle that queues on this stream.
+  [[nodiscard]] cudnnHandle_t cudnn();
+  /// Where kernels write down a fault; from now on finish() asks for it.
+  [[nodiscard]] cuda::Fault* fault();
+  /// Device memory that holds `clock` when what is queued next runs.
+  [[nodiscard]] const std::int64_t* clock_at(Clock clock);
+  /// The same place, with the clock that it holds: that of the last forward, whether the host queued
+  /// it or the device replayed it.
+  [[nodiscard]] const std::int64_t* clock_of_forward() const;
+
+  /// As Backend's. What comes under one key runs as it is for a few times, so that libraries load what
+  /// they need and scratch memory grows; then it is recorded, and from then on replayed.
+  [[nodiscard]] bool begin_repeat(std::uint64_t key, Clock clock);
+  void end_repeat();
+  void abandon_repeat() noexcept;
+
+ private:
+  static constexpr std::size_t kAlignment = 256;
+  struct Repeat {
+    int passes = 0;
+    cuda::GraphExecHandle graph;
+  };
+  [[nodiscard]] cuda::GraphExecHandle end_capture();
+  [[nodiscard]] std::byte* reserve(std::size_t bytes);
+
+  CudaDevice& device_;
+  cuda::StreamHandle stream_;
+  cuda::CudnnHandle cudnn_;
+  DeviceBuffer scratch_;
+  std::vector<DeviceBuffer> outgrown_;  // that recorded work still names
+  DeviceBuffer small_;                  // the fault, then the clock
+  HostBuffer found_;                    // the fault, on the host
+  std::optional<Clock> clock_;          // what the device's clock holds
+  bool asks_for_faults_ = false;
+  std::unordered_map<std::uint64_t, Repeat> repeats_;
+  Repeat* recording_ = nullptr;  // what is being recorded
+  bool has_recorded_ = false;
+};
+
+/// The stream that a backend's operation was given. REQUIRES: this backend made it.
+[[nodiscard]] inline CudaStream& on(Stream& stream) {
+  return static_cast<CudaStream&>(stream);
+}
+
+template <std::size_t kParts>
+std::array<void*, kParts> CudaStream::scratch(const std::array<std::size_t, kParts>& sizes,
+                                              DeviceSpan<float> lent) {
+  std::size_t total = 0;
+  std::array<std::size_t, kParts> offsets{};
+  for (std::size_t i = 0; i < kParts; ++i) {
+    offsets[i] = total;
+    total += (sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  const bool fits = !lent.empty() && total <= lent.size_bytes().value();
+  std::byte* base = fits ? reinterpret_cast<std::byte*>(lent.address()) : reserve(total);
+  std::array<void*, kParts> parts{};
+  for (std::size_t i = 0; i < kParts; ++i) parts[i] = base + offsets[i];
+  return parts;
+}
+
+/// Pinned host memory of CUDA's.
+[[nodiscard]] HostBuffer allocate_pinned(Bytes size);
+
+}  // namespace taut

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+// The errors for data that an operation cannot work with, the same on every device.
+namespace taut {
+
+/// A label that is none of the classes [0, classes).
+[[nodiscard]] std::string label_fault(float label, std::size_t position, std::int64_t classes);
+/// A number that names no row of an embedding.
+[[nodiscard]] std::string row_fault(float number, std::size_t position, std::int64_t rows);
+
+}  // namespace taut

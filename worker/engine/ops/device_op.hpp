@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+
+#include "common/types.hpp"
+#include "worker/engine/device_memory.hpp"
+
+// What an operation is, and how its interface declares what a call does with its operands. A wrapper
+// (worker/engine/plan/wrapped_op.hpp) reads these declarations from the methods' types, so that no other place
+// lists an operation's operands:
+//
+//   DeviceSpan<const float>     read
+//   DeviceSpan<float>           overwritten as a whole
+//   Updated                     read, then overwritten in place
+//   ReadIf, ReadFor             read by some specs or calls only
+//
+// An empty operand is absent. Methods are named forward..., which make what an operation keeps, and backward...,
+// which use it. A call all of whose written operands are empty has no effect.
+namespace taut {
+
+/// An operand that a call reads and then overwrites in place.
+class Updated : public DeviceSpan<float> {
+ public:
+  using DeviceSpan::DeviceSpan;
+  Updated(DeviceSpan<float> span) : DeviceSpan(span) {}
+};
+
+/// An operand that a call may leave unread: then it need not hold its value any more.
+class MaybeRead : public DeviceSpan<const float> {
+ public:
+  using DeviceSpan::DeviceSpan;
+  MaybeRead(DeviceSpan<const float> span) : DeviceSpan(span) {}
+  MaybeRead(DeviceSpan<float> span) : DeviceSpan(span) {}
+};
+
+/// Read if the operation's spec says so.
+/// kMember  a bool of the spec, or a function of it that returns one
+template <auto kMember>
+class ReadIf : public MaybeRead {
+ public:
+  using MaybeRead::MaybeRead;
+};
+
+/// Read only for the sake of another operand of the same call, which is written: not if that one is empty.
+/// kOther  its index among the call's operands behind the stream
+template <std::size_t kOther>
+class ReadFor : public MaybeRead {
+ public:
+  using MaybeRead::MaybeRead;
+};
+
+/// Device memory that an operation needs in addition to its operands, in whole floats.
+struct OpMemory {
+  Bytes kept;     // from a forward to its backward: chosen elements, masks, gates
+  Bytes scratch;  // within a call
+};
+
+/// The base of all operations. Each has a constant kName for messages: "pooling".
+class DeviceOp {
+ public:
+  DeviceOp() = default;
+  DeviceOp(const DeviceOp&) = delete;
+  DeviceOp& operator=(const DeviceOp&) = delete;
+  virtual ~DeviceOp() = default;
+
+  [[nodiscard]] virtual OpMemory own_memory() const { return {}; }
+  /// Lends it that much for the next call. A backward finds in `kept` what its forward left, possibly at
+  /// another address. An operation to which nothing was lent allocates its own.
+  virtual void lend(DeviceSpan<float> /*kept*/, DeviceSpan<float> /*scratch*/) {}
+};
+
+}  // namespace taut

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "common/math/update_rules.hpp"
+#include "worker/engine/device_memory.hpp"
+
+// Updates of parameters that live on the device: training without a server, and what a worker does
+// to its own copy between two clocks.
+namespace taut {
+
+/// One replica's gradient of a table, and the factor that clipping gives it.
+struct DeviceGradient {
+  DeviceSpan<const float> values;
+  float scale = 1;
+};
+
+/// What is applied to the sum of the gradients, in the order given, times `scale`.
+struct DeviceUpdate {
+  math::RuleKind kind = math::RuleKind::kSgd;
+  math::UpdateStep step;
+  float scale = 1;
+};
+
+}  // namespace taut

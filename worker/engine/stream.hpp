@@ -1,0 +1,37 @@
+#pragma once
+
+namespace taut {
+
+/// A queue of work on a device: work on one stream runs in order; two streams synchronize at events
+/// only. Thread: one at a time.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  virtual ~Stream() = default;
+
+  /// Blocks the host until all queued work is done. It needs no deadline: the device finishes or fails. Errors: DeviceError.
+  virtual void finish() = 0;
+};
+
+/// A point in a stream's work. An event that was never recorded has passed. Thread: record() by one at
+/// a time, while no other uses it; the rest by any.
+class Event {
+ public:
+  Event() = default;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  virtual ~Event() = default;
+
+  /// Marks what is queued on `stream` so far.
+  virtual void record(Stream& stream) = 0;
+  /// Work queued on `stream` from now on waits for the mark; the host does not.
+  virtual void wait(Stream& stream) = 0;
+  /// Whether the mark has been passed.
+  [[nodiscard]] virtual bool query() = 0;
+  /// Blocks the host until the mark has been passed. Errors: DeviceError.
+  virtual void finish() = 0;
+};
+
+}  // namespace taut

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace taut::model {
+
+/// An error about a layer of a job, behind the layer's file, line and column, e.g.
+/// "train_val.prototxt:12:3: layer "conv1" ...". The layer is looked for in the job, solver or net
+/// file `path` and in the files that it names; an error that names no layer, or one that is not
+/// found, stays as it is.
+[[nodiscard]] std::string with_layer_place(const std::filesystem::path& path,
+                                           const std::string& message);
+
+}  // namespace taut::model
