@@ -1,7 +1,7 @@
 #pragma once
 
-// What most sources include, compiled once (scripts/cmake/TautPrecompiled.cmake). A convenience of the
-// compiler: each source still includes what it uses, and builds with TAUTLINE_PCH=OFF.
+// What most sources include, compiled once (scripts/cmake/TautPrecompiled.cmake). A convenience of
+// the compiler: each source still includes what it uses, and builds with TAUTLINE_PCH=OFF.
 // Only headers from outside, since a change here compiles everything again.
 
 #include <fmt/format.h>

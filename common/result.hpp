@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of Boost.Outcome that are used: its result.hpp brings all of Boost.System and costs every
-// source more than a second.
+// The parts of Boost.Outcome that are used: its result.hpp brings all of Boost.System and costs
+// every source more than a second.
 #include <boost/outcome/basic_result.hpp>
 #include <boost/outcome/policy/terminate.hpp>
 #include <boost/outcome/try.hpp>

@@ -71,9 +71,10 @@ ConvolutionDescriptor describe(const ConvolutionKey& key) {
   return descriptor;
 }
 
-/// The first of cuDNN's answers, which come fastest first, that may be used. A float32 convolution that
-/// cuDNN names for another way to multiply may be used too: it is told to multiply as float32. What an
-/// answer says of its workspace holds for its own way to multiply, so `workspace_of` asks again.
+/// The first of cuDNN's answers, which come fastest first, that may be used. A float32 convolution
+/// that cuDNN names for another way to multiply may be used too: it is told to multiply as float32.
+/// What an answer says of its workspace holds for its own way to multiply, so `workspace_of` asks
+/// again.
 template <class Algorithm, class Performance, class WorkspaceOf>
 bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::size_t limit,
           const WorkspaceOf& workspace_of, Choice<Algorithm>& choice) {
@@ -90,9 +91,9 @@ bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::
   return false;
 }
 
-/// Searches one direction. `measure` and `expect` fill the answers and return how many there are, or
-/// the status that kept them from it; workspace_of fills in a choice's workspace, or returns why it cannot
-/// be had.
+/// Searches one direction. `measure` and `expect` fill the answers and return how many there are,
+/// or the status that kept them from it; workspace_of fills in a choice's workspace, or returns why
+/// it cannot be had.
 template <class Algorithm, class Performance, class Measure, class Expect, class WorkspaceOf>
 Choice<Algorithm> search(const ConvolutionKey& key, const ConvolutionDescriptor& descriptor,
                          std::size_t limit, const char* direction, const Measure& measure,

@@ -38,8 +38,9 @@ struct ConvolutionShapes {
 /// Thread    any
 class ConvolutionCache {
  public:
-  /// Measures all algorithms whose workspace keeps to the limit and takes the fastest; where bits must
-  /// be the same in every run, or there is no room to measure in, what cuDNN expects to be fastest.
+  /// Measures all algorithms whose workspace keeps to the limit and takes the fastest; where bits
+  /// must be the same in every run, or there is no room to measure in, what cuDNN expects to be
+  /// fastest.
   /// Errors    DeviceError: cuDNN has no algorithm for it
   [[nodiscard]] const ConvolutionChoices& find(cudnnHandle_t library, const ConvolutionKey& key,
                                                const ConvolutionShapes& shapes,

@@ -12,8 +12,8 @@ namespace taut::cuda {
 namespace {
 
 constexpr std::uint64_t kAlignment = 512;
-// Small things share blocks of this size; what is larger gets a block of its own, which goes back to
-// the driver when it is free.
+// Small things share blocks of this size; what is larger gets a block of its own, which goes back
+// to the driver when it is free.
 constexpr std::uint64_t kBlock = 64ULL << 20U;
 
 std::uint64_t whole(std::uint64_t size) {

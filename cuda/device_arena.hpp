@@ -12,8 +12,8 @@
 
 namespace taut::cuda {
 
-/// A device's memory in few large blocks, of which parts are given out: once the shapes of a net are
-/// known, nothing is asked of the driver any more. What is given out never exceeds the budget.
+/// A device's memory in few large blocks, of which parts are given out: once the shapes of a net
+/// are known, nothing is asked of the driver any more. What is given out never exceeds the budget.
 /// Thread    any
 class DeviceArena {
  public:

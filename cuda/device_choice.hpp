@@ -45,8 +45,8 @@ class Driver {
 };
 
 /// Takes device `index` into use.
-/// Errors    unavailable: no driver or device, a driver or a cuDNN of another version, a device that
-///           is too old or busy; invalid: no device has that index
+/// Errors    unavailable: no driver or device, a driver or a cuDNN of another version, a device
+///           that is too old or busy; invalid: no device has that index
 [[nodiscard]] Result<DeviceFacts> choose_device(const Driver& driver, int index);
 
 }  // namespace taut::cuda

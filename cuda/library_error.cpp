@@ -2,7 +2,8 @@
 
 #include "cuda/error.hpp"
 
-// What cuDNN and cuBLASLt say of a failure. Apart from the runtime's, so that kernels are linked without them.
+// What cuDNN and cuBLASLt say of a failure. Apart from the runtime's, so that kernels are linked
+// without them.
 namespace taut::cuda {
 
 void fail(cudnnStatus_t status, std::string_view call, std::string_view about) {

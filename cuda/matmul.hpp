@@ -10,9 +10,9 @@
 
 namespace taut::cuda {
 
-/// c [rows, columns] = alpha * a [rows, inner] * b [inner, columns] + beta * c, row by row; with a bias
-/// [columns] in every row and a ReLU at the end where they are asked for. a and b lie in `numbers`
-/// (float32 for TF32), c and bias are float32.
+/// c [rows, columns] = alpha * a [rows, inner] * b [inner, columns] + beta * c, row by row; with a
+/// bias [columns] in every row and a ReLU at the end where they are asked for. a and b lie in
+/// `numbers` (float32 for TF32), c and bias are float32.
 struct MatmulSpec {
   std::int64_t rows = 0;
   std::int64_t inner = 0;
@@ -29,8 +29,8 @@ struct MatmulSpec {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// One shape of matrix product on cuBLASLt; the algorithm is chosen once for each alignment that the
-/// operands come with.
+/// One shape of matrix product on cuBLASLt; the algorithm is chosen once for each alignment that
+/// the operands come with.
 /// Thread    one at a time
 class Matmul {
  public:

@@ -12,8 +12,8 @@
 namespace taut::cuda {
 namespace {
 
-// Of NCCL's interface, what is used here, with the numbers that nccl.h gives them; they are the same in
-// every version 2.
+// Of NCCL's interface, what is used here, with the numbers that nccl.h gives them; they are the
+// same in every version 2.
 constexpr int kSuccess = 0;
 constexpr int kFloat = 7;
 constexpr int kAverage = 4;

@@ -15,8 +15,9 @@ namespace taut::cuda {
 /// Exchanges between the devices of one process with NVIDIA's NCCL, which is looked for when it is
 /// asked for: programs are built and run without it.
 ///
-/// An exchange on one device waits for all others' parts, for ever where one has failed: whoever sees that
-/// gives the exchange up, and everything that waits for it goes on, with whatever is there.
+/// An exchange on one device waits for all others' parts, for ever where one has failed: whoever
+/// sees that gives the exchange up, and everything that waits for it goes on, with whatever is
+/// there.
 /// Errors    DeviceError from every exchange
 /// Thread    give_up() and has_failed() any; the rest one at a time
 class Nccl {

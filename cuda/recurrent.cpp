@@ -35,7 +35,8 @@ cudnnRNNMode_t mode_of(Cell cell) {
   return CUDNN_LSTM;
 }
 
-/// Which of cuDNN's gates is our gate: its LSTM's are i, f, g, o, ours i, f, o, g. A GRU's are the same.
+/// Which of cuDNN's gates is our gate: its LSTM's are i, f, g, o, ours i, f, o, g. A GRU's are the
+/// same.
 std::int64_t own_gate(Cell cell, std::int64_t gate) {
   constexpr std::array<std::int64_t, 4> kLstm{0, 1, 3, 2};
   return cell == Cell::kLstm ? kLstm[static_cast<std::size_t>(gate)] : gate;

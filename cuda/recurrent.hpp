@@ -45,8 +45,8 @@ struct RecurrentTables {
   T* hidden_bias = nullptr;    // [G hidden]; a GRU's
 };
 
-/// One recurrent layer on cuDNN: all steps of all streams in one call, each step after the other without
-/// a reset. Sequences lie as [steps, streams, channels]; all is float32.
+/// One recurrent layer on cuDNN: all steps of all streams in one call, each step after the other
+/// without a reset. Sequences lie as [steps, streams, channels]; all is float32.
 /// Source    NVIDIA, cuDNN API Reference, cudnnRNNForward() and what it refers to
 /// Thread    one at a time
 class Recurrent {
@@ -54,8 +54,8 @@ class Recurrent {
   /// Errors    std::invalid_argument: a side that cuDNN does not take; DeviceError
   Recurrent(cudnnHandle_t library, const RecurrentShape& shape);
 
-  /// Bytes of the weights as cuDNN wants them, of its scratch memory within a call, and of what it keeps
-  /// from a forward to its backward.
+  /// Bytes of the weights as cuDNN wants them, of its scratch memory within a call, and of what it
+  /// keeps from a forward to its backward.
   [[nodiscard]] std::size_t weight_bytes() const { return weight_bytes_; }
   [[nodiscard]] std::size_t workspace() const { return workspace_; }
   [[nodiscard]] std::size_t reserve() const { return reserve_; }
@@ -76,8 +76,8 @@ class Recurrent {
   };
   /// state_after may not be the call's state.
   void forward(const Call& call, const void* weights, float* top, float* state_after);
-  /// Follows a forward; top is what that wrote. No gradient comes from behind the last step, or flows
-  /// into the state.
+  /// Follows a forward; top is what that wrote. No gradient comes from behind the last step, or
+  /// flows into the state.
   void backward_bottom(const Call& call, const void* weights, const float* top,
                        const float* top_gradient, float* bottom_gradient);
   /// Follows backward_bottom; weight_gradients, as cuDNN's weights lie, are overwritten.

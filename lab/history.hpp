@@ -29,10 +29,10 @@ struct Event {
     kRead,       // the table arrived
     kFinished,   // a worker knows that everything it pushed was accepted
     kFailed,     // a worker's client gave up
-    // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's, and
-    // behind them done(w) of each member, below 0 where there is none.
+    // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's,
+    // and behind them done(w) of each member, below 0 where there is none.
     kPutAside,
-    kMissed,  // a shard could not capture a slice for the checkpoint `view`: it was ordered too late
+    kMissed,  // a shard could not capture a slice for the checkpoint `view`, ordered too late
     kEnd,     // the run is over; `done`: the job ended well
   };
   Kind kind = Kind::kStep;

@@ -55,7 +55,8 @@ void SliceOracle::take_view(const Contract& contract) {
   note_due(contract);
 }
 
-/// Section 3 of the design: a checkpoint at clock K holds every update below K; in BSP nothing else.
+/// Section 3 of the design: a checkpoint at clock K holds every update below K; in BSP nothing
+/// else.
 void SliceOracle::take_order(const Contract& contract) {
   if (aside_.number != contract.checkpoint) {
     aside_ = {};
@@ -343,8 +344,8 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     waiting_.erase(waiting);
     return;
   }
-  // A late copy of an earlier read may still be answered under the slack that it was given, and what
-  // waited when the same message brought its read anew.
+  // A late copy of an earlier read may still be answered under the slack that it was given, and
+  // what waited when the same message brought its read anew.
   for (const auto& [worker, read] : overtaken_) {
     if (read.peer != item.peer || read.clock != item.clock.value()) continue;
     Waiting widened = read;

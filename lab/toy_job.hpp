@@ -33,8 +33,8 @@ struct ToyJob {
   Slack slack{1};                     // 0: BSP
   bool mean = false;                  // divide by the members instead of adding up
   std::int64_t checkpoint_every = 0;  // clocks; 0: none but those that are asked for
-  // Policies in addition to the bound; mode and slack are those above. A slack that moves does so from
-  // `slack`; with elastic averaging what is pushed is added up, whatever `mean` says.
+  // Policies in addition to the bound; mode and slack are those above. A slack that moves does so
+  // from `slack`; with elastic averaging what is pushed is added up, whatever `mean` says.
   pb::Consistency policies{};
 
   [[nodiscard]] PushSchedule schedule() const { return {interval_of(policies), Clock(clocks)}; }

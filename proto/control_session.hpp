@@ -27,7 +27,8 @@ struct ControlTimings {
   Duration hello_interval = std::chrono::milliseconds(500);
   // If the coordinator is silent for this long, the connection is replaced.
   Duration silence_limit = std::chrono::seconds(5);
-  // Without an answer to the first hello for so long, the owner learns that there is no coordinator.
+  // Without an answer to the first hello for so long, the owner learns that there is no
+  // coordinator.
   Duration wait_limit = std::chrono::seconds(60);
 };
 

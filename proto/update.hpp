@@ -5,8 +5,8 @@
 
 namespace taut {
 
-/// One worker's update of a table, or of one slice of it, on its way into the values: from the client's
-/// caller to the message, and from the message to its application at the shard.
+/// One worker's update of a table, or of one slice of it, on its way into the values: from the
+/// client's caller to the message, and from the message to its application at the shard.
 struct Update {
   Clock clock;
   Frame gradient;  // [n] float32 at any alignment; kept until it is acknowledged, or applied

@@ -40,8 +40,8 @@ pb::CheckpointSlice describe(const SliceImage& image) {
   return slice;
 }
 
-/// Which member of the new job continues the work of which old one: members with the same share of the
-/// data. With another number of shares none does, and all start at the checkpoint's clock.
+/// Which member of the new job continues the work of which old one: members with the same share of
+/// the data. With another number of shares none does, and all start at the checkpoint's clock.
 std::map<WorkerId, std::optional<std::uint32_t>> successors(const pb::ServerJob& job,
                                                             const pb::CheckpointManifest& saved,
                                                             std::uint32_t slots) {

@@ -22,8 +22,8 @@ namespace taut::server {
 /// every byte of which is checked first. Slices may have been cut or spread in another way.
 /// shards    how many this server has
 /// returns   for each of them, in order
-/// Errors    as CheckpointReader::open_to_resume; mismatch: the update rule keeps other numbers than
-///           the one that wrote it; io. Throws std::bad_alloc.
+/// Errors    as CheckpointReader::open_to_resume; mismatch: the update rule keeps other numbers
+///           than the one that wrote it; io. Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job,
                                                                  std::size_t shards);
 

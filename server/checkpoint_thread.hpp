@@ -29,8 +29,8 @@ class CheckpointThread {
 
   /// Writes what a shard has captured. Where too much waits already, its part counts as failed.
   void write(std::size_t shard, ShardCapture capture);
-  /// Makes memory ready that the next checkpoint will want; where that fails or too much waits, it goes
-  /// without.
+  /// Makes memory ready that the next checkpoint will want; where that fails or too much waits, it
+  /// goes without.
   void stock(SpareStock stock);
   /// Gives memory back to the system; where too much waits already, on the caller's thread.
   void free(SpareExcess excess);

@@ -13,8 +13,8 @@
 
 namespace taut::server {
 
-/// Where tables that begin with a file's numbers get them: the one door through which a shard, which
-/// does no I/O itself, reads files.
+/// Where tables that begin with a file's numbers get them: the one door through which a shard,
+/// which does no I/O itself, reads files.
 /// Thread    any
 class InitialValues {
  public:

@@ -26,8 +26,8 @@ struct CheckpointWork {
   std::vector<SpareExcess> excesses;  // memory to be given back
 };
 
-/// Gathers the images of one job's slices at a shard for the job's newest checkpoint order, and keeps
-/// memory ready for the updates that follow them.
+/// Gathers the images of one job's slices at a shard for the job's newest checkpoint order, and
+/// keeps memory ready for the updates that follow them.
 /// Thread    shard thread
 class JobCapture {
  public:

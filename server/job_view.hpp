@@ -34,8 +34,8 @@ struct JobView {
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
 
-  /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits for
-  /// every aggregate before it: only then are the reader's own writes, which follow them, in
+  /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits
+  /// for every aggregate before it: only then are the reader's own writes, which follow them, in
   /// the values. Within BSP that is slack 0.
   [[nodiscard]] Slack slack_at(Clock clock) const { return slack_at(clock, slack); }
   /// Overload for a read under another slack.

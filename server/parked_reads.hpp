@@ -27,8 +27,8 @@ class ParkedReads {
   /// A read was answered: an older one of the same worker waits no longer. A late copy of an older
   /// read leaves a newer one parked.
   void note_answered(const Reader& reader);
-  /// Takes over a changed view of the job: workers that were declared lost read no more, and a larger
-  /// slack holds from now on.
+  /// Takes over a changed view of the job: workers that were declared lost read no more, and a
+  /// larger slack holds from now on.
   void update(const JobView& job);
   /// Removes those that are true now.
   [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock);

@@ -32,8 +32,8 @@ class ServerDaemon {
   [[nodiscard]] static Result<std::unique_ptr<ServerDaemon>> start(const pb::ClusterConfig& config);
 
   /// Serves until a stop signal comes.
-  /// Errors    timeout: no coordinator answered the first hello; unavailable: it refused this server;
-  ///           io: the coordinator stepped down, and there are no shards to continue for
+  /// Errors    timeout: no coordinator answered the first hello; unavailable: it refused this
+  ///           server; io: the coordinator stepped down, and there are no shards to continue for
   [[nodiscard]] Result<void> run();
 
   /// Where the coordinator listens: as bound where this process hosts it, else as configured.

@@ -47,7 +47,8 @@ struct OpenedTables {
 /// Thread    shard thread
 class Shard {
  public:
-  /// initial  where tables that start from a file's numbers get them; nullptr: such tables are refused
+  /// initial  where tables that start from a file's numbers get them; nullptr: such tables are
+  ///          refused
   Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements,
         InitialValues* initial = nullptr)
       : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
@@ -71,14 +72,14 @@ class Shard {
   /// thread, well before their clocks. Without it updates wait for the system meanwhile.
   [[nodiscard]] std::vector<SpareStock> take_stocks() { return std::exchange(work_.stocks, {}); }
 
-  /// Spare memory that is let go since the last call: another thread gives it back to the system, as
-  /// that may take a while.
+  /// Spare memory that is let go since the last call: another thread gives it back to the system,
+  /// as that may take a while.
   [[nodiscard]] std::vector<SpareExcess> take_excesses() {
     return std::exchange(work_.excesses, {});
   }
 
-  /// Lets spare memory go where tables, of other jobs or shards too, need it by now. handle() does so
-  /// itself; this is for a caller without messages.
+  /// Lets spare memory go where tables, of other jobs or shards too, need it by now. handle() does
+  /// so itself; this is for a caller without messages.
   void yield_spares();
 
   /// Tables that were opened since the last call.

@@ -20,8 +20,8 @@ struct CaptureOrder {
   std::string folder;
 };
 
-/// A slice as it stood at one moment. The slice that it was taken of shares the memory and leaves it
-/// alone until the image is gone.
+/// A slice as it stood at one moment. The slice that it was taken of shares the memory and leaves
+/// it alone until the image is gone.
 struct SliceImage {
   Slice place;
   Clock version;                  // V

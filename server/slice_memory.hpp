@@ -8,9 +8,9 @@
 
 namespace taut::server {
 
-/// The numbers of one slice: its values, and as many arrays of the same length (states) as the update
-/// rule and the job's policies keep. Readers and checkpoints share this memory; what is shared is never
-/// written again: the next application then writes elsewhere.
+/// The numbers of one slice: its values, and as many arrays of the same length (states) as the
+/// update rule and the job's policies keep. Readers and checkpoints share this memory; what is
+/// shared is never written again: the next application then writes elsewhere.
 /// Thread    shard thread
 class SliceMemory {
  public:

@@ -40,7 +40,8 @@ struct Answer {
 class SliceState {
  public:
   /// begin   what a checkpoint holds of the slice; nullptr: it is filled with its initial values
-  /// states  where the memory of what the rule keeps comes from, which no reader gets; nullptr: `pool`
+  /// states  where the memory of what the rule keeps comes from, which no reader gets; nullptr:
+  ///         `pool`
   /// Throws std::bad_alloc.
   SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool,
              const SliceImage* begin = nullptr, BufferPool* states = nullptr);
@@ -87,7 +88,8 @@ class SliceState {
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }
   [[nodiscard]] std::size_t parked() const { return parked_.size(); }
-  /// Updates that were accepted and are not applied: in BSP they wait for the others of their clock.
+  /// Updates that were accepted and are not applied: in BSP they wait for the others of their
+  /// clock.
   [[nodiscard]] std::size_t held() const { return held_.size(); }
 
  private:

@@ -37,8 +37,8 @@ class SpareStock {
   std::shared_ptr<const std::atomic<bool>> over_;
 };
 
-/// Spare memory that a shard does without from now on: it goes back to the system with this object, which
-/// may take a while. Until then it counts under the server's limit.
+/// Spare memory that a shard does without from now on: it goes back to the system with this object,
+/// which may take a while. Until then it counts under the server's limit.
 /// Thread    any
 struct SpareExcess {
   TableMemory::Share share;  // goes last
@@ -46,11 +46,11 @@ struct SpareExcess {
   BufferPool::Excess states;
 };
 
-/// What a shard's slices of one job need in order to go on while a checkpoint holds their memory: as
-/// much again. Fresh pages cost many times what an update does, so they are asked for when a checkpoint
-/// is ordered, a while before its clock, and kept for the next one; but only where the server's memory
-/// limit leaves room, and no longer than tables leave it. Without it each first update of a slice waits
-/// for the system.
+/// What a shard's slices of one job need in order to go on while a checkpoint holds their memory:
+/// as much again. Fresh pages cost many times what an update does, so they are asked for when a
+/// checkpoint is ordered, a while before its clock, and kept for the next one; but only where the
+/// server's memory limit leaves room, and no longer than tables leave it. Without it each first
+/// update of a slice waits for the system.
 /// Thread    shard thread
 class SpareMemory {
  public:
@@ -63,14 +63,14 @@ class SpareMemory {
   /// For a new order: whether there is room is judged anew, as other jobs start and end.
   /// slices    the same at every order
   /// limit     nullptr: there is none
-  /// returns   what is to be made ready; nothing where there is no room, or nothing to keep: what is
-  ///           held is to be given back then
+  /// returns   what is to be made ready; nothing where there is no room, or nothing to keep: what
+  ///           is held is to be given back then
   /// Throws std::bad_alloc; it may be called again.
   [[nodiscard]] std::optional<SpareStock> prepare(std::span<const SliceState* const> slices,
                                                   const std::shared_ptr<TableMemory>& limit);
 
-  /// Lets everything go; what a checkpoint still holds goes back to the system with that. Nothing: there
-  /// was nothing.
+  /// Lets everything go; what a checkpoint still holds goes back to the system with that. Nothing:
+  /// there was nothing.
   [[nodiscard]] std::optional<SpareExcess> give_back();
 
   /// A checkpoint takes from the free lists now: what is not ready yet would be too late.

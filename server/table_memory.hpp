@@ -65,8 +65,8 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   /// Takes what they need. Errors: as check().
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables);
 
-  /// Takes bytes that can be done without, where tables and others of the kind leave as many; nothing:
-  /// they do not. Later tables get them nevertheless: see is_short().
+  /// Takes bytes that can be done without, where tables and others of the kind leave as many;
+  /// nothing: they do not. Later tables get them nevertheless: see is_short().
   [[nodiscard]] std::optional<Share> take_spare(Bytes bytes);
   /// Whether tables need what is spare: each shard that has some gives it back soon.
   [[nodiscard]] bool is_short() const;

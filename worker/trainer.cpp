@@ -101,8 +101,8 @@ Result<void> Trainer::dry_run_device() {
   return ok();
 }
 
-/// A dry run of a clock's calls, for a device that plans memory; no data is drawn. Otherwise it does
-/// nothing.
+/// A dry run of a clock's calls, for a device that plans memory; no data is drawn. Otherwise it
+/// does nothing.
 Result<void> Trainer::dry_run() {
   for (Step step{.clock = options_.start}; step.first < replicas_.size();
        step.first += devices_.size()) {

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The driver's version, from its first line: "NVRM version: NVIDIA UNIX ... Module  550.54.14  ...".
+/// The driver's version, from the file's first line:
+/// "NVRM version: NVIDIA UNIX ... Module  550.54.14  ...".
 std::string driver_version() {
   std::ifstream in("/proc/driver/nvidia/version");
   std::string line;

@@ -50,8 +50,8 @@ Json value_of(const Message& message, const FieldDescriptor& field, int at) {
   return {};
 }
 
-/// The key of a field in JSON. The state of a process is shown in words, under the key that it always
-/// had; empty: the field is not shown.
+/// The key of a field in JSON. The state of a process is shown in words, under the key that it
+/// always had; empty: the field is not shown.
 std::string key_of(const FieldDescriptor& field) {
   if (field.name() == "state_word") return "state";
   const bool has_words = field.containing_type()->FindFieldByName("state_word") != nullptr;

@@ -16,9 +16,9 @@
 /// one lock serialises every call into it; numbers that are stored as one contiguous piece are read
 /// and written at their offset in the file instead, without the library.
 ///
-/// A file may come from anywhere. It must be a regular file that starts with HDF5's signature. Links
-/// to other files, soft links, data stored in other files and filters that are loaded at run time are
-/// not followed. Extents are checked before anything of their size is allocated.
+/// A file may come from anywhere. It must be a regular file that starts with HDF5's signature.
+/// Links to other files, soft links, data stored in other files and filters that are loaded at run
+/// time are not followed. Extents are checked before anything of their size is allocated.
 namespace taut::hdf5 {
 
 /// What an HDF5 file starts with.

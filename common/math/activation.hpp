@@ -5,9 +5,10 @@
 
 #include "common/math/host_device.hpp"
 
-// The elementwise functions that layers apply. Each gives value(x), and slope(v): the derivative
-// where v is x for those that need the bottom (Power, Log, Abs, Bnll, Clip, Swish), else the top's y.
-// Source    Caffe, src/caffe/layers/{relu,elu,exp,power,log,absval,bnll,clip,swish,threshold}_layer.cpp
+// The elementwise functions that layers apply. Each has value(x) and slope(v), the derivative: v is
+// x for those that need the bottom (Power, Log, Abs, Bnll, Clip, Swish), and the top's y otherwise.
+// Source    Caffe,
+//           src/caffe/layers/{relu,elu,exp,power,log,absval,bnll,clip,swish,threshold}_layer.cpp
 namespace taut::math {
 
 struct Relu {

@@ -20,8 +20,8 @@ struct DelayCompensation {
 /// Under the root of the adaptive form.
 inline constexpr float kMeanSquareFloor = 1e-7F;
 
-/// g + strength * g * g * (now - before): a first-order step from the gradient at the parameters that
-/// its worker read (`before`) to that at those it is applied to (`now`); g * g stands for the
+/// g + strength * g * g * (now - before): a first-order step from the gradient at the parameters
+/// that its worker read (`before`) to that at those it is applied to (`now`); g * g stands for the
 /// Hessian's diagonal.
 /// Source    Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", ICML
 ///           2017, algorithm 2
@@ -54,10 +54,10 @@ void compensate_delay(const DelayCompensation& rule, const GradientView& gradien
 /// and never more than one.
 ///
 /// In the paper a gradient's staleness is how often the shared parameters were updated between its
-/// worker's pull and its arrival, where one update gathers one gradient of each learner or of fewer.
-/// Here: the applications of the slice since the worker's read was answered, over the members where
-/// the updates are divided by them, so that a clock of all members counts as one, as a mean of all
-/// of them does in the paper.
+/// worker's pull and its arrival, where one update gathers one gradient of each learner or of
+/// fewer. Here: the applications of the slice since the worker's read was answered, over the
+/// members where the updates are divided by them, so that a clock of all members counts as one, as
+/// a mean of all of them does in the paper.
 /// Source    Zhang, Gupta, Lian and Liu, "Staleness-aware Async-SGD for Distributed Deep Learning",
 ///           IJCAI 2016
 [[nodiscard]] inline float staleness_scale(double staleness) {

@@ -7,8 +7,8 @@
 
 namespace taut::math {
 
-/// One worker's gradient of a slice as it arrived: [n] float32 at any alignment, and the factor that
-/// clipping gives it.
+/// One worker's gradient of a slice as it arrived: [n] float32 at any alignment, and the factor
+/// that clipping gives it.
 struct GradientView {
   const std::byte* bytes = nullptr;
   float scale = 1;

@@ -108,7 +108,8 @@ template <class R>
 void gather_slice(const UpdateStep& step, const Block& block, float* direction,
                   PartedSum& of_values, PartedSum& of_direction) {
   static_assert(R::kInfo.state_count == 2, "the loop reads and writes both states");
-  // Small enough that what is read and written is still in the first-level cache when it is squared.
+  // Small enough that what is read and written is still in the first-level cache when it is
+  // squared.
   constexpr std::size_t kPart = 512;
   for (std::size_t begin = 0; begin < block.count; begin += kPart) {
     Block part = block;

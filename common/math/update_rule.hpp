@@ -52,8 +52,8 @@ struct UpdateRule {
   [[nodiscard]] double velocities_ahead(double share) const;
 };
 
-/// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0 where
-/// either is 0, and the update is then taken as it is.
+/// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0
+/// where either is 0, and the update is then taken as it is.
 [[nodiscard]] float relative_norm(std::span<const float> gradient, std::span<const float> values);
 /// The same of the sums of their squares.
 [[nodiscard]] float relative_norm(double gradient_squares, double value_squares);
@@ -62,11 +62,12 @@ struct UpdateRule {
 /// clipping  L2 norm of the gradient over all tables down to clip_norm
 /// LARS      the layer-wise rate trust_coefficient * |w| / (|g| + weight_decay * |w|)
 /// Source    Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013;
-///           You et al., "Large Batch Training of Convolutional Networks", 2017, eq. 6 and algorithm 1
+///           You et al., "Large Batch Training of Convolutional Networks", 2017, eq. 6 and
+///           algorithm 1
 [[nodiscard]] float update_scale(const UpdateRule& rule, float norm, float decay_mult);
 
-/// The part of a clock's weight decay that an application brings, so that decay acts once per clock:
-/// how many of the members' updates it has; under LARS each counts by its layer-wise rate.
+/// The part of a clock's weight decay that an application brings, so that decay acts once per
+/// clock: how many of the members' updates it has; under LARS each counts by its layer-wise rate.
 /// scales   what each update of the application is multiplied by
 /// members  that take part at the clock
 [[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,

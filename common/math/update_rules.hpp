@@ -13,8 +13,9 @@
 #include "common/math/host_device.hpp"
 #include "common/math/update_rule.hpp"
 
-// Every update rule: its name, what it keeps and reads, and its arithmetic on one element, which CPU
-// loops and CUDA kernels both compile. A rule is added here alone: a name in RuleKind and a Rule.
+// Every update rule: its name, what it keeps and reads, and its arithmetic on one element, which
+// CPU loops and CUDA kernels both compile. A rule is added here alone: a name in RuleKind and a
+// Rule.
 namespace taut::math {
 
 /// The rules, in the order in which errors name them.
@@ -107,10 +108,10 @@ struct Rule<RuleKind::kSgd> {
 };
 
 /// v = momentum * v + rate * g; w - v
-/// On arrival: the velocity decays n times per clock instead of once, and gathers 1/n of the gradient
-/// each time; under a constant gradient g the parameters move by rate * g / (1 - momentum) per clock,
-/// as with the aggregate. A late gradient excites what heavy-ball momentum swings in already, so that
-/// this is less stable than the aggregate; `looks_ahead` mends that.
+/// On arrival: the velocity decays n times per clock instead of once, and gathers 1/n of the
+/// gradient each time; under a constant gradient g the parameters move by rate * g / (1 - momentum)
+/// per clock, as with the aggregate. A late gradient excites what heavy-ball momentum swings in
+/// already, so that this is less stable than the aggregate; `looks_ahead` mends that.
 /// Source    Polyak, 1964; in the form of Caffe's SGD solver
 template <>
 struct Rule<RuleKind::kMomentum> {
@@ -124,8 +125,8 @@ struct Rule<RuleKind::kMomentum> {
 };
 
 /// v' = momentum * v + rate * g; w - ((1 + ahead) * v' - ahead * v): w is kept `ahead` velocities
-/// ahead of where v alone has brought it; with `ahead` = momentum this is Nesterov's, with 0 Polyak's.
-/// On arrival: as momentum.
+/// ahead of where v alone has brought it; with `ahead` = momentum this is Nesterov's, with 0
+/// Polyak's. On arrival: as momentum.
 /// Source    Sutskever et al., "On the importance of initialization and momentum in deep learning",
 ///           ICML 2013; in the form of Caffe's Nesterov solver
 template <>
@@ -170,7 +171,8 @@ struct Rule<RuleKind::kAdam> {
 /// On arrival: squares gather to n (g/n)^2 per clock instead of g^2: n steps that are sqrt(n) times
 /// as long together.
 /// Source    Duchi et al., "Adaptive Subgradient Methods for Online Learning and Stochastic
-///           Optimization", JMLR 2011, section 1.1 (the diagonal form); as in Caffe's AdaGrad solver
+///           Optimization", JMLR 2011, section 1.1 (the diagonal form); as in Caffe's AdaGrad
+///           solver
 template <>
 struct Rule<RuleKind::kAdaGrad> {
   static constexpr RuleInfo kInfo{.name = "AdaGrad", .state_count = 1, .reads = {.delta = true}};
@@ -245,8 +247,8 @@ struct Rule<RuleKind::kAdamW> {
 
 /// Momentum on a gradient that update_scale() has scaled for each table.
 /// On arrival: as momentum, of each arrival's gradient times its own layer-wise rate. The aggregate
-/// too is the mean of gradients that were scaled one by one, since a norm is known only to the worker
-/// that has the whole table; a single worker's run is the paper's.
+/// too is the mean of gradients that were scaled one by one, since a norm is known only to the
+/// worker that has the whole table; a single worker's run is the paper's.
 /// Source    You et al., "Large Batch Training of Convolutional Networks", 2017, algorithm 1
 template <>
 struct Rule<RuleKind::kLars> : Rule<RuleKind::kMomentum> {
@@ -289,8 +291,8 @@ struct Rule<RuleKind::kLamb> {
   }
 };
 
-/// w - rate * (sign(b1 m + (1 - b1) g) + decay * w); m = b2 m + (1 - b2) g, of the gradient without decay
-/// On arrival: each arrival is a step of full length, as with Adam.
+/// w - rate * (sign(b1 m + (1 - b1) g) + decay * w); m = b2 m + (1 - b2) g, of the gradient without
+/// decay On arrival: each arrival is a step of full length, as with Adam.
 /// Source    Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, program 2
 template <>
 struct Rule<RuleKind::kLion> {

@@ -112,8 +112,8 @@ class BufferPool {
   /// Keeps `bytes` more of free buffers for as long as the result exists.
   [[nodiscard]] Reservation keep_more(Bytes bytes);
 
-  /// Allocates free buffers of `size` bytes until there are `count` of them or the limit is reached, and
-  /// touches their pages: acquiring one then doesn't wait for the system.
+  /// Allocates free buffers of `size` bytes until there are `count` of them or the limit is
+  /// reached, and touches their pages: acquiring one then doesn't wait for the system.
   /// over  called before each; true ends it early
   /// Throws std::bad_alloc.
   void stock(std::size_t size, std::size_t count, const std::function<bool()>& over);

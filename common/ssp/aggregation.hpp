@@ -39,8 +39,8 @@ class ModeAggregation final : public AggregationPolicy {
                                                 const Membership& membership) const override;
 };
 
-/// BSP with backup workers: the lowest clock is applied as one aggregate of those that have arrived once
-/// only `backup_workers` are missing; later updates are dropped. The mean is over those
+/// BSP with backup workers: the lowest clock is applied as one aggregate of those that have arrived
+/// once only `backup_workers` are missing; later updates are dropped. The mean is over those
 /// that count. One member at least is waited for, however few are left.
 /// Source    Chen et al., "Revisiting Distributed Synchronous SGD", 2016, algorithms 3 and 4
 class BackupAggregation final : public AggregationPolicy {

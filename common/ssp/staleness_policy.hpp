@@ -30,7 +30,8 @@ struct PolicyInfo {
   bool is_alone = false;  // it goes with no other policy
 };
 
-/// An update that is applied on arrival, and what its worker had read before it computed the update.
+/// An update that is applied on arrival, and what its worker had read before it computed the
+/// update.
 struct LateUpdate {
   math::GradientView gradient;    // [n]; a policy scales it, or sets another one in its place
   std::span<const float> values;  // [n] that it is applied to
@@ -55,9 +56,9 @@ class ReadSlack {
   [[nodiscard]] virtual std::optional<Slack> moving() const = 0;
 };
 
-/// What a job does about staleness, settled from its file. Pure and constant: what a policy keeps for a
-/// slice or a job is kept by the slice or the shard. Each function has the answer of a policy that does
-/// not care.
+/// What a job does about staleness, settled from its file. Pure and constant: what a policy keeps
+/// for a slice or a job is kept by the slice or the shard. Each function has the answer of a policy
+/// that does not care.
 class StalenessPolicy {
  public:
   virtual ~StalenessPolicy() = default;
@@ -72,8 +73,8 @@ class StalenessPolicy {
   /// What it makes of an update of a worker whose reads are kept.
   virtual void weigh(LateUpdate& /*update*/) const {}
 
-  /// When a clock is over, and which updates make one application: how many of a clock's members need
-  /// not be waited for, and which clocks members push at.
+  /// When a clock is over, and which updates make one application: how many of a clock's members
+  /// need not be waited for, and which clocks members push at.
   [[nodiscard]] virtual std::uint32_t backup_workers() const { return 0; }
   [[nodiscard]] virtual PushSchedule schedule() const { return {}; }
   /// nullptr: as the job's mode says.

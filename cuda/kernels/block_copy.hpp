@@ -17,7 +17,8 @@ struct BlockCopy {
 
 inline constexpr std::size_t kMostBlockCopies = 16;
 
-/// All of them in one launch; none may overlap another's target. REQUIRES: at most kMostBlockCopies.
+/// All of them in one launch; none may overlap another's target. REQUIRES: at most
+/// kMostBlockCopies.
 void copy_blocks(cudaStream_t stream, std::span<const BlockCopy> blocks);
 
 }  // namespace taut::cuda

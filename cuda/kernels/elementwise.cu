@@ -77,8 +77,8 @@ void multiply(cudaStream_t stream, const float* a, const float* b, float* out, s
 
 void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out,
                   std::int64_t count) {
-  // A term whose memory is `out` must be read before out is written: it goes first, others of the same with
-  // it.
+  // A term whose memory is `out` must be read before out is written: it goes first, others of the
+  // same with it.
   std::vector<Scaled> order(terms.begin(), terms.end());
   const auto is_out = [out](const Scaled& term) { return term.values == out; };
   const auto own = std::find_if(order.begin(), order.end(), is_out);

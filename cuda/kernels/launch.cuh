@@ -6,8 +6,8 @@
 #include "cuda/error.hpp"
 #include "cuda/kernels/start.cuh"
 
-// How kernels over many elements are launched: 64-bit indices, a grid that strides over all of them,
-// every launch checked.
+// How kernels over many elements are launched: 64-bit indices, a grid that strides over all of
+// them, every launch checked.
 namespace taut::cuda {
 
 inline constexpr int kThreads = 256;

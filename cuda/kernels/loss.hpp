@@ -7,8 +7,8 @@
 #include "cuda/fault.hpp"
 #include "cuda/kernels/reduce.hpp"
 
-// Softmax, losses and what is measured of scores. Classes lie along a view's length; a label that is
-// no class is written down in a Fault and counts as ignored. Formulas and sources stand at the
+// Softmax, losses and what is measured of scores. Classes lie along a view's length; a label that
+// is no class is written down in a Fault and counts as ignored. Formulas and sources stand at the
 // operations in worker/backend.
 namespace taut::cuda {
 
@@ -48,8 +48,8 @@ void infogain_loss_backward(cudaStream_t stream, const AxisView& view, const flo
 void accuracy(cudaStream_t stream, const AxisView& view, const float* scores, const Labels& labels,
               std::int64_t top_k, float* accuracy, float* by_class, void* scratch);
 
-/// For each position the top_k largest of the length: indices and values, either may be null. Those of
-/// position (o, i), rank r lie at o * step.outer + r * step.rank + i * step.inner.
+/// For each position the top_k largest of the length: indices and values, either may be null. Those
+/// of position (o, i), rank r lie at o * step.outer + r * step.rank + i * step.inner.
 struct RankSteps {
   std::int64_t outer = 0;
   std::int64_t rank = 1;

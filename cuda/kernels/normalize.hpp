@@ -29,8 +29,8 @@ void batch_norm_backward(cudaStream_t stream, const AxisView& view, const float*
                          const float* top_gradient, const float* factor, const float* mean,
                          const float* slope, float* bottom_gradient);
 
-/// What a row's distances from its mean are divided by: the root of variance and epsilon, the root of
-/// the variance and then epsilon, or 1.
+/// What a row's distances from its mean are divided by: the root of variance and epsilon, the root
+/// of the variance and then epsilon, or 1.
 enum class LayerNormDivisor : std::uint8_t { kRootOfSum, kSumOfRoot, kOne };
 
 /// normalised, inverse  [rows, columns] and [rows]: kept for the way back

@@ -28,7 +28,8 @@ void average_pool_forward(cudaStream_t stream, const PoolShape& shape, const flo
 void average_pool_backward(cudaStream_t stream, const PoolShape& shape, const float* top_gradient,
                            float* bottom_gradient);
 
-/// Where the numbers of a stochastic pooling come from: of Philox, at the clock that device memory holds.
+/// Where the numbers of a stochastic pooling come from: of Philox, at the clock that device memory
+/// holds.
 struct PoolDraw {
   std::uint64_t key = 0;
   std::uint64_t stream = 0;

@@ -7,8 +7,8 @@
 #include "common/math/host_device.hpp"
 #include "cuda/fault.hpp"
 
-// Kernels over sequences that lie as [T steps, N streams, C channels], row by row. Formulas, orders of
-// gates and sources stand at the operations in worker/backend.
+// Kernels over sequences that lie as [T steps, N streams, C channels], row by row. Formulas, orders
+// of gates and sources stand at the operations in worker/backend.
 namespace taut::cuda {
 
 struct EmbedShape {
@@ -19,8 +19,8 @@ struct EmbedShape {
 /// bias  null: none. A number that names no row gives zeros, and a Fault.
 void embed_forward(cudaStream_t stream, const EmbedShape& shape, const float* bottom,
                    const float* weights, const float* bias, float* top, Fault* fault);
-/// Overwrites weights_gradient [inputs, outputs]. Rows that are named several times are summed in the
-/// order of their places, whoever runs first.
+/// Overwrites weights_gradient [inputs, outputs]. Rows that are named several times are summed in
+/// the order of their places, whoever runs first.
 void embed_backward(cudaStream_t stream, const EmbedShape& shape, const float* bottom,
                     const float* top_gradient, float* weights_gradient);
 /// top[t, n] = bottom[t, n] + weights[t]
@@ -46,7 +46,8 @@ void repeat_row(cudaStream_t stream, std::int64_t rows, std::int64_t width, cons
                 float* out);
 
 /// gates     in: the sums; out: activated, kept for the way back
-/// next_*    the state that the next step begins with: next_before = next_cont * h; null at the last
+/// next_*    the state that the next step begins with: next_before = next_cont * h; null at the
+///           last
 void rnn_step(cudaStream_t stream, const StepShape& shape, float* gates, float* h,
               const float* next_cont, float* next_before);
 void lstm_step(cudaStream_t stream, const StepShape& shape, float* gates, const float* cont,

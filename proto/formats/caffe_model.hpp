@@ -12,13 +12,14 @@
 #include "proto/formats/stored_tensor.hpp"
 
 /// Caffe's saved nets: a NetParameter in protobuf's wire format whose layers hold their numbers as
-/// BlobProtos. They are found, not parsed: a blob's packed floats are stored in the file as they are in
-/// memory.
+/// BlobProtos. They are found, not parsed: a blob's packed floats are stored in the file as they
+/// are in memory.
 ///
 ///   NetParameter     name 1, layers 2 (before 2015), layer 100
 ///   LayerParameter   name 1, type 2, bottom 3, top 4, blobs 7
 ///   V1LayerParameter layer 1 (before 2014), bottom 2, top 3, name 4, type 5, blobs 6
-///   BlobProto        num 1, channels 2, height 3, width 4, data 5, shape { dim 1 } 7, double_data 8
+///   BlobProto        num 1, channels 2, height 3, width 4, data 5, shape { dim 1 } 7,
+///                    double_data 8
 ///
 /// Source: Caffe, src/caffe/proto/caffe.proto.
 namespace taut::caffe {

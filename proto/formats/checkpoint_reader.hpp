@@ -17,14 +17,16 @@
 
 namespace taut {
 
-/// A checkpoint's tables, read from its folder however they were cut and spread when it was written.
+/// A checkpoint's tables, read from its folder however they were cut and spread when it was
+/// written.
 /// Thread    reads from several at once are allowed
 class CheckpointReader {
  public:
-  /// Opens the checkpoint in `folder`, or the newest one (by its clock) of those in it. The manifest
-  /// is sound, every file is there with its size and a sound header, every table is covered once.
-  /// Errors    not_found: no checkpoint there, or one that was never finished; invalid: the file that
-  ///           is damaged, and how; mismatch: of another format
+  /// Opens the checkpoint in `folder`, or the newest one (by its clock) of those in it. The
+  /// manifest is sound, every file is there with its size and a sound header, every table is
+  /// covered once.
+  /// Errors    not_found: no checkpoint there, or one that was never finished; invalid: the file
+  ///           that is damaged, and how; mismatch: of another format
   [[nodiscard]] static Result<CheckpointReader> open(const std::filesystem::path& folder);
 
   /// Opens it as open() does and checks every byte too. Where it is damaged, the message offers the

@@ -10,8 +10,8 @@
 
 namespace taut {
 
-/// A file of trained parameters, .safetensors, .caffemodel or .caffemodel.h5, and the tensors that it
-/// holds.
+/// A file of trained parameters, .safetensors, .caffemodel or .caffemodel.h5, and the tensors that
+/// it holds.
 struct WeightsFile {
   TensorFile file;
   std::vector<StoredTensor> tensors;

@@ -74,7 +74,8 @@ def print_table(rows):
 def run(command):
     """The standard output of a command that must succeed, and must end."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S,
+                              check=False)
     except subprocess.TimeoutExpired:
         give_up(f"{shlex.join(command)} did not end within {LONGEST_S} s")
     if done.returncode != 0:

@@ -84,7 +84,8 @@ class Block(nn.Module):
         super().__init__()
         self.norm_a, self.norm_b = nn.LayerNorm(channels), nn.LayerNorm(channels)
         self.attention = nn.MultiheadAttention(channels, heads)
-        self.wide, self.narrow = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
+        self.wide = nn.Linear(channels, 4 * channels)
+        self.narrow = nn.Linear(4 * channels, channels)
 
     def forward(self, x, mask):
         normal = self.norm_a(x)
@@ -104,7 +105,8 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(64)
         self.scores = nn.Linear(64, units)
         self.register_buffer("mask", torch.triu(torch.full((self.steps, self.steps), -math.inf), 1))
-        norms = {id(p) for m in self.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+        norms = {id(p) for m in self.modules() if isinstance(m, nn.LayerNorm)
+                 for p in m.parameters()}
         for name, parameter in self.named_parameters():
             if id(parameter) in norms:
                 continue

@@ -47,7 +47,8 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, required=True, help="for runs and logs")
     parser.add_argument("--json", type=pathlib.Path, required=True, help="receives the rows")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--rehearse", action="store_true", help="everything small, speed not judged")
+    parser.add_argument("--rehearse", action="store_true",
+                        help="everything small, speed not judged")
     parser.add_argument("--seconds", type=float, default=240, help="for all rows together")
     parser.add_argument("--rows", action="append", choices=Rows.PARTS,
                         help="only these; may be given several times")

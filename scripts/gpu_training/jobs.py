@@ -26,7 +26,8 @@ def fed(shape, filler, classes):
     dims = " ".join(f"dim: {extent}" for extent in shape)
     return (f'layer {{ name: "made" type: "DummyData" top: "data" top: "label"\n'
             f"  dummy_data_param {{ shape {{ {dims} }} shape {{ dim: {shape[0]} }}\n"
-            f"    data_filler {{ {filler} }} data_filler {{ }} classes: 0 classes: {classes} }} }}\n")
+            f"    data_filler {{ {filler} }} data_filler {{ }}\n"
+            f"    classes: 0 classes: {classes} }} }}\n")
 
 
 class Jobs:
@@ -57,15 +58,18 @@ class Jobs:
         below = "data"
         for layer in range(layers):
             net.append(
-                f'layer {{ name: "ip{layer}" type: "InnerProduct" bottom: "{below}" top: "ip{layer}"\n'
+                f'layer {{ name: "ip{layer}" type: "InnerProduct"\n'
+                f'  bottom: "{below}" top: "ip{layer}"\n'
                 f"  inner_product_param {{ num_output: {width}\n"
                 f'    weight_filler {{ type: "xavier" }} }} }}\n'
-                f'layer {{ name: "relu{layer}" type: "ReLU" bottom: "ip{layer}" top: "ip{layer}" }}\n')
+                f'layer {{ name: "relu{layer}" type: "ReLU"\n'
+                f'  bottom: "ip{layer}" top: "ip{layer}" }}\n')
             below = f"ip{layer}"
         net.append(
             f'layer {{ name: "last" type: "InnerProduct" bottom: "{below}" top: "last"\n'
             f'  inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}\n'
-            'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "last" bottom: "label" top: "loss" }\n')
+            'layer { name: "loss" type: "SoftmaxWithLoss"\n'
+            '  bottom: "last" bottom: "label" top: "loss" }\n')
         solver = f"base_lr: 0.01 momentum: 0.9 max_iter: {iterations} deterministic: true"
         return self.write(name, "".join(net), solver, "")
 
@@ -73,7 +77,8 @@ class Jobs:
         """The default job by algorithms that promise the same bits.
         tests  batches of 100 images that are tested, once at the end; job: further fields of it"""
         solver = (self.models / "lenet_solver.prototxt").read_text(encoding="utf-8")
-        solver = re.sub(r"^(net|max_iter|test_iter|test_interval):.*\n", "", solver, flags=re.MULTILINE)
+        solver = re.sub(r"^(net|max_iter|test_iter|test_interval):.*\n", "", solver,
+                        flags=re.MULTILINE)
         return self.write(name, (self.models / "lenet.prototxt").read_text(encoding="utf-8"),
                           f"{solver} max_iter: {iterations} test_iter: {tests} deterministic: true",
                           job)

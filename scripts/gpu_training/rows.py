@@ -85,8 +85,8 @@ class Rows:
         shared = self.runs.served("shared_batch", job, *options, "--device-index", "0,0")
         off = abs(alone.accuracy() - shared.accuracy())
         self.judge("LeNet, two replicas in one worker",
-                   f"accuracy {100 * shared.accuracy():.2f} %, alone {100 * alone.accuracy():.2f} %",
-                   "within 1", off <= 0.01)
+                   f"accuracy {100 * shared.accuracy():.2f} %, "
+                   f"alone {100 * alone.accuracy():.2f} %", "within 1", off <= 0.01)
 
     def data(self):
         return ["--data", self.runs.places.data]
@@ -213,6 +213,7 @@ class Rows:
             getattr(self, part)()
         except Failed as fault:
             self.judge(part, str(fault), "", False)
-        # A text that looks otherwise than expected costs its own row, not those after it.
-        except (OSError, LookupError, TypeError, ValueError, AttributeError, StopIteration) as fault:
+        # Unexpected text in a record costs its own row, not the rows after it.
+        except (OSError, LookupError, TypeError, ValueError, AttributeError,
+                StopIteration) as fault:
             self.judge(part, f"{type(fault).__name__}: {fault}", "", False)

@@ -65,11 +65,11 @@ class Runs:
 
 
     def need_bytes(self, name, job):
-        """The most that a training has in device memory at once where it may have all that it
-        wants; what is never alive together shares memory."""
+        """The peak device memory of a training without a limit; tensors that are never alive
+        together share memory."""
         text = self.program(f"{name}_plan", [
-            self.places.programs / "tautline-worker", "--local", job, "--device", self.places.device,
-            "--device-memory-budget", "1TiB", "--plan"], 60)
+            self.places.programs / "tautline-worker", "--local", job,
+            "--device", self.places.device, "--device-memory-budget", "1TiB", "--plan"], 60)
         return float(re.search(r"most at once ([0-9.]+) MiB", text)[1]) * 2**20
 
 

@@ -44,8 +44,8 @@ struct Greeting {
   bool is_new = false;  // a new life, not a known one on another connection
 };
 
-/// Which servers and workers are here, by name, with the lives they have had; the newest of the lost
-/// are remembered. Pure; no I/O.
+/// Which servers and workers are here, by name, with the lives they have had; the newest of the
+/// lost are remembered. Pure; no I/O.
 class Registry {
  public:
   /// next_incarnation  the first unused number of a life

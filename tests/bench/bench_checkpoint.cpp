@@ -1,7 +1,7 @@
-// Writes a checkpoint of a shard that is being trained, as the server daemon does: it is ordered some
-// clocks ahead, another thread makes memory ready; at its clock the shard puts its slices aside between
-// two updates, and the other thread writes them. Prints what it took from there on, and how many updates
-// a second were applied before, at first and meanwhile.
+// Writes a checkpoint of a shard that is being trained, as the server daemon does: it is ordered
+// some clocks ahead, another thread makes memory ready; at its clock the shard puts its slices
+// aside between two updates, and the other thread writes them. Prints what it took from there on,
+// and how many updates a second were applied before, at first and meanwhile.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
-// What the CUDA device moves and updates in a second, beside plain copies of the same sizes in the same
-// run, and what the host's memory moves. Writes its rows with --json FILE; exits with 77 where there is no
-// device. --limits measures only what a model of a training is computed from.
+// What the CUDA device moves and updates in a second, beside plain copies of the same sizes in the
+// same run, and what the host's memory moves. Writes its rows with --json FILE; exits with 77 where
+// there is no device. --limits measures only what a model of a training is computed from.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

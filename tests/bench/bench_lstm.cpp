@@ -1,7 +1,7 @@
-// Times a character LSTM in the Net: embedding, one LSTM of 256, inner product and softmax loss over 50
-// steps of 32 streams; forward, backward and w -= rate * gradient on random numbers, one thread. The
-// peer of torch_lstm.py: the same net, batch and update. Prints the median of the repetitions; with
-// --layers also where the time goes.
+// Times a character LSTM in the Net: embedding, one LSTM of 256, inner product and softmax loss
+// over 50 steps of 32 streams; forward, backward and w -= rate * gradient on random numbers, one
+// thread. The peer of torch_lstm.py: the same net, batch and update. Prints the median of the
+// repetitions; with --layers also where the time goes.
 // Run it pinned to one core: taskset -c 1 build/bench/bench_lstm
 
 #include <fmt/format.h>

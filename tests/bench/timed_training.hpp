@@ -58,8 +58,8 @@ class TimedTraining {
 [[nodiscard]] std::vector<double> measure_rates(TimedTraining& training, int warm_up,
                                                 int iterations, int repetitions, double items);
 
-/// The net of a text or of a parsed file, in its training phase. Ends the program with a line where it
-/// cannot be built.
+/// The net of a text or of a parsed file, in its training phase. Ends the program with a line where
+/// it cannot be built.
 [[nodiscard]] model::Graph graph_of(std::string_view text, const model::GraphOptions& options);
 [[nodiscard]] model::Graph graph_of(const pb::NetParameter& net,
                                     const model::GraphOptions& options);

@@ -95,8 +95,9 @@ class Net:
         return total
 
     def Convolution(self, layer, x):
-        return F.conv2d(x, self.of(layer, "weight"), self.of(layer, "bias"), layer.number("stride", 1),
-                        layer.number("pad"), 1, layer.number("group", 1))
+        return F.conv2d(x, self.of(layer, "weight"), self.of(layer, "bias"),
+                        layer.number("stride", 1), layer.number("pad"), 1,
+                        layer.number("group", 1))
 
     def InnerProduct(self, layer, x):
         return F.linear(x.flatten(1), self.of(layer, "weight"), self.of(layer, "bias"))
@@ -148,7 +149,8 @@ def read_dump(folder):
 
 
 def gradients_of(net_path, read, images, labels, dtype):
-    parameters = {name: value.to(dtype).clone().requires_grad_() for name, (value, _) in read.items()}
+    parameters = {name: value.to(dtype).clone().requires_grad_()
+                  for name, (value, _) in read.items()}
     loss = Net(net_path, parameters).loss(images.to(dtype), labels)
     loss.backward()
     return loss.item(), {name: value.grad.double() for name, value in parameters.items()}
@@ -170,10 +172,10 @@ def compare(options):
     ours = error({name: gradient.double() for name, (_, gradient) in read.items()})
     theirs = error(single)
     good = ours <= 2 * theirs
-    print(f"{pathlib.Path(options.net).stem}, batch {count}: gradients of {len(exact)} tables are off by "
-          f"{ours:.3g}, PyTorch's float32 by {theirs:.3g}: ratio {ours / theirs:.2f} (wanted <= 2: "
-          f"{'yes' if good else 'NO'}); loss {loss:.7g}, off by {abs(loss - exact_loss):.2g}, "
-          f"PyTorch's by {abs(single_loss - exact_loss):.2g}")
+    print(f"{pathlib.Path(options.net).stem}, batch {count}: gradients of {len(exact)} tables are "
+          f"off by {ours:.3g}, PyTorch's float32 by {theirs:.3g}: ratio {ours / theirs:.2f} "
+          f"(required <= 2: {'yes' if good else 'NO'}); loss {loss:.7g}, off by "
+          f"{abs(loss - exact_loss):.2g}, PyTorch's by {abs(single_loss - exact_loss):.2g}")
     return good
 
 

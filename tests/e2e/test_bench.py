@@ -59,9 +59,11 @@ class Bench(unittest.TestCase):
     def test_a_slow_start_or_a_net_that_is_read_slowly_ends_start_time_with_1(self):
         for start_s, net_ms, status in (("0.5", "49.9", 0), ("0.5", "50.0", 1), ("3.1", "2.6", 1)):
             # tautline train ... --output FOLDER
+            summary = f'{{"first_iteration_s": {start_s}}}'
             self.write_program("bin/tautline", 'while [ "$1" != --output ]; do shift; done\n'
-                               f'echo started; echo \'{{"first_iteration_s": {start_s}}}\' > "$2/summary.json"')
-            self.write_program("bench/run_net", f"echo parsed and shape-checked 159 layers in {net_ms} ms")
+                               f"echo started; echo '{summary}' > \"$2/summary.json\"")
+            self.write_program("bench/run_net",
+                               f"echo parsed and shape-checked 159 layers in {net_ms} ms")
             done = self.measure("start_time", "--rounds", "2", build=self.place / "build")
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
             self.assertIn("GoogLeNet", done.stdout)

@@ -79,8 +79,9 @@ class Budget(ClusterTest):
         self.assertEqual(refused.returncode, 1)
         said = [line for line in refused.stderr.splitlines() if "device_memory_budget" in line]
         self.assertEqual(len(said), 1, refused.stderr)
-        self.assertRegex(said[0], r"needs \d+ bytes at once, device_memory_budget is 2097152 bytes; "
-                                  r"its largest tensor is activation 'conv1' with 2949120 bytes")
+        self.assertRegex(said[0], r"needs \d+ bytes at once, device_memory_budget is 2097152 "
+                                  r"bytes; its largest tensor is activation 'conv1' with 2949120 "
+                                  r"bytes")
 
     def test_a_test_phase_that_does_not_fit_is_refused_before_the_training(self):
         budget = self.quarter_of_need(self.lenet())

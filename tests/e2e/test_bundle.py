@@ -35,8 +35,8 @@ class Bundle(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         place = pathlib.Path(cls.folder.name)
         archive = place / "bundle.tar.gz"
-        packed = run([sys.executable, SOURCE / "scripts" / "gpu_bundle", "--build", BUILD, "--output",
-                      archive, "--train-images", "512", "--test-images", "200"],
+        packed = run([sys.executable, SOURCE / "scripts" / "gpu_bundle", "--build", BUILD,
+                      "--output", archive, "--train-images", "512", "--test-images", "200"],
                      {**os.environ, "PATH": "/usr/bin:/bin:/sbin"})
         assert packed.returncode == 0, packed.stderr
         # Under a name with a space, and moved once: no path of its first place is remembered.
@@ -104,8 +104,9 @@ class Bundle(unittest.TestCase):
         for program in sorted((self.root / "libexec").rglob("*")):
             if not is_program(program):
                 continue
+            libraries = f"{self.root}/lib:{self.root}/lib/fallback"
             traced = run([program], {**BARE, "LD_TRACE_LOADED_OBJECTS": "1",
-                                     "LD_LIBRARY_PATH": f"{self.root}/lib:{self.root}/lib/fallback"})
+                                     "LD_LIBRARY_PATH": libraries})
             self.assertEqual(traced.returncode, 0, traced.stderr)
             self.assertNotIn("not found", traced.stdout, program)
             self.assertNotIn(str(SOURCE), traced.stdout)

@@ -1,4 +1,4 @@
-"""A coordinator in a process of its own may end, hang and come back: the training does not notice."""
+"""A coordinator in its own process may end, hang and restart without disturbing the training."""
 
 import os
 import time
@@ -15,7 +15,8 @@ class CoordinatorLoss(ClusterTest):
         self.others = [self.start_daemon("server", "server0", "shards: 2", more="start_wait_s: 1")]
         for i in range(workers):
             self.others.append(self.start_daemon("worker", f"worker{i}", more="start_wait_s: 1"))
-        self.assertEqual(self.ask("submit", self.job(iterations=1000000, workers=workers)).returncode, 0)
+        answer = self.ask("submit", self.job(iterations=1000000, workers=workers))
+        self.assertEqual(answer.returncode, 0)
         self.wait_for_job(1, "RUNNING")
 
     def clock(self, worker=0):

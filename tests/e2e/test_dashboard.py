@@ -97,8 +97,9 @@ class Http(Served):
         self.begin()
         wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"]) > 3,
                    what="clocks")
+        shard = 'server="server0",shard="1"'
         wanted = {"server0": ["tautline_build_info{", "tautline_shard_busy_seconds_total{",
-                              'tautline_shard_bytes_total{server="server0",shard="1",direction="in"}',
+                              f'tautline_shard_bytes_total{{{shard},direction="in"}}',
                               'tautline_jobs{state="running"} 1', "tautline_job_slack_clocks{"],
                   "worker0": ["tautline_build_info{", "tautline_worker_clock{",
                               "tautline_worker_wait_seconds_total{",
@@ -296,7 +297,8 @@ class Page(Served):
         update = len(ManyWorkers.event(20))
         page = update + sum(len(body) for _, body in ManyWorkers.files.values())
         print(f"1,000 workers, 64 shards: an update is drawn in {statistics.median(took):.1f} ms "
-              f"(most {max(took):.1f}) of {update} bytes; the page is {page} bytes", file=sys.stderr)
+              f"(most {max(took):.1f}) of {update} bytes; the page is {page} bytes",
+              file=sys.stderr)
         self.do("shot", file=str(SHOTS / "thousand.png"))
         self.assertEqual(self.do("faults"), [])
         self.assertIn("of 1,000", self.text("#worker-note"))

@@ -74,8 +74,9 @@ class GetData(unittest.TestCase):
         before = (self.place / "lmdb/train/data.mdb").read_bytes()
         other = self.get_data("fashion-mnist", "--lmdb", "lmdb", "--mean", "mean.binaryproto")
         self.assertEqual(other.returncode, 1, other.stdout)
-        self.assertEqual(other.stderr, "get_data: lmdb/train is an LMDB of mnist, not of fashion-mnist as it is "
-                                       "now: remove it, or name another folder with --lmdb\n")
+        self.assertEqual(other.stderr, "get_data: lmdb/train is an LMDB of mnist, not of "
+                                       "fashion-mnist as it is now: remove it, or name another "
+                                       "folder with --lmdb\n")
         self.assertFalse((self.place / "mean.binaryproto").exists())
         self.assertFalse((self.root / "data" / "fashion-mnist").exists())
         self.assertEqual((self.place / "lmdb/train/data.mdb").read_bytes(), before)
@@ -106,8 +107,8 @@ class GetData(unittest.TestCase):
     def test_get_data_says_what_converting_needs_before_it_fetches(self):
         done = self.get_data("mnist", "--mean", "mean.binaryproto")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stderr, "get_data: --lmdb and --mean need the program tautline, which is "
-                                      "not built: run scripts/build\n")
+        self.assertEqual(done.stderr, "get_data: --lmdb and --mean need the program tautline, "
+                                      "which is not built: run scripts/build\n")
         self.assertFalse((self.root / "data").exists())
         text = self.get_data("tinyshakespeare", "--lmdb", "lmdb")
         self.assertEqual(text.returncode, 2)

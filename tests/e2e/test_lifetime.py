@@ -128,9 +128,8 @@ class DaemonLifetime(ClusterTest):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.coordinator = f"127.0.0.1:{free.getsockname()[1]}"
         self.start_daemon("worker", "worker0", wait=False)
-        wait_until(lambda: log.exists() and
-                   f"the coordinator at {self.coordinator} has not answered for 3 s" in log.read_text(),
-                   what="the line in the log")
+        line = f"the coordinator at {self.coordinator} has not answered for 3 s"
+        wait_until(lambda: log.exists() and line in log.read_text(), what="the line in the log")
         server = self.start_daemon("server", "server0", "coordinator {}")
         wait_until(lambda: "joined the coordinator" in log.read_text(), what="a worker that joined")
         os.kill(server.pid, signal.SIGSTOP)

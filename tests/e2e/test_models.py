@@ -158,7 +158,8 @@ class Models(ClusterTest):
         self.assertIn("does not say whose parameters it holds; name the net with --net",
                       self.fails("export", weights, "--output", "x.safetensors"))
         self.assert_fails(self.tautline("export", weights, "--output", "x.pt"),
-                          "must be a .safetensors, a .caffemodel or a .caffemodel.h5 file", status=2)
+                          "must be a .safetensors, a .caffemodel or a .caffemodel.h5 file",
+                          status=2)
         out = self.fine("train", self.still_job(), "--weights", "net.caffemodel.h5", "--servers", 2,
                         "--output", self.folder / "run")
         self.assertIn(self.digest(), out)

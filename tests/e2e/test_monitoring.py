@@ -131,7 +131,8 @@ class Monitoring(ClusterTest):
         self.assertEqual(self.ask("submit", self.job(iterations=1000000, workers=2)).returncode, 0)
         wait_until(lambda: "tautline_worker_clock" in self.scrape("worker0"), what="a job")
         wait_until(lambda: self.sum_of("worker0", used) > before, what="memory in use")
-        self.assertLess(self.sum_of("worker0", used), 1.1 * BUDGET)  # in the allocator's whole blocks
+        # The allocator takes whole blocks.
+        self.assertLess(self.sum_of("worker0", used), 1.1 * BUDGET)
         self.assertEqual(self.sum_of("worker0", "tautline_worker_device_memory_budget_bytes"),
                          BUDGET)
         self.assertGreater(self.sum_of("worker0", "tautline_worker_device_memory_free_bytes"),

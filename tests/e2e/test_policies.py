@@ -52,8 +52,8 @@ class Policies(ClusterTest):
                 "--clock-time", 5, "--straggler", "worker: 1 slowdown: 4"))
             # What a server keeps for it, besides the tables, is said when they are opened.
             log = (self.folder / "run/server0.log").read_text()
-            self.assertRegex(log, r"tables take [\d.]+ MiB here, of which delay compensation may take "
-                                  r"up to [\d.]+ MiB")
+            self.assertRegex(log, r"tables take [\d.]+ MiB here, of which delay compensation may "
+                                  r"take up to [\d.]+ MiB")
             self.assertIn("starts on 3 workers and 1 shard, slack 4", log)
 
     def test_momentum_that_looks_ahead_learns_and_alone_changes_no_bit(self):

@@ -12,11 +12,12 @@ SCRIPT = SOURCE / "scripts/shaped_cluster"
 # On one host: takes what another one sends, and prints how many bytes came in how many seconds.
 RECEIVE = """
 import os, socket, subprocess, sys, time
-SEND = "import os, socket; socket.create_connection((os.environ['HOST0'], 5555)).sendall(bytes(2_000_000))"
+SEND = '''import os, socket
+socket.create_connection((os.environ["HOST0"], 5555)).sendall(bytes(2_000_000))'''
 listener = socket.create_server(("0.0.0.0", 5555))
 listener.settimeout(20)
-sender = subprocess.Popen(["ip", "netns", "exec", os.environ["SHAPED"] + "host1", sys.executable, "-c",
-                           SEND])
+sender = subprocess.Popen(["ip", "netns", "exec", os.environ["SHAPED"] + "host1", sys.executable,
+                           "-c", SEND])
 connection, _ = listener.accept()
 begin, got = time.monotonic(), 0
 while data := connection.recv(1 << 20):
@@ -62,8 +63,9 @@ class ShapedCluster(ClusterTest):
         for options, least, most in ((("--rate", "8mbit"), 1.5, 60),
                                      (("--rate", "none", "--rate-of", "host1=8mbit"), 1.5, 60),
                                      (("--rate", "none"), 0, 1.5)):
-            answer = self.script(*options, "--servers", 0, "--workers", 0, "--hosts", 2, "--", "bash",
-                                 "-c", f"exec ip netns exec ${{SHAPED}}host0 python3 {receive}")
+            answer = self.script(*options, "--servers", 0, "--workers", 0, "--hosts", 2, "--",
+                                 "bash", "-c",
+                                 f"exec ip netns exec ${{SHAPED}}host0 python3 {receive}")
             self.assertEqual(answer.returncode, 0, answer.stderr)
             got, seconds = answer.stdout.split()
             self.assertEqual(int(got), 2_000_000)
@@ -126,7 +128,7 @@ class ShapedCluster(ClusterTest):
             self.skipTest("is not root to begin with")
         copy = pathlib.Path(shutil.copy(SCRIPT, self.folder / "shaped_cluster"))
         self.folder.chmod(0o755)
-        answer = subprocess.run([copy, "--bin", BIN, "--servers", "0", "--workers", "0", "--", "true"],
-                                cwd="/", capture_output=True, text=True, timeout=60,
+        answer = subprocess.run([copy, "--bin", BIN, "--servers", "0", "--workers", "0", "--",
+                                 "true"], cwd="/", capture_output=True, text=True, timeout=60,
                                 user=65534, group=65534, extra_groups=[])
         self.assert_fails(answer, "need root", "sudo")

@@ -15,7 +15,8 @@ class Submit(ClusterTest):
     def test_following_ends_with_the_job(self):
         answer = self.ask("submit", "--follow", self.job())
         self.assertEqual(answer.returncode, 0, answer.stderr)
-        self.assertRegex(answer.stdout, r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n$")
+        self.assertRegex(answer.stdout,
+                         r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n$")
 
     def test_submit_takes_what_train_takes(self):
         answer = self.ask("submit", "--follow", self.job(iterations=1000), "--slack", "async",

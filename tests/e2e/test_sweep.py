@@ -59,9 +59,9 @@ class Sweep(ClusterTest):
     def test_policies_are_compared_with_bounds(self):
         late = self.file("late_counts_less.textproto",
                          "consistency { mode: ASYNC staleness_learning_rate: true }")
-        answer = self.sweep("--slack", "0", "--policy",
-                            f"{late},{SOURCE / 'configs/jobs/policies/periodic_averaging.textproto'}",
-                            "--workers", 2, "--seeds", 1)
+        averaging = SOURCE / "configs/jobs/policies/periodic_averaging.textproto"
+        answer = self.sweep("--slack", "0", "--policy", f"{late},{averaging}", "--workers", 2,
+                            "--seeds", 1)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         self.assertEqual([(run["slack"], run["state"]) for run in self.rows("runs.csv")],
                          [("0", "done"), ("late_counts_less", "done"),

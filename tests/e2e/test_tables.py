@@ -42,8 +42,8 @@ class Tables(ClusterTest):
         self.flowers()
         out = self.fine("convert", "flowers.csv", "table.h5", "--label", "species", "--drop", "id",
                         "--test-share", 0.2)
-        self.assertEqual(out, "table.h5: 240 rows of 2 features, 3 classes: 0 daisy, 1 iris, 2 rose\n"
-                              "table_test.h5: 60 rows of 2 features\n")
+        self.assertEqual(out, "table.h5: 240 rows of 2 features, 3 classes: 0 daisy, 1 iris, "
+                              "2 rose\ntable_test.h5: 60 rows of 2 features\n")
         out = self.fine("train", SOURCE / "configs/models/table_mlp_solver.prototxt", "--max-iter",
                         150, "--workers", 2)
         self.assertGreater(float(re.search(r"test accuracy: ([\d.]+)", out)[1]), 0.9, out)
@@ -64,9 +64,9 @@ class Tables(ClusterTest):
         self.fine("convert", "a.csv", "a.h5")
         answer = self.tautline("validate", self.file("net.prototxt", AUTOENCODER))
         self.assertEqual(answer.returncode, 0, answer.stderr)
-        self.assertIn('warning: the TEST phase needs a stage, which a solver gives: test_state { stage: '
-                      '"test-on-train" }, with which it is shown; the net\'s stages are test-on-train, '
-                      'test-on-test', answer.stderr)
+        self.assertIn("warning: the TEST phase needs a stage, which a solver gives: test_state { "
+                      'stage: "test-on-train" }, with which it is shown; the net\'s stages are '
+                      "test-on-train, test-on-test", answer.stderr)
         self.assertIn("4x3", answer.stdout)
 
     def test_a_test_writes_blobs_that_an_hdf5_data_layer_reads(self):

@@ -18,7 +18,8 @@ def blocks(page):
 def commands():
     """The lines that are typed, without the files that are written."""
     for block in (block for page in PAGES for block in blocks(page)):
-        yield from (line for line in HERE.sub("", block).splitlines() if line.strip())
+        typed = HERE.sub("", block).replace("\\\n", " ")
+        yield from (line for line in typed.splitlines() if line.strip())
 
 
 def headings(page):

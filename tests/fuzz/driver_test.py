@@ -89,8 +89,8 @@ class Driver(unittest.TestCase):
             target = folder / f"{name}_fuzz"
             target.write_text(f"#!/bin/sh\n{body}\n")
             target.chmod(0o755)
-            done = run(sys.executable, "-B", SCRIPT, "--folder", folder, "--found", self.place / "found",
-                       "--minutes", "0.01")
+            done = run(sys.executable, "-B", SCRIPT, "--folder", folder,
+                       "--found", self.place / "found", "--minutes", "0.01")
             self.assertEqual(done.returncode, 1, name)
             self.assertRegex(done.stdout, rf"{name}: FAILED without an input: {said}, seed \d+\n")
             self.assertNotIn("BROKEN", done.stdout)

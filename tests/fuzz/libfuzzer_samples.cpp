@@ -5,8 +5,8 @@
 
 #include "tests/fuzz/fuzz_target.hpp"
 
-// With libFuzzer the target's samples are where it begins: TAUTLINE_FUZZ_SAMPLES names the folder of inputs
-// that they are written to.
+// With libFuzzer the target's samples are where it begins: TAUTLINE_FUZZ_SAMPLES names the folder
+// of inputs that they are written to.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {

@@ -19,8 +19,8 @@ void fill_randomly(LayerBench& bench, std::uint64_t seed, int classes,
 /// All that a layer has written: tops, and with gradients those of bottoms and parameters.
 [[nodiscard]] std::vector<Values> results_of(const LayerBench& bench, bool gradients);
 
-/// The largest difference of two arrays, over the largest number of the second; infinite where one is
-/// no number, or where their sizes differ.
+/// The largest difference of two arrays, over the largest number of the second; infinite where one
+/// is no number, or where their sizes differ.
 [[nodiscard]] double relative_error(const Values& actual, const Values& expected);
 
 }  // namespace taut::test

@@ -1,4 +1,5 @@
-// A recurrent layer's kernels over whole sequences, and those that go step by step, against the CPU's.
+// A recurrent layer's kernels over whole sequences, and those that go step by step, against the
+// CPU's.
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,8 @@ std::size_t size(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-/// The numbers that one layer works on, drawn anew from a seed. Weights are small, so that states stay
-/// where cells are far from flat, and errors do not grow from step to step.
+/// The numbers that one layer works on, drawn anew from a seed. Weights are small, so that states
+/// stay where cells are far from flat, and errors do not grow from step to step.
 struct Sequence {
   Sequence(const RecurrentSpec& spec, std::uint64_t seed) {
     const std::int64_t gates = gate_count(spec.cell) * spec.hidden;

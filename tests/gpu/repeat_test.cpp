@@ -18,7 +18,8 @@ constexpr const char* kNet = R"(
 layer { name: 'in' type: 'Data' top: 'data' top: 'label' }
 layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
         convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }
-layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool' pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool'
+        pooling_param { kernel_size: 2 stride: 2 } }
 layer { name: 'drop' type: 'Dropout' bottom: 'pool' top: 'pool' }
 layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip'
         inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
@@ -39,8 +40,8 @@ layer { name: 'last' type: 'InnerProduct' bottom: 'lstm' top: 'last'
         inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'last' bottom: 'label' top: 'loss' })";
 
-/// Trains a net for some clocks on batches that differ, each table in one of two buffers in turn, and
-/// returns the losses and the last values.
+/// Trains a net for some clocks on batches that differ, each table in one of two buffers in turn,
+/// and returns the losses and the last values.
 Values train(Backend& backend, int clocks, const char* definition, bool deterministic) {
   backend.set_math({.deterministic = deterministic});
   const auto stream = backend.make_stream();

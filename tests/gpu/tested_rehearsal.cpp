@@ -1,5 +1,5 @@
-// The cases of tests/gpu with a CPU in the device's place that has memory of its own and works late: what is
-// wrong with a case itself shows on every machine.
+// The cases of tests/gpu with a CPU in the device's place that has memory of its own and works
+// late: what is wrong with a case itself shows on every machine.
 #include <memory>
 
 #include "tests/gpu/tested_cuda.hpp"

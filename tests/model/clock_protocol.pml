@@ -1,12 +1,12 @@
-/* The clock protocol of section 2 of the design, for `spin` to search exhaustively: two workers, two
- * slices on shards of their own, clocks 0 to CLOCKS - 1, one bound SLACK for the whole run, and at
+/* The clock protocol of section 2 of the design, for `spin` to search exhaustively: two workers,
+ * two slices on separate shards, clocks 0 to CLOCKS - 1, one bound SLACK for the whole run, and at
  * most one lost message. A message is one item about one slice, as on the wire:
  *   to a shard   PUSH_READ(clock): the update of `clock`, and the read at clock + 1 that follows it
  *   to a worker  VALUE(clock, other): the answer to the read at `clock`, and how many of the other
  *                worker's updates it holds; ACK(clock): accepted, the read is parked
- * A lost message is made good by sending once more, slice by slice, when nothing else moves; besides, each worker may
- * REPEATS times repeat what it has had no answer to too early, so that a message comes twice.
- * Whatever stands still otherwise is a deadlock.
+ * A lost message is sent once more, slice by slice, when nothing else moves; in addition, each
+ * worker may resend an unanswered message too early, up to REPEATS times, so that it arrives twice.
+ * Any other standstill is a deadlock.
  *
  *   spin -a -DSLACK=1 clock_protocol.pml && gcc -O2 -o pan pan.c && ./pan
  */

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-// What the twin's libraries (cuBLASLt, cuDNN, NCCL) use of its runtime: work is queued on streams, device
-// memory is asked for, and whatever breaks a documented rule is reported.
-// Rules whose breach the documentation answers with a status are answered with that status. Where it leaves
-// the behaviour undefined, report_violation() ends the process.
+// What the twin's libraries (cuBLASLt, cuDNN, NCCL) use of its runtime: work is queued on streams,
+// device memory is asked for, and whatever breaks a documented rule is reported.
+// Rules whose breach the documentation answers with a status are answered with that status. Where
+// it leaves the behaviour undefined, report_violation() ends the process.
 namespace taut::twin {
 
 /// Bytes that queued work reads, or reads and writes.
@@ -23,11 +23,12 @@ struct Access {
   bool is_write = false;
 };
 
-/// Queues work on a stream (nullptr: the legacy default stream); it runs as late as the twin's scheduler
-/// likes, before whatever waits for it. Under capture it becomes a graph node, whose `run` is called at each
-/// replay, so it keeps its arguments by value.
+/// Queues work on a stream (nullptr: the legacy default stream); it runs as late as the twin's
+/// scheduler likes, before whatever waits for it. Under capture it becomes a graph node, whose
+/// `run` is called at each replay, so it keeps its arguments by value.
 /// what      for reports: "cublasLtMatmul 64x10x500"
-/// accesses  all device memory that `run` touches; other device memory can't be touched while it runs
+/// accesses  all device memory that `run` touches; other device memory can't be touched while it
+///           runs
 /// run       calls nothing of CUDA and takes no lock that a caller of CUDA may hold
 /// may_run   asked before `run`; false: not yet, other streams' work goes first. See wake().
 /// Thread    any
@@ -39,7 +40,8 @@ void wake();
 /// Errors    the device's sticky error
 cudaError_t finish(cudaStream_t stream);
 
-/// A rule of RULES.md was broken: prints the rule, the details and the call's place, and ends the process.
+/// A rule of RULES.md was broken: prints the rule, the details and the call's place, and ends the
+/// process.
 [[noreturn]] void report_violation(std::string_view rule, std::string details);
 
 /// Whether all bytes lie in one live allocation of device memory.
@@ -51,14 +53,16 @@ struct Allocation {
 };
 /// The live allocation that holds an address.
 [[nodiscard]] std::optional<Allocation> allocation_of(const void* address);
-/// Reports unless all bytes lie in one live allocation of the device and begin at a multiple of `alignment`.
+/// Reports unless all bytes lie in one live allocation of the device and begin at a multiple of
+/// `alignment`.
 void require_device_memory(std::string_view call, std::string_view operand, int device,
                            const void* begin, std::size_t bytes, std::size_t alignment = 1);
-/// Memory that a library takes for itself; nullptr where none is left. Released at the call's end or with
-/// the handle.
+/// Memory that a library takes for itself; nullptr where none is left. Released at the call's end
+/// or with the handle.
 [[nodiscard]] void* allocate_device_memory(int device, std::size_t bytes, std::string who);
 void release_device_memory(void* begin);
-/// Overwrites with what no program counts on. For workspaces after use, within an Access that is written.
+/// Overwrites with what no program counts on. For workspaces after use, within an Access that is
+/// written.
 void poison(void* begin, std::size_t bytes);
 
 /// The calling thread's device.
@@ -69,8 +73,8 @@ void poison(void* begin, std::size_t bytes);
 /// Reports a stream that does not exist, or no longer.
 void require_stream(std::string_view call, cudaStream_t stream);
 [[nodiscard]] bool is_capturing(cudaStream_t stream);
-/// Of a call that allocates, synchronizes or otherwise may not be made while the calling thread (or, in the
-/// global mode, any) captures: false where that is so, and the capture is then invalid.
+/// Of a call that allocates, synchronizes or otherwise may not be made while the calling thread
+/// (or, in the global mode, any) captures: false where that is so, and the capture is then invalid.
 [[nodiscard]] bool may_call_unsafely(std::string_view call);
 
 /// What a call is to fail with, as the test's order says. Each entry of a library asks once, first.

@@ -41,8 +41,8 @@ AveragingCache::AveragingCache(Client& client, Backend& backend,
   own_ = backend.allocate_host(Bytes(largest * sizeof(float)));
 }
 
-/// Copies of values to the device are all made before the clock's cycle of calls begins: only some clocks
-/// have them.
+/// Copies of values to the device are all made before the clock's cycle of calls begins: only some
+/// clocks have them.
 Result<Clock> AveragingCache::begin_clock(Clock clock) {
   if (backend_.shares_host_memory()) return clock;
   for (Table& table : tables_) {
@@ -113,8 +113,8 @@ void AveragingCache::meet(Table& table, Clock clock) {
     return;
   }
   table.due = clock;
-  // The first read's values are still current; later ones are read again, since the shared values change while
-  // this worker trains.
+  // The first read's values are still current; later ones are read again, since the shared values
+  // change while this worker trains.
   if (table.next == options_.start) return;
   table.asked = table.next;
   client_.read(table.spec.id, table.next, table.shared.as<float>());

@@ -12,17 +12,17 @@
 
 namespace taut {
 
-/// Parameters of a worker that trains locally and exchanges with the shared ones every few clocks: periodic
-/// averaging (local SGD, federated averaging) and elastic averaging (EASGD). Its update rule, with all of its
-/// state, runs here; the shards sum what workers push.
+/// Parameters of a worker that trains locally and exchanges with the shared ones every few clocks:
+/// periodic averaging (local SGD, federated averaging) and elastic averaging (EASGD). Its update
+/// rule, with all of its state, runs here; the shards sum what workers push.
 ///
-/// Periodic   at the end of an interval it pushes its change since it last took the shared values, and
-///            continues from the mean over all workers
+/// Periodic   at the end of an interval it pushes its change since it last took the shared values,
+///            and continues from the mean over all workers
 /// Elastic    it reads the shared values, and both move towards each other by moving_rate times
 ///            their distance; it continues from its own
 ///
-/// Running statistics are averaged at the shards at each exchange. The shared values are tested and saved; a
-/// worker's own, and its rule's state, exist as long as the worker.
+/// Running statistics are averaged at the shards at each exchange. The shared values are tested and
+/// saved; a worker's own, and its rule's state, exist as long as the worker.
 /// Source    averaging.hpp
 class AveragingCache final : public ParameterCache {
  public:

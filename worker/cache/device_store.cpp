@@ -47,8 +47,8 @@ void DeviceStore::start() {
   }
 }
 
-/// Finishes the copies first: they write into memory of the sender and the client. A device that failed throws
-/// again here, after the failure was reported elsewhere.
+/// Finishes the copies first: they write into memory of the sender and the client. A device that
+/// failed throws again here, after the failure was reported elsewhere.
 void DeviceStore::stop() noexcept {
   if (!sender_) return;
   client_.on_read({});
@@ -83,7 +83,8 @@ void DeviceStore::copy_ahead(TableId table) noexcept {
 
 void DeviceStore::bring(TableId id) {
   Table& table = tables_[id.value()];
-  // Second buffers only take what is free after the first clock, when every other allocation is made.
+  // Second buffers only take what is free after the first clock, when every other allocation is
+  // made.
   if (std::exchange(table.was_brought, true) && options_.overlap && !backend_.in_dry_run()) {
     values_.try_second_buffers();
   }

@@ -12,10 +12,10 @@
 
 namespace taut {
 
-/// The values of a device with its own memory. Fresh values are written on the host and copied to the device
-/// on a separate stream: with a second buffer as soon as the client has them, else in bring(). The copy of a
-/// gradient to the host starts when the compute has it, while backward continues. The compute waits for
-/// events of single tables only.
+/// The values of a device with its own memory. Fresh values are written on the host and copied to
+/// the device on a separate stream: with a second buffer as soon as the client has them, else in
+/// bring(). The copy of a gradient to the host starts when the compute has it, while backward
+/// continues. The compute waits for events of single tables only.
 class DeviceStore final : public ValueStore {
  public:
   /// client, backend  outlive this

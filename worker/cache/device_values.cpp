@@ -85,8 +85,8 @@ void DeviceValues::bring(TableId id, Stream& compute) {
   if (!std::exchange(table.is_ahead, false)) {
     start_copy(table, has_second ? table.back : table.front);
   }
-  // Also if the copy was not made ahead: recordings of a net's calls then see the same two arrangements
-  // alternate.
+  // Also if the copy was not made ahead: recordings of a net's calls then see the same two
+  // arrangements alternate.
   if (has_second) std::swap(table.front, table.back);
   table.front.arrived->wait(compute);
 }

@@ -13,9 +13,10 @@
 
 namespace taut {
 
-/// The tables' values on one device, and their copies from the host. A table has one buffer or, if there is
-/// enough memory, two: while the compute reads the one in front, fresh values are copied into the other, and the
-/// two are swapped between two uses. Each buffer is overwritten behind the mark of its last use.
+/// The tables' values on one device, and their copies from the host. A table has one buffer or, if
+/// there is enough memory, two: while the compute reads the one in front, fresh values are copied
+/// into the other, and the two are swapped between two uses. Each buffer is overwritten behind the
+/// mark of its last use.
 /// Errors    DeviceError
 /// Thread    the compute thread; copy_ahead() any
 class DeviceValues {
@@ -29,9 +30,9 @@ class DeviceValues {
   /// Where a table's fresh values are written: pinned host memory.
   [[nodiscard]] std::span<float> fresh(TableId table) const;
 
-  /// Allocates a second buffer for every table whose values change, if the device has twice the memory that
-  /// they need. Only the first call has an effect. A device that must know all calls in advance has none: a
-  /// copy that starts when values arrive has no place among them.
+  /// Allocates a second buffer for every table whose values change, if the device has twice the
+  /// memory that they need. Only the first call has an effect. A device that must know all calls in
+  /// advance has none: a copy that starts when values arrive has no place among them.
   void try_second_buffers();
   [[nodiscard]] bool has_second_buffers() const { return has_second_; }
 

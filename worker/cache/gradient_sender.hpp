@@ -18,8 +18,8 @@
 
 namespace taut {
 
-/// Sends gradients to the shards when their copies from the device are complete, in the order of hand_over():
-/// the compute does not wait for a copy.
+/// Sends gradients to the shards when their copies from the device are complete, in the order of
+/// hand_over(): the compute does not wait for a copy.
 /// Thread    a dedicated one; hand_over() and finish_clock() from the compute's
 class GradientSender {
  public:
@@ -37,8 +37,8 @@ class GradientSender {
     Buffer gradient;  // the copy
     std::shared_ptr<Event> copied;
     std::span<float> into;  // where the table's next values go
-    /// The sums of squares of the gradient and of the values that it was computed with, as far as the norm
-    /// uses them; both are complete when the gradient's copy is.
+    /// The sums of squares of the gradient and of the values that it was computed with, as far as
+    /// the norm uses them; both are complete when the gradient's copy is.
     std::span<const double, 2> squares;
   };
 

@@ -9,9 +9,9 @@
 
 namespace taut {
 
-/// The values of a device that shares the host's memory: nothing is copied. Each table has two buffers; the
-/// compute reads one while the client writes the other, and bring() swaps them. Gradients are computed in the
-/// client's buffers.
+/// The values of a device that shares the host's memory: nothing is copied. Each table has two
+/// buffers; the compute reads one while the client writes the other, and bring() swaps them.
+/// Gradients are computed in the client's buffers.
 class HostStore final : public ValueStore {
  public:
   /// REQUIRES: a backend that shares the host's memory.

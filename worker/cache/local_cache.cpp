@@ -34,8 +34,9 @@ LocalCache::LocalCache(Backend& backend, std::vector<TableSpec> tables, Options 
   stream_->finish();
 }
 
-/// Elements of a table that are updated at once. Norms over a slice are those that a shard takes. Within a
-/// budget a piece's values, gradient and state are on the device together, not the whole table's.
+/// Elements of a table that are updated at once. Norms over a slice are those that a shard takes.
+/// Within a budget a piece's values, gradient and state are on the device together, not the whole
+/// table's.
 std::size_t LocalCache::piece_of(std::size_t count) const {
   if (options_.rule.is_scaled_by_slice()) return SliceLayout::kSliceElements;
   const std::uint64_t budget = options_.budget.value();

@@ -33,8 +33,9 @@ class ParameterCache {
   /// Errors    as acquire()
   [[nodiscard]] virtual Result<Clock> begin_clock(Clock clock) { return clock; }
 
-  /// The stream on which a replica computes with the values and writes its gradients: set once, before the
-  /// first acquire(); it outlives the cache's work. Replicas on one device share a stream.
+  /// The stream on which a replica computes with the values and writes its gradients: set once,
+  /// before the first acquire(); it outlives the cache's work. Replicas on one device share a
+  /// stream.
   virtual void compute_on(std::size_t /*replica*/, Stream& /*stream*/) {}
 
   /// The tables' values for `clock`, on the replica's device; the first call of a clock may
@@ -46,8 +47,8 @@ class ParameterCache {
   /// Where a replica writes its gradient of a table at this clock; valid until publish().
   [[nodiscard]] virtual DeviceSpan<float> gradient(std::size_t replica, TableId table) = 0;
 
-  /// The gradient is complete: pushes it and reads the values for the next clock. If the solver clips, both
-  /// happen in finish_clock().
+  /// The gradient is complete: pushes it and reads the values for the next clock. If the solver
+  /// clips, both happen in finish_clock().
   virtual void publish(std::size_t replica, TableId table, Clock clock) = 0;
 
   /// A replica has published all its tables.

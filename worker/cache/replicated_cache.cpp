@@ -23,7 +23,8 @@ ReplicatedCache::ReplicatedCache(std::unique_ptr<ParameterCache> first,
   }
   group_ = make_device_group(std::move(members), options.order);
   for (const TableSpec& table : tables) add_table(table);
-  // For the first device's cache the exchange is the compute: it reads the values and produces the gradient.
+  // For the first device's cache the exchange is the compute: it reads the values and produces the
+  // gradient.
   first_->compute_on(0, *devices_[0].exchange);
 }
 
@@ -76,8 +77,8 @@ Result<DeviceSpan<const float>> ReplicatedCache::acquire(std::size_t replica, Ta
   return replica == 0 ? table.values : DeviceSpan<const float>(part.values.as<float>());
 }
 
-/// Copies the first device's values to the others. The exchange has passed the mark of their last use with
-/// the gradients that followed it.
+/// Copies the first device's values to the others. The exchange has passed the mark of their last
+/// use with the gradients that followed it.
 void ReplicatedCache::spread(Table& table) {
   std::vector<DeviceSpan<float>> copies;
   for (std::size_t i = 1; i < devices_.size(); ++i) {

@@ -11,13 +11,13 @@
 
 namespace taut {
 
-/// One worker's parameters on several devices. A cache on the first of them exchanges with the server; every other
-/// device has a copy of its values. Each device computes a replica
+/// One worker's parameters on several devices. A cache on the first of them exchanges with the
+/// server; every other device has a copy of its values. Each device computes a replica
 /// on its share of the batch, and the mean of their gradients is the worker's.
 ///
-/// The exchange has a separate stream on every device, in parallel with the compute: a table's gradients are
-/// averaged when the last device has computed its own, while backward continues, and the compute waits for
-/// single tables only.
+/// The exchange has a separate stream on every device, in parallel with the compute: a table's
+/// gradients are averaged when the last device has computed its own, while backward continues, and
+/// the compute waits for single tables only.
 class ReplicatedCache final : public ParameterCache {
  public:
   struct Options {

@@ -93,7 +93,8 @@ Result<void> ServedCache::await(Table& table, Clock clock) {
   return ok();
 }
 
-/// Waits for a table's values at a clock, and puts them in front. A dry run's are whatever is there.
+/// Waits for a table's values at a clock, and puts them in front. A dry run's are whatever is
+/// there.
 Result<void> ServedCache::bring(Table& table, Clock clock) {
   const bool dry_run = backend_.in_dry_run();
   const Clock required = clock_of(table, dry_run ? kDryRun : clock);

@@ -10,14 +10,14 @@
 
 namespace taut {
 
-/// Parameters that live in a parameter server: which clock's values are in front, and which are waited for.
-/// Where they are stored is up to a ValueStore, in host memory or on a device.
+/// Parameters that live in a parameter server: which clock's values are in front, and which are
+/// waited for. Where they are stored is up to a ValueStore, in host memory or on a device.
 class ServedCache final : public ParameterCache {
  public:
   using Options = ServedOptions;
 
-  /// Opens the tables at the shards and starts reading them, into a HostStore if the backend shares the
-  /// host's memory, else into a DeviceStore.
+  /// Opens the tables at the shards and starts reading them, into a HostStore if the backend shares
+  /// the host's memory, else into a DeviceStore.
   /// Errors    as Client::open
   [[nodiscard]] static Result<std::unique_ptr<ServedCache>> open(Client& client, Backend& backend,
                                                                  std::vector<TableSpec> tables,

@@ -14,16 +14,17 @@ namespace taut {
 /// What a cache in front of a parameter server does, and when.
 struct ServedOptions {
   Clock start;  // the first clock
-  /// The norm that each update carries. One of the whole gradient is known when backward is over, and the
-  /// updates are then sent together.
+  /// The norm that each update carries. One of the whole gradient is known when backward is over,
+  /// and the updates are then sent together.
   math::UpdateNorm norm = math::UpdateNorm::kNone;
   bool overlap = true;        // each update is sent while the rest of backward still runs
   bool catches_up = false;    // skips clocks that are over: the job has backup workers
   Duration wait{60'000'000};  // a read that takes longer fails
 };
 
-/// Where a served cache stores the values of its tables, and where their gradients are computed. A table has
-/// values in front, which the compute reads, and a place for fresh ones, which the client writes.
+/// Where a served cache stores the values of its tables, and where their gradients are computed. A
+/// table has values in front, which the compute reads, and a place for fresh ones, which the client
+/// writes.
 /// Errors    DeviceError
 /// Thread    the compute thread
 class ValueStore {
@@ -33,8 +34,8 @@ class ValueStore {
   ValueStore& operator=(const ValueStore&) = delete;
   virtual ~ValueStore() = default;
 
-  /// Called once the client has opened the tables, and before it closes: from stop() on the store does not
-  /// use the client.
+  /// Called once the client has opened the tables, and before it closes: from stop() on the store
+  /// does not use the client.
   virtual void start() {}
   virtual void stop() noexcept {}
 
@@ -50,8 +51,8 @@ class ValueStore {
 
   /// Where the compute writes a table's gradient, until publish().
   [[nodiscard]] virtual DeviceSpan<float> gradient(TableId table) = 0;
-  /// The gradient is complete: pushes it and reads the next values into fresh(), now or at the latest in
-  /// finish_clock().
+  /// The gradient is complete: pushes it and reads the next values into fresh(), now or at the
+  /// latest in finish_clock().
   virtual void publish(TableId table, Clock clock) = 0;
   virtual void finish_clock(Clock clock) = 0;
 

@@ -34,10 +34,11 @@ struct ClientOptions {
   Incarnation incarnation;
   std::string job_hash;
   std::vector<ShardAddress> shards;
-  /// Where gradients are stored, and what a shard of the same machine maps; nullptr: they travel as bytes.
+  /// Where gradients are stored, and what a shard of the same machine maps; nullptr: they travel as
+  /// bytes.
   std::shared_ptr<SharedArena> shared_memory;
-  /// Where they are stored otherwise, and what snapshots are read into, until the last use, which may
-  /// be after the client's end; nullptr: plain memory.
+  /// Where they are stored otherwise, and what snapshots are read into, until the last use, which
+  /// may be after the client's end; nullptr: plain memory.
   std::shared_ptr<BufferAllocator> update_memory;
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
@@ -93,8 +94,8 @@ class Client {
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
 
   /// Called for each read that has completed, before wait() returns it, by whichever thread
-  /// works for the client, under the client's lock: it asks nothing of the client, waits for nothing
-  /// and throws nothing. Once this returns, what was named before is not called any more.
+  /// works for the client, under the client's lock: it asks nothing of the client, waits for
+  /// nothing and throws nothing. Once this returns, what was named before is not called any more.
   using OnRead = std::function<void(TableId table, Clock clock)>;
   void on_read(OnRead notify);
 

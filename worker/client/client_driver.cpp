@@ -369,8 +369,8 @@ void ClientDriver::take(const Incoming& incoming) {
   hand_over(shard, std::move(message.value()));
 }
 
-/// Gives the protocol a message's items in parts, so that no thread waits long for the lock while values
-/// are copied.
+/// Gives the protocol a message's items in parts, so that no thread waits long for the lock while
+/// values are copied.
 void ClientDriver::hand_over(ShardId shard, DataMessage message) {
   auto* batch = std::get_if<DataItems>(&message.body);
   if (batch == nullptr) {

@@ -119,7 +119,8 @@ void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bo
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
     auto& read = snapshot ? slice.snapshot : slice.read;
     read = PendingRead{clock, into.subspan(place.offset, place.count), {}, 0};
-    // A worker whose first request is a read starts there: its first push may be later, and skip clocks.
+    // A worker whose first request is a read starts there: its first push may be later, and skip
+    // clocks.
     if (!snapshot && !slice.next) slice.next = clock;
     touch(slice);
   }

@@ -30,7 +30,8 @@ struct Converted {
 };
 
 /// Walks all images of a store in their order, writes them into an LMDB under the keys 00000000,
-/// 00000001, ..., and their mean into a file, as Caffe's convert_imageset and compute_image_mean do.
+/// 00000001, ..., and their mean into a file, as Caffe's convert_imageset and compute_image_mean
+/// do.
 /// Errors    invalid: an image that cannot be read, where corrupt ones are not skipped; images of
 ///           several sizes, where a mean is wanted; exists, io: from writing
 [[nodiscard]] Result<Converted> convert(const ImageStore& store, const ConvertOptions& options);

@@ -34,8 +34,8 @@ class DataLoader {
   struct Options {
     Clock start;            // of the first batch
     std::size_t depth = 4;  // batches made ahead
-    /// Where batches are stored. It outlives them all; the loader's thread takes from it, and whoever has a
-    /// batch last gives back.
+    /// Where batches are stored. It outlives them all; the loader's thread takes from it, and
+    /// whoever has a batch last gives back.
     std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   };
 

@@ -14,10 +14,10 @@ namespace taut::data {
 /// other file by file. Numbers of any kind become floats. An array that is stored as one piece of
 /// little-endian numbers is read record by record from the file; any other is read as a whole into
 /// memory.
-/// source    an HDF5 file, or a text file with the path of one in each line, from the working folder
-///           or from the list's
-/// Errors    not_found; invalid: as hdf5::list_datasets and hdf5::read_floats; a file without one of
-///           the arrays; arrays of different numbers of records, or files of different shapes
+/// source    an HDF5 file, or a text file with the path of one in each line, from the working
+///           folder or from the list's
+/// Errors    not_found; invalid: as hdf5::list_datasets and hdf5::read_floats; a file without one
+///           of the arrays; arrays of different numbers of records, or files of different shapes
 /// Source    Caffe, src/caffe/layers/hdf5_data_layer.cpp
 [[nodiscard]] Result<std::shared_ptr<const RecordSource>> open_hdf5(
     const pb::LayerParameter& layer, const std::filesystem::path& source);

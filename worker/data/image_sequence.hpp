@@ -21,10 +21,10 @@ namespace taut::data {
 /// What `moving_images` gives: frames as T x N x 1 x S x S in a batch, and the label.
 [[nodiscard]] RecordShape clip_fields(const pb::ClipParameter& clip);
 
-/// Each image as a clip: it moves over a dark square of S x S in a straight line and bounces off the
-/// sides. The label is where it sets out to, 0 to 7: right, then on clockwise by 45 degrees; one frame
-/// alone does not tell. Place, direction and speed (2 to 4 pixels a frame) are drawn: in training
-/// anew each time, in testing once for each record.
+/// Each image as a clip: it moves over a dark square of S x S in a straight line and bounces off
+/// the sides. The label is where it sets out to, 0 to 7: right, then on clockwise by 45 degrees;
+/// one frame alone does not tell. Place, direction and speed (2 to 4 pixels a frame) are drawn: in
+/// training anew each time, in testing once for each record.
 /// Errors    invalid: a square that the images do not fit into, no frames, several channels
 /// Source    the moving digits of Srivastava et al., "Unsupervised Learning of Video
 ///           Representations using LSTMs", ICML 2015, section 3, with one digit

@@ -19,8 +19,8 @@ class Sampler {
   [[nodiscard]] virtual std::uint64_t index(Clock clock, std::uint32_t i) const = 0;
 };
 
-/// One worker's share of the records: those whose number leaves `slot` when divided by `slots`. Each
-/// device of the worker has a part of every batch: one of equal ones that follow each other.
+/// One worker's share of the records: those whose number leaves `slot` when divided by `slots`.
+/// Each device of the worker has a part of every batch: one of equal ones that follow each other.
 struct Share {
   std::uint32_t slot = 0;
   std::uint32_t slots = 1;
@@ -33,8 +33,9 @@ struct Share {
 /// as near as the first one, and a batch may end one pass and begin the next.
 /// batch     of the part
 /// Errors    invalid: a batch of 0, a slot outside of the slots, a share without records
-/// Source    the order is a Feistel network on Philox, walked until it falls within the share: Black
-///           and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, sections 4 and 5
+/// Source    the order is a Feistel network on Philox, walked until it falls within the share:
+///           Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, sections 4
+///           and 5
 [[nodiscard]] Result<std::unique_ptr<Sampler>> shuffled_sampler(std::uint64_t records, Share share,
                                                                 std::uint32_t batch,
                                                                 std::uint64_t seed);

@@ -25,7 +25,8 @@ enum class TextUnit : std::uint8_t { kCharacters, kWords };
 class Vocabulary {
  public:
   /// The units of a text: the most frequent ones, of equally frequent ones those that come first in
-  /// the order of their bytes, numbered in that order of bytes. The same text gives the same numbers.
+  /// the order of their bytes, numbered in that order of bytes. The same text gives the same
+  /// numbers.
   /// most      entries, "<unk>" among them; 0: all
   [[nodiscard]] static Vocabulary of(std::string_view text, TextUnit unit, std::size_t most);
 

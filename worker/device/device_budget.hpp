@@ -17,7 +17,8 @@ class BudgetedBackend {
 
   [[nodiscard]] Backend& backend() const { return planned_ ? *planned_ : device_; }
 
-  /// The bytes that the training needs, has and moves, in one line; empty: no budget, or no plan yet.
+  /// The bytes that the training needs, has and moves, in one line; empty: no budget, or no plan
+  /// yet.
   [[nodiscard]] std::string summary() const;
   /// The whole plan of the training, as a table; REQUIRES: it is planned.
   [[nodiscard]] std::string table() const;

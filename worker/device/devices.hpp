@@ -12,8 +12,8 @@
 
 namespace taut::worker {
 
-/// Opens the devices that a worker's settings name, and logs the choice. If AUTO finds no CUDA device, each of
-/// them is the CPU, so that the batch is divided as configured.
+/// Opens the devices that a worker's settings name, and logs the choice. If AUTO finds no CUDA
+/// device, each of them is the CPU, so that the batch is divided as configured.
 /// Errors    as make_backend; unavailable: AUTO finds only some of them
 [[nodiscard]] Result<std::vector<std::unique_ptr<Backend>>> open_devices(
     const pb::WorkerConfig& settings);

@@ -9,8 +9,8 @@
 
 namespace taut::worker {
 
-/// The pinned parts of an arena: all of them or, from the first one on that cannot be pinned, none. Buffers may
-/// extend over two parts, and a copy of memory that is only partly pinned may fail.
+/// The pinned parts of an arena: all of them or, from the first one on that cannot be pinned, none.
+/// Buffers may extend over two parts, and a copy of memory that is only partly pinned may fail.
 /// Thread    one at a time
 class PinnedParts {
  public:

@@ -19,8 +19,8 @@
 
 namespace taut {
 
-/// The numbers in which products and convolutions are computed; parameters, gradients and the tensors
-/// between layers stay float32.
+/// The numbers in which products and convolutions are computed; parameters, gradients and the
+/// tensors between layers stay float32.
 enum class Precision : std::uint8_t {
   kFloat32,
   kTf32,      // float32 with 10 bits of fraction in the factors, where the device has it
@@ -30,15 +30,15 @@ enum class Precision : std::uint8_t {
 
 struct MathOptions {
   Precision precision = Precision::kFloat32;
-  /// kFloat16: gradients are multiplied by it before they become float16, and the results are divided
-  /// by it; 0: as large as each gradient allows.
+  /// kFloat16: gradients are multiplied by it before they become float16, and the results are
+  /// divided by it; 0: as large as each gradient allows.
   float loss_scale = 0;
   /// The same bits in every run, if the device has slower algorithms that guarantee it.
   bool deterministic = false;
 };
 
-/// One device: its memory, its streams, and the operations that layers are made of. No code outside a
-/// backend knows which device it is.
+/// One device: its memory, its streams, and the operations that layers are made of. No code outside
+/// a backend knows which device it is.
 /// Errors    DeviceError from everything that touches the device
 /// Thread    any; each stream by one thread at a time, each operation on one stream at a time
 class Backend {
@@ -72,20 +72,23 @@ class Backend {
   [[nodiscard]] DeviceBuffer allocate_floats(std::size_t count, std::string_view name = "a block") {
     return allocate_floats(count, BufferKind::kActivation, name);
   }
-  /// Uninitialised host memory for copies to and from the device that run in parallel with the rest.
+  /// Uninitialised host memory for copies to and from the device that run in parallel with the
+  /// rest.
   [[nodiscard]] virtual HostBuffer allocate_host(Bytes size) = 0;
-  /// Makes memory with another owner as good as allocate_host's, until unpin_host() of the same part.
+  /// Makes memory with another owner as good as allocate_host's, until unpin_host() of the same
+  /// part.
   /// Errors    DeviceError: the system has no more memory that may be pinned
   virtual void pin_host(std::span<std::byte> part) = 0;
   virtual void unpin_host(std::span<std::byte> part) noexcept = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
-  /// A stream for copies between the device and the host only, which run in parallel with the compute.
+  /// A stream for copies between the device and the host only, which run in parallel with the
+  /// compute.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_copy_stream() { return make_stream(); }
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
 
-  /// Copies between equally long spans. Host memory must not change until the stream has passed. With
-  /// host memory from allocate_host() or pin_host() the call returns at once; with any other it may
-  /// wait until the copy is done.
+  /// Copies between equally long spans. Host memory must not change until the stream has passed.
+  /// With host memory from allocate_host() or pin_host() the call returns at once; with any other
+  /// it may wait until the copy is done.
   virtual void copy_to_device(Stream&, std::span<const float> from, DeviceSpan<float> to) = 0;
   virtual void copy_to_host(Stream&, DeviceSpan<const float> from, std::span<float> to) = 0;
   virtual void copy(Stream&, DeviceSpan<const float> from, DeviceSpan<float> to) = 0;
@@ -106,8 +109,8 @@ class Backend {
   [[nodiscard]] virtual double sum_of_squares(Stream&,
                                               std::span<const DeviceSpan<const float>> of) = 0;
 
-  /// Overload for one span, asynchronous: `into` holds the sum when the stream has passed; host memory as
-  /// for copy_to_host().
+  /// Overload for one span, asynchronous: `into` holds the sum when the stream has passed; host
+  /// memory as for copy_to_host().
   virtual void copy_squares_to_host(Stream&, DeviceSpan<const float> of, double& into) = 0;
 
   /// Copies a part of a tensor into a part of another.
@@ -117,8 +120,8 @@ class Backend {
   virtual void reshape(Stream&, const Extents& from_shape, const Extents& to_shape,
                        DeviceSpan<const float> from, DeviceSpan<float> to) = 0;
 
-  /// Copies a tensor from or to Caffe's order (rows of rows; images as N, C, H, W), independent of the
-  /// device's order.
+  /// Copies a tensor from or to Caffe's order (rows of rows; images as N, C, H, W), independent of
+  /// the device's order.
   virtual void write_tensor(Stream&, const Extents& shape, std::span<const float> from,
                             DeviceSpan<float> to) = 0;
   virtual void read_tensor(Stream&, const Extents& shape, DeviceSpan<const float> from,
@@ -126,9 +129,10 @@ class Backend {
 
   /// Whether begin_repeat() is worth calling.
   [[nodiscard]] virtual bool repeats() const { return false; }
-  /// Between these two a caller queues what it has queued under this key before: the same operations on
-  /// the same memory, at another clock, without waits and without copies to or from the host. False: the
-  /// device has queued all of it from a recording, and the caller continues without end_repeat().
+  /// Between these two a caller queues what it has queued under this key before: the same
+  /// operations on the same memory, at another clock, without waits and without copies to or from
+  /// the host. False: the device has queued all of it from a recording, and the caller continues
+  /// without end_repeat().
   [[nodiscard]] virtual bool begin_repeat(Stream&, std::uint64_t /*key*/, Clock) { return true; }
   virtual void end_repeat(Stream&) {}
   /// Replaces end_repeat() if an exception was thrown in between.
@@ -139,16 +143,17 @@ class Backend {
   /// compute  the stream of all calls but copies
   virtual void begin_cycle(Stream& /*compute*/, std::string_view /*name*/) {}
   virtual void end_cycle() {}
-  /// A device that must know a cycle's calls before the first one runs `calls` and records the calls without
-  /// executing them; nothing that they would wait for need be ready. Any other device does nothing.
+  /// A device that must know a cycle's calls before the first one runs `calls` and records the
+  /// calls without executing them; nothing that they would wait for need be ready. Any other device
+  /// does nothing.
   /// Errors    those of `calls`; invalid: a cycle that the device has too little memory for
   [[nodiscard]] virtual Result<void> dry_run(Stream& /*compute*/, std::string_view /*name*/,
                                              const std::function<Result<void>()>& /*calls*/) {
     return ok();
   }
   [[nodiscard]] virtual bool in_dry_run() const { return false; }
-  /// Whether it is such a device: a cycle's calls must then have one order and use the same memory, and no
-  /// other thread may make calls in between.
+  /// Whether it is such a device: a cycle's calls must then have one order and use the same memory,
+  /// and no other thread may make calls in between.
   [[nodiscard]] virtual bool needs_dry_run() const { return false; }
 
   /// The operation that a spec describes.
@@ -180,7 +185,8 @@ struct BackendChoice {
 };
 
 /// Opens a device. AUTO takes CUDA if it is built in and a device responds, else the CPU.
-/// Errors    unavailable: CUDA was requested by name and is missing; invalid: a thread count below 0
+/// Errors    unavailable: CUDA was requested by name and is missing; invalid: a thread count below
+///           0
 [[nodiscard]] Result<BackendChoice> make_backend(const BackendOptions& options);
 
 }  // namespace taut

@@ -12,7 +12,8 @@ namespace taut {
 namespace {
 
 /// Exchanges by copies from one member's memory to another's. A copy is queued on the stream of the
-/// member that it writes to; events delay it until the one that it reads from has reached that point.
+/// member that it writes to; events delay it until the one that it reads from has reached that
+/// point.
 class CopyingGroup final : public DeviceGroup {
  public:
   explicit CopyingGroup(std::vector<Member> members) : members_(std::move(members)) {

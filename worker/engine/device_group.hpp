@@ -11,8 +11,8 @@
 namespace taut {
 
 /// The devices of one worker: how they exchange parameters and gradients. Every call is
-/// queued on the members' streams: it accesses a member's memory after the work already on that stream,
-/// and the memory is free for other uses when the stream has passed.
+/// queued on the members' streams: it accesses a member's memory after the work already on that
+/// stream, and the memory is free for other uses when the stream has passed.
 /// Errors    DeviceError
 /// Thread    one at a time
 class DeviceGroup {
@@ -44,8 +44,8 @@ enum class GroupOrder : std::uint8_t {
   kMembers,  // in the members' order, so that a run has the same bits as any other
 };
 
-/// Uses NCCL if every member is a different CUDA device and NCCL is found, unless the order matters; else copies
-/// between the members.
+/// Uses NCCL if every member is a different CUDA device and NCCL is found, unless the order
+/// matters; else copies between the members.
 /// members  two or more
 [[nodiscard]] std::unique_ptr<DeviceGroup> make_device_group(
     std::vector<DeviceGroup::Member> members, GroupOrder order);

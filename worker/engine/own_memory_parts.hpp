@@ -5,8 +5,8 @@
 
 #include "worker/engine/ops/device_op.hpp"
 
-// The layout of the parts of an operation's own memory in one block, the same for every device. A part has
-// room(), its floats including alignment, and lend().
+// The layout of the parts of an operation's own memory in one block, the same for every device. A
+// part has room(), its floats including alignment, and lend().
 namespace taut {
 
 /// The size of a block with all parts in sequence.

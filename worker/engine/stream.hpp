@@ -11,12 +11,13 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   virtual ~Stream() = default;
 
-  /// Blocks the host until all queued work is done. It needs no deadline: the device finishes or fails. Errors: DeviceError.
+  /// Blocks the host until all queued work is done. It needs no deadline: the device finishes or
+  /// fails. Errors: DeviceError.
   virtual void finish() = 0;
 };
 
-/// A point in a stream's work. An event that was never recorded has passed. Thread: record() by one at
-/// a time, while no other uses it; the rest by any.
+/// A point in a stream's work. An event that was never recorded has passed. Thread: record() by one
+/// at a time, while no other uses it; the rest by any.
 class Event {
  public:
   Event() = default;

@@ -25,8 +25,8 @@ class StreamProgress {
   std::uint64_t passed_ = 0;
 };
 
-/// Runs posted tasks in order on a dedicated thread, in parallel with the compute: the CPU's copies between its
-/// device memory and the host's.
+/// Runs posted tasks in order on a dedicated thread, in parallel with the compute: the CPU's copies
+/// between its device memory and the host's.
 class TaskStream final : public Stream {
  public:
   TaskStream();
@@ -52,8 +52,8 @@ class TaskStream final : public Stream {
   std::thread thread_;
 };
 
-/// A point in the work of a stream on the host. A stream that is no TaskStream runs inline: its marks have been
-/// passed, and it waits on the calling thread.
+/// A point in the work of a stream on the host. A stream that is no TaskStream runs inline: its
+/// marks have been passed, and it waits on the calling thread.
 class HostEvent final : public Event {
  public:
   void record(Stream& stream) override;

@@ -41,13 +41,14 @@ class Layer {
   /// Overwrites the tops' values. Errors: std::invalid_argument for labels that are no class.
   virtual void forward(const Ports& ports, Stream& stream, Clock clock) = 0;
 
-  /// Overwrites the gradients of bottoms and parameters that are not empty. Follows a forward. A parameter
-  /// that is averaged gets its new values as its gradient; a layer with one is called even if no gradient
-  /// is computed and tops have none. A top without a gradient is one that no loss reads.
+  /// Overwrites the gradients of bottoms and parameters that are not empty. Follows a forward. A
+  /// parameter that is averaged gets its new values as its gradient; a layer with one is called
+  /// even if no gradient is computed and tops have none. A top without a gradient is one that no
+  /// loss reads.
   virtual void backward(const Ports& ports, Stream& stream) = 0;
 
-  /// What the layer keeps from one batch to the next in addition to its parameters, so that it is saved with
-  /// them. Fixed when the layer is made; empty: nothing.
+  /// What the layer keeps from one batch to the next in addition to its parameters, so that it is
+  /// saved with them. Fixed when the layer is made; empty: nothing.
   [[nodiscard]] virtual std::vector<DeviceSpan<float>> carried_state() { return {}; }
 };
 
@@ -58,7 +59,8 @@ struct LayerSetup {
   std::vector<Extents> tops;
   std::vector<bool> bottom_gradients;  // which bottoms' gradients will be computed
   bool training = true;
-  /// Whether the second bottom, if it holds cont markers, starts sequences at the batch's first step only.
+  /// Whether the second bottom, if it holds cont markers, starts sequences at the batch's first
+  /// step only.
   bool begins_at_start = false;
   std::uint64_t seed = 0;
   std::uint32_t slot = 0;   // of the member

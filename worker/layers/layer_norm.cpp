@@ -26,8 +26,8 @@ class LayerNorm final : public Layer {
   std::unique_ptr<LayerNormOp> op_;
 };
 
-/// Caffe's MVN: rows are the channels of each record, or the records. Tensors of images may be stored in
-/// another order than rows are, so they are brought into rows first.
+/// Caffe's MVN: rows are the channels of each record, or the records. Tensors of images may be
+/// stored in another order than rows are, so they are brought into rows first.
 class Mvn final : public Layer {
  public:
   Mvn(Backend& backend, const LayerNormSpec& spec, const Extents& shape)

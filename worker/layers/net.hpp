@@ -19,9 +19,9 @@ namespace taut {
 /// A settled graph on a device. The caller walks the layers: forward from 0 upwards, backward from
 /// the last one down, so that it can wait for and send each layer's parameters separately.
 ///
-/// Parameters' memory is the caller's. A layer's backward reads the values that its forward read: they must
-/// not change until then. Gradients are this net's mean over its batch; they are overwritten, and complete
-/// when gradients_after() says so.
+/// Parameters' memory is the caller's. A layer's backward reads the values that its forward read:
+/// they must not change until then. Gradients are this net's mean over its batch; they are
+/// overwritten, and complete when gradients_after() says so.
 /// Thread    one at a time
 class Net {
  public:
@@ -60,18 +60,18 @@ class Net {
     set_batch(stream, std::span(fed.begin(), fed.size()));
   }
 
-  /// If the backend repeats, one call queues the layer and all that follow it up to the next one with
-  /// parameters, and the calls for those do nothing.
+  /// If the backend repeats, one call queues the layer and all that follow it up to the next one
+  /// with parameters, and the calls for those do nothing.
   /// REQUIRES: the layer's parameters have values; all layers are walked in order. Errors:
   /// std::invalid_argument for a label that is no class.
   void forward(std::size_t layer, Stream& stream, Clock clock);
-  /// If the backend repeats, a layer without gradients_after() is queued with the next one that has some.
-  /// REQUIRES: the layer's trained parameters have gradients bound; all layers are walked in order. Does
-  /// nothing if no gradient is computed.
+  /// If the backend repeats, a layer without gradients_after() is queued with the next one that has
+  /// some. REQUIRES: the layer's trained parameters have gradients bound; all layers are walked in
+  /// order. Does nothing if no gradient is computed.
   void backward(std::size_t layer, Stream& stream);
 
-  /// Copies the values of the graph's last blob of that name in Caffe's order. Waits for the stream.
-  /// REQUIRES: there is one, of `into`'s size.
+  /// Copies the values of the graph's last blob of that name in Caffe's order. Waits for the
+  /// stream. REQUIRES: there is one, of `into`'s size.
   void read_blob(Stream& stream, const std::string& name, std::span<float> into);
   /// The same for a blob by its place in the graph.
   void read_blob(Stream& stream, std::size_t blob, std::span<float> into);
@@ -87,9 +87,9 @@ class Net {
     double value = 0;
     double weight = 1;  // in a mean over batches; of a class: its labels in this batch
   };
-  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Where an
-  /// Accuracy's second top is one, of at most kMaxClasses, each class's number as "NAME[CLASS]". The
-  /// same names in the same order after each batch. Waits for the stream.
+  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Where
+  /// an Accuracy's second top is one, of at most kMaxClasses, each class's number as "NAME[CLASS]".
+  /// The same names in the same order after each batch. Waits for the stream.
   [[nodiscard]] std::vector<Output> outputs(Stream& stream);
 
  private:
@@ -98,7 +98,8 @@ class Net {
     DeviceSpan<const float> from;
     DeviceSpan<float> into;
   };
-  /// A top with a loss weight, of a layer that is no loss: the weight is the top's gradient, or a part of it.
+  /// A top with a loss weight, of a layer that is no loss: the weight is the top's gradient, or a
+  /// part of it.
   struct WeightedTop {
     float weight = 0;
     DeviceSpan<float> gradient;

@@ -21,8 +21,8 @@ struct RecurrentSetup {
 
 /// Recurrent layers on top of each other, with dropout between them, and after an RNN's hidden
 /// state Caffe's tanh(W_ho h + b_o). The output is all steps, or the last one. Each layer keeps its
-/// state: with cont markers a batch continues from it, without them it starts from zeros; or the states are
-/// bottoms and tops. A bottom that is constant over time has one product for
+/// state: with cont markers a batch continues from it, without them it starts from zeros; or the
+/// states are bottoms and tops. A bottom that is constant over time has one product for
 /// all steps of the first layer.
 class Recurrent final : public Layer {
  public:

@@ -68,8 +68,8 @@ struct GraphOptions {
 /// The blobs that are written from outside, in the order of their layers and tops.
 [[nodiscard]] std::vector<std::size_t> fed_blobs(const Graph& graph);
 
-/// Whether a blob is cont markers that can begin a sequence at a batch's first step alone: a text's, which
-/// no layer writes over.
+/// Whether a blob is cont markers that can begin a sequence at a batch's first step alone: a
+/// text's, which no layer writes over.
 [[nodiscard]] bool begins_at_start(const Graph& graph, std::size_t blob);
 
 /// What the labels of a blob may be.

@@ -24,8 +24,8 @@ struct KnownRecords {
 /// Reads a job file, or a bare solver file as a job, and makes it whole: the net and the solver
 /// that it names are in net_param and solver_param (its nets as settle_nets() says), the paths of
 /// data that is there are absolute, `weights` holds what job and solver say, the name is the file's
-/// where it gives none, and the seed is the solver's where only that gives one. A solver's own net is
-/// taken where the job gives none.
+/// where it gives none, and the seed is the solver's where only that gives one. A solver's own net
+/// is taken where the job gives none.
 /// Errors    not_found, or invalid with line and column; a net or a solver that is given twice or
 ///           not at all
 [[nodiscard]] Result<pb::Job> load_job(const std::filesystem::path& path);

@@ -67,7 +67,8 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
                     layer.name()));
   }
   if (!data.has_source()) return DataPlace{kDefaultDataFolder, "", ""};
-  // Published nets say LEVELDB of what has long been something else: the folder's files say what it is.
+  // Published nets say LEVELDB of what has long been something else: the folder's files say what it
+  // is.
   const fs::path folder = data.source();
   std::error_code ignored;
   const bool may_be_leveldb =

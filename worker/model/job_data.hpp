@@ -31,7 +31,8 @@ struct LayerData {
 /// job's last data entry for the phase and the layer (an entry with a folder and no phase is for
 /// both), or what the layer names, or the default data set.
 /// Errors    invalid: an entry with half of the files, or with files and a folder, or for a layer
-///           that is not there; a Data layer that says LEVELDB of a folder that is one or is not there
+///           that is not there; a Data layer that says LEVELDB of a folder that is one or is not
+///           there
 [[nodiscard]] Result<std::vector<LayerData>> data_of(const pb::Job& job, const NetChoice& choice);
 
 /// One line for each file or folder that is not there.

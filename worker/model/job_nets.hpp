@@ -19,18 +19,18 @@ struct NetChoice {
 /// The nets that a whole job runs: the training one, then one for each test_iter.
 [[nodiscard]] std::vector<NetChoice> nets_of(const pb::Job& job);
 
-/// A whole job's net, in the state that the solver asks for. The first test phases have the solver's
-/// test nets, the others the net that serves both phases.
+/// A whole job's net, in the state that the solver asks for. The first test phases have the
+/// solver's test nets, the others the net that serves both phases.
 /// Source    Caffe, src/caffe/solver.cpp, Solver::InitTrainNet and InitTestNets
 [[nodiscard]] pb::NetParameter net_of(const pb::Job& job, const NetChoice& choice);
 
 /// Reads the nets that a job or its solver names: what is trained goes to the job's net_param, the
-/// solver's test nets to its test_net_param, all of them upgraded and with the paths of data that is
-/// there made absolute.
+/// solver's test nets to its test_net_param, all of them upgraded and with the paths of data that
+/// is there made absolute.
 /// path         the job's file
 /// solver_path  the file that contains its solver
-/// Errors       not_found; invalid: none or several nets to train, test phases without a net or nets
-///              without a test phase
+/// Errors       not_found; invalid: none or several nets to train, test phases without a net or
+///              nets without a test phase
 [[nodiscard]] Result<void> settle_nets(const std::filesystem::path& path,
                                        const std::filesystem::path& solver_path, pb::Job& job);
 

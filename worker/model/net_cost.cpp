@@ -22,8 +22,8 @@ std::uint64_t matrix_elements(const Graph& graph, const Node& node) {
   return count;
 }
 
-/// Every step of a T x N x C sequence meets each weight once, but for those of an x_static, which one
-/// product serves for all steps; attention's scores and their weighted
+/// Every step of a T x N x C sequence meets each weight once, but for those of an x_static, which
+/// one product serves for all steps; attention's scores and their weighted
 /// sum of values take 2 T^2 C more for a stream, with a causal mask too.
 std::uint64_t sequence_multiply_adds(const Graph& graph, const Node& node) {
   const Shape& bottom = graph.blobs[node.bottoms[0]].shape;

@@ -16,7 +16,8 @@
 
 namespace taut::model {
 
-/// The note of an exported .safetensors file that holds the job whose model it is, as text protobuf.
+/// The note of an exported .safetensors file that holds the job whose model it is, as text
+/// protobuf.
 inline constexpr const char* kJobNote = "tautline.job";
 
 /// Elements [first, first + out.size()) of a graph's table number `table`.
@@ -29,7 +30,8 @@ using ReadTable =
 class SavedModel {
  public:
   /// model     a folder, a .safetensors, a .caffemodel or a .caffemodel.h5
-  /// net_file  a net, solver or job file, in the place of what the model says of itself; empty: none
+  /// net_file  a net, solver or job file, in the place of what the model says of itself; empty:
+  ///           none
   /// Errors    as CheckpointReader::open, open_weights and load_job; invalid: no file names a net
   [[nodiscard]] static Result<SavedModel> open(const std::filesystem::path& model,
                                                const std::filesystem::path& net_file);

@@ -35,8 +35,8 @@ struct WeightsMatch {
   [[nodiscard]] std::string summary() const;
 };
 
-/// Errors    mismatch: a tensor of another shape or of whole numbers (names layer and shapes), a name
-///           that two tensors of a file go by, nothing that matches
+/// Errors    mismatch: a tensor of another shape or of whole numbers (names layer and shapes), a
+///           name that two tensors of a file go by, nothing that matches
 [[nodiscard]] Result<WeightsMatch> match_weights(const Graph& graph,
                                                  const std::vector<WeightsFile>& files);
 
@@ -52,8 +52,8 @@ struct WeightsMatch {
 [[nodiscard]] Result<std::string> match_job_weights(const pb::Job& job,
                                                     const GraphOptions& options);
 
-/// Merges the job's and the solver's `weights`: files separated by commas become separate entries, the
-/// solver's where the job names none, with absolute paths.
+/// Merges the job's and the solver's `weights`: files separated by commas become separate entries,
+/// the solver's where the job names none, with absolute paths.
 /// Errors    not_found
 [[nodiscard]] Result<void> settle_weights(const std::filesystem::path& job_path,
                                           const std::filesystem::path& solver_path, pb::Job& job);

@@ -12,8 +12,8 @@ enum class Exchange : std::uint8_t {
   kElastic,   // each and the shared ones move towards each other
 };
 
-/// Workers train on parameters of their own, and push at the end of each interval alone. What a worker
-/// does there is its AveragingCache; a shard adds up what is pushed, or takes its mean.
+/// Workers train on parameters of their own, and push at the end of each interval alone. What a
+/// worker does there is its AveragingCache; a shard adds up what is pushed, or takes its mean.
 /// Source    see math::periodic_update() and math::elastic_update()
 class Averaging final : public StalenessPolicy {
  public:

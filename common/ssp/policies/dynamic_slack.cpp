@@ -55,7 +55,8 @@ Slack DynamicSlack::slack_of_read(WorkerId worker, Clock clock, Slack /*set*/) {
   });
   const auto fast_times = times_of(own);
   const auto slow_times = times_of(*slow);
-  // Where the slowest is so far behind that one more clock would break the range, no worker continues.
+  // Where the slowest is so far behind that one more clock would break the range, no worker
+  // continues.
   const std::int64_t most = range_.most.clocks() - lead + 1;
   if (!is_fastest || !fast_times || !slow_times || most <= 0) return range_.least;
   const std::int64_t extra = extra_clocks(*fast_times, *slow_times, most);

@@ -21,7 +21,8 @@
   const text = (id, value) => {
     if ($(id).textContent !== value) $(id).textContent = value;
   };
-  const percent = (share) => (share === null ? "–" : (100 * share).toFixed(share < 0.1 ? 1 : 0) + " %");
+  const percent = (share) =>
+    share === null ? "–" : (100 * share).toFixed(share < 0.1 ? 1 : 0) + " %";
   function duration(s) {
     const two = (n) => String(n).padStart(2, "0");
     s = Math.floor(s);
@@ -154,14 +155,16 @@
       ? `, ${duration(job.running_s * (1 / share - 1))} left` : "";
     text("t-time", duration(job.running_s) + left);
     $("stop").hidden = job.state !== "running" && job.state !== "submitted";
-    document.title = `${job.state === "running" ? (100 * share).toFixed(0) + " % " : ""}${job.name} – Tautline`;
+    const done = job.state === "running" ? (100 * share).toFixed(0) + " % " : "";
+    document.title = `${done}${job.name} – Tautline`;
   }
 
   function showClocks(job) {
     Draw.clocks($("clock-plot"), job);
     const apart = job.fastest - job.clock;
     const bound = job.slack === null ? "no bound" : `slack ${job.slack}`;
-    const sentence = `${group(apart)} ${apart === 1 ? "clock" : "clocks"} between the slowest and the fastest; ${bound}`;
+    const clocks = apart === 1 ? "clock" : "clocks";
+    const sentence = `${group(apart)} ${clocks} between the slowest and the fastest; ${bound}`;
     text("gap", sentence);
     $("clock-plot").setAttribute("aria-label", `${job.by_worker.name.length} workers: ${sentence}`);
     const ends = job.state !== "running" && job.state !== "submitted";
@@ -180,17 +183,26 @@
 
   function chart(id, label, color, values, points, fromZero) {
     const host = $(id);
-    const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") }, font: "11px system-ui, 'DejaVu Sans', sans-serif" };
+    const axis = {
+      stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 },
+      ticks: { stroke: css("--line") }, font: "11px system-ui, 'DejaVu Sans', sans-serif",
+    };
     const x = (u, at) => at.map((v) => (byClock ? group(v) : duration(v)));
     // A single value would otherwise stand on an axis up to 100.
     const range = (u, low, high) =>
-      fromZero || low === high ? [Math.min(low, 0), 1.1 * (Math.max(0, ...u.data[1]) || 1)] : uPlot.rangeNum(low, high, 0.1, true);
+      fromZero || low === high
+        ? [Math.min(low, 0), 1.1 * (Math.max(0, ...u.data[1]) || 1)]
+        : uPlot.rangeNum(low, high, 0.1, true);
     return new uPlot({
       width: host.clientWidth, height: host.clientHeight, legend: { show: false },
       cursor: { y: false },
       scales: { x: { time: false }, y: { range } },
-      axes: [{ ...axis, values: x, space: 70, size: 36 }, { ...axis, size: 58, values: (u, at) => at.map(values) }],
-      series: [{}, { label, stroke: css(color), width: 2, points: { show: points, size: 7, fill: css(color) }, spanGaps: true }],
+      axes: [{ ...axis, values: x, space: 70, size: 36 },
+             { ...axis, size: 58, values: (u, at) => at.map(values) }],
+      series: [{}, {
+        label, stroke: css(color), width: 2, spanGaps: true,
+        points: { show: points, size: 7, fill: css(color) },
+      }],
     }, [[], []], host);
   }
   function remake() {
@@ -198,11 +210,13 @@
     const digits = (v) => {
       if (v === null) return "";
       if (Math.abs(v) >= 1e6) return Number((v / 1e6).toPrecision(4)) + " M";
-      return Math.abs(v) >= 1e4 ? Number((v / 1e3).toPrecision(4)) + " k" : String(Number(v.toPrecision(4)));
+      if (Math.abs(v) >= 1e4) return Number((v / 1e3).toPrecision(4)) + " k";
+      return String(Number(v.toPrecision(4)));
     };
+    const percents = (v) => Number((100 * v).toPrecision(4)) + " %";
     charts = [
       chart("loss-plot", "loss", "--blue", digits, false),
-      chart("accuracy-plot", "accuracy", "--green", (v) => Number((100 * v).toPrecision(4)) + " %", true),
+      chart("accuracy-plot", "accuracy", "--green", percents, true),
       chart("rate-plot", "images/s", "--orange", digits, false, true),
     ];
   }
@@ -212,7 +226,8 @@
     const x = byClock ? series.clock : series.t;
     charts[0].setData([x, series.loss]);
     charts[2].setData([x, series.images_per_second]);
-    charts[1].setData([byClock ? job.tests.clock : job.tests.clock.map(timeOf), job.tests.accuracy]);
+    const { clock, accuracy } = job.tests;
+    charts[1].setData([byClock ? clock : clock.map(timeOf), accuracy]);
   }
   /** When the slowest worker stood at a clock, between the points that are known. */
   function timeOf(clock) {
@@ -247,7 +262,8 @@
     let bins = job.staleness;
     if (bins.length > 14) { // a long tail as one bar
       const rest = bins.slice(13);
-      bins = bins.slice(0, 13).concat([[rest[0][0] + "+", rest.reduce((sum, [, n]) => sum + n, 0)]]);
+      const count = rest.reduce((sum, [, n]) => sum + n, 0);
+      bins = bins.slice(0, 13).concat([[rest[0][0] + "+", count]]);
     }
     const parts = [];
     for (const [staleness, n] of bins) {
@@ -276,7 +292,8 @@
       const row = document.createElement("tr");
       if (w.state[i] === "lost") row.className = "lost";
       cell(row, w.name[i]);
-      cell(row, w.state[i] + (w.silent_s[i] > 3 && w.state[i] === "running" ? `, silent ${w.silent_s[i].toFixed(0)} s` : ""));
+      const silent = w.state[i] === "running" && w.silent_s[i] > 3;
+      cell(row, w.state[i] + (silent ? `, silent ${w.silent_s[i].toFixed(0)} s` : ""));
       cell(row, group(w.clock[i]), "n");
       cell(row, w.state[i] === "running" ? group(w.images_per_second[i]) : "–", "n");
       const waited = cell(row, "");
@@ -293,7 +310,8 @@
     const old = past[0];
     let all = 0;
     for (const [s, server] of now.servers.entries()) {
-      const before = old.servers[s] && old.servers[s].name === server.name ? old.servers[s] : server;
+      const known = old.servers[s] && old.servers[s].name === server.name;
+      const before = known ? old.servers[s] : server;
       const span = Math.max(0.001, now.time - old.time);
       for (let i = 0; i < server.shard_count; i++) {
         const load = server.shards[i];
@@ -312,7 +330,9 @@
       }
     }
     $("shards").hidden = parts.length === 0;
-    text("shard-note", `${parts.length} on ${now.servers.length} ${now.servers.length === 1 ? "server" : "servers"}, ${bytes(all)}/s`);
+    const count = now.servers.length;
+    const servers = `${count} ${count === 1 ? "server" : "servers"}`;
+    text("shard-note", `${parts.length} on ${servers}, ${bytes(all)}/s`);
     $("shard-grid").replaceChildren(...parts);
   }
 
@@ -334,7 +354,8 @@
   function showLog() {
     const box = $("log-lines");
     const atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
-    const lines = now.log.map(([time, line]) => `${new Date(time * 1000).toLocaleTimeString("en-GB")}  ${line}`).join("\n");
+    const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
+    const lines = now.log.map(([time, line]) => `${clock(time)}  ${line}`).join("\n");
     if (box.textContent === lines) return;
     box.textContent = lines;
     if (atEnd) box.scrollTop = box.scrollHeight;
@@ -376,7 +397,8 @@
     event.preventDefault();
     const job = now.job;
     const slack = wantedSlack();
-    const effect = slack === 0 || job.slack === 0 ? " Updates are then applied in another way, from a clock ahead of every worker." : "";
+    const effect = slack === 0 || job.slack === 0
+      ? " Updates are then applied in another way, from a clock ahead of every worker." : "";
     ask(`Change job ${job.id} from ${boundName(job.slack)} to ${boundName(slack)}?${effect}`,
         "Change", async () => {
           await send(`/api/jobs/${job.id}/slack`, { slack });

@@ -11,7 +11,8 @@ const Draw = (() => {
     const w = job.by_worker;
     const here = [];
     for (let i = 0; i < w.name.length; i++) {
-      if (w.state[i] !== "lost") here.push({ name: w.name[i], clock: w.clock[i], state: w.state[i] });
+      if (w.state[i] === "lost") continue;
+      here.push({ name: w.name[i], clock: w.clock[i], state: w.state[i] });
     }
     let slowest = Infinity;
     for (const one of here) slowest = Math.min(slowest, one.clock);
@@ -26,8 +27,10 @@ const Draw = (() => {
     const ratio = window.devicePixelRatio || 1;
     const width = canvas.clientWidth;
     canvas.style.height = height + "px";
-    const wanted = [Math.round(width * ratio), Math.round(height * ratio)];
-    if (canvas.width !== wanted[0] || canvas.height !== wanted[1]) [canvas.width, canvas.height] = wanted;
+    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== wide || canvas.height !== high) {
+      [canvas.width, canvas.height] = [wide, high];
+    }
     const g = canvas.getContext("2d");
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.clearRect(0, 0, width, height);
@@ -86,7 +89,8 @@ const Draw = (() => {
     const top = 22;
     const bottom = top + Math.max(1, here.length) * lane;
     const { g, width } = prepare(canvas, bottom + 24);
-    const names = Math.min(width * 0.25, Math.max(40, ...here.map((one) => g.measureText(one.name).width)) + 14);
+    const widest = Math.max(40, ...here.map((one) => g.measureText(one.name).width));
+    const names = Math.min(width * 0.25, widest + 14);
     const x = (lead) => names + 8 + (lead / span) * (width - names - 62);
     frame(g, x, top, bottom, job, fastest);
     here.forEach((one, i) => {
@@ -131,7 +135,8 @@ const Draw = (() => {
     const most = Math.max(...columns.values());
     const room = Math.max(8, Math.min((x(bin) - x(0)) * 0.72, 2 * margin - 14));
     let dot = 9;
-    while (dot > 1.5 && Math.ceil(most / Math.max(1, Math.floor(room / dot))) * dot > bottom - top) dot -= 0.5;
+    const rows = () => Math.ceil(most / Math.max(1, Math.floor(room / dot)));
+    while (dot > 1.5 && rows() * dot > bottom - top) dot -= 0.5;
     const across = Math.max(1, Math.floor(room / dot));
     for (const [at, count] of columns) {
       g.fillStyle = at === 0 ? css("--orange") : css("--blue");
@@ -139,7 +144,8 @@ const Draw = (() => {
       const left = x(at * bin + (bin - 1) / 2) - ((used - 1) * dot) / 2;
       for (let i = 0; i < count; i++) {
         g.beginPath();
-        g.arc(left + (i % across) * dot, bottom - dot / 2 - Math.floor(i / across) * dot, dot * 0.42, 0, 7);
+        const y = bottom - dot / 2 - Math.floor(i / across) * dot;
+        g.arc(left + (i % across) * dot, y, dot * 0.42, 0, 7);
         g.fill();
       }
     }

@@ -11,8 +11,8 @@ namespace taut::bench {
 /// The limits that the data plane is held against, measured in the same run.
 
 /// Raw ZeroMQ, DEALER to ROUTER over TCP, between this process and the echo process at `address`:
-/// messages of a small header frame and a payload, each acknowledged by a small one (push) or by one
-/// of the same size (push+pull); buffers are reused.
+/// messages of a small header frame and a payload, each acknowledged by a small one (push) or by
+/// one of the same size (push+pull); buffers are reused.
 [[nodiscard]] std::vector<Sample> raw_zmq(const std::string& address, std::uint64_t bytes,
                                           double seconds_each);
 

@@ -1,6 +1,7 @@
 // Drives one page as told on standard input, one JSON object a line, and answers each with one:
-// drive.mjs CHROMIUM. {"do": "open", "url"}, {"do": "size", "width", "height"}, {"do": "run", "js"},
-// {"do": "await", "js"}, {"do": "click"|"press"|"focus", "at", "key"}, {"do": "shot", "file"}.
+// drive.mjs CHROMIUM. {"do": "open", "url"}, {"do": "size", "width", "height"}, {"do": "run",
+// "js"}, {"do": "await", "js"}, {"do": "click"|"press"|"focus", "at", "key"}, {"do": "shot",
+// "file"}.
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -13,7 +14,8 @@ page.on("console", (message) => {
   if (message.type() === "error") faults.push(message.text());
 });
 page.on("request", (request) => {
-  if (!/^(http:\/\/(127\.0\.0\.1|localhost)[:/]|data:)/.test(request.url())) outside.push(request.url());
+  const local = /^(http:\/\/(127\.0\.0\.1|localhost)[:/]|data:)/;
+  if (!local.test(request.url())) outside.push(request.url());
 });
 
 const acts = {

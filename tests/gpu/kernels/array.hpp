@@ -9,8 +9,8 @@
 
 #include "cuda/error.hpp"
 
-// Kernels by themselves: no backend, no cuDNN, no cuBLASLt. The same cases run on the device twin, under
-// several schedules, and on a device.
+// Kernels by themselves: no backend, no cuDNN, no cuBLASLt. The same cases run on the device twin,
+// under several schedules, and on a device.
 namespace taut::test {
 
 /// A stream for one test.
@@ -29,8 +29,8 @@ class TestStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Device memory of its own with so many elements, in front of `shift` of which it begins: what is aligned
-/// and what is not.
+/// Device memory of its own with so many elements, in front of `shift` of which it begins: what is
+/// aligned and what is not.
 template <class T>
 class Array {
  public:

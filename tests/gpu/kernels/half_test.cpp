@@ -18,7 +18,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// What a number becomes in 16 bits and back, by the definition: the nearest one, of two the even one.
+/// What a number becomes in 16 bits and back, by the definition: the nearest one, of two the even
+/// one.
 float rounded(Numbers numbers, float value) {
   if (!std::isfinite(value) || value == 0) return value;
   const int digits = numbers == Numbers::kBfloat16 ? 8 : 11;

@@ -24,8 +24,8 @@ dim3 gridDim{};
 namespace taut::twin {
 namespace {
 
-/// Runs the blocks of one kernel after the other. Threads share fibers: one that ends without having waited
-/// leaves its fiber to the next, so that kernels without barriers cost no switches.
+/// Runs the blocks of one kernel after the other. Threads share fibers: one that ends without
+/// having waited leaves its fiber to the next, so that kernels without barriers cost no switches.
 class Runner {
  public:
   void run(const char* kernel, dim3 grid, unsigned threads, std::uint64_t seed,

@@ -6,8 +6,8 @@
 #include <functional>
 #include <source_location>
 
-// A kernel's blocks, run one after another in seeded order. Warps do not run in lockstep: one that is chosen
-// at random runs as far as it can.
+// A kernel's blocks, run one after another in seeded order. Warps do not run in lockstep: one that
+// is chosen at random runs as far as it can.
 namespace taut::twin {
 
 /// What a thread asks of its warp or its block; it waits until all who must take part have asked.

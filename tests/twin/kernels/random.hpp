@@ -4,8 +4,8 @@
 
 namespace taut::twin {
 
-/// Small and fast; the same numbers from the same seed. Source: Steele, Lea, Flood, "Fast Splittable
-/// Pseudorandom Number Generators", OOPSLA 2014.
+/// Small and fast; the same numbers from the same seed. Source: Steele, Lea, Flood, "Fast
+/// Splittable Pseudorandom Number Generators", OOPSLA 2014.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}

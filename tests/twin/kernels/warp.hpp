@@ -17,9 +17,9 @@ struct Lane {
   std::uint64_t result = 0;  // what it gets
 };
 
-/// Ends every call of the warp's lanes that all the lanes it names have made; false: there was none.
-/// Reports a call that can't end: lanes that have exited or make another call, a lane that is not in its own
-/// mask, a shuffle from a lane that takes no part.
+/// Ends every call of the warp's lanes that all the lanes it names have made; false: there was
+/// none. Reports a call that can't end: lanes that have exited or make another call, a lane that is
+/// not in its own mask, a shuffle from a lane that takes no part.
 /// lanes  of the warp, `count` of them
 bool end_warp_calls(Lane* lanes, unsigned count);
 

@@ -14,8 +14,8 @@ enum class Format : std::uint8_t { kFloat32, kTf32, kBfloat16, kFloat16 };
 [[nodiscard]] std::size_t size_of(Format format);
 [[nodiscard]] const char* name_of(Format format);
 
-/// A float32 as the format holds it. float16 and bfloat16: to nearest, ties to even, overflow to infinity.
-/// TF32: to nearest, ties away from zero.
+/// A float32 as the format holds it. float16 and bfloat16: to nearest, ties to even, overflow to
+/// infinity. TF32: to nearest, ties away from zero.
 /// Source    NVIDIA, PTX ISA, cvt (.rn of .f16.f32 and .bf16.f32, .rna of .tf32.f32)
 [[nodiscard]] float round_to(Format format, float value);
 

@@ -1,4 +1,5 @@
-// The CUDA backend as programs load it, on the twin: what its libraries' failures and numbers come to.
+// The CUDA backend as programs load it, on the twin: what its libraries' failures and numbers come
+// to.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -58,7 +59,8 @@ struct Device {
   std::unique_ptr<Stream> stream;
 };
 
-/// A 1 x 1 convolution of one channel: its weight's gradient is the sum of products over all places.
+/// A 1 x 1 convolution of one channel: its weight's gradient is the sum of products over all
+/// places.
 ConvolutionSpec one_weight(std::int64_t images, std::int64_t side) {
   ConvolutionSpec spec;
   spec.bottom = {.n = images, .c = 1, .h = side, .w = side};

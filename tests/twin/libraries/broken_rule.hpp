@@ -5,8 +5,8 @@
 
 namespace taut::twin::test {
 
-/// Runs the current test in a process of its own, up to this call, and `breaks` there; returns what that
-/// process wrote to standard error. The twin is expected to end it.
+/// Runs the current test in a process of its own, up to this call, and `breaks` there; returns what
+/// that process wrote to standard error. The twin is expected to end it.
 /// REQUIRES  the test's name has no comma, bracket or asterisk; one call of a test is reached first
 [[nodiscard]] std::string what_the_twin_says(const char* file, int line,
                                              const std::function<void()>& breaks);

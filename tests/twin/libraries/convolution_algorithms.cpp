@@ -147,7 +147,8 @@ std::size_t workspace_of(const ConvolutionAlgorithm& algorithm, const Convolutio
     case Family::kNone:
       break;
   }
-  // Plain multiplications and tensor cores tile differently; the least deterministic of sizes is found.
+  // Plain multiplications and tensor cores tile differently; the least deterministic of sizes is
+  // found.
   if (bytes > 0 && algorithm.math == CUDNN_FMA_MATH) {
     bytes += bytes / 2 * chosen_number("workspace " + key_of(algorithm, shape, stored), 4);
   }

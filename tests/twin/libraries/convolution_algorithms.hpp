@@ -7,8 +7,8 @@
 
 #include "tests/twin/libraries/convolution_math.hpp"
 
-// Which algorithms the twin's cuDNN has for a convolution: cuDNN's support tables, less some that the seed
-// takes away, each with a workspace of its own.
+// Which algorithms the twin's cuDNN has for a convolution: cuDNN's support tables, less some that
+// the seed takes away, each with a workspace of its own.
 namespace taut::twin::dnn {
 
 enum class Direction { kForward, kBottom, kWeights };
@@ -24,12 +24,13 @@ struct ConvolutionAlgorithm {
 [[nodiscard]] bool is_deterministic(Direction direction, int number);
 
 /// Whether cuDNN's support tables have it for these numbers.
-/// Source    NVIDIA, cuDNN API Reference, cudnnConvolutionForward(), cudnnConvolutionBackwardData(),
-///           cudnnConvolutionBackwardFilter(): the tables of supported algorithms for 2D convolutions
+/// Source    NVIDIA, cuDNN API Reference, cudnnConvolutionForward(),
+///           cudnnConvolutionBackwardData(), cudnnConvolutionBackwardFilter(): the tables of
+///           supported algorithms for 2D convolutions
 [[nodiscard]] bool is_listed(const ConvolutionAlgorithm& algorithm, const ConvolutionShape& shape,
                              Format stored);
-/// Whether this run's library has it: listed, and not taken away by the seed. One deterministic algorithm
-/// of each direction always stays.
+/// Whether this run's library has it: listed, and not taken away by the seed. One deterministic
+/// algorithm of each direction always stays.
 [[nodiscard]] bool is_supported(const ConvolutionAlgorithm& algorithm,
                                 const ConvolutionShape& shape, Format stored);
 /// Bytes; differs between ways to multiply.
@@ -46,8 +47,8 @@ struct Candidate {
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
 
-/// All algorithms of a direction in the order of the times that the seed gives them, those that are not
-/// supported last.
+/// All algorithms of a direction in the order of the times that the seed gives them, those that are
+/// not supported last.
 /// math  of the convolution's descriptor: FMA alone for FMA, else with and without tensor cores
 [[nodiscard]] std::vector<Candidate> candidates_of(Direction direction,
                                                    const ConvolutionShape& shape, Format stored,

@@ -5,8 +5,8 @@
 
 #include "tests/twin/libraries/arithmetic.hpp"
 
-// Convolutions as cuDNN's documentation defines them (cross correlation, N, C, H, W), by gathering each
-// image into a matrix.
+// Convolutions as cuDNN's documentation defines them (cross correlation, N, C, H, W), by gathering
+// each image into a matrix.
 namespace taut::twin::dnn {
 
 struct ConvolutionShape {

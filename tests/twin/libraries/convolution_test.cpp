@@ -1,4 +1,5 @@
-// The twin's cuDNN convolutions: what they compute, which algorithms there are, and what they object to.
+// The twin's cuDNN convolutions: what they compute, which algorithms there are, and what they
+// object to.
 #include <cudnn.h>
 
 #include <algorithm>

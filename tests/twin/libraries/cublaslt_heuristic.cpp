@@ -10,7 +10,8 @@
 namespace taut::twin::cublas {
 namespace {
 
-/// What an algorithm demands of an address it demands of the strides between columns and matrices, too.
+/// What an algorithm demands of an address it demands of the strides between columns and matrices,
+/// too.
 bool keeps_alignment(const Layout& layout, std::uint64_t alignment) {
   const std::uint64_t size = size_of(format_of(layout.type));
   return static_cast<std::uint64_t>(layout.stride) * size % alignment == 0 &&
@@ -148,8 +149,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t library,
     const Algorithm algorithm = make_algorithm(kind, problem);
     if (algorithm.workspace <= preference.workspace) offered.push_back(algorithm);
   }
-  // Which of them is expected to be fastest the seed says; mostly one that reads wide. The same question
-  // has the same answer.
+  // Which of them is expected to be fastest the seed says; mostly one that reads wide. The same
+  // question has the same answer.
   const std::string question =
       fmt::format("cublasLtMatmulAlgoGetHeuristic {} of {}", problem.shape(), offered.size());
   if (offered.size() > 1 && chosen_number(question, 3) == 0) {

@@ -11,7 +11,8 @@
 namespace taut::twin::dnn {
 namespace {
 
-/// What stands before the rest of a reserve space. Everything in it must still be so when it is used.
+/// What stands before the rest of a reserve space. Everything in it must still be so when it is
+/// used.
 struct ReserveHead {
   static constexpr std::uint64_t kMagic = 0x7414'CD99'5EED'0001;
   enum Stage : std::uint64_t { kForward = 1, kData = 2 };

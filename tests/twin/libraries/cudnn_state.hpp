@@ -10,7 +10,8 @@
 
 #include "tests/twin/libraries/arithmetic.hpp"
 
-// What the twin's cuDNN keeps behind its handles and descriptors: the structures that cudnn.h declares.
+// What the twin's cuDNN keeps behind its handles and descriptors: the structures that cudnn.h
+// declares.
 
 struct cudnnContext {
   int device = 0;

@@ -21,8 +21,8 @@ bool overlap(const Operand& a, const Operand& b) {
          address_of(b.begin) < address_of(a.begin) + a.bytes;
 }
 
-/// Nothing may be written where something else of the same call lies. One place may be named twice where
-/// it is read and then written element by element: as C and D of a product.
+/// Nothing may be written where something else of the same call lies. One place may be named twice
+/// where it is read and then written element by element: as C and D of a product.
 void check_overlaps(const Work& work, const std::vector<Operand>& operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     for (std::size_t j = i + 1; j < operands.size(); ++j) {
@@ -35,8 +35,8 @@ void check_overlaps(const Work& work, const std::vector<Operand>& operands) {
   }
 }
 
-/// What a workspace holds while work of one call is under way: every 4,096th byte from its begin, and the
-/// last ones, belong to it.
+/// What a workspace holds while work of one call is under way: every 4,096th byte from its begin,
+/// and the last ones, belong to it.
 constexpr std::size_t kMarkEvery = 4096;
 
 template <class Visit>

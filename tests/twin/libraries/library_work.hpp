@@ -13,8 +13,8 @@
 // What the twin's libraries share: operands that are checked, and work with a workspace.
 namespace taut::twin {
 
-/// A number below `bound` that the seed gives to `question`: the same at each time that it is asked in a
-/// process, as a library chooses the same for the same.
+/// A number below `bound` that the seed gives to `question`: the same at each time that it is asked
+/// in a process, as a library chooses the same for the same.
 [[nodiscard]] std::uint64_t chosen_number(const std::string& question, std::uint64_t bound);
 
 /// An operand of a library's call.
@@ -38,9 +38,9 @@ struct Work {
   std::size_t workspace_bytes = 0;  // that the algorithm needs: what is beyond is not touched
 };
 
-/// Checks the stream and the operands, and queues `run`. The workspace is written before `run`, held to
-/// be unchanged when `run` begins, and destroyed behind it: two calls that share one while both are under
-/// way are found.
+/// Checks the stream and the operands, and queues `run`. The workspace is written before `run`,
+/// held to be unchanged when `run` begins, and destroyed behind it: two calls that share one while
+/// both are under way are found.
 /// Reports   library.device, library.operands, library.overlap, library.workspace
 void queue_work(const Work& work, std::function<void()> run);
 

@@ -15,9 +15,10 @@
 #include "tests/twin/stream_queue.hpp"
 
 // NCCL on the twin: communicators of one process, float32, reduce and broadcast. On each stream an
-// exchange is two pieces of work: the first hands this rank's part over and may run when the exchanges of
-// all ranks have come to the head of their streams, the second writes what comes out and may run when all
-// parts have been handed over. An aborted rank's work runs at once, and writes garbage.
+// exchange is two pieces of work: the first hands this rank's part over and may run when the
+// exchanges of all ranks have come to the head of their streams, the second writes what comes out
+// and may run when all parts have been handed over. An aborted rank's work runs at once, and writes
+// garbage.
 namespace taut::twin {
 namespace {
 
@@ -193,7 +194,8 @@ void queue_part(const Part& part) {
       });
 }
 
-/// Where one thread makes the calls of all ranks, a call outside a group may wait for ever for the next.
+/// Where one thread makes the calls of all ranks, a call outside a group may wait for ever for the
+/// next.
 void check_whole(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     const Clique& clique = *part.communicator->clique;
@@ -205,7 +207,8 @@ void check_whole(const std::vector<Part>& parts) {
   }
 }
 
-/// What a call of an exchange returns; a group that it is part of ends with the first that is no success.
+/// What a call of an exchange returns; a group that it is part of ends with the first that is no
+/// success.
 ncclResult_t answer(ncclResult_t status) {
   if (group_depth > 0 && group_status == ncclSuccess) group_status = status;
   return status;

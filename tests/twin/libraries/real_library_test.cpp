@@ -1,5 +1,5 @@
-// The twin's descriptors against those of the libraries of this machine, which check them without a device:
-// what one refuses the other refuses, with a status of the same kind.
+// The twin's descriptors against those of the libraries of this machine, which check them without a
+// device: what one refuses the other refuses, with a status of the same kind.
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <dlfcn.h>

@@ -48,7 +48,8 @@ std::vector<float> gather_bias(const RecurrentShape& shape, const WeightPlaces& 
   return all;
 }
 
-/// What goes into the gates from the hidden state, turned for the product: [hidden, gates * hidden].
+/// What goes into the gates from the hidden state, turned for the product: [hidden, gates *
+/// hidden].
 struct HiddenSide {
   std::vector<float> turned;
   std::vector<float> bias;

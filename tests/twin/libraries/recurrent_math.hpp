@@ -8,10 +8,10 @@
 
 #include "tests/twin/libraries/arithmetic.hpp"
 
-// One recurrent layer as cuDNN's documentation defines it: a direction, a layer, sequences of one length,
-// [steps, streams, channels], all float32.
-// Source    NVIDIA, cuDNN API Reference, cudnnRNNMode_t: the formulas of CUDNN_RNN_TANH, CUDNN_LSTM and
-//           CUDNN_GRU; cudnnGetRNNWeightParams(): the numbers of the linear layers
+// One recurrent layer as cuDNN's documentation defines it: a direction, a layer, sequences of one
+// length, [steps, streams, channels], all float32.
+// Source    NVIDIA, cuDNN API Reference, cudnnRNNMode_t: the formulas of CUDNN_RNN_TANH, CUDNN_LSTM
+//           and CUDNN_GRU; cudnnGetRNNWeightParams(): the numbers of the linear layers
 namespace taut::twin::dnn {
 
 struct RecurrentShape {
@@ -33,7 +33,8 @@ struct RecurrentShape {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Where the linear layers lie in the weight space, in floats; as the seed says, with gaps between them.
+/// Where the linear layers lie in the weight space, in floats; as the seed says, with gaps between
+/// them.
 struct WeightPlaces {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   struct Part {

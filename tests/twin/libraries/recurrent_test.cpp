@@ -1,5 +1,5 @@
-// The twin's cuDNN recurrent layers: values against plain loops, gradients against differences of those,
-// and what they object to.
+// The twin's cuDNN recurrent layers: values against plain loops, gradients against differences of
+// those, and what they object to.
 #include <cudnn.h>
 
 #include <array>

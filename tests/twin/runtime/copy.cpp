@@ -61,8 +61,8 @@ Task task_of(const Copy& copy, int device) {
           .run = [copy] { std::memcpy(copy.to, copy.from, copy.bytes); }};
 }
 
-/// Pageable memory to a device, through the driver's own pinned memory: what it holds now is copied, whenever
-/// that is.
+/// Pageable memory to a device, through the driver's own pinned memory: what it holds now is
+/// copied, whenever that is.
 cudaError_t copy_staged(CUstream_st& stream, Copy copy) {
   const auto* const from = static_cast<const std::byte*>(copy.from);
   const auto staged = std::make_shared<std::vector<std::byte>>(from, from + copy.bytes);

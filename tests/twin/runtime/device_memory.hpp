@@ -6,8 +6,8 @@
 
 #include "tests/twin/runtime/operation.hpp"
 
-// Device memory: pages that the host can't touch, with red zones and a guard page, never given out twice while
-// there are others. REQUIRES, of all: the lock is held.
+// Device memory: pages that the host can't touch, with red zones and a guard page, never given out
+// twice while there are others. REQUIRES, of all: the lock is held.
 namespace taut::twin {
 
 inline constexpr int kMostDevices = 8;

@@ -6,8 +6,8 @@
 #include "tests/twin/runtime/lock.hpp"
 #include "tests/twin/stream_queue.hpp"
 
-// Calls that are made to fail: TAUTLINE_TWIN_FAIL="cudaMalloc 3 refused", "any 120 lost". And how often each
-// was made: TAUTLINE_TWIN_COUNTS names a file that is written at the process's end.
+// Calls that are made to fail: TAUTLINE_TWIN_FAIL="cudaMalloc 3 refused", "any 120 lost". And how
+// often each was made: TAUTLINE_TWIN_COUNTS names a file that is written at the process's end.
 namespace taut::twin {
 namespace {
 

@@ -5,8 +5,8 @@
 
 namespace taut::twin {
 
-/// One lock over the whole twin, which every call takes: what it simulates is one machine. Queued work runs
-/// with it held.
+/// One lock over the whole twin, which every call takes: what it simulates is one machine. Queued
+/// work runs with it held.
 std::recursive_mutex& runtime_mutex();
 /// Work was queued, or something that work waits for has changed.
 std::condition_variable_any& runtime_changed();

@@ -24,8 +24,8 @@ void hand_on(int number, siginfo_t* info, void* context) {
   (void)std::signal(number, SIG_DFL);
 }
 
-/// A fault is met by the thread that runs work, which has the lock, or by one that may not touch the memory at
-/// all.
+/// A fault is met by the thread that runs work, which has the lock, or by one that may not touch
+/// the memory at all.
 void on_fault(int number, siginfo_t* info, void* context) {
   const auto* const state = static_cast<const ucontext_t*>(context);
   const bool is_write = (state->uc_mcontext.gregs[REG_ERR] & 2) != 0;

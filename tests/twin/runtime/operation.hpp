@@ -10,8 +10,8 @@
 
 namespace taut::twin {
 
-/// What is queued: a copy, a kernel, a library's call, or nothing (what an event or a join of streams waits
-/// for).
+/// What is queued: a copy, a kernel, a library's call, or nothing (what an event or a join of
+/// streams waits for).
 struct Task {
   std::string what;
   int device = 0;

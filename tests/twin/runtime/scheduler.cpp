@@ -75,8 +75,8 @@ std::vector<Work> needed_for(const Work& work) {
   return found;
 }
 
-/// Runs one of what the work needs. Where that waits for what other streams bring (an exchange between
-/// devices), which go on by themselves: one of all that is queued. False: nothing may run.
+/// Runs one of what the work needs. Where that waits for what other streams bring (an exchange
+/// between devices), which go on by themselves: one of all that is queued. False: nothing may run.
 bool run_towards(const Work& work) {
   const std::vector<Work> needed = needed_for(work);
   if (run_any(needed)) return true;

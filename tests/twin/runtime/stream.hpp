@@ -20,8 +20,8 @@ struct CUstream_st {
 
 namespace taut::twin {
 
-/// The stream of a handle; nullptr is the calling thread's device's legacy default one. Reports a handle of no
-/// stream.
+/// The stream of a handle; nullptr is the calling thread's device's legacy default one. Reports a
+/// handle of no stream.
 [[nodiscard]] CUstream_st& stream_of(const char* call, cudaStream_t handle);
 /// Puts a task behind what is queued on the stream, or into its graph.
 /// Errors    cudaErrorStreamCapture...: nothing is queued
@@ -29,7 +29,8 @@ cudaError_t append(CUstream_st& stream, Task task);
 /// Where the stream's work ends now: nullptr where none is queued.
 [[nodiscard]] Work end_of(CUstream_st& stream);
 
-/// Makes invalid what is captured of a device, as a call that waits for all of it does; false: nothing is.
+/// Makes invalid what is captured of a device, as a call that waits for all of it does; false:
+/// nothing is.
 bool invalidate_captures_of(int device);
 
 }  // namespace taut::twin

@@ -37,8 +37,8 @@ std::vector<TableSpec> small_tables() {
   return tables;
 }
 
-/// What a net would do with the cache at a clock: read every table, make gradients of what was read,
-/// publish them, the last table first. What is computed is queued, not awaited.
+/// What a net would do with the cache at a clock: read every table, make gradients of what was
+/// read, publish them, the last table first. What is computed is queued, not awaited.
 class Computer {
  public:
   explicit Computer(Backend& backend) : backend_(backend), stream_(backend.make_stream()) {}

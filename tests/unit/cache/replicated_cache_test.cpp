@@ -47,8 +47,8 @@ JobMaker job_of_one() {
   return job;
 }
 
-/// What replicas' nets would do with a cache: all of them read a table before any goes on to the next,
-/// and what they make of it depends on the replica, the clock and what was read.
+/// What replicas' nets would do with a cache: all of them read a table before any goes on to the
+/// next, and what they make of it depends on the replica, the clock and what was read.
 class Replicas {
  public:
   Replicas(std::span<Backend* const> devices, ParameterCache& cache) : cache_(cache) {

@@ -31,7 +31,8 @@ std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-/// No file of this process grows beyond `bytes` while it lives: what a full disk does, told by EFBIG.
+/// No file of this process grows beyond `bytes` while it lives: what a full disk does, told by
+/// EFBIG.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -4,8 +4,8 @@
 
 namespace taut {
 
-/// SQLite's disk, made to fail: a file system in front of the default one, for every database that is
-/// opened while it exists.
+/// SQLite's disk, made to fail: a file system in front of the default one, for every database that
+/// is opened while it exists.
 /// Thread    any; one at a time
 class FailingDisk {
  public:

@@ -30,7 +30,8 @@ pb::LayerParameter layer_of(const std::vector<std::string>& tops = {"data", "lab
   return layer;
 }
 
-/// Records first, first + 1, ...: "data" of shape 2 x 3 holds 10 * record + place, "label" the record.
+/// Records first, first + 1, ...: "data" of shape 2 x 3 holds 10 * record + place, "label" the
+/// record.
 void write_records(const fs::path& path, int first, int count, const Hdf5Storage& data = {},
                    const Hdf5Storage& label = {}) {
   std::vector<double> numbers;

@@ -17,8 +17,8 @@ IMAGES = (2, 4, 3, 2)
 
 
 def numbers(tensor):
-    return "{" + ", ".join(f"{float(x):.8g}F" if "." in f"{float(x):.8g}" or "e" in f"{float(x):.8g}"
-                           else f"{float(x):.8g}.0F" for x in tensor.flatten()) + "}"
+    texts = [f"{float(x):.8g}" for x in tensor.flatten()]
+    return "{" + ", ".join(f"{x}F" if "." in x or "e" in x else f"{x}.0F" for x in texts) + "}"
 
 
 def case(definition, function, bottoms, parameters=(), loss=False, learned=1):
@@ -44,12 +44,12 @@ def images(*shape):
 
 
 def convolutions():
-    case("type: 'Convolution' convolution_param { num_output: 6 kernel_h: 3 kernel_w: 2 stride_h: 2 "
-         "stride_w: 1 pad_h: 1 pad_w: 0 group: 2 }",
+    case("type: 'Convolution' convolution_param { num_output: 6 kernel_h: 3 kernel_w: 2 "
+         "stride_h: 2 stride_w: 1 pad_h: 1 pad_w: 0 group: 2 }",
          lambda x, w, b: F.conv2d(x, w, b, stride=(2, 1), padding=(1, 0), groups=2),
          [images()], [images(6, 2, 3, 2), images(6)])
-    case("type: 'Convolution' convolution_param { num_output: 2 kernel_size: 2 dilation: 2 pad: 1 }",
-         lambda x, w, b: F.conv2d(x, w, b, padding=1, dilation=2),
+    case("type: 'Convolution' convolution_param { num_output: 2 kernel_size: 2 dilation: 2 "
+         "pad: 1 }", lambda x, w, b: F.conv2d(x, w, b, padding=1, dilation=2),
          [images()], [images(2, 4, 2, 2), images(2)])
     case("type: 'Convolution' convolution_param { num_output: 4 kernel_size: 3 stride: 2 pad: 1 "
          "group: 2 }",
@@ -75,7 +75,8 @@ def poolings():
          lambda x: F.adaptive_avg_pool2d(x, 1), [images()])
     case("type: 'LRN' lrn_param { local_size: 3 alpha: 0.6 beta: 0.7 k: 1.5 }",
          lambda x: F.local_response_norm(x, 3, 0.6, 0.7, 1.5), [images(2, 5, 3, 2)])
-    case("type: 'LRN' lrn_param { local_size: 3 alpha: 0.9 beta: 0.75 norm_region: WITHIN_CHANNEL }",
+    case("type: 'LRN' lrn_param { local_size: 3 alpha: 0.9 beta: 0.75 "
+         "norm_region: WITHIN_CHANNEL }",
          lambda x: x * (1 + 0.9 * F.avg_pool2d(x * x, 3, 1, 1)) ** -0.75, [images()])
 
 
@@ -180,7 +181,8 @@ def sums():
     case("type: 'TanH'", torch.tanh, [2 * images(2, 3, 2, 1)])
     case("type: 'Sigmoid'", torch.sigmoid, [2 * images(2, 3, 2, 1)])
     case("type: 'Softmax'", lambda x: F.softmax(x, 1), [3 * images()])
-    case("type: 'Softmax' softmax_param { axis: 2 }", lambda x: F.softmax(x, 2), [3 * images(3, 2, 4)])
+    case("type: 'Softmax' softmax_param { axis: 2 }", lambda x: F.softmax(x, 2),
+         [3 * images(3, 2, 4)])
     # In the test phase, as golden_layers_test.cpp knows it by its type.
     case("type: 'Dropout' dropout_param { dropout_ratio: 0.4 }",
          lambda x: F.dropout(x, 0.4, training=False), [images(2, 3, 2, 1)])
@@ -189,7 +191,8 @@ def sums():
 # Layers of Caffe's that came later: at the end, so that the numbers of those before stay.
 def clips():
     case("type: 'Clip' clip_param { min: -0.5 max: 0.8 }", lambda x: x.clamp(-0.5, 0.8), [images()])
-    case("type: 'Swish' swish_param { beta: 1.7 }", lambda x: x * torch.sigmoid(1.7 * x), [images()])
+    case("type: 'Swish' swish_param { beta: 1.7 }", lambda x: x * torch.sigmoid(1.7 * x),
+         [images()])
     case("type: 'Threshold' threshold_param { threshold: 0.3 }", lambda x: (x > 0.3).double(),
          [images()], learned=0)
 
@@ -201,8 +204,8 @@ def crops():
          [images(2, 5, 3), images(2, 3, 2)])
     case("type: 'Tile' tile_param { tiles: 3 }", lambda x: x.repeat(1, 3, 1, 1), [images()])
     case("type: 'Tile' tile_param { axis: 3 tiles: 2 }", lambda x: x.repeat(1, 1, 1, 2), [images()])
-    case("type: 'Parameter' parameter_param { shape { dim: 2 dim: 3 dim: 2 dim: 2 } }", lambda p: 1 * p,
-         [], [images(2, 3, 2, 2)])
+    case("type: 'Parameter' parameter_param { shape { dim: 2 dim: 3 dim: 2 dim: 2 } }",
+         lambda p: 1 * p, [], [images(2, 3, 2, 2)])
 
 
 def transposed():
@@ -217,8 +220,8 @@ def normalised(x, axes, eps):
 
 def means_and_variances():
     case("type: 'MVN'", lambda x: normalised(x, (2, 3), 1e-9), [images()])
-    case("type: 'MVN' mvn_param { across_channels: true }", lambda x: normalised(x, (1, 2, 3), 1e-9),
-         [images()])
+    case("type: 'MVN' mvn_param { across_channels: true }",
+         lambda x: normalised(x, (1, 2, 3), 1e-9), [images()])
     case("type: 'MVN' mvn_param { normalize_variance: false }",
          lambda x: x - x.mean((2, 3), keepdim=True), [images()])
 
@@ -238,8 +241,8 @@ def infogains():
 def stochastic_poolings():
     # In the test phase, as golden_layers_test.cpp knows it by its method.
     case("type: 'Pooling' pooling_param { pool: STOCHASTIC kernel_size: 3 stride: 2 }",
-         lambda x: F.avg_pool2d(x * x, 3, 2, ceil_mode=True) / F.avg_pool2d(x, 3, 2, ceil_mode=True),
-         [torch.rand(1, 2, 6, 5)], learned=0)
+         lambda x: (F.avg_pool2d(x * x, 3, 2, ceil_mode=True) /
+                    F.avg_pool2d(x, 3, 2, ceil_mode=True)), [torch.rand(1, 2, 6, 5)], learned=0)
 
 
 def lists(tensors):

@@ -56,7 +56,8 @@ def in_pieces(module, sequence, states):
     return torch.cat(tops, 1), [torch.cat(parts, 1) for parts in zip(*ended)]
 
 
-def recurrent(kind, module, layers, extra="", exposed=False, constant=0, resets=False, outputs=None):
+def recurrent(kind, module, layers, extra="", exposed=False, constant=0, resets=False,
+              outputs=None):
     """exposed: the states are bottoms and tops. constant: features of x_static, which PyTorch reads
     as further features of every step. resets: cont is RESETS. outputs: the Linear of Caffe's output
     of an RNN, tanh(W_ho h + b_o)."""

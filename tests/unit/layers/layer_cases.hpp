@@ -6,8 +6,9 @@
 
 #include "tests/unit/layers/layer_bench.hpp"
 
-// The table of layers, family by family. One row is tested twice: a device's results against the CPU's
-// (tests/gpu/against_cpu_test.cpp), and gradients against central differences (gradient_families_test.cpp).
+// The table of layers, family by family. One row is tested twice: a device's results against the
+// CPU's (tests/gpu/against_cpu_test.cpp), and gradients against central differences
+// (gradient_families_test.cpp).
 namespace taut::test {
 
 struct LayerCase {
@@ -18,8 +19,8 @@ struct LayerCase {
   int classes = 0;       // the last bottom: labels of so many classes, instead of random numbers
   bool is_loss = false;  // its weight replaces a top gradient
   int tops = 1;
-  /// Smaller bottoms for central differences, which take two forwards for each element; empty: not compared
-  /// here.
+  /// Smaller bottoms for central differences, which take two forwards for each element; empty: not
+  /// compared here.
   std::vector<Extents> small = {};
   std::size_t labels_from_end = 1;  // which bottom the labels are; 1: the last
 };

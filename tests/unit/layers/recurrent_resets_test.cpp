@@ -1,4 +1,5 @@
-// What the backend is told of where sequences may begin: fused kernels know no reset between two steps.
+// What the backend is told of where sequences may begin: fused kernels know no reset between two
+// steps.
 #include <string>
 #include <vector>
 

@@ -124,6 +124,17 @@ class CheckLayout(unittest.TestCase):
         self.assertIn("scripts/tool:2: 101 columns; 100 are allowed", output)
         self.assertIn("2 violations", output)
 
+    def test_lines_that_cannot_be_broken_may_be_wide(self):
+        self.write("docs/GUIDE.md", "| " + "x " * 60 + "|\n```\n" + "out " * 30 + "\n```\n"
+                   + "```sh\n" + "word " * 30 + "\n```\nhttp://host/" + "x" * 100 + "\n")
+        self.write("configs/net.prototxt", "  p { " + "a: 1 " * 30 + "}\n# " + "word " * 30)
+        self.write("configs/sums.txt", "set " * 10 + "0123456789abcdef" * 4 + "\n")
+        code, output = self.check("width")
+        self.assertEqual(code, 1)
+        self.assertIn("docs/GUIDE.md:6: 150 columns", output)
+        self.assertIn("configs/net.prototxt:2:", output)
+        self.assertIn("2 violations", output)
+
 
 if __name__ == "__main__":
     unittest.main()

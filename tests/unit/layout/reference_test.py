@@ -30,7 +30,8 @@ class Reference(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def page(self, name):
-        with open(os.path.join(self.root, "docs/reference", f"{name}.md"), encoding="utf-8") as file:
+        path = os.path.join(self.root, "docs/reference", f"{name}.md")
+        with open(path, encoding="utf-8") as file:
             return file.read()
 
     def edit(self, schema, old, new):

@@ -98,7 +98,8 @@ TEST_CASE("a sparse gaussian may keep none and all", "[filler]") {
 }
 
 TEST_CASE("bilinear kernels are Caffe's, even and odd, each like the others", "[filler]") {
-  // Caffe's formula by hand: f = ceil(k / 2), c = (k - 1) / (2 f), 1 - |x / f - c| in each direction.
+  // Caffe's formula by hand: f = ceil(k / 2), c = (k - 1) / (2 f), 1 - |x / f - c| in each
+  // direction.
   const auto check = [](std::int64_t extent, const std::vector<float>& tent) {
     const std::size_t k = tent.size();
     const auto drawn = values(bilinear(extent), "up", 2 * k * k);

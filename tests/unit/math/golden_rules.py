@@ -16,7 +16,8 @@ ELEMENTS = 7
 
 # The solver's words for it, and PyTorch's optimizer with the same numbers.
 RULES = [
-    ("type: 'SGD' base_lr: 0.1 weight_decay: 0.02", torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.02}),
+    ("type: 'SGD' base_lr: 0.1 weight_decay: 0.02", torch.optim.SGD,
+     {"lr": 0.1, "weight_decay": 0.02}),
     ("type: 'SGD' base_lr: 0.1 momentum: 0.9 weight_decay: 0.02", torch.optim.SGD,
      {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.02}),
     ("type: 'Nesterov' base_lr: 0.1 momentum: 0.9", torch.optim.SGD,
@@ -57,7 +58,8 @@ def main():
     # What the test reads is float, so PyTorch begins with the same numbers.
     values = torch.randn(ELEMENTS).double()
     gradients = torch.randn(STEPS, ELEMENTS).double()
-    lines = ["#pragma once", "", "// Written by golden_rules.py with PyTorch " + torch.__version__ + ".",
+    lines = ["#pragma once", "",
+             "// Written by golden_rules.py with PyTorch " + torch.__version__ + ".",
              "", "#include <string>", "#include <vector>", "", "namespace taut::test {", "",
              "struct GoldenRule {", "  std::string solver;",
              "  std::vector<float> after;  // each step, one after the other", "};", "",

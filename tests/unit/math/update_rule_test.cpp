@@ -97,8 +97,8 @@ UpdateRule looking_ahead() {
   return rule;
 }
 
-/// How far from its minimum 50 w^2 is left by `members` that take turns, each computing from what it
-/// read when it pushed last.
+/// How far from its minimum 50 w^2 is left by `members` that take turns, each computing from what
+/// it read when it pushed last.
 float left_of_quadratic(UpdateRule rule, int members, double rate) {
   rule.rate.base = rate;
   std::vector<std::vector<float>> velocity = {{0}};

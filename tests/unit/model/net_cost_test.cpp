@@ -40,8 +40,8 @@ TEST_CASE("the published nets have their published numbers of parameters", "[net
   CHECK(resnet18.parameters == 11'689'512);
   const auto resnet50 = cost_of_model("resnet50.prototxt", 224);
   CHECK(resnet50.parameters == 25'557'032);
-  // A mean and a variance for each of the 26,560 channels that are normalised, and a weight for each
-  // of the 53 layers.
+  // A mean and a variance for each of the 26,560 channels that are normalised, and a weight for
+  // each of the 53 layers.
   CHECK(resnet50.statistics == 2 * 26'560 + 53);
 }
 

@@ -25,7 +25,8 @@ inline void put_file(const std::filesystem::path& path, const std::string& bytes
 }
 
 /// A small checkpoint: table "a" of 10 elements in two slices on two shards, table "b" of 4 in one,
-/// each with one state. Value i of a table is 100 * table + i + clock / 1000, its state the negative.
+/// each with one state. Value i of a table is 100 * table + i + clock / 1000, its state the
+/// negative.
 class CheckpointMaker {
  public:
   explicit CheckpointMaker(std::int64_t clock) {

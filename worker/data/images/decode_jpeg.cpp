@@ -25,8 +25,8 @@ struct ErrorManager {
   std::longjmp(errors->out, 1);
 }
 
-/// An image of which a part is missing is refused rather than shown in gray; what else libjpeg warns
-/// of (bytes between markers) harms no pixel.
+/// An image of which a part is missing is refused rather than shown in gray; what else libjpeg
+/// warns of (bytes between markers) harms no pixel.
 void warn(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   const bool missing =

@@ -34,8 +34,9 @@ struct TableOptions {
 [[nodiscard]] bool is_table_name(const std::filesystem::path& path);
 
 /// Reads a table; its name says which format it is.
-/// Errors    not_found; invalid, at line and column: what is not a number, a line of another length,
-///           a column that does not exist; a table that is larger than half of the available memory
+/// Errors    not_found; invalid, at line and column: what is not a number, a line of another
+///           length, a column that does not exist; a table that is larger than half of the
+///           available memory
 [[nodiscard]] Result<Table> read_table(const std::filesystem::path& path,
                                        const TableOptions& options);
 
@@ -45,8 +46,8 @@ struct TableOptions {
 [[nodiscard]] Result<Table> parse_csv(const std::string& text, const TableOptions& options,
                                       const std::string& name);
 
-/// LIBSVM's text: "LABEL INDEX:VALUE INDEX:VALUE ..." in each line, indices from 1 (or from 0 if the
-/// file has that one); what is not given is 0. A '#' starts a comment.
+/// LIBSVM's text: "LABEL INDEX:VALUE INDEX:VALUE ..." in each line, indices from 1 (or from 0 if
+/// the file has that one); what is not given is 0. A '#' starts a comment.
 /// Source    Chang and Lin, "LIBSVM: A Library for Support Vector Machines", README
 [[nodiscard]] Result<Table> parse_svm(const std::string& text, const TableOptions& options,
                                       const std::string& name);

@@ -30,8 +30,8 @@ void apply_average(std::span<const DeviceGradient> contributions, float share,
 /// The class that a label names. Errors: std::invalid_argument: no class, or NaN.
 [[nodiscard]] std::size_t class_of(float label, std::size_t position, std::size_t classes);
 [[nodiscard]] bool ignores(const std::optional<std::int64_t>& ignore_label, float label);
-/// The divisor of a loss's sum, at least 1, from the numbers of positions, of positions that are not ignored,
-/// and of records.
+/// The divisor of a loss's sum, at least 1, from the numbers of positions, of positions that are
+/// not ignored, and of records.
 [[nodiscard]] double loss_divisor(Normalization normalization, std::size_t all, std::size_t counted,
                                   std::size_t batch);
 

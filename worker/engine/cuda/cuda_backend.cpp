@@ -47,7 +47,8 @@ class CudaEvent final : public Event {
   cuda::EventHandle event_;
 };
 
-/// Tensors lie in Caffe's order, images as N, C, H, W: a tensor is its elements one after the other.
+/// Tensors lie in Caffe's order, images as N, C, H, W: a tensor is its elements one after the
+/// other.
 class CudaBackend final : public Backend, public MemoryMeter {
  public:
   CudaBackend(int index, cuda::DeviceFacts facts, bool graphs)

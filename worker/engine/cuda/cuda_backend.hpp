@@ -14,7 +14,8 @@ namespace taut {
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options);
 
 /// A group that exchanges with NCCL. Defined where make_cuda_backend() is.
-/// Errors    unavailable: a member is no CUDA device or shares one with another, or NCCL is not found;
+/// Errors    unavailable: a member is no CUDA device or shares one with another, or NCCL is not
+///           found;
 /// says why in a few words
 [[nodiscard]] Result<std::unique_ptr<DeviceGroup>> make_cuda_group(
     std::span<const DeviceGroup::Member> members);

@@ -20,8 +20,8 @@
 namespace taut {
 namespace {
 
-/// A worker's devices behind NCCL. A thread looks now and then whether one of them has failed: the others
-/// would wait for its part for ever, and whoever waits for them.
+/// A worker's devices behind NCCL. A thread looks now and then whether one of them has failed: the
+/// others would wait for its part for ever, and whoever waits for them.
 class NcclGroup final : public DeviceGroup {
  public:
   NcclGroup(std::unique_ptr<cuda::Nccl> nccl, std::vector<CudaStream*> streams)
@@ -82,8 +82,8 @@ class NcclGroup final : public DeviceGroup {
     }
   }
 
-  /// Ends what is under way. Whatever then goes on would take garbage for an exchange's result, so that is
-  /// forbidden first.
+  /// Ends what is under way. Whatever then goes on would take garbage for an exchange's result, so
+  /// that is forbidden first.
   void cut_short() {
     for (CudaStream* const stream : streams_) stream->device().cut_off();
     nccl_->give_up();

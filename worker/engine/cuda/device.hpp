@@ -27,8 +27,8 @@ class CudaDevice {
   /// Makes it the calling thread's device: CUDA keeps one for each thread.
   void enter() const;
 
-  /// From now on whatever waits for work of this device is told that it cannot be counted on: an exchange
-  /// with another device was cut short, and what it would have written is anything.
+  /// From now on whatever waits for work of this device is told that it cannot be counted on: an
+  /// exchange with another device was cut short, and what it would have written is anything.
   void cut_off() const { is_cut_off_ = true; }
   /// Behind each wait.
   /// Errors    DeviceError: it was cut off

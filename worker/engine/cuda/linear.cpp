@@ -14,8 +14,8 @@ namespace {
 
 using cuda::Numbers;
 
-/// How factors come to be in the numbers of a product, and its results float32 again. Gradients that
-/// become float16 are scaled on the way: what is small would vanish else.
+/// How factors come to be in the numbers of a product, and its results float32 again. Gradients
+/// that become float16 are scaled on the way: what is small would vanish else.
 class Factors {
  public:
   explicit Factors(CudaDevice& device) : numbers_(device.numbers()) {
@@ -49,8 +49,8 @@ class Factors {
     cuda::to_half(stream, numbers_, from, into, count, scale_address());
     return into;
   }
-  /// The other factor of a product whose sums of `length` float16 must hold, beside a gradient; what
-  /// comes of it is divided by value_scale() again.
+  /// The other factor of a product whose sums of `length` float16 must hold, beside a gradient;
+  /// what comes of it is divided by value_scale() again.
   [[nodiscard]] const void* convert_value(cudaStream_t stream, const float* from, void* into,
                                           std::int64_t count, std::int64_t length, void* scratch) {
     if (numbers_ != Numbers::kFloat16) return convert(stream, from, into, count);
@@ -72,8 +72,8 @@ class Factors {
     return numbers_ == Numbers::kFloat16 ? scale_address() + 1 : nullptr;
   }
 
-  /// What the largest gradient is brought to: far enough below float16's 65504 that sums over a kernel's
-  /// channels stay there too.
+  /// What the largest gradient is brought to: far enough below float16's 65504 that sums over a
+  /// kernel's channels stay there too.
   static constexpr float kTarget = 0.0625F;
   /// What a sum over all places of all images stays below, whatever is added: within float16.
   static constexpr float kLargestSum = 32768;

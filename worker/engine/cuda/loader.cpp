@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kModule = "libtautline_cuda.so";
 
-/// A module to load in the place of libtautline_cuda.so: the device twin's (scripts/twin), which needs no
-/// driver.
+/// A module to load in the place of libtautline_cuda.so: the device twin's (scripts/twin), which
+/// needs no driver.
 const char* named_module() {
   return std::getenv("TAUTLINE_CUDA_MODULE");
 }

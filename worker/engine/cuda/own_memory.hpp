@@ -11,8 +11,8 @@ namespace taut::cuda_ops {
 
 inline constexpr std::size_t kOwnAlignment = 256;
 
-/// Floats, or as many whole numbers of 32 bits: a block of its own, taken when it is first asked for, or
-/// a part of what was lent.
+/// Floats, or as many whole numbers of 32 bits: a block of its own, taken when it is first asked
+/// for, or a part of what was lent.
 class OwnMemory {
  public:
   OwnMemory() = default;

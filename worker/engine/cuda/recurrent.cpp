@@ -27,9 +27,9 @@ cuda::RecurrentTables<T> tables_of(const RecurrentParameters<T>& parameters) {
           parameters.hidden_weight.address(), parameters.hidden_bias.address()};
 }
 
-/// All steps in one call of cuDNN's. Markers scale the state before the first step, and no other. The
-/// weights are brought into cuDNN's order at each call, into scratch memory: that costs less than to keep
-/// them twice.
+/// All steps in one call of cuDNN's. Markers scale the state before the first step, and no other.
+/// The weights are brought into cuDNN's order at each call, into scratch memory: that costs less
+/// than to keep them twice.
 class FusedRecurrent final : public RecurrentOp {
  public:
   FusedRecurrent(CudaDevice& device, const RecurrentSpec& spec, const cuda::RecurrentShape& shape)

@@ -71,8 +71,8 @@ class PositionEmbed final : public PositionEmbedOp {
   SequenceShape shape_;
 };
 
-/// As the CPU's: all steps' inputs go through one product, then each step through a small one; on the
-/// way back the same, with the weights' gradients of all steps in one product at the end.
+/// As the CPU's: all steps' inputs go through one product, then each step through a small one; on
+/// the way back the same, with the weights' gradients of all steps in one product at the end.
 class Recurrent final : public RecurrentOp {
  public:
   Recurrent(CudaDevice& device, const RecurrentSpec& spec)

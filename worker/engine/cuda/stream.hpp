@@ -44,12 +44,12 @@ class CudaStream final : public Stream {
   [[nodiscard]] cuda::Fault* fault();
   /// Device memory that holds `clock` when what is queued next runs.
   [[nodiscard]] const std::int64_t* clock_at(Clock clock);
-  /// The same place, with the clock that it holds: that of the last forward, whether the host queued
-  /// it or the device replayed it.
+  /// The same place, with the clock that it holds: that of the last forward, whether the host
+  /// queued it or the device replayed it.
   [[nodiscard]] const std::int64_t* clock_of_forward() const;
 
-  /// As Backend's. What comes under one key runs as it is for a few times, so that libraries load what
-  /// they need and scratch memory grows; then it is recorded, and from then on replayed.
+  /// As Backend's. What comes under one key runs as it is for a few times, so that libraries load
+  /// what they need and scratch memory grows; then it is recorded, and from then on replayed.
   [[nodiscard]] bool begin_repeat(std::uint64_t key, Clock clock);
   void end_repeat();
   void abandon_repeat() noexcept;

@@ -17,8 +17,8 @@ struct AffineSpec {
   Extents factors;  // the extents of shape's axes from `axis` on that have a factor each
   bool scale = true;
   bool bias = false;
-  /// The factors are a tensor of the net, in the backend's order of tensors; else they are a parameter in
-  /// Caffe's order.
+  /// The factors are a tensor of the net, in the backend's order of tensors; else they are a
+  /// parameter in Caffe's order.
   bool factors_are_tensor = false;
 };
 

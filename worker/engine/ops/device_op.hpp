@@ -5,17 +5,17 @@
 #include "common/types.hpp"
 #include "worker/engine/device_memory.hpp"
 
-// What an operation is, and how its interface declares what a call does with its operands. A wrapper
-// (worker/engine/plan/wrapped_op.hpp) reads these declarations from the methods' types, so that no other place
-// lists an operation's operands:
+// What an operation is, and how its interface declares what a call does with its operands. A
+// wrapper (worker/engine/plan/wrapped_op.hpp) reads these declarations from the methods' types, so
+// that no other place lists an operation's operands:
 //
 //   DeviceSpan<const float>     read
 //   DeviceSpan<float>           overwritten as a whole
 //   Updated                     read, then overwritten in place
 //   ReadIf, ReadFor             read by some specs or calls only
 //
-// An empty operand is absent. Methods are named forward..., which make what an operation keeps, and backward...,
-// which use it. A call all of whose written operands are empty has no effect.
+// An empty operand is absent. Methods are named forward..., which make what an operation keeps, and
+// backward..., which use it. A call all of whose written operands are empty has no effect.
 namespace taut {
 
 /// An operand that a call reads and then overwrites in place.
@@ -41,7 +41,8 @@ class ReadIf : public MaybeRead {
   using MaybeRead::MaybeRead;
 };
 
-/// Read only for the sake of another operand of the same call, which is written: not if that one is empty.
+/// Read only for the sake of another operand of the same call, which is written: not if that one is
+/// empty.
 /// kOther  its index among the call's operands behind the stream
 template <std::size_t kOther>
 class ReadFor : public MaybeRead {
@@ -64,8 +65,8 @@ class DeviceOp {
   virtual ~DeviceOp() = default;
 
   [[nodiscard]] virtual OpMemory own_memory() const { return {}; }
-  /// Lends it that much for the next call. A backward finds in `kept` what its forward left, possibly at
-  /// another address. An operation to which nothing was lent allocates its own.
+  /// Lends it that much for the next call. A backward finds in `kept` what its forward left,
+  /// possibly at another address. An operation to which nothing was lent allocates its own.
   virtual void lend(DeviceSpan<float> /*kept*/, DeviceSpan<float> /*scratch*/) {}
 };
 

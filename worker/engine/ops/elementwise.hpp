@@ -52,7 +52,8 @@ struct ActivationSpec {
 
 /// Element by element; either gradient may be the other, and top may be bottom unless
 /// the spec reads_bottom(). Of a ReLU's top backward reads only the sign.
-/// Source    Caffe, src/caffe/layers/{relu,elu,exp,power,log,absval,bnll,clip,swish,threshold}_layer.cpp
+/// Source    Caffe,
+///           src/caffe/layers/{relu,elu,exp,power,log,absval,bnll,clip,swish,threshold}_layer.cpp
 class ActivationOp : public DeviceOp {
  public:
   static constexpr std::string_view kName = "activation";

@@ -7,7 +7,8 @@
 
 #include "worker/engine/ops/ops.hpp"
 
-// Softmax, losses and accuracies. A loss is [1]; backward computes the gradient of `weight` times it.
+// Softmax, losses and accuracies. A loss is [1]; backward computes the gradient of `weight` times
+// it.
 namespace taut {
 
 /// Classes are along `axis`; every other index is one position with its own scores.
@@ -132,7 +133,8 @@ struct ContrastiveLossSpec {
 
 /// loss = 1 / (2 pairs) * the sum over pairs of d^2 where they are alike (a label other than 0),
 /// and of max(margin - d, 0)^2 where they are not; d is the distance of a and b.
-/// Source    Hadsell et al., "Dimensionality Reduction by Learning an Invariant Mapping", CVPR 2006;
+/// Source    Hadsell et al., "Dimensionality Reduction by Learning an Invariant Mapping", CVPR
+///           2006;
 /// Caffe, src/caffe/layers/contrastive_loss_layer.cpp
 class ContrastiveLossOp : public DeviceOp {
  public:
@@ -155,8 +157,8 @@ struct AccuracySpec {
 
 /// accuracy [1] = the share of the positions whose label counts at which fewer than top_k other
 /// classes score at least as high as the label; 0 where no label counts
-/// by_class [classes] = the same for each class over the positions that have it as label; empty: not
-/// computed
+/// by_class [classes] = the same for each class over the positions that have it as label; empty:
+/// not computed
 /// Errors    std::invalid_argument: a label is neither a class nor the ignored one
 /// Source    Caffe, src/caffe/layers/accuracy_layer.cpp
 class AccuracyOp : public DeviceOp {

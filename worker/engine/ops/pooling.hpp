@@ -39,9 +39,10 @@ struct StochasticPoolingSpec {
   std::uint32_t layer = 0;  // in the net
 };
 
-/// Of each window one element, drawn with a probability in proportion to it; outside of training the sum
-/// of their squares over their sum. Elements are at least 0, as behind a ReLU. What is drawn is a pure
-/// function of (seed, clock, slot, layer, index of the top's element in Caffe's order).
+/// Of each window one element, drawn with a probability in proportion to it; outside of training
+/// the sum of their squares over their sum. Elements are at least 0, as behind a ReLU. What is
+/// drawn is a pure function of (seed, clock, slot, layer, index of the top's element in Caffe's
+/// order).
 /// Source    Zeiler and Fergus, "Stochastic Pooling for Regularization of Deep Convolutional Neural
 ///           Networks", ICLR 2013; Caffe, src/caffe/layers/pooling_layer.cu
 class StochasticPoolingOp : public DeviceOp {

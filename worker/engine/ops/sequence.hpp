@@ -92,16 +92,16 @@ struct RecurrentParameters {
 /// state before it, each times the step's cont marker (0 starts a sequence, 1 continues one):
 ///
 /// RNN    h = tanh(W x + b + U h')
-/// LSTM   i, f, o = sigmoid(W x + b + U h'), g = tanh(W x + b + U h'); c = f c' + i g; h = o tanh(c).
-///        Rows are in Caffe's order i, f, o, g (PyTorch's is i, f, g, o)
-/// GRU    r, z = sigmoid(W x + b + U h' + v), n = tanh(W x + b + r (U h' + v)); h = (1 - z) n + z h'.
-///        Rows are in the order r, z, n, PyTorch's and cuDNN's
+/// LSTM   i, f, o = sigmoid(W x + b + U h'), g = tanh(W x + b + U h'); c = f c' + i g; h = o
+///        tanh(c). Rows are in Caffe's order i, f, o, g (PyTorch's is i, f, g, o)
+/// GRU    r, z = sigmoid(W x + b + U h' + v), n = tanh(W x + b + r (U h' + v)); h = (1 - z) n + z
+///        h'. Rows are in the order r, z, n, PyTorch's and cuDNN's
 ///
 /// constant  [streams, G hidden], or empty: what is added to W x + b at every step
-/// state  [hidden], for an LSTM [2 * hidden] of each stream: h, then c, as [1 or 2, streams, hidden].
-///        Read at the first step, overwritten with the last one's
-/// cont   [steps, streams], or empty: every step continues. With Resets::kAtStart only the first step's
-///        are sure to be read
+/// state  [hidden], for an LSTM [2 * hidden] of each stream: h, then c, as [1 or 2, streams,
+///        hidden]. Read at the first step, overwritten with the last one's
+/// cont   [steps, streams], or empty: every step continues. With Resets::kAtStart only the first
+///        step's are sure to be read
 /// Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997,
 ///           with the forget gates of Gers et al., 2000, as in Caffe's lstm_unit_layer.cpp and
 ///           recurrent_layer.cpp; Cho et al., "Learning Phrase Representations using RNN
@@ -115,8 +115,8 @@ class RecurrentOp : public DeviceOp {
                        DeviceSpan<float> top) = 0;
   /// Follows a forward with the same bottom and cont. An empty gradient is not computed.
   /// top_gradient    empty: zeros
-  /// state_gradient  as state; in: of the last step's state, without what the top contributes; out: of the
-  ///                 state before the first step. Empty: none (truncated backpropagation)
+  /// state_gradient  as state; in: of the last step's state, without what the top contributes; out:
+  ///                 of the state before the first step. Empty: none (truncated backpropagation)
   virtual void backward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                         const RecurrentParameters<const float>& parameters,
                         DeviceSpan<const float> top_gradient,
@@ -140,9 +140,9 @@ struct LayerNormSpec {
   RowDivisor divisor = RowDivisor::kRootOfSum;
 };
 
-/// top = (bottom - mean) / divisor * weight + bias, mean and variance (of the whole row, biased) for
-/// each row. Weight and bias [columns]; both empty: 1 and 0. kSumOfRoot's gradient takes epsilon for 0,
-/// as Caffe's does.
+/// top = (bottom - mean) / divisor * weight + bias, mean and variance (of the whole row, biased)
+/// for each row. Weight and bias [columns]; both empty: 1 and 0. kSumOfRoot's gradient takes
+/// epsilon for 0, as Caffe's does.
 /// Source    Ba et al., "Layer Normalization", arXiv:1607.06450, section 3; Caffe,
 ///           src/caffe/layers/mvn_layer.cpp
 class LayerNormOp : public DeviceOp {

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-// What calls do with device memory: the words that the backend records calls in, and the memory plan reads.
+// What calls do with device memory: the words that the backend records calls in, and the memory
+// plan reads.
 namespace taut {
 
 enum class AccessMode : std::uint8_t {

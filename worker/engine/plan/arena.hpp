@@ -12,7 +12,8 @@
 
 namespace taut {
 
-/// The one block of device memory behind a planned backend, and the host's copies of buffers that leave it.
+/// The one block of device memory behind a planned backend, and the host's copies of buffers that
+/// leave it.
 /// Thread    one at a time
 class Arena {
  public:

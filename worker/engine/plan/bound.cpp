@@ -80,8 +80,8 @@ class Relaxed {
   std::vector<double> excess_;
 };
 
-/// Prices a single one of the steps that are furthest over their room, since a net's peak is often the
-/// whole bound.
+/// Prices a single one of the steps that are furthest over their room, since a net's peak is often
+/// the whole bound.
 void start_at_one_step(const Problem& problem, Relaxed& relaxed, std::vector<double>& prices) {
   constexpr std::size_t kMaxSteps = 64;
   double best = relaxed.solve(prices);

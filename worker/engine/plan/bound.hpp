@@ -12,8 +12,9 @@ struct DualBound {
   std::vector<double> prices;  // by step: bytes moved that one more byte of room would save
 };
 
-/// The Lagrangian dual of the choice: each step's room has a price, and each value is kept or dropped
-/// by itself. Buffers may be split, so it also bounds what Belady's rule does with single bytes.
+/// The Lagrangian dual of the choice: each step's room has a price, and each value is kept or
+/// dropped by itself. Buffers may be split, so it also bounds what Belady's rule does with single
+/// bytes.
 /// moved_bytes  of a choice that fits: the aim of the step size
 /// Source    Held, Karp, "The traveling-salesman problem and minimum spanning trees: Part II",
 ///           Mathematical Programming 1, 1971; Polyak's step size

@@ -121,8 +121,8 @@ std::vector<std::size_t> by_prices(const Problem& problem, const Choice& choice,
   return ranked(score);
 }
 
-/// Keeps a dropped carry at the cost of others: in each step that is then over its room, the one is dropped
-/// that saves least for each step it holds. Takes the swap if it moves fewer bytes.
+/// Keeps a dropped carry at the cost of others: in each step that is then over its room, the one is
+/// dropped that saves least for each step it holds. Takes the swap if it moves fewer bytes.
 class Exchange {
  public:
   Exchange(const Problem& problem, Choice& best)

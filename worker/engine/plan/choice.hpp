@@ -35,13 +35,14 @@ class Choice {
   std::uint64_t moved_bytes_ = 0;
 };
 
-/// Choices that fit, the best first: Belady's rule around the cycle, a greedy one, and one led by the
-/// prices of the lower bound; if none of them meets the bound, the best of them improved by
+/// Choices that fit, the best first: Belady's rule around the cycle, a greedy one, and one led by
+/// the prices of the lower bound; if none of them meets the bound, the best of them improved by
 /// exchanges, and if few carries compete, by a search that proves the best.
 [[nodiscard]] std::vector<Choice> choose(const Problem& problem);
 
-/// Belady's rule alone: if a step exceeds its room, the kept carry with the furthest next use is dropped,
-/// distances weighted by bytes freed per byte moved, so that a clean one is dropped before a dirty one.
+/// Belady's rule alone: if a step exceeds its room, the kept carry with the furthest next use is
+/// dropped, distances weighted by bytes freed per byte moved, so that a clean one is dropped before
+/// a dirty one.
 [[nodiscard]] Choice choose_by_next_use(const Problem& problem);
 
 }  // namespace taut::plan

@@ -11,8 +11,8 @@
 
 namespace taut {
 
-/// A buffer that a planned backend has allocated. Its address is a number that only the backend can map to
-/// memory: no processor can dereference it.
+/// A buffer that a planned backend has allocated. Its address is a number that only the backend can
+/// map to memory: no processor can dereference it.
 struct VirtualBuffer {
   std::string name;
   Bytes bytes;
@@ -34,8 +34,8 @@ inline constexpr std::uint64_t kMaxVirtualBytes = 1ULL << 40U;  // of one buffer
 [[nodiscard]] std::vector<Access> accesses_of(const DeviceCall& call,
                                               const std::vector<VirtualBuffer>& buffers);
 
-/// A cycle's calls as a trace: only the buffers that it uses, with numbers of the trace, and steps named for
-/// messages.
+/// A cycle's calls as a trace: only the buffers that it uses, with numbers of the trace, and steps
+/// named for messages.
 struct CycleTrace {
   AccessTrace trace;
   std::vector<std::size_t> buffer_of;   // from the trace's numbers to the backend's
@@ -44,9 +44,9 @@ struct CycleTrace {
   static constexpr std::size_t kNotUsed = static_cast<std::size_t>(-1);
 };
 
-/// A buffer whose first use reads it keeps its value from one cycle to the next; the value of any other is needed
-/// within the cycle only. A first use that writes a part starts a new value too: the other parts are written
-/// before the first read.
+/// A buffer whose first use reads it keeps its value from one cycle to the next; the value of any
+/// other is needed within the cycle only. A first use that writes a part starts a new value too:
+/// the other parts are written before the first read.
 /// steps  as recorded: named by the calls, with the backend's numbers
 [[nodiscard]] CycleTrace make_trace(const std::vector<TraceStep>& steps,
                                     const std::vector<VirtualBuffer>& buffers);

@@ -64,8 +64,8 @@ struct StepPlan {
   std::vector<std::size_t> releases;     // free after it; their write-backs must have arrived
 };
 
-/// Where every buffer is at every step of the iteration, and the copies between. The arena at the end of
-/// the iteration is as at its start.
+/// Where every buffer is at every step of the iteration, and the copies between. The arena at the
+/// end of the iteration is as at its start.
 struct MemoryPlan {
   std::vector<Residency> residencies;
   std::vector<StepPlan> steps;
@@ -86,8 +86,8 @@ struct MemoryPlan {
 /// Decides what stays in device memory. Pure: the same trace and options give the same plan.
 /// Errors    invalid: a trace that contradicts itself; a step whose buffers exceed the budget, with
 ///           its largest tensor, the bytes required and the bytes available
-/// Source    Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-///           Journal 5(2), 1966; Cui et al., "GeePS", EuroSys 2016, section 4.4
+/// Source    Belady, "A study of replacement algorithms for a virtual-storage computer", IBM
+///           Systems Journal 5(2), 1966; Cui et al., "GeePS", EuroSys 2016, section 4.4
 [[nodiscard]] Result<MemoryPlan> plan_memory(const AccessTrace& trace, const PlanOptions& options);
 
 /// Bytes that any schedule within the budget must move in each iteration, however it splits buffers

@@ -41,8 +41,8 @@ struct Packing {
 /// Gives every stay an offset, so that stays which meet do not overlap and none ends above the
 /// budget: first fit, in several orders, the best of them. Where no address range is free, stays
 /// give up their copies' steps and then carries, so it ends well for every choice.
-/// Source    first fit by falling size: Pisarchyk, Lee, "Efficient Memory Management for Deep Neural
-///           Net Inference", MLSys On-Device Intelligence Workshop 2020, section 5
+/// Source    first fit by falling size: Pisarchyk, Lee, "Efficient Memory Management for Deep
+///           Neural Net Inference", MLSys On-Device Intelligence Workshop 2020, section 5
 [[nodiscard]] Packing pack(const Problem& problem, const Choice& choice);
 
 /// Lengthens stays in place whose copies have no step to run beside, where the memory is free.

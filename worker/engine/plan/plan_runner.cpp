@@ -71,8 +71,8 @@ void PlanRunner::lay_out() {
   }
 }
 
-/// The steps between which copies and the compute synchronize. A release without a wait is not one, unless the
-/// released memory is overwritten.
+/// The steps between which copies and the compute synchronize. A release without a wait is not one,
+/// unless the released memory is overwritten.
 void PlanRunner::find_moves() {
   std::vector<bool> is_copied(stays_.size(), false);
   for (std::size_t step = 0; step < steps_.size(); ++step) {
@@ -171,8 +171,8 @@ void PlanRunner::note_use(std::size_t number, AccessMode mode) {
   arena_.host_copy(host_buffer_of(stay)).is_current = false;
 }
 
-/// The calls from this step on are the same if the caller's key is, and have the same addresses if the plan and
-/// the arena are the same.
+/// The calls from this step on are the same if the caller's key is, and have the same addresses if
+/// the plan and the arena are the same.
 void PlanRunner::begin_segment(Stream& compute) {
   std::uint64_t key = repeat_->key;
   for (const std::uint64_t value :

@@ -12,8 +12,8 @@
 
 namespace taut {
 
-/// Runs a cycle's calls in the arena according to its memory plan: fetches and write-backs on separate streams,
-/// and the compute waits for events of single buffers.
+/// Runs a cycle's calls in the arena according to its memory plan: fetches and write-backs on
+/// separate streams, and the compute waits for events of single buffers.
 /// Thread    one at a time
 class PlanRunner {
  public:
@@ -42,14 +42,14 @@ class PlanRunner {
   void run(Stream& compute, Stream& stream, const DeviceCall& call);
   [[nodiscard]] bool is_over() const { return step_ == steps_.size(); }
 
-  /// As Backend's, for the cycle's calls: the backend records those between two moves of memory, and replays
-  /// them. The caller makes its calls in any case.
+  /// As Backend's, for the cycle's calls: the backend records those between two moves of memory,
+  /// and replays them. The caller makes its calls in any case.
   void begin_repeat(std::uint64_t key, Clock clock) { repeat_ = {key, clock}; }
   void end_repeat(Stream& compute);
   void abandon_repeat(Stream& compute) noexcept;
 
-  /// Where the newest value of a buffer is on the device; nullptr if the host has it, once the streams have
-  /// passed.
+  /// Where the newest value of a buffer is on the device; nullptr if the host has it, once the
+  /// streams have passed.
   [[nodiscard]] std::byte* newest(std::size_t buffer) const;
 
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -15,14 +15,15 @@
 
 namespace taut {
 
-/// A backend that keeps to a budget of device memory. It allocates addresses without memory; one arena within
-/// the budget holds what the current calls need, and the rest is stored on the host.
+/// A backend that keeps to a budget of device memory. It allocates addresses without memory; one
+/// arena within the budget holds what the current calls need, and the rest is stored on the host.
 ///
-/// The calls of a cycle (begin_cycle) are planned: a dry run, or else the first cycle, shows which they are, and
-/// from then on copies run in parallel with the compute. Any other call fetches its operands and writes its
-/// results back: slow, and always correct.
-/// Errors    DeviceError, in addition to the wrapped backend's: a call that needs more than the budget at
-///           once, with its largest buffer; a cycle whose calls differ from the planned ones
+/// The calls of a cycle (begin_cycle) are planned: a dry run, or else the first cycle, shows which
+/// they are, and from then on copies run in parallel with the compute. Any other call fetches its
+/// operands and writes its results back: slow, and always correct.
+/// Errors    DeviceError, in addition to the wrapped backend's: a call that needs more than the
+///           budget at once, with its largest buffer; a cycle whose calls differ from the planned
+///           ones
 /// Thread    one at a time
 class PlannedBackend final : public WrappedBackend {
  public:

@@ -8,9 +8,9 @@
 
 namespace taut {
 
-/// A backend in front of another one: every operation becomes a DeviceCall, and a derived class decides
-/// when, where and whether it runs. What it allocates may be addresses that only it can map to
-/// memory.
+/// A backend in front of another one: every operation becomes a DeviceCall, and a derived class
+/// decides when, where and whether it runs. What it allocates may be addresses that only it can map
+/// to memory.
 /// Thread    as the wrapped backend's
 class WrappedBackend : public Backend {
  public:

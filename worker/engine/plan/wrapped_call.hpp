@@ -11,8 +11,8 @@
 #include "worker/engine/ops/update.hpp"
 #include "worker/engine/plan/device_call.hpp"
 
-// Converts the arguments of a call to operands, and back at other addresses. Only for code that wraps a
-// backend.
+// Converts the arguments of a call to operands, and back at other addresses. Only for code that
+// wraps a backend.
 namespace taut::wrapped {
 
 /// A span of which a call writes a part.
@@ -46,8 +46,8 @@ void note(std::vector<Operand>& operands, DeviceSpan<T> span, AccessMode mode) {
   operands.push_back({reinterpret_cast<std::byte*>(address), span.size_bytes(), mode});
 }
 
-/// For each type of argument: its operands, and the same argument at other addresses. Any other type has no
-/// operands.
+/// For each type of argument: its operands, and the same argument at other addresses. Any other
+/// type has no operands.
 template <class T>
 struct Argument {
   static void collect(std::vector<Operand>&, const T&) {}

@@ -15,8 +15,9 @@
 #include "worker/engine/plan/wrapped_backend.hpp"
 #include "worker/engine/plan/wrapped_call.hpp"
 
-// An operation of a wrapped backend, for any spec: its methods go through WrappedBackend::on_call, with the
-// operands that the interface declares (worker/engine/ops/device_op.hpp). Nothing here names an operation.
+// An operation of a wrapped backend, for any spec: its methods go through WrappedBackend::on_call,
+// with the operands that the interface declares (worker/engine/ops/device_op.hpp). Nothing here
+// names an operation.
 namespace taut::wrapped {
 
 /// Two strings as one, at compile time: a call's name lives as long as the program.
@@ -78,8 +79,8 @@ template <class Spec, class All, std::size_t kOther>
   return is_empty(std::get<kOther>(all)) ? ReadFor<kOther>() : span;
 }
 
-/// What all wrapped operations share: the wrapped one, and the memory that it needs in addition to its
-/// operands, which is lent to it with every call.
+/// What all wrapped operations share: the wrapped one, and the memory that it needs in addition to
+/// its operands, which is lent to it with every call.
 template <class SpecType>
 class Routed : public SpecType::Op {
  public:

@@ -117,12 +117,12 @@ Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& 
 }
 
 /// Bottoms: T x N x D; optionally the cont markers T x N and x_static N x ...; with
-/// expose_hidden the states num_layers x N x num_output. Tops: T x N x num_output, or N x num_output
-/// of the last step; with expose_hidden the states.
+/// expose_hidden the states num_layers x N x num_output. Tops: T x N x num_output, or N x
+/// num_output of the last step; with expose_hidden the states.
 /// Parameters of each layer, in Caffe's order: weight_x [G num_output, D], bias_x, weight_x_static
 /// [G num_output, ...] (of the first one, with an x_static), weight_h
-/// [G num_output, num_output] and, for a GRU, bias_h; the rows of G gates follow each other. The names of a layer
-/// above the first end in "_l1", "_l2", ... Last, an RNN's weight_o and bias_o.
+/// [G num_output, num_output] and, for a GRU, bias_h; the rows of G gates follow each other. The
+/// names of a layer above the first end in "_l1", "_l2", ... Last, an RNN's weight_o and bias_o.
 Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shapes& bottoms,
                                      const GraphOptions&) {
   const pb::RecurrentParameter& parameter = layer.recurrent_param();

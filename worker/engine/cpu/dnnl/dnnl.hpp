@@ -7,8 +7,9 @@
 #include "worker/engine/cpu/own_memory.hpp"
 #include "worker/engine/ops/pooling.hpp"
 
-// This folder is the only place that uses oneDNN, whose interface differs between versions 2 and 3. Images are
-// stored channels last. Errors: std::invalid_argument when an operation is made; DeviceError while it runs.
+// This folder is the only place that uses oneDNN, whose interface differs between versions 2 and 3.
+// Images are stored channels last. Errors: std::invalid_argument when an operation is made;
+// DeviceError while it runs.
 namespace taut::dnnl_cpu {
 
 /// "2.6.0"
