@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "worker/cache/initial_values.hpp"
+
 namespace taut::worker {
 namespace {
 
@@ -78,10 +80,24 @@ void Evaluator::compute(std::span<const std::span<const float>> batch, Sums& sum
 }
 
 Result<TestResult> Evaluator::run(ParameterCache& cache) {
+  return run([&cache](TableId table, std::span<float> into) -> Result<void> {
+    TAUT_TRY(cache.snapshot(table, into));
+    return ok();
+  });
+}
+
+Result<TestResult> Evaluator::run_initial() {
+  return run([this](TableId table, std::span<float> into) {
+    return read_initial_values(assets_->train_graph().parameters[table.value()],
+                               assets_->job().seed(), into);
+  });
+}
+
+Result<TestResult> Evaluator::run(const ReadTable& read) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const DeviceSpan<float> values = parameters_[i].values.as<float>();
     snapshot_.resize(values.size());
-    TAUT_TRY(cache.snapshot(parameters_[i].table, snapshot_));
+    TAUT_TRY(read(parameters_[i].table, snapshot_));
     backend_->copy_to_device(*stream_, snapshot_, values);
     stream_->finish();
   }

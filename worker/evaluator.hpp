@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,8 +30,10 @@ class Evaluator {
                                                                  Backend& backend, int iterations,
                                                                  std::size_t test = 0);
 
-  /// Runs one test phase; the caller sets the result's clock.
+  /// Runs one test phase of the newest values; the caller sets the result's clock.
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache);
+  /// Runs one test phase of the values that the job's tables start from.
+  [[nodiscard]] Result<TestResult> run_initial();
 
  private:
   struct Parameter {
@@ -43,6 +46,9 @@ class Evaluator {
     double loss = 0;
     OutputMeans outputs;
   };
+  /// Reads a table's values.
+  using ReadTable = std::function<Result<void>(TableId table, std::span<float> into)>;
+  [[nodiscard]] Result<TestResult> run(const ReadTable& read);
   void compute(std::span<const std::span<const float>> batch, Sums& sums);
 
   const std::size_t test_;

@@ -31,6 +31,7 @@ std::string text_of(const TestResult& result) {
 Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, Backend& backend) {
   if (assets.test_count() == 0) return std::unique_ptr<TestPhases>();
   std::unique_ptr<TestPhases> phases(new TestPhases());
+  phases->is_resumed_ = assets.job().has_resume();
   for (std::size_t test = 0; test < assets.test_count(); ++test) {
     const int iterations = assets.job().solver_param().test_iter(static_cast<int>(test));
     TAUT_TRY(auto evaluator, Evaluator::create(assets, backend, iterations, test));
@@ -40,9 +41,11 @@ Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, 
 }
 
 Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder* recorder) {
+  const bool is_initial = clock == Clock(0) && !is_resumed_;
   TestResult first;
   for (std::size_t test = 0; test < evaluators_.size(); ++test) {
-    TAUT_TRY(TestResult result, evaluators_[test]->run(cache));
+    Evaluator& evaluator = *evaluators_[test];
+    TAUT_TRY(TestResult result, is_initial ? evaluator.run_initial() : evaluator.run(cache));
     result.clock = clock;
     if (test == 0) {
       first = result;

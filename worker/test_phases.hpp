@@ -24,13 +24,15 @@ class TestPhases {
   [[nodiscard]] static Result<std::unique_ptr<TestPhases>> create(const JobAssets& assets,
                                                                   Backend& backend);
 
-  /// Runs and logs all of them as of a clock. Returns the first one's result.
+  /// Runs and logs all of them as of a clock, of the newest values; at the job's clock 0 of its
+  /// initial ones, whatever other workers have pushed since. Returns the first one's result.
   /// recorder  nullptr: no records
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache, Clock clock, Recorder* recorder);
 
  private:
   TestPhases() = default;
 
+  bool is_resumed_ = false;  // the job's tables start from a checkpoint
   std::vector<std::unique_ptr<Evaluator>> evaluators_;
 };
 

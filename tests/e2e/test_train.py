@@ -82,6 +82,22 @@ class Train(ClusterTest):
         self.assertIsNone(summary["slack"])
         self.assertIn("ASYNC", out)
 
+    def test_the_first_test_is_of_the_initial_parameters_under_every_mode(self):
+        first = []
+        for mode in ("BSP", "ASYNC"):
+            self.start_server()
+            # The first worker evaluates; the other one trains while its messages travel.
+            self.start_worker("worker0", "network { delay_ms: 200 }")
+            self.start_worker("worker1")
+            job = self.job(workers=2, iterations=5, extra=f"consistency {{ mode: {mode} }}\n")
+            self.assertEqual(self.ask("submit", job).returncode, 0)
+            first.append(wait_until(lambda: self.status()["jobs"][0]["evaluations"], 60,
+                                    "a first test")[0])
+            self.assertEqual(int(first[-1]["clock"]), 0)
+            self.kill_all()
+            self.coordinator = None
+        self.assertEqual(first[0]["loss"], first[1]["loss"])
+
     def test_several_servers_and_shards_share_the_tables(self):
         _, summary = self.train("--servers", 2, "--shards", 2, "--workers", 3)
         self.assertEqual(summary["servers"], 2)

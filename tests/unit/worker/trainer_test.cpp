@@ -9,6 +9,7 @@
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "tests/unit/data/idx_bytes.hpp"
+#include "worker/cache/initial_values.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/replicated_cache.hpp"
 #include "worker/cache/served_cache.hpp"
@@ -330,6 +331,62 @@ TEST_CASE("each test phase of a job is run on its own net", "[trainer]") {
   CHECK(result.value().clock == Clock(4));
   // Ten classes that nothing tells apart yet.
   CHECK(result.value().loss == Approx(2.3).margin(0.5));
+}
+
+TEST_CASE("the test at iteration 0 is of the initial values, whatever was applied since",
+          "[trainer]") {
+  TinyJob tiny;
+  tiny.job.mutable_solver_param()->add_test_iter(2);
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  const auto phases = TestPhases::create(assets, *backend);
+  REQUIRE(phases.has_value());
+  const auto loss_at = [&](ParameterCache& cache, Clock clock) {
+    const auto result = phases.value()->run(cache, clock, nullptr);
+    REQUIRE(result.has_value());
+    return result.value().loss;
+  };
+  const double initial = loss_at(*local_cache(tiny, assets, *backend, 1), Clock(1));
+
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+  const auto trained = local_cache(tiny, assets, *backend, 1);
+  const std::atomic<bool> stop = false;
+  ProgressBoard board;
+  Trainer trainer(replicas, *trained, nullptr, until(kEnd), board);
+  REQUIRE(trainer.run(stop).has_value());
+  CHECK(loss_at(*trained, Clock(0)) == initial);
+  CHECK(loss_at(*trained, kEnd) != initial);
+}
+
+TEST_CASE("initial values are the ones that a parameter cache starts from", "[trainer]") {
+  const TinyJob tiny;
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  const auto expected = values_of(*cache, assets.train_graph());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    std::vector<float> values(expected[i].size());
+    const TableSpec& table = assets.train_graph().parameters[i];
+    REQUIRE(read_initial_values(table, tiny.job.seed(), values).has_value());
+    CHECK(values == expected[i]);
+  }
+}
+
+TEST_CASE("initial values of a table that starts from a file are the file's", "[trainer]") {
+  const test::TempFolder folder;
+  const std::vector<float> stored = {1.5F, -2.0F, 0.25F};
+  const std::string bytes(reinterpret_cast<const char*>(stored.data()), 3 * sizeof(float));
+  folder.write("weights", "head" + bytes);
+  TableSpec table;
+  table.name = "weights";
+  table.shape = {3};
+  table.origin = TensorPlace{(folder.path() / "weights").string(), "", 4, ElementType::kF32};
+  std::vector<float> values(3);
+  REQUIRE(read_initial_values(table, 1, values).has_value());
+  CHECK(values == stored);
+  table.origin->file += " elsewhere";
+  CHECK_FALSE(read_initial_values(table, 1, values).has_value());
 }
 
 TEST_CASE("a test's accuracy is one of several: the last that counts the fewest guesses",

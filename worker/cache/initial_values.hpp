@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/result.hpp"
+#include "common/ssp/table.hpp"
+
+namespace taut {
+
+/// A table's values before the first update: its filler's numbers, or those of the weights file
+/// that it starts from. Every process that knows the job computes the same ones and asks no shard,
+/// whose values other workers may have changed already.
+/// into      [count]
+/// Errors    not_found, io: the weights file
+[[nodiscard]] Result<void> read_initial_values(const TableSpec& table, std::uint64_t seed,
+                                               std::span<float> into);
+
+}  // namespace taut
