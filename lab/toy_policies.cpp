@@ -22,6 +22,10 @@ void draw_staleness(Random& /*random*/, ToyJob& job) {
   job.policies.set_staleness_learning_rate(true);
 }
 
+void draw_exponent(Random& random, ToyJob& job) {
+  job.policies.set_staleness_exponent(static_cast<float>(random.between(1, 8)) / 4);
+}
+
 void draw_compensation(Random& random, ToyJob& job) {
   job.policies.mutable_delay_compensation()->set_strength(0.01F);
   if (random.chance(0.5)) job.policies.mutable_delay_compensation()->set_decay(0.9F);
@@ -51,6 +55,7 @@ constexpr std::array kPolicies{
     ToyPolicy{"none", Fit::kAny, draw_none},
     ToyPolicy{"backup", Fit::kBsp, draw_backup},
     ToyPolicy{"staleness", Fit::kArrivals, draw_staleness},
+    ToyPolicy{"exponent", Fit::kArrivals, draw_exponent},
     ToyPolicy{"compensation", Fit::kArrivals, draw_compensation},
     ToyPolicy{"dynamic", Fit::kSsp, draw_dynamic},
     ToyPolicy{"periodic", Fit::kBsp, draw_periodic},
@@ -87,13 +92,18 @@ Result<const ToyPolicy*> find_policy(std::string_view name) {
 }
 
 bool weighs(const pb::Consistency& policies) {
-  return policies.has_delay_compensation() || policies.staleness_learning_rate();
+  return policies.has_delay_compensation() || policies.staleness_learning_rate() ||
+         policies.has_staleness_exponent();
 }
 
 void weigh(const pb::Consistency& policies, const ExpectedUpdate& late) {
   if (policies.has_delay_compensation()) compensate(policies.delay_compensation(), late);
   if (policies.staleness_learning_rate() && late.staleness > 1) {
     for (float& one : late.update) one *= static_cast<float>(1 / late.staleness);
+  }
+  if (policies.has_staleness_exponent()) {
+    const double weight = std::pow(1 + late.staleness, -policies.staleness_exponent());
+    for (float& one : late.update) one *= static_cast<float>(weight);
   }
 }
 

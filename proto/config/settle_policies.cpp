@@ -11,6 +11,7 @@
 #include "common/ssp/policies/delay_compensation.hpp"
 #include "common/ssp/policies/dynamic_slack.hpp"
 #include "common/ssp/policies/look_ahead.hpp"
+#include "common/ssp/policies/staleness_exponent.hpp"
 #include "common/ssp/policies/staleness_rate.hpp"
 
 namespace taut {
@@ -21,6 +22,7 @@ using Policy = std::shared_ptr<const StalenessPolicy>;
 
 constexpr std::uint32_t kMaxSlack = 1000;
 constexpr std::uint32_t kMaxInterval = 1'000'000;
+constexpr float kMaxExponent = 10;  // a staleness of 1 counts a thousandth
 
 Result<Policy> make_backup_workers(const pb::Job& job) {
   const std::uint32_t backup = job.consistency().backup_workers();
@@ -38,6 +40,22 @@ Result<Policy> make_backup_workers(const pb::Job& job) {
 
 Result<Policy> make_staleness_rate(const pb::Job& /*job*/) {
   return std::make_shared<StalenessRate>();
+}
+
+Result<Policy> make_staleness_exponent(const pb::Job& job) {
+  const float exponent = job.consistency().staleness_exponent();
+  if (!(exponent > 0 && exponent <= kMaxExponent)) {
+    return invalid(
+        fmt::format("consistency: staleness_exponent is {}; it must be above 0 and at most {}",
+                    exponent, kMaxExponent));
+  }
+  if (job.consistency().staleness_learning_rate()) {
+    return invalid(
+        "consistency: staleness_exponent does not go with staleness_learning_rate, which is "
+        "another "
+        "weight for the same staleness; leave one out");
+  }
+  return std::make_shared<StalenessExponent>(exponent);
 }
 
 Result<Policy> make_compensation(const pb::Job& job) {
@@ -122,6 +140,8 @@ constexpr std::array kPolicies{
           make_compensation},
     Entry{StalenessRate::kInfo, [](const Consistency& c) { return c.staleness_learning_rate(); },
           make_staleness_rate},
+    Entry{StalenessExponent::kInfo, [](const Consistency& c) { return c.has_staleness_exponent(); },
+          make_staleness_exponent},
     Entry{LookAhead::kInfo, [](const Consistency& c) { return c.look_ahead(); }, make_look_ahead},
     Entry{DynamicSlackPolicy::kInfo, [](const Consistency& c) { return c.has_dynamic_slack(); },
           make_dynamic_slack},

@@ -112,10 +112,9 @@ int main(int argc, char** argv) {
             return number || text == "async" ? "" : "a slack is a number of clocks, or async";
           },
           "SLACK"));
-  app.add_option(
-      "--policy", options.policy,
-      "none, backup, staleness, compensation, dynamic, periodic or elastic; drawn where not "
-      "given");
+  std::string policies;
+  for (const ToyPolicy& policy : toy_policies()) policies += fmt::format("{}, ", policy.name);
+  app.add_option("--policy", options.policy, policies + "or drawn where not given");
   app.add_flag("--verbose", options.verbose, "one line for each run");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,8 @@
 // Policies beside the fixed bound, at one slice.
+#include <cmath>
 #include <vector>
 
+#include "proto/config/settle_policies.hpp"
 #include "server/slice_state.hpp"
 #include "tests/unit/server/job_maker.hpp"
 
@@ -126,6 +128,42 @@ TEST_CASE("an update counts one over the clocks that were applied since its work
   CHECK(one.value() == expected);
   one.push(1, 0, 1);
   CHECK(one.value() == Approx(expected - kRate / 2 / 3));
+}
+
+TEST_CASE("an update counts one over a power of one more than its staleness", "[slice][policy]") {
+  JobMaker maker = async(2);
+  maker.state.mutable_definition()->mutable_consistency()->set_staleness_exponent(0.5F);
+  Scalar one(maker);
+  CHECK(one.read(0, 0) == 0);
+  CHECK(one.read(1, 0) == 0);
+  // Of two members one update is half a clock; nothing was applied before the first.
+  for (std::int64_t clock = 0; clock < 6; ++clock) {
+    one.push(0, clock, 1);
+    CHECK(one.read(0, clock + 1) == one.value());
+  }
+  CHECK(one.value() == Approx(-kRate * 6 / 2));
+  one.push(1, 0, 1);
+  CHECK(one.value() == Approx(-kRate / 2 * (6 + 1 / std::sqrt(1 + 3.0))));
+}
+
+TEST_CASE("an exponent for staleness must be a number above 0, and the only weight",
+          "[slice][policy]") {
+  const auto error_of = [](float exponent, bool rate) {
+    pb::Job job;
+    pb::Consistency& consistency = *job.mutable_consistency();
+    consistency.set_mode(pb::Consistency::ASYNC);
+    consistency.set_staleness_exponent(exponent);
+    consistency.set_staleness_learning_rate(rate);
+    const auto policies = to_policies(job);
+    return policies ? std::string() : policies.error().message;
+  };
+  CHECK(error_of(0.5F, false).empty());
+  for (const float exponent : {0.0F, -1.0F, 11.0F, std::nanf("")}) {
+    CHECK_THAT(error_of(exponent, false),
+               Catch::Matchers::Contains("must be above 0 and at most 10"));
+  }
+  CHECK_THAT(error_of(0.5F, true),
+             Catch::Matchers::Contains("does not go with staleness_learning_rate"));
 }
 
 TEST_CASE("where updates are added up, each one counts for the staleness", "[slice][policy]") {
