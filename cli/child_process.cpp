@@ -1,7 +1,6 @@
 #include "cli/child_process.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@ namespace bp = boost::process;
 #endif
 
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <system_error>
 #include <thread>

@@ -27,6 +27,7 @@ Result<void> become_worker(const std::string& command, const ModelTool& options)
                                      "--speaks-as",
                                      "tautline " + command};
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   std::fflush(stdout);

@@ -35,6 +35,7 @@ int become_worker(const PlanArguments& arguments) {
                                     std::to_string(arguments.replicas)};
   if (!arguments.data.empty()) words.insert(words.end(), {"--data", arguments.data});
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   ::execv(pointers[0], pointers.data());

@@ -45,7 +45,7 @@ struct Findings {
 /// A net by itself has a test phase too.
 std::vector<model::NetChoice> nets_to_show(const pb::Job& job) {
   std::vector<model::NetChoice> nets = model::nets_of(job);
-  if (nets.size() == 1) nets.push_back({pb::TEST, 0});
+  if (nets.size() == 1) nets.emplace_back(pb::TEST, 0);
   return nets;
 }
 
@@ -141,7 +141,7 @@ Result<Findings> check_net(const fs::path& path) {
 
 /// "BSP", "SSP, slack 3", "ASYNC".
 std::string mode_text(const pb::Consistency& consistency) {
-  const std::string mode = pb::Consistency::Mode_Name(consistency.mode());
+  std::string mode = pb::Consistency::Mode_Name(consistency.mode());
   if (consistency.mode() != pb::Consistency::SSP) return mode;
   return fmt::format("{}, slack {}", mode, consistency.slack());
 }

@@ -26,7 +26,7 @@ bool is_sha256(const std::string& text) {
 fs::path find_file(const fs::path& folder, const std::string& name) {
   constexpr std::string_view kPacked = ".gz";
   std::error_code ignored;
-  const fs::path as_published = folder / name;
+  fs::path as_published = folder / name;
   if (fs::is_regular_file(as_published, ignored)) return as_published;
   if (!name.ends_with(kPacked)) return {};
   fs::path unpacked = folder / name.substr(0, name.size() - kPacked.size());
