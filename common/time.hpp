@@ -37,4 +37,8 @@ class TimePoint {
   return std::chrono::duration<double>(d).count();
 }
 
+[[nodiscard]] constexpr Duration from_seconds(double value) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+}
+
 }  // namespace taut

@@ -317,6 +317,16 @@ std::optional<Broken> SliceOracle::said(const Event& item, std::span<const float
       }
       return std::nullopt;
     }
+    case pb::DataItem::PARKED: {
+      const auto is_this = [&](const auto& entry) {
+        return entry.second.peer == item.peer && entry.second.clock == clock;
+      };
+      if (std::ranges::any_of(waiting_, is_this) || std::ranges::any_of(overtaken_, is_this)) {
+        return std::nullopt;
+      }
+      return broken("answer",
+                    fmt::format("a read at clock {} that is not too early is parked", clock));
+    }
     case pb::DataItem::REFUSED: {
       for (Refusal& refusal : refusals_) {
         if (refusal.paid || refusal.peer != item.peer || refusal.clock != clock) continue;

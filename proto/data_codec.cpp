@@ -36,6 +36,7 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_payload(carries_payload(item.kind));
   wire.set_refusal(item.refusal);
   wire.set_gradient_norm(item.gradient_norm);
+  wire.set_waits_for(item.waits_for.value());
   if (!item.reason.empty()) wire.set_reason(item.reason);
 }
 
@@ -70,6 +71,7 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   item.done = Clock(wire.done());
   item.refusal = wire.refusal();
   item.reason = std::move(*wire.mutable_reason());
+  item.waits_for = WorkerId(wire.waits_for());
   item.gradient_norm = wire.gradient_norm();
   if (!(item.gradient_norm >= 0)) {
     return invalid(fmt::format("gradient norm {} is no norm", item.gradient_norm));

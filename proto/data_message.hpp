@@ -29,6 +29,7 @@ struct DataItem {
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
   float gradient_norm = 0;    // in pushes: math::UpdateNorm; 0 if not needed
+  WorkerId waits_for;         // in PARKED: whose next update the read waits for
   bool payload_lost = false;  // it is in shared memory that no handshake covers
   Frame payload;              // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
 };

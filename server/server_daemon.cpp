@@ -26,10 +26,6 @@ constexpr Duration kStep{100'000};
 constexpr Duration kAskWait{2'000'000};
 constexpr Duration kCoordinatorPause{5'000'000};
 
-Duration from_seconds(double value) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
-}
-
 std::uint64_t new_session() {
   std::random_device source;
   return (std::uint64_t{source()} << 32U) | source();

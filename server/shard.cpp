@@ -268,11 +268,13 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       read({from, message.worker, read_clock}, job, slice, out)) {
     return;
   }
-  if (is_push(item)) {
-    DataItem ack = reply_to(item, pb::DataItem::ACK);
-    ack.done = slice.done(message.worker);
-    out.add(from, std::move(ack));
+  DataItem reply = reply_to(item, is_push(item) ? pb::DataItem::ACK : pb::DataItem::PARKED);
+  reply.done = slice.done(message.worker);
+  if (!is_push(item)) {
+    reply.version = slice.version();
+    reply.waits_for = slice.holds_back(message.worker, item.clock);
   }
+  out.add(from, std::move(reply));
 }
 
 /// Hands an update to its slice. Returns what refuses it for now; nothing: it was accepted, now or

@@ -87,6 +87,9 @@ class SliceState {
   [[nodiscard]] float decay_mult() const { return decay_mult_; }
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }
+  [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const {
+    return clock_.holds_back(reader, clock);
+  }
   [[nodiscard]] std::size_t parked() const { return parked_.size(); }
   /// Updates that were accepted and are not applied: in BSP they wait for the others of their
   /// clock.

@@ -28,7 +28,7 @@
 namespace taut::worker {
 namespace {
 
-constexpr Duration kFlushWait{60'000'000};
+constexpr double kSilenceLimitS = 60;  // where the coordinator names none
 constexpr Duration kFinalWait{600'000'000};
 
 /// device  must outlive the job
@@ -64,6 +64,11 @@ Straggle straggle_of(StragglePlan plan) {
   };
 }
 
+/// How long a shard that owes answers may say nothing.
+Duration silence_limit(const pb::WorkerJob& job) {
+  return from_seconds(job.silence_limit_s() > 0 ? job.silence_limit_s() : kSilenceLimitS);
+}
+
 /// The endpoint for the shards, with the network faults of an experiment.
 std::unique_ptr<Endpoint> open_endpoint(ZmqContext& context, const pb::WorkerJob& job,
                                         const pb::WorkerConfig& settings) {
@@ -86,6 +91,7 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
   if (averaging == nullptr) {
     ServedCache::Options options;
     options.start = start;
+    options.wait = silence_limit(job);
     options.norm = rule.update_norm();
     options.overlap = settings.overlap();
     options.catches_up = policies.backup_workers() > 0;
@@ -94,6 +100,7 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
   }
   AveragingCache::Options options;
   options.start = start;
+  options.wait = silence_limit(job);
   options.rule = rule;
   options.exchange = averaging->exchange();
   options.schedule = averaging->schedule();
@@ -164,20 +171,23 @@ Trainer::Options trainer_options(const pb::SolverParameter& solver) {
 
 Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph& graph, Clock until,
                                       Duration wait, const std::atomic<bool>& stop) {
-  const TimePoint deadline = steady_now() + wait;
   Sha256 digest;
   std::vector<float> values;
   for (const TableSpec& table : graph.parameters) {
     values.resize(table.count());
+    Clock newest(-1);
+    TimePoint deadline;
     while (true) {
       TAUT_TRY(const Clock version, cache.snapshot(table.id, values));
       if (version >= until || table.kind == TableKind::kFrozen) break;
+      if (version > newest) deadline = steady_now() + wait;
+      newest = std::max(newest, version);
       if (stop) return make_error(ErrorCode::kClosed, "stopped while other workers were training");
       if (steady_now() > deadline) {
         return make_error(ErrorCode::kTimeout,
-                          fmt::format("table \"{}\" is at clock {} of {}: another worker has "
-                                      "not finished",
-                                      table.name, version.value(), until.value()));
+                          fmt::format("table \"{}\" has been at clock {} of {} for {:.0f} s: "
+                                      "another worker has not finished",
+                                      table.name, version.value(), until.value(), seconds(wait)));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -244,7 +254,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   if (const std::string use = budgeted.summary(); !use.empty()) log::info("{}", use);
   if (stop) return JobOutcome{reached, {}};
   saver.at_end(reached, job.slot(), carriers);
-  TAUT_TRY(cache->flush(kFlushWait));
+  TAUT_TRY(cache->flush(silence_limit(job)));
 
   JobOutcome outcome{reached, {}};
   if (!job.evaluates()) return outcome;

@@ -23,10 +23,6 @@ namespace {
 
 constexpr Duration kStep{100'000};
 
-Duration from_seconds(double value) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
-}
-
 void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
   for (const TestResult& test : report.tests) {
     pb::Evaluation& one = *progress.add_evaluations();

@@ -1,6 +1,7 @@
 #include "common/ssp/slice_clock.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.hpp"
 
@@ -19,6 +20,14 @@ Clock SliceClock::done(WorkerId worker) const {
   const auto found = progress_.find(worker);
   TAUT_CHECK(found != progress_.end(), "the clock of a worker that is no member");
   return found->second.done;
+}
+
+WorkerId SliceClock::holds_back(WorkerId reader, Clock clock) const {
+  if (done(reader) < clock) return reader;
+  const auto slowest = std::ranges::min_element(progress_, {}, [](const auto& entry) {
+    return std::pair(entry.second.frontier(), entry.first);
+  });
+  return slowest->first;
 }
 
 PushVerdict SliceClock::judge(WorkerId worker, Clock clock) const {

@@ -39,6 +39,9 @@ class SliceClock {
   /// The next clock expected from a member. REQUIRES: it is one.
   [[nodiscard]] Clock done(WorkerId worker) const;
   [[nodiscard]] Clock version() const { return version_; }
+  /// Whose next update a read of `reader` at `clock` waits for: the reader's own, or that of the
+  /// member that is furthest behind.
+  [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const;
 
   [[nodiscard]] PushVerdict judge(WorkerId worker, Clock clock) const;
   /// Counts an accepted push. REQUIRES: judge() said so. Returns whether V rose.

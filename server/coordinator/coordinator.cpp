@@ -10,6 +10,10 @@
 namespace taut {
 namespace {
 
+// A server that ends is noticed after one limit; a shard that is silent while its server is heard
+// of fails its workers after two.
+constexpr double kSilenceLimits = 2;
+
 /// Lives are counted from the stored number. Without one they start where no earlier coordinator
 /// is likely to have been, so that servers and workers notice that they are not known any more.
 std::uint64_t first_incarnation(const pb::StoredCounters& stored, std::uint64_t session) {
@@ -324,7 +328,9 @@ void Coordinator::deliver(JobRecord& job) {
     const bool wanted = job.works(member) || owes_checkpoint(job, i);
     if (!wanted || !may_know || process == nullptr || !process->peer) continue;
     if (!worker.delivery.is_due(member.revision(), *process->peer, now_)) continue;
-    *send(*process->peer).mutable_worker_job() = job.worker_job(i);
+    pb::WorkerJob& told = *send(*process->peer).mutable_worker_job();
+    told = job.worker_job(i);
+    told.set_silence_limit_s(kSilenceLimits * seconds(options_.heartbeat_limit));
     worker.delivery.note_sent(member.revision(), *process->peer, now_ + options_.resend_interval);
     worker.notified = true;
   }

@@ -33,7 +33,7 @@ class AveragingCache final : public ParameterCache {
     float moving_rate = 0;  // kElastic; greater than 0
     PushSchedule schedule;
     Bytes budget{0};            // of device memory that the backend keeps to; 0: none
-    Duration wait{60'000'000};  // a read that takes longer fails
+    Duration wait{60'000'000};  // a shard that owes answers may be silent for so long
   };
 
   /// Opens the tables at the shards and starts reading them.

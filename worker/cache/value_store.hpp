@@ -19,7 +19,7 @@ struct ServedOptions {
   math::UpdateNorm norm = math::UpdateNorm::kNone;
   bool overlap = true;        // each update is sent while the rest of backward still runs
   bool catches_up = false;    // skips clocks that are over: the job has backup workers
-  Duration wait{60'000'000};  // a read that takes longer fails
+  Duration wait{60'000'000};  // a shard that owes answers may be silent for so long
 };
 
 /// Where a served cache stores the values of its tables, and where their gradients are computed. A

@@ -89,8 +89,10 @@ class Client {
   /// returns.
   void read(TableId table, Clock clock, std::span<float> into);
 
-  /// Waits for the read of a table at `clock`.
-  /// Errors    timeout; stale (this worker was declared lost); mismatch; closed
+  /// Waits for the read of a table at `clock`: for others' updates as long as they take.
+  /// wait      how long a shard that owes an answer may say nothing at all
+  /// Errors    timeout, with the shard and its address; stale (this worker was declared
+  ///           lost); mismatch; closed
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
 
   /// Called for each read that has completed, before wait() returns it, by whichever thread

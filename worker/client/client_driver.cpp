@@ -19,6 +19,7 @@ constexpr Duration kTick{10'000};
 // A caller that has just waited waits again soon where answers are small: for so long the thread
 // does not take the lead from it.
 constexpr Duration kCallersTurn{300};
+constexpr Duration kLongWait{30'000'000};
 constexpr int kAnswersAtOnce = 64;
 constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
@@ -49,6 +50,7 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions opt
     if (!peer) throw std::runtime_error(peer.error().message);
     shard_of_[peer.value()] = shard.shard;
     peer_of_[shard.shard] = peer.value();
+    address_of_[shard.shard] = shard.address;
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -179,11 +181,23 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
   std::unique_lock lock(mutex_);
   drain();
   if (done()) return ok();
-  const TimePoint deadline = steady_now() + wait;
+  const TimePoint begin = steady_now();
+  TimePoint deadline = begin + wait;
+  TimePoint report_at = begin + kLongWait;
+  std::optional<ClientProtocol::Silence> silence;
   caller_waits_ = true;
   while (!done() && !cancelled_ && !protocol_.failure()) {
-    const Duration left = deadline - steady_now();
-    if (left <= Duration::zero()) break;
+    const TimePoint now = steady_now();
+    if (now >= deadline) {
+      silence = protocol_.longest_silence();
+      if (silence) deadline = std::max(begin, silence->since.value_or(begin)) + wait;
+      if (now >= deadline) break;
+    }
+    if (now >= report_at) {
+      log::warn("{} has waited for {:.0f} s", what(), seconds(now - begin));
+      report_at = now + kLongWait;
+    }
+    const Duration left = deadline - now;
     if (led_) {
       // The thread has the lead: it hands it over.
       wake_leader();
@@ -199,8 +213,14 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
   if (done()) return ok();
   if (cancelled_) return make_error(ErrorCode::kClosed, what() + ": the client was closed");
   if (protocol_.failure()) return *protocol_.failure();
-  return make_error(ErrorCode::kTimeout,
-                    fmt::format("{} took longer than {:.1f} s", what(), seconds(wait)));
+  if (!silence) {
+    return make_error(ErrorCode::kTimeout,
+                      fmt::format("{} took longer than {:.1f} s", what(), seconds(wait)));
+  }
+  return make_error(
+      ErrorCode::kTimeout,
+      fmt::format("{}: shard {} at {} has not answered for {:.1f} s", what(),
+                  silence->shard.value(), address_of_.at(silence->shard), seconds(wait)));
 }
 
 Result<void> ClientDriver::await_open(Duration wait) {
@@ -213,7 +233,9 @@ Result<CompletedRead> ClientDriver::await_read(TableId table, Clock clock, Durat
   TAUT_TRY(await(
       wait, [&] { return reads_[table.value()].clock == clock; },
       [&] {
-        return fmt::format("the read of table {} at clock {}", table.value(), clock.value());
+        const auto whom = protocol_.read_waits_for(table);
+        return fmt::format("the read of table {} at clock {}{}", table.value(), clock.value(),
+                           whom ? fmt::format(", for worker {}'s update", whom->value()) : "");
       }));
   std::scoped_lock lock(mutex_);
   return reads_[table.value()];

@@ -42,6 +42,8 @@ class ClientDriver {
   /// values  kept until the next snapshot of the table: a late answer must find it
   void snapshot(TableId table, const Buffer& values);
 
+  /// wait      how long a shard that is waited for may say nothing at all; while it answers, there
+  ///           is no limit: others' updates are waited for as long as their workers are members
   /// Errors of all of these: timeout; closed (cancelled); whatever the protocol failed with.
   [[nodiscard]] Result<void> await_open(Duration wait);
   [[nodiscard]] Result<CompletedRead> await_read(TableId table, Clock clock, Duration wait);
@@ -90,6 +92,7 @@ class ClientDriver {
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
+  std::map<ShardId, std::string> address_of_;
   const std::shared_ptr<SharedArena> arena_;
   std::map<ShardId, std::unique_ptr<SharedLink>> links_;  // where memory is shared; the leader's
   // Of connections that broke: a shard may still hold an update that is in shared memory.

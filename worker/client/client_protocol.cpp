@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "common/check.hpp"
@@ -88,6 +89,30 @@ void ClientProtocol::describe(ClientFigures& figures) const {
   }
 }
 
+std::optional<ClientProtocol::Silence> ClientProtocol::longest_silence() const {
+  std::set<ShardId> owing;
+  for (const auto& [shard, link] : links_) {
+    if (link.state != LinkState::kReady) owing.insert(shard);
+  }
+  for (const SliceLink& slice : slices_) {
+    if (!slice.pushes.empty() || slice.read || slice.snapshot) owing.insert(slice.place.shard);
+  }
+  std::optional<Silence> longest;
+  for (const ShardId shard : owing) {
+    const auto& heard = links_.at(shard).heard;
+    if (!longest || heard < longest->since) longest = Silence{shard, heard};
+  }
+  return longest;
+}
+
+std::optional<WorkerId> ClientProtocol::read_waits_for(TableId table) const {
+  for (const Slice& place : layout_.slices_of(table)) {
+    const SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
+    if (slice.read && slice.read->waits_for) return slice.read->waits_for;
+  }
+  return std::nullopt;
+}
+
 void ClientProtocol::push(TableId table, const Update& update) {
   for (const Slice& place : layout_.slices_of(table)) {
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
@@ -118,7 +143,7 @@ void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bo
   for (const Slice& place : places) {
     SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
     auto& read = snapshot ? slice.snapshot : slice.read;
-    read = PendingRead{clock, into.subspan(place.offset, place.count), {}, 0};
+    read = PendingRead{clock, into.subspan(place.offset, place.count), {}, 0, {}};
     // A worker whose first request is a read starts there: its first push may be later, and skip
     // clocks.
     if (!snapshot && !slice.next) slice.next = clock;
@@ -130,6 +155,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
   const auto found = links_.find(from);
   if (found == links_.end() || message.job != identity_.job) return;
   Link& link = found->second;
+  link.heard = now;
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     for (const DataItem& item : batch->items) handle_item(item, now);
   } else if (const auto* greeting = std::get_if<pb::DataHelloReply>(&message.body)) {
@@ -168,7 +194,9 @@ void ClientProtocol::restart(ShardId shard) {
     slice.acknowledged = Clock();
     touch(slice);
   }
+  const auto heard = link.heard;
   link = Link{};
+  link.heard = heard;
 }
 
 void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
@@ -184,6 +212,9 @@ void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
       break;
     case pb::DataItem::SNAPSHOT_VALUE:
       receive_value(slice, item);
+      break;
+    case pb::DataItem::PARKED:
+      if (slice.read && slice.read->clock == item.clock) slice.read->waits_for = item.waits_for;
       break;
     case pb::DataItem::REFUSED:
       handle_refusal(slice, item, now);

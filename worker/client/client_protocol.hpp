@@ -80,6 +80,15 @@ class ClientProtocol {
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   /// Pushes not yet acknowledged, in slices.
   [[nodiscard]] std::size_t unacknowledged() const { return unacknowledged_; }
+  /// A shard that owes answers, and when it last said anything.
+  struct Silence {
+    ShardId shard;
+    std::optional<TimePoint> since;  // nothing: it has never said anything
+  };
+  /// Of the shards that owe answers, the one that has been silent for longest; nothing: none does.
+  [[nodiscard]] std::optional<Silence> longest_silence() const;
+  /// Whose next update a read of the table waits for, as far as its shards have said.
+  [[nodiscard]] std::optional<WorkerId> read_waits_for(TableId table) const;
   /// Writes down what of it was sent and what waits; the messages are the caller's to count.
   void describe(ClientFigures& figures) const;
 
@@ -89,6 +98,7 @@ class ClientProtocol {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
+    std::optional<TimePoint> heard;  // when it last said anything
     ClientFigures::UnderWay under_way;
     bool shares_memory = false;
   };
@@ -104,6 +114,7 @@ class ClientProtocol {
     std::span<float> into;
     std::optional<TimePoint> sent;
     int attempts = 0;
+    std::optional<WorkerId> waits_for;  // as its shard says
   };
   struct SliceLink {
     Slice place;

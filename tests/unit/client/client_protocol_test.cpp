@@ -107,6 +107,32 @@ struct Played {
 
 }  // namespace
 
+TEST_CASE("a shard is silent from its last word on, and only while it owes one",
+          "[client-protocol]") {
+  Played played;
+  REQUIRE(played.client.longest_silence());
+  CHECK_FALSE(played.client.longest_silence()->since);
+  played.start();
+  CHECK_FALSE(played.client.longest_silence());
+  played.read(1);
+  played.take();
+  const TimePoint heard = played.now;
+  played.pass(kResend / 2);
+  REQUIRE(played.client.longest_silence());
+  CHECK(played.client.longest_silence()->shard == kShard);
+  CHECK(played.client.longest_silence()->since == heard);
+  CHECK_FALSE(played.client.read_waits_for(TableId(0)));
+  DataItem parked;
+  parked.kind = pb::DataItem::PARKED;
+  parked.clock = Clock(1);
+  parked.waits_for = WorkerId(3);
+  played.handle(DataItems{{parked}});
+  CHECK(played.client.longest_silence()->since == played.now);
+  CHECK(played.client.read_waits_for(TableId(0)) == WorkerId(3));
+  played.answer(pb::DataItem::VALUE, 1, 0, 1);
+  CHECK_FALSE(played.client.longest_silence());
+}
+
 TEST_CASE("a client greets, opens its tables, and only then sends items", "[client]") {
   Played played;
   played.read(0);

@@ -186,6 +186,24 @@ TEST_CASE("a read under BSP waits for the others, and the staleness of each read
   CHECK(fast->staleness() == StalenessHistogram{{0, 1}});
 }
 
+TEST_CASE("a read waits for others for longer than its shard may be silent", "[client]") {
+  ServedJob served(JobMaker(2));
+  Client fast(served.context.make_endpoint(), served.options(WorkerId(0), Duration(100'000)));
+  const auto slow = served.client(1);
+  REQUIRE(fast.open(two_tables(), kDeadline).has_value());
+  REQUIRE(slow->open(two_tables(), kDeadline).has_value());
+  std::vector<float> values(4);
+  push(fast, 0, 0);
+  fast.read(kTable, Clock(1), values);
+  constexpr Duration kSilence{2'000'000};
+  auto late = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(2 * kSilence);
+    push(*slow, 1, 0);
+  });
+  CHECK(fast.wait(kTable, Clock(1), kSilence).value().version == Clock(1));
+  late.get();
+}
+
 TEST_CASE("a snapshot waits for no worker", "[client]") {
   ServedJob served(JobMaker(2, Slack(0), 2));
   const auto client = served.client(0);
@@ -278,6 +296,7 @@ TEST_CASE("a client without shards to speak to says so when its time is over", "
   const auto refused = client.open(two_tables(), kSoon);
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kTimeout);
+  CHECK_THAT(refused.error().message, Contains("shard 0 at 127.0.0.1:1 has not answered for"));
   const TimePoint begin = steady_now();
   client.close();
   CHECK(steady_now() - begin < Duration(5'000'000));

@@ -38,10 +38,12 @@ DataMessage sample() {
   DataItem refused = item(pb::DataItem::REFUSED);
   refused.refusal = pb::DataItem::HELD;
   refused.reason = "soon";
+  DataItem parked = item(pb::DataItem::PARKED);
+  parked.waits_for = WorkerId(3);
   message.body = DataItems{{item(pb::DataItem::PUSH, 3), item(pb::DataItem::READ),
                             item(pb::DataItem::PUSH_READ, 1), item(pb::DataItem::SNAPSHOT),
                             item(pb::DataItem::ACK), item(pb::DataItem::VALUE, 2), refused,
-                            item(pb::DataItem::SNAPSHOT_VALUE, 4)}};
+                            item(pb::DataItem::SNAPSHOT_VALUE, 4), parked}};
   return message;
 }
 
@@ -262,7 +264,7 @@ TEST_CASE("kinds, types, layouts, clocks and norms that cannot be are refused", 
   REQUIRE_FALSE(refused(push, [](pb::DataItem&) {}));
   REQUIRE_FALSE(refused(read, [](pb::DataItem&) {}));
   CHECK(refused(read, [](auto& one) { one.set_kind(pb::DataItem::UNKNOWN); }));
-  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(9)); }));
+  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(10)); }));
   CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(-1)); }));
   CHECK(refused(push, [](auto& one) { one.set_layout(pb::DataItem::ROWS); }));
   CHECK(refused(

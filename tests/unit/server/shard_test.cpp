@@ -531,6 +531,25 @@ TEST_CASE("a job that is over is forgotten, and may come again", "[shard]") {
   CHECK(talk.shard.report(JobId(7)).revision == 0);
 }
 
+TEST_CASE("a read that is too early is told whose update it waits for", "[shard]") {
+  Talk talk(JobMaker(3));
+  talk.start();
+  for (std::int64_t clock = 0; clock < 2; ++clock) talk.ask(0, Talk::push(0, clock));
+  talk.ask(2, Talk::push(2, 0));
+  const DataItem parked = talk.ask(0, Talk::item(pb::DataItem::READ, 2));
+  CHECK(parked.kind == pb::DataItem::PARKED);
+  CHECK(parked.clock == Clock(2));
+  CHECK(parked.waits_for == WorkerId(1));
+  CHECK(parked.version == Clock(0));
+  CHECK(parked.done == Clock(2));
+  // Its own update comes first.
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 3)).waits_for == WorkerId(0));
+  // One that was lost is waited for no more.
+  talk.job.leave(WorkerId(1), Clock(0));
+  talk.change();
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 2)).waits_for == WorkerId(2));
+}
+
 TEST_CASE("raised slack and a loss release parked reads as messages to their peers", "[shard]") {
   Talk talk(JobMaker(2, Slack(1)));
   talk.start();
