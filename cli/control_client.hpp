@@ -16,7 +16,7 @@ namespace taut::cli {
 /// or its deadline passes; the coordinator may be restarted in between. Thread: one.
 class ControlClient {
  public:
-  /// Connects and says hello.
+  /// Connects and sends the hello.
   /// Errors    timeout: no answer from there; mismatch: a coordinator of another wire version
   [[nodiscard]] static Result<ControlClient> connect(std::unique_ptr<Endpoint> endpoint,
                                                      const std::string& address, Duration deadline);

@@ -10,7 +10,7 @@
 
 namespace taut::cli {
 
-/// What a command line puts over a job file; what is absent is the file's to say.
+/// The options that override a job file; absent ones leave it unchanged.
 struct JobOptions {
   std::optional<pb::Consistency::Mode> mode;
   std::optional<Slack> slack;  // 0: BSP; unbounded: ASYNC

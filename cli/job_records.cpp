@@ -14,7 +14,7 @@ namespace taut::cli {
 namespace {
 
 /// How many channels the net's Slice layers part a layer's images into; 0 where none does. Pairs of
-/// images lie in one record as its channels.
+/// images are in one record as its channels.
 std::int64_t sliced_channels(const pb::NetParameter& net, const std::string& images) {
   for (const pb::LayerParameter& layer : net.layer()) {
     const pb::SliceParameter& slice = layer.slice_param();

@@ -32,7 +32,7 @@ pb::ClusterConfig common_config(const std::string& coordinator,
   return config;
 }
 
-/// The address behind a word of a ready file; empty: the file does not have the word.
+/// The address after a word in a ready file; empty: the file does not have the word.
 std::string address_in(const std::string& ready_text, std::string_view word) {
   std::istringstream lines(ready_text);
   for (std::string line; std::getline(lines, line);) {
@@ -84,7 +84,7 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
     config.mutable_server()->set_name(name);
     config.mutable_server()->set_shards(options.shards);
     if (i == 0) {
-      // Every worker is started here: where all are lost, none will come.
+      // Every worker is started here: if all are lost, none will join.
       config.mutable_server()->mutable_coordinator()->set_worker_wait_s(0);
     }
     if (i == 0 && !options.dashboard.empty()) {

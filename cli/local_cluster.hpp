@@ -34,7 +34,7 @@ struct LocalClusterOptions {
 class LocalCluster {
  public:
   /// Starts every process; returns once the coordinator listens. The workers may still be joining.
-  /// Errors    a program is not there; a process ended or was not ready in time; interrupted
+  /// Errors    a program is missing; a process ended or was not ready in time; interrupted
   [[nodiscard]] static Result<LocalCluster> start(const LocalClusterOptions& options);
 
   /// Where the coordinator listens.
@@ -63,7 +63,7 @@ class LocalCluster {
   std::string dashboard_;
 };
 
-/// The last `count` lines of a log, each behind "  | "; nothing of a log that cannot be read.
+/// The last `count` lines of a log, each after "  | "; nothing of a log that cannot be read.
 [[nodiscard]] std::string last_lines(const std::filesystem::path& log, std::size_t count);
 
 }  // namespace taut::cli

@@ -37,8 +37,8 @@ namespace taut {
   return lower;
 }
 
-/// Whether each '_'-separated word of a name begins the same word of the other: "conv_param" for
-/// "convolution_param".
+/// Whether each '_'-separated word of a name is a prefix of the same word of the other:
+/// "conv_param" for "convolution_param".
 [[nodiscard]] inline bool abbreviates(std::string_view name, std::string_view other) {
   while (true) {
     const std::size_t end = std::min(name.find('_'), name.size());

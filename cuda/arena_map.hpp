@@ -9,16 +9,16 @@
 
 namespace taut::cuda {
 
-/// Which parts of one stretch of addresses are taken: best fit, and neighbours that become free are
-/// joined. It knows offsets only, so it is the same for a device's memory as for a test's.
+/// Which parts of one range of addresses are taken: best fit; neighbouring free parts are joined.
+/// It handles offsets only, so it serves a device's memory and a test's alike.
 class ArenaMap {
  public:
   explicit ArenaMap(std::uint64_t size, std::uint64_t alignment);
 
-  /// The offset of a free part of `size` bytes, a multiple of the alignment; nothing where none is
-  /// long enough. REQUIRES: size > 0
+  /// The offset of a free part of `size` bytes, a multiple of the alignment; nothing if no part is
+  /// large enough. REQUIRES: size > 0
   [[nodiscard]] std::optional<std::uint64_t> take(std::uint64_t size);
-  /// REQUIRES: take() gave it, and it was not given back since.
+  /// REQUIRES: take() returned it, and it has not been freed since.
   void give_back(std::uint64_t offset);
 
   [[nodiscard]] std::uint64_t size() const { return size_; }

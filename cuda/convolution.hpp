@@ -10,7 +10,7 @@
 
 namespace taut::cuda {
 
-/// An algorithm of cuDNN's, as it was searched for one direction of one convolution.
+/// A cuDNN algorithm, as found for one direction of one convolution.
 template <class Algorithm>
 struct Choice {
   Algorithm algorithm{};
@@ -23,10 +23,10 @@ struct ConvolutionChoices {
   Choice<cudnnConvolutionBwdFilterAlgo_t> weights;
 };
 
-/// The shapes of a convolution as cuDNN describes them. Images and weights lie as N, C, H, W, one
-/// after the other. A convolution descriptor for each direction: how they multiply may differ.
+/// The shapes of a convolution as cuDNN describes them. Images and weights are stored as N, C, H,
+/// W. One convolution descriptor for each direction: their math types may differ.
 struct ConvolutionShapes {
-  /// Errors    std::invalid_argument: a side that cuDNN's 32 bits do not hold
+  /// Errors    std::invalid_argument: a side that does not fit cuDNN's 32 bits
   explicit ConvolutionShapes(const ConvolutionKey& key);
 
   TensorDescriptor bottom, top;
@@ -34,20 +34,20 @@ struct ConvolutionShapes {
   ConvolutionDescriptor forward, to_bottom, to_weights;
 };
 
-/// What was searched, by shape: each search is made once in a process.
+/// The results of searches, by shape: each search is done once per process.
 /// Thread    any
 class ConvolutionCache {
  public:
-  /// Measures all algorithms whose workspace keeps to the limit and takes the fastest; where bits
-  /// must be the same in every run, or there is no room to measure in, what cuDNN expects to be
-  /// fastest.
+  /// Measures all algorithms whose workspace is within the limit and takes the fastest; if the bits
+  /// must be the same in every run, or there is no memory to measure in, the one that cuDNN expects
+  /// to be fastest.
   /// Errors    DeviceError: cuDNN has no algorithm for it
   [[nodiscard]] const ConvolutionChoices& find(cudnnHandle_t library, const ConvolutionKey& key,
                                                const ConvolutionShapes& shapes,
                                                std::size_t workspace_limit);
 
  private:
-  std::mutex mutex_;  // guards the map; what is in it stays
+  std::mutex mutex_;  // guards the map; its entries are never removed
   std::map<ConvolutionKey, ConvolutionChoices> known_;
 };
 
@@ -58,11 +58,11 @@ class Convolution {
   Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key,
               std::size_t workspace_limit);
 
-  /// The most that any direction wants.
+  /// The largest of all directions.
   [[nodiscard]] std::size_t workspace() const;
   [[nodiscard]] const ConvolutionKey& key() const { return key_; }
 
-  /// library's stream is what these are queued on; workspace has workspace() bytes.
+  /// these are queued on library's stream; workspace has workspace() bytes.
   void forward(cudnnHandle_t library, const void* bottom, const void* weights, void* top,
                void* workspace);
   void backward_bottom(cudnnHandle_t library, const void* top_gradient, const void* weights,

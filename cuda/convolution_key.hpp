@@ -6,7 +6,7 @@
 
 namespace taut::cuda {
 
-/// In what numbers the factors of a product lie, and how they are multiplied. Sums are float32.
+/// The number format of a product's factors, and how they are multiplied. Sums are float32.
 enum class Numbers : std::uint8_t { kFloat32, kTf32, kBfloat16, kFloat16 };
 
 [[nodiscard]] constexpr bool is_half(Numbers numbers) {
@@ -14,8 +14,8 @@ enum class Numbers : std::uint8_t { kFloat32, kTf32, kBfloat16, kFloat16 };
 }
 [[nodiscard]] const char* name_of(Numbers numbers);
 
-/// All that the choice of a convolution's algorithm depends on, within one device: two layers with
-/// the same key share a search.
+/// Everything that the choice of a convolution's algorithm depends on, within one device: two
+/// layers with the same key share a search.
 struct ConvolutionKey {
   std::int64_t n = 0, c = 0, h = 0, w = 0;  // bottom
   std::int64_t top_c = 0, top_h = 0, top_w = 0;
@@ -26,7 +26,7 @@ struct ConvolutionKey {
   std::int64_t group = 1;
   Numbers numbers = Numbers::kFloat32;
   bool deterministic = false;
-  bool to_bottom = true;  // whether the bottom's gradient will be asked for
+  bool to_bottom = true;  // whether the bottom's gradient is needed
 
   friend auto operator<=>(const ConvolutionKey&, const ConvolutionKey&) = default;
   /// For errors: "convolution of 64x1x28x28 with 20 kernels 5x5, stride 1x1, pad 0x0, float32"

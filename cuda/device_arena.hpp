@@ -12,12 +12,12 @@
 
 namespace taut::cuda {
 
-/// A device's memory in few large blocks, of which parts are given out: once the shapes of a net
-/// are known, nothing is asked of the driver any more. What is given out never exceeds the budget.
+/// A device's memory in a few large blocks that are handed out in parts: once the shapes of a net
+/// are known, the driver is not called any more. The parts never exceed the budget.
 /// Thread    any
 class DeviceArena {
  public:
-  /// budget  bytes; 0: what the device has
+  /// budget  bytes; 0: all of the device's memory
   DeviceArena(int device, std::string device_name, Bytes budget);
   ~DeviceArena();
   DeviceArena(const DeviceArena&) = delete;
@@ -29,7 +29,7 @@ class DeviceArena {
   void release(void* address) noexcept;
 
   [[nodiscard]] Bytes taken() const;
-  /// From now on; what is given out already stays.
+  /// From now on; parts that are handed out stay valid.
   void set_budget(Bytes budget);
   [[nodiscard]] Bytes budget() const;
 

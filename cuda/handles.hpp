@@ -8,10 +8,10 @@
 
 #include "cuda/error.hpp"
 
-// Owners of the libraries' handles: made in the constructor, given back in the destructor.
+// Owners of the libraries' handles: created in the constructor, destroyed in the destructor.
 namespace taut::cuda {
 
-/// Owns one handle of type T; Destroy gives it back. Moves, never copies.
+/// Owns one handle of type T; Destroy destroys it. Moves, never copies.
 template <class T, auto Destroy>
 class Handle {
  public:
@@ -23,7 +23,7 @@ class Handle {
     return *this;
   }
   ~Handle() {
-    // What a destroy says is not asked: there is nobody left to tell.
+    // The status of a destroy call is ignored: it could not be handled.
     if (handle_ != nullptr) (void)Destroy(handle_);
   }
   [[nodiscard]] T get() const { return handle_; }
@@ -52,7 +52,7 @@ using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPrefer
 
 /// A stream that does not wait for the legacy default stream.
 [[nodiscard]] StreamHandle make_stream();
-/// An event without a time, which is cheaper.
+/// An event without timing, which is cheaper.
 [[nodiscard]] EventHandle make_event();
 [[nodiscard]] CudnnHandle make_cudnn();
 [[nodiscard]] CublasLtHandle make_cublas_lt();

@@ -12,17 +12,17 @@
 
 namespace taut::cuda {
 
-/// Exchanges between the devices of one process with NVIDIA's NCCL, which is looked for when it is
-/// asked for: programs are built and run without it.
+/// Exchanges between the devices of one process with NVIDIA's NCCL, which is loaded on demand:
+/// programs are built and run without it.
 ///
-/// An exchange on one device waits for all others' parts, for ever where one has failed: whoever
-/// sees that gives the exchange up, and everything that waits for it goes on, with whatever is
-/// there.
+/// An exchange on one device waits for all others' parts, forever if one has failed. The thread
+/// that detects this calls give_up(), and all work that waits for the exchange continues, with
+/// undefined results.
 /// Errors    DeviceError from every exchange
 /// Thread    give_up() and has_failed() any; the rest one at a time
 class Nccl {
  public:
-  /// devices  numbers of different devices; the first one is the root of every exchange
+  /// devices  different devices; the first one is the root of every exchange
   /// Errors    unavailable: NCCL is not found, is older than 2.10, or cannot connect the devices
   [[nodiscard]] static Result<std::unique_ptr<Nccl>> open(std::span<const int> devices);
   ~Nccl();
@@ -35,7 +35,7 @@ class Nccl {
   /// One device's part in an exchange.
   struct Part {
     const float* from = nullptr;
-    float* into = nullptr;  // of mean: the first device's alone counts
+    float* into = nullptr;  // for mean: only the first device's counts
     cudaStream_t stream = nullptr;
   };
 
@@ -44,9 +44,9 @@ class Nccl {
   /// The mean over all parts' `from`, to the first one's `into`.
   void mean(std::span<const Part> parts, std::size_t count);
 
-  /// Whether NCCL has met an error in what is under way.
+  /// Whether NCCL has reported an error in pending work.
   [[nodiscard]] bool has_failed();
-  /// Ends what is under way; from now on every exchange is an error.
+  /// Aborts pending work; from now on every exchange is an error.
   void give_up() noexcept;
 
  private:

@@ -7,7 +7,7 @@
 namespace taut::cuda {
 namespace {
 
-/// The status of the last call is taken back: it is told once.
+/// Clears the status of the last call, so that it is reported once.
 Error refused(cudaError_t status, const char* call) {
   (void)cudaGetLastError();
   const char* hint = "";
@@ -66,7 +66,7 @@ Result<Bytes> SystemDriver::open(int index) const {
   if (status != cudaSuccess) return refused(status, "cudaSetDevice");
   std::size_t free = 0;
   std::size_t total = 0;
-  // The first call that needs a context makes it.
+  // The first call that needs a context creates it.
   status = cudaMemGetInfo(&free, &total);
   if (status != cudaSuccess) return refused(status, "cudaMemGetInfo");
   return Bytes(free);

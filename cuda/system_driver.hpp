@@ -4,7 +4,7 @@
 
 namespace taut::cuda {
 
-/// What the machine's driver and libraries say.
+/// The machine's driver and libraries.
 class SystemDriver final : public Driver {
  public:
   [[nodiscard]] int driver_version() const override;

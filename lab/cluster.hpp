@@ -26,7 +26,7 @@ struct Outcome {
   std::int64_t last_checkpoint = 0;  // the newest one's clock
   std::uint64_t hash = 0;            // of everything that happened
   std::uint64_t values_hash = 0;     // of what every read held and of the final values, by place
-  std::uint32_t members = 0;         // who ever took part
+  std::uint32_t members = 0;         // all that ever took part
   std::int64_t widest = 0;           // how far a read was ahead of the slowest member, at most
   std::optional<Broken> broken;
 };

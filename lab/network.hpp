@@ -21,7 +21,7 @@ using NodeId = std::uint32_t;
 using SocketId = std::uint32_t;
 using Body = std::variant<DataMessage, pb::ControlMessage>;
 
-/// What is done to each message, drawn anew for each.
+/// The faults of each message, drawn for each separately.
 struct LinkFaults {
   double drop = 0;       // probability
   double duplicate = 0;  // probability of a second copy with its own delay
@@ -36,19 +36,19 @@ struct Delivery {
   Body body;
 };
 
-/// A network in virtual time that harms messages as its seed says. It has the daemons' transport's
+/// A network in virtual time whose faults are drawn from a seed. It has the daemons' transport's
 /// meaning (endpoint.hpp): a connection is made again by itself, and is a new peer to the listener
 /// each time. Messages stay typed for speed; a share of them goes through real frames and back.
 class Network {
  public:
-  /// framed  which part of the messages is encoded and decoded as docs/WIRE.md says
+  /// framed  the share of messages that is encoded and decoded as in docs/WIRE.md
   Network(std::uint64_t seed, LinkFaults faults, double framed);
 
   SocketId open(NodeId node);
   void listen(SocketId socket, const std::string& address);
   PeerId connect(SocketId socket, const std::string& address);
   void disconnect(PeerId peer);
-  /// The socket's process ended, or gave it up: what is in flight to it is lost.
+  /// The socket's process ended or closed it: messages in flight to it are lost.
   void close(SocketId socket);
   void send(SocketId from, PeerId to, Body body);
 

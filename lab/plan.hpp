@@ -46,7 +46,7 @@ struct Plan {
       kBreak,
       kBlock,  // one way; twice for both
       kUnblock,
-      kCheckpoint,  // the user asks for one
+      kCheckpoint,  // the user orders one
       kStopCoordinator,
       kStartCoordinator,
     };

@@ -11,9 +11,9 @@
 
 namespace taut::sim {
 
-/// A job whose values tell what they are made of. Tables start at 0; the rule is SGD with rate 1,
-/// so that a slice is minus the sum of the updates that it holds. Worker w's update at clock k of a
-/// slice is
+/// A job whose values show which updates they contain. Tables start at 0; the rule is SGD with rate
+/// 1, so that a slice is minus the sum of the updates that it holds. Worker w's update at clock k
+/// of a slice is
 ///   at 2w           1: the slice's value there counts w's updates
 ///   at 2w + 1       k + 1: the value names which ones, for a worker that skips none
 ///   from kMixed on  numbers of many magnitudes, drawn from (table, slice, w, k, place): their sum
@@ -32,9 +32,9 @@ struct ToyJob {
   std::uint32_t workers = 3;
   Slack slack{1};                     // 0: BSP
   bool mean = false;                  // divide by the members instead of adding up
-  std::int64_t checkpoint_every = 0;  // clocks; 0: none but those that are asked for
+  std::int64_t checkpoint_every = 0;  // clocks; 0: only those that are ordered
   // Policies in addition to the bound; mode and slack are those above. A slack that moves does so
-  // from `slack`; with elastic averaging what is pushed is added up, whatever `mean` says.
+  // from `slack`; with elastic averaging pushes are added up, whatever `mean` is.
   pb::Consistency policies{};
 
   [[nodiscard]] PushSchedule schedule() const { return {interval_of(policies), Clock(clocks)}; }

@@ -34,7 +34,7 @@ struct DataItem {
   Frame payload;              // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
 };
 
-/// Items that are sent together: what is ready at once costs one message.
+/// Items that are sent together: all that are ready cost one message.
 struct DataItems {
   /// Further items go into further messages, to limit the frames of a message.
   static constexpr std::size_t kMaxItems = 1024;

@@ -10,7 +10,7 @@ namespace taut {
 struct Update {
   Clock clock;
   Frame gradient;  // [n] float32 at any alignment; kept until it is acknowledged, or applied
-  float norm = 0;  // what the rule's math::UpdateNorm asks for; 0 where it asks for none
+  float norm = 0;  // the norm that the rule's math::UpdateNorm requires; 0 if none
 };
 
 }  // namespace taut

@@ -13,28 +13,27 @@
 
 namespace taut::server {
 
-/// The files of checkpoints, on a thread of their own: shards and the line to the coordinator never
-/// wait for a disk.
-/// Thread    any, for everything public; what is called back is called on this one's
+/// The files of checkpoints, on a dedicated thread: shards and the connection to the coordinator
+/// never wait for a disk.
+/// Thread    any, for everything public; callbacks run on the dedicated one
 class CheckpointThread {
  public:
   using OnPart = std::function<void(std::size_t shard, JobId job, ShardPart part)>;
   using OnLoaded = std::function<void(const pb::ServerJob& job, Result<std::vector<ShardImages>>)>;
 
   CheckpointThread(std::size_t shards, OnPart on_part, OnLoaded on_loaded);
-  /// Ends soon: what is being written is dropped.
+  /// Ends soon: a file that is being written is dropped.
   ~CheckpointThread();
   CheckpointThread(const CheckpointThread&) = delete;
   CheckpointThread& operator=(const CheckpointThread&) = delete;
 
-  /// Writes what a shard has captured. Where too much waits already, its part counts as failed.
+  /// Writes what a shard has captured. If too much is pending already, its part counts as failed.
   void write(std::size_t shard, ShardCapture capture);
-  /// Makes memory ready that the next checkpoint will want; where that fails or too much waits, it
-  /// goes without.
+  /// Prepares memory for the next checkpoint; if that fails or too much is pending, there is none.
   void stock(SpareStock stock);
-  /// Gives memory back to the system; where too much waits already, on the caller's thread.
+  /// Returns memory to the system; if too much is pending already, on the caller's thread.
   void free(SpareExcess excess);
-  /// Reads what a resumed job's slices begin with.
+  /// Reads the initial state of a resumed job's slices.
   void load(const pb::ServerJob& job);
 
  private:

@@ -13,7 +13,7 @@
 
 namespace taut::server {
 
-/// Where tables that begin with a file's numbers get them: the one door through which a shard,
+/// The source of tables that start from a file's numbers: the only interface by which a shard,
 /// which does no I/O itself, reads files.
 /// Thread    any
 class InitialValues {
@@ -24,7 +24,7 @@ class InitialValues {
   virtual ~InitialValues() = default;
 
   /// Elements [first, first + out.size()) of the tensor at `place`.
-  /// Errors    not_found, io; mismatch: the file is another one than the place says
+  /// Errors    not_found, io; mismatch: the file is not the one that the place names
   [[nodiscard]] virtual Result<void> read(const TensorPlace& place, std::uint64_t first,
                                           std::span<float> out) = 0;
 };

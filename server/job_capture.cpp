@@ -47,7 +47,7 @@ void JobCapture::prepare_spares(const JobView& view, const JobSlices& slices,
     }
     prepared_ = view.checkpoint.number;
   } catch (const std::bad_alloc&) {
-    // The checkpoint can be made without; the next view of the job asks again.
+    // The checkpoint works without it; the next view of the job tries again.
   }
 }
 

@@ -19,33 +19,33 @@ namespace taut::server {
 /// A job's slices at one shard, by SliceLayout::index_of.
 using JobSlices = std::map<std::size_t, std::unique_ptr<SliceState>>;
 
-/// What a shard has for the threads that write checkpoints and get memory from the system.
+/// A shard's results for the threads that write checkpoints and allocate memory.
 struct CheckpointWork {
   std::vector<ShardCapture> captures;
-  std::vector<SpareStock> stocks;     // memory to be made ready, well before a checkpoint's clock
+  std::vector<SpareStock> stocks;     // memory to be prepared, well before a checkpoint's clock
   std::vector<SpareExcess> excesses;  // memory to be given back
 };
 
 /// Gathers the images of one job's slices at a shard for the job's newest checkpoint order, and
-/// keeps memory ready for the updates that follow them.
+/// keeps memory prepared for the updates that follow them.
 /// Thread    shard thread
 class JobCapture {
  public:
   /// values, states  the pools of the slices
-  /// work            where results go
+  /// work            receives the results
   JobCapture(BufferPool& values, BufferPool& states, CheckpointWork& work)
       : spares_(values, states), work_(work) {}
 
-  /// For a new view, or tables that were opened: starts over where the order is another one than
-  /// before. A slice may be ready at once.
+  /// For a new view, or tables that were opened: restarts if the order differs from the previous
+  /// one. A slice may be ready at once.
   /// tables  empty: they are not open yet
-  /// limit   nullptr: there is none
+  /// limit   nullptr: none
   void follow(const JobView& view, ShardId shard, const std::vector<TableSpec>& tables,
               JobSlices& slices, const std::shared_ptr<TableMemory>& limit);
-  /// After a push to a slice: takes its image where it is ready now.
+  /// After a push to a slice: takes its image if it is ready now.
   void note_push(SliceState& slice, const std::vector<TableSpec>& tables, const JobSlices& slices);
 
-  /// The tables are closed again: spare memory will be prepared anew.
+  /// The tables are closed again: spare memory will be prepared again.
   void close_tables();
   void return_spares();
 
@@ -58,7 +58,7 @@ class JobCapture {
   SpareMemory spares_;
   CheckpointWork& work_;
   ShardCapture capture_;        // for the newest order
-  bool is_finished_ = true;     // it was handed out
+  bool is_finished_ = true;     // it was passed on
   std::uint64_t prepared_ = 0;  // the order that `spares_` knows
 };
 

@@ -11,7 +11,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->job = JobId(job.job());
   view->revision = job.revision();
   view->finished = job.finished();
-  // Word that a job is over carries nothing else.
+  // The message that a job is over contains nothing else.
   if (view->finished) return std::shared_ptr<const JobView>(std::move(view));
   view->hash = job_hash(job.definition());
   view->seed = job.definition().seed();
@@ -19,7 +19,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   TAUT_TRY(view->policies, to_policies(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
   if (const auto* averaging = view->policies.find<Averaging>()) {
-    // What workers push then is to be added as it is: their own rules have done the descending.
+    // Pushes of averaging workers are added unchanged: their own rules have done the descent.
     view->rule = math::UpdateRule();
     view->rule.rate.base = 1;
     view->sum = averaging->exchange() == Exchange::kElastic;

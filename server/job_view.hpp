@@ -16,8 +16,8 @@
 
 namespace taut::server {
 
-/// Everything a shard must know of a job, settled from what the coordinator sent. Never changes: a
-/// new revision is a new view.
+/// Everything a shard must know of a job, resolved from the coordinator's message. Immutable: a new
+/// revision is a new view.
 struct JobView {
   JobId job;
   std::uint64_t revision = 0;
@@ -30,7 +30,7 @@ struct JobView {
   Slack slack;
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;
-  std::vector<std::string> weights;  // files that tables may begin with
+  std::vector<std::string> weights;  // files that tables may start from
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
 

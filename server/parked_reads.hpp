@@ -11,24 +11,24 @@
 
 namespace taut::server {
 
-/// Who reads a slice, and at which clock.
+/// The reader of a slice, and its clock.
 struct Reader {
   PeerId peer;
   WorkerId worker;
   Clock clock;
 };
 
-/// The reads of one slice that are too early: of each worker its newest.
+/// The reads of one slice that are too early: the newest one of each worker.
 /// Thread    shard thread
 class ParkedReads {
  public:
-  /// A worker's newer read takes the place of its older one; an older one changes nothing.
+  /// A worker's newer read replaces its older one; an older one changes nothing.
   void park(const Reader& reader, Slack slack);
-  /// A read was answered: an older one of the same worker waits no longer. A late copy of an older
-  /// read leaves a newer one parked.
+  /// A read was answered: an older one of the same worker is removed. A late copy of an older read
+  /// leaves a newer one parked.
   void note_answered(const Reader& reader);
-  /// Takes over a changed view of the job: workers that were declared lost read no more, and a
-  /// larger slack holds from now on.
+  /// Takes over a changed view of the job: reads of lost workers are removed, and a larger slack
+  /// applies from now on.
   void update(const JobView& job);
   /// Removes those that are true now.
   [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock);
@@ -38,7 +38,7 @@ class ParkedReads {
  private:
   struct Read {
     Reader reader;
-    Slack slack;  // the largest that held since it was parked
+    Slack slack;  // the largest slack since it was parked
   };
   std::map<WorkerId, Read> reads_;
 };

@@ -21,8 +21,8 @@
 
 namespace taut::server {
 
-/// A server process: its shards, its line to the coordinator, and the coordinator itself where the
-/// config says so. Without shards it hosts the coordinator alone.
+/// A server process: its shards, its connection to the coordinator, and the coordinator itself if
+/// the config says so. Without shards it hosts only the coordinator.
 /// Thread    main
 class ServerDaemon {
  public:
@@ -31,12 +31,12 @@ class ServerDaemon {
   ///           must not or cannot be bound
   [[nodiscard]] static Result<std::unique_ptr<ServerDaemon>> start(const pb::ClusterConfig& config);
 
-  /// Serves until a stop signal comes.
+  /// Serves until a stop signal arrives.
   /// Errors    timeout: no coordinator answered the first hello; unavailable: it refused this
   ///           server; io: the coordinator stepped down, and there are no shards to continue for
   [[nodiscard]] Result<void> run();
 
-  /// Where the coordinator listens: as bound where this process hosts it, else as configured.
+  /// The coordinator's address: as bound if this process hosts it, otherwise as configured.
   [[nodiscard]] const std::string& coordinator_address() const { return coordinator_address_; }
   [[nodiscard]] std::vector<std::string> shard_addresses() const;
   /// Where it serves HTTP, as bound; empty: nowhere.
@@ -66,7 +66,7 @@ class ServerDaemon {
   std::shared_ptr<CoordinatorThread> coordinator_;
   TimePoint next_coordinator_start_;
   ServerJobs jobs_;
-  // What resumed jobs begin with, as it was read.
+  // The initial state of resumed jobs, as read.
   std::vector<std::pair<pb::ServerJob, Result<std::vector<ShardImages>>>> loaded_;
   // Resumed jobs: the newest view, until their checkpoint is read; then nothing.
   std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
@@ -75,9 +75,9 @@ class ServerDaemon {
   std::shared_ptr<TableMemory> table_memory_;
   std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they capture
   std::vector<std::unique_ptr<ShardThread>> shards_;
-  pb::Heartbeat heartbeat_;  // what the next one carries
+  pb::Heartbeat heartbeat_;  // the content of the next one
   TimePoint next_loads_;
-  // Last: their threads use the rest.
+  // Last: their threads use the members above.
   std::unique_ptr<dashboard::Dashboard> dashboard_;
   std::unique_ptr<http::Server> metrics_;
 };

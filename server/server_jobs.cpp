@@ -9,14 +9,14 @@
 namespace taut::server {
 
 std::shared_ptr<const JobView> ServerJobs::take_job(const pb::ServerJob& job) {
-  // Word that a job is over was heard once another one is under way.
+  // The message that a job is over arrived after another one had started.
   if (!job.finished()) {
     std::erase_if(jobs_, [&](const auto& entry) {
       return entry.second.finished && entry.first != job.job();
     });
   }
   Progress& progress = jobs_[job.job()];
-  // The same again is answered again: the answer may have been lost.
+  // A repeated message is answered again: the answer may have been lost.
   changed_ = true;
   if (progress.revision >= job.revision()) return nullptr;
   auto view = make_job_view(job);
@@ -59,7 +59,7 @@ std::vector<std::shared_ptr<const JobView>> ServerJobs::clear() {
   for (const auto& [job, progress] : std::exchange(jobs_, {})) {
     auto view = std::make_shared<JobView>();
     view->job = JobId(job);
-    // What shards report of it answers nothing that is still to be sent.
+    // Reports of shards about it answer nothing that is still to be sent.
     view->revision = std::numeric_limits<std::uint64_t>::max();
     view->finished = true;
     over.push_back(std::move(view));

@@ -6,12 +6,12 @@
 
 namespace taut::server {
 
-/// What waits at a shard, over the slices of all its jobs.
+/// The waiting reads and updates at a shard, over the slices of all its jobs.
 struct ShardQueues {
   std::uint64_t parked_reads = 0;  // until the slack allows them
   std::uint64_t held_updates = 0;  // accepted, until they may be applied
   std::uint64_t held_bytes = 0;    // the payload of these
-  /// Sent back since the shard began, to be sent again: while an epoch changes, or out of order.
+  /// Rejected since the shard started, to be sent again: while an epoch changes, or out of order.
   std::uint64_t postponed_updates = 0;
 
   /// Takes a slice out of the counts.
@@ -27,7 +27,7 @@ struct ShardQueues {
   }
 };
 
-/// Counts a slice anew at its end: for as long as something is done to the slice.
+/// Recounts a slice when it is destroyed: it exists while the slice is changed.
 class QueueCount {
  public:
   QueueCount(ShardQueues& queues, const SliceState& slice) : queues_(queues), slice_(slice) {

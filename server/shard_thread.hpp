@@ -27,7 +27,7 @@ class ShardThread {
     InitialValues* initial = nullptr;  // outlives the thread; nullptr: fillers alone
     /// Called on the shard's thread with what it has captured for a checkpoint; may be empty.
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
-    /// The same with memory that is to be made ready before.
+    /// The same with memory that is to be prepared before.
     std::function<void(SpareStock)> on_stock = {};
     /// The same with memory that is to go back to the system; where it is empty it goes at once.
     std::function<void(SpareExcess)> on_excess = {};
@@ -53,7 +53,7 @@ class ShardThread {
   /// What waits at it.
   [[nodiscard]] ShardQueues queues() const;
   /// Hands a new view of a job over; `id` is the shard's number in it.
-  /// begin  with the first view of a resumed job; may be null
+  /// begin  with the first view of a resumed job; may be nullptr
   void set_job(ShardId id, std::shared_ptr<const JobView> view,
                std::shared_ptr<ShardImages> begin = nullptr);
 

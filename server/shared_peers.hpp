@@ -17,13 +17,13 @@ class SharedPeers {
   /// arena  where the shard's payloads are; nullptr: nothing is shared
   explicit SharedPeers(std::shared_ptr<SharedArena> arena) : arena_(std::move(arena)) {}
 
-  /// Looks at what a peer says, before the shard does: at its offer, and at its word that it could
+  /// Inspects a peer's messages before the shard does: at its offer, and at its word that it could
   /// map the shard's memory.
   void hear(PeerId from, const DataMessage& message);
   /// Puts the shard's own offer into an accepted hello's reply.
   void answer(PeerId to, DataMessage& message) const;
 
-  /// A peer's link; null where memory is not shared.
+  /// A peer's link; nullptr if memory is not shared.
   [[nodiscard]] SharedLink* link(PeerId peer);
 
   /// Takes back what peers have returned: of all of them where they are few, else in turn.
@@ -33,7 +33,7 @@ class SharedPeers {
   void sweep(TimePoint now);
 
  private:
-  // A process that keeps greeting anew cannot take more of the shard's memory than this.
+  // A process that greets again and again cannot take more of the shard's memory than this.
   static constexpr std::size_t kMaxLinks = 1024;
   struct Peer {
     std::unique_ptr<SharedLink> link;

@@ -16,7 +16,7 @@ void SliceCapture::take_order(const CaptureOrder& order) {
 
 /// While clocks are aggregated, V stays at the order's clock until all updates of that clock have
 /// arrived, and the values are exactly those below it. On arrival they hold later updates too, and
-/// the image's `done` says which.
+/// the image's `done` shows which.
 void SliceCapture::capture_if_due(const JobView& job, bool is_written, Clock version,
                                   const std::function<SliceImage()>& image) {
   if (state_ != State::kDue) return;

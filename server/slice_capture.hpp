@@ -9,12 +9,12 @@
 
 namespace taut::server {
 
-/// What the job's newest checkpoint order asks of one slice, and the image that it gets.
+/// The job's newest checkpoint order for one slice, and the resulting image.
 /// Thread    shard thread
 class SliceCapture {
  public:
   enum class State : std::uint8_t {
-    kNone,    // nothing is asked, or the image was taken
+    kNone,    // no order, or the image was taken
     kDue,     // V has not reached the order's clock
     kReady,   // the image waits to be taken
     kMissed,  // V had passed the clock when the order arrived, or there was no memory

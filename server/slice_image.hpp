@@ -20,8 +20,8 @@ struct CaptureOrder {
   std::string folder;
 };
 
-/// A slice as it stood at one moment. The slice that it was taken of shares the memory and leaves
-/// it alone until the image is gone.
+/// A slice's state at one moment. The slice shares the memory and does not write to
+/// it until the image is destroyed.
 struct SliceImage {
   Slice place;
   Clock version;                  // V
@@ -32,7 +32,7 @@ struct SliceImage {
   std::vector<Buffer> states;  // what the rule and policies keep with them, the same shape each
 };
 
-/// All of a shard's slices for one order, each as it stood when its V reached the order's clock.
+/// All of a shard's slices for one order, each in the state when its V reached the order's clock.
 struct ShardCapture {
   JobId job;
   ShardId shard;
@@ -43,8 +43,8 @@ struct ShardCapture {
   std::vector<SliceImage> slices;
 };
 
-/// What a shard's slices of a resumed job begin with, by SliceLayout::index_of; `done` names the
-/// members of the new job.
+/// The initial state of a shard's slices of a resumed job, by SliceLayout::index_of; `done` names
+/// the members of the new job.
 struct ShardImages {
   std::vector<TableSpec> tables;  // as the checkpoint has them
   std::map<std::size_t, SliceImage> slices;

@@ -15,7 +15,7 @@ namespace taut::server {
 class SliceMemory {
  public:
   /// Unspecified values, and states of zeros.
-  /// values, states  where either comes from: values are sent to readers, states never are
+  /// values, states  the pools of both: values are sent to readers, states never are
   /// Throws std::bad_alloc.
   SliceMemory(std::size_t count, std::size_t state_count, BufferPool& values, BufferPool& states);
 

@@ -125,7 +125,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
   ++applications_;
 }
 
-/// What the policies make of an update that may be late. The worker's newest read stands for the
+/// Applies the policies to an update that may be late. The worker's newest read stands for the
 /// one that it computed from: only where an answer was lost or repeated do they differ.
 /// corrected  keeps the result alive
 math::GradientView SliceState::weigh(WorkerId worker, const JobView& job, std::size_t members,

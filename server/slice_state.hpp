@@ -39,7 +39,7 @@ struct Answer {
 /// Thread    shard thread
 class SliceState {
  public:
-  /// begin   what a checkpoint holds of the slice; nullptr: it is filled with its initial values
+  /// begin   the slice in a checkpoint; nullptr: it is filled with its initial values
   /// states  where the memory of what the rule keeps comes from, which no reader gets; nullptr:
   ///         `pool`
   /// Throws std::bad_alloc.
@@ -73,7 +73,7 @@ class SliceState {
   /// on, and reads that are true now are released.
   void update(const JobView& job, std::vector<Answer>& released);
 
-  /// What the job's newest checkpoint order asks of this slice.
+  /// The job's newest checkpoint order for this slice.
   [[nodiscard]] SliceCapture::State capture() const { return capture_.state(); }
   /// Shares its memory with the slice, which writes elsewhere for as long as the image exists.
   /// REQUIRES: kReady.

@@ -15,7 +15,7 @@
 
 namespace taut::server {
 
-/// Memory that is to be made ready, by a thread that may wait for the system to give it.
+/// Memory that is to be prepared, by a thread that may wait for the system to give it.
 /// Thread    any
 class SpareStock {
  public:
@@ -46,11 +46,11 @@ struct SpareExcess {
   BufferPool::Excess states;
 };
 
-/// What a shard's slices of one job need in order to go on while a checkpoint holds their memory:
-/// as much again. Fresh pages cost many times what an update does, so they are asked for when a
-/// checkpoint is ordered, a while before its clock, and kept for the next one; but only where the
-/// server's memory limit leaves room, and no longer than tables leave it. Without it each first
-/// update of a slice waits for the system.
+/// What a shard's slices of one job need in order to continue while a checkpoint holds their
+/// memory: as much again. Fresh pages cost many times what an update does, so they are requested
+/// when a checkpoint is ordered, a while before its clock, and kept for the next one; but only
+/// where the server's memory limit leaves room, and no longer than tables leave it. Without it each
+/// first update of a slice waits for the system.
 /// Thread    shard thread
 class SpareMemory {
  public:
@@ -60,10 +60,10 @@ class SpareMemory {
   SpareMemory(const SpareMemory&) = delete;
   SpareMemory& operator=(const SpareMemory&) = delete;
 
-  /// For a new order: whether there is room is judged anew, as other jobs start and end.
+  /// For a new order: availability is judged again, as other jobs start and end.
   /// slices    the same at every order
   /// limit     nullptr: there is none
-  /// returns   what is to be made ready; nothing where there is no room, or nothing to keep: what
+  /// returns   what is to be prepared; nothing where there is no room, or nothing to keep: what
   ///           is held is to be given back then
   /// Throws std::bad_alloc; it may be called again.
   [[nodiscard]] std::optional<SpareStock> prepare(std::span<const SliceState* const> slices,
@@ -73,7 +73,7 @@ class SpareMemory {
   /// there was nothing.
   [[nodiscard]] std::optional<SpareExcess> give_back();
 
-  /// A checkpoint takes from the free lists now: what is not ready yet would be too late.
+  /// A checkpoint takes from the free lists now: memory prepared later would be too late.
   void stop_filling() {
     if (over_) *over_ = true;
   }

@@ -88,7 +88,7 @@ Result<TableMemory::Share> TableMemory::take(std::span<const TableNeed> tables) 
   std::uint64_t taken = taken_;
   while (true) {
     TAUT_TRY(const std::uint64_t bytes, sum(tables, taken));
-    // Another shard may have taken some meanwhile; then it is looked at anew.
+    // Another shard may have taken some meanwhile; then it is checked again.
     if (taken_.compare_exchange_weak(taken, taken + bytes)) {
       return Share({shared_from_this(), &taken_}, bytes);
     }

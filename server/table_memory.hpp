@@ -59,7 +59,7 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
     std::uint64_t bytes_ = 0;
   };
 
-  /// Whether the tables fit into what is left now.
+  /// Whether the tables fit into the remaining memory.
   /// Errors    invalid: the first table that does not, the bytes it needs and those that are left
   [[nodiscard]] Result<void> check(std::span<const TableNeed> tables) const;
   /// Takes what they need. Errors: as check().
@@ -68,7 +68,7 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   /// Takes bytes that can be done without, where tables and others of the kind leave as many;
   /// nothing: they do not. Later tables get them nevertheless: see is_short().
   [[nodiscard]] std::optional<Share> take_spare(Bytes bytes);
-  /// Whether tables need what is spare: each shard that has some gives it back soon.
+  /// Whether tables need the spare memory: each shard that has some returns it soon.
   [[nodiscard]] bool is_short() const;
 
   [[nodiscard]] Bytes taken() const { return Bytes(taken_); }

@@ -30,7 +30,7 @@ class Hdf5Output {
   /// Copies the layers' bottoms out of the net: the same calls of its backend after each batch.
   void read(Net& net, Stream& stream);
 
-  /// Appends what was read. REQUIRES: fewer batches were written than begin() said. Errors: io.
+  /// Appends a batch. REQUIRES: fewer batches were written than begin() announced. Errors: io.
   [[nodiscard]] Result<void> write();
 
   /// Puts the files in their places. Errors: io.

@@ -26,7 +26,7 @@ struct Replica {
   std::int64_t batch = 0;
 };
 
-/// A net of one phase with the sources behind its data layers.
+/// A net of one phase with the sources of its data layers.
 struct FedGraph {
   model::Graph graph;
   std::map<std::string, std::shared_ptr<const data::RecordSource>> sources;  // by the layer's name

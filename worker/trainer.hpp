@@ -20,7 +20,7 @@ namespace taut::worker {
 /// The wait that an experiment adds to a clock, given the time of its compute.
 using Straggle = std::function<Duration(Clock, Duration compute)>;
 
-/// The training loop: the same with a server behind the cache and without.
+/// The training loop: the same with and without a server behind the cache.
 /// Thread    the compute thread
 class Trainer {
  public:

@@ -145,7 +145,7 @@ void add_table_options(Command& command, ConvertCommand& options) {
       .by_default(std::to_string(options.seed));
 }
 
-/// Throws UsageError where nothing says where the result goes.
+/// Throws UsageError if no option names the output.
 void check_output(const ConvertCommand& options) {
   const bool is_table = data::is_table_name(options.source);
   if (!options.out.empty() && !options.lmdb.empty()) {

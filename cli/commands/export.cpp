@@ -41,7 +41,7 @@ Result<void> write_safetensors(const ExportOptions& options, const model::SavedM
   for (const TableSpec& table : exported.graph.parameters) {
     specs.push_back({table.name, {table.shape.begin(), table.shape.end()}});
   }
-  // "format" tells PyTorch's readers that these are its kind of tensors.
+  // "format" tells PyTorch's readers that these are its tensors.
   const safetensors::Metadata notes{{"format", "pt"}, {model::kJobNote, to_text(saved.job())}};
   TAUT_TRY(auto writer, safetensors::Writer::create(options.output, specs, notes));
   std::vector<float> block(kBlockFloats);

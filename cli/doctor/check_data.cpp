@@ -14,7 +14,7 @@ Finding finding_of(const DataSetFacts& set) {
                   is_default ? ", or apt-get install dataset-fashion-mnist" : "");
   if (set.folder.empty()) {
     const std::string found = fmt::format("{} is not here", set.name);
-    // Everyone who tries Tautline out needs what the default job trains on.
+    // Every new user needs the default job's data.
     if (is_default) return warning("data", found, fetch);
     return fine("data", found, fetch);
   }

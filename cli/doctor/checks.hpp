@@ -11,10 +11,10 @@
 
 namespace taut::cli {
 
-// Each looks at one side of the machine and says what it means for Tautline. They read nothing but
+// Each check judges one aspect of the machine. They read nothing but
 // what the Machine tells them.
 
-/// Where the daemons' addresses are asked for.
+/// The option for the daemons' addresses.
 struct CoordinatorAim {
   std::string address;
   double wait_s = 2;
@@ -48,7 +48,7 @@ struct ClockOffset {
   double seconds = 0;
   double uncertain_by = 0;  // half of the round trip
 };
-/// Nothing where no reading tells a time.
+/// Nothing if no reading has a time.
 [[nodiscard]] std::optional<ClockOffset> clock_offset(const std::vector<ClockReading>& readings);
 
 }  // namespace taut::cli

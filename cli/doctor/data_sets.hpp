@@ -22,7 +22,7 @@ struct DataSet {
 /// A data set on this machine.
 struct DataSetFacts {
   std::string name{};
-  std::filesystem::path folder{};  // where files of it lie; empty: nowhere
+  std::filesystem::path folder{};  // the folder of its files; empty: none
   std::vector<std::string> missing{};
   std::vector<std::string> damaged{};  // their bytes are not the published ones
 };

@@ -16,7 +16,7 @@ enum class Verdict : std::uint8_t {
 struct Finding {
   Verdict verdict = Verdict::kOk;
   std::string about;   // a word or two: "port", "disk"
-  std::string found;   // what is so, with its values
+  std::string found;   // the fact, with its values
   std::string advice;  // what to do about it; empty: nothing
 };
 using Findings = std::vector<Finding>;

@@ -10,7 +10,7 @@
 
 namespace taut::cli {
 
-/// What the doctor asks about its machine. It leaves nothing changed. Thread: main.
+/// The machine as the doctor sees it. Nothing is changed. Thread: main.
 class Machine {
  public:
   Machine() = default;
@@ -18,14 +18,14 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
   virtual ~Machine() = default;
 
-  /// Whether "host:port" can be listened on, and who does.
+  /// Whether "host:port" can be listened on, and which process does.
   [[nodiscard]] virtual PortFacts port(const std::string& address) = 0;
   /// Asks a coordinator for its status, several times.
   /// Errors    timeout: no answer within wait_s; mismatch: another wire version
   [[nodiscard]] virtual Result<CoordinatorFacts> coordinator(const std::string& address,
                                                              double wait_s) = 0;
   /// Lets another process read memory of this one, as workers and shards do.
-  /// Errors    what the system said no to
+  /// Errors    the system call that failed
   [[nodiscard]] virtual Result<void> shared_memory() = 0;
   [[nodiscard]] virtual FolderFacts folder(const std::filesystem::path& path) = 0;
   [[nodiscard]] virtual GpuFacts gpu() = 0;

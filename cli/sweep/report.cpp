@@ -121,7 +121,7 @@ std::string accuracy_chart(const std::vector<PointFigures>& points, Curve RunRes
                   1,
                   true,
                   target};
-  // The steep beginning would leave no room for what is compared.
+  // The steep start would leave no space for the comparison.
   const double high = quantile(chart.series, 1);
   const double low = std::min(quantile(chart.series, 0.1), target);
   chart.low = std::max(0.0, std::floor(100 * (low - 0.25 * (high - low))) / 100);

@@ -8,7 +8,7 @@
 
 namespace taut::cli {
 
-/// A sweep as its report tells it.
+/// A sweep's results, as its report shows them.
 struct SweepReport {
   std::string name;
   double target = 0;

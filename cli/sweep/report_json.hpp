@@ -7,7 +7,7 @@
 
 namespace taut::cli {
 
-/// A sweep's figures as one JSON object on a line, for tools. What has no value is null.
+/// A sweep's figures as one JSON object on a line, for tools. Missing values are null.
 /// page      where the report for people is
 [[nodiscard]] std::string report_json(const SweepReport& report, const std::filesystem::path& page);
 

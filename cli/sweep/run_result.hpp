@@ -10,8 +10,8 @@
 
 namespace taut::cli {
 
-/// What a finished run's folder says. Time runs from when the first worker opened the job; clocks
-/// are the mean over the workers of those they had finished by then.
+/// The results in a finished run's folder. Time runs from when the first worker opened the job;
+/// clocks are the mean over the workers of those they had finished by then.
 struct RunResult {
   Curve accuracy_by_time;  // seconds
   Curve accuracy_by_clock;

@@ -146,7 +146,7 @@ void check_point(const SweepPoint& point, Findings& findings) {
 
 namespace {
 
-/// What stands before the bound in the name of a run's folder: "slack2", "async", "policy-late".
+/// The first part of the name of a run's folder: "slack2", "async", "policy-late".
 std::string folder_word(const SweepPoint& point) {
   if (point.is_policy) return "policy-";
   return point.slack == "async" ? "" : "slack";

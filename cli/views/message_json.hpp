@@ -7,8 +7,8 @@
 namespace taut::cli {
 
 /// A message as one JSON object on a line, with every field that is no message, set or not, under
-/// its own name. Integers are numbers, 64-bit ones too; enums are words; what is no finite number
-/// is null.
+/// its own name. Integers are numbers, 64-bit ones too; enums are words; a number that is not
+/// finite is null.
 [[nodiscard]] std::string message_json(const google::protobuf::Message& message);
 
 }  // namespace taut::cli

@@ -7,7 +7,7 @@
 
 namespace taut::cli {
 
-/// What a net asks for, as lines of at most 100 columns: each layer with what it makes, its
+/// A net's cost, as lines of at most 100 columns: each layer with its tops, its
 /// parameters, multiply-adds and memory; totals below.
 [[nodiscard]] std::vector<std::string> net_summary(const model::Graph& graph);
 

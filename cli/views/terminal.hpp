@@ -13,7 +13,7 @@ namespace taut::cli {
 /// Its height in lines; 50 where that is not known.
 [[nodiscard]] int terminal_height();
 
-/// Lines at the end of standard output that are drawn anew in place. Thread: one.
+/// Lines at the end of standard output that are redrawn in place. Thread: one.
 class LiveBlock {
  public:
   LiveBlock() = default;

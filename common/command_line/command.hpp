@@ -40,7 +40,7 @@ class Option {
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option required();
-  /// What stands for the value in the help, which also says how it is completed: FILE, DIR, TEXT.
+  /// The value's placeholder in the help, which also decides its completion: FILE, DIR, TEXT.
   Option value(const std::string& name);
   /// What the help shows as the default.
   Option by_default(const std::string& shown);
@@ -57,7 +57,7 @@ class Option {
   CLI::Option* option_;
 };
 
-/// A command, or the program itself. A name that begins with '-' makes an option, another one an
+/// A command, or the program itself. A name that starts with '-' makes an option, another one an
 /// argument that stands by itself.
 class Command {
  public:
@@ -81,7 +81,7 @@ class Command {
   Option whole_number(const std::string& name, const SetNumber& set, const std::string& help,
                       std::uint64_t min, std::uint64_t max);
   /// target    a double, or a std::optional of one
-  /// unit      stands for the value in the help, e.g. "SECONDS"
+  /// unit      the value's placeholder in the help, e.g. "SECONDS"
   template <class Target>
   Option number(const std::string& name, Target& target, const std::string& help,
                 const std::string& unit, NumberRange range);

@@ -14,7 +14,7 @@ namespace taut::command_line {
 
 struct OptionFacts {
   std::vector<std::string> names;    // "--slack"; a positional's one name, e.g. "JOB"
-  std::string value;                 // what stands for its value, e.g. "FILE"; empty: a flag
+  std::string value;                 // its value's placeholder, e.g. "FILE"; empty: a flag
   std::vector<std::string> choices;  // the values that it accepts, where they are few
   std::string help;
   std::string default_value;  // empty: none that can be printed

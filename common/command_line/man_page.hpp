@@ -8,10 +8,10 @@
 
 namespace taut::command_line {
 
-/// What a man page says that CLI11 does not know.
+/// The parts of a man page that CLI11 does not know.
 struct ManNotes {
   std::string version{};
-  std::string purpose{};  // the line behind the name, e.g. "trains jobs as a member of a cluster"
+  std::string purpose{};  // the line after the name, e.g. "trains jobs as a member of a cluster"
   std::string description{};  // a paragraph or two, with an empty line between them
   std::vector<std::pair<std::string, std::string>> environment{};  // variable, what it does
   std::vector<std::string> see_also{};                             // programs

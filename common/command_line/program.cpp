@@ -19,7 +19,7 @@
 namespace taut::command_line {
 namespace {
 
-/// CLI11's own is wider, and says types and limits in its words.
+/// CLI11's own help is wider, and phrases types and limits differently.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string /*name*/,

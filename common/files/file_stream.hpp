@@ -63,7 +63,7 @@ class FileStream {
   std::optional<Block> filling_;
   BoundedQueue<Block> full_{kBlocks};
   BoundedQueue<Block> empty_{kBlocks};
-  std::optional<Error> error_;  // of the thread; read once failed_ says so
+  std::optional<Error> error_;  // of the thread; read once failed_ is set
   std::atomic<bool> failed_ = false;
   std::thread thread_;
 };

@@ -53,7 +53,7 @@ using Metadata = std::map<std::string, std::string>;
 struct Head {
   std::vector<Tensor> tensors;  // in the order of their bytes
   Metadata metadata;
-  std::uint64_t data_begin = 0;  // where the tensors' bytes begin in the file
+  std::uint64_t data_begin = 0;  // where the tensors' bytes start in the file
 };
 
 /// The length of the JSON header from a file's first 8 bytes.
@@ -78,7 +78,7 @@ class Reader {
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] const TensorFile& file() const { return file_; }
-  /// Where the tensors' bytes begin in the file.
+  /// Where the tensors' bytes start in the file.
   [[nodiscard]] std::uint64_t data_begin() const { return head_.data_begin; }
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return head_.tensors; }
   [[nodiscard]] const Metadata& metadata() const { return head_.metadata; }

@@ -10,7 +10,7 @@ std::mutex& library_mutex() {
   return mutex;
 }
 
-/// The innermost entry of the error stack is the reason; those around it say who asked.
+/// The innermost entry of the error stack is the reason; the outer ones are its callers.
 herr_t keep_innermost(unsigned /*depth*/, const H5E_error2_t* entry, void* data) {
   if (entry->desc != nullptr) *static_cast<std::string*>(data) = entry->desc;
   return 0;

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-// Names of today's library stand for those of version 1.10, which all supported systems have.
+// Names of current versions are mapped to those of version 1.10, which all supported systems have.
 #ifndef H5_USE_110_API
 #define H5_USE_110_API
 #endif
@@ -17,7 +17,7 @@ class Library {
  public:
   Library();
 
-  /// What the library says about its last failed call, in one line; forgets it.
+  /// The library's message about its last failed call, in one line; clears it.
   [[nodiscard]] std::string problem() const;
 
  private:

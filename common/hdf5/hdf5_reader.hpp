@@ -51,7 +51,7 @@ struct Dataset {
 
 /// Reads a whole array as floats, however it is stored.
 /// limit     bytes that the floats may take
-/// Errors    invalid: not numbers, more than `limit`, extents that what is stored cannot fill,
+/// Errors    invalid: not numbers, more than `limit`, extents that the stored bytes cannot fill,
 ///           damaged
 /// Thread    any
 [[nodiscard]] Result<std::vector<float>> read_floats(const std::filesystem::path& path,

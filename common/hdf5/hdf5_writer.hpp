@@ -28,8 +28,8 @@ class Writer {
   Writer(Writer&& other) noexcept;
   Writer& operator=(Writer&&) = delete;
 
-  /// Writes elements [first, first + values.size()) of an array; what is never written is 0.
-  /// REQUIRES: they are within the array. Errors: io.
+  /// Writes elements [first, first + values.size()) of an array; elements that are never written
+  /// are 0. REQUIRES: they are within the array. Errors: io.
   [[nodiscard]] Result<void> write(std::size_t array, std::uint64_t first,
                                    std::span<const float> values);
 
@@ -41,7 +41,7 @@ class Writer {
   [[nodiscard]] Error failed(const char* step) const;
 
   std::filesystem::path path_;
-  std::filesystem::path part_;  // what is written until finish(); empty: nothing to remove
+  std::filesystem::path part_;  // the file until finish(); empty: nothing to remove
   int file_ = -1;
   std::vector<std::uint64_t> offsets_;  // of each array in the file
 };

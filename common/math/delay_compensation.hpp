@@ -50,8 +50,8 @@ void compensate_delay(const DelayCompensation& rule, const GradientView& gradien
                       std::span<const float> now, std::span<const float> before,
                       std::span<float> mean_square, std::span<float> out);
 
-/// What an update counts that arrives when its worker's values are `staleness` behind: one over it,
-/// and never more than one.
+/// The weight of an update that arrives when its worker's values are `staleness` behind: one over
+/// it, and never more than one.
 ///
 /// In the paper a gradient's staleness is how often the shared parameters were updated between its
 /// worker's pull and its arrival, where one update gathers one gradient of each learner or of

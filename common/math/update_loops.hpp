@@ -7,7 +7,7 @@
 
 namespace taut::math::loops {
 
-/// The rules' loops over a block of a slice, vectorised for the processor at hand.
+/// The rules' loops over a block of a slice, vectorised for this processor.
 /// g          [count] the block's summed gradient, multiplied by `scale` here
 /// values     [count] read; `out` [count] may be the same memory
 /// state      as many arrays of [count] as the rule keeps, by UpdateRule::state_count()

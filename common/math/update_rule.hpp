@@ -18,7 +18,7 @@ enum class UpdateNorm : std::uint8_t {
   kRelative,  // of the worker's gradient of this table over that of the table's values: LARS
 };
 
-/// How a gradient changes a parameter: what a solver says, settled.
+/// How a gradient changes a parameter: the resolved fields of a solver.
 struct UpdateRule {
   RuleKind kind{};
   LearningRate rate;
@@ -91,7 +91,7 @@ struct UpdateStep {
 /// share         decay_share() of it
 /// applications  how many applications this slice has had before
 /// members       that take part at the clock
-/// What a rule means where each update is applied on arrival is said at each in update_rules.hpp.
+/// The meaning of each rule if updates are applied on arrival is documented in update_rules.hpp.
 [[nodiscard]] UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult,
                                    float decay_mult, double share, std::int64_t applications,
                                    std::size_t members = 1);

@@ -91,7 +91,7 @@ TAUT_HD inline float decoupled_direction(const UpdateStep& step, float value, fl
 /// A rule whose step is scaled by norms over the slice (kIsScaledBySlice) has, in the functor's
 /// place, gather(), direction(), ratio() and along(): see LAMB.
 ///
-/// Each says what it means where every update is applied on arrival (SSP, ASYNC): n members each
+/// Each documents its meaning if every update is applied on arrival (SSP, ASYNC): n members each
 /// send their own mean, which is divided by n here.
 template <RuleKind kind>
 struct Rule;
@@ -276,7 +276,7 @@ struct Rule<RuleKind::kLamb> {
   TAUT_HD static void gather(const UpdateStep& step, float gradient, float& first, float& second) {
     gather_moments(step, gradient, first, second);
   }
-  /// What the step goes along, from the values and states that gather() left.
+  /// The direction of the step, from the values and states that gather() left.
   TAUT_HD static float direction(const UpdateStep& step, float value, float first, float second) {
     return decoupled_direction(step, value, first, second);
   }

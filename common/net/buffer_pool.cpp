@@ -92,7 +92,8 @@ struct BufferPool::FreeLists {
     }
   }
 
-  /// Keeps less; the largest buffers go first. The caller frees what is returned, without the lock.
+  /// Keeps less; the largest buffers go first. The caller frees the returned buffers, without the
+  /// lock.
   [[nodiscard]] FreeBuffer* keep_less(std::size_t bytes) noexcept {
     std::scoped_lock lock(mutex);
     FreeBuffer* first = nullptr;

@@ -14,7 +14,7 @@
 
 namespace taut {
 
-/// Where pooled memory comes from. Handed in, so that a CUDA worker can give pinned memory.
+/// The source of pooled memory: an argument, so that a CUDA worker can supply pinned memory.
 class BufferAllocator {
  public:
   virtual ~BufferAllocator() = default;
@@ -40,7 +40,7 @@ class Buffer {
   /// True where no other buffer shares the memory, so that it may be written.
   [[nodiscard]] bool unshared() const {
     const bool alone = data_.use_count() == 1;
-    // What the last other owner did with the memory comes before what we do with it now.
+    // The last other owner's accesses to the memory happen before ours.
     std::atomic_thread_fence(std::memory_order_acquire);
     return alone;
   }
@@ -55,7 +55,7 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-/// Keeps freed buffers by size class, because allocating anew for each message costs more than
+/// Keeps freed buffers by size class, because a new allocation for each message costs more than
 /// copying it. Buffers may outlive the pool object. Thread: any.
 class BufferPool {
   struct FreeLists;
@@ -91,7 +91,7 @@ class BufferPool {
     Reservation& operator=(const Reservation&) = delete;
     ~Reservation() { (void)end(); }
 
-    /// Returns what is kept beyond what the pool keeps from now on.
+    /// Returns the buffers above the new limit of the pool.
     [[nodiscard]] Excess end() noexcept;
 
    private:
@@ -102,7 +102,7 @@ class BufferPool {
     std::size_t bytes_;
   };
 
-  /// Keeps at most `keep` bytes of free buffers; what is freed beyond goes back to the allocator.
+  /// Keeps at most `keep` bytes of free buffers; the rest is returned to the allocator.
   explicit BufferPool(Bytes keep = Bytes(1ULL << 30),
                       std::shared_ptr<BufferAllocator> allocator = host_allocator());
 

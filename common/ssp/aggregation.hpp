@@ -31,7 +31,7 @@ class AggregationPolicy {
                                                         const Membership& membership) const = 0;
 };
 
-/// What the job's mode at each clock says: all members' updates of the lowest clock as one
+/// According to the job's mode at each clock: all members' updates of the lowest clock as one
 /// (kAggregate), or each at once (kOnArrival).
 class ModeAggregation final : public AggregationPolicy {
  public:

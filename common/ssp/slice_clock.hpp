@@ -44,7 +44,7 @@ class SliceClock {
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const;
 
   [[nodiscard]] PushVerdict judge(WorkerId worker, Clock clock) const;
-  /// Counts an accepted push. REQUIRES: judge() said so. Returns whether V rose.
+  /// Counts an accepted push. REQUIRES: judge() returned kAccept. Returns whether V rose.
   bool accept(WorkerId worker, Clock clock);
 
  private:

@@ -23,11 +23,12 @@ enum class PolicyMode : std::uint8_t {
   kSsp,
 };
 
-/// A policy's name, which is its field of the job's `consistency`, and what it goes with.
+/// A policy's name, which is its field of the job's `consistency`, and which policies it can be
+/// combined with.
 struct PolicyInfo {
   std::string_view name;
   PolicyMode mode = PolicyMode::kAny;
-  bool is_alone = false;  // it goes with no other policy
+  bool is_alone = false;  // it cannot be combined with another policy
 };
 
 /// An update that is applied on arrival, and what its worker had read before it computed the
@@ -46,7 +47,7 @@ struct LateUpdate {
 class ReadSlack {
  public:
   virtual ~ReadSlack() = default;
-  /// Takes over who is a member.
+  /// Takes over the members.
   virtual void set_members(const Membership& membership) = 0;
   /// A member's update of a clock was accepted, of whichever slice first.
   virtual void note_push(WorkerId worker, Clock clock, TimePoint now) = 0;
@@ -77,7 +78,7 @@ class StalenessPolicy {
   /// need not be waited for, and which clocks members push at.
   [[nodiscard]] virtual std::uint32_t backup_workers() const { return 0; }
   [[nodiscard]] virtual PushSchedule schedule() const { return {}; }
-  /// nullptr: as the job's mode says.
+  /// nullptr: according to the job's mode.
   [[nodiscard]] virtual std::unique_ptr<const AggregationPolicy> aggregation() const {
     return nullptr;
   }

@@ -7,8 +7,8 @@
 
 #include "common/math/activation.hpp"
 
-// Kernels on elements that stand at the same place of equally long arrays. Arrays may be each other
-// where an operation's contract says so; all are queued on the stream that they are given.
+// Kernels on elements at the same index of equally long arrays. Arrays may be the same where an
+// operation's contract says so; all kernels are queued on the given stream.
 namespace taut::cuda {
 
 void fill(cudaStream_t stream, float* to, std::int64_t count, float value);
@@ -34,13 +34,14 @@ void gelu_forward(cudaStream_t stream, const float* bottom, float* top, std::int
 void gelu_backward(cudaStream_t stream, const float* bottom, const float* top_gradient,
                    float* bottom_gradient, std::int64_t count);
 
-/// One more bottom of a maximum: top = max(top, bottom).
+/// Adds a bottom to a maximum: top = max(top, bottom).
 void max_into(cudaStream_t stream, const float* bottom, float* top, std::int64_t count);
-/// gradient = 0 where `other` beats `own`; of equal ones the first in the layer's order wins.
+/// gradient = 0 where `other` is greater than `own`; of equal ones the first in the layer's order
+/// wins.
 void max_mask(cudaStream_t stream, const float* own, const float* other, bool own_is_first,
               float* gradient, std::int64_t count);
 
-/// A tensor seen along the axes that have numbers of their own: (outer, length, inner).
+/// A tensor viewed along the axes that have their own factors: (outer, length, inner).
 struct AxisView {
   std::int64_t outer = 1;
   std::int64_t length = 1;
@@ -50,8 +51,8 @@ struct AxisView {
   [[nodiscard]] constexpr std::int64_t positions() const { return outer * inner; }
 };
 
-/// top = bottom * factors + summands, a number of each for every index of the length; either may be
-/// null.
+/// top = bottom * factors + summands, one of each for every index of the length; either may be
+/// nullptr.
 void affine_forward(cudaStream_t stream, const AxisView& view, const float* bottom,
                     const float* factors, const float* summands, float* top);
 void prelu_forward(cudaStream_t stream, const AxisView& view, const float* bottom,
@@ -64,14 +65,14 @@ struct DropoutDraw {
   std::uint64_t stream = 0;  // of Philox
   float ratio = 0;
 };
-/// to = from times the mask of the clock that lies at `clock` in device memory: 0 for what is
-/// dropped, 1 / (1 - ratio) for what is kept. The same draws as the CPU's.
+/// to = from times the mask of the clock stored at `clock` in device memory: 0 for dropped
+/// elements, 1 / (1 - ratio) for kept ones. The same draws as the CPU's.
 void dropout(cudaStream_t stream, const DropoutDraw& draw, const std::int64_t* clock,
              const float* from, float* to, std::int64_t count);
-/// Writes a number into device memory without a copy from the host.
+/// Writes a number to device memory without a copy from the host.
 void set_number(cudaStream_t stream, std::int64_t* to, std::int64_t value);
 
-/// A part of `rows` rows, each `length` elements of rows that lie `from_step` and `to_step` apart.
+/// `rows` rows of `length` elements, whose starts are `from_step` and `to_step` apart.
 void copy_rows(cudaStream_t stream, const float* from, std::int64_t from_step, float* to,
                std::int64_t to_step, std::int64_t rows, std::int64_t length);
 

@@ -5,7 +5,7 @@
 
 namespace taut::cuda {
 
-/// Writes down what is wrong, unless something else was before. fault  null: nobody asks
+/// Records a fault, unless there is one already. fault  nullptr: not recorded
 __device__ inline void report_fault(Fault* fault, Fault::Kind kind, float value,
                                     std::int64_t position, std::int64_t limit) {
   if (fault == nullptr || atomicCAS(&fault->kind, Fault::kNone, kind) != Fault::kNone) return;

@@ -8,7 +8,7 @@
 namespace taut::cuda {
 namespace {
 
-constexpr unsigned kParts = 256;  // blocks that look for the largest value
+constexpr unsigned kParts = 256;  // blocks that search for the largest value
 
 template <class Half>
 __device__ Half rounded(float value);
@@ -56,7 +56,7 @@ template <class Half>
 __global__ void __launch_bounds__(kThreads)
     from_half_kernel(std::int64_t count, const Half* from, float* to, const float* scale,
                      const float* other_scale, bool aligned) {
-  // Powers of two, each with an inverse that is one; both in one factor might not have it.
+  // Powers of two, each with a representable inverse; their product might not have one.
   const float factor = scale == nullptr ? 1.0F : 1 / *scale;
   const float other = other_scale == nullptr ? 1.0F : 1 / *other_scale;
   const std::int64_t vectors = aligned ? count / 4 : 0;
@@ -102,7 +102,7 @@ __device__ float block_max(float value) {
   return value;
 }
 
-/// What is no number counts as infinite: a maximum would pass over it.
+/// NaN counts as infinite: a maximum would ignore it.
 __device__ float magnitude(float value) {
   return isfinite(value) ? fabsf(value) : INFINITY;
 }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) partial[blockIdx.x] = largest;
 }
 
-/// Exactly: exp2f promises two units in the last place.
+/// Exactly: exp2f guarantees only two units in the last place.
 __device__ float power_of_two(float exponent) {
   return scalbnf(1.0F, static_cast<int>(exponent));
 }
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
   const float largest = block_max(threadIdx.x < parts ? partial[threadIdx.x] : 0.0F);
   if (threadIdx.x != 0) return;
   const bool usable = largest > 0 && isfinite(largest);
-  // A power of two, so that scaling loses no bits; kept where its own inverse is a normal number.
+  // A power of two, so that scaling loses no bits; limited so that its inverse is a normal number.
   *scale =
       usable ? power_of_two(fminf(fmaxf(floorf(log2f(target / largest)), -100.0F), 100.0F)) : 1.0F;
 }

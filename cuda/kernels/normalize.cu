@@ -16,7 +16,7 @@ __device__ float row_factor(double variance, float epsilon, LayerNormDivisor div
   return static_cast<float>(1 / (sqrt(variance) + static_cast<double>(epsilon)));
 }
 
-/// One block a row. The distances from the mean are squared, so nothing cancels.
+/// One block per row. The distances from the mean are squared, so nothing cancels.
 __global__ void __launch_bounds__(kThreads)
     layer_norm_forward_kernel(std::int64_t rows, std::int64_t columns, float epsilon,
                               LayerNormDivisor divisor, const float* bottom, const float* weight,
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
       along += static_cast<double>(g) * kept[i];
     }
     const auto mean = static_cast<float>(block_sum_for_all(sum) / static_cast<double>(columns));
-    // Without a division nothing depends on the deviation.
+    // Without the division nothing depends on the deviation.
     const auto total_along = block_sum_for_all(along);
     const auto mean_along = divisor == LayerNormDivisor::kOne
                                 ? 0.0F
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Where a neighbourhood begins and ends along one side.
+/// The range of a neighbourhood along one side.
 struct Reach {
   std::int64_t begin;
   std::int64_t end;
@@ -128,7 +128,7 @@ void batch_norm_statistics(cudaStream_t stream, const AxisView& view, const floa
                            void* scratch) {
   const auto count = static_cast<double>(view.positions());
   const std::int64_t inner = view.inner;
-  // Sums of distances from a value that occurs: their squares cancel little.
+  // Sums of distances from a value that occurs in the data: their squares cancel little.
   reduce(
       stream, "batch_norm_statistics", view, scratch,
       [=] __device__(std::int64_t i, std::int64_t k, double& first, double& second) {

@@ -6,12 +6,12 @@
 
 #include "cuda/kernels/reduce.hpp"
 
-// Batch, layer and local response normalization. Images lie as N, C, H, W. Formulas and sources
-// stand at the operations in worker/backend.
+// Batch, layer and local response normalization. Images are stored as N, C, H, W. Formulas and
+// sources are at the operations in worker/engine/ops.
 namespace taut::cuda {
 
 /// mean, variance, shift, factor  [view.length] each; shift is the mean, factor 1 / sqrt(variance +
-/// epsilon). mean and variance may be null.
+/// epsilon). mean and variance may be nullptr.
 void batch_norm_statistics(cudaStream_t stream, const AxisView& view, const float* bottom,
                            float epsilon, float* mean, float* variance, float* shift, float* factor,
                            void* scratch);
@@ -24,17 +24,17 @@ void batch_norm_normalize(cudaStream_t stream, const AxisView& view, const float
 /// mean[k] = mean of dy, slope[k] = mean of dy * y
 void batch_norm_slopes(cudaStream_t stream, const AxisView& view, const float* top,
                        const float* top_gradient, float* mean, float* slope, void* scratch);
-/// mean, slope  null: the statistics were constants
+/// mean, slope  nullptr: the statistics were constants
 void batch_norm_backward(cudaStream_t stream, const AxisView& view, const float* top,
                          const float* top_gradient, const float* factor, const float* mean,
                          const float* slope, float* bottom_gradient);
 
-/// What a row's distances from its mean are divided by: the root of variance and epsilon, the root
-/// of the variance and then epsilon, or 1.
+/// The divisor of a row's distances from its mean: the root of variance and epsilon, the root of
+/// the variance plus epsilon, or 1.
 enum class LayerNormDivisor : std::uint8_t { kRootOfSum, kSumOfRoot, kOne };
 
-/// normalised, inverse  [rows, columns] and [rows]: kept for the way back
-/// weight, bias         null: 1 and 0
+/// normalised, inverse  [rows, columns] and [rows]: kept for the backward pass
+/// weight, bias         nullptr: 1 and 0
 void layer_norm_forward(cudaStream_t stream, std::int64_t rows, std::int64_t columns, float epsilon,
                         LayerNormDivisor divisor, const float* bottom, const float* weight,
                         const float* bias, float* top, float* normalised, float* inverse);
@@ -53,10 +53,10 @@ struct LrnShape {
   float beta = 0.75F;
   float k = 1;
 };
-/// scale  [n, c, h, w]: what is raised to -beta, kept for the way back
+/// scale  [n, c, h, w]: the base of the power -beta, kept for the backward pass
 void lrn_forward(cudaStream_t stream, const LrnShape& shape, const float* bottom, float* scale,
                  float* top);
-/// ratio  [n, c, h, w]: written on the way
+/// ratio  [n, c, h, w]: scratch
 void lrn_backward(cudaStream_t stream, const LrnShape& shape, const float* bottom,
                   const float* scale, const float* top_gradient, float* ratio,
                   float* bottom_gradient);

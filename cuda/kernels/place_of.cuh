@@ -4,11 +4,11 @@
 
 #include "cuda/kernels/elementwise.hpp"
 
-// Where elements of a view (outer, length, inner) stand.
+// The places of a view's elements (outer, length, inner).
 namespace taut::cuda {
 
-/// Which index of a view's length element i has: its channel, where the length is the channels. A
-/// division of 32 bits costs far less, so it is taken where all elements fit.
+/// The index of element i along a view's length: its channel, if the length is the channels. A
+/// 32-bit division costs far less, so it is used if all elements fit.
 class PlaceOf {
  public:
   explicit PlaceOf(const AxisView& view)
@@ -30,8 +30,8 @@ class PlaceOf {
   bool is_small_;
 };
 
-/// The element of index 0 at a view's position, one of outer * inner; the others follow it, `inner`
-/// apart.
+/// The element of index 0 at a view's position, one of outer * inner; the others follow it at
+/// distances of `inner`.
 __device__ inline std::int64_t first_at(const AxisView& view, std::int64_t position) {
   const std::int64_t outer = position / view.inner;
   return outer * view.length * view.inner + (position - outer * view.inner);

@@ -14,7 +14,7 @@ struct Place {
   int x;
 };
 
-/// Sides fit 32 bits, whose divisions cost far less; only the index over everything may not.
+/// Sides fit 32 bits, whose divisions cost far less; only the index over all elements may not.
 __device__ Place place_of(std::int64_t i, int h, int w) {
   const std::int64_t area = static_cast<std::int64_t>(h) * w;
   const std::int64_t plane = i < (std::int64_t{1} << 31U)
@@ -28,7 +28,7 @@ __device__ Place place_of(std::int64_t i, int h, int w) {
 struct Window {
   int begin;
   int end;
-  int padded;  // what an average is divided by: the length within the padded image
+  int padded;  // the divisor of an average: the length within the padded image
 };
 __device__ Window window_of(int at, int size, int kernel, int stride, int pad) {
   const int begin = at * stride - pad;
@@ -107,7 +107,7 @@ void max_pool_forward(cudaStream_t stream, const PoolShape& shape, const float* 
 void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const std::int32_t* chosen,
                        const float* top_gradient, float* bottom_gradient) {
   const Sides sides(shape);
-  // Each place gathers from the windows that cover it, so no sum depends on who comes first.
+  // Each place gathers from the windows that cover it, so no sum depends on timing.
   each(stream, "max_pool_backward", bottoms(shape), [=] __device__(std::int64_t i) {
     const Place place = place_of(i, sides.h, sides.w);
     const std::int64_t base = place.plane * sides.top_h * sides.top_w;
@@ -188,7 +188,7 @@ void stochastic_pool_forward(cudaStream_t stream, const PoolShape& shape, const 
         if (at < 0 && sum >= until) at = last;
       }
     }
-    if (at < 0) at = last;  // a sum that is no number
+    if (at < 0) at = last;  // a NaN sum
     top[i] = plane[at];
     chosen[i] = at;
   });

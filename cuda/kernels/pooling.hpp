@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-// Pooling of images that lie as N, C, H, W, with Caffe's windows: the last one of a side may reach
+// Pooling of images stored as N, C, H, W, with Caffe's windows: the last one of a side may extend
 // over the edge, which cuDNN's cannot.
 // Source    Caffe, src/caffe/layers/pooling_layer.cpp
 namespace taut::cuda {
@@ -18,7 +18,7 @@ struct PoolShape {
   std::int64_t pad_h = 0, pad_w = 0;
 };
 
-/// chosen  [planes, top_h, top_w]: where in its plane each top element comes from
+/// chosen  [planes, top_h, top_w]: the source of each top element, in its plane
 void max_pool_forward(cudaStream_t stream, const PoolShape& shape, const float* bottom, float* top,
                       std::int32_t* chosen);
 void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const std::int32_t* chosen,
@@ -28,13 +28,13 @@ void average_pool_forward(cudaStream_t stream, const PoolShape& shape, const flo
 void average_pool_backward(cudaStream_t stream, const PoolShape& shape, const float* top_gradient,
                            float* bottom_gradient);
 
-/// Where the numbers of a stochastic pooling come from: of Philox, at the clock that device memory
+/// The source of stochastic pooling's random numbers: Philox, at the clock that device memory
 /// holds.
 struct PoolDraw {
   std::uint64_t key = 0;
   std::uint64_t stream = 0;
 };
-/// Draws an element of each window in proportion to it; max_pool_backward goes the way back.
+/// Draws an element of each window in proportion to its value; max_pool_backward is its backward.
 void stochastic_pool_forward(cudaStream_t stream, const PoolShape& shape, const PoolDraw& draw,
                              const std::int64_t* clock, const float* bottom, float* top,
                              std::int32_t* chosen);

@@ -7,24 +7,24 @@
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/reduce.hpp"
 
-// Sums for each index of a view's length, in double, and in the same order every time.
+// Sums for each index of a view's length, in double, always in the same order.
 namespace taut::cuda {
 
-inline constexpr int kRowThreads = 32;  // of one block, beside each other
-inline constexpr int kRowLanes = 8;     // above each other
+inline constexpr int kRowThreads = 32;  // per block, along x
+inline constexpr int kRowLanes = 8;     // along y
 
-/// The larger one; what is no number stays none, which fmax() would drop.
+/// The larger one; NaN stays NaN, which fmax() would drop.
 __device__ inline double at_least(double value, double least) {
   return value < least ? least : value;
 }
 
-/// What a reduction adds up.
+/// The terms of a reduction.
 struct Sums {
   double first;
   double second;
 };
 
-/// What one block adds up: the elements of one index, in parts that blocks share.
+/// The work of one block: the elements of one index, in parts that blocks share.
 template <class Term, class Finish>
 __global__ void __launch_bounds__(kThreads)
     plane_sums_kernel(AxisView view, bool is_small, Sums* partial, Term term, Finish finish) {
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The same where the length is the innermost axis: neighbours in memory are neighbouring indices.
+/// As above, if the length is the innermost axis: neighbours in memory are neighbouring indices.
 template <class Term, class Finish>
 __global__ void __launch_bounds__(kThreads)
     row_sums_kernel(AxisView view, Sums* partial, Term term, Finish finish) {

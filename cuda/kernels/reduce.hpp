@@ -7,23 +7,24 @@
 
 #include "cuda/kernels/elementwise.hpp"
 
-// Kernels that add up. Partial sums are in double and added in a fixed order: the same input gives
-// the same bits in every run.
+// Kernels that compute sums. Partial sums are in double and added in a fixed order: the same input
+// gives the same bits in every run.
 namespace taut::cuda {
 
 /// How many blocks share each index of a view's length.
 [[nodiscard]] unsigned reduce_parts(const AxisView& view);
-/// Bytes that a reduction over a view wants beside it.
+/// The scratch bytes of a reduction over a view.
 [[nodiscard]] std::size_t reduce_scratch(const AxisView& view);
 
-/// sums[k] = the sum of values over all that is not the length
+/// sums[k] = the sum of values over all axes but the length
 void channel_sums(cudaStream_t stream, const AxisView& view, const float* values, float* sums,
                   void* scratch);
-/// factors_gradient[k] = sum of dy * bottom, summands_gradient[k] = sum of dy; either may be null.
+/// factors_gradient[k] = sum of dy * bottom, summands_gradient[k] = sum of dy; either may be
+/// nullptr.
 void affine_parameter_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
                                 const float* top_gradient, float* factors_gradient,
                                 float* summands_gradient, void* scratch);
-/// slopes_gradient[k] = sum of dy * bottom where the bottom is not above 0
+/// slopes_gradient[k] = sum of dy * bottom where the bottom is at most 0
 void prelu_slope_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
                            const float* top_gradient, float* slopes_gradient, void* scratch);
 

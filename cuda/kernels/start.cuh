@@ -2,8 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
-// What of a kernel only nvcc can spell. The device twin has a file of the same name that is found
-// before this one, and with it the same kernels are compiled as host C++ (tests/twin).
+// The parts of a kernel that only nvcc can express. The device twin has a file of the same name
+// that is found before this one, and with it the same kernels are compiled as host C++
+// (tests/twin).
 
 /// Memory that a block's threads share. Not initialized: its type has no member initializers.
 #define TAUT_SHARED(Type, name) __shared__ Type name

@@ -21,7 +21,7 @@ Gradients gradients_of(std::span<const Scaled> list) {
   return gradients;
 }
 
-/// Four neighbours, or one where arrays are not aligned or end.
+/// Four neighbours, or one if arrays are not aligned or end.
 template <int kWidth>
 struct Pack {
   float at[kWidth];
@@ -51,7 +51,7 @@ __device__ void store(const Pack<kWidth>& pack, float* to, std::int64_t i) {
   }
 }
 
-/// The sum in the order given, as the CPU's: the first one sets it.
+/// The sum in the order given, as on the CPU: the first one sets it.
 template <int kWidth>
 __device__ Pack<kWidth> summed(const Gradients& gradients, std::int64_t i) {
   Pack<kWidth> sum = load<kWidth>(gradients.at[0].values, i);
@@ -102,7 +102,7 @@ void launch_update(cudaStream_t stream, const char* name, const Gradients& gradi
          gradients, scale, arrays, aligned, op);
 }
 
-/// A rule's whole step.
+/// The whole step of a rule.
 template <class Rule>
 struct Step {
   static constexpr int kStates = Rule::kInfo.state_count;
@@ -155,7 +155,7 @@ void apply_by_slice(cudaStream_t stream, const math::UpdateStep& step, const Gra
                 Along<Rule>{step, ratio});
 }
 
-// The ratio is stored before the reduction's own scratch.
+// The ratio is stored before the scratch memory of the reduction.
 constexpr std::size_t kRatioBytes = 256;
 
 template <class Rule>
@@ -169,7 +169,7 @@ void apply_rule(cudaStream_t stream, const math::UpdateStep& step, const Gradien
   }
 }
 
-/// As many gradients as one launch takes: of more, their sum.
+/// The gradients for one launch; if there are more, their partial sum.
 Gradients few_of(cudaStream_t stream, math::RuleKind kind, std::span<const Scaled> list,
                  std::int64_t count, void* scratch) {
   if (list.size() <= kMaxGradients) return gradients_of(list);

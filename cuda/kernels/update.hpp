@@ -9,13 +9,13 @@
 #include "common/math/update_rule.hpp"
 #include "cuda/kernels/elementwise.hpp"
 
-// A shard's updates on the device: the arithmetic of common/math/update_rules.hpp, compiled
-// without contraction, so that the bits are the CPU's.
+// A shard's updates on the device: the arithmetic of common/math/update_rules.hpp, compiled without
+// contraction, so that the bits are the CPU's.
 namespace taut::cuda {
 
 /// As math::apply_update.
-/// gradients  at least one; of more than kMaxGradients the first ones are summed beforehand
-/// state      the rule's arrays; nullptr where it keeps fewer
+/// gradients  at least one; if more than kMaxGradients, the first ones are summed beforehand
+/// state      the rule's arrays; nullptr for those that it does not have
 /// scratch    update_scratch() bytes
 struct UpdateArrays {
   float* values = nullptr;

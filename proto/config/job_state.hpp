@@ -25,14 +25,14 @@ namespace taut {
 /// Errors    and: a net whose batch is not known from its text
 [[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::Job& job);
 
-/// Who takes part in a job and how updates apply.
+/// The members of a job and how updates are applied.
 [[nodiscard]] Result<Membership> to_membership(const pb::ServerJob& job);
 
 [[nodiscard]] pb::TableSpec to_wire(const TableSpec& table);
 /// Errors    invalid: extents that are not positive, too many elements, an unknown filler
 [[nodiscard]] Result<TableSpec> from_wire(const pb::TableSpec& table);
 
-/// What a hello carries to tell one job from another: SHA-256 over its definition, in hex.
+/// The identity of a job in a hello: SHA-256 over its definition, in hex.
 [[nodiscard]] std::string job_hash(const pb::Job& definition);
 
 }  // namespace taut

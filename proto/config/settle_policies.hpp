@@ -6,7 +6,7 @@
 
 namespace taut {
 
-/// What a job's `consistency` asks for in addition to its bound.
+/// The policies in a job's `consistency`, in addition to its bound.
 /// Errors    invalid: a value out of its range, policies that exclude each other or do not fit the
 ///           mode
 [[nodiscard]] Result<Policies> to_policies(const pb::Job& job);

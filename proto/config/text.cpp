@@ -52,7 +52,7 @@ std::optional<std::string> known_of(const std::string& field, std::string_view t
 
 using google::protobuf::Descriptor;
 
-/// The message that the end of `before` stands in, from the names before each brace.
+/// The message that contains the end of `before`, from the names before each brace.
 const Descriptor* enclosing(const Descriptor& root, std::string_view before) {
   std::vector<const Descriptor*> stack{&root};
   std::string name;
@@ -144,7 +144,7 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
  private:
   /// Protobuf reports a word that it does not know at the token that follows; people look for the
   /// word. Returns where in the text it is; 0: it was not found.
-  /// REQUIRES: line and column, both from 0, lie within the text or just behind it.
+  /// REQUIRES: line and column, both from 0, are within the text or just after it.
   std::size_t step_back_to(const std::string& word, int& line, int& column) const {
     std::vector<std::size_t> line_starts{0};
     for (int i = 0; i < line; ++i) {

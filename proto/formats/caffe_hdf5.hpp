@@ -22,7 +22,7 @@ namespace taut::caffe {
 [[nodiscard]] Result<std::vector<StoredTensor>> scan_hdf5_model(const TensorFile& file);
 
 /// Writes the layers' blobs as Caffe does, float32. The file appears whole or not at all.
-/// Errors    as `read` says; invalid: a layer's name that HDF5 cannot have; io
+/// Errors    as `read`; invalid: a layer's name that HDF5 cannot have; io
 [[nodiscard]] Result<void> write_hdf5_model(const std::filesystem::path& path,
                                             const std::vector<ModelLayer>& layers,
                                             const ReadBlob& read);

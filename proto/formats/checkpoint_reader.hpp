@@ -23,7 +23,7 @@ namespace taut {
 class CheckpointReader {
  public:
   /// Opens the checkpoint in `folder`, or the newest one (by its clock) of those in it. The
-  /// manifest is sound, every file is there with its size and a sound header, every table is
+  /// manifest is sound, every file exists with its size and a sound header, every table is
   /// covered once.
   /// Errors    not_found: no checkpoint there, or one that was never finished; invalid: the file
   ///           that is damaged, and how; mismatch: of another format

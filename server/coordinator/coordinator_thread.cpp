@@ -18,8 +18,8 @@ constexpr std::size_t kLogLines = 100;
 // Answers to this peer stay within the process.
 constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 
-/// Nothing may be known outside that a restart would forget. An answer to a heartbeat and a status
-/// bind nobody to anything, and training must not lose its coordinator because a disk is full.
+/// No process may know what a restart would forget. Answers to heartbeats and status requests are
+/// exempt, since a full disk must not cost the training its coordinator.
 bool must_be_saved_first(const pb::ControlMessage& message) {
   return !message.has_heartbeat_reply() && !message.has_status_reply();
 }
@@ -120,7 +120,7 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
     for (CheckpointTask& task : std::exchange(undone_, {})) keeper_->put(std::move(task));
   }
   for (CoordinatorMessage& outgoing : output.messages) {
-    // What is not sent now is sent again later, or asked for again.
+    // A message that is not sent now is sent or requested again later.
     if (!is_saved && must_be_saved_first(outgoing.message)) continue;
     if (outgoing.message.has_status_reply()) add_times(*outgoing.message.mutable_status_reply());
     if (outgoing.to == kInside) {

@@ -12,7 +12,7 @@
 namespace taut {
 
 /// The slack of a submitted job: 0 for BSP, unbounded for ASYNC.
-/// Errors    invalid: what is wrong with any model: no net or solver, no iterations, a
+/// Errors    invalid: no net or solver, no iterations, a
 ///           contradictory consistency, too many workers
 [[nodiscard]] Result<Slack> check_definition(const pb::Job& definition);
 /// Whether a job's policies allow another slack.
@@ -43,7 +43,7 @@ void note_failure(JobRecord& job, int member, const std::string& title, TimePoin
                   Notes& notes);
 
 struct EndLimits {
-  Duration stop;         // for workers to report after they were told to stop
+  Duration stop;         // for workers to report after the request to stop
   Duration worker_wait;  // for another worker after every one was lost
 };
 

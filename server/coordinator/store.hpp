@@ -15,10 +15,9 @@ class CoordinatorStore {
 
   /// All that was saved; empty at first. Errors: io, invalid (damaged).
   [[nodiscard]] virtual Result<CoordinatorRecords> load() = 0;
-  /// Keeps all of it or nothing; when it returns well, it is on the disk.
-  /// Errors    io: nothing was kept, and a later save may go well; closed: the disk could not say
-  ///           what it holds (a failed fsync), so this store is of no further use and must be
-  ///           opened anew
+  /// Stores all of it or nothing; after a success it is on the disk.
+  /// Errors    io: nothing was stored, and a later save may succeed; closed: the disk's content is
+  ///           unknown (a failed fsync), so this store cannot be used any more and must be reopened
   [[nodiscard]] virtual Result<void> save(const CoordinatorChanges& changes) = 0;
 };
 

@@ -33,7 +33,7 @@ constexpr PeerId kPeer(1);
 constexpr JobId kJob(1);
 constexpr std::uint64_t kColumns = SliceLayout::kSliceElements;
 
-/// What the writing thread has come to.
+/// The progress of the writing thread.
 class Progress {
  public:
   void put(server::ShardPart part) {

@@ -64,7 +64,7 @@ class TimedTraining {
 [[nodiscard]] model::Graph graph_of(const pb::NetParameter& net,
                                     const model::GraphOptions& options);
 
-/// Prints why the program cannot go on, and ends it with 1.
+/// Prints why the program cannot continue, and ends it with 1.
 [[noreturn]] void give_up(const std::string& message);
 
 }  // namespace taut::bench

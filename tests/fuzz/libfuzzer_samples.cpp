@@ -5,7 +5,7 @@
 
 #include "tests/fuzz/fuzz_target.hpp"
 
-// With libFuzzer the target's samples are where it begins: TAUTLINE_FUZZ_SAMPLES names the folder
+// With libFuzzer the target's samples are where it starts: TAUTLINE_FUZZ_SAMPLES names the folder
 // of inputs that they are written to.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 

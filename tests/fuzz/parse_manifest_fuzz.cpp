@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto raw = parse_manifest(text, "input"); !raw) {
     TAUT_CHECK(raw.error().message.starts_with("input:"), "a refusal says where");
   }
-  // With a checksum that fits, so that what lies behind it is reached.
+  // With a checksum that fits, so that what is behind it is reached.
   const auto parsed =
       parse_manifest(text + "# sha256 of the above: " + digest_of(text) + "\n", "input");
   std::vector<TableSpec> tables;

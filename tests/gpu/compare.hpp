@@ -10,7 +10,7 @@ namespace taut::test {
 /// A seed that differs from run to run.
 [[nodiscard]] std::uint64_t random_seed();
 
-/// Draws bottoms, parameters and top gradients anew from `seed`.
+/// Draws bottoms, parameters and top gradients again from `seed`.
 /// classes  the last bottom gets whole numbers below it; 0: random ones as the others
 /// labels_from_end  which bottom gets them, if not the last
 void fill_randomly(LayerBench& bench, std::uint64_t seed, int classes,

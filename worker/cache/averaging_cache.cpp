@@ -41,7 +41,7 @@ AveragingCache::AveragingCache(Client& client, Backend& backend,
   own_ = backend.allocate_host(Bytes(largest * sizeof(float)));
 }
 
-/// Copies of values to the device are all made before the clock's cycle of calls begins: only some
+/// Copies of values to the device are all made before the clock's cycle of calls starts: only some
 /// clocks have them.
 Result<Clock> AveragingCache::begin_clock(Clock clock) {
   if (backend_.shares_host_memory()) return clock;

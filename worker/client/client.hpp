@@ -73,12 +73,12 @@ class Client {
   /// Errors    timeout (which shards did not answer), mismatch (both sides' values)
   [[nodiscard]] Result<void> open(std::vector<TableSpec> tables, Duration wait);
 
-  /// Memory for an update; what is pushed is never copied.
+  /// Memory for an update; pushed memory is never copied.
   [[nodiscard]] Buffer gradient_buffer(TableId table);
 
   /// Pushes this worker's update of a table at `clock`.
   /// gradient  [count] float32 from gradient_buffer(); not to be written again
-  /// norm      what the rule wants (math::UpdateNorm), else 0
+  /// norm      the norm that the rule requires (math::UpdateNorm), otherwise 0
   void push(TableId table, Clock clock, const Buffer& gradient, float norm = 0);
 
   /// The same, and at once the read for the next clock, as one message.
@@ -96,7 +96,7 @@ class Client {
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
 
   /// Called for each read that has completed, before wait() returns it, by whichever thread
-  /// works for the client, under the client's lock: it asks nothing of the client, waits for
+  /// works for the client, under the client's lock: it calls nothing on the client, waits for
   /// nothing and throws nothing. Once this returns, what was named before is not called any more.
   using OnRead = std::function<void(TableId table, Clock clock)>;
   void on_read(OnRead notify);

@@ -20,7 +20,7 @@ struct ClientFigures {
   std::uint64_t messages_out = 0;
   std::uint64_t messages_in = 0;
   std::map<ShardId, UnderWay> under_way;
-  std::size_t updates_waiting = 0;  // to be sent: the window is full, or a shard asked for patience
+  std::size_t updates_waiting = 0;  // to be sent: the window is full, or a shard requested a pause
 };
 
 /// The newest of them, between the client that writes and the threads that show them. Thread: any.

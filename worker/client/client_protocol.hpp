@@ -64,7 +64,7 @@ class ClientProtocol {
   /// Reads the newest whole table; waits for no other worker.
   void snapshot(TableId table, std::span<float> into);
 
-  /// Payloads to this shard lie in shared memory, for as long as its connection lasts.
+  /// Payloads to this shard are in shared memory, for the lifetime of its connection.
   void share_memory(ShardId shard) { links_[shard].shares_memory = true; }
 
   void handle(ShardId from, const DataMessage& message, TimePoint now);
@@ -76,7 +76,7 @@ class ClientProtocol {
   /// What is to be sent now, one message a shard: a push and the read that follows it are one item.
   [[nodiscard]] std::vector<Outgoing> take_outgoing(TimePoint now);
   [[nodiscard]] std::vector<CompletedRead> take_completed();
-  /// Why this client cannot go on; nothing while it can.
+  /// Why this client cannot continue; nothing while it can.
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   /// Pushes not yet acknowledged, in slices.
   [[nodiscard]] std::size_t unacknowledged() const { return unacknowledged_; }
@@ -107,7 +107,7 @@ class ClientProtocol {
     Update update;
     std::optional<TimePoint> sent;
     int attempts = 0;
-    std::optional<TimePoint> not_before;  // the shard asked for patience
+    std::optional<TimePoint> not_before;  // the shard requested a pause
   };
   struct PendingRead {
     Clock clock;

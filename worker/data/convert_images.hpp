@@ -33,7 +33,7 @@ struct Converted {
 /// 00000001, ..., and their mean into a file, as Caffe's convert_imageset and compute_image_mean
 /// do.
 /// Errors    invalid: an image that cannot be read, where corrupt ones are not skipped; images of
-///           several sizes, where a mean is wanted; exists, io: from writing
+///           several sizes, if a mean is requested; exists, io: from writing
 [[nodiscard]] Result<Converted> convert(const ImageStore& store, const ConvertOptions& options);
 
 }  // namespace taut::data

@@ -50,10 +50,10 @@ class DataLoader {
   DataLoader& operator=(const DataLoader&) = delete;
 
   /// The batch of the next clock. Errors: timeout, none was ready within `wait`; closed, the thread
-  /// could not go on, and why. Thread: one consumer.
+  /// could not continue, and why. Thread: one consumer.
   [[nodiscard]] Result<Batch> next(Duration wait);
 
-  /// Gives a batch's memory back for the ones to come. Thread: the consumer's.
+  /// Returns a batch's memory for later ones. Thread: the consumer's.
   void recycle(Batch&& batch);
 
  private:

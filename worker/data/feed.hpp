@@ -49,7 +49,7 @@ struct DummyTop {
   std::int64_t classes = 0;  // above 0: whole numbers in [0, classes) instead
 };
 
-/// Feeds blobs that a filler makes: a constant, or drawn anew at every clock.
+/// Feeds blobs from a filler: a constant, or drawn again at every clock.
 /// layer     its name: another one draws other numbers
 [[nodiscard]] std::unique_ptr<Feed> dummy_feed(std::vector<DummyTop> tops,
                                                const FeedOptions& options,

@@ -17,8 +17,8 @@ namespace taut::data {
 /// Thread    any; several at a time
 class Hdf5Array {
  public:
-  /// Errors    invalid: not numbers; no extent, or one of 0; what is read as a whole exceeds half
-  ///           of the memory that is available
+  /// Errors    invalid: not numbers; no extent, or one of 0; a part that is read as a whole exceeds
+  ///           half of the memory that is available
   [[nodiscard]] static Result<Hdf5Array> open(const std::filesystem::path& file,
                                               const hdf5::Dataset& dataset);
 

@@ -33,7 +33,7 @@ Result<bool> is_hdf5(const fs::path& path) {
   return std::string_view(head.data(), head.size()) == hdf5::kSignature;
 }
 
-/// The files that a source stands for, in order. Errors: not_found; invalid, an empty list.
+/// The files of a source, in order. Errors: not_found; invalid, an empty list.
 Result<std::vector<fs::path>> files_of(const fs::path& source) {
   TAUT_TRY(const bool is_file, is_hdf5(source));
   if (is_file) return std::vector<fs::path>{source};

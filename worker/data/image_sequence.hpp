@@ -23,8 +23,8 @@ namespace taut::data {
 
 /// Each image as a clip: it moves over a dark square of S x S in a straight line and bounces off
 /// the sides. The label is where it sets out to, 0 to 7: right, then on clockwise by 45 degrees;
-/// one frame alone does not tell. Place, direction and speed (2 to 4 pixels a frame) are drawn: in
-/// training anew each time, in testing once for each record.
+/// a single frame does not show it. Place, direction and speed (2 to 4 pixels a frame) are drawn:
+/// in training again each time, in testing once for each record.
 /// Errors    invalid: a square that the images do not fit into, no frames, several channels
 /// Source    the moving digits of Srivastava et al., "Unsupervised Learning of Video
 ///           Representations using LSTMs", ICML 2015, section 3, with one digit

@@ -17,14 +17,14 @@ struct SourcePlace {
   std::string labels;
 };
 
-/// Opens the records of a data layer, transformed as the layer says.
-/// Errors    not_found: says how to get the data; invalid: what the files or the layer's
+/// Opens the records of a data layer, transformed according to the layer.
+/// Errors    not_found: with the way to get the data; invalid: what the files or the layer's
 ///           transform_param cannot mean
 [[nodiscard]] Result<std::shared_ptr<const RecordSource>> open_source(
     const pb::LayerParameter& layer, const SourcePlace& place, Part part);
 
 /// What the records hold, from the files' heads alone where that is enough; nothing where the data
-/// is not there or cannot be read.
+/// does not exist or cannot be read.
 [[nodiscard]] std::optional<RecordShape> peek_fields(const pb::LayerParameter& layer,
                                                      const SourcePlace& place, Part part);
 

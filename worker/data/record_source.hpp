@@ -39,7 +39,7 @@ class RecordDraw {
 /// The key of a member's draws.
 [[nodiscard]] std::uint64_t draw_key(std::uint64_t seed, std::uint32_t slot);
 
-/// What a phase of a job says of a data layer's records.
+/// A phase's settings for a data layer's records.
 struct FeedOptions {
   Part part = Part::kTrain;
   Share share;                // of the records, in training
@@ -48,7 +48,7 @@ struct FeedOptions {
   bool skip_corrupt = false;  // the next good record replaces one that cannot be read
 };
 
-/// The records behind a data layer, each decoded when it is read.
+/// The records of a data layer, each decoded when it is read.
 /// Thread    any; several at a time
 class RecordSource {
  public:
@@ -64,13 +64,13 @@ class RecordSource {
 
   /// Writes a record's first fields, as many as there are spans; the others are left out.
   /// into    for each field its elements, in order
-  /// draw    for what is random about the record; read again with the same draw, it is the same
+  /// draw    for the record's random parts; the same draw gives the same record
   /// REQUIRES: index < size(). Errors: invalid or io, the record cannot be read; names it
   [[nodiscard]] virtual Result<void> read(std::uint64_t index, const RecordDraw& draw,
                                           std::span<const std::span<float>> into) const = 0;
 
   /// Errors: invalid, a label outside [0, classes) other than `ignored`; names the record and the
-  /// label. A source that knows labels only when it reads them says nothing.
+  /// label. Nothing if a source knows labels only when it reads them.
   struct LabelRange {
     std::size_t field = 1;
     std::int64_t classes = 0;

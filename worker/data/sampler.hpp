@@ -30,7 +30,7 @@ struct Share {
 
 /// Walks a share pass by pass, each pass in its own order, so that every record is drawn once
 /// in a pass. A pure function of (records, share, batch, seed): nothing is stored, any clock is
-/// as near as the first one, and a batch may end one pass and begin the next.
+/// as near as the first one, and a batch may end one pass and start the next.
 /// batch     of the part
 /// Errors    invalid: a batch of 0, a slot outside of the slots, a share without records
 /// Source    the order is a Feistel network on Philox, walked until it falls within the share:

@@ -36,7 +36,7 @@ std::int64_t below(std::uint32_t word, std::int64_t bound) {
                                    32U);
 }
 
-/// Where the part of an image that is kept begins.
+/// The start of the part of an image that is kept.
 struct Window {
   std::int64_t top = 0;
   std::int64_t left = 0;

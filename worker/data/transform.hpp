@@ -43,7 +43,7 @@ class ImageTransform {
   ///           scale or a mean that is no number; a crop or a mean image that does not fit `first`
   [[nodiscard]] static Result<ImageTransform> create(Transform transform, const ImageShape& first);
 
-  /// Of what comes out.
+  /// Of the result.
   [[nodiscard]] const ImageShape& shape() const { return out_; }
 
   /// into      [shape().pixels()]

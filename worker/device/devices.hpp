@@ -21,7 +21,7 @@ namespace taut::worker {
 /// All devices in a few words, for the coordinator and its views.
 [[nodiscard]] std::string description_of(const std::vector<std::unique_ptr<Backend>>& devices);
 
-/// Of all devices together; nullopt if they cannot tell. Errors: DeviceError.
+/// Of all devices together; nullopt if unknown. Errors: DeviceError.
 [[nodiscard]] std::optional<DeviceMemoryUse> memory_use_of(
     const std::vector<std::unique_ptr<Backend>>& devices);
 

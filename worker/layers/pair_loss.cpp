@@ -5,7 +5,7 @@
 namespace taut::layers {
 namespace {
 
-/// Bottoms: what is compared. Top: the loss.
+/// Bottoms: the two compared blobs. Top: the loss.
 class PairLoss final : public Layer {
  public:
   PairLoss(std::unique_ptr<PairLossOp> op, float weight) : op_(std::move(op)), weight_(weight) {}

@@ -16,11 +16,11 @@ enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster, kSweep };
 [[nodiscard]] std::string to_string(FileKind kind);
 
 /// The kind whose schema knows most of the text's outermost field names, so that a file with a
-/// mistake still has a kind. `name` is that of the text, for messages.
+/// mistake still has a kind. `name` is the text's name in messages.
 /// Errors    invalid: no schema knows any of them
 [[nodiscard]] Result<FileKind> file_kind(std::string_view text, const std::string& name);
 
-/// The same of a file. Errors: also not_found.
+/// Overload for a file. Errors: also not_found.
 [[nodiscard]] Result<FileKind> file_kind(const std::filesystem::path& path);
 
 }  // namespace taut::model

@@ -4,9 +4,8 @@
 
 namespace taut::model {
 
-/// Settles Blob::needs_gradient and Node::needs_backward of a graph that is complete otherwise: a
-/// gradient is needed where a trained parameter is before and a loss after. In the test phase
-/// nothing is.
+/// Sets Blob::needs_gradient and Node::needs_backward of an otherwise complete graph: a gradient is
+/// needed between a trained parameter and a loss; in the test phase nowhere.
 void mark_gradients(Graph& graph);
 
 }  // namespace taut::model

@@ -19,30 +19,30 @@ using Shape = std::vector<std::int64_t>;
 
 /// Elements of a shape.
 [[nodiscard]] std::uint64_t element_count(const Shape& shape);
-/// "64x1x28x28", as messages print it.
+/// "64x1x28x28", as in messages.
 [[nodiscard]] std::string to_string(const Shape& shape);
 
 /// A value that flows between layers.
 struct Blob {
   std::string name;
   Shape shape;
-  bool needs_gradient = false;  // some parameter is before it and a loss after it
+  bool needs_gradient = false;  // a parameter comes before it and a loss after it
 };
 
-/// One layer of one phase, in an order in which every bottom is made before it is used.
+/// One layer of one phase, in an order in which every bottom is produced before it is used.
 struct Node {
   pb::LayerParameter definition;
   std::vector<std::size_t> bottoms;     // into Graph::blobs
   std::vector<std::size_t> tops;        // into Graph::blobs; in place: the same as the bottom
   std::vector<std::size_t> parameters;  // into Graph::parameters; weights first
-  std::vector<float> loss_weights;      // one for each top; zero where it is no loss
-  bool is_loss = false;  // its type applies its weight itself; else the top's gradient is it
+  std::vector<float> loss_weights;      // one for each top; zero if it is no loss
+  bool is_loss = false;  // its type applies its weight itself; else it is the top's gradient
   bool is_fed = false;   // its tops are written from outside
-  std::vector<bool> passes_gradient;  // for each bottom: the type can, and propagate_down lets it
+  std::vector<bool> passes_gradient;  // for each bottom: the type and propagate_down allow it
   bool needs_backward = false;
 };
 
-/// A net of one phase, with every shape settled. Holds no memory and knows no device.
+/// A net of one phase, with all shapes. It holds no memory and is independent of devices.
 struct Graph {
   std::string name;
   pb::Phase phase = pb::TRAIN;
@@ -54,31 +54,31 @@ struct Graph {
 
 struct GraphOptions {
   pb::Phase phase = pb::TRAIN;
-  RecordShape record = {};  // behind a data layer that `records` does not name
-  std::map<std::string, RecordShape> records = {};  // behind a data layer, by the layer's name
-  std::int64_t batch = 0;          // overrides the data layers' batch_size where above 0
-  std::int64_t batch_divisor = 1;  // else divides them: the members that share a batch
+  RecordShape record = {};                          // of data layers that `records` does not name
+  std::map<std::string, RecordShape> records = {};  // of a data layer, by the layer's name
+  std::int64_t batch = 0;          // overrides the data layers' batch_size if above 0
+  std::int64_t batch_divisor = 1;  // otherwise divides it: the members that share a batch
 };
 
-/// Settles a model definition for one phase: which layers take part, who feeds whom, shapes,
+/// Builds a model for one phase: the layers that take part, their connections, shapes, and
 /// parameters with their fillers.
-/// Errors    invalid: names the layer, and the blob, field or shape that cannot work
+/// Errors    invalid: names the layer, and the blob, field or shape at fault
 [[nodiscard]] Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& options);
 
 /// The blobs that are written from outside, in the order of their layers and tops.
 [[nodiscard]] std::vector<std::size_t> fed_blobs(const Graph& graph);
 
-/// Whether a blob is cont markers that can begin a sequence at a batch's first step alone: a
-/// text's, which no layer writes over.
+/// Whether a blob is cont markers that can start a sequence only at a batch's first step: a text's,
+/// if no layer overwrites them.
 [[nodiscard]] bool begins_at_start(const Graph& graph, std::size_t blob);
 
-/// What the labels of a blob may be.
+/// The permitted labels of a blob.
 struct LabelLimits {
   std::int64_t classes = 0;             // labels must be below; 0: no layer reads it as labels
-  std::optional<std::int64_t> ignored;  // a label that may be outside all the same
+  std::optional<std::int64_t> ignored;  // a label that may be outside nevertheless
 };
 
-/// The fewest classes that a layer which reads the blob's numbers as labels tells apart.
+/// The smallest number of classes of all layers that read the blob's numbers as labels.
 [[nodiscard]] LabelLimits label_limits(const Graph& graph, std::size_t blob);
 
 }  // namespace taut::model

@@ -8,25 +8,25 @@
 
 namespace taut::model {
 
-/// One of a job's nets: the one that is trained, or that of a test phase.
+/// One of a job's nets: the trained one, or that of a test phase.
 struct NetChoice {
-  // A phase says it all where there is one net of it.
+  // The phase alone, if there is only one net of it.
   NetChoice(pb::Phase its_phase, int its_test = 0) : phase(its_phase), test(its_test) {}
   pb::Phase phase;
   int test;  // which test phase
 };
 
-/// The nets that a whole job runs: the training one, then one for each test_iter.
+/// The nets of a complete job: the training net, then one for each test_iter.
 [[nodiscard]] std::vector<NetChoice> nets_of(const pb::Job& job);
 
-/// A whole job's net, in the state that the solver asks for. The first test phases have the
+/// A complete job's net, in the state that the solver requests. The first test phases have the
 /// solver's test nets, the others the net that serves both phases.
 /// Source    Caffe, src/caffe/solver.cpp, Solver::InitTrainNet and InitTestNets
 [[nodiscard]] pb::NetParameter net_of(const pb::Job& job, const NetChoice& choice);
 
-/// Reads the nets that a job or its solver names: what is trained goes to the job's net_param, the
-/// solver's test nets to its test_net_param, all of them upgraded and with the paths of data that
-/// is there made absolute.
+/// Reads the nets that a job or its solver names: the trained one goes to the job's net_param, the
+/// solver's test nets to its test_net_param, all of them upgraded and with absolute paths of
+/// existing data.
 /// path         the job's file
 /// solver_path  the file that contains its solver
 /// Errors       not_found; invalid: none or several nets to train, test phases without a net or

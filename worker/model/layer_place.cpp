@@ -45,7 +45,7 @@ std::optional<std::string> place_in_net(const pb::NetParameter& net, const Tree&
   return std::nullopt;
 }
 
-/// The nets that stand in a message, down to a solver in a job.
+/// The nets in a message, including those of a solver in a job.
 std::optional<std::string> place_in(const Message& message, const Tree& tree,
                                     const std::string& layer, const std::string& file) {
   if (const auto* net = dynamic_cast<const pb::NetParameter*>(&message)) {
@@ -71,7 +71,7 @@ std::optional<std::string> place_in(const Message& message, const Tree& tree,
   return std::nullopt;
 }
 
-/// Files that a message's "net", "train_net", "test_net" and "solver" name.
+/// The files that a message's "net", "train_net", "test_net" and "solver" name.
 std::vector<std::string> files_named_by(const Message& message) {
   std::vector<std::string> files;
   const auto& reflection = *message.GetReflection();

@@ -22,9 +22,9 @@ std::uint64_t matrix_elements(const Graph& graph, const Node& node) {
   return count;
 }
 
-/// Every step of a T x N x C sequence meets each weight once, but for those of an x_static, which
-/// one product serves for all steps; attention's scores and their weighted
-/// sum of values take 2 T^2 C more for a stream, with a causal mask too.
+/// Every step of a T x N x C sequence uses each weight once, except those of an x_static, which one
+/// product serves for all steps; attention's scores and their weighted sum of values take another 2
+/// T^2 C for a stream, with a causal mask too.
 std::uint64_t sequence_multiply_adds(const Graph& graph, const Node& node) {
   const Shape& bottom = graph.blobs[node.bottoms[0]].shape;
   const auto steps = static_cast<std::uint64_t>(bottom[0]);
@@ -32,7 +32,7 @@ std::uint64_t sequence_multiply_adds(const Graph& graph, const Node& node) {
   const std::uint64_t products = steps * streams * matrix_elements(graph, node);
   if (node.definition.type() != "MultiHeadAttention") {
     if (!recurrent_ports(node.definition).has_static) return products;
-    // Behind weight_x and bias_x.
+    // After weight_x and bias_x.
     const std::uint64_t once = graph.parameters[node.parameters[2]].count();
     return products - (steps - 1) * streams * once;
   }
@@ -47,7 +47,7 @@ std::uint64_t multiply_adds_of(const Graph& graph, const Node& node) {
   if (node.parameters.empty()) return 0;
   const TableSpec& weights = graph.parameters[node.parameters[0]];
   if (type == "InnerProduct" || type == "Convolution") {
-    // An output is the sum over one filter: all of the weights but their first axis.
+    // An output is the sum over one filter: all axes of the weights except the first.
     return count_of(graph, node.tops[0]) *
            (weights.count() / static_cast<std::uint64_t>(weights.shape[0]));
   }
@@ -71,7 +71,7 @@ NetCost net_cost(const Graph& graph) {
       const TableSpec& table = graph.parameters[parameter];
       const bool counted = node.definition.type() == "BatchNorm";
       (counted ? layer.statistics : layer.parameters) += table.count();
-      // Statistics have a gradient's place too: their new values.
+      // Statistics occupy a gradient too: their new values.
       const bool pushed = table.kind != TableKind::kFrozen;
       cost.training_bytes += (pushed ? 2 : 1) * table.count() * sizeof(float);
     }

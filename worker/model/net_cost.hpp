@@ -7,12 +7,12 @@
 
 namespace taut::model {
 
-/// What a layer of a graph asks for, for one batch.
+/// The cost of one layer of a graph, for one batch.
 struct LayerCost {
-  std::uint64_t parameters = 0;     // numbers, those shared with an earlier layer left out
+  std::uint64_t parameters = 0;     // numbers, without those shared with an earlier layer
   std::uint64_t statistics = 0;     // a BatchNorm's running ones, which are not learned
   std::uint64_t multiply_adds = 0;  // of one forward pass; see net_cost
-  std::uint64_t top_bytes = 0;      // blobs that it adds, written over ones left out
+  std::uint64_t top_bytes = 0;      // blobs that it adds, without overwritten ones
 };
 
 struct NetCost {
@@ -20,16 +20,16 @@ struct NetCost {
   std::uint64_t parameters = 0;
   std::uint64_t statistics = 0;
   std::uint64_t multiply_adds = 0;
-  /// What stays in memory: every blob and every parameter, float32; for training also a gradient of
-  /// each blob that needs one and of each trained parameter. Working space of the device's library
-  /// and the update rule's state at the server come on top.
+  /// The memory in use: every blob and every parameter, float32; for training also a gradient of
+  /// each blob that needs one and of each trained parameter. The workspace of the device's
+  /// libraries and the update rule's state at the server are not included.
   std::uint64_t inference_bytes = 0;
   std::uint64_t training_bytes = 0;
 };
 
-/// Counts what papers count: a multiplication and an addition of a matrix product or a convolution
-/// as one, those of InnerProduct, Convolution, Deconvolution, recurrent layers and attention;
-/// biases, activations, pooling and normalisations are not counted.
+/// Counts as papers do: a multiplication and an addition of a matrix product or a convolution are
+/// one, for InnerProduct, Convolution, Deconvolution, recurrent layers and attention; biases,
+/// activations, pooling and normalisations are not counted.
 [[nodiscard]] NetCost net_cost(const Graph& graph);
 
 }  // namespace taut::model

@@ -10,17 +10,17 @@
 
 namespace taut::model {
 
-/// The distribution that a filler's text means for a parameter of this shape. Fans as in Caffe:
-/// in = count / shape[0], out = count / shape[1] (count where there is one axis).
-/// Errors    invalid: unknown type (lists the known ones), bounds or deviations that cannot be
+/// The distribution of a filler for a parameter of this shape. Fans as in Caffe: in = count /
+/// shape[0], out = count / shape[1] (count if there is one axis).
+/// Errors    invalid: unknown type (lists the known ones), impossible bounds or deviations
 /// Source    Caffe, filler.hpp
 [[nodiscard]] Result<math::Filler> settle_filler(const pb::FillerParameter& filler,
                                                  const Shape& shape);
 
 /// Adds a layer's parameters to the graph's tables; returns their indices. A parameter is named by
-/// its ParamSpec, or "<layer>/<suffix>"; one name is one table, shared by every layer that gives
-/// it. Errors    invalid, without the layer's name: more specs than parameters, a shared name with
-///           another shape or multiplier, a filler that cannot be
+/// its ParamSpec, or "<layer>/<suffix>"; one name is one table, shared by every layer that uses it.
+/// Errors    invalid, without the layer's name: more specs than parameters, a shared name with
+///           another shape or multiplier, an impossible filler
 [[nodiscard]] Result<std::vector<std::size_t>> add_parameters(
     const pb::LayerParameter& layer, const std::vector<ParameterWish>& wishes,
     std::vector<TableSpec>& tables);

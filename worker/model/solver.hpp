@@ -8,12 +8,11 @@
 
 namespace taut::model {
 
-/// Checks everything that a solver says; returns what it says in vain, one line each, for the user
-/// to be warned of.
+/// Checks all fields of a solver; returns a warning line for each field that has no effect.
 /// Errors    invalid: names the field and its value, or the field that is missing
 [[nodiscard]] Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver);
 
-/// Brings Caffe's older spelling of the type into today's.
+/// Converts Caffe's older spelling of the type to the current one.
 /// Errors    invalid: both are given
 [[nodiscard]] Result<void> upgrade_solver(pb::SolverParameter& solver);
 

@@ -12,15 +12,15 @@
 
 namespace taut::model {
 
-/// What files of trained parameters hold for a net's tables. A table "LAYER/NAME", the layer's
+/// How files of trained parameters match a net's tables. A table "LAYER/NAME", the layer's
 /// parameter number I, is found in a tensor of the name
 ///
 ///   LAYER/NAME   as `tautline export` writes safetensors
 ///   LAYER.NAME   as PyTorch names them, also with a '.' for each '/' in LAYER
 ///   LAYER/I, LAYER.I   as the blobs of a .caffemodel or .caffemodel.h5 are numbered
 ///
-/// and a shared one under its own name, or as a numbered blob of any layer that it belongs to. Of
-/// several files, the last that holds a table gives it.
+/// and a shared one under its own name, or as a numbered blob of any layer that uses it. Of several
+/// files, the last one that has a table provides it.
 struct WeightsMatch {
   struct Found {
     std::size_t table = 0;   // into Graph::parameters
@@ -28,32 +28,32 @@ struct WeightsMatch {
     std::size_t tensor = 0;  // into the file's tensors
   };
   std::vector<Found> found;           // by table
-  std::vector<std::string> missing;   // tables that begin with their filler
+  std::vector<std::string> missing;   // tables that start from their filler
   std::vector<std::string> not_used;  // tensors, of all files
 
-  /// One line for people: what matched, and what was left on both sides.
+  /// A one-line summary: the matches, and the rest on both sides.
   [[nodiscard]] std::string summary() const;
 };
 
 /// Errors    mismatch: a tensor of another shape or of whole numbers (names layer and shapes), a
-///           name that two tensors of a file go by, nothing that matches
+///           name that two tensors of a file match, no match at all
 [[nodiscard]] Result<WeightsMatch> match_weights(const Graph& graph,
                                                  const std::vector<WeightsFile>& files);
 
 /// Opens the files of a job, in order.
 [[nodiscard]] Result<std::vector<WeightsFile>> open_weights_of(const pb::Job& job);
 
-/// Lets the graph's tables begin with what the job's files hold: sets their origin, SHA-256
-/// included. Returns the summary; empty where the job names no files.
+/// Initializes the graph's tables from the job's files: sets their origin, including SHA-256.
+/// Returns the summary; empty if the job names no files.
 /// Errors    as open_weights and match_weights
 [[nodiscard]] Result<std::string> begin_with_weights(const pb::Job& job, Graph& graph);
 
-/// What begin_with_weights would say, without reading the files through. Errors: as it.
+/// The summary of begin_with_weights, without reading the files through. Errors: the same.
 [[nodiscard]] Result<std::string> match_job_weights(const pb::Job& job,
                                                     const GraphOptions& options);
 
 /// Merges the job's and the solver's `weights`: files separated by commas become separate entries,
-/// the solver's where the job names none, with absolute paths.
+/// the solver's if the job names none, with absolute paths.
 /// Errors    not_found
 [[nodiscard]] Result<void> settle_weights(const std::filesystem::path& job_path,
                                           const std::filesystem::path& solver_path, pb::Job& job);

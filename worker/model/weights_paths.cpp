@@ -26,7 +26,8 @@ std::vector<std::string> separated(const google::protobuf::RepeatedPtrField<std:
   return files;
 }
 
-/// Errors    not_found, for a relative path: an absolute one may be there for the daemons alone
+/// Errors    not_found, for a relative path: an absolute one may exist on the daemons' machines
+///           only
 Result<std::string> absolute(const std::string& file, const fs::path& mentioned_in) {
   const auto found = find_mentioned(file, mentioned_in);
   if (!found) {

@@ -28,7 +28,7 @@ struct Size {
   std::int64_t width = 0;
 };
 
-/// The shape of a data layer's images at the net's input, as far as its fields and data tell.
+/// The shape of a data layer's images at the net's input, as far as its fields and data show.
 std::optional<Size> size_of(const model::LayerData& data) {
   const pb::LayerParameter& layer = data.layer;
   if (layer.type() == "Input") {

@@ -10,10 +10,10 @@
 namespace taut::worker {
 
 /// A job whose TEST phase reads given image files in place of its data: through the transform of
-/// the data layer that they stand in for, resized to what the net takes.
+/// the data layer that they replace, resized to the net's input.
 class ImageJob {
  public:
-  /// Errors    invalid: a net without one layer of images to stand in for, or whose size is
+  /// Errors    invalid: a net without exactly one layer of images, or whose size is
   ///           unknown; io: the list of the images cannot be written
   [[nodiscard]] static Result<ImageJob> create(const pb::Job& job, const pb::ToolRequest& request);
   ~ImageJob();

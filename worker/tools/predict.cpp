@@ -127,7 +127,7 @@ bool has_labels(const FedGraph& fed, std::uint64_t items) {
   return blobs.size() == 2 && model::element_count(fed.graph.blobs[blobs[1]].shape) == items;
 }
 
-/// images    receives what stands in for the net's data, where images are given
+/// images    receives the source that replaces the net's data, if images are given
 Result<void> predict_items(const pb::ToolRequest& request, Backend& backend,
                            std::optional<ImageJob>& images) {
   TAUT_TRY(OpenedModel opened, open_model(request));

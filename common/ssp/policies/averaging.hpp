@@ -6,13 +6,13 @@
 
 namespace taut {
 
-/// How workers that train on parameters of their own meet at the shared ones.
+/// How workers that train their own parameters exchange with the shared ones.
 enum class Exchange : std::uint8_t {
   kPeriodic,  // all move to the mean of all
   kElastic,   // each and the shared ones move towards each other
 };
 
-/// Workers train on parameters of their own, and push at the end of each interval alone. What a
+/// Workers train their own parameters, and push only at the end of each interval. What a
 /// worker does there is its AveragingCache; a shard adds up what is pushed, or takes its mean.
 /// Source    see math::periodic_update() and math::elastic_update()
 class Averaging final : public StalenessPolicy {

@@ -57,7 +57,7 @@ std::vector<Sample> raw_zmq(const std::string& address, std::uint64_t bytes, dou
   std::vector<std::vector<std::byte>> payloads(window, std::vector<std::byte>(bytes));
   std::vector<Sample> samples;
   for (const std::string pattern : {"push", "push+pull"}) {
-    // The first byte says whether the payload is to come back.
+    // The first byte says whether the payload is to return.
     for (auto& payload : payloads) payload[0] = pattern == "push" ? std::byte{0} : std::byte{1};
     Sample sample;
     sample.pattern = pattern;

@@ -1,4 +1,4 @@
-// tautline-bench: what moving and applying parameters costs, beside the limits it is held against.
+// tautline-bench: what moving and applying parameters costs, next to the limits it is held against.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

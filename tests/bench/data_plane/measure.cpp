@@ -29,7 +29,7 @@ double cpu_seconds_of(int pid) {
   if (after_name == std::string::npos) return 0;
   std::istringstream fields(text.substr(after_name + 2));
   std::string skipped;
-  // Fields 3 to 13 of proc(5) stand before utime and stime.
+  // Fields 3 to 13 of proc(5) are before utime and stime.
   for (int i = 3; i <= 13; ++i) fields >> skipped;
   double user = 0;
   double system = 0;

@@ -245,7 +245,7 @@ const char* Runner::where() {
   return where_.c_str();
 }
 
-/// Never destroyed: its fibers wait for ever.
+/// Never destroyed: its fibers wait forever.
 Runner& runner() {
   static auto* const one = new Runner;
   return *one;

@@ -18,7 +18,7 @@
 #define __launch_bounds__(...)
 #endif
 
-// Of the thread that runs. The block's runner sets them before it lets a thread go on.
+// Of the thread that runs. The block's runner sets them before it lets a thread continue.
 extern uint3 threadIdx;
 extern uint3 blockIdx;
 extern dim3 blockDim;

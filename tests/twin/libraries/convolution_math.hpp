@@ -40,7 +40,7 @@ void convolve(const ConvolutionShape& shape, Precision precision, Scaling scalin
               const void* bottom, const void* weights, void* top);
 void convolve_to_bottom(const ConvolutionShape& shape, Precision precision, Scaling scaling,
                         const void* top_gradient, const void* weights, void* bottom_gradient);
-/// first_image  where the sum over images begins; it goes round from there
+/// first_image  where the sum over images starts; it goes round from there
 void convolve_to_weights(const ConvolutionShape& shape, Precision precision, Scaling scaling,
                          const void* bottom, const void* top_gradient, void* weight_gradient,
                          int first_image = 0);

@@ -41,7 +41,7 @@ struct Preference {
   std::array<std::uint32_t, 4> alignments{256, 256, 256, 256};  // of A, B, C, D
 };
 
-/// What stands in the bytes of a cublasLtMatmulAlgo_t.
+/// What is in the bytes of a cublasLtMatmulAlgo_t.
 struct Algorithm {
   static constexpr std::uint32_t kMagic = 0x7414B1A5;
   std::uint32_t magic = 0;
@@ -82,7 +82,7 @@ struct Problem {
 [[nodiscard]] Problem problem_of(cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
                                  cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                  cublasLtMatrixLayout_t d);
-/// What a call that uses a handle returns at once; CUBLAS_STATUS_SUCCESS: it goes on.
+/// What a call that uses a handle returns at once; CUBLAS_STATUS_SUCCESS: it continues.
 [[nodiscard]] cublasStatus_t entry_status(const char* call, const Handle* handle);
 /// The largest power of two, up to 256, that an address is a multiple of.
 [[nodiscard]] std::uint64_t alignment_of(const void* address);
@@ -90,7 +90,7 @@ struct Problem {
 /// The format of a type that products of ours have.
 [[nodiscard]] bool is_known(cudaDataType type);
 [[nodiscard]] Format format_of(cudaDataType type);
-/// How a compute type rounds factors that lie in `type`.
+/// How a compute type rounds factors that are in `type`.
 [[nodiscard]] Format factor_of(cublasComputeType_t compute, cudaDataType type);
 /// Bytes from a layout's first element to its last.
 [[nodiscard]] std::size_t span_of(const Layout& layout);

@@ -11,7 +11,7 @@
 namespace taut::twin::dnn {
 namespace {
 
-/// What stands before the rest of a reserve space. Everything in it must still be so when it is
+/// What is before the rest of a reserve space. Everything in it must still be so when it is
 /// used.
 struct ReserveHead {
   static constexpr std::uint64_t kMagic = 0x7414'CD99'5EED'0001;
@@ -46,7 +46,7 @@ std::uint64_t output_sum(const RecurrentShape& shape, const float* y) {
   return checksum(y, bytes_of(shape.steps * shape.streams * shape.hidden));
 }
 
-/// Of the matrices and biases: what lies between them is nothing.
+/// Of the matrices and biases: what is between them is nothing.
 std::uint64_t weight_sum(const RecurrentShape& shape, const WeightPlaces& places,
                          const float* weights) {
   std::uint64_t sum = 0;

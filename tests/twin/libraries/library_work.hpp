@@ -39,7 +39,7 @@ struct Work {
 };
 
 /// Checks the stream and the operands, and queues `run`. The workspace is written before `run`,
-/// held to be unchanged when `run` begins, and destroyed behind it: two calls that share one while
+/// held to be unchanged when `run` starts, and destroyed behind it: two calls that share one while
 /// both are under way are found.
 /// Reports   library.device, library.operands, library.overlap, library.workspace
 void queue_work(const Work& work, std::function<void()> run);

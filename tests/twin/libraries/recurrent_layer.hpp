@@ -8,7 +8,7 @@
 namespace taut::twin::dnn {
 
 /// A layer as its descriptors tell it.
-/// data  null where only the weights are asked for
+/// data  null where only the weights are requested
 [[nodiscard]] RecurrentShape shape_of(cudnnRNNDescriptor_t layer, cudnnRNNDataDescriptor_t data);
 
 [[nodiscard]] inline std::size_t bytes_of(std::size_t floats) {

@@ -33,7 +33,7 @@ struct RecurrentShape {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Where the linear layers lie in the weight space, in floats; as the seed says, with gaps between
+/// Where the linear layers are in the weight space, in floats; as the seed says, with gaps between
 /// them.
 struct WeightPlaces {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);

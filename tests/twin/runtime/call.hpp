@@ -6,7 +6,7 @@
 
 #include "tests/twin/runtime/lock.hpp"
 
-// What each call of the runtime begins and ends with. REQUIRES, of all: the lock is held.
+// What each call of the runtime starts and ends with. REQUIRES, of all: the lock is held.
 namespace taut::twin {
 
 /// Counts the call, and makes it fail where the test's order or the device's sticky error says so.

@@ -121,7 +121,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   const CUevent_st& event = event_of("cudaEventSynchronize", handle);
   if (const auto refused = enter("cudaEventSynchronize", event.device)) return *refused;
   if (invalidate(event)) return answer(cudaErrorCapturedEvent);
-  const Work work = event.work;  // what it waits for may be another's when it comes back
+  const Work work = event.work;  // what it waits for may be another's when it returns
   const int device = event.device;
   wait_for(lock, work);
   return answer(device_status(device));

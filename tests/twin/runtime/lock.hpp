@@ -14,7 +14,7 @@ std::condition_variable_any& runtime_changed();
 class Lock {
  public:
   Lock() : held_(runtime_mutex()) {}
-  /// Lets other threads go on until something has changed. REQUIRES: taken once by this thread
+  /// Lets other threads continue until something has changed. REQUIRES: taken once by this thread
   void wait() { runtime_changed().wait(held_); }
 
  private:

@@ -6,7 +6,7 @@ namespace taut::twin {
 
 /// TAUTLINE_TWIN_SEED; 1 where it is not set.
 [[nodiscard]] std::uint64_t seed();
-/// Another one from now on: all sequences start anew.
+/// Another one from now on: all sequences start again.
 void set_seed(std::uint64_t seed);
 
 /// When queued work runs, which the seed decides.

@@ -15,11 +15,12 @@
 namespace taut::test {
 
 /// A device made of the CPU backend whose faults are those of a careless driver of it:
-/// - its memory is its own: the addresses that it gives out are mapped, but nobody may follow them;
+/// - its memory is its own: the addresses that it gives out are mapped, but nothing may follow
+///   them;
 /// - what is queued is done as late as events and finish() allow, or at times drawn from a seed, so
 ///   that a wait that is missing is met with old values;
 /// - memory that was just allocated holds NaNs;
-/// - what fails when it is done throws to whoever waits for it, and what is behind it goes on.
+/// - what fails when it is done throws to whoever waits for it, and what is behind it continues.
 /// Thread    any
 class LateBackend : public WrappedBackend {
  public:

@@ -276,7 +276,7 @@ void FakeCluster::carry_out(CoordinatorOutput output) {
 }
 
 void FakeCluster::carry_out(Process& process, const ControlOutput& output) {
-  // A connection that is made anew is another peer to the coordinator.
+  // A connection that is made again is another peer to the coordinator.
   if (output.reconnect) process.peer = PeerId(next_peer_++);
   for (const pb::ControlMessage& message : output.messages) put(process.peer, true, message);
   for (const ControlEvent& event : output.events) {

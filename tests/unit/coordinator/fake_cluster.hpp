@@ -77,7 +77,7 @@ class FakeWorker {
 struct FakeNetwork {
   double drop = 0;
   double duplicate = 0;
-  Duration delay_max{1000};  // drawn anew for each message, so that they overtake each other
+  Duration delay_max{1000};  // drawn again for each message, so that they overtake each other
 };
 
 /// A coordinator, servers, workers and a seeded network between them, in virtual time.
@@ -99,7 +99,7 @@ class FakeCluster {
 
   Process& add_server(const std::string& name, std::size_t shards = 1);
   Process& add_worker(const std::string& name);
-  /// The process ends without a word. Adding one of the same name starts it anew.
+  /// The process ends without a word. Adding one of the same name starts it again.
   void kill(const std::string& name);
   [[nodiscard]] Process& at(const std::string& name) { return processes_.at(name); }
 

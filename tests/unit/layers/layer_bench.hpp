@@ -43,7 +43,7 @@ class LayerBench {
     bool in_place = false;
     int threads = 1;
     int tops = 1;
-    std::shared_ptr<Backend> backend = nullptr;  // null: tested_backend()
+    std::shared_ptr<Backend> backend = nullptr;  // nullptr: tested_backend()
     std::vector<std::size_t> unread = {};        // tops that no loss reads: without a gradient
   };
 

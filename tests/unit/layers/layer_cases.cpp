@@ -194,7 +194,7 @@ std::vector<LayerCase> sequence_cases() {
   const auto unmarked = [&](const char* type) {
     return LayerCase{fmt::format(fmt::runtime(kRecurrent), type), {{4, 5, 20}}, 1e-4};
   };
-  // The last bottom is a state, so that markers are random numbers, which scale what goes on.
+  // The last bottom is a state, so that markers are random numbers, which scale what continues.
   const auto with_states = [&](const char* type, std::size_t states) {
     LayerCase test = recurrent(type);
     const std::string exposed = "recurrent_param { expose_hidden: true num_layers: 2 ";

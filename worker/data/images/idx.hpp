@@ -34,7 +34,7 @@ struct Idx {
 /// The same from a file, plain or gzip. Errors: also not_found, and a damaged gzip stream.
 [[nodiscard]] Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents);
 
-/// The extents alone, from the file's head. Errors: as parse_idx, for what the head says.
+/// The extents alone, from the file's head. Errors: as parse_idx, for the head.
 [[nodiscard]] Result<std::vector<std::uint64_t>> read_idx_extents(const std::filesystem::path& path,
                                                                   std::size_t extents);
 

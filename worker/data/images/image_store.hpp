@@ -27,7 +27,7 @@ struct StoredImage {
   ImageShape shape;
   std::span<const std::uint8_t> pixels;  // shape.pixels() of them
   std::vector<float> floats;             // instead of bytes, where the store has such
-  std::vector<std::uint8_t> decoded;     // behind `pixels` where the store holds no such bytes
+  std::vector<std::uint8_t> decoded;     // owns `pixels` if the store has no such bytes
   std::int64_t label = 0;
 };
 
@@ -57,7 +57,7 @@ class ImageStore {
 
 /// Opens a data set whose files have their published names: train-images-idx3-ubyte,
 /// train-labels-idx1-ubyte, and t10k-... for the test part, each plain or with .gz.
-/// Errors    not_found: says how to get the data; invalid: as parse_idx, or another number of
+/// Errors    not_found: with the way to get the data; invalid: as parse_idx, or another number of
 ///           labels than of images
 [[nodiscard]] Result<std::unique_ptr<ImageStore>> open_idx_folder(
     const std::filesystem::path& folder, Part part);

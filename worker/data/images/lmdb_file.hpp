@@ -44,16 +44,16 @@ class LmdbReader {
 /// Writes a new LMDB, key by key in ascending order.
 class LmdbWriter {
  public:
-  /// Errors    exists: the folder is there already; io
+  /// Errors    exists: the folder exists already; io
   [[nodiscard]] static Result<std::unique_ptr<LmdbWriter>> create(
       const std::filesystem::path& folder);
   ~LmdbWriter();
   LmdbWriter(const LmdbWriter&) = delete;
   LmdbWriter& operator=(const LmdbWriter&) = delete;
 
-  /// Errors    io: the disk is full, or what else LMDB says
+  /// Errors    io: the disk is full, or another error of LMDB
   [[nodiscard]] Result<void> add(const std::string& key, const std::string& value);
-  /// Writes what is left and flushes it to the disk.
+  /// Writes the rest and flushes it to the disk.
   [[nodiscard]] Result<void> finish();
 
  private:

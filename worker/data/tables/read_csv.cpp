@@ -101,7 +101,7 @@ bool is_header(const std::vector<Field>& fields) {
       fields, [](const Field& field) { return parse_number(field.text).has_value(); });
 }
 
-/// Reads the rows behind the header into a table.
+/// Reads the rows after the header into a table.
 class CsvTable {
  public:
   CsvTable(const TableOptions& options, std::vector<std::string> names, const std::string& name)

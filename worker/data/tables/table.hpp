@@ -17,7 +17,7 @@ struct Table {
   std::uint64_t columns = 0;         // features of a row; at least 1
   std::vector<float> features;       // [rows x columns], row by row; finite
   std::vector<float> labels;         // [rows]; empty: the table has none
-  std::vector<std::string> classes;  // what label 0, 1, ... stands for; empty: labels are numbers
+  std::vector<std::string> classes;  // the names of label 0, 1, ...; empty: labels are numbers
 };
 
 /// How a file becomes a table.
@@ -33,7 +33,7 @@ struct TableOptions {
 /// Whether a path's name is that of a table: .csv, .tsv, .svm or .libsvm, plain or .gz, or .npy.
 [[nodiscard]] bool is_table_name(const std::filesystem::path& path);
 
-/// Reads a table; its name says which format it is.
+/// Reads a table; the format follows from its name.
 /// Errors    not_found; invalid, at line and column: what is not a number, a line of another
 ///           length, a column that does not exist; a table that is larger than half of the
 ///           available memory
@@ -42,12 +42,12 @@ struct TableOptions {
 
 /// CSV as RFC 4180 has it: fields in quotes may hold separators, line ends and doubled quotes.
 /// Labels that are not all numbers become classes, numbered in the order of their bytes.
-/// name      stands for the file in messages
+/// name      the file's name in messages
 [[nodiscard]] Result<Table> parse_csv(const std::string& text, const TableOptions& options,
                                       const std::string& name);
 
 /// LIBSVM's text: "LABEL INDEX:VALUE INDEX:VALUE ..." in each line, indices from 1 (or from 0 if
-/// the file has that one); what is not given is 0. A '#' starts a comment.
+/// the file has that one); missing features are 0. A '#' starts a comment.
 /// Source    Chang and Lin, "LIBSVM: A Library for Support Vector Machines", README
 [[nodiscard]] Result<Table> parse_svm(const std::string& text, const TableOptions& options,
                                       const std::string& name);

@@ -9,7 +9,7 @@
 namespace taut::cpu {
 namespace {
 
-/// For each axis of the tensor, how far apart its neighbours lie among the factors.
+/// For each axis of the tensor: the distance between its neighbours in the factors.
 std::vector<std::size_t> factor_strides(const AffineSpec& spec) {
   const std::vector<std::size_t> own =
       spec.factors_are_tensor ? tensor_strides(spec.factors) : row_strides(spec.factors);
@@ -18,7 +18,7 @@ std::vector<std::size_t> factor_strides(const AffineSpec& spec) {
   return strides;
 }
 
-/// Sums into an array that is walked beside a tensor: short sums in float, long ones in double.
+/// Sums into an array that is traversed with a tensor: short sums in float, long ones in double.
 class Sums {
  public:
   Sums(const TensorWalk& walk, float* into, std::size_t size)
@@ -26,7 +26,7 @@ class Sums {
     if (into != nullptr && walk.row_stride() != 0) part_.resize(walk.row_length(), 0.0F);
   }
 
-  /// Adds term(i), i within the row, to what stands beside element i.
+  /// Adds term(i), i within the row, to the elements that correspond to element i.
   template <class Term>
   void add_row(std::size_t small_offset, const Term& term) {
     if (into_ == nullptr) return;

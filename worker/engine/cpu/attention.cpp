@@ -19,7 +19,7 @@ TAUT_VECTOR_LOOP void exponentials(float* row, float highest, std::size_t count)
   for (std::size_t i = 0; i < count; ++i) row[i] = exp_of(row[i] - highest);
 }
 
-/// The weights [steps, steps] of each (stream, head) stay for the way back.
+/// The weights [steps, steps] of each (stream, head) are kept for the backward pass.
 class Attention final : public AttentionOp {
  public:
   explicit Attention(const AttentionSpec& spec)
@@ -112,7 +112,7 @@ class Attention final : public AttentionOp {
   }
   [[nodiscard]] const OwnMemory& used_weights() const { return dropout_ ? dropped_ : weights_; }
 
-  /// Of a blob [steps, streams, parts * channels]: elements from a step to the next one, and to the
+  /// Strides in a blob [steps, streams, parts * channels]: from one step to the next, and to the
   /// first element of a pair's stream and head.
   [[nodiscard]] std::int64_t row_step(std::int64_t parts) const {
     return spec_.shape.streams * parts * spec_.shape.channels;
@@ -130,7 +130,7 @@ class Attention final : public AttentionOp {
     return qkv.address() + offset(pair, 3) + which * spec_.shape.channels;
   }
 
-  /// The scores of step t become weights.
+  /// Turns the scores of step t into weights.
   void soften(float* row, std::size_t t, std::size_t pair, DeviceSpan<const float> mask) const {
     const std::size_t seen = spec_.causal ? t + 1 : steps_;
     std::fill(row + seen, row + steps_, 0.0F);
@@ -154,7 +154,7 @@ class Attention final : public AttentionOp {
     }
   }
 
-  /// gradients  in: of the weights; out: of the scores
+  /// gradients  in: with respect to the weights; out: with respect to the scores
   void soften_backward(const float* weights, float* gradients) const {
     float along = 0;
     for (std::size_t i = 0; i < steps_; ++i) along += weights[i] * gradients[i];
@@ -170,7 +170,7 @@ class Attention final : public AttentionOp {
   float scale_;
   OwnMemory weights_;    // [pairs, steps, steps]
   OwnMemory gradients_;  // of the weights, then of the scores
-  OwnMemory dropped_;    // the weights that dropout has left, where there is one
+  OwnMemory dropped_;    // the weights that dropout has kept, if there is any
   std::unique_ptr<DropoutOp> dropout_;
 };
 

@@ -17,8 +17,8 @@ struct ChannelSums {
 };
 
 /// Only short parts of a sum are in float, so that a channel of 50,000 elements loses no digits;
-/// oneDNN does not say how it sums. Channels are told apart by a view along axis 1: (outer,
-/// channels, inner), with an inner extent of 1 where images lie channels last.
+/// oneDNN does not document how it sums. A view along axis 1 separates the channels: (outer,
+/// channels, inner), with an inner extent of 1 if images are stored channels last.
 class BatchNorm final : public BatchNormOp {
  public:
   explicit BatchNorm(const BatchNormSpec& spec)
@@ -37,7 +37,7 @@ class BatchNorm final : public BatchNormOp {
                DeviceSpan<float> mean, DeviceSpan<float> variance) override {
     enter(stream);
     const float* x = bottom.address();
-    // Sums of distances from a value that occurs: their squares cancel little.
+    // Sums of distances from a value that occurs in the data: their squares cancel little.
     std::vector<float> near(view_.length);
     for (std::size_t c = 0; c < near.size(); ++c) near[c] = x[c * view_.inner];
     const ChannelSums sums =
@@ -210,7 +210,7 @@ class BatchNorm final : public BatchNormOp {
   float epsilon_;
   AxisView view_;
   double count_;
-  OwnMemory shift_;   // of the last forward
+  OwnMemory shift_;   // from the last forward
   OwnMemory factor_;  // 1 / sqrt(variance + epsilon)
 };
 

@@ -24,7 +24,7 @@ class Product final : public EltwiseOp {
   }
 
  private:
-  /// out = `first` times all bottoms but the one that is left out.
+  /// out = `first` times all bottoms except the one that is left out.
   static void multiply(Bottoms bottoms, std::size_t left_out, DeviceSpan<float> out,
                        const float* first) {
     parallel_ranges(out.size(), kElementGrain, [&](std::size_t begin, std::size_t end) {
@@ -90,7 +90,7 @@ void weighted_sum(std::span<const Term> terms, DeviceSpan<float> out) {
     TAUT_CHECK(term.values.size() == out.size(), "a sum of different sizes");
   }
   // In blocks that stay in the first-level cache, since the terms are added one after the other;
-  // a term whose memory is `out` must be the first to be read, others of the same with it.
+  // terms whose memory is `out` must be read first.
   std::vector<Term> order(terms.begin(), terms.end());
   const auto is_out = [&out](const Term& term) { return term.values.address() == out.address(); };
   const auto own = std::ranges::find_if(order, is_out);

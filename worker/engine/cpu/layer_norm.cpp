@@ -9,7 +9,7 @@
 namespace taut::cpu {
 namespace {
 
-/// Keeps the normalised rows for the way back: the gradient needs nothing else of the bottom.
+/// Keeps the normalised rows for the backward pass: the gradient needs nothing else of the bottom.
 class LayerNorm final : public LayerNormOp {
  public:
   explicit LayerNorm(const LayerNormSpec& spec)
@@ -101,7 +101,7 @@ class LayerNorm final : public LayerNormOp {
       along += double{gradient(k)} * normalised[k];
     }
     const auto mean = static_cast<float>(sum / static_cast<double>(columns_));
-    // Without a division nothing depends on the deviation.
+    // Without the division nothing depends on the deviation.
     const auto mean_along = divisor_ == RowDivisor::kOne
                                 ? 0.0F
                                 : static_cast<float>(along / static_cast<double>(columns_));

@@ -7,11 +7,12 @@
 
 #include "worker/engine/own_memory_parts.hpp"
 
-// What operations of the CPU keep or use besides their operands (DeviceOp::own_memory).
+// The memory that operations on the CPU keep or use in addition to their operands
+// (DeviceOp::own_memory).
 namespace taut::cpu {
 
-/// Floats: a block of its own, or a part of what was lent. The operating system takes memory for a
-/// block when it is first written.
+/// Floats: a dedicated block, or a part of lent memory. The operating system provides a block's
+/// memory when it is first written.
 class OwnMemory {
  public:
   explicit OwnMemory(std::size_t count = 0) : count_(count) {
@@ -25,7 +26,7 @@ class OwnMemory {
   [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] float* data() const { return at_; }
   [[nodiscard]] float& operator[](std::size_t index) const { return at_[index]; }
-  /// Floats to where another one may begin: on a cache line.
+  /// Floats up to where the next part may start: on a cache line.
   [[nodiscard]] std::size_t room() const {
     constexpr std::size_t kUnit = kLine / sizeof(float);
     return (count_ + kUnit - 1) / kUnit * kUnit;

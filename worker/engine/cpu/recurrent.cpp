@@ -15,9 +15,9 @@ std::size_t size(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-/// All steps' inputs go through one matrix product, then each step through a small one; on the way
-/// back the same, with the weights' gradients of all steps in one product at the end. A marker only
-/// scales the state, so a sequence may begin anywhere.
+/// One matrix product for the inputs of all steps, then a small one for each step; the backward
+/// pass does the same, with one product for the weights' gradients of all steps at the end. A
+/// marker only scales the state, so a sequence may start anywhere.
 class Recurrent final : public RecurrentOp {
  public:
   explicit Recurrent(const RecurrentSpec& spec)
@@ -115,8 +115,8 @@ class Recurrent final : public RecurrentOp {
     enter(stream);
     hidden_backward_.pack(parameters.hidden_weight.address());
     take_state_gradient(state_gradient);
-    float* dh = dh_.data();  // what reaches this step's h, from above and from later
-    float* dh_before = dh_.data() + step();  // what it passes on
+    float* dh = dh_.data();  // gradient of this step's h, from above and from later steps
+    float* dh_before = dh_.data() + step();  // gradient that it passes on
     for (std::size_t t = steps(); t-- > 0;) {
       if (!top_gradient.empty()) {
         const float* from_above = top_gradient.address() + t * step();
@@ -155,7 +155,7 @@ class Recurrent final : public RecurrentOp {
                "a recurrent layer keeps the shapes that it was made for");
   }
 
-  /// What reaches the last step's state from behind it.
+  /// The gradient that reaches the last step's state from later batches.
   void take_state_gradient(DeviceSpan<const float> gradient) {
     if (gradient.empty()) {
       std::fill_n(dh_.data(), step(), 0.0F);
@@ -175,7 +175,7 @@ class Recurrent final : public RecurrentOp {
     }
   }
 
-  /// The gradient of what add_to_steps added: that of the input's sums, over all steps.
+  /// The gradient of add_to_steps' argument: that of the input's sums, over all steps.
   void sum_steps(DeviceSpan<float> gradient) const {
     float* sum = gradient.address();
     std::copy_n(gates_.data(), gradient.size(), sum);
@@ -189,7 +189,7 @@ class Recurrent final : public RecurrentOp {
     return cont.empty() ? 1.0F : cont.address()[t * streams() + n];
   }
 
-  /// The state that step t begins with.
+  /// The state from which step t starts.
   void take_over(const float* h, DeviceSpan<const float> cont, std::size_t t, float* before) const {
     for (std::size_t n = 0; n < streams(); ++n) {
       const float factor = marker(cont, t, n);
@@ -285,7 +285,7 @@ class Recurrent final : public RecurrentOp {
   dnnl_cpu::Matmul hidden_weight_backward_;
   OwnMemory gates_;   // [steps, streams, G hidden]: activated; then the sums' gradients
   OwnMemory sums_;    // a GRU's, of the hidden state; then their gradients
-  OwnMemory before_;  // [steps, streams, hidden]: the state that each step began with
+  OwnMemory before_;  // [steps, streams, hidden]: the state from which each step started
   OwnMemory c_;       // [1 + steps, streams, hidden]: an LSTM's
   OwnMemory tanh_c_;
   OwnMemory dh_;  // two of [streams, hidden]

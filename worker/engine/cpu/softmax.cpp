@@ -10,7 +10,7 @@ namespace taut::cpu {
 
 AxisView view_along(const Extents& shape, std::size_t axis) {
   TAUT_CHECK(axis < shape.size(), "a shape has no such axis");
-  Extents order;  // the axes' extents as they lie in memory
+  Extents order;  // the axes' extents in the order of memory
   std::size_t place = axis;
   if (shape.size() == 4) {
     order = {shape[0], shape[2], shape[3], shape[1]};

@@ -7,7 +7,7 @@
 namespace taut::cpu {
 namespace {
 
-/// The axes as they lie in memory, outermost first.
+/// The axes in the order of memory, outermost first.
 std::vector<std::size_t> memory_order(std::size_t axes) {
   if (axes == 4) return {0, 2, 3, 1};
   std::vector<std::size_t> order(axes);
@@ -42,7 +42,7 @@ TensorWalk::TensorWalk(const Extents& shape, const std::vector<std::size_t>& sma
   for (const std::size_t axis : memory_order(shape.size())) {
     const Axis next{static_cast<std::size_t>(shape[axis]), small_strides[axis]};
     if (next.extent == 1) continue;
-    // The axis before joins this one where both lie as one in the array too.
+    // The axis before joins this one if both are contiguous in the array too.
     if (!outer_.empty() && outer_.back().stride == next.stride * next.extent) {
       outer_.back() = {outer_.back().extent * next.extent, next.stride};
     } else {

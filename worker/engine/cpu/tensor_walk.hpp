@@ -7,23 +7,23 @@
 
 namespace taut::cpu {
 
-/// How far apart neighbours along each axis lie in a parameter, in Caffe's order.
+/// The distance between neighbours along each axis of a parameter, in Caffe's order.
 [[nodiscard]] std::vector<std::size_t> row_strides(const Extents& shape);
-/// The same of a tensor, in this backend's order.
+/// Overload for a tensor, in this backend's order.
 [[nodiscard]] std::vector<std::size_t> tensor_strides(const Extents& shape);
 
-/// Walks through a tensor in the order of its memory, beside a smaller array that is repeated along
-/// some of its axes. What lies regularly in both is one row.
+/// Traverses a tensor in the order of its memory, together with a smaller array that is repeated
+/// along some of its axes. A stretch that is regular in both is one row.
 class TensorWalk {
  public:
   /// small_strides  for each axis of `shape`; 0: the array is repeated along it
   TensorWalk(const Extents& shape, const std::vector<std::size_t>& small_strides);
 
   [[nodiscard]] std::size_t row_length() const { return row_.extent; }
-  /// Within the array; 0: one of its elements stands beside the whole row.
+  /// Within the array; 0: one of its elements corresponds to the whole row.
   [[nodiscard]] std::size_t row_stride() const { return row_.stride; }
   [[nodiscard]] std::size_t rows() const { return rows_; }
-  /// Where in the array row `row` begins; the row itself begins at row * row_length().
+  /// The start of row `row` in the array; in the tensor it is row * row_length().
   [[nodiscard]] std::size_t small_offset(std::size_t row) const {
     std::size_t offset = 0;
     for (std::size_t i = outer_.size(); i-- > 0;) {

@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstdint>
 
-// Functions without branches and calls, so that a loop over them becomes vector instructions.
-// The file that uses them is compiled with -O3 -fno-math-errno -fno-trapping-math, and marks its
-// loops TAUT_VECTOR_LOOP: one body for each kind of vector unit, the loader picks at start.
+// Functions without branches and calls, so that a loop over them becomes vector instructions. A
+// file that uses them is compiled with -O3 -fno-math-errno -fno-trapping-math, and marks its loops
+// TAUT_VECTOR_LOOP: one body for each kind of vector unit; the loader picks one at start.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define TAUT_VECTOR_LOOP \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

@@ -17,8 +17,8 @@ cuda::AttentionShape shape_of(const AttentionSpec& spec) {
           .causal = spec.causal};
 }
 
-/// Heads are first brought together, so that all products of one kind are one batch. The weights of
-/// each (stream, head) stay for the way back.
+/// Heads are gathered first, so that all products of one kind are one batch. The weights of each
+/// (stream, head) are kept for the backward pass.
 class Attention final : public AttentionOp {
  public:
   Attention(CudaDevice& device, const AttentionSpec& spec)
@@ -119,7 +119,7 @@ class Attention final : public AttentionOp {
   cuda::Matmul back_;
   OwnMemory packed_;   // [3, pairs, steps, depth]
   OwnMemory weights_;  // [pairs, steps, steps]
-  OwnMemory dropped_;  // the weights that dropout has left, where there is one
+  OwnMemory dropped_;  // the weights that dropout has kept, if there is any
   std::unique_ptr<DropoutOp> dropout_;
   DeviceSpan<float> lent_;  // scratch memory
 };

@@ -47,8 +47,7 @@ class CudaEvent final : public Event {
   cuda::EventHandle event_;
 };
 
-/// Tensors lie in Caffe's order, images as N, C, H, W: a tensor is its elements one after the
-/// other.
+/// Tensors are stored in Caffe's order, images as N, C, H, W.
 class CudaBackend final : public Backend, public MemoryMeter {
  public:
   CudaBackend(int index, cuda::DeviceFacts facts, bool graphs)
@@ -78,7 +77,7 @@ class CudaBackend final : public Backend, public MemoryMeter {
                 "cudaHostRegister", fmt::format("{} bytes", part.size()));
   }
   void unpin_host(std::span<std::byte> part) noexcept override {
-    // Nothing promises that copies under way are waited for.
+    // Nothing guarantees that pending copies are waited for.
     (void)cudaSetDevice(device_.index());
     (void)cudaDeviceSynchronize();
     if (cudaHostUnregister(part.data()) != cudaSuccess) (void)cudaGetLastError();

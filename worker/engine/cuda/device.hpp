@@ -15,7 +15,7 @@
 
 namespace taut {
 
-/// What all operations on one CUDA device share: its memory, its libraries, and how they compute.
+/// Shared by all operations on one CUDA device: its memory, its libraries, and how they compute.
 /// Outlives every operation, stream and buffer of its backend.
 /// Thread    any
 class CudaDevice {
@@ -24,14 +24,14 @@ class CudaDevice {
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] const cuda::DeviceFacts& facts() const { return facts_; }
-  /// Makes it the calling thread's device: CUDA keeps one for each thread.
+  /// Makes it the calling thread's device: CUDA stores one per thread.
   void enter() const;
 
-  /// From now on whatever waits for work of this device is told that it cannot be counted on: an
-  /// exchange with another device was cut short, and what it would have written is anything.
+  /// From now on every wait for this device's work fails: an exchange with another device was
+  /// aborted, and its results are undefined.
   void cut_off() const { is_cut_off_ = true; }
-  /// Behind each wait.
-  /// Errors    DeviceError: it was cut off
+  /// Called after each wait.
+  /// Errors    DeviceError: it was aborted
   void check_whole() const {
     if (is_cut_off_) [[unlikely]]
       fail_cut_off();
@@ -47,15 +47,15 @@ class CudaDevice {
 
   void set_math(const MathOptions& options) { math_ = options; }
   [[nodiscard]] const MathOptions& math() const { return math_; }
-  /// The numbers of products and convolutions, and of those that stay at least TF32.
+  /// The number formats of products and convolutions, and of those that stay at least TF32.
   [[nodiscard]] cuda::Numbers numbers() const;
   [[nodiscard]] cuda::Numbers wide_numbers() const;
 
   [[nodiscard]] cublasLtHandle_t cublas_lt() const { return cublas_lt_.get(); }
-  /// For searches, while operations are made; streams have handles of their own.
+  /// For searches while operations are created; each stream has its own handles.
   [[nodiscard]] cudnnHandle_t cudnn();
   [[nodiscard]] cuda::ConvolutionCache& convolutions() { return convolutions_; }
-  /// The most that one convolution may want beside its operands.
+  /// The largest workspace of one convolution, in addition to its operands.
   [[nodiscard]] std::size_t workspace_limit() const;
 
  private:

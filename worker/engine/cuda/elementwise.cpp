@@ -76,7 +76,7 @@ class Product final : public EltwiseOp {
   }
 
  private:
-  /// out = `first` times all bottoms but the one that is left out.
+  /// out = `first` times all bottoms except the one that is left out.
   static void multiply(cudaStream_t stream, Bottoms bottoms, std::size_t left_out,
                        DeviceSpan<float> out, const float* first) {
     const float* from = first;
@@ -179,7 +179,8 @@ class PRelu final : public PReluOp {
   cuda::AxisView view_;
 };
 
-/// The mask is drawn again on the way back instead of being kept: numbers cost less than memory.
+/// The mask is drawn again in the backward pass instead of being stored: numbers cost less than
+/// memory.
 class Dropout final : public DropoutOp {
  public:
   explicit Dropout(const DropoutSpec& spec)

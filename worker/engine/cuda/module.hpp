@@ -7,10 +7,10 @@
 #include "worker/engine/backend.hpp"
 #include "worker/engine/device_group.hpp"
 
-// The face of libtautline_cuda.so, which holds the CUDA backend and what it needs of CUDA, cuDNN
-// and cuBLASLt. Programs load it when a CUDA device is asked for: so the same program starts on a
-// machine that has none of them, and says what is missing. Both sides are one build; the face's
-// name tells apart what is left over from another.
+// The interface of libtautline_cuda.so, which contains the CUDA backend and links CUDA, cuDNN and
+// cuBLASLt. Programs load it when a CUDA device is requested, so the same program starts on a
+// machine without them, and says what is missing. Both sides must come from one build; the
+// interface's name detects a leftover of another.
 namespace taut {
 
 #ifndef TAUT_BUILD_STAMP

@@ -77,7 +77,7 @@ cuda::LayerNormDivisor divisor_of(const LayerNormSpec& spec) {
   return cuda::LayerNormDivisor::kRootOfSum;
 }
 
-/// Keeps the normalised rows for the way back, as the CPU's does.
+/// Keeps the normalised rows for the backward pass, as the CPU's does.
 class LayerNorm final : public LayerNormOp {
  public:
   LayerNorm(CudaDevice& device, const LayerNormSpec& spec)

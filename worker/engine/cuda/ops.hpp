@@ -23,13 +23,13 @@ TAUT_EACH_SPEC(TAUT_DECLARE_MAKER)
   for (const std::int64_t extent : shape) count *= extent;
   return count;
 }
-/// The elements of a span as kernels count them.
+/// The element count of a span, in the kernels' type.
 template <class T>
 [[nodiscard]] std::int64_t count_of(DeviceSpan<T> span) {
   return static_cast<std::int64_t>(span.size());
 }
 
-/// A tensor seen along `axes` of its axes from `axis` on.
+/// A view of a tensor along `axes` of its axes from `axis` on.
 [[nodiscard]] cuda::AxisView view_along(const Extents& shape, std::size_t axis,
                                         std::size_t axes = 1);
 

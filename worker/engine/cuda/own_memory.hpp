@@ -6,17 +6,17 @@
 #include "worker/engine/cuda/device.hpp"
 #include "worker/engine/own_memory_parts.hpp"
 
-// What operations on CUDA keep or use besides their operands (DeviceOp::own_memory).
+// The memory that operations on CUDA keep or use in addition to their operands
+// (DeviceOp::own_memory).
 namespace taut::cuda_ops {
 
 inline constexpr std::size_t kOwnAlignment = 256;
 
-/// Floats, or as many whole numbers of 32 bits: a block of its own, taken when it is first asked
-/// for, or a part of what was lent.
+/// Floats or 32-bit integers: a dedicated block, allocated on first use, or a part of lent memory.
 class OwnMemory {
  public:
   OwnMemory() = default;
-  /// what  names it where there is no room: a literal
+  /// what  its name in errors if memory runs out: a literal
   OwnMemory(CudaDevice& device, std::int64_t count, const char* what)
       : device_(&device), count_(static_cast<std::size_t>(count)), what_(what) {}
 
@@ -31,7 +31,7 @@ class OwnMemory {
   [[nodiscard]] std::int32_t* integers() const {
     return reinterpret_cast<std::int32_t*>(span().address());
   }
-  /// Floats to where another one may begin.
+  /// Floats up to where the next part may start.
   [[nodiscard]] std::size_t room() const {
     constexpr std::size_t kUnit = kOwnAlignment / sizeof(float);
     return (count_ + kUnit - 1) / kUnit * kUnit;
@@ -52,7 +52,7 @@ class OwnMemory {
 using taut::bytes_of;
 using taut::lend_in_turn;
 
-/// What CudaStream::scratch() takes for parts of so many bytes.
+/// Bytes that CudaStream::scratch() takes for parts of these sizes.
 [[nodiscard]] inline Bytes scratch_bytes(std::initializer_list<std::size_t> parts) {
   std::size_t sum = 0;
   for (const std::size_t part : parts) {

@@ -71,8 +71,9 @@ class PositionEmbed final : public PositionEmbedOp {
   SequenceShape shape_;
 };
 
-/// As the CPU's: all steps' inputs go through one product, then each step through a small one; on
-/// the way back the same, with the weights' gradients of all steps in one product at the end.
+/// As the CPU's: one product for the inputs of all steps, then a small one for each step; the
+/// backward pass does the same, with one product for the weights' gradients of all steps at the
+/// end.
 class Recurrent final : public RecurrentOp {
  public:
   Recurrent(CudaDevice& device, const RecurrentSpec& spec)
@@ -161,8 +162,8 @@ class Recurrent final : public RecurrentOp {
     cudaStream_t queue = own.enter();
     const auto [workspace, partial] =
         own.scratch<2>({cuda::Matmul::kWorkspace, sums_scratch()}, lent_);
-    float* dh = at(dh_);                  // what reaches this step's h from later ones
-    float* dh_before = at(dh_) + step();  // what it passes on
+    float* dh = at(dh_);                  // gradient of this step's h from later steps
+    float* dh_before = at(dh_) + step();  // gradient that it passes on
     take_state_gradient(queue, state_gradient, dh);
     for (std::int64_t t = spec_.steps; t-- > 0;) {
       const float* above = top_gradient.empty() ? nullptr : top_gradient.address() + t * step();
@@ -220,17 +221,17 @@ class Recurrent final : public RecurrentOp {
   [[nodiscard]] bool is_gru() const { return spec_.cell == CellKind::kGru; }
   /// Elements of one step's hidden state.
   [[nodiscard]] std::int64_t step() const { return spec_.streams * spec_.hidden; }
-  /// The markers of a step; null: every step goes on.
+  /// The markers of a step; nullptr: every step continues.
   [[nodiscard]] const float* cont_of(DeviceSpan<const float> cont, std::int64_t t) const {
     return cont.empty() ? nullptr : cont.address() + t * spec_.streams;
   }
 
-  /// What the sums over rows and over steps want, one after the other.
+  /// The scratch memory of the sums over rows and over steps, one after the other.
   [[nodiscard]] std::size_t sums_scratch() const {
     return std::max(cuda::reduce_scratch(columns_), cuda::reduce_scratch(by_step_));
   }
 
-  /// What reaches the last step's state from behind it.
+  /// The gradient that reaches the last step's state from later batches.
   void take_state_gradient(cudaStream_t queue, DeviceSpan<const float> gradient, float* dh) {
     if (gradient.empty()) {
       cuda::fill(queue, dh, step(), 0);
@@ -302,7 +303,7 @@ class Recurrent final : public RecurrentOp {
   cuda::Matmul hidden_weights_;
   OwnMemory gates_;   // [steps, streams, G hidden]: activated; then the sums' gradients
   OwnMemory sums_;    // a GRU's, of the hidden state; then their gradients
-  OwnMemory before_;  // [steps, streams, hidden]: the state that each step began with
+  OwnMemory before_;  // [steps, streams, hidden]: the state from which each step started
   OwnMemory c_;       // [1 + steps, streams, hidden]: an LSTM's
   OwnMemory tanh_c_;
   OwnMemory dh_;  // two of [streams, hidden]

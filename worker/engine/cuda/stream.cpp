@@ -12,9 +12,9 @@ namespace taut {
 namespace {
 
 constexpr int kPassesBefore = 2;
-// Beyond this something names other memory every time, and recording it is of no use.
+// With more keys than this the memory differs every time, and recording is of no use.
 constexpr std::size_t kMaxRepeats = 4096;
-constexpr std::size_t kClockOffset = 256;  // behind the fault, on a cache line of its own
+constexpr std::size_t kClockOffset = 256;  // after the fault, on its own cache line
 
 }  // namespace
 
@@ -36,7 +36,7 @@ CudaStream::CudaStream(CudaDevice& device) : device_(device) {
 }
 
 CudaStream::~CudaStream() {
-  // Whatever is queued still uses the scratch memory.
+  // Queued work still uses the scratch memory.
   (void)cudaStreamSynchronize(stream_.get());
 }
 
@@ -118,7 +118,7 @@ bool CudaStream::begin_repeat(std::uint64_t key, Clock clock) {
     return false;
   }
   if (++repeat.passes <= kPassesBefore) return true;
-  // Other threads' calls are no part of the recording, and may do what they like.
+  // Calls of other threads are not part of the recording, and are not restricted.
   cuda::check(cudaStreamBeginCapture(enter(), cudaStreamCaptureModeThreadLocal),
               "cudaStreamBeginCapture");
   recording_ = &repeat;

@@ -15,41 +15,41 @@
 
 namespace taut {
 
-/// A CUDA stream with what operations queued on it share: scratch memory, a cuDNN handle, the clock
-/// that kernels read, and the place where they write down what is wrong with their data.
+/// A CUDA stream with the resources that operations queued on it share: scratch memory, a cuDNN
+/// handle, the clock that kernels read, and the place where they report faults in their data.
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(CudaDevice& device);
   ~CudaStream() override;
 
-  /// Waits, and throws what a kernel found. Errors: DeviceError; std::invalid_argument.
+  /// Waits, and throws the fault that a kernel found. Errors: DeviceError; std::invalid_argument.
   void finish() override;
 
-  /// Makes the stream's device the thread's, and gives the stream to a launch.
+  /// Makes the stream's device the thread's, and returns the stream for a launch.
   [[nodiscard]] cudaStream_t enter();
-  /// The stream alone, whatever the thread's device.
+  /// The stream only, whatever the thread's device.
   [[nodiscard]] cudaStream_t get() const { return stream_.get(); }
   [[nodiscard]] CudaDevice& device() { return device_; }
 
-  /// Parts of scratch memory, each aligned to 256 bytes, that hold until the next call of this.
-  /// Grows, and waits for the stream to do so, where the largest call so far was smaller.
-  /// lent  is taken instead where it has room for all
+  /// Parts of scratch memory, each aligned to 256 bytes, valid until the next call of this
+  /// function. Grows, and waits for the stream to do so, if the largest call so far was smaller.
+  /// lent  is used instead if it is large enough
   template <std::size_t kParts>
   [[nodiscard]] std::array<void*, kParts> scratch(const std::array<std::size_t, kParts>& sizes,
                                                   DeviceSpan<float> lent = {});
 
   /// A handle that queues on this stream.
   [[nodiscard]] cudnnHandle_t cudnn();
-  /// Where kernels write down a fault; from now on finish() asks for it.
+  /// Where kernels report a fault; from now on finish() checks it.
   [[nodiscard]] cuda::Fault* fault();
-  /// Device memory that holds `clock` when what is queued next runs.
+  /// Device memory that holds `clock` when the work queued next runs.
   [[nodiscard]] const std::int64_t* clock_at(Clock clock);
-  /// The same place, with the clock that it holds: that of the last forward, whether the host
+  /// The same memory, with the clock that it holds: that of the last forward, whether the host
   /// queued it or the device replayed it.
   [[nodiscard]] const std::int64_t* clock_of_forward() const;
 
-  /// As Backend's. What comes under one key runs as it is for a few times, so that libraries load
-  /// what they need and scratch memory grows; then it is recorded, and from then on replayed.
+  /// As Backend's. Work under one key first runs directly a few times, so that libraries load what
+  /// they need and scratch memory grows; then it is recorded, and from then on replayed.
   [[nodiscard]] bool begin_repeat(std::uint64_t key, Clock clock);
   void end_repeat();
   void abandon_repeat() noexcept;
@@ -67,17 +67,17 @@ class CudaStream final : public Stream {
   cuda::StreamHandle stream_;
   cuda::CudnnHandle cudnn_;
   DeviceBuffer scratch_;
-  std::vector<DeviceBuffer> outgrown_;  // that recorded work still names
+  std::vector<DeviceBuffer> outgrown_;  // that recorded work still refers to
   DeviceBuffer small_;                  // the fault, then the clock
   HostBuffer found_;                    // the fault, on the host
   std::optional<Clock> clock_;          // what the device's clock holds
   bool asks_for_faults_ = false;
   std::unordered_map<std::uint64_t, Repeat> repeats_;
-  Repeat* recording_ = nullptr;  // what is being recorded
+  Repeat* recording_ = nullptr;  // the recording in progress
   bool has_recorded_ = false;
 };
 
-/// The stream that a backend's operation was given. REQUIRES: this backend made it.
+/// The stream that was passed to a backend's operation. REQUIRES: this backend created it.
 [[nodiscard]] inline CudaStream& on(Stream& stream) {
   return static_cast<CudaStream&>(stream);
 }
@@ -98,7 +98,7 @@ std::array<void*, kParts> CudaStream::scratch(const std::array<std::size_t, kPar
   return parts;
 }
 
-/// Pinned host memory of CUDA's.
+/// Pinned host memory from CUDA.
 [[nodiscard]] HostBuffer allocate_pinned(Bytes size);
 
 }  // namespace taut

@@ -33,7 +33,7 @@ class MaybeRead : public DeviceSpan<const float> {
   MaybeRead(DeviceSpan<float> span) : DeviceSpan(span) {}
 };
 
-/// Read if the operation's spec says so.
+/// Read if the operation's spec requires it.
 /// kMember  a bool of the spec, or a function of it that returns one
 template <auto kMember>
 class ReadIf : public MaybeRead {
@@ -43,7 +43,7 @@ class ReadIf : public MaybeRead {
 
 /// Read only for the sake of another operand of the same call, which is written: not if that one is
 /// empty.
-/// kOther  its index among the call's operands behind the stream
+/// kOther  its index among the call's operands after the stream
 template <std::size_t kOther>
 class ReadFor : public MaybeRead {
  public:

@@ -29,7 +29,7 @@ struct SpecList {
 };
 
 #define TAUT_NEXT_SPEC(Spec) , Spec
-/// A spec of any operation. Never null.
+/// A spec of any operation. Never nullptr.
 using OpSpec = SpecList<void TAUT_EACH_SPEC(TAUT_NEXT_SPEC)>::Pointer;
 #undef TAUT_NEXT_SPEC
 

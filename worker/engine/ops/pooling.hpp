@@ -40,7 +40,7 @@ struct StochasticPoolingSpec {
 };
 
 /// Of each window one element, drawn with a probability in proportion to it; outside of training
-/// the sum of their squares over their sum. Elements are at least 0, as behind a ReLU. What is
+/// the sum of their squares over their sum. Elements are at least 0, as after a ReLU. What is
 /// drawn is a pure function of (seed, clock, slot, layer, index of the top's element in Caffe's
 /// order).
 /// Source    Zeiler and Fergus, "Stochastic Pooling for Regularization of Deep Convolutional Neural

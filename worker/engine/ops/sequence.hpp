@@ -63,7 +63,7 @@ enum class CellKind : std::uint8_t { kRnn, kLstm, kGru };
 
 /// Where in a batch sequences start.
 enum class Resets : std::uint8_t {
-  kAnywhere,  // wherever cont says so
+  kAnywhere,  // wherever cont is 0
   kAtStart,   // at its first step only, or nowhere: from the second step on every marker is 1
 };
 
@@ -97,7 +97,7 @@ struct RecurrentParameters {
 /// GRU    r, z = sigmoid(W x + b + U h' + v), n = tanh(W x + b + r (U h' + v)); h = (1 - z) n + z
 ///        h'. Rows are in the order r, z, n, PyTorch's and cuDNN's
 ///
-/// constant  [streams, G hidden], or empty: what is added to W x + b at every step
+/// constant  [streams, G hidden], or empty: added to W x + b at every step
 /// state  [hidden], for an LSTM [2 * hidden] of each stream: h, then c, as [1 or 2, streams,
 ///        hidden]. Read at the first step, overwritten with the last one's
 /// cont   [steps, streams], or empty: every step continues. With Resets::kAtStart only the first

@@ -75,7 +75,7 @@ void add_carry(Problem& problem, std::size_t buffer, std::size_t use, bool fetch
 }
 
 /// Values that must be in host memory or on the device when an iteration ends: the walk around the
-/// cycle begins at a write, so that each value's carries are met in order.
+/// cycle starts at a write, so that each value's carries are met in order.
 void carry_forever(Problem& problem, std::size_t buffer) {
   const auto& uses = problem.uses[buffer];
   const auto writer = std::ranges::find_if(uses, &Use::writes);

@@ -20,7 +20,7 @@ struct Stay {
   [[nodiscard]] std::uint64_t top() const { return offset() + place_bytes; }
 };
 
-/// The stay that starts at a buffer's use `first`, with the copies that the choice asks for at its
+/// The stay that starts at a buffer's use `first`, with the copies that the choice requests at its
 /// ends and the steps that are reserved for them.
 [[nodiscard]] Stay make_stay(const Problem& problem, const Choice& choice, std::size_t buffer,
                              std::size_t first, std::size_t uses);

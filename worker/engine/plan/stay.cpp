@@ -5,7 +5,7 @@
 namespace taut::plan {
 namespace {
 
-/// Steps beside a carry's end that its copy has for itself.
+/// Steps next to a carry's end during which its copy runs.
 std::size_t fetch_steps(const Carry& carry) {
   return carry.to - carry.hold_to;
 }

@@ -6,8 +6,8 @@
 
 namespace taut::model {
 
-/// What stands where among the blobs of an RNN, LSTM or GRU. Bottoms: x, cont, x_static, then the
-/// states before the first step; tops: the output, then the states behind the last one.
+/// The order of the blobs of an RNN, LSTM or GRU. Bottoms: x, cont, x_static, then the states
+/// before the first step; tops: the output, then the states after the last one.
 /// Source    Caffe, src/caffe/layers/recurrent_layer.cpp
 struct RecurrentPorts {
   bool has_static = false;

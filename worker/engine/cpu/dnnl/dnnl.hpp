@@ -35,7 +35,7 @@ class Matmul {
   Matmul& operator=(const Matmul&) = delete;
 
   void run(const float* a, const float* b, const float* bias, float* c);
-  /// The memory that it needs while it runs.
+  /// The memory that it needs during a run.
   [[nodiscard]] cpu::OwnMemory& scratch();
   [[nodiscard]] const cpu::OwnMemory& scratch() const;
 
@@ -46,7 +46,7 @@ class Matmul {
 
 enum class ImageOrder : std::uint8_t { kChannelsFirst, kChannelsLast };
 
-/// Copies images from the other order into the one named.
+/// Copies images from the other order to this one.
 class ImageReorder {
  public:
   ImageReorder(const ImageShape& shape, ImageOrder to);

@@ -12,8 +12,7 @@
 #include "worker/engine/cpu/own_memory.hpp"
 #include "worker/engine/cpu/parallel.hpp"
 
-// What the cpu_dnnl*.cpp share, and nobody else includes: versions 2 and 3 of oneDNN behind one
-// face.
+// Shared by the sources of this folder only: versions 2 and 3 of oneDNN behind one interface.
 namespace taut::dnnl_cpu {
 
 using dnnl::memory;
@@ -21,7 +20,7 @@ using dnnl::primitive;
 using Tag = memory::format_tag;
 using Arguments = std::unordered_map<int, memory>;
 
-/// What a primitive needs while it runs is the caller's.
+/// The caller owns the memory that a primitive needs during a run.
 inline dnnl::primitive_attr with_scratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -72,7 +71,7 @@ inline memory::desc plain(const memory::dims& dims, Tag tag) {
   return {dims, memory::data_type::f32, tag};
 }
 
-/// Memory of the caller's, which is named at each run.
+/// Memory that the caller owns and names at each run.
 inline memory foreign(const memory::desc& desc) {
   return {desc, cpu_engine(), DNNL_MEMORY_NONE};
 }
@@ -82,10 +81,10 @@ inline std::size_t floats_of(const memory::desc& desc) {
 }
 
 inline void point(memory& at, const float* address) {
-  at.set_data_handle(const_cast<float*>(address));  // oneDNN has no memory that is only read
+  at.set_data_handle(const_cast<float*>(address));  // oneDNN has no read-only memory
 }
 
-/// Turns the library's refusal of a shape into ours.
+/// Turns the library's rejection of a shape into our error.
 template <class Make>
 auto built(const char* what, const Make& make) {
   try {
@@ -105,7 +104,7 @@ inline void execute(const primitive& what, const Arguments& arguments) {
   }
 }
 
-/// A primitive with what it needs while it runs.
+/// A primitive with the memory that it needs during a run.
 class Prepared {
  public:
   Prepared() = default;

@@ -43,7 +43,7 @@ dnnl::matmul::primitive_desc describe(const memory::desc& a, const memory::desc&
 }
 
 void point(memory& at, const float* address) {
-  at.set_data_handle(const_cast<float*>(address));  // oneDNN has no memory that is only read
+  at.set_data_handle(const_cast<float*>(address));  // oneDNN has no read-only memory
 }
 
 std::size_t floats_of(const memory::desc& desc) {

@@ -13,11 +13,11 @@ struct PackedMatmulSpec {
   std::int64_t rows = 0;
   std::int64_t inner = 0;
   std::int64_t columns = 0;
-  bool transpose_b = false;  // b lies as [columns, inner]
+  bool transpose_b = false;  // b is stored as [columns, inner]
 };
 
-/// c [rows, columns] += a [rows, inner] * b [inner, columns], many times with the same b: it is
-/// brought into the order of oneDNN's fastest kernel once.
+/// c [rows, columns] += a [rows, inner] * b [inner, columns], many times with the same b, which is
+/// packed once into the order of oneDNN's fastest kernel.
 class PackedMatmul {
  public:
   explicit PackedMatmul(const PackedMatmulSpec& spec);
@@ -28,7 +28,7 @@ class PackedMatmul {
   void pack(const float* b);
   /// With the b that was packed last.
   void add(const float* a, float* c);
-  /// Where b lies packed, and what the product needs while it runs.
+  /// The packed b, and the memory that the product needs during a run.
   [[nodiscard]] cpu::OwnMemory& packed();
   [[nodiscard]] const cpu::OwnMemory& packed() const;
   [[nodiscard]] cpu::OwnMemory& scratch();
@@ -39,14 +39,14 @@ class PackedMatmul {
   std::unique_ptr<State> state_;
 };
 
-/// A matrix within memory: element (i, j) lies at i * step + j, or transposed at j * step + i.
+/// A matrix in memory: element (i, j) is at i * step + j, or transposed at j * step + i.
 struct MatrixView {
   const float* address = nullptr;
   std::int64_t step = 0;
   bool transposed = false;
 };
 
-/// c [rows, columns] = alpha * a [rows, inner] * b [inner, columns]; c's rows lie `step` apart.
+/// c [rows, columns] = alpha * a [rows, inner] * b [inner, columns]; c's rows are `step` apart.
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, float alpha,
               const MatrixView& a, const MatrixView& b, float* c, std::int64_t step);
 

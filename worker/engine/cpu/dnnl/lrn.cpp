@@ -34,7 +34,7 @@ class Lrn final : public LrnOp {
     bottom_ = foreign(images);
     top_ = foreign(images);
     bottom_gradient_ = foreign(images);
-    // Kept from forward to backward; some kernels want none.
+    // Kept from forward to backward; some kernels need none.
     kept_ = cpu::OwnMemory(floats_of(forward.workspace_desc()));
     if (!kept_.empty()) workspace_ = foreign(forward.workspace_desc());
   }

@@ -15,7 +15,7 @@ class MaxPooling final : public PoolingOp {
     const memory::dims kernel{window.kernel_h, window.kernel_w};
     const memory::dims gaps{0, 0};
     const memory::dims front{window.pad_h, window.pad_w};
-    // Caffe rounds up: what the last window lacks is padding behind.
+    // Caffe rounds up: what the last window lacks is padding at the end.
     const memory::dims back{
         behind(bottom.h, top.h, window.kernel_h, window.stride_h, window.pad_h),
         behind(bottom.w, top.w, window.kernel_w, window.stride_w, window.pad_w)};
@@ -71,7 +71,7 @@ class MaxPooling final : public PoolingOp {
   Prepared backward_;
   memory bottom_;
   memory top_;
-  memory chosen_;  // which element of each window was the largest
+  memory chosen_;  // the index of each window's largest element
   cpu::OwnMemory kept_;
 };
 
