@@ -35,7 +35,7 @@ def parser(description):
 def program(options, name, folder="bin"):
     path = options.build / folder / name
     if not os.access(path, os.X_OK):
-        give_up(f"{path} is not there: build it with scripts/build, or name another --build")
+        give_up(f"{path} does not exist: build it with scripts/build, or name another --build")
     return str(path.resolve())
 
 

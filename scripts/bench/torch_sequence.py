@@ -47,7 +47,7 @@ class Streams:
         self.each = (len(numbers) - 1) // steps // batch
 
     def at(self, clock):
-        """data and label [T, N], and whether the streams begin here."""
+        """data and label [T, N], and whether the streams start here."""
         k = clock % self.each
         starts = [(n * self.each + k) * self.steps for n in range(self.batch)]
         cut = torch.stack([self.numbers[s:s + self.steps + 1] for s in starts], dim=1)

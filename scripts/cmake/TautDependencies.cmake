@@ -13,7 +13,7 @@ find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
-# oneDNN's own package file asks for an OpenCL that the CPU library does not use.
+# oneDNN's own package file requires an OpenCL that the CPU library does not use.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 add_library(taut_dnnl INTERFACE)

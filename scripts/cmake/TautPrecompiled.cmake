@@ -4,7 +4,7 @@ option(TAUTLINE_PCH "Compile the headers that most sources share once" ON)
 if(TAUTLINE_FUZZ)
   set(TAUTLINE_PCH OFF)  # rooms have instrumentation that the headers would not have
 endif()
-# ccache asks for the first. The others: the library's strings and vectors from a precompiled header
+# ccache requires the first. The others: the library's strings and vectors from a precompiled header
 # are warned of falsely when they are inlined (GCC bugs 105329, 105651); they stay on with
 # TAUTLINE_PCH=OFF.
 set(TAUT_PCH_OPTIONS -fpch-preprocess -Wno-array-bounds -Wno-maybe-uninitialized

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains on a device with real processes, and holds the figures against what is to be reached.
+"""Trains on a device with real processes, and compares the figures with their targets.
 
-Writes its rows with --json FILE, in the form of the benches. --rehearse makes everything so small
+Writes its rows with --json FILE, in the form of the benches. --dry-run makes everything so small
 that a CPU does it in seconds: figures of speed then mean nothing and are not judged; bits, losses
 and that everything runs are. scripts/gpu_check runs this.
 """
@@ -31,7 +31,7 @@ ON_A_GPU = types.SimpleNamespace(
     # name, model, batch's shape, iterations, budget, least GB that it needs
     large=("ResNet-50 b256", "resnet50.prototxt", (256, 3, 224, 224), 4, 5 * 10**9, 20))
 
-REHEARSED = types.SimpleNamespace(
+DRY_RUN = types.SimpleNamespace(
     mib=4, shards=1, within="6MiB",
     fashion=12, tests=2, together=12, learned=0.01,
     alexnet=("LeNet b4", "lenet.prototxt", (4, 1, 28, 28), 16),
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, required=True, help="for runs and logs")
     parser.add_argument("--json", type=pathlib.Path, required=True, help="receives the rows")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--rehearse", action="store_true",
+    parser.add_argument("--dry-run", action="store_true",
                         help="everything small, speed not judged")
     parser.add_argument("--seconds", type=float, default=240, help="for all rows together")
     parser.add_argument("--rows", action="append", choices=Rows.PARTS,
@@ -61,13 +61,13 @@ def main():
     rows = []
 
     def judge(what, value, reach, fine, speed=False):
-        if speed and given.rehearse:
+        if speed and given.dry_run:
             fine = None
         rows.append({"what": what, "value": value, "reach": reach, "fine": fine})
         given.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         print(f"{what}: {value}", flush=True)
 
-    sizes = REHEARSED if given.rehearse else ON_A_GPU
+    sizes = DRY_RUN if given.dry_run else ON_A_GPU
     table = Rows(Runs(places, output, given.seconds), Jobs(given.configs.resolve(), output), sizes,
                  judge)
     for part in given.rows or Rows.PARTS:

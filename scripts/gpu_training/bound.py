@@ -17,7 +17,7 @@ def bsp_seconds(layers, compute_s, down, memory, up):
     costs = (1 / down, SERVER_BYTES / memory, 1 / up)  # seconds for each byte of a table
     scale = compute_s / max(sum(seconds for _, seconds in layers), 1e-12)
     longest = compute_s
-    above = compute_s  # forward and backward of this layer and all behind it
+    above = compute_s  # forward and backward of this layer and all later ones
     below = 0          # bytes of the tables up to this one
     for size, seconds in layers:
         below += size

@@ -1,4 +1,4 @@
-"""The rows: what is trained, what is asked of it, and where the figures come from."""
+"""The rows: the trainings, their targets, and the sources of the figures."""
 import math
 
 import bound
@@ -100,7 +100,7 @@ class Rows:
         self.beside_a_server(self.sizes.lenet, 0.80, False)
 
     def beside_a_server(self, net, share, stalls):
-        """One worker with a server under SSP 1 and BSP beside the same worker without one.
+        """One worker with a server under SSP 1 and BSP next to the same worker without one.
         stalls   whether to ask how long the device waits for parameters"""
         name, model, shape, iterations = net
         word = model.split(".")[0]

@@ -13,7 +13,7 @@ class Failed(Exception):
 
 
 class Runs:
-    """Starts programs within a deadline, each with a log and a folder of its own."""
+    """Starts programs within a deadline, each with its own log and folder."""
 
     def __init__(self, places, output, seconds):
         self.places = places  # programs, bench, configs, data: folders; device

@@ -225,7 +225,7 @@ int main(int count, char** arguments) {
   app.add_option("--json", options.json, "write the rows into this file");
   const std::map<std::string, DeviceKind> devices{{"cpu", DeviceKind::kCpu},
                                                   {"cuda", DeviceKind::kCuda}};
-  app.add_option("--device", options.device, "cuda, or cpu to rehearse")
+  app.add_option("--device", options.device, "cuda, or cpu for a dry run")
       ->transform(CLI::CheckedTransformer(devices));
   app.add_option("--mib", options.mib, "of each array")->check(CLI::Range(1, 1 << 16));
   app.add_option("--host-threads", options.host_threads, "that move the host's memory")

@@ -56,7 +56,7 @@ TEST_CASE("a child's exit status and its output are kept", "[cli]") {
   CHECK(read_file(folder.path / "log").value() == "one\ntwo\n");
 }
 
-TEST_CASE("a killed child is told by its signal", "[cli]") {
+TEST_CASE("a killed child is reported with its signal", "[cli]") {
   TemporaryFolder folder;
   ChildProcess child = shell("sleep 60", folder.path / "log");
   child.kill();
@@ -64,7 +64,7 @@ TEST_CASE("a killed child is told by its signal", "[cli]") {
   CHECK(child.ending() == "was killed by signal 9 (Killed)");
 }
 
-TEST_CASE("a program that is not there is an error that names it", "[cli]") {
+TEST_CASE("a missing program is an error that names it", "[cli]") {
   TemporaryFolder folder;
   const auto child = ChildProcess::start({.name = "worker0",
                                           .program = "/no/such/program",
@@ -84,7 +84,7 @@ TEST_CASE("a log that cannot be written is an error, not a lost child", "[cli]")
   CHECK(child.error().message.find("/no/such/folder/log") != std::string::npos);
 }
 
-TEST_CASE("ending all kills the one that does not listen, and says so", "[cli]") {
+TEST_CASE("ending all kills a process that ignores the signal, and reports it", "[cli]") {
   TemporaryFolder folder;
   std::vector<ChildProcess> children;
   children.push_back(shell("sleep 60", folder.path / "a"));

@@ -81,7 +81,7 @@ TEST_CASE("a histogram of many values has ranges of one length, and loses nothin
   CHECK(histogram({}, 10).empty());
 }
 
-TEST_CASE("a worker stands on the track where its clock is, and the bound where it is", "[cli]") {
+TEST_CASE("a worker is drawn on the track at its clock, and the bound at its own", "[cli]") {
   CHECK(track(10, 14, 10, 14, 5) == "o...|");
   CHECK(track(10, 14, 12, 14, 5) == "..o.|");
   CHECK(track(10, 14, 14, 20, 5) == "....o");
@@ -111,7 +111,7 @@ TEST_CASE("the progress block says how far, how fast, how far apart, and the bou
   for (const std::string& line : lines) CHECK(line.size() < 80);
 }
 
-TEST_CASE("a worker without an iteration has no loss, and the job's is the others'", "[cli]") {
+TEST_CASE("a worker without an iteration has no loss, and does not change the job's", "[cli]") {
   pb::JobStatus job = two_workers();
   job.mutable_workers(0)->mutable_progress()->set_clock(0);
   job.mutable_workers(0)->mutable_progress()->set_loss(0);
@@ -221,7 +221,7 @@ TEST_CASE("a net without an Accuracy has none in summary, status and progress, n
   }
 }
 
-TEST_CASE("the status without a job says how to hand one over", "[cli]") {
+TEST_CASE("the status without a job explains how to submit one", "[cli]") {
   pb::StatusReply status;
   CHECK(holds(status_view(status, 80), "tautline submit"));
 }

@@ -65,7 +65,7 @@ def write_data(folder, train=200, test=40):
 
 
 def state_of(pid):
-    """The letter that stands for a process's state, e.g. "T" for stopped; "" where it is gone."""
+    """The letter of a process's state, e.g. "T" for stopped; "" if it does not exist."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -115,11 +115,11 @@ def wait_until(condition, seconds=20, what="the condition"):
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f"{what} did not come true in {seconds} s")
+    raise AssertionError(f"{what} did not happen in {seconds} s")
 
 
 class ClusterTest(unittest.TestCase):
-    """A test with a folder of its own; every process that it starts is gone after it."""
+    """A test with its own folder; every process that it starts is ended after it."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tautline-e2e-")
@@ -181,7 +181,7 @@ class ClusterTest(unittest.TestCase):
         return process
 
     def addresses(self, name):
-        """What a daemon's ready file says: {"coordinator": [address], "shard": [...]}."""
+        """A daemon's ready file: {"coordinator": [address], "shard": [...]}."""
         found = {}
         for line in (self.folder / f"{name}.ready").read_text().splitlines():
             kind, address = line.split(" ", 1)
@@ -212,7 +212,7 @@ class ClusterTest(unittest.TestCase):
         return wait_until(reached, seconds, f"job {job} {state}")
 
     def assert_still_trains(self):
-        """The cluster that stands takes a job and finishes it."""
+        """The running cluster takes a job and finishes it."""
         answer = self.ask("submit", self.job("after.textproto"))
         self.assertEqual(answer.returncode, 0, answer.stderr)
         number = int(answer.stdout.split()[1])

@@ -21,8 +21,7 @@ pb::ControlMessage accepted() {
   return answer;
 }
 
-TEST_CASE("nobody at the coordinator's address is said after the deadline, with the way out",
-          "[cli]") {
+TEST_CASE("a missing coordinator is reported after the deadline, with a remedy", "[cli]") {
   ZmqContext context;
   const auto client = ControlClient::connect(context.make_endpoint(), "127.0.0.1:9",
                                              std::chrono::milliseconds(300));
@@ -105,7 +104,7 @@ TEST_CASE("a coordinator that restarted is greeted again before a request is rep
   CHECK(hellos >= 2);
 }
 
-TEST_CASE("what the coordinator refuses is the error of the request", "[cli]") {
+TEST_CASE("a request that the coordinator refuses has its error", "[cli]") {
   FakeCoordinator fake([](const pb::ControlMessage& message) {
     pb::ControlMessage answer = accepted();
     if (message.has_set_slack()) answer.mutable_command_reply()->set_error("no job 3");
@@ -120,7 +119,7 @@ TEST_CASE("what the coordinator refuses is the error of the request", "[cli]") {
   CHECK(client.value().status(JobId(4)).error().message == "no job 4");
 }
 
-TEST_CASE("async goes to the coordinator as the slack that has no bound", "[cli]") {
+TEST_CASE("async is sent to the coordinator as the unbounded slack", "[cli]") {
   std::atomic<std::int64_t> slack{0};
   FakeCoordinator fake([&](const pb::ControlMessage& message) {
     pb::ControlMessage answer = accepted();

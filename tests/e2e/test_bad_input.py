@@ -1,4 +1,4 @@
-"""What a user gets wrong is said in one line with the way out, and nothing hangs or is lost."""
+"""Users' mistakes are reported in one line with a remedy, and nothing hangs or is lost."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ class BadFiles(ClusterTest):
         job = self.changed('type: "ReLU"', 'type: "ReLUU"')
         self.assert_both_refuse(job, "relu1", "ReLUU")
 
-    def test_a_bottom_that_nobody_makes_is_named(self):
+    def test_a_bottom_that_no_layer_produces_is_named(self):
         job = self.changed('bottom: "ip1" top: "ip1"', 'bottom: "ip7" top: "ip1"')
         self.assert_both_refuse(job, "relu1", "ip7")
 
@@ -92,13 +92,13 @@ class BadFiles(ClusterTest):
         self.assertFalse(refused["fine"])
         self.assertIn("bad.textproto", refused["error"])
 
-    def test_validate_goes_on_after_a_bad_file_and_fails(self):
+    def test_validate_continues_after_a_bad_file_and_fails(self):
         bad = self.file("bad.textproto", "hello: 1\n")
         answer = self.tautline("validate", bad, self.job())
         self.assert_fails(answer, "bad.textproto")
         self.assertIn("a job file, fine", answer.stdout)
 
-    def test_the_configurations_that_come_along_are_all_fine(self):
+    def test_the_shipped_configurations_are_all_valid(self):
         files = [f for kind in ("clusters", "jobs", "models")
                  for f in (SOURCE / "configs" / kind).rglob("*")
                  if f.suffix in (".textproto", ".prototxt")]
@@ -108,7 +108,7 @@ class BadFiles(ClusterTest):
 
 
 class BadData(ClusterTest):
-    def test_missing_data_says_how_to_get_it_and_validate_only_warns(self):
+    def test_missing_data_is_reported_with_a_remedy_and_validate_only_warns(self):
         job = self.job(data=self.folder / "no-data")
         answer = self.tautline("validate", job)
         self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -164,7 +164,7 @@ class BadClusters(ClusterTest):
             self.assertIn("cluster.textproto:1:10", error)
             self.assertIn('did you mean "shards"?', error)
 
-    def test_a_port_in_use_says_which_setting_changes_it(self):
+    def test_a_port_in_use_is_reported_with_its_setting(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             for settings, name in ((f'coordinator_address: "127.0.0.1:{port}"\n'
@@ -197,7 +197,7 @@ class BadClusters(ClusterTest):
         _, error = process.communicate(timeout=5)
         self.assertIn("insecure", error)
 
-    def test_a_coordinator_that_never_comes_is_named_with_its_address(self):
+    def test_a_coordinator_that_never_starts_is_named_with_its_address(self):
         config = self.file("cluster.textproto", 'coordinator_address: "127.0.0.1:9"\n'
                            "start_wait_s: 1\nworker {}\nserver {}\n")
         for program in ("tautline-worker", "tautline-server"):
@@ -218,7 +218,7 @@ class BadClusters(ClusterTest):
         self.assertIsNone(first.poll())
         self.assert_still_trains()
 
-    def test_a_worker_that_ended_may_come_back_under_its_name(self):
+    def test_a_worker_that_ended_may_return_under_its_name(self):
         self.start_server()
         first = self.start_worker("worker0")
         first.terminate()
@@ -233,7 +233,7 @@ class BadClusters(ClusterTest):
         self.start_worker()
         self.assert_still_trains()
 
-    def test_a_job_whose_data_is_not_there_fails_and_the_daemons_go_on(self):
+    def test_a_job_whose_data_is_missing_fails_and_the_daemons_continue(self):
         self.start_server()
         self.start_worker()
         answer = self.ask("submit", self.job(data=self.folder / "no-data"))
@@ -277,7 +277,7 @@ class BadCommands(ClusterTest):
             self.assertEqual(answer.returncode, 2, arguments)
             self.assertTrue(answer.stderr, arguments)
 
-    def test_no_coordinator_is_said_with_the_way_out(self):
+    def test_a_missing_coordinator_is_reported_with_a_remedy(self):
         for arguments in (("status",), ("stop", 1), ("set-slack", 1, 0), ("submit", self.job())):
             answer = self.tautline(*arguments, "--coordinator", "127.0.0.1:9", "--wait", "0.3")
             self.assert_fails(answer, "no coordinator at 127.0.0.1:9 answered in 0.3 s",

@@ -50,7 +50,7 @@ class Bench(unittest.TestCase):
             done = self.measure("caffe_texts", texts)
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertIn(f"not expected to be refused: {name}.prototxt\n", done.stderr)
-            # The others are judged all the same.
+            # The others are judged nevertheless.
             self.assertRegex(done.stdout, r"scores.prototxt +\| read ")
             (texts / f"{name}.prototxt").unlink()
         done = self.measure("caffe_texts", texts, "--only", "nothing")

@@ -40,7 +40,7 @@ class Budget(ClusterTest):
         return self.file("lenet.textproto", LENET % (workers, data, net) + extra)
 
     def quarter_of_need(self, job):
-        """A quarter of what a training takes where everything has a place of its own."""
+        """A quarter of a training's memory if no memory is shared."""
         planned = self.tautline("plan", job, "--budget", "1GiB")
         self.assertEqual(planned.returncode, 0, planned.stderr)
         return int(float(re.search(r"needs ([0-9.]+) MiB", planned.stdout)[1]) / 4 * 1024 * 1024)

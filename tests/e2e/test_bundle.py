@@ -15,7 +15,7 @@ DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 FROM_GLIBC = r"^(ld-linux|linux-vdso|lib(c|m|mvec|dl|pthread|rt|resolv)\.)"
 # An empty environment but for where the system's own commands are.
 BARE = {"PATH": "/usr/bin:/bin"}
-TIMEOUT_S = 280  # of the rehearsal, on a machine that is busy
+TIMEOUT_S = 280  # of the dry run, on a busy machine
 
 
 def run(words, env=None, timeout=100, **options):
@@ -67,7 +67,7 @@ class Bundle(unittest.TestCase):
             self.assertEqual(len(said), 1, trained.stderr)
             self.assertIn("missing:", said[0])
 
-    def test_a_bundle_has_all_that_its_check_runs_and_says_where_no_gpu_is(self):
+    def test_a_bundle_has_all_that_its_check_runs_and_reports_a_missing_gpu(self):
         for name in ("gpu_check", "gpu_training/__main__.py", "bench/bench_gpu", "bench/time_net",
                      "bench/gpu_nets", "tests/test_layers"):
             self.assertTrue((self.root / "libexec" / name).is_file(), name)
@@ -83,9 +83,9 @@ class Bundle(unittest.TestCase):
         self.assertEqual(refused.returncode, 1, refused.stderr)
         self.assertIn("no CUDA here (missing:", refused.stderr)
 
-    def test_a_bundle_rehearses_the_trainings_of_its_check_on_the_cpu(self):
-        output = pathlib.Path(self.folder.name) / "rehearsal"
-        checked = run([self.root / "bin" / "gpu_check", "--rehearse", "--output", output],
+    def test_a_bundle_does_a_dry_run_of_its_trainings_on_the_cpu(self):
+        output = pathlib.Path(self.folder.name) / "dry_run"
+        checked = run([self.root / "bin" / "gpu_check", "--dry-run", "--output", output],
                       timeout=TIMEOUT_S)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
         rows = json.loads((output / "table.json").read_text())["rows"]
@@ -135,7 +135,7 @@ class GpuCheck(unittest.TestCase):
         return run([sys.executable, SOURCE / "scripts" / "gpu_check", *words],
                    {"PATH": str(folder), "TAUTLINE_BUILD": str(folder / "build")})
 
-    def test_a_gpu_check_without_a_gpu_says_so_and_fails(self):
+    def test_a_gpu_check_without_a_gpu_reports_it_and_fails(self):
         with tempfile.TemporaryDirectory() as name:
             checked = self.check(pathlib.Path(name))
             self.assertEqual(checked.returncode, 3)
@@ -146,7 +146,7 @@ class GpuCheck(unittest.TestCase):
         path.write_text(f"#!{sys.executable}\n{text}")
         path.chmod(0o755)
 
-    def test_a_gpu_check_ends_with_a_table_of_what_was_not_reached(self):
+    def test_a_gpu_check_ends_with_a_table_of_missed_targets(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             self.make(folder / "nvidia-smi", "print('Made-up GPU, 1.0, 10 MiB')")

@@ -1,4 +1,4 @@
-"""A job is saved while it trains, and goes on from what was saved."""
+"""A job is saved while it trains, and continues from what was saved."""
 
 import pathlib
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 
 from cluster import *
 
-# Clocks long enough for every order to come in time.
+# Clocks long enough for every order to arrive in time.
 PACE = ("--clock-time", "30")
 
 TEXT_NET = """
@@ -29,7 +29,7 @@ solver_param { base_lr: 0.3 max_iter: %d }
 
 
 def value_of(output, key):
-    """What stands behind "key: " in a summary."""
+    """The text after "key: " in a summary."""
     for line in output.splitlines():
         if line.startswith(key + ": "):
             return line[len(key) + 2:]
@@ -38,7 +38,7 @@ def value_of(output, key):
 
 class CheckpointTest(ClusterTest):
     def train(self, job, *arguments, output="run", fails=False, timeout=90):
-        """Runs it to its end in a folder of its own."""
+        """Runs it to its end in its own folder."""
         answer = self.tautline("train", job, "--output", self.folder / output, *arguments,
                                timeout=timeout)
         if not fails:
@@ -108,7 +108,7 @@ class Resume(CheckpointTest):
                               self.folder / "first/checkpoints/tiny_iter_20", output="rest")
             self.assertIn("40 of 40", rest.stdout)
 
-    def test_the_state_that_a_net_carries_from_batch_to_batch_comes_along(self):
+    def test_the_state_that_a_net_carries_between_batches_is_saved_too(self):
         data = self.folder / "text"
         data.mkdir()
         (data / "input.txt").write_text("abacadabra badacab " * 40)
@@ -213,7 +213,7 @@ class Failures(CheckpointTest):
         self.assertIn("20 of 20", answer.stdout)
         self.assertIn("No space left on device", answer.stdout)
 
-    def test_a_server_killed_while_it_writes_leaves_nothing_that_is_taken_for_whole(self):
+    def test_a_server_killed_while_writing_leaves_no_file_that_looks_complete(self):
         self.start_server(settings="heartbeat_limit_s: 1")
         victim = self.start_daemon("server", "server1")
         self.start_worker()
@@ -244,7 +244,7 @@ class Failures(CheckpointTest):
 
 
 class ByHand(CheckpointTest):
-    def test_a_checkpoint_is_made_by_hand_while_the_job_goes_on(self):
+    def test_a_checkpoint_is_ordered_by_hand_while_the_job_continues(self):
         self.start_server()
         for i in range(2):
             self.start_worker(f"worker{i}")

@@ -108,7 +108,7 @@ class Mistakes(ClusterTest):
                               'did you mean "slowdown"?')
         self.assert_usage("tautline-worker", ["--config", "c", "--straggler", "slowdown 3"])
 
-    def test_what_goes_with_nothing_else_is_said(self):
+    def test_conflicting_options_are_reported(self):
         self.assert_usage("tautline", ["convert", "images"], "OUT", "--mean or both")
         self.assert_usage("tautline", ["train", "--device", "gpu"], "auto, cpu, cuda")
         self.assert_usage("tautline", ["train", "--device-index", "0:x"], "--device-index")

@@ -55,7 +55,7 @@ class CoordinatorLoss(ClusterTest):
     def test_a_worker_that_fails_costs_only_itself(self):
         self.start_cluster()
         self.start_daemon("worker", "worker9")
-        # Its data is there for the first two and not for a third, which joins when one is killed.
+        # Its data exists for the first two and not for a third, which joins when one is killed.
         (self.folder / "data").rename(self.folder / "moved")
         self.others[1].kill()
         wait_until(lambda: any(w["name"] == "worker9" and w["state"] == "lost"

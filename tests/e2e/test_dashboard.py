@@ -69,7 +69,7 @@ class Http(Served):
         self.assertEqual(set(shown), set(keys))
         self.assertEqual(set(shown["job"]), set(of_job))
 
-    def test_bad_requests_are_refused_and_the_daemons_go_on(self):
+    def test_bad_requests_are_refused_and_the_daemons_continue(self):
         self.begin(workers=1)
         metrics = self.addresses("worker0")["http"][0]
         big = "x" * 100000
@@ -116,7 +116,7 @@ class Http(Served):
                 return all(part in text for part in parts)
             wait_until(scrape, what=f"the metrics of {name}")
 
-    def test_http_that_is_not_asked_for_listens_nowhere(self):
+    def test_http_that_is_not_configured_listens_nowhere(self):
         self.start_server()
         self.assertNotIn("http", self.addresses("server0"))
 
@@ -128,7 +128,7 @@ class Http(Served):
 
 
 class ManyWorkers(http.server.BaseHTTPRequestHandler):
-    """Serves the page of a running cluster with a made-up job: a thousand workers that go on."""
+    """Serves the page of a running cluster with a made-up job: a thousand workers that continue."""
     files = {}  # path: (type, bytes)
     status = {}  # as /api/status has it, of two workers
     workers, servers, shards = 1000, 8, 8
@@ -195,7 +195,7 @@ class Page(Served):
         self.addCleanup(self.end_browser)
 
     def fetch_driver(self):
-        """Once for all tests, which may begin side by side: what is half there is not looked at."""
+        """Once for all tests, which may start in parallel: an incomplete folder is not used."""
         TOOLS.mkdir(parents=True, exist_ok=True)
         fetched = TOOLS / "fetched"
         with open(TOOLS / "lock", "w") as lock:
@@ -306,7 +306,7 @@ class Page(Served):
         self.assertLess(page, 1_000_000)
 
     def test_the_page_survives_a_restart_of_the_coordinator(self):
-        # Coordinator and page stand in a server without the job's shards, and keep their ports.
+        # Coordinator and page are in a server without the job's shards, and keep their ports.
         ports = []
         for _ in range(2):
             with socket.create_server(("127.0.0.1", 0)) as free:

@@ -1,4 +1,4 @@
-"""Several devices in one worker: replicas on the CPU stand in their places."""
+"""Several devices in one worker: with replicas on the CPU."""
 
 import json
 import unittest

@@ -1,4 +1,4 @@
-"""`tautline doctor` on this machine: what stands in the way is said, and nothing hangs."""
+"""`tautline doctor` on this machine: obstacles are reported, and nothing hangs."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Doctor(ClusterTest):
         self.assertIn("1 server, 1 worker", self.of(findings, "coordinator")["found"])
         clock = self.of(findings, "clock")
         self.assertEqual(clock["verdict"], "ok")
-        # One machine's clock beside itself.
+        # One machine's clock next to itself.
         self.assertLess(float(clock["found"].split(" is ")[1].split(" ms")[0]), 1000)
         port = self.of(findings, "port", self.coordinator)
         self.assertEqual(port["verdict"], "ok")
@@ -45,7 +45,7 @@ class Doctor(ClusterTest):
         for name in ("tautline-server", "tautline-worker", "ZeroMQ"):
             self.assertEqual(self.of(findings, "version", name)["verdict"], "ok")
 
-    def test_a_port_that_another_program_holds_is_trouble_and_says_whose(self):
+    def test_a_port_that_another_program_holds_is_trouble_and_names_it(self):
         with socket.create_server(("127.0.0.1", 0)) as held:
             address = f"127.0.0.1:{held.getsockname()[1]}"
             config = self.config(f'coordinator_address: "{address}"\n'
@@ -66,7 +66,7 @@ class Doctor(ClusterTest):
         self.assertTrue(self.of(findings, "shared memory"))
 
     def test_a_folder_that_cannot_be_written_is_trouble_with_its_setting(self):
-        # A file where the folder's parent should stand: root may write nearly everywhere else.
+        # A file instead of the folder's parent: root may write nearly everywhere else.
         blocked = self.file("blocked", "")
         config = self.config(f'server {{ coordinator {{ state_folder: "{blocked}/state" }} }}\n'
                              'coordinator_address: "127.0.0.1:0"\n')
@@ -74,8 +74,8 @@ class Doctor(ClusterTest):
         self.assertEqual(disk["verdict"], "trouble")
         self.assertIn("state_folder", disk["advice"])
 
-    def test_a_coordinator_that_does_not_answer_is_waited_for_no_longer_than_told(self):
-        # It listens, and says nothing.
+    def test_a_silent_coordinator_is_waited_for_no_longer_than_configured(self):
+        # It listens, and never answers.
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
             began = time.monotonic()

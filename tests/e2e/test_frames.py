@@ -1,4 +1,4 @@
-"""Whatever arrives at a port, the daemons go on serving."""
+"""Whatever arrives at a port, the daemons continue serving."""
 
 import socket
 import struct
@@ -70,7 +70,7 @@ class Frames(ClusterTest):
                 self.addCleanup(stream.close)
         self.assert_still_trains()
 
-    def test_a_peer_of_another_wire_version_is_told_both_versions(self):
+    def test_a_peer_of_another_wire_version_gets_both_versions(self):
         dealer = zmtp.Dealer(self.ports[0])
         self.addCleanup(dealer.close)
         dealer.send(zmtp.control_hello(version=999))
@@ -79,7 +79,7 @@ class Frames(ClusterTest):
         self.assertIn(b"wire version 999 (another build)", reply)
         self.assert_still_trains()
 
-    def test_a_shard_tells_a_peer_of_another_wire_version_both_versions(self):
+    def test_a_shard_sends_a_peer_of_another_wire_version_both_versions(self):
         for port in self.ports[1:]:
             dealer = zmtp.Dealer(port)
             self.addCleanup(dealer.close)

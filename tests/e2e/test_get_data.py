@@ -60,11 +60,11 @@ class GetData(unittest.TestCase):
             again = self.convert(f"lmdb/{part}", "--mean", "again")
             self.assertIn(f"{images} images", again.stdout, again.stderr)
             self.assertEqual((self.place / "again").read_bytes() == mean, part == "train")
-        # What is there is left alone.
+        # Existing files are kept.
         before = (self.place / "lmdb/train/data.mdb").stat()
         done = self.get_data(*wanted)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("lmdb/train is there already", done.stdout)
+        self.assertIn("lmdb/train exists already", done.stdout)
         after = (self.place / "lmdb/train/data.mdb").stat()
         self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
 
@@ -97,12 +97,12 @@ class GetData(unittest.TestCase):
         unknown = self.get_data("mnist", "--lmdb", "lmdb")
         self.assertEqual(unknown.returncode, 1, unknown.stdout)
         self.assertRegex(unknown.stderr, r"^get_data: lmdb/test .* without data_set.txt[^\n]*\n$")
-        # With its own marker back, what is missing is made, and what is there is kept.
+        # With its own marker restored, missing files are created, and existing ones are kept.
         marker.write_text(words)
         done = self.get_data("mnist", "--lmdb", "lmdb")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("lmdb/train holds 30 images", done.stdout)
-        self.assertIn("lmdb/test is there already", done.stdout)
+        self.assertIn("lmdb/test exists already", done.stdout)
 
     def test_get_data_says_what_converting_needs_before_it_fetches(self):
         done = self.get_data("mnist", "--mean", "mean.binaryproto")

@@ -20,18 +20,18 @@ class BspBound(unittest.TestCase):
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.4, FAST, FAST, FAST), 0.4)
 
     def test_the_first_layers_table_hides_behind_nothing(self):
-        # Both copies of 1000 bytes at 10,000 a second come behind all of the compute.
+        # Both copies of 1000 bytes at 10,000 a second follow all of the compute.
         layers = [(1000, 1.0), (0, 3.0)]
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.4, 1e4, FAST, 1e4), 0.4 + 0.2)
 
-    def test_the_last_layers_table_hides_behind_what_is_in_front_of_it(self):
+    def test_the_last_layers_table_overlaps_with_earlier_layers(self):
         # A quarter of the compute is the last layer's; the rest hides 0.2 s of copies, not 0.5 s.
         layers = [(0, 3.0), (1000, 1.0)]
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.4, 1e4, FAST, 1e4), 0.4)
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.4, 4e3, FAST, 4e3), 0.1 + 0.5)
 
     def test_a_place_that_all_tables_pass_is_counted_with_all_of_them(self):
-        # 7 bytes of memory traffic for each of 3000 bytes, behind the last layer's third of the
+        # 7 bytes of memory traffic for each of 3000 bytes, after the last layer's third of the
         # compute.
         layers = [(1000, 1.0), (1000, 1.0), (1000, 1.0)]
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.3, FAST, 7000, FAST), 0.1 + 3.0)

@@ -57,7 +57,7 @@ class TrainLifetime(ClusterTest):
     def test_a_killed_server_is_named_and_nothing_is_left(self):
         self.assertIn("server0 was killed by signal 9", self.killing("server0"))
 
-    def test_a_worker_that_is_told_to_end_is_named_and_nothing_is_left(self):
+    def test_a_worker_that_is_asked_to_end_is_named_and_nothing_is_left(self):
         self.assertIn("worker0 exited with status 0", self.killing("worker0", signal.SIGTERM))
 
     def test_train_killed_outright_leaves_no_process(self):
@@ -123,7 +123,7 @@ class DaemonLifetime(ClusterTest):
         worker.terminate()
         self.assertEqual(self.assert_ends(worker), 0)
 
-    def test_a_worker_says_in_its_log_whom_it_waits_for_and_that_it_was_heard_again(self):
+    def test_a_worker_logs_the_process_it_waits_for_and_its_return(self):
         log = self.folder / "worker0.log"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.coordinator = f"127.0.0.1:{free.getsockname()[1]}"
@@ -171,7 +171,7 @@ class DaemonLifetime(ClusterTest):
             wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
                        > before + 5, what=f"clocks under {mode}")
 
-    def test_the_survivor_of_a_killed_worker_goes_on_and_the_status_says_so(self):
+    def test_the_survivor_of_a_killed_worker_continues_and_the_status_shows_it(self):
         self.start_server(settings="heartbeat_limit_s: 1")
         workers = [self.start_worker(f"worker{i}") for i in range(2)]
         self.ask("submit", self.job(iterations=1000000, workers=2))

@@ -97,7 +97,7 @@ class Models(ClusterTest):
         self.assertEqual(answer.stderr.count("\n"), 1, answer.stderr)
         return answer.stderr
 
-    def test_a_run_begins_with_the_weights_bit_for_bit_with_servers_and_without(self):
+    def test_a_run_starts_from_the_weights_bit_for_bit_with_servers_and_without(self):
         weights, job = self.weights(), self.still_job()
         alone = self.run_program("tautline-worker", "--local", job, "--weights", weights)
         self.assertEqual(alone.returncode, 0, alone.stderr)
@@ -110,7 +110,7 @@ class Models(ClusterTest):
         out = self.fine("train", self.folder / "run/job.textproto", "--output", self.folder / "two")
         self.assertIn(self.digest(), out)
 
-    def test_a_submitted_job_begins_with_weights_of_which_a_part_is_there(self):
+    def test_a_submitted_job_starts_from_weights_of_which_a_part_exists(self):
         weights = self.weights()
         self.tensors.pop("ip2/bias")
         self.tensors["fc8/weight"] = ((2,), bytes(8))
@@ -177,7 +177,7 @@ class Models(ClusterTest):
         out = self.fine("test", weights, "--net", job)
         self.assertRegex(out, r"40 records in 5 batches\naccuracy: 0\.\d{6}\nloss: \d\.\d{6}\n")
 
-    def test_what_is_predicted_of_records_agrees_with_the_accuracy(self):
+    def test_predictions_of_records_agree_with_the_accuracy(self):
         weights, job = self.weights(), self.job()
         tested = json.loads(self.fine("test", weights, "--net", job, "--json"))
         self.file("names.txt", "".join(f"class, {i}\n" for i in range(10)))
@@ -257,7 +257,7 @@ class Models(ClusterTest):
         likeliest = self.fine(*sample, "--temperature", 0)
         self.assertEqual(likeliest, self.fine(*sample, "--temperature", 0, "--seed", 9))
 
-    def test_a_summary_counts_what_a_net_costs(self):
+    def test_a_summary_counts_the_cost_of_a_net(self):
         out = self.fine("summary", SOURCE / "configs/models/lenet.prototxt", "--batch", 1)
         self.assertIn("parameters: 431,080; 8 tables\n", out)
         self.assertIn("one forward pass: 2.29 M multiply-adds (4.59 M FLOPs)\n", out)

@@ -65,7 +65,7 @@ class Monitoring(ClusterTest):
         self.assertGreater(len(asked), 5)
         for panel, expression in asked:
             names = re.findall(r"tautline_\w+", expression)
-            self.assertTrue(names, f"{panel}: asks for nothing of ours: {expression}")
+            self.assertTrue(names, f"{panel}: queries none of our metrics: {expression}")
             for name in names:
                 self.assertIn(name, series, f"{panel}: {expression}")
             # Labels that are chosen, grouped by, or named in the legend.
@@ -103,7 +103,7 @@ class Monitoring(ClusterTest):
                 labels = set(re.findall(r"`(\w+)`", cells[1]))
                 self.assertEqual(labels, series[name] - {"le"}, name)
 
-    def test_a_worker_that_stands_still_shows_in_the_queues_of_the_others(self):
+    def test_a_stopped_worker_shows_in_the_queues_of_the_others(self):
         workers = self.start_cluster()
         job = self.job(iterations=1000000, workers=2, extra="consistency { mode: BSP }")
         self.assertEqual(self.ask("submit", job).returncode, 0)
@@ -124,7 +124,7 @@ class Monitoring(ClusterTest):
                    and self.sum_of("server0", "tautline_shard_parked_reads") == 0,
                    what="empty queues")
 
-    def test_device_memory_is_what_the_worker_has_allocated(self):
+    def test_device_memory_is_the_workers_allocated_memory(self):
         self.start_cluster()
         used = "tautline_worker_device_memory_used_bytes"
         before = self.sum_of("worker0", used)
@@ -138,7 +138,7 @@ class Monitoring(ClusterTest):
         self.assertGreater(self.sum_of("worker0", "tautline_worker_device_memory_free_bytes"),
                            BUDGET)
 
-    def test_what_workers_send_arrives_at_shards_and_back(self):
+    def test_payloads_of_workers_arrive_at_shards_and_back(self):
         self.start_cluster()
         self.assertEqual(self.ask("submit", self.job(iterations=200, workers=2)).returncode, 0)
         self.wait_for_job(1, "DONE")
@@ -151,7 +151,7 @@ class Monitoring(ClusterTest):
             at_shards = messages("server0", "shard", other)
             sent, received = max(at_workers, at_shards), min(at_workers, at_shards)
             self.assertEqual(sent, at_workers if direction == "out" else at_shards, direction)
-            # On a busy machine something is asked for twice, and its second answer comes too late.
+            # On a busy machine something is requested twice, and its second answer comes too late.
             self.assertGreater(received, 0.9 * sent, direction)
             self.assertGreater(received, 400, direction)
         for i in range(2):

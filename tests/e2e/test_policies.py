@@ -1,4 +1,4 @@
-"""What a job may do about staleness beside its bound, with real processes."""
+"""What a job may do about staleness next to its bound, with real processes."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ class Policies(ClusterTest):
             self.assert_learned(self.train(
                 f"mode: SSP slack: 4 delay_compensation {{ strength: 0.04 decay: {decay} }}",
                 "--clock-time", 5, "--straggler", "worker: 1 slowdown: 4"))
-            # What a server keeps for it, besides the tables, is said when they are opened.
+            # What a server keeps for it, in addition to the tables, is logged when they are opened.
             log = (self.folder / "run/server0.log").read_text()
             self.assertRegex(log, r"tables take [\d.]+ MiB here, of which delay compensation may "
                                   r"take up to [\d.]+ MiB")

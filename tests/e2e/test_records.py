@@ -178,7 +178,7 @@ class Records(ClusterTest):
                 step = next((line for line in event if line.startswith("2: ")), "")
                 losses.append((step, event[event.index('1: "train/loss"') + 1]))
             histograms += [event for line in event if line.startswith('1: "gradient/ip1')]
-        # The clock 0 is no field: proto3 leaves out what is 0.
+        # The clock 0 is no field: proto3 omits zeros.
         self.assertEqual([step for step, _ in losses[1:]], [f"2: {i}" for i in range(1, 30)])
         for (_, value), row in zip(losses, rows, strict=True):
             self.assertRegex(value, "^2: 0x[0-9a-f]{8}$")

@@ -9,7 +9,7 @@ from cluster import *
 
 SCRIPT = SOURCE / "scripts/shaped_cluster"
 
-# On one host: takes what another one sends, and prints how many bytes came in how many seconds.
+# On one host: receives from another one, and prints how many bytes arrived in how many seconds.
 RECEIVE = """
 import os, socket, subprocess, sys, time
 SEND = '''import os, socket
@@ -57,7 +57,7 @@ class ShapedCluster(ClusterTest):
         self.assertRegex(answer.stdout, r"parameters sha256: [0-9a-f]{64}\n")
         self.assertIn("10.77.0.1:7600", (self.folder / "run/worker1.textproto").read_text())
 
-    def test_a_card_is_as_slow_as_it_was_told(self):
+    def test_a_card_is_as_slow_as_configured(self):
         self.require_namespaces()
         receive = self.file("receive.py", RECEIVE)
         for options, least, most in ((("--rate", "8mbit"), 1.5, 60),
@@ -87,7 +87,7 @@ class ShapedCluster(ClusterTest):
             self.assertEqual(self.namespaces_of(process.pid), [])
             self.assertFalse(any(alive(pid) for pid in daemons))
 
-    def test_what_a_killed_cluster_left_goes_with_the_next_one(self):
+    def test_leftovers_of_a_killed_cluster_are_removed_by_the_next_one(self):
         self.require_namespaces()
         mark = self.folder / "running"
         process = subprocess.Popen([SCRIPT, "--bin", BIN, "--", "bash", "-c",
@@ -123,7 +123,7 @@ class ShapedCluster(ClusterTest):
         answer = self.script("--rate-of", "worker7=1mbit", "--", "true")
         self.assert_fails(answer, "worker7", "there are server0, worker0, worker1")
 
-    def test_without_root_it_says_so(self):
+    def test_without_root_it_reports_it(self):
         if os.geteuid() != 0:
             self.skipTest("is not root to begin with")
         copy = pathlib.Path(shutil.copy(SCRIPT, self.folder / "shaped_cluster"))

@@ -19,7 +19,7 @@ class Stragglers(ClusterTest):
             return [float(line["compute_s"]) for line in csv.DictReader(lines)
                     if line["compute_s"]]
 
-    def test_padded_clocks_last_as_long_as_they_were_told(self):
+    def test_padded_clocks_last_as_long_as_configured(self):
         self.train("--clock-time", 30, "--slack", 4)
         for worker in ("worker0", "worker1"):
             # How long backward will take is known from the clock before: one that a busy machine

@@ -18,7 +18,7 @@ class Submit(ClusterTest):
         self.assertRegex(answer.stdout,
                          r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n$")
 
-    def test_submit_takes_what_train_takes(self):
+    def test_submit_accepts_the_options_of_train(self):
         answer = self.ask("submit", "--follow", self.job(iterations=1000), "--slack", "async",
                           "--seed", 5, "--max-iter", 7, "--clock-time", 1, "--workers", 1,
                           "--straggler", "worker: 0 delay_ms: 1")
@@ -30,7 +30,7 @@ class Submit(ClusterTest):
         self.assertEqual(bounded.returncode, 0, bounded.stderr)
         self.assertEqual(self.status()["jobs"][1]["slack"], 3)
 
-    def test_following_a_job_that_is_stopped_says_so(self):
+    def test_following_a_job_that_is_stopped_reports_it(self):
         submit = self.start("tautline", "submit", "--follow", self.job(iterations=1000000),
                             "--coordinator", self.coordinator)
         wait_until(lambda: any(job["state"] == "RUNNING" for job in self.status()["jobs"]),
@@ -40,7 +40,7 @@ class Submit(ClusterTest):
         self.assertEqual(submit.returncode, 1)
         self.assertIn("job 1 stopped", error)
 
-    def test_what_a_job_is_to_be_warned_of_is_said_and_it_runs(self):
+    def test_a_job_with_warnings_prints_them_and_runs(self):
         job = self.job(extra="seed: 7\n")
         job.write_text(job.read_text().replace("momentum: 0.9", "momentum: 0.9 random_seed: 5"))
         warning = "random_seed 5: superseded by the job's seed 7"

@@ -49,7 +49,7 @@ class Sweep(ClusterTest):
         self.assertEqual(report["points"][0]["accuracy"]["runs"], 1)
         self.assertTrue((self.folder / "out/async-workers1-seed1/summary.json").exists())
 
-    def test_a_report_without_runs_says_that_none_has_finished(self):
+    def test_a_report_without_runs_states_that_none_has_finished(self):
         answer = self.sweep("--slack", "1", "--workers", 1, "--seeds", 1, "--report-only")
         self.assert_fails(answer, "1 run missing")
         self.assertIn("slack1-workers1-seed1: not run yet\n", answer.stdout)
@@ -71,13 +71,13 @@ class Sweep(ClusterTest):
         self.assertIn("staleness_learning_rate: true", job)
         html = (self.folder / "out/report.html").read_text()
         self.assertIn("<dt>late_counts_less</dt>", html)
-        # What the run was of is in the job, so a changed policy is run anew.
+        # What the run was of is in the job, so a changed policy is run again.
         late.write_text("consistency { mode: SSP dynamic_slack { least: 1 most: 4 } }")
         again = self.sweep("--slack", "0", "--policy", late, "--workers", 2, "--seeds", 1)
         self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
         self.assertEqual(again.stdout.count("finished earlier"), 1)
 
-    def test_a_sweep_goes_on_where_it_was_interrupted(self):
+    def test_a_sweep_continues_where_it_was_interrupted(self):
         arguments = (self.job(iterations=40), "--output", self.folder / "out", "--slack", "0,1",
                      "--workers", 1, "--seeds", 2, "--clock-time", 20)
         first = self.start("tautline", "sweep", *arguments)
@@ -97,7 +97,7 @@ class Sweep(ClusterTest):
         again = self.tautline("sweep", *arguments)
         self.assertEqual(again.stdout.count("finished earlier"), 4)
 
-    def test_a_run_that_fails_is_named_with_its_reason_and_the_rest_go_on(self):
+    def test_a_run_that_fails_is_named_with_its_reason_and_the_rest_continue(self):
         sweep = self.file("failing.textproto", f"""
             job: "{self.job(iterations=20)}"  slack: "1"  workers: 2  seeds: 2
             variant {{ name: "fine" }}

@@ -29,7 +29,7 @@ class Tables(ClusterTest):
         return answer.stdout
 
     def flowers(self, rows=300):
-        """A CSV whose classes can be told apart, in columns of very different units."""
+        """A CSV with separable classes, in columns of very different units."""
         draw = random.Random(11)
         lines = ["id,width,height,species"]
         for row in range(rows):
@@ -48,7 +48,7 @@ class Tables(ClusterTest):
                         150, "--workers", 2)
         self.assertGreater(float(re.search(r"test accuracy: ([\d.]+)", out)[1]), 0.9, out)
 
-    def test_a_table_that_cannot_be_read_is_told_at_line_and_column(self):
+    def test_a_table_that_cannot_be_read_is_reported_at_line_and_column(self):
         self.file("t.csv", "a,b\n1,2\n3,four\n")
         self.assert_fails(self.tautline("convert", "t.csv", "t.h5"),
                           't.csv:3:3: column "b" holds "four"')

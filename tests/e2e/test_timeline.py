@@ -65,7 +65,7 @@ class Timeline(ClusterTest):
         self.assertEqual(len(events), sum(len(self.events(file)) for file in files))
         self.assertEqual(len({event["pid"] for event in events}), 2)
 
-    def test_a_killed_process_leaves_a_whole_timeline(self):
+    def test_a_killed_process_leaves_a_complete_timeline(self):
         for _ in range(5):
             server, worker = self.begin("timeline: true")
             files = sorted(self.folder.glob("*.trace*.json"))[-2:]
@@ -78,7 +78,7 @@ class Timeline(ClusterTest):
                 file.unlink()
             self.coordinator = None
 
-    def test_merging_what_is_no_timeline_is_refused_by_name(self):
+    def test_merging_another_file_than_a_timeline_is_refused_by_name(self):
         other = self.file("other.json", "hello\n")
         answer = self.tautline("trace", "merge", other, "--output", self.folder / "out.json")
         self.assert_fails(answer, "other.json", "not a timeline")

@@ -55,7 +55,7 @@ class Screen:
 
 class Top(ClusterTest):
     def open(self, *arguments, interval=0.1):
-        """Starts `tautline top` on a terminal of its own."""
+        """Starts `tautline top` on its own terminal."""
         self.master, slave = pty.openpty()
         self.addCleanup(os.close, self.master)
         self.addCleanup(os.close, slave)
@@ -76,7 +76,7 @@ class Top(ClusterTest):
         return top
 
     def read(self, seconds=0.05):
-        """Feeds the screen with what has come."""
+        """Feeds the screen with what has arrived."""
         while select.select([self.master], [], [], seconds)[0]:
             self.left += os.read(self.master, 65536)
             whole = self.left.rfind(b"\n") + 1
@@ -98,7 +98,7 @@ class Top(ClusterTest):
         self.assertEqual(termios.tcgetattr(self.slave), self.modes)
 
     def assert_keys_unseen(self):
-        """Keys come one by one and are not echoed."""
+        """Keys arrive one by one and are not echoed."""
         wait_until(lambda: not termios.tcgetattr(self.slave)[3] & (termios.ICANON | termios.ECHO),
                    what="the terminal takes keys")
 
@@ -155,7 +155,7 @@ class Top(ClusterTest):
         self.assertEqual(self.assert_ends(top), 0)
         self.assert_terminal_restored()
 
-    def test_top_says_that_no_coordinator_answers(self):
+    def test_top_reports_that_no_coordinator_answers(self):
         top = self.open("--coordinator", "127.0.0.1:1", "--wait", 0.5)
         self.see(r"tautline top: no coordinator at 127\.0\.0\.1:1 answered in 0\.5 s; start "
                  r"tautline-server")

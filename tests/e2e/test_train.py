@@ -125,7 +125,7 @@ class Train(ClusterTest):
             tests = json.loads((run / "summary.json").read_text())["evaluations"]
             self.assertLess(tests[-1]["loss"], 0.5 * tests[0]["loss"], name)
 
-    def test_a_run_without_output_gets_a_folder_of_its_own(self):
+    def test_a_run_without_output_gets_its_own_folder(self):
         job = self.job()
         for number in (1, 2):
             answer = self.tautline("train", job)

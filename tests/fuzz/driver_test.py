@@ -48,7 +48,7 @@ class Driver(unittest.TestCase):
         kept.write_bytes(b"an input that breaks nothing")
         self.assertEqual(run(BROKEN, kept).returncode, 0)
 
-    def test_it_refuses_what_it_does_not_know(self):
+    def test_it_refuses_unknown_arguments(self):
         for words in (["--second", "1"], ["--seconds"], ["--seconds", "x"], ["--inputs", ""]):
             refused = run(SOUND, *words)
             self.assertEqual(refused.returncode, 2, words)
@@ -70,7 +70,7 @@ class Driver(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("parse_idx", refused.stderr)
 
-    def test_the_script_says_which_input_broke_which_target(self):
+    def test_the_script_reports_which_input_broke_which_target(self):
         target = self.place / "broken_fuzz"
         target.symlink_to(BROKEN)
         done = run(sys.executable, "-B", SCRIPT, "--folder", self.place, "--found",

@@ -50,17 +50,17 @@ void check_all(const std::vector<LayerCase>& cases) {
 TEST_CASE("convolutions and inner products agree with the CPU's", "[gpu][kernel]") {
   check_all(linear_cases());
 }
-TEST_CASE("what works on channels agrees with the CPU's", "[gpu][kernel]") {
+TEST_CASE("operations on channels agree with the CPU's", "[gpu][kernel]") {
   check_all(channel_cases());
 }
 TEST_CASE("pooling agrees with the CPU's, also where windows reach over the edge",
           "[gpu][kernel]") {
   check_all(pooling_cases());
 }
-TEST_CASE("what works element by element agrees with the CPU's", "[gpu][kernel]") {
+TEST_CASE("elementwise operations agree with the CPU's", "[gpu][kernel]") {
   check_all(elementwise_cases());
 }
-TEST_CASE("what moves, reduces or ranks elements agrees with the CPU's", "[gpu][kernel]") {
+TEST_CASE("operations that move, reduce or rank elements agree with the CPU's", "[gpu][kernel]") {
   check_all(shape_cases());
 }
 TEST_CASE("losses and accuracies agree with the CPU's", "[gpu][kernel]") {

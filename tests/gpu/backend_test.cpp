@@ -32,7 +32,7 @@ Values on_host(Backend& backend, Stream& stream, DeviceSpan<const float> span) {
 
 }  // namespace
 
-TEST_CASE("a CUDA device says what it is, and does not share the host's memory", "[gpu]") {
+TEST_CASE("a CUDA device describes itself, and does not share the host's memory", "[gpu]") {
   CHECK_THAT(cuda_device()->description(), Contains("CUDA device 0"));
   CHECK_FALSE(cuda_device()->shares_host_memory());
 }
@@ -43,7 +43,7 @@ TEST_CASE("an index that no device has is refused in one line", "[gpu]") {
   CHECK_THAT(choice.error().message, Contains("device_index 1000"));
 }
 
-TEST_CASE("memory that is not there is named, with what is needed and free", "[gpu]") {
+TEST_CASE("missing device memory is reported, with the bytes required and free", "[gpu]") {
   const auto backend = cuda_device();
   CHECK_THROWS_AS(backend->allocate(Bytes(std::uint64_t{1} << 47U), "gradient of fc6"),
                   DeviceError);
@@ -54,7 +54,7 @@ TEST_CASE("memory that is not there is named, with what is needed and free", "[g
   CHECK(backend->allocate_floats(1000).as<float>().size() == 1000);
 }
 
-TEST_CASE("copies, fills and sums of every length and offset do what they say", "[gpu]") {
+TEST_CASE("copies, fills and sums are correct at every length and offset", "[gpu]") {
   const auto backend = cuda_device();
   const auto stream = backend->make_stream();
   const std::size_t count = GENERATE(1U, 3U, 4U, 255U, 1024U, 100'003U);

@@ -72,7 +72,7 @@ TEST_CASE("float16 keeps to 11 bits of each factor", "[gpu]") {
   check_against_cpu(3e-3);
 }
 
-TEST_CASE("gradients too small for float16 are scaled, and come out as they should", "[gpu]") {
+TEST_CASE("gradients too small for float16 are scaled, and are correct", "[gpu]") {
   const With with({.precision = Precision::kFloat16});
   check_against_cpu(3e-3, 1e-9F);
   check_against_cpu(3e-3, 1e6F);

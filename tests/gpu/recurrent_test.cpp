@@ -168,7 +168,7 @@ TEST_CASE("a recurrent layer of one step and one stream agrees with the CPU's", 
   check_close(Run(*cuda_device(), spec, given).results(), Run(*cpu(), spec, given).results(), 1e-5);
 }
 
-TEST_CASE("a recurrent layer goes on from the state that it left", "[gpu][kernel]") {
+TEST_CASE("a recurrent layer continues from its last state", "[gpu][kernel]") {
   RecurrentSpec spec = some_cell();
   spec.resets = Resets::kAtStart;
   const Sequence given(spec, random_seed());
@@ -195,7 +195,7 @@ TEST_CASE("a recurrent layer's parameters have their gradients where the bottom 
   check_close(device.table_gradients(), expected.table_gradients(), 1e-5);
 }
 
-TEST_CASE("what a fused recurrent layer keeps may lie elsewhere when it is asked for again",
+TEST_CASE("the kept memory of a fused recurrent layer may be elsewhere in its backward",
           "[gpu][kernel]") {
   RecurrentSpec spec = some_cell();
   spec.resets = Resets::kAtStart;

@@ -91,7 +91,7 @@ Values train(Backend& backend, int clocks, const char* definition, bool determin
 
 }  // namespace
 
-TEST_CASE("what is replayed from a recording has the bits of what was queued", "[gpu]") {
+TEST_CASE("a replayed recording has the bits of the queued work", "[gpu]") {
   const auto choice = make_backend({.device = DeviceKind::kCuda, .cuda_graphs = false});
   REQUIRE(choice);
   const Values queued = train(*choice.value().backend, 12, kNet, true);

@@ -25,7 +25,7 @@ void check_close(const Tables& actual, const Tables& expected) {
 
 }  // namespace
 
-TEST_CASE("a training on the device ends near the CPU's, alone and served", "[gpu]") {
+TEST_CASE("training on the device ends near the CPU's, with a server and without", "[gpu]") {
   const pb::Job job = lenet();
   const auto host = one_thread();
   const auto device = cuda_device();

@@ -86,7 +86,7 @@ TEST_CASE("an update on the device has the bits of the CPU's", "[gpu][kernel]") 
   }
 }
 
-TEST_CASE("more gradients than one launch takes are summed all the same", "[gpu][kernel]") {
+TEST_CASE("more gradients than one launch takes are summed correctly", "[gpu][kernel]") {
   const Case test{.kind = RuleKind::kMomentum, .gradients = 20};
   const Outcome device = apply(*cuda_device(), test);
   const Outcome host = apply(*cpu(), test);
@@ -124,7 +124,7 @@ TEST_CASE("a sum of squares over several parts is the CPU's to the last digits",
   CHECK(backend->sum_of_squares(*stream, parts) == backend->sum_of_squares(*stream, parts));
 }
 
-TEST_CASE("sums of squares that nobody waits for are those that somebody waits for",
+TEST_CASE("sums of squares that no thread waits for equal those that are waited for",
           "[gpu][kernel]") {
   const auto backend = cuda_device();
   const auto stream = backend->make_stream();

@@ -69,7 +69,7 @@ class Script {
 
 }  // namespace
 
-TEST_CASE("the checker has nothing against a shard that keeps the contract", "[sim]") {
+TEST_CASE("the checker accepts a shard that keeps the contract", "[sim]") {
   Script script;
   script.asked(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
   script.said(pb::DataItem::VALUE, Clock(1), Clock(1));

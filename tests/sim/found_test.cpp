@@ -54,7 +54,7 @@ TEST_CASE(
   CHECK(released.size() == 1);
 }
 
-TEST_CASE("BSP ends with the last updates of the others when a worker is lost at its last clock",
+TEST_CASE("BSP ends with the other workers' last updates when a worker is lost at its last clock",
           "[sim]") {
   Plan plan;
   plan.job.slack = Slack(0);
@@ -67,7 +67,7 @@ TEST_CASE("BSP ends with the last updates of the others when a worker is lost at
   if (outcome.broken) FAIL_CHECK(outcome.broken->rule << ": " << outcome.broken->what);
 }
 
-TEST_CASE("a read goes on alone when a copy of its push is taken after another was refused",
+TEST_CASE("a read is sent separately when a copy of its push is accepted after another was refused",
           "[sim]") {
   const ShardId shard(0);
   ClientProtocol client({JobId(1), WorkerId(0), Incarnation(1), "hash"}, {shard},
@@ -105,7 +105,7 @@ TEST_CASE("a read goes on alone when a copy of its push is taken after another w
   CHECK(std::get<DataItems>(out[0].message.body).items.front().kind == pb::DataItem::READ);
 }
 
-TEST_CASE("a process that a late hello gave another life is told to say hello again", "[sim]") {
+TEST_CASE("a process that a late hello registered anew must greet again", "[sim]") {
   Coordinator coordinator({}, {}, TimePoint());
   pb::ControlMessage hello;
   hello.mutable_hello()->set_wire_version(kWireVersion);

@@ -94,7 +94,7 @@ TEST_CASE("the same seed gives the same run, another one another", "[sim]") {
   CHECK(hash(3) != hash(4));
 }
 
-TEST_CASE("connections that break and come back lose and repeat nothing", "[sim]") {
+TEST_CASE("connections that break and recover lose and repeat nothing", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Plan plan;
     plan.seed = seed;
@@ -124,7 +124,7 @@ TEST_CASE("the bound and the mode may change while a job runs", "[sim]") {
   }
 }
 
-TEST_CASE("the others go on when a worker is lost", "[sim]") {
+TEST_CASE("the other workers continue when one is lost", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     for (const Slack slack : {Slack(0), Slack(1), Slack::unbounded()}) {
       Plan plan;
@@ -138,7 +138,7 @@ TEST_CASE("the others go on when a worker is lost", "[sim]") {
   }
 }
 
-TEST_CASE("a worker that was lost comes back as a new member", "[sim]") {
+TEST_CASE("a lost worker returns as a new member", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     for (const Slack slack : {Slack(0), Slack(2)}) {
       Plan plan;
@@ -154,7 +154,7 @@ TEST_CASE("a worker that was lost comes back as a new member", "[sim]") {
   }
 }
 
-TEST_CASE("a worker that slept until it was declared lost harms nobody", "[sim]") {
+TEST_CASE("a worker that slept until it was declared lost does no harm", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Plan plan;
     plan.seed = seed;
@@ -167,7 +167,7 @@ TEST_CASE("a worker that slept until it was declared lost harms nobody", "[sim]"
   }
 }
 
-TEST_CASE("a checkpoint holds exactly what the contract says, in every mode", "[sim]") {
+TEST_CASE("a checkpoint has exactly the contract's updates, in every mode", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
       Plan plan;
@@ -186,7 +186,7 @@ TEST_CASE("a checkpoint holds exactly what the contract says, in every mode", "[
   }
 }
 
-TEST_CASE("checkpoints go on when a worker is lost and when the coordinator restarts", "[sim]") {
+TEST_CASE("checkpoints continue when a worker is lost and when the coordinator restarts", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     for (const Slack slack : {Slack(0), Slack(1)}) {
       Plan plan;
@@ -205,7 +205,7 @@ TEST_CASE("checkpoints go on when a worker is lost and when the coordinator rest
   }
 }
 
-TEST_CASE("with a backup worker a straggler costs the others next to nothing", "[sim][policy]") {
+TEST_CASE("with a backup worker a straggler hardly delays the other workers", "[sim][policy]") {
   Plan alone;
   alone.job = {.clocks = 60, .workers = 3, .slack = Slack(0)};
   alone.slow_worker = 1;
@@ -238,7 +238,7 @@ TEST_CASE("a slack that moves lets the fastest worker further ahead, and never b
   CHECK(moved <= 6);
 }
 
-TEST_CASE("periodic averaging has the same bits whatever the network does", "[sim][policy]") {
+TEST_CASE("periodic averaging has the same bits under all network faults", "[sim][policy]") {
   Plan calm;
   calm.job = {.clocks = 45, .workers = 3, .slack = Slack(0), .mean = true};
   calm.job.policies.mutable_periodic_averaging()->set_interval(4);

@@ -62,7 +62,7 @@ TEST_CASE("a weighted sum of more than eight terms may write over one of them", 
   }
 }
 
-TEST_CASE("an array may come twice among more terms than one launch takes", "[kernels]") {
+TEST_CASE("an array may occur twice among more terms than one launch takes", "[kernels]") {
   on_each_schedule([] {
     const TestStream stream;
     const std::int64_t count = 300;
@@ -81,7 +81,7 @@ TEST_CASE("an array may come twice among more terms than one launch takes", "[ke
   });
 }
 
-TEST_CASE("a sum of zeros below nothing stays below", "[kernels]") {
+TEST_CASE("a sum of negative zeros stays negative", "[kernels]") {
   const TestStream stream;
   const Array<float> zero(std::vector<float>{-0.0F, 0.0F});
   const Array<float> out(2);

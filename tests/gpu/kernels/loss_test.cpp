@@ -66,8 +66,7 @@ TEST_CASE("softmax and its way back have the reference's values", "[kernels]") {
   }
 }
 
-TEST_CASE("a loss counts its labels, leaves out the ignored and writes a bad one down",
-          "[kernels]") {
+TEST_CASE("a loss counts its labels, omits ignored ones and records a bad one", "[kernels]") {
   on_each_schedule([] {
     const TestStream stream;
     const AxisView view{300, 4, 1};

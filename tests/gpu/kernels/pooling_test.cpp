@@ -86,7 +86,7 @@ const PoolShape kShapes[] = {
 
 }  // namespace
 
-TEST_CASE("a maximum's gradient goes to the first of equal values", "[kernels]") {
+TEST_CASE("a maximum's gradient is passed to the first of equal values", "[kernels]") {
   for (const PoolShape& shape : kShapes) {
     on_each_schedule([&shape] {
       const TestStream stream;

@@ -55,7 +55,7 @@ TEST_CASE("sums for each channel have the reference's values and the same bits i
   }
 }
 
-TEST_CASE("a sum of squares is added to what is kept", "[kernels]") {
+TEST_CASE("a sum of squares is added to the kept sum", "[kernels]") {
   on_each_schedule([] {
     const TestStream stream;
     const auto values = random_floats(70'001, 2);

@@ -67,8 +67,7 @@ TEST_CASE("a number that names no row gives zeros and is written down", "[kernel
   });
 }
 
-TEST_CASE("attention weighs what is not masked and lies not ahead, over long sequences",
-          "[kernels]") {
+TEST_CASE("attention weighs unmasked earlier steps, over long sequences", "[kernels]") {
   for (const std::int64_t steps : {1, 5, 32, 33, 70}) {
     for (const bool causal : {false, true}) {
       on_each_schedule([&] {
@@ -117,7 +116,7 @@ TEST_CASE("attention weighs what is not masked and lies not ahead, over long seq
   }
 }
 
-TEST_CASE("heads that were packed come back unpacked", "[kernels]") {
+TEST_CASE("unpacking restores packed heads", "[kernels]") {
   on_each_schedule([] {
     const TestStream stream;
     const cuda::AttentionShape shape{.steps = 5, .streams = 3, .heads = 2, .depth = 4};

@@ -30,7 +30,7 @@ ConvolutionKey key_of(std::int64_t channels, Numbers numbers) {
 
 }  // namespace
 
-TEST_CASE("a convolution's algorithms keep to the workspace that they are given", "[wrappers]") {
+TEST_CASE("a convolution's algorithms keep to their workspace", "[wrappers]") {
   const cuda::CudnnHandle library = cuda::make_cudnn();
   for (const Numbers numbers :
        {Numbers::kFloat32, Numbers::kTf32, Numbers::kBfloat16, Numbers::kFloat16}) {
@@ -47,7 +47,8 @@ TEST_CASE("a convolution's algorithms keep to the workspace that they are given"
   }
 }
 
-TEST_CASE("a convolution of more elements than cuDNN counts is refused and says so", "[wrappers]") {
+TEST_CASE("a convolution of more elements than cuDNN supports is refused with the reason",
+          "[wrappers]") {
   ConvolutionKey key = key_of(1 << 12, Numbers::kFloat32);
   key.n = 1 << 14;
   try {

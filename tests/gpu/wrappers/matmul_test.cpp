@@ -44,7 +44,7 @@ std::vector<double> expected_at(std::int64_t offset) {
 
 }  // namespace
 
-TEST_CASE("a product's algorithm fits a bias that lies anywhere", "[wrappers]") {
+TEST_CASE("a product's algorithm fits a bias at any address", "[wrappers]") {
   const cuda::CublasLtHandle library = cuda::make_cublas_lt();
   cuda::Matmul product(library.get(),
                        {.rows = kSide, .inner = kSide, .columns = kSide, .bias = true});

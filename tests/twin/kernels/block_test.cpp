@@ -42,7 +42,7 @@ TEST_CASE("every thread of every block runs once, in an order that the seed deci
   CHECK(orders.size() == 5);
 }
 
-TEST_CASE("shuffles and votes give each lane what the documentation says", "[twin]") {
+TEST_CASE("shuffles and votes follow the documentation", "[twin]") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     set_seed(seed);
     run(64, [] {
@@ -78,7 +78,7 @@ TEST_CASE("threads that wait at two barriers are found", "[twin]") {
   REQUIRE_BROKEN("block.barrier", { run(64, two_barriers); });
 }
 
-TEST_CASE("a shuffle that lanes it names have left is found", "[twin]") {
+TEST_CASE("a shuffle whose named lanes have exited is found", "[twin]") {
   REQUIRE_BROKEN("warp.lanes-missing", {
     run(32, [] {
       if (threadIdx.x == 9) return;

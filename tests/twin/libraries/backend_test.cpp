@@ -103,7 +103,7 @@ TEST_CASE("float16 weight gradients are finite over large images", "[twin]") {
 }
 
 // Last: a lost device stays lost.
-TEST_CASE("what an exchange left that was cut short is never taken for its result", "[twin]") {
+TEST_CASE("the memory of an aborted exchange is never taken for its result", "[twin]") {
   Device healthy(0);
   Device failing(1);
   const DeviceGroup::Member members[] = {{healthy.backend.get(), healthy.stream.get()},

@@ -236,8 +236,7 @@ TEST_CASE("the support tables have each algorithm where the documentation has it
                      shape_of(1, 1, 8, 1, 3, 1, 1), Format::kFloat16));
 }
 
-TEST_CASE("cudnnFind answers in the order of time with what is not supported last",
-          "[twin][cudnn]") {
+TEST_CASE("cudnnFind answers in the order of time, unsupported algorithms last", "[twin][cudnn]") {
   for (const ConvolutionShape& shape : kShapes) {
     const Convolution conv(shape, Format::kFloat32, CUDNN_DEFAULT_MATH);
     std::array<cudnnConvolutionFwdAlgoPerf_t, 32> found{};
@@ -286,7 +285,7 @@ TEST_CASE("cuDNN refuses a workspace that is smaller than the algorithm needs", 
   CHECK(refused > 0);
 }
 
-TEST_CASE("cuDNN refuses a top that the convolution does not make", "[twin][cudnn]") {
+TEST_CASE("cuDNN refuses a top of another shape than the convolution's", "[twin][cudnn]") {
   const Convolution conv(shape_of(2, 3, 8, 4, 3, 1, 1), Format::kFloat32, CUDNN_DEFAULT_MATH);
   REQUIRE(cudnnSetTensor4dDescriptor(conv.top, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 2, 4, 8, 7) ==
           kFine);

@@ -178,7 +178,7 @@ TEST_CASE("cuBLASLt products of each kind are those of plain loops", "[twin][cub
   }
 }
 
-TEST_CASE("cuBLASLt answers with algorithms within the workspace and schemes asked for",
+TEST_CASE("cuBLASLt answers with algorithms within the requested workspace and schemes",
           "[twin][cublaslt]") {
   Product product({.m = 64, .n = 64, .k = 64});
   product.align(16);
@@ -216,7 +216,7 @@ TEST_CASE("cuBLASLt refuses types that its table does not have", "[twin][cublasl
   CHECK(product.status == CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-TEST_CASE("cuBLASLt takes an attribute of its own size alone", "[twin][cublaslt]") {
+TEST_CASE("cuBLASLt accepts an attribute only with its own size", "[twin][cublaslt]") {
   Product product({});
   const std::uint64_t wide = 0;
   CHECK(cublasLtMatmulDescSetAttribute(product.product, CUBLASLT_MATMUL_DESC_TRANSA, &wide, 8) ==
@@ -247,8 +247,7 @@ TEST_CASE("cuBLASLt refuses an algorithm that was chosen for another product", "
         CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-TEST_CASE("cuBLASLt's heuristic takes a bias that is not named for one that lies anywhere",
-          "[twin][cublaslt]") {
+TEST_CASE("cuBLASLt's heuristic assumes any address for an unnamed bias", "[twin][cublaslt]") {
   Product product({.m = 16, .n = 16, .k = 16, .epilogue = CUBLASLT_EPILOGUE_BIAS});
   product.align(16);
   const DeviceValues a(256), b(256), d(256), bias(17), workspace(kWorkspace / 4);
@@ -278,7 +277,8 @@ TEST_CASE("cuBLASLt needs the bias that its epilogue adds", "[twin][cublaslt]") 
   });
 }
 
-TEST_CASE("cuBLASLt's operands lie where its heuristic was promised", "[twin][cublaslt]") {
+TEST_CASE("cuBLASLt's operands must have the alignment given to its heuristic",
+          "[twin][cublaslt]") {
   Product product({.m = 16, .n = 16, .k = 16});
   product.align(16);
   const DeviceValues a(257), b(256), d(256), workspace(kWorkspace / 4);
@@ -289,7 +289,7 @@ TEST_CASE("cuBLASLt's operands lie where its heuristic was promised", "[twin][cu
   });
 }
 
-TEST_CASE("cuBLASLt's workspace lies at a multiple of 16", "[twin][cublaslt]") {
+TEST_CASE("cuBLASLt's workspace must be at a multiple of 16", "[twin][cublaslt]") {
   Product product({.m = 16, .n = 16, .k = 16});
   product.align(16);
   const DeviceValues a(256), b(256), d(256), workspace(kWorkspace / 4);
@@ -309,7 +309,7 @@ TEST_CASE("cuBLASLt runs what its heuristic returned", "[twin][cublaslt]") {
   });
 }
 
-TEST_CASE("no library writes over what it reads", "[twin][cublaslt]") {
+TEST_CASE("no library overwrites its input", "[twin][cublaslt]") {
   Product product({.m = 16, .n = 16, .k = 16});
   const DeviceValues a(512), b(256), workspace(kWorkspace / 4);
   REQUIRE_BROKEN("library.overlap", {

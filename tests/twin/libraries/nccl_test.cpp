@@ -111,13 +111,13 @@ TEST_CASE("NCCL brings the root's values to all ranks", "[twin][nccl]") {
   ranks.destroy();
 }
 
-TEST_CASE("NCCL connects different devices alone", "[twin][nccl]") {
+TEST_CASE("NCCL connects only different devices", "[twin][nccl]") {
   const std::array devices{0, 0};
   ncclComm_t made[2] = {};
   CHECK(ncclCommInitAll(made, 2, devices.data()) != ncclSuccess);
 }
 
-TEST_CASE("NCCL does not start what failed within a group", "[twin][nccl]") {
+TEST_CASE("NCCL does not start calls that failed within a group", "[twin][nccl]") {
   Ranks ranks(1);
   REQUIRE(ncclGroupStart() == ncclSuccess);
   CHECK(ncclReduce(ranks.all[0]->from, nullptr, kCount, ncclFloat32, ncclAvg, 0,
@@ -126,13 +126,13 @@ TEST_CASE("NCCL does not start what failed within a group", "[twin][nccl]") {
   CHECK(ncclCommDestroy(ranks.communicators[0]) == ncclSuccess);
 }
 
-TEST_CASE("an aborted communicator is gone", "[twin][nccl]") {
+TEST_CASE("an aborted communicator cannot be used", "[twin][nccl]") {
   Ranks ranks(1);
   REQUIRE(ncclCommAbort(ranks.communicators[0]) == ncclSuccess);
   REQUIRE_BROKEN("nccl.communicator", { (void)ranks.reduce(0); });
 }
 
-TEST_CASE("an exchange that is aborted leaves garbage and lets its streams go on", "[twin][nccl]") {
+TEST_CASE("an aborted exchange leaves garbage and lets its streams continue", "[twin][nccl]") {
   Ranks ranks(2);
   // The other rank's device never comes to it.
   int never = 0;
@@ -153,7 +153,7 @@ TEST_CASE("all ranks of one thread take part in one group", "[twin][nccl]") {
   REQUIRE_BROKEN("nccl.group", { (void)ranks.reduce(0); });
 }
 
-TEST_CASE("a communicator is destroyed when nothing of it is under way", "[twin][nccl]") {
+TEST_CASE("a communicator must have no pending work when it is destroyed", "[twin][nccl]") {
   Ranks ranks(2);
   REQUIRE_BROKEN("nccl.destroy", {
     enqueue(

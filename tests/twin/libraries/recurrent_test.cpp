@@ -243,7 +243,7 @@ TEST_CASE("cuDNN adds weights' gradients and knows no other way", "[twin][cudnn]
   CHECK(difference(at.dw.read(), twice) < 1e-6);
 }
 
-TEST_CASE("cuDNN has no recurrent bias where one bias goes in with the input", "[twin][cudnn]") {
+TEST_CASE("cuDNN has no recurrent bias if the only bias is the input's", "[twin][cudnn]") {
   const Layer layer(CUDNN_LSTM, CUDNN_RNN_SINGLE_INP_BIAS);
   const Memory at(layer);
   const auto places = places_of(layer, at.weights);
@@ -271,7 +271,7 @@ TEST_CASE("the way back to the weights follows that to the data", "[twin][cudnn]
   });
 }
 
-TEST_CASE("the reserve space is passed on as it was left", "[twin][cudnn]") {
+TEST_CASE("the reserve space must be passed on unchanged", "[twin][cudnn]") {
   const Layer layer(CUDNN_LSTM);
   Memory at(layer);
   REQUIRE(forward(layer, at) == kFine);
@@ -293,7 +293,7 @@ TEST_CASE("a reserve space is a forward's before it is used", "[twin][cudnn]") {
   });
 }
 
-TEST_CASE("the ways back work on what the forward had", "[twin][cudnn]") {
+TEST_CASE("backward calls must use the forward's operands", "[twin][cudnn]") {
   const Layer layer(CUDNN_LSTM);
   Memory at(layer);
   REQUIRE(forward(layer, at) == kFine);

@@ -41,7 +41,7 @@ cudaError_t end(cudaStream_t on) {
 
 }  // namespace
 
-TEST_CASE("what is captured runs at each replay, over both streams and in order", "[twin]") {
+TEST_CASE("captured work runs at each replay, over both streams and in order", "[twin]") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     set_seed(seed);
     std::string ran;
@@ -91,14 +91,14 @@ TEST_CASE("a capture that no call of its own thread may disturb is invalidated b
   CHECK(end(on) == cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_CASE("waiting for a device from any thread invalidates what is captured of it", "[twin]") {
+TEST_CASE("waiting for a device from any thread invalidates its captures", "[twin]") {
   const cudaStream_t on = stream();
   begin(on);
   std::thread([] { CHECK(cudaDeviceSynchronize() == cudaErrorStreamCaptureUnsupported); }).join();
   CHECK(end(on) == cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_CASE("an event of a capture can't be asked, and one from outside can't be waited for",
+TEST_CASE("an event of a capture cannot be queried, and one from outside cannot be waited for",
           "[twin]") {
   const cudaStream_t on = stream();
   const cudaStream_t other = stream();
@@ -118,7 +118,7 @@ TEST_CASE("an event of a capture can't be asked, and one from outside can't be w
   CHECK(end(on) == cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_CASE("a stream that joined a capture and did not come back leaves it unjoined", "[twin]") {
+TEST_CASE("a stream that joined a capture and did not rejoin leaves it unjoined", "[twin]") {
   const cudaStream_t on = stream();
   const cudaStream_t other = stream();
   const cudaEvent_t fork = event();
@@ -132,7 +132,7 @@ TEST_CASE("a stream that joined a capture and did not come back leaves it unjoin
   CHECK(!is_capturing(other));
 }
 
-TEST_CASE("a capture ends in the thread that began it", "[twin]") {
+TEST_CASE("a capture must end in the thread that started it", "[twin]") {
   const cudaStream_t on = stream();
   begin(on);
   std::thread([&] {

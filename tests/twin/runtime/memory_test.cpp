@@ -52,14 +52,14 @@ TEST_CASE("the host may not touch device memory", "[twin]") {
   });
 }
 
-TEST_CASE("a kernel that writes behind its memory is named", "[twin]") {
+TEST_CASE("a kernel that writes past its memory is named", "[twin]") {
   REQUIRE_BROKEN("memory.bounds", {
     std::byte* const at = device_bytes();
     run_thread(stream(), [at] { at[kBytes] = std::byte{1}; });
   });
 }
 
-TEST_CASE("a kernel that reads a page behind its memory is named", "[twin]") {
+TEST_CASE("a kernel that reads a page past its memory is named", "[twin]") {
   REQUIRE_BROKEN("memory.bounds", {
     volatile std::byte* const at = device_bytes();
     run_thread(stream(), [at] { (void)at[kBytes + 4096]; });
@@ -75,7 +75,7 @@ TEST_CASE("a kernel that uses memory that was given back is named", "[twin]") {
   });
 }
 
-TEST_CASE("new memory holds no number, and freed memory is another's no more", "[twin]") {
+TEST_CASE("new memory is poisoned, and freed memory is not given out again", "[twin]") {
   std::byte* const at = device_bytes();
   float seen = 0;
   run_thread(stream(), [&] { std::memcpy(&seen, at, sizeof seen); });

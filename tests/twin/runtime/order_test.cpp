@@ -35,7 +35,7 @@ struct Trace {
 
 }  // namespace
 
-TEST_CASE("work runs as late as its order allows, and only what is waited for", "[twin]") {
+TEST_CASE("work runs as late as its order allows, and only if it is waited for", "[twin]") {
   set_seed(1);
   Trace trace;
   const cudaStream_t a = stream();
@@ -64,7 +64,7 @@ TEST_CASE("streams without an event between them run in either order", "[twin]")
   CHECK(seen == std::set<std::string>{"ab", "ba"});
 }
 
-TEST_CASE("a stream waits for an event as it was recorded when it was told to", "[twin]") {
+TEST_CASE("a stream waits for an event as recorded at the time of the wait", "[twin]") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     set_seed(seed);
     Trace trace;
@@ -94,7 +94,7 @@ TEST_CASE("blocking streams wait for the legacy default stream and it for them",
   }
 }
 
-TEST_CASE("an event that is asked again and again becomes ready and leaves its error", "[twin]") {
+TEST_CASE("an event that is polled becomes ready and leaves its error", "[twin]") {
   set_seed(1);
   Trace trace;
   const cudaStream_t a = stream();

@@ -244,7 +244,7 @@ TEST_CASE("elastic averaging ties every worker's own values to the shared ones",
   }
 }
 
-TEST_CASE("averaging on a device with memory of its own ends in the host's bits", "[averaging]") {
+TEST_CASE("averaging on a device with its own memory ends in the host's bits", "[averaging]") {
   for (const bool elastic : {false, true}) {
     CAPTURE(elastic);
     JobMaker job = bsp_job(0.9F);

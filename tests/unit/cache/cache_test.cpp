@@ -204,8 +204,7 @@ TEST_CASE("BSP over a server ends in the bits of one process that does the same 
   }
 }
 
-TEST_CASE("a device with memory of its own ends in the same bits, however late it works",
-          "[cache]") {
+TEST_CASE("a device with its own memory ends in the same bits, however late it works", "[cache]") {
   for (const char* variant : {"plain", "clipped", "LARS", "no overlap"}) {
     const std::string name = variant;
     JobMaker job(2, Slack(0), 2);
@@ -224,7 +223,7 @@ TEST_CASE("a device with memory of its own ends in the same bits, however late i
   }
 }
 
-TEST_CASE("updates on a device with memory of its own are those of the host", "[cache]") {
+TEST_CASE("updates on a device with its own memory are those of the host", "[cache]") {
   for (const char* type : {"SGD", "Adam", "LARS", "LAMB"}) {
     CAPTURE(type);
     JobMaker job(2);
@@ -259,7 +258,7 @@ TEST_CASE("one worker with a server and one replica without end in the same bits
   check_equal(job, small_tables(), 1, 10);
 }
 
-TEST_CASE("running statistics end as the members' mean, whatever is clipped", "[cache]") {
+TEST_CASE("running statistics end as the members' mean, also with clipping", "[cache]") {
   JobMaker job(2);
   set_rule(job.solver(), "SGD", 0.0F);
   job.solver().set_clip_gradients(1e-3F);
@@ -286,7 +285,7 @@ TEST_CASE("running statistics do not count in the norm that clips the gradients"
   CHECK(same_bits(train_served(job, trained, 1, 1)[0], train_served(job, both, 1, 1)[0]));
 }
 
-TEST_CASE("a run that diverges while it clips goes on, with a server as without", "[cache]") {
+TEST_CASE("a run that diverges while clipping continues, with and without a server", "[cache]") {
   JobMaker job(1);
   job.solver().set_clip_gradients(1);
   ServedJob served(job);
@@ -334,7 +333,7 @@ TEST_CASE("values that the compute reads stay while the next ones arrive", "[cac
   CHECK_FALSE(same_bits(host_view(next.value()), before));
 }
 
-TEST_CASE("a joining worker's cache begins at its clock", "[cache]") {
+TEST_CASE("a joining worker's cache starts at its clock", "[cache]") {
   JobMaker job(1, Slack(1));
   ServedJob served(job);
   const auto backend = cpu();

@@ -84,7 +84,7 @@ LateBackend::Options with_room_for(std::size_t buffers) {
 
 }  // namespace
 
-TEST_CASE("fresh values are on their way to the device before they are asked for", "[cache]") {
+TEST_CASE("fresh values are copied to the device before they are requested", "[cache]") {
   ServedJob served(JobMaker(1));
   const auto host = cpu();
   LateBackend late(*host, {});
@@ -102,7 +102,7 @@ TEST_CASE("fresh values are on their way to the device before they are asked for
   }
 }
 
-TEST_CASE("without overlap values are copied when they are asked for", "[cache]") {
+TEST_CASE("without overlap values are copied when they are requested", "[cache]") {
   ServedJob served(JobMaker(1));
   const auto host = cpu();
   LateBackend late(*host, {});
@@ -152,7 +152,7 @@ TEST_CASE("values of two clocks on a device never mix, whoever still reads the o
   }
 }
 
-TEST_CASE("a buffer is overwritten behind its own last use, whether there is a second or not",
+TEST_CASE("a buffer is overwritten after its own last use, with a second one and without",
           "[cache]") {
   // Room for the first buffer alone, and for both.
   for (const std::size_t room : {1U, 2U}) {
@@ -183,7 +183,7 @@ TEST_CASE("a buffer is overwritten behind its own last use, whether there is a s
   }
 }
 
-TEST_CASE("two buffers change places at every use, whether values came ahead or not", "[cache]") {
+TEST_CASE("two buffers are swapped at every use, whether values arrived early or not", "[cache]") {
   const auto host = cpu();
   LateBackend late(*host, {});
   const auto compute = late.make_stream();
@@ -209,7 +209,7 @@ TEST_CASE("two buffers change places at every use, whether values came ahead or 
   CHECK(values.front(TableId(1)).address() == frozen);
 }
 
-TEST_CASE("values that arrive twice before they are used are those of the second time", "[cache]") {
+TEST_CASE("of values that arrive twice before they are used, the later ones are used", "[cache]") {
   const auto host = cpu();
   LateBackend late(*host, {});
   const auto compute = late.make_stream();
@@ -260,7 +260,7 @@ TEST_CASE("a gradient whose copy failed is missed by flush and by the next clock
   }
 }
 
-TEST_CASE("who waits for values that a lost gradient would have brought is told so", "[cache]") {
+TEST_CASE("a thread that waits for the values after a lost gradient gets an error", "[cache]") {
   ServedJob served(JobMaker(1));
   const auto host = cpu();
   BrokenDevice broken(*host);
@@ -281,7 +281,7 @@ TEST_CASE("who waits for values that a lost gradient would have brought is told 
   broken.breaks_to_host = false;
 }
 
-TEST_CASE("frozen values are waited for by whatever stream computes with them", "[cache]") {
+TEST_CASE("frozen values are waited for by the stream that computes with them", "[cache]") {
   ServedJob served(JobMaker(1));
   const auto host = cpu();
   LateBackend late(*host, {});

@@ -143,7 +143,7 @@ void check_close(const Tables& one, const Tables& other) {
 
 }  // namespace
 
-TEST_CASE("replicas on devices of their own move parameters as replicas on one do",
+TEST_CASE("replicas on separate devices move parameters as replicas on one do",
           "[replicated_cache]") {
   for (const std::size_t count : {2U, 3U}) {
     JobMaker job = job_of_one();
@@ -167,8 +167,7 @@ TEST_CASE("replicas on devices of their own move parameters as replicas on one d
   }
 }
 
-TEST_CASE("what devices exchange waits for what makes it, however late they work",
-          "[replicated_cache]") {
+TEST_CASE("an exchange waits for its operands, however late devices work", "[replicated_cache]") {
   const auto host = cpu();
   JobMaker job = job_of_one();
   const Tables wanted = expected(job, 3);
@@ -199,7 +198,7 @@ TEST_CASE("what devices exchange waits for what makes it, however late they work
   }
 }
 
-TEST_CASE("devices share a worker that averages with others", "[replicated_cache]") {
+TEST_CASE("devices share a worker that averages with other workers", "[replicated_cache]") {
   const auto host = cpu();
   JobMaker job = job_of_one();
   job.state.mutable_definition()->mutable_consistency()->mutable_elastic_averaging()->set_interval(

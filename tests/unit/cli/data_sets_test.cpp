@@ -59,7 +59,7 @@ TEST_CASE("a data set is found packed or not, and each file's bytes are checked"
   CHECK_THAT(finding.advice, Contains("scripts/get_data words"));
 }
 
-TEST_CASE("the default data set is missed, others are only mentioned", "[doctor]") {
+TEST_CASE("a missing default data set is a warning, others are only mentioned", "[doctor]") {
   CHECK(check_data({{.name = "mnist"}})[0].verdict == Verdict::kOk);
   const Finding finding = check_data({{.name = "fashion-mnist"}})[0];
   CHECK(finding.verdict == Verdict::kWarning);

@@ -32,7 +32,7 @@ struct HeldPort {
 
 }  // namespace
 
-TEST_CASE("a port that a process holds is told from a free one, and from another machine's",
+TEST_CASE("a port that a process holds differs from a free one, and from another machine's",
           "[doctor]") {
   using State = PortFacts::State;
   std::string address;
@@ -52,7 +52,7 @@ TEST_CASE("shared memory is tried with another process", "[doctor]") {
   CHECK(try_shared_memory().has_value());
 }
 
-TEST_CASE("a folder that is not there yet is judged by the one above it", "[doctor]") {
+TEST_CASE("a folder that does not exist yet is judged by its parent", "[doctor]") {
   const test::TempFolder folder;
   const FolderFacts facts = system_folder(folder.path() / "runs" / "one");
   CHECK(facts.nearest == folder.path());

@@ -54,7 +54,7 @@ TEST_CASE("the clock is read off the shortest round trip, half of which is uncer
   CHECK_FALSE(clock_offset({{.sent = 5, .received = 4, .told = 5}}));
 }
 
-TEST_CASE("a coordinator's clock counts as skewed beyond what is uncertain", "[doctor]") {
+TEST_CASE("a coordinator's clock counts as skewed beyond the uncertainty", "[doctor]") {
   FakeMachine machine;
   const CoordinatorAim aim{.address = "host:7600", .wait_s = 2, .must_answer = true};
   bool answers = false;
@@ -115,7 +115,7 @@ TEST_CASE("every port of a config is looked at, and no other", "[doctor]") {
   CHECK(machine.asked.empty());
 }
 
-TEST_CASE("a port that is held says by whom, which setting moves it, and whether it matters",
+TEST_CASE("a held port is reported with its process, its setting, and whether it matters",
           "[doctor]") {
   FakeMachine machine;
   const std::string address = "127.0.0.1:7600";
@@ -190,7 +190,7 @@ TEST_CASE("each folder that is written into must be writable and have room", "[d
   CHECK(with(1ULL << 40U, 3) == Verdict::kWarning);
 }
 
-TEST_CASE("a GPU that is missing is trouble only where the config asks for one", "[doctor]") {
+TEST_CASE("a missing GPU is an error only if the config requires one", "[doctor]") {
   pb::ClusterConfig any;
   pb::ClusterConfig cuda;
   cuda.mutable_worker()->set_device(pb::WorkerConfig::CUDA);
@@ -214,7 +214,7 @@ TEST_CASE("a GPU that is missing is trouble only where the config asks for one",
   CHECK_THAT(finding_with(check_gpu(cuda, good), "CUDA 11.8").advice, Contains("12.4"));
 }
 
-TEST_CASE("processors, memory and limits are held against what the config asks for", "[doctor]") {
+TEST_CASE("processors, memory and limits are compared with the config", "[doctor]") {
   pb::ClusterConfig config;
   config.mutable_worker()->set_threads(4);
   const auto verdict = [&](const HostFacts& host) { return worst(check_host(config, host)); };

@@ -30,7 +30,7 @@ bool holds(const std::vector<std::string>& lines, const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("a slack is a number of clocks or async, and nothing else", "[cli]") {
+TEST_CASE("a slack is a number of clocks or async", "[cli]") {
   CHECK(parse_slack("0") == Slack(0));
   CHECK(parse_slack("4294967295") == Slack(4294967295));
   CHECK(parse_slack("async") == Slack::unbounded());
@@ -39,7 +39,7 @@ TEST_CASE("a slack is a number of clocks or async, and nothing else", "[cli]") {
   }
 }
 
-TEST_CASE("a slack chooses the mode that it is of, and only SSP keeps a number", "[cli]") {
+TEST_CASE("a slack chooses its mode, and only SSP keeps a number", "[cli]") {
   const std::string bounded = "consistency { mode: SSP slack: 2 }";
   CHECK(with_slack(bounded, Slack(0)).mode() == pb::Consistency::BSP);
   CHECK_FALSE(with_slack(bounded, Slack(0)).has_slack());
@@ -58,7 +58,7 @@ TEST_CASE("a seed on the command line supersedes the job's and the solver's", "[
   CHECK_FALSE(job.solver_param().has_random_seed());
 }
 
-TEST_CASE("absent options leave a job as it is", "[cli]") {
+TEST_CASE("absent options leave a job unchanged", "[cli]") {
   const pb::Job before = job_of("workers: 2 seed: 3 straggler { delay_ms: 1 } weights: 'a'");
   pb::Job job = before;
   put_over(JobOptions(), job);

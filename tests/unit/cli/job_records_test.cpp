@@ -27,8 +27,7 @@ std::string taken_for(const std::string& data, const std::string& rest = "") {
 
 }  // namespace
 
-TEST_CASE("records that cannot be looked into are taken to be what the net makes likely",
-          "[records]") {
+TEST_CASE("records that cannot be read are assumed to be what the net makes likely", "[records]") {
   const std::string none = "data_param { source: 'is/not/there' batch_size: 2 } ";
   CHECK(taken_for("type: 'Data' " + none) == " 1 28 28");
   CHECK(taken_for("type: 'Data' transform_param { crop_size: 227 mean_file: 'm' } " + none) ==

@@ -81,7 +81,7 @@ TEST_CASE("a curve is read on the lines between its points", "[sweep]") {
   CHECK_FALSE(first_reaching(curve, 21).has_value());
 }
 
-TEST_CASE("scattered points are averaged in equal parts, and empty parts left out", "[sweep]") {
+TEST_CASE("scattered points are averaged in equal parts, and empty parts are omitted", "[sweep]") {
   const std::vector<double> x = {0.5, 1.5, 1.9, 9.9, 10};
   const std::vector<double> y = {1, 2, 4, 8, 10};
   const Curve curve = binned(x, y, 10, 10);
@@ -97,7 +97,7 @@ TEST_CASE("a band covers only where every run has a value", "[sweep]") {
   CHECK(band.deviation[0] == Approx(std::sqrt(2.0)));
 }
 
-TEST_CASE("the target is given, or what every run reached, rounded down", "[sweep]") {
+TEST_CASE("the target is given, or the accuracy that every run reached, rounded down", "[sweep]") {
   std::vector<SweepOutcome> outcomes(3);
   outcomes[0].result = RunResult{};
   outcomes[0].result->best_accuracy = 0.8799;
@@ -166,7 +166,7 @@ TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") 
   CHECK(run.staleness.at(2) == 1);
 }
 
-TEST_CASE("a folder that holds no whole run says what is missing", "[sweep]") {
+TEST_CASE("a folder without a complete run reports what is missing", "[sweep]") {
   const test::TempFolder folder;
   const auto message = [&] { return read_run(folder.path()).error().message; };
   CHECK_THAT(message(), Contains("summary.json"));

@@ -67,7 +67,8 @@ TEST_CASE("a sweep is every bound with every number of workers, variant and seed
   CHECK(plan.value().points[0].job.straggler_size() == 0);
 }
 
-TEST_CASE("policies stand beside the bounds, with the workers and seeds of all", "[sweep]") {
+TEST_CASE("policies are combined with the workers and seeds, in addition to the bounds",
+          "[sweep]") {
   const auto plan = plan_of(
       "slack: '0' slack: '2' workers: 4 seeds: 2 "
       "policy { name: 'moving slack' consistency { dynamic_slack { least: 1 most: 6 } } } "
@@ -111,7 +112,7 @@ TEST_CASE("a policy that cannot work is named before anything runs", "[sweep]") 
              Contains("spare, 2 workers: consistency: backup_workers 2 of 2 workers"));
 }
 
-TEST_CASE("a sweep that says nothing has six bounds and three seeds of the job", "[sweep]") {
+TEST_CASE("a sweep without settings has six bounds and three seeds of the job", "[sweep]") {
   const auto plan = plan_of("");
   REQUIRE(plan.has_value());
   CHECK(plan.value().points.size() == 6);
@@ -119,7 +120,7 @@ TEST_CASE("a sweep that says nothing has six bounds and three seeds of the job",
   CHECK(plan.value().points[0].workers == 2);
 }
 
-TEST_CASE("fields put over a job replace its lists and leave the rest alone", "[sweep]") {
+TEST_CASE("fields that override a job replace its lists and keep the rest", "[sweep]") {
   pb::Job job = parsed<pb::Job>(kJob);
   put_fields_over(parsed<pb::Job>("solver_param { stepvalue: 9 max_iter: 20 } clock_time_ms: 7 "
                                   "network { loss: 0.1 }"),

@@ -57,7 +57,7 @@ TEST_CASE("ticks are round numbers within the range", "[sweep]") {
   for (const double tick : ticks(17, 4321, 6)) CHECK((tick >= 17 && tick <= 4321));
 }
 
-TEST_CASE("a report stands alone: no script, no address, every text escaped", "[sweep]") {
+TEST_CASE("a report is self-contained: no script, no address, every text escaped", "[sweep]") {
   const std::string html = report_html(report());
   CHECK_THAT(html, Contains("a &lt;b&gt; &amp; c"));
   CHECK_THAT(html, !Contains("<b>"));

@@ -203,8 +203,7 @@ TEST_CASE("a push and the read of the next clock travel as one item", "[client]"
   CHECK(played.sent() == "PUSH 4");
 }
 
-TEST_CASE("an update is kept until it is acknowledged, and sent again when that takes too long",
-          "[client]") {
+TEST_CASE("an update is kept until it is acknowledged, and resent after a timeout", "[client]") {
   Played played;
   played.start();
   played.push(0);
@@ -394,7 +393,7 @@ TEST_CASE("a held update is sent again after a while, and the read with it", "[c
   CHECK(played.sent() == "PUSH_READ 3");
 }
 
-TEST_CASE("behind a held update nothing is sent that the shard would refuse", "[client]") {
+TEST_CASE("after a held update nothing is sent that the shard would refuse", "[client]") {
   Played played;
   played.start();
   played.push(3);

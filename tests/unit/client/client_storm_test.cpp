@@ -156,7 +156,7 @@ class Storm {
 
 }  // namespace
 
-TEST_CASE("what was lost, repeated or reordered is sent again and applied exactly once",
+TEST_CASE("lost, repeated or reordered messages are sent again and applied exactly once",
           "[client]") {
   const auto seed = GENERATE(std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
   CAPTURE(seed);
@@ -183,7 +183,7 @@ TEST_CASE("what was lost, repeated or reordered is sent again and applied exactl
   }
 }
 
-TEST_CASE("no read is staler than the slack, whatever happens to messages", "[client]") {
+TEST_CASE("no read is staler than the slack, under all message faults", "[client]") {
   const auto slack = GENERATE(std::int64_t{0}, std::int64_t{1}, std::int64_t{3});
   CAPTURE(slack);
   Storm storm(JobMaker(3, Slack(slack), 2), 3, 17);

@@ -104,7 +104,7 @@ TEST_CASE("a client opens tables, pushes, and reads its own writes", "[client]")
   CHECK(client->traffic().read == 48);
 }
 
-TEST_CASE("updates lie in the memory that a client was given, which comes back to it", "[client]") {
+TEST_CASE("updates are in the client's memory, which is returned to it", "[client]") {
   /// Knows what it gave and was not given back.
   class Watched final : public BufferAllocator {
    public:
@@ -145,7 +145,7 @@ TEST_CASE("updates lie in the memory that a client was given, which comes back t
   }
 }
 
-TEST_CASE("whoever asked is told of each read before it can be waited for", "[client]") {
+TEST_CASE("each read is reported before it can be waited for", "[client]") {
   ServedJob served(JobMaker(1));
   const auto client = served.client(0);
   REQUIRE(client->open(two_tables(), kDeadline).has_value());
@@ -167,7 +167,7 @@ TEST_CASE("whoever asked is told of each read before it can be waited for", "[cl
   CHECK(told == 0);
 }
 
-TEST_CASE("a read under BSP waits for the others, and the staleness of each read is counted",
+TEST_CASE("a read under BSP waits for the other workers, and each read's staleness is counted",
           "[client]") {
   ServedJob served(JobMaker(2));
   const auto fast = served.client(0);
@@ -217,7 +217,7 @@ TEST_CASE("a snapshot waits for no worker", "[client]") {
   CHECK(same_bits(first, second));
 }
 
-TEST_CASE("all workers must name the same tables: opening others is refused with both",
+TEST_CASE("all workers must name the same tables: other ones are refused with both names",
           "[client]") {
   ServedJob served(JobMaker(2));
   const auto one = served.client(0);
@@ -288,7 +288,7 @@ TEST_CASE("updates wait out the preparation of an epoch", "[client]") {
   CHECK(client->flush(kDeadline).has_value());
 }
 
-TEST_CASE("a client without shards to speak to says so when its time is over", "[client]") {
+TEST_CASE("a client without reachable shards fails at its deadline", "[client]") {
   ServedJob served(JobMaker(1));
   ClientOptions options = served.options(WorkerId(0));
   options.shards[0].address = "127.0.0.1:1";
@@ -324,7 +324,7 @@ TEST_CASE("cancelling ends a wait at once, and closing ends the writing into mem
   CHECK(values == untouched);
 }
 
-TEST_CASE("reads and updates that were lost or whose connection broke are made once", "[client]") {
+TEST_CASE("reads and updates that were lost or whose connection broke happen once", "[client]") {
   const std::uint64_t seed = 23;
   CAPTURE(seed);
   constexpr std::int64_t kClocks = 30;

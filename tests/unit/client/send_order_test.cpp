@@ -64,8 +64,7 @@ struct Sender {
 
 }  // namespace
 
-TEST_CASE("what the next forward pass reads first overtakes what still waits to be sent",
-          "[client]") {
+TEST_CASE("tables that the next forward pass reads first overtake unsent ones", "[client]") {
   Sender sender({SendOrder::kFrontFirst, Bytes(32)});
   sender.client.push(TableId(3), {Clock(0), test::frame_of(test::gradient_of(0, 0, 4)), 0});
   CHECK(sender.sent() == "3");
@@ -86,7 +85,7 @@ TEST_CASE("what the next forward pass reads first overtakes what still waits to 
   CHECK_FALSE(sender.client.has_outgoing());
 }
 
-TEST_CASE("an earlier clock goes before a later one, whatever the table", "[client]") {
+TEST_CASE("an earlier clock is sent before a later one, independent of the table", "[client]") {
   Sender sender({SendOrder::kFrontFirst, Bytes(48)});
   sender.push_all(0);
   sender.push_all(1);
@@ -96,13 +95,13 @@ TEST_CASE("an earlier clock goes before a later one, whatever the table", "[clie
   CHECK(sender.sent() == "3 0");
 }
 
-TEST_CASE("as ready, updates leave in the order in which they were pushed", "[client]") {
+TEST_CASE("as ready, updates are sent in the order in which they were pushed", "[client]") {
   Sender sender({SendOrder::kAsReady, Bytes(1UL << 20U)});
   sender.push_all(0);
   CHECK(sender.sent() == "3 2 1 0");
 }
 
-TEST_CASE("an update larger than the window goes alone", "[client]") {
+TEST_CASE("an update larger than the window is sent alone", "[client]") {
   Sender sender({SendOrder::kFrontFirst, Bytes(1)});
   sender.push_all(0);
   for (const char* table : {"0", "1", "2", "3"}) {
@@ -112,7 +111,7 @@ TEST_CASE("an update larger than the window goes alone", "[client]") {
   }
 }
 
-TEST_CASE("what is under way to a shard and what waits to be sent are told apart", "[client]") {
+TEST_CASE("pending and unsent updates of a shard are counted separately", "[client]") {
   Sender sender({SendOrder::kFrontFirst, Bytes(32)});
   sender.push_all(0);
   CHECK(sender.figures().updates_waiting == 4);
@@ -130,7 +129,7 @@ TEST_CASE("what is under way to a shard and what waits to be sent are told apart
   CHECK(sender.figures().under_way.at(kShard).bytes == 0);
 }
 
-TEST_CASE("what was lost frees the window, and is sent again", "[client]") {
+TEST_CASE("a lost update frees the window, and is sent again", "[client]") {
   Sender sender({SendOrder::kFrontFirst, Bytes(1)});
   sender.push_all(0);
   CHECK(sender.sent() == "0");

@@ -70,7 +70,7 @@ TEST_CASE("through shared memory and through TCP, training ends in the same bits
   CHECK(same_bits(after_ten_clocks(true, false), bytes));
 }
 
-TEST_CASE("an update that a shard holds back is not written over by the next", "[shared]") {
+TEST_CASE("an update that a shard holds back is not overwritten by the next", "[shared]") {
   ServedJob served(JobMaker(2));
   const auto fast = client_of(served, 0, true);
   const auto slow = client_of(served, 1, true);
@@ -150,8 +150,7 @@ TEST_CASE(
   CHECK(std::get<pb::DataHelloReply>(reply.value().body).greet_again());
 }
 
-TEST_CASE("who maps memory can tell when its owner has closed it, and may still read it",
-          "[shared]") {
+TEST_CASE("mapped memory shows when its owner has closed it, and can still be read", "[shared]") {
   std::shared_ptr<SharedView> view;
   {
     const auto arena = SharedArena::create().value();
@@ -162,7 +161,7 @@ TEST_CASE("who maps memory can tell when its owner has closed it, and may still 
   CHECK(view->bytes().front() == view->bytes().front());
 }
 
-TEST_CASE("a snapshot that its reader keeps is not written over", "[shared]") {
+TEST_CASE("a snapshot that its reader keeps is not overwritten", "[shared]") {
   ServedJob served(JobMaker(1, Slack(1)));
   const auto client = client_of(served, 0, true);
   REQUIRE(client->open(tables_of_both_sizes(), kDeadline).has_value());
@@ -180,7 +179,7 @@ TEST_CASE("a snapshot that its reader keeps is not written over", "[shared]") {
   CHECK_FALSE(same_bits(before, after));
 }
 
-TEST_CASE("a hello that offers memory which is not there is accepted without it", "[shared]") {
+TEST_CASE("a hello that offers missing memory is accepted without it", "[shared]") {
   ServedJob served(JobMaker(1));
   const auto arena = SharedArena::create().value();
   SharedLink::Offer offer = SharedLink(arena).offer();

@@ -7,7 +7,7 @@
 
 using namespace taut;
 
-TEST_CASE("a full queue refuses, and keeps what was offered", "[queue]") {
+TEST_CASE("a full queue refuses, and the offered item is kept", "[queue]") {
   BoundedQueue<std::string> queue(1);
   REQUIRE(queue.push("a", Duration(0)));
   std::string b = "b";

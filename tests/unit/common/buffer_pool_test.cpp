@@ -44,7 +44,7 @@ TEST_CASE("a buffer may outlive its pool", "[pool]") {
   CHECK(buffer.size() == 5000);
 }
 
-TEST_CASE("what is freed beyond the limit goes back to the allocator", "[pool]") {
+TEST_CASE("buffers freed beyond the limit are returned to the allocator", "[pool]") {
   BufferPool pool(Bytes(4096));
   { const Buffer large = pool.acquire(1 << 20); }
   CHECK(pool.usage().kept.value() == 0);
@@ -62,8 +62,7 @@ TEST_CASE("size classes waste at most a quarter", "[pool]") {
   }
 }
 
-TEST_CASE("stocked buffers are what is acquired next, and no more are made than are kept",
-          "[pool]") {
+TEST_CASE("stocked buffers are acquired next, and no more are allocated than are kept", "[pool]") {
   const auto never = [] { return false; };
   BufferPool pool(Bytes(4096));
   pool.stock(1 << 20, 3, never);
@@ -80,7 +79,7 @@ TEST_CASE("stocked buffers are what is acquired next, and no more are made than 
   CHECK(pool.usage().used.value() == 1U << 20U);
 }
 
-TEST_CASE("stocking ends as soon as it is told to", "[pool]") {
+TEST_CASE("stocking ends as soon as it is cancelled", "[pool]") {
   BufferPool pool;
   int asked = 0;
   pool.stock(100'000, 10, [&] { return ++asked > 4; });
@@ -88,7 +87,7 @@ TEST_CASE("stocking ends as soon as it is told to", "[pool]") {
   CHECK(pool.usage().kept.value() == 4 * BufferPool::rounded_size(100'000));
 }
 
-TEST_CASE("what was kept for a while goes back with the promise to keep it", "[pool]") {
+TEST_CASE("buffers kept for a while are returned when the reservation ends", "[pool]") {
   BufferPool pool(Bytes(4096));
   auto reservation = pool.keep_more(Bytes(1 << 20));
   { const Buffer large = pool.acquire(1 << 20); }
@@ -122,7 +121,7 @@ class AskingAllocator final : public BufferAllocator {
 
 }  // namespace
 
-TEST_CASE("buffers that are kept no longer are freed by whoever gets them, while the pool is used",
+TEST_CASE("buffers that are no longer kept are freed by their receiver, while the pool is used",
           "[pool]") {
   const auto allocator = std::make_shared<AskingAllocator>();
   BufferPool pool(Bytes(4096), allocator);

@@ -96,7 +96,7 @@ TEST_CASE("a message arrives whole and can be answered", "[endpoint]") {
   }
 }
 
-TEST_CASE("one connection keeps the order of its messages", "[endpoint]") {
+TEST_CASE("one connection preserves the order of its messages", "[endpoint]") {
   for (const Transport& transport : transports()) {
     INFO(transport.name);
     Pair pair = connected(transport);
@@ -111,7 +111,7 @@ TEST_CASE("one connection keeps the order of its messages", "[endpoint]") {
   }
 }
 
-TEST_CASE("what is sent before the listener is there arrives when it comes", "[endpoint]") {
+TEST_CASE("messages sent before the listener exists arrive when it starts", "[endpoint]") {
   const Transport zmq = zmq_transport();
   // Another process may take the port before us: then the next one is tried.
   for (int round = 0; round < 10; ++round) {
@@ -172,7 +172,7 @@ TEST_CASE("a peer that never was cannot be sent to", "[endpoint]") {
   }
 }
 
-TEST_CASE("frames beyond the limit never arrive, and the endpoint goes on", "[endpoint]") {
+TEST_CASE("frames beyond the limit never arrive, and the endpoint continues", "[endpoint]") {
   EndpointLimits limits;
   limits.frame = Bytes(1000);
   for (const Transport& transport : transports()) {
@@ -189,7 +189,7 @@ TEST_CASE("frames beyond the limit never arrive, and the endpoint goes on", "[en
   }
 }
 
-TEST_CASE("a message of too many frames is dropped, and the endpoint goes on", "[endpoint]") {
+TEST_CASE("a message of too many frames is dropped, and the endpoint continues", "[endpoint]") {
   EndpointLimits limits;
   limits.frames = 3;
   for (const Transport& transport : transports()) {
@@ -223,7 +223,8 @@ TEST_CASE("a large payload is shared, not copied, and lives until it was sent", 
   CHECK(buffer.unshared());
 }
 
-TEST_CASE("the in-memory network drops, repeats and reorders by its seed alone", "[endpoint]") {
+TEST_CASE("the in-memory network drops, repeats and reorders as determined by its seed",
+          "[endpoint]") {
   const auto run = [](std::uint64_t seed) {
     NetworkFaults faults;
     faults.drop = 0.3;

@@ -45,7 +45,7 @@ using Texts = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("what is sent leaves after the delay, and so comes what is received", "[faulty]") {
+TEST_CASE("sent and received messages are delayed", "[faulty]") {
   Line line({.delay = Duration(300)});
   line.send("ping");
   CHECK_FALSE(line.faulty.receive(Duration(299)).has_value());
@@ -94,7 +94,7 @@ TEST_CASE("a slow network's queue is bounded", "[faulty]") {
   CHECK(refused.error().code == ErrorCode::kUnavailable);
 }
 
-TEST_CASE("what waits for a peer that is given up is dropped", "[faulty]") {
+TEST_CASE("messages for a peer that is given up are dropped", "[faulty]") {
   Line line({.delay = Duration(100)});
   line.send("x");
   line.faulty.disconnect(line.peer);
@@ -102,7 +102,7 @@ TEST_CASE("what waits for a peer that is given up is dropped", "[faulty]") {
   CHECK(line.arrived().empty());
 }
 
-TEST_CASE("a wake-up is not lost behind a worse network", "[faulty]") {
+TEST_CASE("a wake-up is not lost on a faulty network", "[faulty]") {
   ZmqContext context;
   FaultyEndpoint endpoint(context.make_endpoint(), {.delay = Duration(100)}, 1);
   endpoint.wake();

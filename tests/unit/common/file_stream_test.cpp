@@ -54,7 +54,7 @@ class FileLimit {
 
 }  // namespace
 
-TEST_CASE("a streamed file holds what was appended, whatever its length and its pieces", "[file]") {
+TEST_CASE("a streamed file has the appended bytes, in any length and pieces", "[file]") {
   const test::TempFolder folder;
   // One piece that is longer than all blocks, and pieces that end anywhere.
   const auto [size, piece] = GENERATE(table<std::size_t, std::size_t>({{0, 1},
@@ -90,7 +90,7 @@ TEST_CASE("a streamed file that is not committed leaves nothing", "[file]") {
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("a streamed file that the disk has no room for says so, and leaves nothing", "[file]") {
+TEST_CASE("a streamed file on a full disk reports it, and leaves nothing", "[file]") {
   const test::TempFolder folder;
   // More than all blocks hold, so that whoever appends would wait for ever for one that failed.
   const std::string bytes = pattern(6 * kBlock);
@@ -106,7 +106,7 @@ TEST_CASE("a streamed file that the disk has no room for says so, and leaves not
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("a streamed file in a folder that is not there is an error with its path", "[file]") {
+TEST_CASE("a streamed file in a missing folder is an error with its path", "[file]") {
   const test::TempFolder folder;
   const auto made = FileStream::create(folder.path() / "none" / "large", 1);
   REQUIRE_FALSE(made);

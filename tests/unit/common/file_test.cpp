@@ -37,7 +37,7 @@ TEST_CASE("a file written atomically is read back", "[file]") {
   CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
 }
 
-TEST_CASE("reading says which file and why it cannot", "[file]") {
+TEST_CASE("a failed read names the file and the reason", "[file]") {
   const TestFolder folder;
   const auto missing = read_file(folder.path / "none");
   REQUIRE_FALSE(missing);
@@ -67,7 +67,8 @@ TEST_CASE("gzip is seen by its bytes, and every truncation of it is an error", "
   }
 }
 
-TEST_CASE("a mentioned path is looked up beside the file that mentions it and above", "[file]") {
+TEST_CASE("a mentioned path is looked up in the folder of the mentioning file and above",
+          "[file]") {
   const TestFolder folder;
   REQUIRE(write_file_atomically(folder.path / "data", "x"));
   const auto found = find_mentioned("data", folder.path / "a" / "b" / "job");

@@ -116,7 +116,7 @@ TEST_CASE("an array that claims more than it stores is refused before memory is 
              Contains("it was never filled, or is damaged"));
 }
 
-TEST_CASE("what an HDF5 file keeps in other files is not followed", "[hdf5]") {
+TEST_CASE("links of an HDF5 file to other files are not followed", "[hdf5]") {
   const TempFolder folder;
   const auto secret = folder.write("secret", "12345678");
   const auto other = folder.path() / "other.h5";

@@ -5,8 +5,7 @@
 
 using namespace taut;
 
-TEST_CASE("available memory is what the machine has, and no more than the control group has left",
-          "[memory]") {
+TEST_CASE("available memory is the machine's, limited by the control group", "[memory]") {
   const test::TempFolder folder;
   const auto meminfo = folder.write("meminfo",
                                     "MemTotal:       16000 kB\nMemFree:         1000 kB\n"

@@ -45,7 +45,7 @@ std::span<const std::byte> bytes_of_values(const Value& values) {
 
 }  // namespace
 
-TEST_CASE("what is written as safetensors is read back, bit for bit", "[safetensors]") {
+TEST_CASE("written safetensors are read back, bit for bit", "[safetensors]") {
   const TempFolder folder;
   const auto path = folder.path() / "w.safetensors";
   const std::vector<float> weights = {1.5F, -0.0F, 3e-45F, INFINITY, 2, 7};
@@ -90,7 +90,7 @@ TEST_CASE("what is written as safetensors is read back, bit for bit", "[safetens
   CHECK(reader.value().find("none") == nullptr);
 }
 
-TEST_CASE("pieces of safetensors may come in any order, and none may be missing", "[safetensors]") {
+TEST_CASE("pieces of safetensors may be in any order, and none may be missing", "[safetensors]") {
   const TempFolder folder;
   const auto path = folder.path() / "w.safetensors";
   const std::vector<float> values = {1, 2, 3};
@@ -210,7 +210,7 @@ TEST_CASE("a safetensors header that cannot be is refused with the reason", "[sa
   check_refused(file_of("{\"" + std::string(5000, 'n') + "\":{}}", 0), "above 4096 bytes");
 }
 
-TEST_CASE("tensors that overlap, lie outside, leave holes or stand twice are refused",
+TEST_CASE("tensors that overlap, are outside, leave holes or occur twice are refused",
           "[safetensors]") {
   const auto tensor = [](const char* name, const char* shape, const char* offsets) {
     return "\"" + std::string(name) + R"(":{"dtype":"F32","shape":[)" + shape +

@@ -42,8 +42,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("an arena gives aligned memory, tells its own from other memory, and ends at its limit",
-          "[shared]") {
+TEST_CASE("an arena gives aligned memory, recognizes its own, and ends at its limit", "[shared]") {
   std::size_t announced = 0;
   auto arena = SharedArena::create(Bytes(1UL << 20U), [&](std::span<std::byte> part) {
                  announced += part.size();
@@ -62,7 +61,7 @@ TEST_CASE("an arena gives aligned memory, tells its own from other memory, and e
   arena->deallocate(memory, 900'000);
 }
 
-TEST_CASE("memory that was freed in large blocks goes back to the system", "[shared]") {
+TEST_CASE("memory freed in large blocks is returned to the system", "[shared]") {
   auto arena = make_arena();
   constexpr std::size_t kSize = 32UL << 20U;
   void* memory = arena->allocate(kSize);
@@ -115,7 +114,7 @@ TEST_CASE("only the memory that was offered is opened", "[shared]") {
   close(unsealed);
 }
 
-TEST_CASE("a lent payload is read in place, and comes back with its last copy", "[shared]") {
+TEST_CASE("a lent payload is read in place, and is returned with its last copy", "[shared]") {
   Pair pair;
   Buffer buffer = pair.filled(std::byte{7});
   const auto place = pair.one.lend(Frame(buffer));
@@ -135,7 +134,7 @@ TEST_CASE("a lent payload is read in place, and comes back with its last copy", 
   CHECK(pair.one.on_loan() == 0);
 }
 
-TEST_CASE("a payload lent twice comes back when both loans have", "[shared]") {
+TEST_CASE("a payload lent twice is returned when both loans are", "[shared]") {
   Pair pair;
   Buffer buffer = pair.filled(std::byte{1});
   const auto first = pair.one.lend(Frame(buffer));
@@ -149,7 +148,7 @@ TEST_CASE("a payload lent twice comes back when both loans have", "[shared]") {
   CHECK(buffer.unshared());
 }
 
-TEST_CASE("what is small, lies elsewhere, or is one loan too many travels as bytes", "[shared]") {
+TEST_CASE("small payloads, others' memory and excess loans are sent as bytes", "[shared]") {
   Pair pair;
   CHECK_FALSE(pair.one.lend(Frame(pair.filled(std::byte{1}, 100))));
   const std::vector<std::byte> elsewhere(10'000);

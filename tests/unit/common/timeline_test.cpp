@@ -49,7 +49,7 @@ TEST_CASE("a timeline that was never started writes nothing", "[timeline]") {
   timeline::stop();
 }
 
-TEST_CASE("a timeline is whole JSON after every write and holds each span once", "[timeline]") {
+TEST_CASE("a timeline is complete JSON after every write and has each span once", "[timeline]") {
   const test::TempFolder folder;
   const auto file = begin(folder);
   CHECK(events_in(file).size() == 1);  // the process's name
@@ -95,7 +95,7 @@ TEST_CASE("a timeline ends at its limit and stays whole", "[timeline]") {
   timeline::stop();
 }
 
-TEST_CASE("a timeline that is begun again goes to another file", "[timeline]") {
+TEST_CASE("a restarted timeline is written to another file", "[timeline]") {
   const test::TempFolder folder;
   const auto first = begin(folder);
   CHECK(begin(folder) == first);

@@ -48,7 +48,7 @@ TEST_CASE("written parts become a checkpoint, and again changes nothing", "[chec
   CHECK(test::bytes_of_file(fs::path(task.folder) / kManifestName) == before);
 }
 
-TEST_CASE("a part that is not there, or cut, makes no checkpoint", "[checkpoint]") {
+TEST_CASE("a missing or truncated part makes no checkpoint", "[checkpoint]") {
   const test::TempFolder folder;
   const CheckpointTask task = written_parts(folder.path(), 40);
   const fs::path part = fs::path(task.aside) / "shard1.safetensors";
@@ -70,7 +70,7 @@ TEST_CASE("a checkpoint of the same clock takes the place of the old one", "[che
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
-TEST_CASE("older checkpoints and unfinished ones of the job go, what is not theirs stays",
+TEST_CASE("older and unfinished checkpoints of the job are removed, other files stay",
           "[checkpoint]") {
   const test::TempFolder folder;
   const CheckpointTask old = written_parts(folder.path(), 10, 1);
@@ -93,7 +93,7 @@ TEST_CASE("older checkpoints and unfinished ones of the job go, what is not thei
   CHECK(notes.size() == 2);
 }
 
-TEST_CASE("the keeper tells what became of each task", "[checkpoint]") {
+TEST_CASE("the keeper reports the result of each task", "[checkpoint]") {
   const test::TempFolder folder;
   BoundedQueue<int> woken(8);
   CheckpointKeeper keeper([&] { CHECK(woken.push(1, Duration::zero())); });

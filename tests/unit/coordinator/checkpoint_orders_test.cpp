@@ -76,7 +76,7 @@ TEST_CASE("a job is saved at every tenth clock and at its end, and done only the
   CHECK(cluster.status(job).checkpoint_failure().empty());
 }
 
-TEST_CASE("a job without an interval is saved only when somebody asks", "[checkpoint]") {
+TEST_CASE("a job without an interval is saved only on request", "[checkpoint]") {
   Cluster cluster;
   const std::uint64_t job = cluster.start(make_job(2));
   cluster.run_for(std::chrono::seconds(2));
@@ -95,7 +95,7 @@ TEST_CASE("a job without an interval is saved only when somebody asks", "[checkp
   CHECK(cluster.make_checkpoint(0).error() == "no job is running");
 }
 
-TEST_CASE("servers hear that no further checkpoint is ordered, and keep no memory for one",
+TEST_CASE("servers are notified that no further checkpoint is ordered, and keep no memory for one",
           "[checkpoint]") {
   Cluster cluster;
   const std::uint64_t job = cluster.start(make_job(2));
@@ -110,7 +110,7 @@ TEST_CASE("servers hear that no further checkpoint is ordered, and keep no memor
   CHECK(cluster.status(job).state() == pb::RUNNING);
 }
 
-TEST_CASE("where it stands follows from the solver's prefix, as with Caffe", "[checkpoint]") {
+TEST_CASE("a checkpoint's place follows from the solver's prefix, as with Caffe", "[checkpoint]") {
   const auto folder_of = [](const std::string& prefix) {
     Cluster cluster;
     pb::Job job = make_job(2, 5);
@@ -164,7 +164,7 @@ TEST_CASE("a manifest that cannot be written costs a checkpoint too", "[checkpoi
         "the checkpoint at clock 30 is not written: no such folder");
 }
 
-TEST_CASE("an order that comes too late is given again, further ahead", "[checkpoint]") {
+TEST_CASE("an order that arrives too late is repeated, further ahead", "[checkpoint]") {
   Cluster cluster;
   cluster.at("s0").server.late = 3;
   const std::uint64_t job = cluster.start(saved_job(400));
@@ -176,7 +176,7 @@ TEST_CASE("an order that comes too late is given again, further ahead", "[checkp
   CHECK(cluster.kept(job).back() == 400);
 }
 
-TEST_CASE("orders that always come too late are given up", "[checkpoint]") {
+TEST_CASE("orders that always arrive too late are given up", "[checkpoint]") {
   Cluster cluster;
   cluster.at("s0").server.late = 1000;
   const std::uint64_t job = cluster.start(saved_job(30));
@@ -200,8 +200,7 @@ TEST_CASE("older checkpoints beyond those to keep are named for removal", "[chec
   CHECK(removed == made);
 }
 
-TEST_CASE("a checkpoint goes on when the coordinator restarts in the middle of it",
-          "[checkpoint]") {
+TEST_CASE("a checkpoint continues when the coordinator restarts during it", "[checkpoint]") {
   Cluster cluster;
   cluster.tasks_get_lost = true;
   const std::uint64_t job = cluster.start(saved_job(1000000));
@@ -240,7 +239,7 @@ TEST_CASE("a job whose last checkpoint hangs ends without it", "[checkpoint]") {
   CHECK(cluster.status(job).checkpoint_failure().find("within 3 s") != std::string::npos);
 }
 
-TEST_CASE("checkpoints are made on a network that loses, repeats and delays", "[checkpoint]") {
+TEST_CASE("checkpoints complete on a network that loses, repeats and delays", "[checkpoint]") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster(seed, {.drop = 0.2, .duplicate = 0.2, .delay_max = Duration(300'000)});
     const std::uint64_t job = cluster.start(saved_job(300, 2));
@@ -250,7 +249,7 @@ TEST_CASE("checkpoints are made on a network that loses, repeats and delays", "[
   }
 }
 
-TEST_CASE("a resumed job's members begin at the checkpoint's clock", "[checkpoint]") {
+TEST_CASE("a resumed job's members start at the checkpoint's clock", "[checkpoint]") {
   Cluster cluster;
   pb::ControlMessage request;
   pb::Submit& submit = *request.mutable_submit();

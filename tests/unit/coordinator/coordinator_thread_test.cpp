@@ -62,7 +62,7 @@ std::unique_ptr<CoordinatorThread> start(ZmqContext& context,
 
 }  // namespace
 
-TEST_CASE("the coordinator's thread answers over a socket and ends when told", "[coordinator]") {
+TEST_CASE("the coordinator's thread answers over a socket and ends on request", "[coordinator]") {
   ZmqContext context;
   const auto thread = start(context, make_memory_store());
   CHECK_FALSE(thread->address().ends_with(":0"));
@@ -76,7 +76,7 @@ TEST_CASE("the coordinator's thread answers over a socket and ends when told", "
   CHECK(thread->failure().empty());
 }
 
-TEST_CASE("a status tells the coordinator's wall clock", "[coordinator]") {
+TEST_CASE("a status has the coordinator's wall clock", "[coordinator]") {
   ZmqContext context;
   const auto thread = start(context, make_memory_store());
   const auto endpoint = context.make_endpoint();
@@ -97,7 +97,7 @@ TEST_CASE("a status tells the coordinator's wall clock", "[coordinator]") {
   CHECK(reply.status_reply().unix_time_s() <= now());
 }
 
-TEST_CASE("garbage, empty and foreign frames leave the coordinator serving", "[coordinator]") {
+TEST_CASE("garbage, empty and foreign frames do not stop the coordinator", "[coordinator]") {
   ZmqContext context;
   const auto thread = start(context, make_memory_store());
   const auto endpoint = context.make_endpoint();

@@ -36,8 +36,8 @@ constexpr std::int64_t kNever = Clock::never().value();
 }  // namespace
 
 TEST_CASE(
-    "a lost worker leaves from the lowest clock that a server still expects of it, and the "
-    "others go on",
+    "a lost worker leaves from the lowest clock that a server still expects of it, and the others "
+    "continue",
     "[coordinator][epoch]") {
   Running running(2, 3, 0);
   FakeCluster& cluster = running.cluster;
@@ -83,8 +83,7 @@ TEST_CASE("two workers that are lost at once leave in one change", "[coordinator
   CHECK(running.cluster.broken().empty());
 }
 
-TEST_CASE("a loss while another is being cut follows in a change of its own",
-          "[coordinator][epoch]") {
+TEST_CASE("a loss during another cut follows in a separate change", "[coordinator][epoch]") {
   Running running(2, 3, 0);
   FakeCluster& cluster = running.cluster;
   cluster.kill("w1");
@@ -134,7 +133,7 @@ TEST_CASE("a worker that joins takes the free slot from a clock above every push
   CHECK(cluster.broken().empty());
 }
 
-TEST_CASE("a worker that comes back after its loss is a new member", "[coordinator][epoch]") {
+TEST_CASE("a worker that returns after its loss is a new member", "[coordinator][epoch]") {
   Running running(1, 2, 2);
   FakeCluster& cluster = running.cluster;
   const std::uint64_t first_life = cluster.at("w1").worker.job()->incarnation();
@@ -168,7 +167,7 @@ TEST_CASE("a worker without a free slot stays idle", "[coordinator][epoch]") {
   CHECK(running.state().epoch() == 0);
 }
 
-TEST_CASE("nobody joins a job that is about to end", "[coordinator][epoch]") {
+TEST_CASE("no worker joins a job that is about to end", "[coordinator][epoch]") {
   Running running(1, 2, 2, 5, 20);
   running.cluster.at("w0").worker.stuck = true;
   running.cluster.kill("w1");
@@ -181,7 +180,7 @@ TEST_CASE("nobody joins a job that is about to end", "[coordinator][epoch]") {
   CHECK_FALSE(running.cluster.at("w2").worker.job());
 }
 
-TEST_CASE("a joining worker that dies meanwhile holds nobody back", "[coordinator][epoch]") {
+TEST_CASE("a joining worker that dies meanwhile blocks no other", "[coordinator][epoch]") {
   Running running(2, 2, 2);
   FakeCluster& cluster = running.cluster;
   cluster.kill("w1");
@@ -233,7 +232,7 @@ TEST_CASE("a change between BSP and SSP happens at one clock ahead of every work
   CHECK(cluster.broken().empty());
 }
 
-TEST_CASE("a change of mode waits for a busy shard, and moves above what it let through",
+TEST_CASE("a change of mode waits for a busy shard, and moves above the clocks it accepted",
           "[coordinator][epoch]") {
   Running running(2, 2, 0, 1000);
   FakeCluster& cluster = running.cluster;

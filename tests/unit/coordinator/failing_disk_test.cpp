@@ -25,9 +25,8 @@ std::uint64_t kept_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-TEST_CASE(
-    "a save that fails at any of its writes keeps what was saved before, and the next is kept",
-    "[store]") {
+TEST_CASE("a save that fails at any write keeps the last saved state, and the next save works",
+          "[store]") {
   const Fault fault = GENERATE(Fault::kNoSpace, Fault::kWriteError, Fault::kTornWrite);
   FailingDisk disk;
   int failed = 0;
@@ -53,7 +52,7 @@ TEST_CASE(
   CHECK(failed > 2);
 }
 
-TEST_CASE("a store whose disk failed to sync says that it is of no further use", "[store]") {
+TEST_CASE("a store whose disk failed to sync reports that it is closed", "[store]") {
   FailingDisk disk;
   const test::TempFolder folder;
   auto store = open_sqlite_store(folder.path()).value();

@@ -95,7 +95,7 @@ TEST_CASE("epochs stay consistent when the coordinator restarts amid all of it",
   for (std::uint64_t seed = 101; seed <= 130; ++seed) torment(seed, true);
 }
 
-TEST_CASE("a job comes through a bad network to its end", "[coordinator]") {
+TEST_CASE("a job completes on a bad network", "[coordinator]") {
   FakeNetwork network;
   network.drop = 0.4;
   network.duplicate = 0.4;

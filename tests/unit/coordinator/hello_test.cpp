@@ -131,7 +131,7 @@ TEST_CASE("a silent worker is declared lost, and its name is free for a new life
   }
 }
 
-TEST_CASE("a worker that says goodbye leaves its name at once", "[coordinator]") {
+TEST_CASE("a worker that leaves frees its name at once", "[coordinator]") {
   Coordinator coordinator({}, {}, kStart);
   CHECK(reply_to(coordinator, PeerId(1), hello(pb::ROLE_WORKER, "w0", 1), kStart)
             .hello_reply()
@@ -144,8 +144,7 @@ TEST_CASE("a worker that says goodbye leaves its name at once", "[coordinator]")
             .accepted());
 }
 
-TEST_CASE("nobody is declared lost for the time in which the coordinator itself stood still",
-          "[coordinator]") {
+TEST_CASE("no process is declared lost for a pause of the coordinator itself", "[coordinator]") {
   Coordinator coordinator({}, {}, kStart);
   CHECK(reply_to(coordinator, PeerId(1), hello(pb::ROLE_WORKER, "w0", 1), kStart)
             .hello_reply()
@@ -164,7 +163,7 @@ TEST_CASE("messages that are not for the coordinator are ignored", "[coordinator
   CHECK(coordinator.handle(PeerId(1), message, kStart).messages.empty());
 }
 
-TEST_CASE("workers that come and go under ever new names keep nobody out", "[coordinator]") {
+TEST_CASE("workers that join and leave under ever new names keep no other out", "[coordinator]") {
   Registry registry(15s, 1);
   TimePoint now(1h);
   pb::Hello hello;

@@ -16,7 +16,7 @@ void fill(FakeCluster& cluster, int servers, int workers) {
 
 }  // namespace
 
-TEST_CASE("a job runs from its submission to done, with what the evaluating worker found",
+TEST_CASE("a job runs from submission to done, with the evaluating worker's results",
           "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 2, 2);
@@ -66,7 +66,7 @@ TEST_CASE("ranks follow the workers' names, and shards are numbered over the ser
   CHECK(cluster.at("b").server.state_of(job)->members_size() == 3);
 }
 
-TEST_CASE("no worker is told of a job before every server has taken it over", "[coordinator]") {
+TEST_CASE("no worker is notified of a job before every server has accepted it", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 2, 1);
   cluster.at("s1").server.set_busy(true);
@@ -88,7 +88,7 @@ TEST_CASE("a job submitted to no workers, or to no servers, is refused with the 
   CHECK(reply.error() == "no worker has joined; start one with \"tautline-worker --config FILE\"");
 }
 
-TEST_CASE("a job that cannot work whatever its model is refused", "[coordinator]") {
+TEST_CASE("a job that cannot work with any model is refused", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 1);
   pb::Job job = make_job(0);
@@ -218,7 +218,7 @@ TEST_CASE("a job that waits is stopped at once", "[coordinator]") {
   CHECK(cluster.status(job).state() == pb::STOPPED);
 }
 
-TEST_CASE("commands on jobs that are unknown or have ended say so", "[coordinator]") {
+TEST_CASE("commands on unknown or ended jobs report it", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 1);
   CHECK_THAT(cluster.stop(9).error(), StartsWith("job 9 does not exist"));
@@ -326,7 +326,7 @@ TEST_CASE("a job whose workers are all lost waits for another, and fails in the 
              StartsWith("every worker was lost") && Contains("silent for 15."));
 }
 
-TEST_CASE("a worker that comes after every other was lost continues the job", "[coordinator]") {
+TEST_CASE("a worker that joins after every other was lost continues the job", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 2, 2);
   const std::uint64_t job = cluster.submit(make_job(0, 2000)).job();
@@ -340,7 +340,7 @@ TEST_CASE("a worker that comes after every other was lost continues the job", "[
   CHECK(cluster.broken().empty());
 }
 
-TEST_CASE("a worker that has finished is not lost when it goes", "[coordinator]") {
+TEST_CASE("a worker that has finished is not lost when it leaves", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 2);
   cluster.run_for(1s);
@@ -402,7 +402,7 @@ TEST_CASE("a job whose policy and solver do not fit is refused when it is submit
   CHECK_THAT(cluster.submit(job).error(), Contains("look_ahead follows the velocity"));
 }
 
-TEST_CASE("a slack that does not go with a job's policy is refused, and the job goes on",
+TEST_CASE("a slack that conflicts with a job's policy is refused, and the job continues",
           "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 2);

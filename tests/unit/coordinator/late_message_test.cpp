@@ -85,7 +85,7 @@ struct ByHand {
 
 }  // namespace
 
-TEST_CASE("a late answer to an earlier revision does not hide what a newer one said",
+TEST_CASE("a late answer to an earlier revision does not hide a newer one",
           "[coordinator][epoch]") {
   ByHand by_hand;
   pb::ControlMessage change;
@@ -115,7 +115,7 @@ TEST_CASE("an answer to a revision that was never sent is not believed", "[coord
   CHECK(by_hand.server_job.modes_size() == 1);
 }
 
-TEST_CASE("what a worker's earlier life reports does not touch its job", "[coordinator]") {
+TEST_CASE("reports of a worker's earlier incarnation do not affect its job", "[coordinator]") {
   ByHand by_hand;
   by_hand.progress(by_hand.life + 1000, "the disk is gone");
   CHECK(by_hand.job_state() == pb::RUNNING);
@@ -123,7 +123,7 @@ TEST_CASE("what a worker's earlier life reports does not touch its job", "[coord
   CHECK(by_hand.job_state() == pb::FAILED);
 }
 
-TEST_CASE("what is not acknowledged is sent again, and at once over a new connection",
+TEST_CASE("unacknowledged messages are sent again, and at once over a new connection",
           "[coordinator]") {
   ByHand by_hand;
   by_hand.worker_job.reset();

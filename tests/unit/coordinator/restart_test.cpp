@@ -68,8 +68,7 @@ pb::StoredJob stored_job(std::uint64_t id, const std::string& message) {
 
 }  // namespace
 
-TEST_CASE("of the jobs that have ended the newest are kept, across a restart too",
-          "[coordinator][store]") {
+TEST_CASE("the newest ended jobs are kept, across a restart too", "[coordinator][store]") {
   const Folder folder;
   FakeCluster cluster(1, {}, open_sqlite_store(folder.path).value());
   cluster.options.ended_jobs = 3;
@@ -101,7 +100,7 @@ TEST_CASE("of the jobs that have ended the newest are kept, across a restart too
   CHECK(cluster.broken().empty());
 }
 
-TEST_CASE("a job that ran goes on when the coordinator restarts", "[coordinator][store]") {
+TEST_CASE("a running job continues when the coordinator restarts", "[coordinator][store]") {
   SECTION("from memory") {
     goes_on_after_restart(make_memory_store());
   }
@@ -111,7 +110,7 @@ TEST_CASE("a job that ran goes on when the coordinator restarts", "[coordinator]
   }
 }
 
-TEST_CASE("whoever does not come back after a restart is lost after the heartbeat limit",
+TEST_CASE("a process that does not return after a restart is lost after the heartbeat limit",
           "[coordinator][store]") {
   FakeCluster cluster;
   fill(cluster);
@@ -167,7 +166,7 @@ TEST_CASE("a restart in the middle of a change of members finishes it", "[coordi
   CHECK(cluster.broken().empty());
 }
 
-TEST_CASE("a coordinator without its state starts afresh, and the others learn that it did",
+TEST_CASE("a coordinator without its state starts afresh, and the others detect it",
           "[coordinator][store]") {
   auto records = std::make_shared<CoordinatorRecords>();
   FakeCluster cluster(1, {}, make_memory_store(records));
@@ -184,7 +183,7 @@ TEST_CASE("a coordinator without its state starts afresh, and the others learn t
   CHECK(cluster.run_until_state(job, pb::DONE));
 }
 
-TEST_CASE("a queued job for every worker waits until all had time to come back",
+TEST_CASE("a queued job for every worker waits until all had time to return",
           "[coordinator][store]") {
   FakeCluster cluster;
   fill(cluster);
@@ -200,7 +199,7 @@ TEST_CASE("a queued job for every worker waits until all had time to come back",
   CHECK(cluster.status(second).workers_size() == 2);
 }
 
-TEST_CASE("a store gives back what was saved last", "[store]") {
+TEST_CASE("a store returns the last saved state", "[store]") {
   const Folder folder;
   const auto records = std::make_shared<CoordinatorRecords>();
   const bool in_memory = GENERATE(true, false);

@@ -44,13 +44,13 @@ TEST_CASE("neighbours that become free are one part again", "[cuda]") {
   CHECK(map.take(1024) == 0U);
 }
 
-TEST_CASE("what is longer than an arena is refused, whatever its size", "[cuda]") {
+TEST_CASE("a part longer than its arena is refused", "[cuda]") {
   ArenaMap map(1024, 64);
   CHECK_FALSE(map.take(1025).has_value());
   CHECK_FALSE(map.take(~std::uint64_t{0}).has_value());
 }
 
-TEST_CASE("parts of an arena never overlap, and all of it comes back", "[cuda]") {
+TEST_CASE("parts of an arena never overlap, and all of it is returned", "[cuda]") {
   constexpr std::uint64_t kSize = 1U << 20U;
   const std::uint64_t seed = GENERATE(1U, 2U, 3U);
   INFO("seed " << seed);

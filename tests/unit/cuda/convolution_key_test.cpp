@@ -41,7 +41,7 @@ TEST_CASE("two convolutions share a search only where everything is the same", "
   CHECK(differs([](ConvolutionKey& key) { key.to_bottom = false; }));
 }
 
-TEST_CASE("a convolution's name says its shape and how it computes", "[cuda]") {
+TEST_CASE("a convolution's name has its shape and its numbers", "[cuda]") {
   CHECK(lenet().to_string() ==
         "convolution of 64x1x28x28 with 20 kernels 5x5, stride 1x1, pad 0x0, float32");
   ConvolutionKey key = lenet();

@@ -48,7 +48,7 @@ std::string refused(const FakeDriver& driver, int index = 0) {
 
 }  // namespace
 
-TEST_CASE("a device that works is taken into use, with what is free on it", "[cuda]") {
+TEST_CASE("a working device is opened, with its free memory", "[cuda]") {
   const FakeDriver driver;
   const auto chosen = cuda::choose_device(driver, 1);
   REQUIRE(chosen.has_value());
@@ -67,7 +67,7 @@ TEST_CASE("a newer driver, and another cuDNN of the same major version, will do"
   CHECK(cuda::choose_device(driver, 0).has_value());
 }
 
-TEST_CASE("a machine without a driver says so", "[cuda]") {
+TEST_CASE("a machine without a driver is reported", "[cuda]") {
   FakeDriver driver;
   driver.driver = 0;
   CHECK_THAT(refused(driver), Contains("no NVIDIA driver"));
@@ -85,7 +85,7 @@ TEST_CASE("a cuDNN of another major version is named with both versions", "[cuda
   CHECK_THAT(refused(driver), Contains("cuDNN 10.2.0") && Contains("cuDNN 9.19.0"));
 }
 
-TEST_CASE("a driver without devices is told apart from no driver", "[cuda]") {
+TEST_CASE("a driver without devices is distinguished from no driver", "[cuda]") {
   FakeDriver driver;
   driver.count = 0;
   CHECK_THAT(refused(driver), Contains("shows no device"));
@@ -106,7 +106,7 @@ TEST_CASE("a device that is too old for the kernels is named", "[cuda]") {
   CHECK_THAT(refused(driver), Contains("NVIDIA H200") && Contains("7.0") && Contains("8.0"));
 }
 
-TEST_CASE("a device that is busy is named with what the driver says", "[cuda]") {
+TEST_CASE("a busy device is named with the driver's message", "[cuda]") {
   FakeDriver driver;
   driver.refusal = "cudaMemGetInfo: device busy";
   CHECK_THAT(refused(driver, 1),

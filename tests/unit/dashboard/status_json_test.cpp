@@ -12,8 +12,7 @@
 namespace taut::dashboard {
 namespace {
 
-TEST_CASE("the shown job's workers come as columns, and its figures leave lost ones out",
-          "[dashboard]") {
+TEST_CASE("the shown job's workers are columns, and its figures omit lost ones", "[dashboard]") {
   pb::StatusReply status = make_status(6);
   status.mutable_jobs(0)->mutable_workers(5)->set_state(pb::PROCESS_LOST);
   status.mutable_jobs(0)->mutable_workers(5)->mutable_progress()->set_clock(3);
@@ -44,7 +43,7 @@ TEST_CASE("no bound, no loss and odd names are still JSON", "[dashboard]") {
   CHECK(status_json(pb::StatusReply(), 1000)["job"].is_null());
 }
 
-TEST_CASE("a test without an accuracy is null on the page and no figure of the metrics",
+TEST_CASE("a test without an accuracy is null on the page and absent from the metrics",
           "[dashboard]") {
   pb::StatusReply status = make_status(1);
   pb::Evaluation& test = *status.mutable_jobs(0)->add_evaluations();
@@ -64,8 +63,7 @@ TEST_CASE("a test without an accuracy is null on the page and no figure of the m
   CHECK(scraped().find("job_test_accuracy") != std::string::npos);
 }
 
-TEST_CASE("the running job is shown, or else the newest, or the one that is asked for",
-          "[dashboard]") {
+TEST_CASE("the running job is shown, or else the newest, or the requested one", "[dashboard]") {
   pb::StatusReply status = make_status(1);
   for (const std::uint64_t id : {8U, 9U}) {
     pb::JobStatus& job = *status.add_jobs();

@@ -12,7 +12,7 @@ using namespace taut;
 using test::Numbers;
 using test::TempFolder;
 
-TEST_CASE("a store comes back from its LMDB, and its mean from the file", "[convert]") {
+TEST_CASE("a store is read back from its LMDB, and its mean from the file", "[convert]") {
   const TempFolder folder;
   const Numbers numbers;
   const data::ConvertOptions options{

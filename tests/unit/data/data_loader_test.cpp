@@ -79,7 +79,7 @@ class OutOfMemory final : public Feed {
 
 }  // namespace
 
-TEST_CASE("a batch holds what the sampler drew, each field in its layout", "[loader]") {
+TEST_CASE("a batch has the sampler's records, each field in its layout", "[loader]") {
   const auto loader = start(feeds(), {.start = Clock(4)});
   const auto sampler = data::shuffled_sampler(Numbers::kRecords, {0, 2}, kBatch, 3).value();
   for (std::int64_t clock = 4; clock < 20; ++clock) {
@@ -101,7 +101,7 @@ TEST_CASE("a batch holds what the sampler drew, each field in its layout", "[loa
   }
 }
 
-TEST_CASE("what is random depends on the seed, the member, the clock and the place", "[loader]") {
+TEST_CASE("random transforms depend on the seed, the member, the clock and the place", "[loader]") {
   const auto first = start(feeds());
   const auto again = start(feeds());
   const auto other_member = start(feeds(3, 1));
@@ -149,7 +149,7 @@ TEST_CASE("recycled memory is used again", "[loader]") {
   CHECK(again);
 }
 
-TEST_CASE("what is constant is written once into memory that comes back", "[loader]") {
+TEST_CASE("constants are written once into memory that is reused", "[loader]") {
   std::vector<data::DummyTop> tops(1);
   tops[0] = {.filler = {math::Filler::Kind::kConstant, 2.5F, 0}, .elements = 4};
   std::vector<std::unique_ptr<Feed>> list;
@@ -167,7 +167,7 @@ TEST_CASE("what is constant is written once into memory that comes back", "[load
   CHECK(marked);
 }
 
-TEST_CASE("batches lie in the memory that the loader is given", "[loader]") {
+TEST_CASE("batches are in the loader's memory", "[loader]") {
   std::vector<float> room(1000);
   std::pmr::monotonic_buffer_resource memory(room.data(), room.size() * sizeof(float),
                                              std::pmr::null_memory_resource());
@@ -179,12 +179,12 @@ TEST_CASE("batches lie in the memory that the loader is given", "[loader]") {
   }
 }
 
-TEST_CASE("a loader that nobody reads from ends", "[loader]") {
+TEST_CASE("a loader without a reader ends", "[loader]") {
   for (int i = 0; i < 20; ++i) start(feeds(), {.start = Clock(0), .depth = 1});
   SUCCEED("every loader joined its thread");
 }
 
-TEST_CASE("a thread that cannot go on says why", "[loader]") {
+TEST_CASE("a thread that cannot continue reports why", "[loader]") {
   std::vector<std::unique_ptr<Feed>> list;
   list.push_back(std::make_unique<OutOfMemory>());
   const auto batch = start(std::move(list))->next(10s);
@@ -206,7 +206,7 @@ TEST_CASE("a record that cannot be read ends the loader with its name", "[loader
   CHECK(batch.error().message == "the data loader ended: record 7 is bad");
 }
 
-TEST_CASE("where corrupt records are skipped the next good one stands in", "[loader]") {
+TEST_CASE("a skipped corrupt record is replaced with the next good one", "[loader]") {
   auto source = std::make_shared<Numbers>();
   source->bad = 7;
   data::FeedOptions options = options_of();
@@ -219,7 +219,7 @@ TEST_CASE("where corrupt records are skipped the next good one stands in", "[loa
   CHECK(batch.blobs[0][7 * 6] == 80);
 }
 
-TEST_CASE("a source without a good record ends all the same", "[loader]") {
+TEST_CASE("a source without a good record ends with an error", "[loader]") {
   auto source = std::make_shared<Numbers>();
   source->bad = Numbers::kEveryone;
   data::FeedOptions options = options_of();
@@ -231,7 +231,7 @@ TEST_CASE("a source without a good record ends all the same", "[loader]") {
   CHECK(batch.error().message.find("50 records in a row cannot be read") != std::string::npos);
 }
 
-TEST_CASE("dummy data is what its fillers say, at each clock anew", "[loader]") {
+TEST_CASE("dummy data follows its fillers, drawn again at each clock", "[loader]") {
   const auto make = [](std::uint32_t slot) {
     std::vector<data::DummyTop> tops(3);
     tops[0] = {.filler = {math::Filler::Kind::kConstant, 2.5F, 0}, .elements = 4};

@@ -101,7 +101,7 @@ TEST_CASE("a Datum that cannot be is refused", "[datum]") {
   CHECK(error_of(datum.SerializeAsString()) == "record: 6 bytes that are neither a JPEG nor a PNG");
 }
 
-TEST_CASE("an LMDB's records come in the order of its keys", "[lmdb]") {
+TEST_CASE("an LMDB's records are in the order of its keys", "[lmdb]") {
   const TempFolder folder;
   const auto path = lmdb_of(folder, 2500);
   const auto store = data::open_lmdb(path, Colour::kAsStored);
@@ -126,7 +126,7 @@ TEST_CASE("a record of an LMDB that is no Datum is named", "[lmdb]") {
         path.string() + ": record 1 (key \"b\"): 1 bytes that are no Datum");
 }
 
-TEST_CASE("what is no LMDB, an empty one and a truncated one are refused", "[lmdb]") {
+TEST_CASE("other files, empty and truncated LMDBs are refused", "[lmdb]") {
   const TempFolder folder;
   const auto error = [](const std::filesystem::path& path) {
     const auto store = data::open_lmdb(path, Colour::kAsStored);

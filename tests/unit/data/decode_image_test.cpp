@@ -52,7 +52,7 @@ std::string error_of(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("a PNG comes out as planes of blue, green and red", "[decode]") {
+TEST_CASE("a PNG is decoded to planes of blue, green and red", "[decode]") {
   const DecodedImage image = decoded(test::png_of(3, 5, false));
   REQUIRE(image.shape == data::ImageShape{3, 3, 5});
   for (std::size_t row = 0; row < 3; ++row) {
@@ -64,7 +64,7 @@ TEST_CASE("a PNG comes out as planes of blue, green and red", "[decode]") {
   }
 }
 
-TEST_CASE("a JPEG comes out as the pixels that went in, within its loss", "[decode]") {
+TEST_CASE("a JPEG is decoded to the original pixels, within its loss", "[decode]") {
   const DecodedImage image = decoded(test::jpeg_of(16, 24, false));
   REQUIRE(image.shape == data::ImageShape{3, 16, 24});
   for (std::size_t row = 0; row < 16; ++row) {
@@ -76,7 +76,7 @@ TEST_CASE("a JPEG comes out as the pixels that went in, within its loss", "[deco
   }
 }
 
-TEST_CASE("colour and gray are made of each other", "[decode]") {
+TEST_CASE("colour and gray are converted to each other", "[decode]") {
   for (const auto& make : {test::png_of, test::jpeg_of}) {
     CHECK(decoded(make(8, 8, true)).shape.channels == 1);
     CHECK(decoded(make(8, 8, true), Colour::kColour).shape.channels == 3);
@@ -97,11 +97,11 @@ TEST_CASE("a PNG and a JPEG that are cut anywhere are refused", "[decode]") {
   }
 }
 
-TEST_CASE("what is no image is refused", "[decode]") {
+TEST_CASE("other bytes than images are refused", "[decode]") {
   CHECK(error_of("GIF89a") == "image: 6 bytes that are neither a JPEG nor a PNG");
 }
 
-TEST_CASE("a PNG of a hostile size is refused before its pixels are made room for", "[decode]") {
+TEST_CASE("a PNG of a hostile size is refused before memory is allocated", "[decode]") {
   REQUIRE(png_claiming(2, 2) == test::png_of(2, 2, true));
   CHECK(error_of(png_claiming(100'000, 90'000)) ==
         "image: an image of 100000x90000 pixels; 1 to 67108864 are read");
@@ -120,7 +120,7 @@ TEST_CASE("a PNG of a hostile size is refused before its pixels are made room fo
   CHECK(error_of(unchecked).find("image: damaged PNG: ") == 0);
 }
 
-TEST_CASE("a JPEG of a hostile size is refused before its pixels are made room for", "[decode]") {
+TEST_CASE("a JPEG of a hostile size is refused before memory is allocated", "[decode]") {
   REQUIRE(jpeg_claiming(2, 2) == test::jpeg_of(2, 2, true));
   CHECK(error_of(jpeg_claiming(32'639, 32'639)) ==
         "image: an image of 32639x32639 pixels; 1 to 67108864 are read");

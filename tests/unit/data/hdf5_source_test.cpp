@@ -90,7 +90,7 @@ TEST_CASE("records of several HDF5 files follow each other, however their arrays
   }
 }
 
-TEST_CASE("HDF5 records are drawn in their order, or shuffled where the layer says so", "[hdf5]") {
+TEST_CASE("HDF5 records are drawn in order, or shuffled if the layer requests it", "[hdf5]") {
   const TempFolder folder;
   const fs::path file = folder.path() / "a.h5";
   write_records(file, 0, 7);

@@ -52,7 +52,7 @@ TEST_CASE("a folder's published names are opened, plain or gzip", "[dataset]") {
   CHECK(test.value()->read(1).value().pixels[0] == 7);
 }
 
-TEST_CASE("missing data says how to get it", "[dataset]") {
+TEST_CASE("missing data is reported with the way to get it", "[dataset]") {
   const TempFolder folder;
   const std::string advice =
       ": no such data; for Fashion-MNIST run `apt install dataset-fashion-mnist`, for other sets "
@@ -67,7 +67,7 @@ TEST_CASE("missing data says how to get it", "[dataset]") {
   CHECK(one.error().message == (absent / "images").string() + advice);
 }
 
-TEST_CASE("another number of labels than of images is told", "[dataset]") {
+TEST_CASE("different numbers of labels and images are reported", "[dataset]") {
   const TempFolder folder;
   const auto images = folder.write("train-images-idx3-ubyte", idx_images(4, 2, 2));
   const auto labels = folder.write("train-labels-idx1-ubyte", idx_labels(5));
@@ -75,7 +75,7 @@ TEST_CASE("another number of labels than of images is told", "[dataset]") {
         images.string() + " holds 4 images, and " + labels.string() + " holds 5 labels");
 }
 
-TEST_CASE("a damaged gzip file is told", "[dataset]") {
+TEST_CASE("a damaged gzip file is reported", "[dataset]") {
   const TempFolder folder;
   folder.write("train-labels-idx1-ubyte", idx_labels(4));
   const auto images = folder.path() / "train-images-idx3-ubyte.gz";
@@ -85,7 +85,7 @@ TEST_CASE("a damaged gzip file is told", "[dataset]") {
             .find(images.string() + ": damaged or truncated gzip stream") == 0);
 }
 
-TEST_CASE("a label that the net does not tell apart is told", "[dataset]") {
+TEST_CASE("a label beyond the net's classes is reported", "[dataset]") {
   const TempFolder folder;
   folder.write("train-images-idx3-ubyte", idx_images(12, 2, 2));
   const auto labels = folder.write("train-labels-idx1-ubyte", idx_labels(12));

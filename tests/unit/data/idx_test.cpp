@@ -28,7 +28,7 @@ TEST_CASE("an IDX file's extents and elements are read", "[idx]") {
   CHECK(idx.value().elements()[23] == 7 + 11);
 }
 
-TEST_CASE("an IDX file that is cut anywhere is told", "[idx]") {
+TEST_CASE("an IDX file truncated anywhere is reported", "[idx]") {
   const std::string whole = idx_images(2, 3, 4);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     INFO("cut after " << size);
@@ -41,13 +41,13 @@ TEST_CASE("an IDX file that is cut anywhere is told", "[idx]") {
         "f: truncated: 2x3x4 elements need 24 bytes after the header, and there are 23");
 }
 
-TEST_CASE("bytes after the elements are told", "[idx]") {
+TEST_CASE("bytes after the elements are reported", "[idx]") {
   CHECK(error_of(idx_images(2, 3, 4) + "x", 3) ==
         "f: has trailing bytes: 2x3x4 elements need 24 bytes after the header, and there are "
         "25");
 }
 
-TEST_CASE("another magic number, type or number of extents is told", "[idx]") {
+TEST_CASE("another magic number, type or number of extents is reported", "[idx]") {
   CHECK(error_of("PNG image here", 3) ==
         "f: no IDX file: its magic number is 0x504e4720, and should be 0x00000803");
   CHECK(error_of(big_endian(0x0D03) + big_endian(1), 3) ==
@@ -58,7 +58,7 @@ TEST_CASE("another magic number, type or number of extents is told", "[idx]") {
         "f: has 1 extents instead of 3: images have 3, labels have 1");
 }
 
-TEST_CASE("extents of zero and products beyond the limit are told", "[idx]") {
+TEST_CASE("extents of zero and products beyond the limit are reported", "[idx]") {
   CHECK(error_of(idx_header({0, 28, 28}), 3) ==
         "f: extent 0 is 0; all of them multiply to 1 at least and 4294967296 at most");
   CHECK(error_of(idx_header({0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU}), 3) ==

@@ -105,7 +105,7 @@ TEST_CASE("a moving image bounces off the sides and stays whole", "[image][seque
   }
 }
 
-TEST_CASE("training draws a clip anew, testing draws it once", "[image][sequence]") {
+TEST_CASE("training draws a clip again each time, testing draws it once", "[image][sequence]") {
   const auto images = std::make_shared<Small>();
   const auto train = data::moving_images(images, clip_of(4, 40), Part::kTrain).value();
   const auto test = data::moving_images(images, clip_of(4, 40), Part::kTest).value();

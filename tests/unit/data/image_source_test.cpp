@@ -41,7 +41,7 @@ TEST_CASE("an image's pixels are shifted by the mean and scaled", "[image]") {
   }
 }
 
-TEST_CASE("labels may lie far above 255, and need not be asked for", "[image]") {
+TEST_CASE("labels may be far above 255, and are optional", "[image]") {
   const auto source = image_source(std::make_unique<Numbers>(), {}, "set").value();
   std::vector<float> image(12);
   float label = 0;

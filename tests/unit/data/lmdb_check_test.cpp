@@ -77,7 +77,7 @@ class Database {
 
 }  // namespace
 
-TEST_CASE("a sound LMDB is taken: one page, a tree, values on pages of their own", "[lmdb]") {
+TEST_CASE("a sound LMDB is accepted: one page, a tree, values on overflow pages", "[lmdb]") {
   CHECK(Database(3, 10).error().empty());
   CHECK(Database(3000, 30).error().empty());
   CHECK(Database(300, 3100).error().empty());

@@ -34,7 +34,7 @@ void write_leveldb(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("a folder with an LMDB is opened as one, whatever the backend says", "[source]") {
+TEST_CASE("a folder with an LMDB is opened as one, with any backend setting", "[source]") {
   const TempFolder folder;
   const fs::path lmdb = folder.path() / "train_leveldb";
   REQUIRE(convert(Numbers(), {.lmdb = lmdb, .mean = {}, .skip_corrupt = false}).has_value());
@@ -48,7 +48,7 @@ TEST_CASE("a folder with an LMDB is opened as one, whatever the backend says", "
   }
 }
 
-TEST_CASE("a LevelDB is refused with the way out, whatever the backend says", "[source]") {
+TEST_CASE("a LevelDB is refused with a remedy, with any backend setting", "[source]") {
   const TempFolder folder;
   const fs::path leveldb = folder.path() / "train_lmdb";
   write_leveldb(leveldb);
@@ -69,7 +69,7 @@ TEST_CASE("a LevelDB is refused with the way out, whatever the backend says", "[
   CHECK(store.error().message == refusal);
 }
 
-TEST_CASE("a folder's files say what it holds", "[source]") {
+TEST_CASE("a folder's files determine its kind", "[source]") {
   const TempFolder folder;
   CHECK(kind_of(folder.path()) == FolderKind::kOther);
   CHECK(kind_of(folder.path() / "none") == FolderKind::kOther);

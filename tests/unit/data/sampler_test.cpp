@@ -38,8 +38,7 @@ std::string error_of(const taut::Result<std::unique_ptr<taut::data::Sampler>>& m
 
 }  // namespace
 
-TEST_CASE("a pass draws each record of the share once, whatever the number of records",
-          "[sampler]") {
+TEST_CASE("a pass draws each record of the share once, for any number of records", "[sampler]") {
   for (const std::uint64_t records : {1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 1000, 4096, 4097}) {
     INFO(records << " records");
     const auto drawn = draw(records, Share{}, 5, 3 * records);
@@ -83,7 +82,7 @@ TEST_CASE("the parts of a share's batches are the batches", "[sampler]") {
   }
 }
 
-TEST_CASE("passes, seeds and slots have orders of their own", "[sampler]") {
+TEST_CASE("passes, seeds and slots have different orders", "[sampler]") {
   const auto drawn = draw(1000, Share{}, 1, 2000);
   const std::vector<std::uint64_t> first(drawn.begin(), drawn.begin() + 1000);
   const std::vector<std::uint64_t> second(drawn.begin() + 1000, drawn.end());
@@ -128,7 +127,7 @@ TEST_CASE("the test phase draws the records in their order, again and again", "[
   CHECK(draw(*sampler, 11) == std::vector<std::uint64_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0});
 }
 
-TEST_CASE("what cannot be drawn from is told", "[sampler]") {
+TEST_CASE("an empty share is reported", "[sampler]") {
   CHECK(error_of(shuffled_sampler(10, Share{}, 0, 1)) == "the batch is 0; it begins at 1");
   CHECK(error_of(sequential_sampler(0, 1)) ==
         "the data set has 0 records; 1 to 4611686018427387904 can be drawn from");

@@ -85,8 +85,7 @@ TEST_CASE("a CSV without a header is read from its first line on", "[table]") {
   CHECK(pixels.value().classes.empty());
 }
 
-TEST_CASE("labels that are numbers stay numbers, or are numbered where that is asked for",
-          "[table]") {
+TEST_CASE("labels that are numbers stay numbers, or are numbered on request", "[table]") {
   const std::string text = "x,y\n1,10\n2,-3\n3,2.5\n4,10\n";
   CHECK(parse_csv(text, labelled("y"), "t.csv").value().labels == Floats{10, -3, 2.5F, 10});
   TableOptions classes = labelled("y");
@@ -97,7 +96,7 @@ TEST_CASE("labels that are numbers stay numbers, or are numbered where that is a
   CHECK(table.value().classes == std::vector<std::string>{"-3", "2.5", "10"});
 }
 
-TEST_CASE("what a CSV cannot mean is told at its line and column", "[table]") {
+TEST_CASE("invalid CSV is reported at its line and column", "[table]") {
   CHECK(
       csv_error("a,b\n1,2\n3,x y\n") ==
       "t.csv:3:3: column \"b\" holds \"x y\": features must be finite numbers; --drop b leaves the "
@@ -183,8 +182,7 @@ TEST_CASE("NumPy arrays that are cut, damaged or of another kind are refused", "
              Contains("t.npy: row 2, column 3 holds nan"));
 }
 
-TEST_CASE("a table goes into HDF5 or an LMDB and comes out of the data layers the same",
-          "[table]") {
+TEST_CASE("a table converted to HDF5 or an LMDB is read back unchanged by data layers", "[table]") {
   const TempFolder folder;
   const auto table = parse_csv("a,b,y\n1,2,0\n3,4,1\n5,6,0\n", labelled("y"), "t.csv");
   REQUIRE(table);
@@ -212,7 +210,7 @@ TEST_CASE("a table goes into HDF5 or an LMDB and comes out of the data layers th
              Contains("row 1 has label 0.5: an LMDB holds whole numbers as labels"));
 }
 
-TEST_CASE("rows for testing are drawn from the seed and leave the others for training", "[table]") {
+TEST_CASE("rows for testing are drawn from the seed, and the others are for training", "[table]") {
   const auto split = split_rows(10, 0.3, 5);
   REQUIRE(split);
   CHECK(split.value().train.size() == 7);

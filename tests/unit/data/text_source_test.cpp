@@ -60,7 +60,7 @@ std::string error_of(const pb::TextParameter& text, const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("streams of text go on from batch to batch and begin again at their end", "[text]") {
+TEST_CASE("streams of text continue from batch to batch and restart at their end", "[text]") {
   // 12 parts of 2 units: 2 members with 2 places each walk through 3 parts of their own.
   const TextFile file("abcdefghijklmnopqrstuvwxy");  // a has number 1
   FeedOptions options{.part = Part::kTrain, .share = {1, 2}, .batch = 2, .seed = 1};
@@ -144,7 +144,7 @@ TEST_CASE("each line is a record, padded and masked, its end the last label", "[
   CHECK(batch.mask == Blob{1, 1, 1, 1, 0, 1});
 }
 
-TEST_CASE("a vocabulary may come from another text", "[text]") {
+TEST_CASE("a vocabulary may be built from another text", "[text]") {
   const TextFile file("to be or not to be\n");
   const TextFile other("not to\n");
   pb::TextParameter text = text_of(2);
@@ -155,7 +155,7 @@ TEST_CASE("a vocabulary may come from another text", "[text]") {
   CHECK(batch_of(*feed, 1).labels == Blob{2, 3});
 }
 
-TEST_CASE("a text that cannot be read as wanted is refused, with what is wrong", "[text]") {
+TEST_CASE("a text that does not fit its layer is refused with the reason", "[text]") {
   CHECK(error_of(text_of(0), "abc") == "text_param.steps is missing or 0; it begins at 1");
   CHECK(error_of(text_of(3), "abc") == ": 3 units in the training part; 3 steps want 4 at least");
   CHECK(error_of(text_of(3), "") == ": 0 units in the training part; 3 steps want 4 at least");

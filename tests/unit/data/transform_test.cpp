@@ -68,7 +68,7 @@ TEST_CASE("testing crops the centre", "[transform]") {
   CHECK(apply(transform) == std::vector<float>{11, 12, 21, 22, 111, 112, 121, 122});
 }
 
-TEST_CASE("training crops anywhere, all channels alike, each place in its own way", "[transform]") {
+TEST_CASE("training crops anywhere, all channels equally, each place differently", "[transform]") {
   Transform transform;
   transform.crop = 2;
   transform.random_crop = true;
@@ -98,7 +98,7 @@ TEST_CASE("mirroring turns about half of the images around", "[transform]") {
   CHECK(mirrored < 240);
 }
 
-TEST_CASE("a mean image is subtracted where the crop lies", "[transform]") {
+TEST_CASE("a mean image is subtracted at the crop's place", "[transform]") {
   Transform transform;
   transform.scale = 2;
   transform.crop = 2;
@@ -107,7 +107,7 @@ TEST_CASE("a mean image is subtracted where the crop lies", "[transform]") {
   CHECK(apply(transform) == std::vector<float>{18, 4, 38, 40, 218, 220, 238, 240});
 }
 
-TEST_CASE("a transform that does not fit is told", "[transform]") {
+TEST_CASE("a transform that does not fit is reported", "[transform]") {
   Transform crop;
   crop.crop = 5;
   CHECK(error_of(crop) == "crop_size 5 does not fit an image of 2x4x5");

@@ -24,20 +24,20 @@ const std::string kHead = "tautline vocabulary of characters\n";
 
 }  // namespace
 
-TEST_CASE("characters are numbered in the order of their bytes, behind the unknown one", "[text]") {
+TEST_CASE("characters are numbered in the order of their bytes, after the unknown one", "[text]") {
   const auto vocabulary = Vocabulary::of("hello\n", TextUnit::kCharacters, 0);
   CHECK(entries_of(vocabulary) == std::vector<std::string>{"<unk>", "\n", "e", "h", "l", "o"});
   CHECK(vocabulary.encode("hole?") == std::vector<std::uint32_t>{3, 5, 4, 2, 0});
 }
 
-TEST_CASE("a character is a UTF-8 code point, and a stray byte stands for itself", "[text]") {
+TEST_CASE("a character is a UTF-8 code point, and a stray byte is a character", "[text]") {
   const auto units =
       data::split_text("a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x99\x82\xC3z\xE2\x82", TextUnit::kCharacters);
   CHECK(units == std::vector<std::string_view>{"a", "\xC3\xA4", "\xE2\x82\xAC", "\xF0\x9F\x99\x82",
                                                "\xC3", "z", "\xE2", "\x82"});
 }
 
-TEST_CASE("words lie between spaces, and a line's end is one too", "[text]") {
+TEST_CASE("words are separated by spaces, and a line's end is a word", "[text]") {
   CHECK(data::split_text("to be\t or\r\n\nnot", TextUnit::kWords) ==
         std::vector<std::string_view>{"to", "be", "or", "<eos>", "<eos>", "not"});
   CHECK(data::split_text(" \t ", TextUnit::kWords).empty());
@@ -49,7 +49,7 @@ TEST_CASE("a vocabulary of limited size keeps the most frequent units", "[text]"
   CHECK(vocabulary.encode("a d c <unk>") == std::vector<std::uint32_t>{1, 0, 3, 0});
 }
 
-TEST_CASE("a vocabulary comes back from its file", "[text]") {
+TEST_CASE("a vocabulary is read back from its file", "[text]") {
   const auto vocabulary = Vocabulary::of("a\\b\n\t\r\xC3\xA4", TextUnit::kCharacters, 0);
   const auto again = Vocabulary::parse(vocabulary.to_file(), "v.txt");
   REQUIRE(again.has_value());
@@ -59,7 +59,7 @@ TEST_CASE("a vocabulary comes back from its file", "[text]") {
   CHECK(Vocabulary::parse(words.to_file(), "w").value().unit() == TextUnit::kWords);
 }
 
-TEST_CASE("a file that is no vocabulary is refused, with what is wrong", "[text]") {
+TEST_CASE("another file than a vocabulary is refused with the reason", "[text]") {
   CHECK(error_of("") ==
         "v.txt: no vocabulary: its first line is neither \"tautline vocabulary of "
         "characters\" nor \"tautline vocabulary of words\"");

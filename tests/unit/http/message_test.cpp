@@ -24,7 +24,7 @@ TEST_CASE("a request by one of the process's names is taken", "[http]") {
   }
 }
 
-TEST_CASE("a request by another name is refused, whatever it asks for", "[http]") {
+TEST_CASE("a request with another host name is refused, whatever its path", "[http]") {
   for (const char* host : {"", "evil.example", "127.0.0.1:7681", "localhost", "127.0.0.1:76800"}) {
     INFO(host);
     for (const char* method : {"GET", "POST"}) {

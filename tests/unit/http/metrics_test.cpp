@@ -9,7 +9,7 @@ bool has_line(const std::string& text, const std::string& line) {
   return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
 }
 
-TEST_CASE("values of one name make one family, with its help and type once", "[metrics]") {
+TEST_CASE("values of one name are one family, with its help and type once", "[metrics]") {
   Scrape scrape;
   scrape.counter("bytes_total", "Bytes.", 5, {{"direction", "in"}});
   scrape.counter("bytes_total", "Bytes.", 7, {{"direction", "out"}});

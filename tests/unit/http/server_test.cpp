@@ -101,7 +101,7 @@ TEST_CASE("one connection carries several requests", "[http]") {
   }
 }
 
-TEST_CASE("an oversized body is refused unread, and the server goes on", "[http]") {
+TEST_CASE("an oversized body is refused unread, and the server continues", "[http]") {
   Server::Options options;
   options.limits.body_bytes = 100;
   const auto server = begin(std::move(options));
@@ -112,7 +112,7 @@ TEST_CASE("an oversized body is refused unread, and the server goes on", "[http]
   check_alive(*server);
 }
 
-TEST_CASE("oversized headers and garbage are refused, and the server goes on", "[http]") {
+TEST_CASE("oversized headers and garbage are refused, and the server continues", "[http]") {
   const auto server = begin();
   const std::string long_header = "X: " + std::string(20000, 'x') + "\r\n";
   CHECK(answer(*server, request(*server, "GET /", long_header)).starts_with("HTTP/1.1 431"));
@@ -137,7 +137,7 @@ TEST_CASE("a foreign Origin changes nothing", "[http]") {
             .starts_with("HTTP/1.1 200"));
 }
 
-TEST_CASE("a peer that is slow with its request is left, and holds nobody up", "[http]") {
+TEST_CASE("a peer with a slow request is dropped, and delays no other", "[http]") {
   Server::Options options;
   options.limits.request = Duration(200'000);
   const auto server = begin(std::move(options));
@@ -168,13 +168,13 @@ TEST_CASE("a connection beyond the limit is closed, and there is room again late
   CHECK(is_answered);
 }
 
-TEST_CASE("a mistake in an answer is a 500, and the server goes on", "[http]") {
+TEST_CASE("an error in an answer is a 500, and the server continues", "[http]") {
   const auto server = begin();
   CHECK(answer(*server, request(*server, "GET /throws")).starts_with("HTTP/1.1 500"));
   check_alive(*server);
 }
 
-TEST_CASE("a stream begins with its first events and gets what is published", "[http]") {
+TEST_CASE("a stream starts with its first events and gets published ones", "[http]") {
   const auto server = begin();
   Peer peer(*server);
   peer.say("GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");

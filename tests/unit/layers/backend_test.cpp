@@ -14,7 +14,7 @@
 using namespace taut;
 using namespace taut::test;
 
-TEST_CASE("the CPU is always there, and says what it is", "[backend]") {
+TEST_CASE("the CPU always exists, and describes itself", "[backend]") {
   const auto choice = make_backend({.device = DeviceKind::kCpu, .threads = 3});
   REQUIRE(choice);
   CHECK(choice.value().backend->shares_host_memory());
@@ -22,7 +22,7 @@ TEST_CASE("the CPU is always there, and says what it is", "[backend]") {
   CHECK_THAT(choice.value().reason, Catch::Matchers::EndsWith(", 3 threads"));
 }
 
-TEST_CASE("AUTO takes the CPU where CUDA is not there, and says why", "[backend]") {
+TEST_CASE("AUTO takes the CPU if CUDA is missing, and reports why", "[backend]") {
   const auto cuda = make_backend({.device = DeviceKind::kCuda});
   const auto automatic = make_backend({.device = DeviceKind::kAuto});
   REQUIRE(automatic);
@@ -52,13 +52,13 @@ TEST_CASE("a block is aligned for the widest vector, and moves with its owner", 
   CHECK(backend->allocate_floats(0).as<float>().empty());
 }
 
-TEST_CASE("memory that is not there is a device error with the size", "[backend]") {
+TEST_CASE("missing memory is a device error with the size", "[backend]") {
   CHECK_THROWS_AS(cpu()->allocate(Bytes(std::uint64_t{1} << 62U)), DeviceError);
   CHECK_THROWS_WITH(cpu()->allocate(Bytes(std::uint64_t{1} << 62U)),
                     Catch::Matchers::Contains("4611686018427387904"));
 }
 
-TEST_CASE("host memory for copies is aligned, and pinning somebody else's asks nothing of the CPU",
+TEST_CASE("host memory for copies is aligned, and pinning other memory is a no-op on the CPU",
           "[backend]") {
   const auto backend = cpu();
   const HostBuffer buffer = backend->allocate_host(Bytes(1000));
@@ -69,7 +69,7 @@ TEST_CASE("host memory for copies is aligned, and pinning somebody else's asks n
   backend->unpin_host(other);
 }
 
-TEST_CASE("what was allocated is in use until it is given back", "[backend]") {
+TEST_CASE("allocated memory is in use until it is freed", "[backend]") {
   const auto backend = make_cpu_backend({});
   const auto used = [&] { return memory_use(*backend)->used.value(); };
   const std::uint64_t before = used();
@@ -128,7 +128,7 @@ TEST_CASE("the device's updates are the shard's", "[backend]") {
   CHECK(later == math::sum_of_squares(second));
 }
 
-TEST_CASE("copies, fills and sums do what they say on a named stream", "[backend]") {
+TEST_CASE("copies, fills and sums work on a named stream", "[backend]") {
   const auto backend = cpu();
   const auto stream = backend->make_stream();
   const DeviceBuffer a = backend->allocate_floats(3);
@@ -156,7 +156,7 @@ TEST_CASE("an inline stream's events have passed as soon as they are recorded", 
   CHECK(event->query());
 }
 
-TEST_CASE("a tensor comes back in Caffe's order as it was written", "[backend]") {
+TEST_CASE("a tensor is read back in Caffe's order as it was written", "[backend]") {
   const auto backend = cpu();
   const auto stream = backend->make_stream();
   const Extents shape = GENERATE(Extents{2, 3, 4, 5}, Extents{2, 1, 4, 5}, Extents{2, 3, 1, 1},

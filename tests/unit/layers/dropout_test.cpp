@@ -31,7 +31,7 @@ TEST_CASE("a dropout is a pure function of seed, clock, slot, layer and index", 
   CHECK(mask != dropped({4, 100}, {.seed = 7, .slot = 2, .index = 6}, 11));
 }
 
-TEST_CASE("a dropout's index is that of Caffe's order, whatever the device's", "[layers]") {
+TEST_CASE("a dropout's index is that of Caffe's order, independent of the device's", "[layers]") {
   const LayerBench::Setup setup{.seed = 3};
   CHECK(dropped({2, 5, 3, 7}, setup, 4) == dropped({2, 105}, setup, 4));
 }
@@ -47,8 +47,7 @@ TEST_CASE("a dropout drops its share and keeps the mean", "[layers]") {
   CHECK(static_cast<double>(zeros) == Approx(25000).margin(685));
 }
 
-TEST_CASE("a clock's dropout is drawn anew for each forward, and kept for its backward",
-          "[layers]") {
+TEST_CASE("a clock's dropout is drawn for each forward, and kept for its backward", "[layers]") {
   LayerBench bench(kDropout, {{2, 50}});
   bench.bottoms[0].assign(100, 1.0F);
   bench.top_gradients[0].assign(100, 1.0F);

@@ -96,7 +96,7 @@ void check_close(const Values& got, const Values& expected, double margin = 1e-4
 
 }  // namespace
 
-TEST_CASE("a convolution sums what its definition says", "[layers]") {
+TEST_CASE("a convolution computes the sums of its definition", "[layers]") {
   struct Case {
     const char* fields;
     Extents bottom;
@@ -159,7 +159,7 @@ TEST_CASE("a pooling takes the windows that Caffe takes", "[layers]") {
   check_close(bench.tops[0], reference_pooling(bench, tested.h, tested.w, max), 1e-6);
 }
 
-TEST_CASE("an average's last window divides by what lies in the padded image", "[layers]") {
+TEST_CASE("an average's last window divides by its part inside the padded image", "[layers]") {
   // 6 + 2 * 1 wide, windows of 3 by 2: the fourth begins at 5 and holds 2 columns, one of them
   // padding.
   LayerBench bench("type: 'Pooling' pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }",
@@ -217,7 +217,7 @@ TEST_CASE("in place or not, an elementwise layer gives the same bits", "[layers]
   CHECK(apart.bottom_gradients == in_place.bottom_gradients);
 }
 
-TEST_CASE("a softmax stands large scores", "[layers]") {
+TEST_CASE("a softmax handles large scores", "[layers]") {
   LayerBench bench("type: 'Softmax'", {{2, 2}});
   bench.bottoms[0] = {1000, 1000, -1000, 0};
   bench.forward();

@@ -31,14 +31,14 @@ def add(name, definition, bottoms, parameters, tops):
                   gradients, [gradient for _, gradient in parameters()]))
 
 
-# cont of 4 steps x 3 streams. The first stream goes on from its state and begins anew once; the
-# second one begins from zeros and anew twice; the third one goes on throughout.
+# cont of 4 steps x 3 streams. The first stream continues from its state and starts again once; the
+# second one starts from zeros and again twice; the third one continues throughout.
 RESETS = torch.tensor([[1., 0, 1], [1, 1, 1], [0, 0, 1], [1, 0, 1]])
 
 
 def in_pieces(module, sequence, states):
     """Top and last states where RESETS are heeded: each stream's pieces are run by themselves, and
-    only a first piece that goes on begins from the given states (none: zeros)."""
+    only a first piece that continues starts from the given states (none: zeros)."""
     tops, ended = [], []
     for stream in range(RESETS.shape[1]):
         begins = [0] + [t for t in range(1, len(RESETS)) if RESETS[t, stream] == 0]

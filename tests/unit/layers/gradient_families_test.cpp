@@ -166,7 +166,7 @@ TEST_CASE("Concat and Slice pass every part its gradient", "[layers][gradient]")
   check_gradients(slice);
 }
 
-TEST_CASE("what only moves elements passes their gradients", "[layers][gradient]") {
+TEST_CASE("operations that move elements pass their gradients", "[layers][gradient]") {
   const std::string definition =
       GENERATE("type: 'Flatten'", "type: 'Flatten' flatten_param { axis: 2 }",
                "type: 'Reshape' reshape_param { shape { dim: 0 dim: 4 dim: -1 dim: 3 } }",
@@ -187,7 +187,7 @@ TEST_CASE("a reduction's gradient is that of central differences", "[layers][gra
   check_gradients(bench);
 }
 
-TEST_CASE("a softmax loss is normalized as it says", "[layers][gradient]") {
+TEST_CASE("a softmax loss is normalized as specified", "[layers][gradient]") {
   const std::string mode = GENERATE("normalization: FULL", "normalization: BATCH_SIZE",
                                     "normalization: NONE", "normalize: false", "normalize: true");
   INFO(mode);

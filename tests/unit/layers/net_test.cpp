@@ -180,7 +180,7 @@ TEST_CASE("a net learns from a Reduction whose top has a loss weight", "[net]") 
   CHECK(loss == Approx(0.5 * outputs[0].value));
 }
 
-TEST_CASE("a decoder trains the encoder whose last state it begins with", "[net][sequence]") {
+TEST_CASE("a decoder trains the encoder from whose last state it starts", "[net][sequence]") {
   // Nobody reads the encoder's output; its h goes to the decoder as state and as constant bottom.
   NetBench bench(R"(
     layer { name: "data" type: "Data" top: "data" top: "label" }
@@ -260,7 +260,7 @@ TEST_CASE("a trained parameter before no loss has a gradient of zeros", "[net]")
   CHECK(std::ranges::count(bench.net.gradients_after(1), std::size_t{0}) == 1);
 }
 
-TEST_CASE("a frozen parameter's gradient is left alone, its neighbours' are made", "[net]") {
+TEST_CASE("a frozen parameter's gradient is not written, its neighbours' are computed", "[net]") {
   const std::string layer = GENERATE(
       "type: 'Convolution' convolution_param { num_output: 3 kernel_size: 12 "
       "weight_filler { type: 'xavier' } }",
@@ -305,7 +305,7 @@ TEST_CASE("descending the gradient learns the batch", "[net]") {
   CHECK(bench.forward() < 0.1);
 }
 
-TEST_CASE("parameters may be bound anew between clocks", "[net]") {
+TEST_CASE("parameters may be rebound between clocks", "[net]") {
   NetBench bench(kSmall, 4);
   bench.pass();
   const Values expected(bench.gradients[0].begin(), bench.gradients[0].end());
@@ -328,7 +328,7 @@ TEST_CASE("a TEST net gives its outputs by name, and has no backward", "[net]") 
   CHECK(std::isnan(bench.gradients[0][0]));
 }
 
-TEST_CASE("an Accuracy's second top comes class by class, each with its labels", "[net]") {
+TEST_CASE("an Accuracy's second top is reported class by class, each with its labels", "[net]") {
   const std::string text =
       "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }"
       "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"

@@ -64,15 +64,15 @@ using All = std::vector<Resets>;
 
 }  // namespace
 
-TEST_CASE("without markers nothing begins within a batch", "[layers][sequence]") {
+TEST_CASE("without markers no sequence starts within a batch", "[layers][sequence]") {
   CHECK(resets_in(kText + lstm("")) == All{Resets::kAtStart, Resets::kAtStart});
 }
 
-TEST_CASE("a text's markers begin sequences at a batch's first step alone", "[layers][sequence]") {
+TEST_CASE("a text's markers start sequences only at a batch's first step", "[layers][sequence]") {
   CHECK(resets_in(kText + lstm("bottom: 'cont'")) == All{Resets::kAtStart, Resets::kAtStart});
 }
 
-TEST_CASE("markers from anywhere else may begin sequences anywhere", "[layers][sequence]") {
+TEST_CASE("markers from other sources may start sequences anywhere", "[layers][sequence]") {
   const All anywhere{Resets::kAnywhere, Resets::kAnywhere};
   SECTION("an input's") {
     const std::string input =

@@ -62,7 +62,7 @@ std::string refusal(const std::string& definition, const std::vector<Extents>& b
 
 }  // namespace
 
-TEST_CASE("gradients flow into the states that a recurrent layer begins with",
+TEST_CASE("gradients flow into the start states of a recurrent layer",
           "[layers][gradient][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   const std::string fields =
@@ -81,7 +81,7 @@ TEST_CASE("gradients flow into the states that a recurrent layer begins with",
   check_gradients(bench);
 }
 
-TEST_CASE("a marker of 0 at the first step keeps the start state out", "[layers][sequence]") {
+TEST_CASE("a marker of 0 at the first step ignores the start state", "[layers][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   LayerBench bench(recurrent(type, "num_output: 3 expose_hidden: true"),
                    with_states(type, 2, {}, {1, 2, 3}), tops_of(type));
@@ -211,7 +211,7 @@ TEST_CASE("states that are bottoms are not carried from batch to batch", "[layer
   CHECK(bench.tops == first);
 }
 
-TEST_CASE("a loss may read the last state alone, or the output alone",
+TEST_CASE("a loss may read only the last state, or only the output",
           "[layers][gradient][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   const std::string fields = GENERATE(as<std::string>{}, "", "num_layers: 2", "last_step: true",

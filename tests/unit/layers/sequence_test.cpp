@@ -57,7 +57,7 @@ TEST_CASE("a recurrent layer's gradients are those of central differences",
   }
 }
 
-TEST_CASE("a top of the last step alone is that step, and has its gradients",
+TEST_CASE("a top of only the last step is that step, and has its gradients",
           "[layers][gradient][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   const std::string fields = "num_output: 3 num_layers: 2 ";
@@ -70,7 +70,7 @@ TEST_CASE("a top of the last step alone is that step, and has its gradients",
   check_gradients(last);
 }
 
-TEST_CASE("a marker of 0 begins a sequence from zeros", "[layers][sequence]") {
+TEST_CASE("a marker of 0 starts a sequence from zeros", "[layers][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   LayerBench whole(recurrent(type, "num_output: 3 num_layers: 2"), {{5, 1, 2}, {5, 1}});
   whole.bottoms[1] = {0, 1, 0, 1, 1};
@@ -82,7 +82,7 @@ TEST_CASE("a marker of 0 begins a sequence from zeros", "[layers][sequence]") {
   check_close(rows_of(whole.tops[0], 2, 3, 3), second.tops[0]);
 }
 
-TEST_CASE("a batch goes on where the one before it ended", "[layers][sequence]") {
+TEST_CASE("a batch continues where the previous one ended", "[layers][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   LayerBench whole(recurrent(type, "num_output: 3 num_layers: 2"), {{6, 2, 2}, {6, 2}});
   whole.bottoms[1].assign(12, 1.0F);
@@ -99,7 +99,7 @@ TEST_CASE("a batch goes on where the one before it ended", "[layers][sequence]")
   }
 }
 
-TEST_CASE("without carry_state, and without markers, every batch begins from zeros",
+TEST_CASE("without carry_state, and without markers, every batch starts from zeros",
           "[layers][sequence]") {
   const std::string type = GENERATE("RNN", "LSTM", "GRU");
   const bool marked = GENERATE(true, false);

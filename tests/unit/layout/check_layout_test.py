@@ -33,33 +33,33 @@ class CheckLayout(unittest.TestCase):
                               capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
-    def test_what_the_table_allows_passes(self):
+    def test_includes_that_the_table_allows_pass(self):
         self.write("server/shard.cpp", '#include "common/result.hpp"\n#include "proto/job.pb.h"\n')
         self.write("worker/engine/cuda/cuda_backend.cpp", '#include "cuda/stream.hpp"\n')
         self.write("tests/sim/run.cpp", '#include "worker/client/client.hpp"\n')
         self.assertEqual(self.check("includes"), (0, "0 violations\n"))
 
-    def test_a_server_that_includes_a_worker_is_told(self):
+    def test_a_server_that_includes_a_worker_is_reported(self):
         self.write("server/shard.cpp", '\n#include "worker/client/client.hpp"\n')
         code, output = self.check("includes")
         self.assertEqual(code, 1)
         self.assertIn('server/shard.cpp:2: server/ may not include "worker/client/client.hpp"',
                       output)
 
-    def test_a_right_that_no_file_uses_is_told(self):
+    def test_a_right_that_no_file_uses_is_reported(self):
         self.write("server/shard.cpp", '#include "proto/job.pb.h"\n')
         code, output = self.check("rights")
         self.assertEqual(code, 1)
         self.assertIn("server/ is allowed common/, which none of its files includes", output)
         self.assertNotIn("server/ is allowed proto/,", output)
 
-    def test_math_that_includes_a_schema_is_told(self):
+    def test_math_that_includes_a_schema_is_reported(self):
         self.write("common/math/rule.hpp", '#include "proto/solver.pb.h"\n')
         code, output = self.check("includes")
         self.assertEqual(code, 1)
         self.assertIn('common/math/ may not include "proto/solver.pb.h"', output)
 
-    def test_cuda_outside_of_its_wrapper_is_told(self):
+    def test_cuda_outside_of_its_wrapper_is_reported(self):
         self.write("worker/engine/cpu/cpu_backend.cpp", '#include "cuda/stream.hpp"\n')
         self.write("worker/layers/pool.cpp", "#include <cuda_runtime.h>\n")
         code, output = self.check("includes")
@@ -67,13 +67,13 @@ class CheckLayout(unittest.TestCase):
         self.assertIn('worker/engine/cpu/ may not include "cuda/stream.hpp"', output)
         self.assertIn("worker/layers/pool.cpp: includes <cuda_runtime.h>", output)
 
-    def test_an_include_that_is_not_seen_from_the_root_is_told(self):
+    def test_an_include_that_is_not_relative_to_the_root_is_reported(self):
         self.write("common/check.cpp", '#include "result.hpp"\n')
         self.assertIn('"result.hpp" is no file, seen from the root', self.check("includes")[1])
 
-    def test_a_folder_that_is_no_room_is_told(self):
+    def test_a_folder_that_is_no_room_is_reported(self):
         self.write("extra/tool.cpp", "\n")
-        self.assertIn("extra/tool.cpp: lies in no room", self.check("includes")[1])
+        self.assertIn("extra/tool.cpp: is in no room", self.check("includes")[1])
 
     def test_a_long_file_is_a_warning_only(self):
         self.write("common/long.hpp", "\n" * 401)
@@ -81,7 +81,7 @@ class CheckLayout(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("warning: common/long.hpp: 401 lines", output)
 
-    def test_a_file_out_of_format_is_told(self):
+    def test_a_file_out_of_format_is_reported(self):
         self.write("common/check.cpp", "int  x ;\n")
         self.write(".clang-format", "BasedOnStyle: Google\n")
         code, output = self.check("format")
@@ -89,7 +89,7 @@ class CheckLayout(unittest.TestCase):
         self.assertIn("common/check.cpp: is not formatted", output)
         self.assertNotIn("common/result.hpp", output)
 
-    def test_a_header_that_leans_on_another_is_told(self):
+    def test_a_header_that_depends_on_another_is_reported(self):
         self.write("common/bare.hpp", "inline std::size_t size() { return 0; }\n")
         self.write("common/own.hpp", "inline int one() { return 1; }\n")
         self.write("common/own.cpp", '#include "common/own.hpp"\n')
@@ -102,7 +102,7 @@ class CheckLayout(unittest.TestCase):
         self.assertIn("1 are left to their own source", output)
         self.assertIn("1 violations", output)
 
-    def test_a_source_that_leans_on_the_precompiled_header_is_told(self):
+    def test_a_source_that_depends_on_the_precompiled_header_is_reported(self):
         self.write("build/cmake_pch.hxx", "#include <cstddef>\n")
         self.write("common/own.cpp", "std::size_t size() { return 0; }\n")
         entry = {"directory": self.root, "file": os.path.join(self.root, "common/own.cpp"),
@@ -114,7 +114,7 @@ class CheckLayout(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("common/own.cpp: does not compile from its own includes", output)
 
-    def test_a_wide_line_that_no_formatter_wraps_is_told(self):
+    def test_a_wide_line_that_no_formatter_wraps_is_reported(self):
         self.write("common/check.cpp", "// " + "x" * 97 + "\n// " + "é" * 97 + "y\n")
         self.write("scripts/tool", "#!/bin/sh\n# " + "x" * 99 + "\n")
         self.write("common/CMakeLists.txt", "# " + "x" * 98 + "\n")
@@ -133,6 +133,16 @@ class CheckLayout(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("docs/GUIDE.md:6: 150 columns", output)
         self.assertIn("configs/net.prototxt:2:", output)
+        self.assertIn("2 violations", output)
+
+    def test_a_document_that_names_a_missing_file_is_reported(self):
+        self.write("server/shard.cpp", "")
+        self.write("docs/MAP.md", "`server/shard.{cpp,hpp}` `shard.cpp` `server/*.cpp` `server/`\n"
+                   "`server/NAME.cpp` `server/shard.pb.h` `other.hpp` `a/b`\n")
+        code, output = self.check("paths")
+        self.assertEqual(code, 1)
+        self.assertIn("docs/MAP.md:1: `server/shard.{cpp,hpp}` does not exist", output)
+        self.assertIn("docs/MAP.md:2: `other.hpp` does not exist", output)
         self.assertIn("2 violations", output)
 
 

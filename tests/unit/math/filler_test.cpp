@@ -18,7 +18,7 @@ std::vector<float> values(const Filler& filler, const std::string& name, std::si
 
 }  // namespace
 
-TEST_CASE("any part of a table's first values can be made alone", "[filler]") {
+TEST_CASE("any part of a table's first values can be computed separately", "[filler]") {
   Filler sparse{Filler::Kind::kGaussian, 0.25F, 2.0F};
   sparse.sparse = 3;
   sparse.outputs = 10;
@@ -66,7 +66,7 @@ TEST_CASE("msra's values have the variance two over the fan", "[filler]") {
   CHECK(squares / 200000 == Approx(2.0 / 50).epsilon(0.02));
 }
 
-TEST_CASE("a sparse gaussian keeps the share that it names and draws the kept ones alike",
+TEST_CASE("a sparse gaussian keeps its share of values and draws the kept ones as usual",
           "[filler]") {
   const Filler dense{Filler::Kind::kGaussian, 0, 1};
   Filler sparse = dense;
@@ -97,7 +97,7 @@ TEST_CASE("a sparse gaussian may keep none and all", "[filler]") {
   CHECK(values(sparse, "w", 1000) == values(dense, "w", 1000));
 }
 
-TEST_CASE("bilinear kernels are Caffe's, even and odd, each like the others", "[filler]") {
+TEST_CASE("bilinear kernels are Caffe's, even and odd, all equal", "[filler]") {
   // Caffe's formula by hand: f = ceil(k / 2), c = (k - 1) / (2 f), 1 - |x / f - c| in each
   // direction.
   const auto check = [](std::int64_t extent, const std::vector<float>& tent) {

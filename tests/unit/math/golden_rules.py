@@ -55,7 +55,7 @@ def after(optimizer, options, values, gradients):
 
 def main():
     torch.manual_seed(4)
-    # What the test reads is float, so PyTorch begins with the same numbers.
+    # What the test reads is float, so PyTorch starts with the same numbers.
     values = torch.randn(ELEMENTS).double()
     gradients = torch.randn(STEPS, ELEMENTS).double()
     lines = ["#pragma once", "",

@@ -41,7 +41,7 @@ TEST_CASE("each learning-rate policy follows its formula", "[learning-rate]") {
   CHECK(rate.at(100) == Approx(0.0).margin(1e-12));
 }
 
-TEST_CASE("warm-up rises linearly to what the policy says", "[learning-rate]") {
+TEST_CASE("warm-up rises linearly to the policy's value", "[learning-rate]") {
   LearningRate rate;
   rate.base = 1.0;
   rate.warmup = 10;

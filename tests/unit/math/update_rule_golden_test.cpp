@@ -137,7 +137,7 @@ TEST_CASE("AdaDelta steps by the ratio of both fading roots", "[update-rule]") {
                });
 }
 
-TEST_CASE("AdamW pulls values to zero beside the moments, not through them", "[update-rule]") {
+TEST_CASE("AdamW decays values separately from the moments", "[update-rule]") {
   Doubles m(test::kGoldenValues.size());
   Doubles v(test::kGoldenValues.size());
   check_beside("type: 'AdamW' base_lr: 0.05 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
@@ -207,7 +207,7 @@ TEST_CASE("a table that is zero is moved by LARS and LAMB without their ratios",
   }
 }
 
-TEST_CASE("LARS over two workers steps by the mean of what each would do alone", "[update-rule]") {
+TEST_CASE("LARS over two workers steps by the mean of their separate steps", "[update-rule]") {
   UpdateRule rule =
       rule_of("type: 'LARS' base_lr: 1 momentum: 0 weight_decay: 0.01 trust_coefficient: 0.02");
   const std::vector<float>& w = test::kGoldenValues;
@@ -233,7 +233,7 @@ TEST_CASE("LARS over two workers steps by the mean of what each would do alone",
   }
 }
 
-TEST_CASE("each rule keeps its bits wherever a slice's memory begins", "[update-rule]") {
+TEST_CASE("each rule has the same bits at every alignment of a slice's memory", "[update-rule]") {
   // 1.5 blocks and an odd rest, so that every loop has a tail.
   const std::size_t count = 3089;
   std::vector<float> values(count);

@@ -116,7 +116,8 @@ float left_of_quadratic(UpdateRule rule, int members, double rate) {
 }  // namespace
 
 TEST_CASE(
-    "momentum that looks ahead is where heavy-ball momentum will be when the others have come",
+    "momentum that looks ahead is where heavy-ball momentum will be when the other updates have "
+    "arrived",
     "[update-rule]") {
   const UpdateRule plain = rule_of(RuleKind::kMomentum);
   const UpdateRule ahead = looking_ahead();
@@ -134,7 +135,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("late gradients make heavy-ball momentum swing out, and one that looks ahead settle",
+TEST_CASE("late gradients make heavy-ball momentum diverge, and momentum that looks ahead converge",
           "[update-rule]") {
   CHECK(left_of_quadratic(rule_of(RuleKind::kMomentum), 1, 0.004) < 1e-3F);
   CHECK(left_of_quadratic(rule_of(RuleKind::kMomentum), 2, 0.004) > 1e3F);
@@ -143,7 +144,7 @@ TEST_CASE("late gradients make heavy-ball momentum swing out, and one that looks
   CHECK(left_of_quadratic(looking_ahead(), 4, 0.002) < 1e-3F);
 }
 
-TEST_CASE("where nobody is late, looking ahead changes no bit", "[update-rule]") {
+TEST_CASE("without late updates, looking ahead changes no bit", "[update-rule]") {
   const UpdateRule plain = rule_of(RuleKind::kMomentum);
   const UpdateRule ahead = looking_ahead();
   std::vector<std::vector<float>> plain_state = {{0}};

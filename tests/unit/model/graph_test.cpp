@@ -134,7 +134,7 @@ TEST_CASE("a layer works in place where its bottom can be spared", "[graph]") {
   }
 }
 
-TEST_CASE("links that cannot be are told", "[graph]") {
+TEST_CASE("impossible connections are reported", "[graph]") {
   const std::string conv =
       "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'"
       "  convolution_param { num_output: 2 kernel_size: 1 } }";
@@ -163,7 +163,7 @@ TEST_CASE("links that cannot be are told", "[graph]") {
         "layer \"a\" has include and exclude rules: give one kind");
 }
 
-TEST_CASE("a bottom whose maker is kept out by its rules is told with them", "[graph]") {
+TEST_CASE("a bottom whose layer is excluded by its rules is reported with them", "[graph]") {
   const std::string relu = "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' }";
   const auto data = [](const std::string& rule) {
     return "layer { name: 'in' type: 'Data' top: 'data' data_param { batch_size: 4 } include { " +
@@ -197,7 +197,7 @@ TEST_CASE("layers without parameters may share a name", "[graph]") {
   CHECK(graph.parameters[0].name == "ip/weight");
 }
 
-TEST_CASE("a loss that names no top gets one of its own", "[graph]") {
+TEST_CASE("a loss without a top gets one", "[graph]") {
   const std::string scores = kData +
                              "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
                              "  inner_product_param { num_output: 3 } }";
@@ -220,7 +220,7 @@ TEST_CASE("a loss that names no top gets one of its own", "[graph]") {
       "layer \"a\" wants 1 to 2 tops, and names 0");
 }
 
-TEST_CASE("a loss's own top leaves names to other losses and to layers below", "[graph]") {
+TEST_CASE("a loss's own top leaves names to other losses and to later layers", "[graph]") {
   const std::string scores = kData +
                              "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
                              "  inner_product_param { num_output: 3 } }";
@@ -247,7 +247,7 @@ TEST_CASE("a loss's own top leaves names to other losses and to layers below", "
   CHECK(other.blobs[other.outputs[0]].name == "end");
 }
 
-TEST_CASE("a type of Caffe's that is left out is told as such", "[graph]") {
+TEST_CASE("an unsupported type of Caffe's is reported as such", "[graph]") {
   CHECK(error_of_net(one_layer("SPP", "")) ==
         "layer \"l\" is of type \"SPP\", which Caffe has and Tautline does not carry out");
   CHECK(error_of_net("layer { name: 'l' type: 'WindowData' top: 'data' }") ==
@@ -261,7 +261,7 @@ TEST_CASE("a type of Caffe's that is left out is told as such", "[graph]") {
         "layer \"m\" is of type \"Im2col\", which Caffe has and Tautline does not carry out");
 }
 
-TEST_CASE("an unknown type is told, with the known ones", "[graph]") {
+TEST_CASE("an unknown type is reported, with the known ones", "[graph]") {
   const std::string unknown = error_of_net(one_layer("Convolutoin", ""));
   CHECK(unknown.find("layer \"l\" is of unknown type \"Convolutoin\"; did you mean "
                      "\"Convolution\"?; known are Data, ") == 0);
@@ -269,7 +269,7 @@ TEST_CASE("an unknown type is told, with the known ones", "[graph]") {
   CHECK(error_of_net("layer { name: 'l' }").find("layer \"l\" has no type; known are Data, ") == 0);
 }
 
-TEST_CASE("another number of bottoms or tops is told", "[graph]") {
+TEST_CASE("a wrong number of bottoms or tops is reported", "[graph]") {
   CHECK(error_of_net(kData + "layer { name: 'r' type: 'ReLU' top: 'r' }") ==
         "layer \"r\" wants 1 bottom, and names 0");
   CHECK(error_of_net(kData + "layer { name: 'r' type: 'ReLU' bottom: 'data' }") ==
@@ -298,7 +298,7 @@ TEST_CASE("a number of any layer with a gradient is a loss where it is weighted"
   CHECK(graph.nodes[3].tops[0] != graph.nodes[2].tops[0]);
 }
 
-TEST_CASE("a loss weight where no loss can be is told", "[graph]") {
+TEST_CASE("a loss weight on a top that cannot be a loss is reported", "[graph]") {
   const auto end = [](const std::string& type, const std::string& rest) {
     return kData +
            "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"

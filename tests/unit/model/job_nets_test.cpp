@@ -112,7 +112,7 @@ TEST_CASE("a net is put into the stages and the level that its solver names", "[
   CHECK(train_state(job).phase() == pb::TRAIN);
 }
 
-TEST_CASE("nets that cannot be told apart, or are missing, are told", "[job-nets]") {
+TEST_CASE("ambiguous or missing nets are reported", "[job-nets]") {
   const TempFolder folder;
   CHECK(error_of(folder, "net: 'a.prototxt' train_net: 'b.prototxt'") ==
         "the solver gives net and train_net: give one net to train");

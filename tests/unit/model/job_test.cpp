@@ -54,7 +54,7 @@ Lines warnings_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a job is loaded whole, its files found beside it and above it", "[job]") {
+TEST_CASE("a job is loaded with its files, found in its folder and above", "[job]") {
   const TempFolder folder;
   folder.write("models/net.prototxt", kNet);
   folder.write("jobs/solver.prototxt", kSolver);
@@ -90,7 +90,7 @@ TEST_CASE("a solver's net is taken where the job gives none", "[job]") {
   CHECK(bare.solver_param().max_iter() == 10);
 }
 
-TEST_CASE("a job that is not whole is told", "[job]") {
+TEST_CASE("an incomplete job is reported", "[job]") {
   const TempFolder folder;
   folder.write("net.prototxt", kNet);
   folder.write("solver.prototxt", kSolver);
@@ -153,7 +153,7 @@ TEST_CASE("a phase's data is the job's, the net's, or the default set", "[job]")
   CHECK(data_of(job_of(""), pb::TRAIN).value().empty());
 }
 
-TEST_CASE("a data entry may be for one layer alone", "[job]") {
+TEST_CASE("a data entry may be for a single layer", "[job]") {
   const std::string layers =
       "net_param { layer { name: 'left' type: 'Data' top: 'l' data_param { source: 'a' backend: "
       "IDX "
@@ -170,7 +170,7 @@ TEST_CASE("a data entry may be for one layer alone", "[job]") {
       "data: the net has no layer \"middle\"");
 }
 
-TEST_CASE("data that cannot be read is told", "[job]") {
+TEST_CASE("data that cannot be read is reported", "[job]") {
   CHECK(data_of(job_of("data { images: 'i' }"), pb::TRAIN).error().message ==
         "data: give a folder, or both images and labels");
   CHECK(
@@ -232,7 +232,7 @@ TEST_CASE("a job is checked without running it", "[job]") {
                     kSolver + " }") == Lines{"random_seed 3: superseded by the job's seed 4"});
 }
 
-TEST_CASE("a job that cannot work is told", "[job]") {
+TEST_CASE("a job that cannot work is reported", "[job]") {
   const auto error = [](const std::string& text) {
     const auto checked = check_job(job_of(text), kRecord);
     REQUIRE_FALSE(checked.has_value());

@@ -45,7 +45,7 @@ TEST_CASE("layers that move elements settle their tops", "[shapes]") {
   CHECK(shape_of(sliced, "c") == "4x1x8x6");
 }
 
-TEST_CASE("layers that move elements refuse what cannot be", "[shapes]") {
+TEST_CASE("layers that move elements refuse impossible shapes", "[shapes]") {
   CHECK(refusal("Flatten", "flatten_param { axis: 2 end_axis: 1 }") ==
         "flatten_param: end_axis 1 lies before axis 2");
   CHECK(refusal("Reshape", "reshape_param { shape { dim: 5 dim: -1 } }") ==
@@ -107,7 +107,7 @@ TEST_CASE("layers of channels and images settle or refuse", "[shapes]") {
   CHECK(scale.parameters[0].filler == math::Filler{math::Filler::Kind::kConstant, 1, 0});
 }
 
-TEST_CASE("a recurrent layer's parameters stand in Caffe's order, x_static's before weight_h",
+TEST_CASE("a recurrent layer's parameters are in Caffe's order, x_static's before weight_h",
           "[shapes]") {
   const model::Graph graph = graph_of(
       "layer { name: 'in' type: 'DummyData' top: 'x' top: 'cont' top: 's' dummy_data_param { shape "
@@ -152,7 +152,7 @@ TEST_CASE("elementwise layers and losses settle or refuse", "[shapes]") {
         "4 pairs want as many labels, and the third bottom has shape 4x3x8x6");
 }
 
-TEST_CASE("what keeps no sign does not work over a ReLU's top", "[shapes]") {
+TEST_CASE("a layer that keeps no sign does not overwrite a ReLU's top", "[shapes]") {
   const auto chain = [](const std::string& type) {
     return graph_of(kData +
                     "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'x'"

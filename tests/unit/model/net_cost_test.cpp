@@ -55,7 +55,7 @@ TEST_CASE("the published nets take their published numbers of multiply-adds", "[
   CHECK(resnet50 < 4.15);
 }
 
-TEST_CASE("a small net's cost is what one counts by hand", "[net_cost]") {
+TEST_CASE("a small net's cost equals a count by hand", "[net_cost]") {
   const model::Graph graph = graph_of(
       kData +
       "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'c' convolution_param { "

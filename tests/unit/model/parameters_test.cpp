@@ -29,7 +29,7 @@ std::string ip(const std::string& name, int outputs, const std::string& rest) {
 
 }  // namespace
 
-TEST_CASE("fillers that say their numbers are taken as they are", "[parameters]") {
+TEST_CASE("fillers with explicit numbers are used unchanged", "[parameters]") {
   CHECK(filler_of("", {5, 4}) == math::Filler{Kind::kConstant, 0, 0});
   CHECK(filler_of("value: 0.25", {5, 4}) == math::Filler{Kind::kConstant, 0.25F, 0});
   CHECK(filler_of("type: 'uniform' min: -1 max: 2", {5, 4}) == math::Filler{Kind::kUniform, -1, 2});
@@ -92,7 +92,7 @@ TEST_CASE("xavier and msra have Caffe's fans", "[parameters]") {
   CHECK(filler_of("type: 'xavier'", {500}).b == Approx(std::sqrt(3.0)));
 }
 
-TEST_CASE("a filler that cannot be is told", "[parameters]") {
+TEST_CASE("an impossible filler is reported", "[parameters]") {
   const std::string layer = "layer \"l\" (InnerProduct): weight_filler ";
   CHECK(filler_error("type: 'xaver'") ==
         layer +
@@ -115,7 +115,7 @@ TEST_CASE("a filler that cannot be is told", "[parameters]") {
   CHECK(filler_error("value: nan") == layer + "holds the number nan");
 }
 
-TEST_CASE("multipliers and names come from the layer's param", "[parameters]") {
+TEST_CASE("multipliers and names are those of the layer's param", "[parameters]") {
   const model::Graph graph =
       graph_of(kData + ip("a", 2, "param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }") +
                ip("b", 2, "param { name: 'own' lr_mult: 0 }"));
@@ -151,7 +151,7 @@ TEST_CASE("layers that give one name share a table", "[parameters]") {
         "layer, and 2 here");
 }
 
-TEST_CASE("params that cannot be are told", "[parameters]") {
+TEST_CASE("impossible params are reported", "[parameters]") {
   CHECK(error_of_net(kData + ip("a", 2, "param {} param {} param {}")) ==
         "layer \"a\" (InnerProduct): param is given 3 times, and the layer has 2 parameters");
   CHECK(error_of_net(kData + ip("a", 2, "param { lr_mult: -1 }")) ==

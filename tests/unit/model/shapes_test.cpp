@@ -43,7 +43,7 @@ TEST_CASE("a shape is printed and counted", "[shapes]") {
   CHECK(model::element_count({}) == 1);
 }
 
-TEST_CASE("a Data layer makes batches of the data set's records", "[shapes]") {
+TEST_CASE("a Data layer produces batches of the data set's records", "[shapes]") {
   const model::Graph graph = graph_of(kData);
   CHECK(shape_of(graph, "data") == "4x3x8x6");
   CHECK(shape_of(graph, "label") == "4");
@@ -88,7 +88,7 @@ TEST_CASE("each data layer has its own records, of any shape and batch axis", "[
         "(global_batch) or devices");
 }
 
-TEST_CASE("an Input layer makes the shapes that it says", "[shapes]") {
+TEST_CASE("an Input layer produces its shapes", "[shapes]") {
   const auto input = [](const std::string& shapes) {
     return "layer { name: 'in' type: 'Input' top: 'a' top: 'b' input_param { " + shapes + " } }";
   };
@@ -129,7 +129,7 @@ TEST_CASE("a convolution's parameters have Caffe's shapes", "[shapes]") {
             .parameters.size() == 1);
 }
 
-TEST_CASE("a convolution that cannot work is told", "[shapes]") {
+TEST_CASE("a convolution that cannot work is reported", "[shapes]") {
   const std::string layer = "layer \"l\" (Convolution): ";
   CHECK(conv_error("kernel_size: 3") == layer + "convolution_param.num_output is missing");
   CHECK(conv_error("num_output: 0") == layer + "convolution_param.num_output is 0; it begins at 1");
@@ -167,7 +167,7 @@ TEST_CASE("a convolution that cannot work is told", "[shapes]") {
             "the bottom has shape 4x10, and must be images (N x C x H x W) or signals (N x C x W)");
 }
 
-TEST_CASE("a pooling rounds up, and leaves out a window behind the image", "[shapes]") {
+TEST_CASE("a pooling rounds up, and omits a window beyond the image", "[shapes]") {
   CHECK(pool("kernel_size: 2 stride: 2") == "4x3x4x3");
   CHECK(pool("kernel_size: 3 stride: 2") == "4x3x4x3");  // (8 - 3) / 2 rounded up, + 1
   CHECK(pool("kernel_h: 2 kernel_w: 3 stride: 1") == "4x3x7x4");
@@ -182,7 +182,7 @@ TEST_CASE("a pooling rounds up, and leaves out a window behind the image", "[sha
   CHECK(pooled(5, 1, 3, 0) == 2);
 }
 
-TEST_CASE("no pooling window lies outside of the image and its front pad", "[shapes]") {
+TEST_CASE("no pooling window is outside the image and its front pad", "[shapes]") {
   for (std::int64_t size = 1; size < 12; ++size) {
     for (std::int64_t kernel = 1; kernel < 6; ++kernel) {
       for (std::int64_t stride = 1; stride < 6; ++stride) {
@@ -201,7 +201,7 @@ TEST_CASE("no pooling window lies outside of the image and its front pad", "[sha
   }
 }
 
-TEST_CASE("a pooling that cannot work is told", "[shapes]") {
+TEST_CASE("a pooling that cannot work is reported", "[shapes]") {
   const std::string layer = "layer \"l\" (Pooling): ";
   CHECK(pool_error("") ==
         layer + "kernel_size is missing: give kernel_size, or kernel_h and kernel_w");
@@ -215,7 +215,7 @@ TEST_CASE("a pooling that cannot work is told", "[shapes]") {
         layer + "global_pooling has one window: pad 0 and stride 1");
 }
 
-TEST_CASE("an inner product flattens what lies behind its axis", "[shapes]") {
+TEST_CASE("an inner product flattens the axes from its own on", "[shapes]") {
   const auto ip = [](const std::string& fields) {
     return graph_of(
         one_layer("InnerProduct", "inner_product_param { num_output: 7 " + fields + " }"));
@@ -245,7 +245,7 @@ TEST_CASE("layers that work on each value keep the shape", "[shapes]") {
             .find("layer \"l\" (Softmax): softmax_param.axis is 5, but the bottom") == 0);
 }
 
-TEST_CASE("loss and accuracy are scalars, and want a label for each score", "[shapes]") {
+TEST_CASE("loss and accuracy are scalars, and require a label for each position", "[shapes]") {
   const auto judge = [](const std::string& type, const std::string& rest) {
     return kData + kTwo + "layer { name: 'l' type: '" + type + "' bottom: 'ip' " + rest + " }";
   };

@@ -68,7 +68,7 @@ TEST_CASE("a solver of each policy and type passes without a warning", "[solver]
   }
 }
 
-TEST_CASE("names that are not known are told, with those that are", "[solver]") {
+TEST_CASE("unknown names are reported, with the known ones", "[solver]") {
   const std::string rule = error_of(kBase + "type: 'AdaGrid'");
   CHECK_THAT(rule, Catch::Matchers::StartsWith("type \"AdaGrid\" is unknown; did you mean "
                                                "\"AdaGrad\"?; known are SGD, Nesterov, "));
@@ -82,7 +82,7 @@ TEST_CASE("names that are not known are told, with those that are", "[solver]") 
         "regularization_type \"L3\" is unknown; did you mean \"L1\"?; known are L1, L2");
 }
 
-TEST_CASE("fields that are needed and missing are told", "[solver]") {
+TEST_CASE("missing required fields are reported", "[solver]") {
   CHECK(error_of("max_iter: 1") == "base_lr is missing");
   CHECK(error_of("base_lr: 1") == "max_iter is missing");
   CHECK(error_of(kBase + "lr_policy: 'step' stepsize: 1") ==
@@ -97,7 +97,7 @@ TEST_CASE("fields that are needed and missing are told", "[solver]") {
         "test_interval is 5, and test_iter is missing: say how many batches a test takes");
 }
 
-TEST_CASE("numbers that cannot be are told", "[solver]") {
+TEST_CASE("impossible numbers are reported", "[solver]") {
   CHECK(error_of("base_lr: -0.5 max_iter: 1") == "base_lr is -0.5; it begins at 0");
   CHECK(error_of("base_lr: nan max_iter: 1") == "base_lr is nan; it begins at 0");
   CHECK(error_of("base_lr: 1 max_iter: 0") == "max_iter is 0; it begins at 1");
@@ -139,7 +139,7 @@ TEST_CASE("numbers that cannot be are told", "[solver]") {
   CHECK(error_of(kBase + "snapshot: -1") == "snapshot is -1; it begins at 0");
 }
 
-TEST_CASE("what a solver says in vain is warned of", "[solver]") {
+TEST_CASE("fields of a solver without an effect are warned of", "[solver]") {
   CHECK(check(kBase + "solver_mode: CPU").value() ==
         Lines{"solver_mode CPU: superseded by the worker's device setting"});
   CHECK(check(kBase + "snapshot: 5 snapshot_prefix: 'x'").value().empty());

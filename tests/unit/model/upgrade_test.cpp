@@ -47,7 +47,7 @@ TEST_CASE("layers of the older vocabulary build as today's do", "[upgrade]") {
   CHECK(error_of_net("layers { name: 'a' top: 'a' }") == "layers \"a\" has no type");
 }
 
-TEST_CASE("the older vocabulary reads lists of images and made-up data", "[upgrade]") {
+TEST_CASE("the older vocabulary reads lists of images and dummy data", "[upgrade]") {
   const auto net = model::upgrade_net(net_of(R"(
     layers { name: "list" type: IMAGE_DATA top: "data" top: "label"
       image_data_param { source: "list.txt" batch_size: 3 new_height: 8 new_width: 6
@@ -105,7 +105,7 @@ TEST_CASE("a deploy net's inputs are an Input layer at its front", "[upgrade]") 
         "input_shape and input_dim are both given: use one of them");
 }
 
-TEST_CASE("rules of levels and stages are held against the net's state", "[upgrade]") {
+TEST_CASE("rules of levels and stages are compared with the net's state", "[upgrade]") {
   const std::string layers = kData +
                              "layer { name: 'deep' type: 'ReLU' bottom: 'data' top: 'deep'"
                              "  include { min_level: 2 } }"
@@ -125,7 +125,7 @@ TEST_CASE("rules of levels and stages are held against the net's state", "[upgra
   CHECK(names_of(graph_of(layers, pb::TEST)) == Lines{"in", "flat", "out"});
 }
 
-TEST_CASE("what a net says in vain is named", "[upgrade]") {
+TEST_CASE("fields of a net without an effect are named", "[upgrade]") {
   const pb::NetParameter net = net_of(
       "force_backward: true debug_info: true "
       "layer { name: 'a' type: 'Convolution' convolution_param { engine: CAFFE } }"

@@ -84,7 +84,7 @@ TEST_CASE("tensors go to the tables that their names mean, however they are spel
         Lines{"norm/mean<-0:norm/0", "norm/variance<-0:norm/1", "norm/weight_sum<-0:norm/2"});
 }
 
-TEST_CASE("a shared table goes by its own name and by each layer that it belongs to", "[weights]") {
+TEST_CASE("a shared table matches its own name and each layer that uses it", "[weights]") {
   const Graph graph = graph_of(kData + kShared);
   CHECK(found(graph, {{{"w", {3, 144}}}}) == Lines{"w<-0:w"});
   CHECK(found(graph, {{{"y/0", {3, 144}}}}) == Lines{"w<-0:y/0"});
@@ -98,7 +98,7 @@ TEST_CASE("the last of several files gives a table", "[weights]") {
         Lines{"a/conv/weight<-0:a/conv/weight", "a/conv/bias<-1:a/conv/bias"});
 }
 
-TEST_CASE("what matched and what was left on both sides is said", "[weights]") {
+TEST_CASE("matches and the rest on both sides are reported", "[weights]") {
   const Graph graph = graph_of(kData + kConv + kNorm);
   const Files files({{{"a/conv/weight", {2, 3, 3, 3}}, {"fc8/0", {5}}}});
   CHECK(match_weights(graph, files.opened).value().summary() ==
@@ -121,7 +121,7 @@ TEST_CASE("weights that cannot be meant are refused with layer and shapes", "[we
   CHECK_THAT(error_of(graph, {}), Contains("it has nothing"));
 }
 
-TEST_CASE("tables begin with the place of their tensor and the digest of its file", "[weights]") {
+TEST_CASE("tables start from the place of their tensor and the digest of its file", "[weights]") {
   const TempFolder folder;
   const auto path = folder.path() / "w.safetensors";
   auto writer = safetensors::Writer::create(path, {{"a/conv/bias", {2}}}, {});
@@ -147,7 +147,7 @@ TEST_CASE("tables begin with the place of their tensor and the digest of its fil
   CHECK_THAT(begin_with_weights(job, graph).error().message, Contains("weights: "));
 }
 
-TEST_CASE("a job's weights stand alone and absolute, and come before its solver's", "[weights]") {
+TEST_CASE("a job's weights are separate absolute paths, and precede its solver's", "[weights]") {
   const TempFolder folder;
   folder.write("a.safetensors", "");
   folder.write("models/b.caffemodel", "");

@@ -36,7 +36,7 @@ std::string check_plan(const AccessTrace& trace, const PlanOptions& options, std
   return {};
 }
 
-TEST_CASE("plans of random traces lose nothing and keep to the budget", "[memory_plan]") {
+TEST_CASE("plans of random traces lose no values and keep to the budget", "[memory_plan]") {
   for (std::uint64_t seed = 0; seed < 6000; ++seed) {
     std::mt19937_64 random(seed + 1'000'000);
     TraceSize size;
@@ -111,7 +111,7 @@ PlanOptions with_budget(std::uint64_t bytes, std::size_t lookahead = 1) {
   return options;
 }
 
-TEST_CASE("with room for all nothing moves and dead buffers share memory", "[memory_plan]") {
+TEST_CASE("with enough memory nothing moves and dead buffers share memory", "[memory_plan]") {
   AccessTrace trace = two_layers();
   trace.buffers.push_back({"scratch", Bytes(60), BufferKind::kWorkspace, Lifetime::kStep});
   trace.steps[0].accesses.push_back({4, AccessMode::kReadWrite});
@@ -122,7 +122,7 @@ TEST_CASE("with room for all nothing moves and dead buffers share memory", "[mem
   CHECK(plan.arena_bytes.value() == 180);
 }
 
-TEST_CASE("a clean parameter leaves rather than a written one", "[memory_plan]") {
+TEST_CASE("a clean parameter is evicted rather than a written one", "[memory_plan]") {
   // 160 bytes: w2 stays, for it would have to be written back; w1 is fetched for its only use.
   const MemoryPlan plan = plan_memory(two_layers(), with_budget(160, 0)).value();
   CHECK(plan.permanent[1]);
@@ -131,7 +131,7 @@ TEST_CASE("a clean parameter leaves rather than a written one", "[memory_plan]")
   CHECK(plan.written_back_bytes.value() == 0);
 }
 
-TEST_CASE("a fetch runs beside the step before where there is room", "[memory_plan]") {
+TEST_CASE("a fetch runs in parallel with the previous step if there is memory", "[memory_plan]") {
   AccessTrace trace = two_layers();
   trace.buffers.push_back({"scratch", Bytes(40), BufferKind::kWorkspace, Lifetime::kStep});
   trace.steps[2].accesses.push_back({4, AccessMode::kWrite});

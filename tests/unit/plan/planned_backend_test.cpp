@@ -275,8 +275,7 @@ TEST_CASE("random programs give the same numbers within a budget, however late t
   CHECK(moved > 100'000);
 }
 
-TEST_CASE("what is recorded within a budget are the calls between two moves of memory",
-          "[budget]") {
+TEST_CASE("recordings within a budget cover the calls between two moves of memory", "[budget]") {
   constexpr std::size_t kBuffers = kClasses * kEach;
   std::uint64_t moved = 0;
   std::uint64_t replayed = 0;
@@ -327,7 +326,7 @@ TEST_CASE("a call that cannot fit is refused with its largest tensor, the bytes 
                                Catch::Matchers::Contains("device_memory_budget is 1000 bytes"));
 }
 
-TEST_CASE("a cycle that is not the one that was planned ends with what was expected", "[budget]") {
+TEST_CASE("a cycle that differs from the plan ends with the expected call", "[budget]") {
   const auto host = cpu();
   PlannedBackend planned(*host, {.budget = Bytes(4096)});
   const auto stream = planned.make_stream();

@@ -57,7 +57,7 @@ using Uses = std::map<std::string, AccessMode>;
 
 }  // namespace
 
-TEST_CASE("a wrapped activation reads the bottom or the top, as its spec says", "[plan]") {
+TEST_CASE("a wrapped activation reads the bottom or the top, according to its spec", "[plan]") {
   Fixture f;
   const auto x = f.floats(4, "x");
   const auto y = f.floats(4, "y");
@@ -107,7 +107,7 @@ TEST_CASE("a wrapped call that would write nothing is not made", "[plan]") {
   CHECK(f.backend.last == "product backward to the weights");
 }
 
-TEST_CASE("a wrapped operation writes what it keeps in a forward, and reads it in a backward",
+TEST_CASE("a wrapped operation writes its kept memory in a forward, and reads it in a backward",
           "[plan]") {
   Fixture f;
   const auto op = f.backend.make(

@@ -50,7 +50,7 @@ TEST_CASE("a checkpoint's tables are read whole, however they were cut", "[check
   CHECK(!reader.read_values(TableId(2), 0, across).has_value());
 }
 
-TEST_CASE("a folder of checkpoints stands for the newest one in it", "[checkpoint]") {
+TEST_CASE("a folder of checkpoints means the newest one in it", "[checkpoint]") {
   const test::TempFolder folder;
   for (const std::int64_t clock : {90, 100, 20}) {
     CheckpointMaker(clock).write(folder.path() / ("tiny_iter_" + std::to_string(clock)));
@@ -59,7 +59,7 @@ TEST_CASE("a folder of checkpoints stands for the newest one in it", "[checkpoin
   CHECK(CheckpointReader::open(folder.path()).value().clock() == Clock(100));
 }
 
-TEST_CASE("what was never finished is no checkpoint", "[checkpoint]") {
+TEST_CASE("an unfinished checkpoint is not one", "[checkpoint]") {
   const test::TempFolder folder;
   CheckpointMaker(10).write(folder.path() / "tiny_iter_10");
   fs::remove(folder.path() / "tiny_iter_10" / kManifestName);
@@ -155,7 +155,7 @@ TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
   CHECK(holds(error_of(pb::CheckpointManifest()), "has format 0"));
 }
 
-TEST_CASE("slices that overlap, leave a hole or lie beyond their table are refused",
+TEST_CASE("slices that overlap, leave a hole or are beyond their table are refused",
           "[checkpoint]") {
   const test::TempFolder folder;
   const auto refusal_with = [&](const std::function<void(CheckpointMaker&)>& change) {

@@ -36,7 +36,7 @@ TEST_CASE("an empty cluster file is a whole configuration", "[cluster_config]") 
   CHECK(config.value().server().shards() == 1);
 }
 
-TEST_CASE("a cluster file that is not there, or misspelled, says where", "[cluster_config]") {
+TEST_CASE("a missing or misspelled cluster file is reported with its place", "[cluster_config]") {
   const auto gone = load_cluster_config("/no/such/cluster.textproto");
   REQUIRE_FALSE(gone.has_value());
   CHECK(gone.error().code == ErrorCode::kNotFound);
@@ -44,7 +44,7 @@ TEST_CASE("a cluster file that is not there, or misspelled, says where", "[clust
   CHECK_THAT(refusal_of("server {\n  shard: 2\n}"), Contains(":2:3:") && Contains("shards"));
 }
 
-TEST_CASE("every number of a cluster file must lie in its range", "[cluster_config]") {
+TEST_CASE("every number of a cluster file must be in its range", "[cluster_config]") {
   CHECK_THAT(refusal_of("server { shards: 0 }"), Contains("server.shards is 0"));
   CHECK_THAT(refusal_of("server { shards: 257 }"), Contains("257"));
   CHECK_THAT(refusal_of("server { port_base: 65536 }"), Contains("65536"));
@@ -58,7 +58,8 @@ TEST_CASE("every number of a cluster file must lie in its range", "[cluster_conf
   CHECK(load("server { shards: 256 port_base: 60000 }").has_value());
 }
 
-TEST_CASE("heartbeats that would come too late are refused with both numbers", "[cluster_config]") {
+TEST_CASE("heartbeats that would arrive too late are refused with both numbers",
+          "[cluster_config]") {
   CHECK_THAT(refusal_of("heartbeat_interval_s: 2 server { coordinator { heartbeat_limit_s: 3 } }"),
              Contains("2") && Contains("3") && Contains("lost"));
 }
@@ -80,7 +81,7 @@ TEST_CASE("the last shard's port must exist too", "[cluster_config]") {
   CHECK(load("server { shards: 6 port_base: 65530 }").has_value());
 }
 
-TEST_CASE("only loopback is listened on, unless the file says insecure", "[cluster_config]") {
+TEST_CASE("only loopback is listened on, unless the file sets insecure", "[cluster_config]") {
   const pb::ClusterConfig config;
   for (const char* address : {"127.0.0.1:7600", "127.0.0.1", "127.3.2.1:1", "localhost:0", "::1",
                               "[::1]:7600", "[::1]"}) {

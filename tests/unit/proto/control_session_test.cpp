@@ -60,7 +60,7 @@ ControlSession accepted_session(std::uint64_t incarnation) {
 
 }  // namespace
 
-TEST_CASE("a hello says who it is, and is sent again until it is answered", "[control]") {
+TEST_CASE("a hello names its process, and is sent again until it is answered", "[control]") {
   ControlSession session(worker(), {}, kStart);
   const ControlOutput first = session.tick(kStart);
   REQUIRE(first.messages.size() == 1);
@@ -80,7 +80,7 @@ TEST_CASE("a hello says who it is, and is sent again until it is answered", "[co
   CHECK(session.accepted());
 }
 
-TEST_CASE("a refused session says why and falls silent", "[control]") {
+TEST_CASE("a refused session reports why and falls silent", "[control]") {
   ControlSession session(worker(), {}, kStart);
   pb::ControlMessage reply = accepted(sent(session.tick(kStart)), 7);
   SECTION("by the coordinator") {
@@ -170,7 +170,7 @@ TEST_CASE("each revision of a job arrives once, and an older one not at all", "[
   CHECK(session.handle(server_job, kStart).events.empty());
 }
 
-TEST_CASE("a silent coordinator is connected to anew, and greeted again", "[control]") {
+TEST_CASE("a silent coordinator is reconnected to and greeted again", "[control]") {
   ControlSession session = accepted_session(7);
   static_cast<void>(session.tick(kStart));
   CHECK_FALSE(session.tick(kStart + 4900ms).reconnect);
@@ -213,7 +213,7 @@ TEST_CASE("a process that has joined never gives up on its coordinator", "[contr
   CHECK(std::holds_alternative<control_event::Accepted>(events[0]));
 }
 
-TEST_CASE("a client says hello and sends no heartbeats", "[control]") {
+TEST_CASE("a client sends a hello and no heartbeats", "[control]") {
   ControlIdentity identity;
   identity.role = pb::ROLE_CLIENT;
   ControlSession session(identity, {}, kStart);

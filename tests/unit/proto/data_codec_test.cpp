@@ -193,7 +193,7 @@ TEST_CASE("mutated bytes decode to something consistent or are refused", "[codec
   CHECK(refused > 10'000);
 }
 
-TEST_CASE("random bytes behind the prefix never abort", "[codec]") {
+TEST_CASE("random bytes after the prefix never abort", "[codec]") {
   const std::uint64_t seed = 78;
   CAPTURE(seed);
   const google::protobuf::LogSilencer silent;
@@ -212,7 +212,7 @@ TEST_CASE("random bytes behind the prefix never abort", "[codec]") {
   CHECK(refused > 19'000);
 }
 
-TEST_CASE("frames that are missing or left over are refused with their number", "[codec]") {
+TEST_CASE("missing or extra frames are refused with their number", "[codec]") {
   CHECK_FALSE(decode_data(Message()).has_value());
   DataMessage large = sample();
   large.body = DataItems{{item(pb::DataItem::PUSH, 8192), item(pb::DataItem::VALUE, 8192)}};

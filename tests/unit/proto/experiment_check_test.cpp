@@ -23,7 +23,7 @@ std::string refusal_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("an experiment's numbers must lie in their ranges", "[experiment]") {
+TEST_CASE("an experiment's numbers must be in their ranges", "[experiment]") {
   CHECK(check_job_text("").has_value());
   CHECK(check_job_text("workers: 2 straggler { worker: 1 slowdown: 3 rate: 0.5 "
                        "burst { period: 10 length: 10 } rotate: 3 } clock_time_ms: 40 "

@@ -26,7 +26,7 @@ std::string refusal(const std::string& name, const Hdf5Storage& storage,
 
 }  // namespace
 
-TEST_CASE("a written .caffemodel.h5 is found to hold what was written, bit for bit", "[hdf5]") {
+TEST_CASE("a written .caffemodel.h5 is read back, bit for bit", "[hdf5]") {
   const TempFolder folder;
   const auto path = folder.path() / "net.caffemodel.h5";
   const auto value = [](std::size_t layer, std::size_t blob, std::uint64_t i) {

@@ -88,7 +88,7 @@ TEST_CASE("every number of a solver reaches its rule", "[job_state]") {
   CHECK(rule.clip_norm == 5);
 }
 
-TEST_CASE("what a solver names wrongly is refused with the value and the choice", "[job_state]") {
+TEST_CASE("a wrong name in a solver is refused with the value and the choice", "[job_state]") {
   CHECK_THAT(refusal_of("type: 'Adagrad'"), Contains("Adagrad") && Contains("Nesterov"));
   CHECK_THAT(refusal_of("lr_policy: 'stairs'"), Contains("stairs") && Contains("multistep"));
   CHECK_THAT(refusal_of("lr_policy: 'step'"), Contains("stepsize") && Contains("0"));
@@ -188,7 +188,7 @@ TEST_CASE("a job's members and modes become its membership", "[job_state]") {
   CHECK(membership.find(WorkerId(2)) == nullptr);
 }
 
-TEST_CASE("a job's hash is that of its definition, and tells definitions apart", "[job_state]") {
+TEST_CASE("a job's hash is that of its definition, and distinguishes definitions", "[job_state]") {
   pb::Job one;
   one.set_name("one");
   one.set_seed(1);

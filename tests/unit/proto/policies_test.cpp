@@ -34,13 +34,13 @@ std::string error_of(const std::string& consistency) {
 
 }  // namespace
 
-TEST_CASE("a job that asks for no policy has none", "[policies]") {
+TEST_CASE("a job without a policy has none", "[policies]") {
   const Policies none = policies_of("mode: SSP slack: 2");
   CHECK(none.backup_workers() == 0);
   CHECK_FALSE(none.keeps().reads);
 }
 
-TEST_CASE("backup workers need BSP and somebody beside them", "[policies]") {
+TEST_CASE("backup workers need BSP and at least one other worker", "[policies]") {
   CHECK(policies_of("mode: BSP backup_workers: 2").backup_workers() == 2);
   CHECK(policies_of("slack: 0 backup_workers: 1").backup_workers() == 1);
   CHECK(error_of("mode: BSP backup_workers: 3") ==
@@ -55,7 +55,7 @@ TEST_CASE("backup workers need BSP and somebody beside them", "[policies]") {
         "consistency: backup_workers 1 needs the job to say how many workers it has");
 }
 
-TEST_CASE("what is about late updates needs a mode that has them", "[policies]") {
+TEST_CASE("policies for late updates need a mode that has them", "[policies]") {
   CHECK(policies_of("slack: 2 staleness_learning_rate: true").find<StalenessRate>());
   CHECK(policies_of("mode: ASYNC staleness_learning_rate: true").keeps().reads);
   CHECK(error_of("mode: BSP staleness_learning_rate: true") ==
@@ -82,7 +82,7 @@ TEST_CASE("delay compensation has a strength above 0 and a decay below 1", "[pol
         "consistency: delay_compensation.decay is 1; it must be at least 0 and below 1");
 }
 
-TEST_CASE("a slack that moves has a range, and no fixed one beside it", "[policies]") {
+TEST_CASE("a moving slack has a range, and no fixed value", "[policies]") {
   const Policies moving = policies_of("dynamic_slack { least: 2 most: 9 }");
   REQUIRE(moving.find<DynamicSlackPolicy>());
   CHECK(moving.find<DynamicSlackPolicy>()->range().least == Slack(2));
@@ -116,7 +116,7 @@ TEST_CASE("workers that train on their own push at the end of an interval and of
   CHECK(elastic.schedule().interval == 10);
 }
 
-TEST_CASE("averaging that cannot work is told", "[policies]") {
+TEST_CASE("averaging that cannot work is reported", "[policies]") {
   CHECK(error_of("slack: 2 periodic_averaging {}") ==
         "consistency: periodic_averaging needs mode: BSP, not SSP");
   CHECK(error_of("mode: BSP periodic_averaging { interval: 0 }") ==

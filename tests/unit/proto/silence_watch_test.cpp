@@ -24,7 +24,7 @@ TEST_CASE("a coordinator that never answers is named after the limit, then seldo
   CHECK(watch.heard(at(34s)).empty());
 }
 
-TEST_CASE("a coordinator that falls silent is named, and again when it comes back", "[silence]") {
+TEST_CASE("a coordinator that falls silent is named, and again when it returns", "[silence]") {
   SilenceWatch watch("it", 3s, at(0s));
   for (int second = 0; second < 10; ++second) {
     CHECK(watch.heard(at(std::chrono::seconds(second))).empty());

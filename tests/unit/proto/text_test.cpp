@@ -34,7 +34,7 @@ TEST_CASE("a text protobuf is read, and written again", "[text]") {
   CHECK(again.SerializeAsString() == job.SerializeAsString());
 }
 
-TEST_CASE("an unknown field is told with its own line and column and a near name", "[text]") {
+TEST_CASE("an unknown field is reported with its line and column and a similar name", "[text]") {
   CHECK(error_of("name: \"x\"\nsede: 3\n") ==
         "job.textproto:2:1: no field \"sede\" in Job; did you mean \"seed\"?");
   CHECK(error_of("name: \"x\"\nconsistency {\n    slakc: 3\n}\n") ==
@@ -45,7 +45,7 @@ TEST_CASE("an unknown field is told with its own line and column and a near name
         "job.textproto:1:8: no field \"foldr\" in DataSource; did you mean \"folder\"?");
 }
 
-TEST_CASE("a field of a layer that Caffe has and we have not says what it belongs to", "[text]") {
+TEST_CASE("an unsupported field of Caffe's is reported with its layer type", "[text]") {
   CHECK(error_of("net_param {\n layer {\n  name: 'c' spp_param { pyramid_height: 2 } } }") ==
         "job.textproto:3:13: no field \"spp_param\" in LayerParameter: the layer is of type "
         "\"SPP\", which Caffe has and Tautline does not carry out");
@@ -65,7 +65,7 @@ TEST_CASE("a field of a layer that Caffe has and we have not says what it belong
         "\"relu_param\"?");
 }
 
-TEST_CASE("other mistakes are told with line and column", "[text]") {
+TEST_CASE("other mistakes are reported with line and column", "[text]") {
   CHECK(error_of("seed: 1\nseed: 2") ==
         "job.textproto:2:1: Non-repeated field \"seed\" is specified multiple times.");
   CHECK(error_of("consistency { mode: SPS }") ==
@@ -108,7 +108,7 @@ TEST_CASE("any bytes are parsed or refused, and never crash", "[text]") {
   }
 }
 
-TEST_CASE("a file that is not there is told", "[text]") {
+TEST_CASE("a missing file is reported", "[text]") {
   const taut::test::TempFolder folder;
   pb::Job job;
   const auto missing = taut::read_text(folder.path() / "no.textproto", job);
@@ -148,7 +148,7 @@ TEST_CASE("an unknown word of a field names the words that the field knows", "[t
         "job:2:53: pool: no value \"MEAN\"; known are MAX, AVE, STOCHASTIC");
 }
 
-TEST_CASE("a file that is no text is said to be none", "[text]") {
+TEST_CASE("a binary file is reported as such", "[text]") {
   taut::pb::Job job;
   const auto bytes = taut::parse_text("\x81\xfe name: 1", "job", job);
   REQUIRE_FALSE(bytes.has_value());

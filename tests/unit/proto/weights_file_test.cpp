@@ -57,7 +57,7 @@ std::vector<float> numbers(const WeightsFile& file, std::size_t tensor) {
 
 }  // namespace
 
-TEST_CASE("a written .caffemodel is found to hold what was written, bit for bit", "[caffemodel]") {
+TEST_CASE("a written .caffemodel is read back, bit for bit", "[caffemodel]") {
   const TempFolder folder;
   const auto path = folder.path() / "net.caffemodel";
   const std::size_t large = 200'000;  // more than the writer's block
@@ -167,7 +167,7 @@ TEST_CASE("weights of formats that are not read are refused by the format's name
   CHECK(open_weights("/nowhere/m.safetensors").error().code == ErrorCode::kNotFound);
 }
 
-TEST_CASE("safetensors are told by their bytes, whatever they are named", "[weights]") {
+TEST_CASE("safetensors are recognized by their bytes, not by their name", "[weights]") {
   const TempFolder folder;
   const auto path = folder.path() / "weights.bin";
   auto writer = safetensors::Writer::create(path, {{"fc/weight", {2, 1}}}, {});

@@ -14,7 +14,7 @@ TimePoint after(std::int64_t milliseconds) {
   return kBegin + Duration(1000 * milliseconds);
 }
 
-TEST_CASE("an interval holds what happened since the one before", "[records]") {
+TEST_CASE("an interval counts everything since the previous one", "[records]") {
   IntervalCounter counter(kBegin);
   std::map<std::int64_t, std::uint64_t> reads{{0, 4}};
   ClockFigures figures{Clock(0), 2.0, Duration(8000), Duration(3000), 64, &reads};

@@ -35,7 +35,7 @@ void train(const pb::RecordsConfig& config, std::int64_t from, std::int64_t to) 
   }
 }
 
-TEST_CASE("where no record is asked for, there is no recorder and no folder", "[records]") {
+TEST_CASE("without requested records there is no recorder and no folder", "[records]") {
   const test::TempFolder folder;
   pb::RecordsConfig config;
   config.set_folder((folder.path() / "records").string());
@@ -56,7 +56,7 @@ TEST_CASE("metrics.csv has a line for every so many clocks", "[records]") {
   CHECK(lines[4].starts_with("19,"));
 }
 
-TEST_CASE("a worker that begins later goes on in the file; one from clock 0 begins anew",
+TEST_CASE("a worker that starts later continues the file; one from clock 0 starts a new one",
           "[records]") {
   const test::TempFolder folder;
   const pb::RecordsConfig config = config_for(folder);

@@ -239,7 +239,7 @@ JobMaker with_slots(JobMaker job) {
 
 }  // namespace
 
-TEST_CASE("a slice is captured when its V reaches the clock, and training goes on",
+TEST_CASE("a slice is captured when its V reaches the clock, and training continues",
           "[checkpoint]") {
   Service service(job_of(2, Slack(0)), 2);
   service.push_all(0, 3);
@@ -295,7 +295,8 @@ TEST_CASE("an order at a clock that BSP has passed is missed, and the next one i
   CHECK(captures[0].slices.size() == 4);
 }
 
-TEST_CASE("on arrival a slice holds more than the clock, and says what", "[checkpoint]") {
+TEST_CASE("on arrival a slice holds more than the clock, and reports which updates",
+          "[checkpoint]") {
   Service service(job_of(2, Slack::unbounded(), "SGD"), 1);
   service.push_all(0, 2);
   for (std::int64_t clock = 2; clock < 6; ++clock) service.push(1, clock);
@@ -312,7 +313,7 @@ TEST_CASE("on arrival a slice holds more than the clock, and says what", "[check
   }
 }
 
-TEST_CASE("what a slice still holds back is not counted as done", "[checkpoint]") {
+TEST_CASE("updates that a slice still holds back are not counted as done", "[checkpoint]") {
   Service service(job_of(2, Slack(0)), 1);
   service.order(1, 2);
   service.push_all(0, 1);
@@ -346,7 +347,8 @@ TEST_CASE("a job resumed in BSP ends in the same bits, on other numbers of shard
   }
 }
 
-TEST_CASE("a job resumed on arrival drops what the checkpoint holds already", "[checkpoint]") {
+TEST_CASE("a job resumed on arrival drops updates that the checkpoint has already",
+          "[checkpoint]") {
   const test::TempFolder folder;
   Service whole(with_slots(job_of(2, Slack::unbounded(), "SGD")), 2);
   for (std::int64_t clock = 0; clock < 8; ++clock) whole.push(1, clock);
@@ -370,8 +372,7 @@ TEST_CASE("a job resumed on arrival drops what the checkpoint holds already", "[
   CHECK(same_bits(rest.values(), whole.values()));
 }
 
-TEST_CASE("on another number of workers everybody begins at the checkpoint's clock",
-          "[checkpoint]") {
+TEST_CASE("with another number of workers all start at the checkpoint's clock", "[checkpoint]") {
   const test::TempFolder folder;
   Service whole(with_slots(job_of(2, Slack::unbounded(), "SGD")), 1);
   whole.push_all(0, 3);
@@ -411,7 +412,7 @@ TEST_CASE("a resumed job with other tables or another rule is refused, with both
         std::string::npos);
 }
 
-TEST_CASE("memory for a checkpoint stands ready before its clock, and serves the next one too",
+TEST_CASE("memory for a checkpoint is prepared before its clock, and serves the next one too",
           "[checkpoint]") {
   Service service(job_of(2, Slack(0)), 1);
   service.push_all(0, 2);
@@ -441,7 +442,7 @@ TEST_CASE("memory for a checkpoint stands ready before its clock, and serves the
   CHECK(service.allocations() == before);
 }
 
-TEST_CASE("memory that is made ready too late is not made", "[checkpoint]") {
+TEST_CASE("memory that would be ready too late is not prepared", "[checkpoint]") {
   Service service(job_of(1, Slack(0)), 1);
   service.order(1, 1);
   const std::vector<SpareStock> stocks = service.stocks();
@@ -459,7 +460,7 @@ TEST_CASE("memory that is made ready too late is not made", "[checkpoint]") {
   CHECK(service.allocations() == before);
 }
 
-TEST_CASE("memory stands ready only where the tables leave room under the limit", "[checkpoint]") {
+TEST_CASE("memory is prepared only if the tables leave enough below the limit", "[checkpoint]") {
   // Adam: three numbers each for 37 trained elements, one each for 9 averaged and 4 frozen ones.
   const std::uint64_t tables_bytes = (3 * 37 + 9 + 4) * sizeof(float);
   const std::uint64_t spare_bytes = (3 + 2 * 2) * BufferPool::rounded_size(1);
@@ -499,7 +500,7 @@ TEST_CASE("memory stands ready only where the tables leave room under the limit"
   CHECK_FALSE(captures[0].missed);
 }
 
-TEST_CASE("a shard without messages gives memory that stands ready to tables too", "[checkpoint]") {
+TEST_CASE("a shard without messages gives prepared memory to tables too", "[checkpoint]") {
   const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
   Service service(job_of(1, Slack(0)), 1, {}, memory);
   service.order(1, 2);
@@ -517,8 +518,7 @@ TEST_CASE("a shard without messages gives memory that stands ready to tables too
   CHECK_FALSE(memory->is_short());
 }
 
-TEST_CASE("memory that is asked for when tables have come meanwhile is not made ready",
-          "[checkpoint]") {
+TEST_CASE("memory is not prepared if tables took it meanwhile", "[checkpoint]") {
   const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
   Service service(job_of(1, Slack(0)), 1, {}, memory);
   service.order(1, 2);
@@ -532,7 +532,7 @@ TEST_CASE("memory that is asked for when tables have come meanwhile is not made 
   CHECK(service.ready() == 0);
 }
 
-TEST_CASE("memory that stands ready goes when no further checkpoint is ordered, and with the job",
+TEST_CASE("prepared memory is freed when no further checkpoint is ordered, and with the job",
           "[checkpoint]") {
   const bool ends = GENERATE(false, true);
   CAPTURE(ends);
@@ -560,7 +560,7 @@ TEST_CASE("memory that stands ready goes when no further checkpoint is ordered, 
   CHECK(service.ready() == 3 * BufferPool::rounded_size(1));
 }
 
-TEST_CASE("spare memory that is asked for again for one order is taken once", "[checkpoint]") {
+TEST_CASE("spare memory that is requested again for one order is taken once", "[checkpoint]") {
   const auto view = job_of(1, Slack(0)).view();
   const TableSpec table = test::make_table(0, {64});
   const SliceLayout layout(std::vector{table}, std::vector{ShardId(0)});
@@ -584,7 +584,7 @@ TEST_CASE("spare memory that is asked for again for one order is taken once", "[
   CHECK(memory->take_spare(Bytes(wanted)).has_value());
 }
 
-TEST_CASE("what stood ready is freed by the thread of checkpoints", "[checkpoint]") {
+TEST_CASE("prepared memory is freed by the checkpoint thread", "[checkpoint]") {
   Service service(job_of(1, Slack(0)), 1);
   service.order(1, 2);
   for (const SpareStock& stock : service.stocks()) stock.fill(false);
@@ -603,7 +603,7 @@ TEST_CASE("what stood ready is freed by the thread of checkpoints", "[checkpoint
   CHECK(service.freed_elsewhere() == 3);
 }
 
-TEST_CASE("the thread of checkpoints makes the memory ready", "[checkpoint]") {
+TEST_CASE("the checkpoint thread prepares the memory", "[checkpoint]") {
   Service service(job_of(1, Slack(0)), 1);
   service.order(1, 2);
   BoundedQueue<bool> loaded(1);
@@ -619,7 +619,7 @@ TEST_CASE("the thread of checkpoints makes the memory ready", "[checkpoint]") {
   CHECK(service.ready() == 3 * BufferPool::rounded_size(1));
 }
 
-TEST_CASE("a folder that cannot be made costs the part and says why", "[checkpoint]") {
+TEST_CASE("a folder that cannot be created fails the part and reports why", "[checkpoint]") {
   const test::TempFolder folder;
   const auto blocked = folder.write("blocked", "a file");
   Service service(job_of(1, Slack(0)), 1);

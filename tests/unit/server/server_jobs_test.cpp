@@ -73,7 +73,7 @@ TEST_CASE("a shard's answer to an older revision does not count for the newer on
   CHECK(news->jobs(0).max_done() == 1);
 }
 
-TEST_CASE("the same revision again changes nothing but is answered again", "[server_jobs]") {
+TEST_CASE("a repeated revision changes nothing but is answered again", "[server_jobs]") {
   JobMaker maker(1);
   ServerJobs jobs(1);
   REQUIRE(jobs.take_job(maker.state) != nullptr);
@@ -105,13 +105,13 @@ TEST_CASE("a job that cannot work here is reported with the reason, and no shard
   CHECK(jobs.take_news().value_or(pb::Heartbeat()).jobs_size() == 0);
 }
 
-TEST_CASE("reports of jobs that nobody sent are dropped", "[server_jobs]") {
+TEST_CASE("reports of unknown jobs are dropped", "[server_jobs]") {
   ServerJobs jobs(1);
   jobs.take_report(0, report_of(1, 0));
   CHECK_FALSE(jobs.take_news());
 }
 
-TEST_CASE("after the coordinator has forgotten this server nothing of before is reported",
+TEST_CASE("after the coordinator has forgotten this server no earlier state is reported",
           "[server_jobs]") {
   JobMaker maker(1);
   ServerJobs jobs(1);
@@ -130,7 +130,7 @@ TEST_CASE("after the coordinator has forgotten this server nothing of before is 
   CHECK(jobs.take_news().value_or(pb::Heartbeat()).jobs_size() == 0);
 }
 
-TEST_CASE("word that a job is over needs nothing but its number", "[server_jobs]") {
+TEST_CASE("the message that a job is over needs only its number", "[server_jobs]") {
   pb::ServerJob over;
   over.set_job(7);
   over.set_revision(3);

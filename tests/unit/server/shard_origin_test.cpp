@@ -85,7 +85,7 @@ TEST_CASE("a table with an origin starts from the file's numbers, slice by slice
   }
 }
 
-TEST_CASE("a shard that reads no files refuses tables that begin with one", "[shard]") {
+TEST_CASE("a shard that reads no files refuses tables that start from one", "[shard]") {
   JobMaker job(1);
   job.state.mutable_definition()->add_weights("w");
   BufferPool pool;

@@ -157,7 +157,7 @@ TEST_CASE("a hello for a job that the shard does not know names the job", "[shar
   CHECK_THAT(reply.reason(), Contains("job 7"));
 }
 
-TEST_CASE("every new connection must say hello before anything is served", "[shard]") {
+TEST_CASE("every new connection must send a hello before anything is served", "[shard]") {
   Talk talk(JobMaker(1));
   talk.start(PeerId(1));
   const auto out = talk.send(PeerId(2), 0, {Talk::push(0, 0)});
@@ -291,7 +291,8 @@ TEST_CASE("a push and the read that follows it are answered as one", "[shard]") 
   CHECK(same_bits(test::floats_of(repeated.payload), test::floats_of(answer.payload)));
 }
 
-TEST_CASE("a read that must wait is answered to its own peer once others have pushed", "[shard]") {
+TEST_CASE("a read that must wait is answered to its own peer once the others have pushed",
+          "[shard]") {
   Talk talk(JobMaker(2));
   talk.start(PeerId(1));
   talk.start(PeerId(2));
@@ -309,7 +310,7 @@ TEST_CASE("a read that must wait is answered to its own peer once others have pu
   CHECK(out[0].to != out[1].to);
 }
 
-TEST_CASE("what waits at a shard is counted until it is answered, applied or forgotten",
+TEST_CASE("waiting reads and updates are counted until they are answered, applied or dropped",
           "[shard]") {
   Talk talk(JobMaker(2));
   talk.start();
@@ -345,7 +346,7 @@ TEST_CASE("what waits at a shard is counted until it is answered, applied or for
   CHECK(queues.held_bytes == 0);
 }
 
-TEST_CASE("updates that are sent back to come again are counted", "[shard]") {
+TEST_CASE("rejected updates that will be resent are counted", "[shard]") {
   Talk talk(JobMaker(1, Slack(2)));
   talk.start();
   CHECK(talk.ask(0, Talk::push(0, 3)).refusal == pb::DataItem::OUT_OF_ORDER);
@@ -390,7 +391,7 @@ TEST_CASE("messages of survivors are never refused because an epoch changed mean
   CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 4)).kind == pb::DataItem::VALUE);
 }
 
-TEST_CASE("while an epoch is prepared, pushes from its clock on are HELD and reads go on",
+TEST_CASE("while an epoch is prepared, pushes from its clock on are HELD and reads continue",
           "[shard]") {
   Talk talk(JobMaker(1, Slack(2)));
   talk.start();
@@ -420,7 +421,7 @@ TEST_CASE("a copy of an accepted push is acknowledged even while its clock is he
   CHECK(again.done == Clock(3));
 }
 
-TEST_CASE("whoever is no member may take snapshots and nothing else", "[shard]") {
+TEST_CASE("a reader that is no member may only take snapshots", "[shard]") {
   Talk talk(JobMaker(1));
   talk.start();
   CHECK(talk.ask(5, Talk::push(5, 0)).refusal == pb::DataItem::NO_MEMBER);
@@ -472,7 +473,7 @@ TEST_CASE("a slice of another shard is refused", "[shard]") {
   CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 0, 1)).refusal == pb::DataItem::UNKNOWN_TABLE);
 }
 
-TEST_CASE("whatever items a peer sends, each is answered and the shard goes on", "[shard]") {
+TEST_CASE("each item of a peer is answered, whatever it is, and the shard continues", "[shard]") {
   const std::uint64_t seed = 5;
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -518,7 +519,7 @@ TEST_CASE("word that another job is over does not disturb the one that runs", "[
   CHECK(talk.ask(0, Talk::push(0, 0)).kind == pb::DataItem::ACK);
 }
 
-TEST_CASE("a job that is over is forgotten, and may come again", "[shard]") {
+TEST_CASE("a job that is over is forgotten, and may return", "[shard]") {
   Talk talk(JobMaker(1));
   talk.start();
   talk.ask(0, Talk::push(0, 0));
@@ -588,7 +589,7 @@ TEST_CASE("a report names the lowest clock of the fenced and the highest of all"
   CHECK(report.fenced == std::map<WorkerId, Clock>{{WorkerId(1), Clock(1)}});
 }
 
-TEST_CASE("a shard without slices of its own does not lower the cut of a lost worker", "[shard]") {
+TEST_CASE("a shard without slices does not lower the cut of a lost worker", "[shard]") {
   // Two tables on four shards: shards 2 and 3 have none.
   Talk talk(JobMaker(2, Slack(0), 4), {test::make_table(0, {4}), test::make_table(1, {4})},
             ShardId(3));
@@ -619,8 +620,9 @@ TEST_CASE("many answers to one peer travel in messages of a limited size", "[sha
   CHECK(answered == 2500);
 }
 
-TEST_CASE("tables beyond the server's memory are refused with their bytes, and nothing is made",
-          "[shard]") {
+TEST_CASE(
+    "tables beyond the server's memory are refused with their bytes, and nothing is allocated",
+    "[shard]") {
   Talk talk(JobMaker(1));
   const auto memory = std::make_shared<TableMemory>(Bytes(1000));
   talk.shard.limit_memory(memory);
@@ -640,7 +642,7 @@ TEST_CASE("tables beyond the server's memory are refused with their bytes, and n
   CHECK(memory->taken() == Bytes(0));
 }
 
-TEST_CASE("what the update rule remembers counts as the tables' memory", "[shard]") {
+TEST_CASE("the update rule's state counts as the tables' memory", "[shard]") {
   const auto taken_with = [](float momentum) {
     JobMaker job(1);
     job.solver().set_momentum(momentum);
@@ -654,7 +656,7 @@ TEST_CASE("what the update rule remembers counts as the tables' memory", "[shard
   CHECK(taken_with(0.9F) == 2 * taken_with(0));
 }
 
-TEST_CASE("what delay compensation may come to keep of each worker's reads counts too", "[shard]") {
+TEST_CASE("the reads that delay compensation may keep count too", "[shard]") {
   JobMaker job(3, Slack(2));
   job.state.mutable_definition()->mutable_consistency()->mutable_delay_compensation();
   Talk talk(std::move(job));

@@ -108,7 +108,7 @@ struct Line {
 
 }  // namespace
 
-TEST_CASE("a shard serves over ZeroMQ, and asks each new connection for a hello",
+TEST_CASE("a shard serves over ZeroMQ, and requests a hello from each new connection",
           "[shard_thread]") {
   Line line;
   CHECK_FALSE(line.hello().accepted());  // no job yet
@@ -127,7 +127,8 @@ TEST_CASE("a shard serves over ZeroMQ, and asks each new connection for a hello"
   CHECK(test::floats_of(again.items.at(0).payload) == test::floats_of(answer.items[0].payload));
 }
 
-TEST_CASE("garbage on a shard's port is dropped, and the shard goes on serving", "[shard_thread]") {
+TEST_CASE("garbage on a shard's port is dropped, and the shard continues to serve",
+          "[shard_thread]") {
   Line line;
   line.set_job();
   const auto send = [&](std::vector<std::string> frames) {
@@ -167,7 +168,7 @@ TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
   CHECK(last->revision == 3);
 }
 
-TEST_CASE("a shard whose port is in use says so", "[shard_thread]") {
+TEST_CASE("a shard whose port is in use reports it", "[shard_thread]") {
   Line line;
   const auto second = ShardThread::start(line.context, line.shard->address(), {.index = 1},
                                          [](std::size_t, ShardReport) {});
@@ -179,7 +180,7 @@ TEST_CASE("a shard whose port is in use says so", "[shard_thread]") {
   CHECK(nowhere.error().code == ErrorCode::kInvalid);
 }
 
-TEST_CASE("a shard that is waiting ends at once when it is told to", "[shard_thread]") {
+TEST_CASE("a waiting shard ends at once on request", "[shard_thread]") {
   Line line;
   line.set_job();
   const TimePoint begin = steady_now();

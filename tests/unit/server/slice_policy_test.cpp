@@ -64,7 +64,7 @@ class Scalar {
 
 }  // namespace
 
-TEST_CASE("with a backup worker the first two of three make the mean, and the third is dropped",
+TEST_CASE("with a backup worker the mean is over the first two of three, and the third is dropped",
           "[slice][policy]") {
   Scalar one(bsp_with_backup(3, 1));
   one.push(2, 0, 4);
@@ -83,7 +83,7 @@ TEST_CASE("with a backup worker the first two of three make the mean, and the th
   CHECK(one.slice->dropped() == 1);
 }
 
-TEST_CASE("a worker that was left behind reads the newest values and goes on where the others are",
+TEST_CASE("a worker that fell behind reads the newest values and continues at the others' clock",
           "[slice][policy]") {
   Scalar one(bsp_with_backup(3, 1));
   for (std::int64_t clock = 0; clock < 5; ++clock) {
@@ -181,7 +181,7 @@ TEST_CASE("where updates are added up, each one counts for the staleness", "[sli
   CHECK(one.value() == Approx(-kRate * (4 + 0.25)));
 }
 
-TEST_CASE("a late gradient is compensated for what the slice did since its worker's read",
+TEST_CASE("a late gradient is compensated for the slice's changes since its worker's read",
           "[slice][policy]") {
   JobMaker maker = async(2);
   maker.state.mutable_definition()
@@ -221,8 +221,7 @@ TEST_CASE("a repeated answer to an older read changes nothing that a policy reme
   CHECK(one.value() == Approx(now - kRate * (2 + 0.04F * 4 * (now - mine)) / 2));
 }
 
-TEST_CASE("running statistics are averaged whatever a policy makes of gradients",
-          "[slice][policy]") {
+TEST_CASE("running statistics are averaged under every gradient policy", "[slice][policy]") {
   JobMaker maker = async(2);
   pb::Consistency& consistency = *maker.state.mutable_definition()->mutable_consistency();
   consistency.set_staleness_learning_rate(true);

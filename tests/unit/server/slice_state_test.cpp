@@ -124,7 +124,7 @@ TEST_CASE("a push is accepted only when its clock equals done(w)", "[slice]") {
   CHECK(one.slice->done(WorkerId(0)) == Clock(1));
 }
 
-TEST_CASE("whatever order pushes arrive in and however often, each is applied exactly once",
+TEST_CASE("each push is applied exactly once, in whatever order and however often it arrives",
           "[slice]") {
   const std::uint64_t seed = 11;
   CAPTURE(seed);
@@ -190,7 +190,7 @@ TEST_CASE("a read is answered exactly when V >= c - s and done(reader) >= c", "[
   }
 }
 
-TEST_CASE("ASYNC waits for nobody, but a reader always reads its own writes", "[slice]") {
+TEST_CASE("ASYNC never waits, but a reader always reads its own writes", "[slice]") {
   OneSlice one(JobMaker(2, kAsync));
   for (std::int64_t clock = 0; clock < 9; ++clock) one.push(0, clock);
   const auto answer = one.read(0, 9);
@@ -292,7 +292,7 @@ TEST_CASE("a late copy of an older read that must wait does not lose the parked 
   CHECK(one.released.back().reader.clock == Clock(2));
 }
 
-TEST_CASE("a parked read is answered to the connection that asked last", "[slice]") {
+TEST_CASE("a parked read is answered to the connection that requested it last", "[slice]") {
   OneSlice one(JobMaker(2));
   one.push(0, 0);
   CHECK_FALSE(one.slice->read({PeerId(5), WorkerId(0), Clock(1)}, *one.view));
@@ -352,8 +352,7 @@ TEST_CASE("a change from BSP to SSP reads with slack 0 until the first update on
   CHECK(one.read(0, 3));
 }
 
-TEST_CASE("own writes that wait behind an aggregate are read only once they are applied",
-          "[slice]") {
+TEST_CASE("own writes that wait for an aggregate are read only once they are applied", "[slice]") {
   JobMaker maker(2);
   maker.mode_from(Clock(2), pb::ModeChange::ON_ARRIVAL);
   maker.state.set_slack(kAsync.clocks());
@@ -370,7 +369,7 @@ TEST_CASE("own writes that wait behind an aggregate are read only once they are 
   CHECK(same_bits(test::floats_of(one.released[0].values), descend(expected, {own(0, 2)}, 2, 2)));
 }
 
-TEST_CASE("a change from SSP to BSP aggregates from its clock on, whatever the slack says",
+TEST_CASE("a change from SSP to BSP aggregates from its clock on, whatever the slack is",
           "[slice]") {
   JobMaker maker(2, Slack(3));
   maker.mode_from(Clock(2), pb::ModeChange::AGGREGATE);
@@ -394,7 +393,7 @@ TEST_CASE("a change from SSP to BSP aggregates from its clock on, whatever the s
   CHECK(same_bits(one.values(), descend(expected, {own(0, 2), own(1, 2)}, 2, 2)));
 }
 
-TEST_CASE("a lost worker leaves from the cut: what is held back from there on is dropped",
+TEST_CASE("a lost worker leaves from the cut: its held updates from there on are dropped",
           "[slice]") {
   OneSlice one(JobMaker(3));
   one.push(2, 0);
@@ -436,7 +435,7 @@ TEST_CASE("a loss completes the clocks that only waited for the lost worker, in 
   CHECK(one.take_released() == Workers{0});
 }
 
-TEST_CASE("what a lost worker pushed and was applied stays", "[slice]") {
+TEST_CASE("applied updates of a lost worker stay", "[slice]") {
   OneSlice one(JobMaker(2, Slack(5)));
   for (std::int64_t clock = 0; clock < 3; ++clock) one.push(1, clock);
   const auto before = one.values();
@@ -489,7 +488,7 @@ TEST_CASE("V never falls when a worker joins", "[slice]") {
   CHECK(one.slice->version() == Clock(5));
 }
 
-TEST_CASE("a slice that is made after a worker has left does not wait for it", "[slice]") {
+TEST_CASE("a slice that is created after a worker has left does not wait for it", "[slice]") {
   JobMaker maker(2);
   maker.leave(WorkerId(1), Clock(0));
   OneSlice one(maker);
@@ -509,7 +508,7 @@ TEST_CASE("a snapshot never waits and never holds a writer back", "[slice]") {
   CHECK(same_bits(test::floats_of(early.values), initial()));
 }
 
-TEST_CASE("what a reader was given never changes afterwards", "[slice]") {
+TEST_CASE("values that a reader received never change afterwards", "[slice]") {
   for (const char* solver : {"SGD", "Nesterov", "Adam"}) {
     CAPTURE(solver);
     JobMaker maker(1, Slack(1));
@@ -528,8 +527,7 @@ TEST_CASE("what a reader was given never changes afterwards", "[slice]") {
   }
 }
 
-TEST_CASE("what a checkpoint was given never changes afterwards, however many there are",
-          "[slice]") {
+TEST_CASE("values that a checkpoint received never change, however many there are", "[slice]") {
   JobMaker job(1, kAsync);
   job.solver().set_type("Adam");
   job.solver().set_momentum(0.9F);
@@ -572,7 +570,7 @@ TEST_CASE("what a checkpoint was given never changes afterwards, however many th
   CHECK_FALSE(same_bits(as_read.front(), as_read.back()));
 }
 
-TEST_CASE("an update that leaves the mean square alone takes no memory from the next one",
+TEST_CASE("an update that does not change the mean square takes no memory from the next one",
           "[slice]") {
   JobMaker job(2, kAsync);
   job.state.mutable_definition()->mutable_consistency()->mutable_delay_compensation()->set_decay(
@@ -595,7 +593,7 @@ TEST_CASE("an update that leaves the mean square alone takes no memory from the 
   CHECK(same_bits(now, taken));
 }
 
-TEST_CASE("a slice that nobody holds an image of is written over in place", "[slice]") {
+TEST_CASE("a slice without an image is overwritten in place", "[slice]") {
   JobMaker job(1, kAsync);
   job.solver().set_momentum(0.9F);
   OneSlice one(std::move(job));
@@ -615,7 +613,7 @@ TEST_CASE("a slice that nobody holds an image of is written over in place", "[sl
   CHECK(one.used() == used);
 }
 
-TEST_CASE("a shard divides by the members, or sums where the job says so", "[slice]") {
+TEST_CASE("a shard divides by the members, or sums if the job requests it", "[slice]") {
   JobMaker maker(2);
   maker.state.mutable_definition()->set_reduction(pb::Job::SUM);
   OneSlice one(maker);
@@ -662,7 +660,7 @@ TEST_CASE("the learning rate is that of the update's clock, not of its arrival",
   }
 }
 
-TEST_CASE("what clipping makes of a worker's gradient is applied to its own alone", "[slice]") {
+TEST_CASE("clipping scales only the worker's own gradient", "[slice]") {
   JobMaker maker(2);
   maker.solver().set_clip_gradients(2);
   OneSlice one(maker);
@@ -691,7 +689,7 @@ TEST_CASE("tables of running statistics are averaged, not descended", "[slice]")
   }
 }
 
-TEST_CASE("clipping the gradient leaves running statistics as they are", "[slice]") {
+TEST_CASE("clipping the gradient does not change running statistics", "[slice]") {
   const std::vector<float> four(kCount, 4.0F);
   JobMaker maker(1);
   maker.solver().set_clip_gradients(2);

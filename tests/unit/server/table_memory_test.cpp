@@ -56,8 +56,9 @@ TEST_CASE("shards that take at the same time never take more than there is", "[m
   CHECK(memory->taken() == Bytes(1000 / 7 * 7));
 }
 
-TEST_CASE("spare memory is what tables leave, never keeps a table out, and goes where one wants it",
-          "[memory]") {
+TEST_CASE(
+    "spare memory is what tables leave, never keeps a table out, and is released when one needs it",
+    "[memory]") {
   const auto memory = std::make_shared<TableMemory>(Bytes(100));
   auto table = memory->take(std::array{TableNeed{"a", 40}});
   REQUIRE(table.has_value());

@@ -16,7 +16,7 @@ Membership bsp(std::vector<Member> members) {
 
 }  // namespace
 
-TEST_CASE("BSP applies a clock when all its members' updates have come", "[aggregation]") {
+TEST_CASE("BSP applies a clock when all its members' updates have arrived", "[aggregation]") {
   const ModeAggregation policy;
   const Membership both = bsp({member(0), member(1)});
   CHECK_FALSE(policy.next({{Clock(0), {WorkerId(1)}}}, both));
@@ -64,7 +64,8 @@ TEST_CASE("the mode is a function of the clock", "[aggregation]") {
   CHECK(changing.mode_at(Clock(10)) == ApplyMode::kOnArrival);
 }
 
-TEST_CASE("with backup workers a clock is applied when all but those have come", "[aggregation]") {
+TEST_CASE("with backup workers a clock is applied when all other updates have arrived",
+          "[aggregation]") {
   const BackupAggregation policy(1);
   const Membership three = bsp({member(0), member(1), member(2)});
   CHECK_FALSE(policy.next({{Clock(0), {WorkerId(1)}}}, three));

@@ -71,7 +71,7 @@ class TwoSpeeds {
 }  // namespace
 
 TEST_CASE(
-    "the fastest worker goes on for as many clocks as bring it nearest to a push of the slowest",
+    "the fastest worker continues for the clocks that bring it nearest to a push of the slowest",
     "[dynamic-slack]") {
   // The slowest pushes at 130 and 160; after three more clocks the fastest would stand at 130.
   CHECK(extra_clocks(times(100, 10), times(100, 30), 8) == 3);
@@ -98,13 +98,14 @@ TEST_CASE("the number of extra clocks is that of the paper's two lists", "[dynam
   }
 }
 
-TEST_CASE("two pushes at the same time stop nothing", "[dynamic-slack]") {
+TEST_CASE("two pushes at the same time are handled", "[dynamic-slack]") {
   CHECK(extra_clocks(times(100, 0), times(100, 0), 5) == 0);
   CHECK(extra_clocks(times(100, 10), times(80, 0), 5) == 0);
 }
 
-TEST_CASE("under the least slack nobody asks, and beyond it the fastest is given extra clocks",
-          "[dynamic-slack]") {
+TEST_CASE(
+    "within the smallest slack nothing is granted, and beyond it the fastest gets extra clocks",
+    "[dynamic-slack]") {
   TwoSpeeds two({Slack(1), Slack(6)});
   two.slack.note_push(WorkerId(1), Clock(0), at(0));
   two.slack.note_push(WorkerId(1), Clock(1), at(35));
@@ -172,7 +173,7 @@ TEST_CASE("a worker that was lost is not waited for", "[dynamic-slack]") {
   CHECK(slack_after(true) == Slack(1));
 }
 
-TEST_CASE("the same push of another slice says nothing new about a worker's pace",
+TEST_CASE("the same push of another slice does not change a worker's measured pace",
           "[dynamic-slack]") {
   TwoSpeeds two({Slack(1), Slack(6)});
   two.slack.note_push(WorkerId(1), Clock(0), at(0));

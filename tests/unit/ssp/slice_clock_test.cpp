@@ -41,7 +41,7 @@ TEST_CASE("a push is expected once and in order", "[clock]") {
   CHECK(clock.judge(WorkerId(0), Clock(1)) == PushVerdict::kAccept);
 }
 
-TEST_CASE("a lost worker holds nobody back beyond its leave clock", "[clock]") {
+TEST_CASE("a lost worker blocks no other beyond its leave clock", "[clock]") {
   SliceClock clock;
   clock.update(members({member(0), member(1)}));
   for (int i = 0; i < 5; ++i) push_next(clock, 0);
@@ -75,7 +75,7 @@ TEST_CASE("a joining worker counts from its join clock and never lowers the vers
   CHECK(clock.done(WorkerId(1)) == Clock(6));
 }
 
-TEST_CASE("the version stands still when nobody is left", "[clock]") {
+TEST_CASE("the version does not change when no member is left", "[clock]") {
   SliceClock clock;
   clock.update(members({member(0)}));
   push_next(clock, 0);
@@ -85,7 +85,7 @@ TEST_CASE("the version stands still when nobody is left", "[clock]") {
   CHECK(clock.version() == Clock(1));
 }
 
-TEST_CASE("a read is answered exactly when the contract says so", "[clock]") {
+TEST_CASE("a read is answered exactly when the contract allows it", "[clock]") {
   for (std::int64_t v = 0; v < 8; ++v) {
     for (std::int64_t done = 0; done < 8; ++done) {
       for (std::int64_t c = 0; c < 8; ++c) {
@@ -110,8 +110,7 @@ TEST_CASE("with a backup worker a clock is over when all but one have pushed it"
   CHECK(clock.judge(WorkerId(1), Clock(0)) == PushVerdict::kDuplicate);
 }
 
-TEST_CASE("who is behind the version may leave out clocks that are over, and no others",
-          "[clock]") {
+TEST_CASE("a worker behind the version may skip clocks that are over, and no others", "[clock]") {
   SliceClock clock(1);
   clock.update(members({member(0), member(1), member(2)}));
   for (int i = 0; i < 4; ++i) {
@@ -127,7 +126,7 @@ TEST_CASE("who is behind the version may leave out clocks that are over, and no 
   CHECK(clock.judge(WorkerId(2), Clock(2)) == PushVerdict::kDuplicate);
 }
 
-TEST_CASE("backup workers are what is there beyond one", "[clock]") {
+TEST_CASE("backup workers are at most all but one", "[clock]") {
   SliceClock clock(2);
   Member lost = member(1);
   lost.leave = Clock(0);

@@ -63,7 +63,7 @@ TEST_CASE("the same tables and shards give the same layout", "[layout]") {
   }
 }
 
-TEST_CASE("a slice that is not there is not found", "[layout]") {
+TEST_CASE("a missing slice is not found", "[layout]") {
   const SliceLayout layout(kTables, kShards);
   CHECK(layout.find(TableId(4), SliceId(0)) == nullptr);
   CHECK(layout.find(TableId(2), SliceId(4)) == nullptr);

@@ -58,7 +58,8 @@ class RepeatWatch final : public test::LateBackend {
 
 }  // namespace
 
-TEST_CASE("LeNet in a quarter of its need ends in the same bits, alone and served", "[budget]") {
+TEST_CASE("LeNet in a quarter of its memory ends in the same bits, with a server and without",
+          "[budget]") {
   const pb::Job job = lenet();
   const std::uint64_t need = need_of(job);
   CAPTURE(need);
@@ -82,7 +83,7 @@ TEST_CASE("LeNet in a quarter of its need ends in the same bits, alone and serve
   check_same(train_served(later, job, 4).value(), train_served(*host, job, 4).value());
 }
 
-TEST_CASE("a served device with memory of its own trains LeNet to the same bits", "[budget]") {
+TEST_CASE("a served device with its own memory trains LeNet to the same bits", "[budget]") {
   const pb::Job job = lenet();
   const auto host = cpu();
   const Tables expected = train_served(*host, job, 4).value();
@@ -93,8 +94,7 @@ TEST_CASE("a served device with memory of its own trains LeNet to the same bits"
   }
 }
 
-TEST_CASE("values that change places meet what was recorded for them every other clock",
-          "[budget]") {
+TEST_CASE("swapped values match their recordings every other clock", "[budget]") {
   const auto host = cpu();
   RepeatWatch watch(*host, {});
   constexpr std::int64_t kClocks = 6;
@@ -136,7 +136,7 @@ TEST_CASE("nets of every kind end in the same bits within half of their need", "
   }
 }
 
-TEST_CASE("what operations need besides their operands counts", "[budget]") {
+TEST_CASE("memory that operations need in addition to their operands counts", "[budget]") {
   const auto host = cpu();
   PlannedBackend unlimited(*host, {.budget = Bytes(1ULL << 34U)});
   REQUIRE(train(unlimited, lenet(), 0).has_value());

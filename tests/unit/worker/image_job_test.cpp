@@ -9,7 +9,7 @@
 namespace taut::worker {
 namespace {
 
-TEST_CASE("images stand in for the data layer alone, whatever else has its name", "[tools]") {
+TEST_CASE("images replace only the data layer, whatever else has its name", "[tools]") {
   pb::Job job;
   REQUIRE(parse_text("net_param { "
                      "  layer { name: 'data' type: 'Input' top: 'raw' "

@@ -94,7 +94,7 @@ TEST_CASE("a part that cannot be pinned leaves none pinned, and no later one is 
   CHECK(device.strange == 0);
 }
 
-TEST_CASE("an arena that grows is pinned by the device that has memory of its own", "[pinned]") {
+TEST_CASE("a growing arena is pinned by the device that has its own memory", "[pinned]") {
   const auto host = cpu();
   CHECK_FALSE(pinning(*host));
   ScarceDevice device(*host, 100);
@@ -107,7 +107,7 @@ TEST_CASE("an arena that grows is pinned by the device that has memory of its ow
   CHECK(device.pinned.empty());
 }
 
-TEST_CASE("updates lie in the device's host memory while it has some, and then in plain memory",
+TEST_CASE("updates are in the device's host memory while it has some, and then in plain memory",
           "[pinned]") {
   const auto host = cpu();
   CHECK(update_memory(*host) == nullptr);

@@ -32,8 +32,7 @@ const std::string kLoss =
 
 }  // namespace
 
-TEST_CASE("scores are what the loss reads, what a Softmax makes, or the blob that is named",
-          "[scores]") {
+TEST_CASE("scores are the loss's bottom, a Softmax's top, or the named blob", "[scores]") {
   const auto of_loss = find_scores(graph_of(kScores + kLoss), "").value();
   CHECK(of_loss.name == "s");
   CHECK((of_loss.items == 4 && of_loss.classes == 5 && !of_loss.is_probability));
@@ -48,7 +47,7 @@ TEST_CASE("scores are what the loss reads, what a Softmax makes, or the blob tha
         "blob \"loss\" has shape scalar, and scores are items x classes");
 }
 
-TEST_CASE("the best classes come first, with probabilities", "[scores]") {
+TEST_CASE("the best classes are first, with probabilities", "[scores]") {
   const std::vector<float> scores{0, 2, 1, 2};
   const auto ranked = rank_classes(scores, false, 3);
   REQUIRE(ranked.size() == 3);
@@ -63,7 +62,7 @@ TEST_CASE("the best classes come first, with probabilities", "[scores]") {
   CHECK(as_they_are[0].score == 0.75);
 }
 
-TEST_CASE("large scores overflow nothing, and what is no number comes last", "[scores]") {
+TEST_CASE("large scores do not overflow, and NaN is last", "[scores]") {
   const auto ranked = rank_classes(std::vector<float>{NAN, 500, 1000}, true, 3);
   CHECK(ranked[0].number == 2);
   CHECK(ranked[2].number == 0);

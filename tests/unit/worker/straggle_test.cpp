@@ -43,7 +43,7 @@ double mean_wait_ms(const StragglePlan& plan, int clocks) {
 
 }  // namespace
 
-TEST_CASE("without stragglers nothing is waited for", "[straggle]") {
+TEST_CASE("without stragglers nothing waits", "[straggle]") {
   CHECK(plan_of("").empty());
   CHECK(clocks_of(plan_of(""), 100).empty());
 }
@@ -54,7 +54,7 @@ TEST_CASE("a slowdown makes a clock so many times as long", "[straggle]") {
   CHECK(straggle_wait(plan, Clock(5), Duration(0)) == Duration(0));
 }
 
-TEST_CASE("a clock time pads short clocks and leaves long ones alone", "[straggle]") {
+TEST_CASE("a clock time pads short clocks and does not change long ones", "[straggle]") {
   const StragglePlan plan = plan_of("clock_time_ms: 40");
   CHECK(straggle_wait(plan, Clock(0), kCompute) == Duration(30'000));
   CHECK(straggle_wait(plan, Clock(0), Duration(40'000)) == Duration(0));
@@ -81,7 +81,7 @@ TEST_CASE("a burst strikes a stretch of each period", "[straggle]") {
                   12) == "0 4 5 9 10 ");
 }
 
-TEST_CASE("a random burst lies whole and anywhere within its period", "[straggle]") {
+TEST_CASE("a random burst is anywhere within its period, as a whole", "[straggle]") {
   const StragglePlan plan =
       plan_of("straggler { delay_ms: 5 burst { period: 10 length: 3 random: true } }");
   std::map<int, int> begins;
@@ -118,7 +118,7 @@ TEST_CASE("a rate strikes its share of the clocks", "[straggle]") {
   CHECK(clocks_of(plan_of("straggler { delay_ms: 1 rate: 0 }"), 100).empty());
 }
 
-TEST_CASE("every distribution of delays has the mean that was asked for", "[straggle]") {
+TEST_CASE("every distribution of delays has the requested mean", "[straggle]") {
   for (const std::string name : {"CONSTANT", "UNIFORM", "EXPONENTIAL", "PARETO"}) {
     CAPTURE(name);
     const StragglePlan plan = plan_of("straggler { delay_ms: 20 distribution: " + name + " }");
@@ -136,7 +136,7 @@ TEST_CASE("an exponential delay exceeds its mean once in e", "[straggle]") {
   CHECK(above / 20'000.0 == Approx(std::exp(-1.0)).margin(0.015));
 }
 
-TEST_CASE("waits follow from seed, worker and clock alone, and differ between them", "[straggle]") {
+TEST_CASE("waits follow only from seed, worker and clock, and differ between them", "[straggle]") {
   const std::string text = "straggler { delay_ms: 9 distribution: UNIFORM } seed: ";
   const auto wait = [&](const std::string& seed, std::uint32_t slot, int clock) {
     return straggle_wait(plan_of(text + seed, slot), Clock(clock), kCompute);

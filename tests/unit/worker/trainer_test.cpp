@@ -265,8 +265,7 @@ TEST_CASE("several small batches of a clock move parameters as one large batch",
   }
 }
 
-TEST_CASE("a device with memory of its own copies batches from host memory of its own",
-          "[trainer]") {
+TEST_CASE("a device with its own memory copies batches from its own host memory", "[trainer]") {
   /// Keeps in mind where its host memory lies.
   class Pinning final : public WrappedBackend {
    public:
@@ -299,7 +298,7 @@ TEST_CASE("a device with memory of its own copies batches from host memory of it
   for (const auto& blob : batch.blobs) CHECK(backend.gave(blob.data()));
 }
 
-TEST_CASE("a worker that begins at a clock draws that clock's batches", "[trainer]") {
+TEST_CASE("a worker that starts at a clock draws that clock's batches", "[trainer]") {
   TinyJob tiny;
   tiny.job.mutable_solver_param()->set_iter_size(2);
   const JobAssets assets = tiny.assets();
@@ -468,7 +467,7 @@ TEST_CASE("a test counts for a class only the batches with labels of it", "[trai
   CHECK(right / 8 == Approx(result.value().accuracy.value()));
 }
 
-TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") {
+TEST_CASE("a stopped run ends before its next clock", "[trainer]") {
   const TinyJob tiny;
   const JobAssets assets = tiny.assets();
   const auto backend = cpu();
@@ -486,7 +485,7 @@ TEST_CASE("a run that is told to stop ends before its next clock", "[trainer]") 
   CHECK(trainer.run(stop).value() == Clock(3));
 }
 
-TEST_CASE("a run begins and ends at the clocks that it is given", "[trainer]") {
+TEST_CASE("a run starts and ends at the given clocks", "[trainer]") {
   const TinyJob tiny;
   const JobAssets assets = tiny.assets();
   const auto backend = cpu();
@@ -519,7 +518,7 @@ TEST_CASE("a run whose parameters are refused ends with the reason", "[trainer]"
   CHECK(board.read().clock == Clock(3));
 }
 
-TEST_CASE("a loss that is no number ends the run with what to try", "[trainer]") {
+TEST_CASE("a NaN loss ends the run with a remedy", "[trainer]") {
   TinyJob tiny;
   tiny.job.mutable_solver_param()->set_base_lr(1e30F);
   const JobAssets assets = tiny.assets();
