@@ -34,6 +34,10 @@ void settle_checkpoint_paths(const fs::path& otherwise, pb::Job& job) {
   if (job.has_resume()) job.set_resume(absolute_path(job.resume()));
 }
 
+void settle_last_checkpoint(pb::Job& job) {
+  if (!job.has_checkpoint() && job.solver_param().snapshot_after_train()) job.mutable_checkpoint();
+}
+
 Result<std::vector<std::string>> check_resume(const pb::Job& job) {
   std::vector<std::string> warnings;
   if (!job.has_resume()) return warnings;
@@ -44,9 +48,9 @@ Result<std::vector<std::string>> check_resume(const pb::Job& job) {
   }
   const pb::CheckpointManifest& manifest = saved.value().manifest();
   if (manifest.definition().seed() != job.seed()) {
-    warnings.push_back(
-        fmt::format("seed {}: the checkpoint was made with {}; data and dropout are drawn anew",
-                    job.seed(), manifest.definition().seed()));
+    warnings.push_back(fmt::format(
+        "seed {}: the checkpoint was made with {}; data and dropout are drawn differently",
+        job.seed(), manifest.definition().seed()));
   }
   if (manifest.clock() >= job.solver_param().max_iter()) {
     warnings.push_back(

@@ -16,6 +16,10 @@ namespace taut::cli {
 /// checkpoints go into `otherwise`. The checkpoint that it resumes, too.
 void settle_checkpoint_paths(const std::filesystem::path& otherwise, pb::Job& job);
 
+/// Where a job neither saves at intervals nor says `snapshot_after_train: false`, it is saved once
+/// it has trained, as Caffe does.
+void settle_last_checkpoint(pb::Job& job);
+
 /// Looks at the checkpoint that a job resumes; nothing where it resumes none. Returns what the user
 /// should be warned of.
 /// Errors    as CheckpointReader::open, with an offer of the one before it

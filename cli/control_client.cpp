@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "cli/run_origin.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"
@@ -100,6 +101,7 @@ Result<pb::SubmitReply> ControlClient::submit(const pb::Job& definition) {
   pb::ControlMessage request;
   *request.mutable_submit()->mutable_definition() = definition;
   request.mutable_submit()->set_token(random_number());
+  *request.mutable_submit()->mutable_origin() = run_origin();
   TAUT_TRY(auto answer, ask(std::move(request)));
   if (!answer.submit_reply().error().empty()) return invalid(answer.submit_reply().error());
   return std::move(*answer.mutable_submit_reply());
@@ -132,8 +134,31 @@ Result<std::string> ControlClient::set_slack(JobId job, Slack slack) {
   return command_line(std::move(request));
 }
 
-Result<std::string> ControlClient::stop(JobId job) {
+Result<pb::JobStatus> ControlClient::job(JobId job) {
   pb::ControlMessage request;
+  request.mutable_status_request()->set_job(job.value());
+  request.mutable_status_request()->set_definition(true);
+  TAUT_TRY(auto answer, ask(std::move(request)));
+  pb::StatusReply& reply = *answer.mutable_status_reply();
+  if (!reply.error().empty()) return invalid(reply.error());
+  if (reply.jobs_size() != 1) return invalid("the coordinator's status does not hold the job");
+  return std::move(*reply.mutable_jobs(0));
+}
+
+Result<pb::LogReply> ControlClient::log(JobId job, const std::string& process,
+                                        std::uint64_t offset) {
+  pb::ControlMessage request;
+  request.mutable_log_request()->set_job(job.value());
+  request.mutable_log_request()->set_process(process);
+  request.mutable_log_request()->set_offset(offset);
+  TAUT_TRY(auto answer, ask(std::move(request)));
+  if (!answer.log_reply().error().empty()) return invalid(answer.log_reply().error());
+  return std::move(*answer.mutable_log_reply());
+}
+
+Result<std::string> ControlClient::stop(JobId job, bool discard) {
+  pb::ControlMessage request;
+  request.mutable_stop_job()->set_discard(discard);
   request.mutable_stop_job()->set_job(job.value());
   return command_line(std::move(request));
 }

@@ -26,9 +26,15 @@ class ControlClient {
   [[nodiscard]] Result<pb::SubmitReply> submit(const pb::Job& definition);
   /// Every job, or one. Errors: also the coordinator does not know the job.
   [[nodiscard]] Result<pb::StatusReply> status(JobId job = JobId());
+  /// One job with its definition. Errors: as status.
+  [[nodiscard]] Result<pb::JobStatus> job(JobId job);
+  /// A part of a process's log of a job; an empty name: the coordinator's lines.
+  [[nodiscard]] Result<pb::LogReply> log(JobId job, const std::string& process,
+                                         std::uint64_t offset);
   /// What was done, as one line.
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
-  [[nodiscard]] Result<std::string> stop(JobId job);
+  /// discard  at once; otherwise a checkpoint is written first
+  [[nodiscard]] Result<std::string> stop(JobId job, bool discard);
   /// Orders one, of the running job where none is named; the reply says of which.
   [[nodiscard]] Result<pb::CommandReply> checkpoint(JobId job);
   /// Begins or ends every process's timeline.

@@ -85,7 +85,11 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
     config.mutable_server()->set_shards(options.shards);
     if (i == 0) {
       // Every worker is started here: if all are lost, none will join.
-      config.mutable_server()->mutable_coordinator()->set_worker_wait_s(0);
+      pb::CoordinatorConfig& coordinator = *config.mutable_server()->mutable_coordinator();
+      coordinator.set_worker_wait_s(0);
+      // The run's folder has it all, and the coordinator ends with the run.
+      coordinator.set_state_folder("");
+      coordinator.set_run_folder("");
     }
     if (i == 0 && !options.dashboard.empty()) {
       config.mutable_http()->set_dashboard(options.dashboard);

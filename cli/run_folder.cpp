@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
+#include <string_view>
 #include <system_error>
+#include <vector>
+
+#include "proto/formats/checkpoint_manifest.hpp"
 
 namespace taut::cli {
 namespace {
@@ -27,19 +31,98 @@ std::string as_file_name(std::string name) {
   return name.empty() ? "job" : name;
 }
 
+bool is_process_file(const std::string& name) {
+  if (!name.starts_with("server") && !name.starts_with("worker")) return false;
+  const std::size_t digits = name.find_first_not_of("0123456789", 6);
+  return digits != std::string::npos && digits > 6 && name[digits] == '.';
+}
+
+/// "job1-worker0": a worker's records.
+bool is_records_folder(const std::string& name) {
+  const std::size_t end = name.find_first_not_of("0123456789", 3);
+  return name.starts_with("job") && end != std::string::npos && end > 3 && name[end] == '-';
+}
+
+bool is_run_file(const std::string& name) {
+  static const std::vector<std::string_view> known{"job.textproto", "run.json", "summary.json"};
+  return std::ranges::find(known, name) != known.end() || is_process_file(name) ||
+         name.starts_with("vocabulary_");
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    found.push_back(entry->path());
+  }
+  return found;
+}
+
+void remove_checkpoints(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::path& one : entries_of(folder)) {
+    const bool unfinished = one.filename().string().find(".part-") != std::string::npos;
+    if (unfinished || fs::exists(one / kManifestName, ignored)) fs::remove_all(one, ignored);
+  }
+}
+
+/// Removes what a run leaves, and nothing else.
+void remove_run(const fs::path& folder, const fs::path& keep) {
+  std::error_code ignored;
+  for (const fs::path& one : entries_of(folder)) {
+    const std::string name = one.filename().string();
+    if (is_run_file(name)) fs::remove(one, ignored);
+    if (is_records_folder(name) && fs::is_directory(one, ignored)) fs::remove_all(one, ignored);
+  }
+  const fs::path checkpoints = fs::absolute(folder / "checkpoints", ignored).lexically_normal();
+  const fs::path kept = fs::absolute(keep, ignored).lexically_normal();
+  const bool keeps = !keep.empty() && (kept / "").string().starts_with((checkpoints / "").string());
+  if (!keeps) remove_checkpoints(checkpoints);
+}
+
 }  // namespace
 
-Result<fs::path> make_run_folder(const fs::path& requested, const std::string& job_name) {
+bool has_run(const fs::path& folder) {
+  std::error_code ignored;
+  // The first file that a run's processes cause, and its last.
+  return fs::exists(folder / "server0.textproto", ignored) ||
+         fs::exists(folder / "summary.json", ignored);
+}
+
+fs::path free_path(const fs::path& path) {
+  std::error_code ignored;
+  fs::path free = path;
+  for (int number = 2; fs::exists(free, ignored); ++number) {
+    free = path.string() + fmt::format("-{}", number);
+  }
+  return free;
+}
+
+Result<fs::path> make_run_folder(const RunFolderOptions& options) {
   std::error_code failed;
-  if (!requested.empty()) {
+  if (!options.requested.empty()) {
+    fs::path requested = options.requested;
+    if (!requested.has_filename() && requested.has_parent_path()) {
+      requested = requested.parent_path();
+    }
+    if (has_run(requested)) {
+      if (!options.force) {
+        return make_error(ErrorCode::kExists,
+                          fmt::format("{} has a run already; --output {} is free, --force replaces "
+                                      "the run",
+                                      requested.string(), free_path(requested).string()));
+      }
+      remove_run(requested, options.keep);
+    }
     fs::create_directories(requested, failed);
     if (failed) return cannot_make(requested, failed);
     return requested;
   }
   fs::create_directories("runs", failed);
   if (failed) return cannot_make("runs", failed);
-  const std::string stem =
-      fmt::format("{:%Y-%m-%d}-{}", fmt::localtime(std::time(nullptr)), as_file_name(job_name));
+  const std::string stem = fmt::format("{:%Y-%m-%d}-{}", fmt::localtime(std::time(nullptr)),
+                                       as_file_name(options.job_name));
   for (int number = 1;; ++number) {
     const fs::path folder = fs::path("runs") / fmt::format("{}-{}", stem, number);
     if (fs::create_directory(folder, failed)) return folder;

@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ctime>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,7 +24,7 @@ struct Context {
   std::int64_t clock = -1;
 };
 
-// A thread's own context, without a lock: each line says at which clock its thread was.
+// A thread's own context, without a lock: each line contains its thread's clock.
 thread_local Context context;
 std::atomic<std::int64_t> current_epoch = -1;
 
@@ -55,6 +58,44 @@ class JsonFormatter final : public spdlog::formatter {
   std::string role_;
   std::string name_;
 };
+
+/// The newest lines, for whoever collects them.
+class Memory final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  [[nodiscard]] std::uint64_t end() {
+    std::scoped_lock lock(mutex_);
+    return begin_ + text_.size();
+  }
+  [[nodiscard]] Excerpt read_from(std::uint64_t position, std::size_t limit) {
+    std::scoped_lock lock(mutex_);
+    const std::uint64_t from = std::clamp<std::uint64_t>(position, begin_, begin_ + text_.size());
+    return {from, text_.substr(from - begin_, limit)};
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    text_.append(line.data(), line.size());
+    if (text_.size() <= kMaxBytes) return;
+    // Whole lines go, half of them at once, so that the text is not moved at every line.
+    const std::size_t middle = text_.find('\n', text_.size() / 2);
+    const std::size_t count = middle == std::string::npos ? text_.size() : middle + 1;
+    text_.erase(0, count);
+    begin_ += count;
+  }
+  void flush_() override {}
+
+ private:
+  static constexpr std::size_t kMaxBytes = std::size_t{512} << 10U;
+  std::uint64_t begin_ = 0;  // position of the first remembered byte
+  std::string text_;
+};
+
+std::shared_ptr<Memory>& memory() {
+  static std::shared_ptr<Memory> newest = std::make_shared<Memory>();
+  return newest;
+}
 
 /// `%*` in the text pattern: the thread's rank, clock and epoch, where they are set.
 class ContextFlag final : public spdlog::custom_flag_formatter {
@@ -107,14 +148,16 @@ Result<void> start(const Options& options) {
                         fmt::format("log file {}: {}", options.file, failure.what()));
     }
   }
-  auto logger = std::make_shared<spdlog::logger>("tautline", sink);
+  auto logger =
+      std::make_shared<spdlog::logger>("tautline", spdlog::sinks_init_list{sink, memory()});
   if (options.format == Format::kJson) {
     logger->set_formatter(std::make_unique<JsonFormatter>(options.role, options.name));
   } else {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<ContextFlag>('*');
-    const std::string who = options.name.empty() ? options.role : options.role + " " + options.name;
-    formatter->set_pattern("%H:%M:%S.%e %^%l%$ [" + who + "%*] %v");
+    const std::string source =
+        options.name.empty() ? options.role : options.role + " " + options.name;
+    formatter->set_pattern("%H:%M:%S.%e %^%l%$ [" + source + "%*] %v");
     logger->set_formatter(std::move(formatter));
   }
   logger->set_level(level);
@@ -137,6 +180,14 @@ void write(Level level, fmt::string_view text, fmt::format_args args) {
   fmt::memory_buffer line;
   fmt::vformat_to(fmt::appender(line), text, args);
   logger->log(as_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+std::uint64_t position() {
+  return memory()->end();
+}
+
+Excerpt read_from(std::uint64_t position, std::size_t limit) {
+  return memory()->read_from(position, limit);
 }
 
 void stop() {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -34,6 +35,17 @@ void set_epoch(std::int64_t epoch);
 
 /// Flushes the log.
 void stop();
+
+/// The bytes of all lines so far. Thread: any.
+[[nodiscard]] std::uint64_t position();
+
+struct Excerpt {
+  std::uint64_t begin = 0;  // position of its first byte; later than requested if that is forgotten
+  std::string text;
+};
+/// The lines from this position on, at most `limit` bytes. The newest 512 KiB are remembered.
+/// Thread: any.
+[[nodiscard]] Excerpt read_from(std::uint64_t position, std::size_t limit);
 
 enum class Level : std::uint8_t { kDebug, kInfo, kWarn, kError };
 

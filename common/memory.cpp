@@ -22,7 +22,7 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
 }
 
 /// The number after a name at the start of a line; 0 if absent.
-std::uint64_t number_beside(const std::filesystem::path& file, const std::string& name) {
+std::uint64_t number_after(const std::filesystem::path& file, const std::string& name) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(name)) return std::strtoull(line.c_str() + name.size(), nullptr, 10);
@@ -47,14 +47,14 @@ Bytes machine_memory() {
 
 Bytes available_memory(const std::filesystem::path& meminfo, const std::filesystem::path& group) {
   // Source: Linux, Documentation/filesystems/proc.rst: "MemAvailable:   36854188 kB".
-  const std::uint64_t machine = 1024 * number_beside(meminfo, "MemAvailable:");
+  const std::uint64_t machine = 1024 * number_after(meminfo, "MemAvailable:");
   // Source: Linux, admin-guide/cgroup-v2.rst: memory.max, memory.current, memory.stat.
-  const auto most = number_in(group / "memory.max");
+  const auto limit = number_in(group / "memory.max");
   const auto current = number_in(group / "memory.current");
-  if (!most || !current) return Bytes(machine);
+  if (!limit || !current) return Bytes(machine);
   // Inactive pages of files count as current until other memory is needed.
-  const std::uint64_t used = less(*current, number_beside(group / "memory.stat", "inactive_file "));
-  return Bytes(std::min(machine, less(*most, used)));
+  const std::uint64_t used = less(*current, number_after(group / "memory.stat", "inactive_file "));
+  return Bytes(std::min(machine, less(*limit, used)));
 }
 
 void keep_freed_memory() {

@@ -5,18 +5,34 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <initializer_list>
 
 namespace taut {
 namespace {
 
-std::atomic<int> asked = 0;
+std::atomic<int> first_signal = 0;
 std::atomic<int> times = 0;
+std::atomic<std::int64_t> first_ms = 0;
+std::atomic<bool> is_urgent = false;
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler takes no lock");
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler takes no lock");
+
+std::int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);  // async-signal-safe
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
 
 void on_signal(int signal) {
+  constexpr std::int64_t kRepetition_ms = 500;
   int none = 0;
-  asked.compare_exchange_strong(none, signal);
+  if (first_signal.compare_exchange_strong(none, signal)) {
+    first_ms = now_ms();
+  } else if (now_ms() - first_ms >= kRepetition_ms) {
+    is_urgent = true;
+  }
   // A terminal and a parent may both forward one Ctrl-C, so only a third signal is a repetition.
   if (times.fetch_add(1) >= 2) _exit(128 + signal);
 }
@@ -31,7 +47,11 @@ void watch_stop_signals() {
 }
 
 int stop_signal() {
-  return asked;
+  return first_signal;
+}
+
+bool stop_is_urgent() {
+  return is_urgent;
 }
 
 void settle_process_signals(bool with_parent) {

@@ -9,6 +9,8 @@ void watch_stop_signals();
 
 /// The signal that requested this process to end; 0 if none. Thread: any.
 [[nodiscard]] int stop_signal();
+/// Whether the request was repeated, half a second later or more. Thread: any.
+[[nodiscard]] bool stop_is_urgent();
 
 /// Blocks SIGPIPE and, if `with_parent`, lets the kernel end this process when its parent
 /// ends.

@@ -127,9 +127,10 @@ Result<std::filesystem::path> File::open(const Options& options) {
       next(), pid_, process);
   write();
   if (file_ < 0) {
-    return make_error(ErrorCode::kIo, fmt::format("the timeline {} cannot be written; the log says "
-                                                  "why",
-                                                  path_.string()));
+    return make_error(ErrorCode::kIo,
+                      fmt::format("the timeline {} cannot be written; the log gives "
+                                  "why",
+                                  path_.string()));
   }
   return path_;
 }

@@ -28,7 +28,7 @@ std::optional<std::uint64_t> ArenaMap::take(std::uint64_t size) {
 
 void ArenaMap::give_back(std::uint64_t offset) {
   const auto part = taken_.find(offset);
-  TAUT_CHECK(part != taken_.end(), "a part is given back that was not taken");
+  TAUT_CHECK(part != taken_.end(), "a freed part was not taken");
   std::uint64_t begin = offset;
   std::uint64_t length = part->second;
   taken_bytes_ -= length;

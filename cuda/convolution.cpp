@@ -17,11 +17,11 @@ int side(std::int64_t value) {
 }
 
 void check_sides(const ConvolutionKey& key) {
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
   for (const std::int64_t value : {key.n, key.c, key.h, key.w, key.top_c, key.top_h, key.top_w}) {
-    if (value < 1 || value > kMost) {
+    if (value < 1 || value > kMaxInt) {
       throw std::invalid_argument(
-          fmt::format("{}: a side must lie between 1 and 2^31 - 1", key.to_string()));
+          fmt::format("{}: a side must be between 1 and 2^31 - 1", key.to_string()));
     }
   }
   const auto count = [](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
@@ -30,7 +30,7 @@ void check_sides(const ConvolutionKey& key) {
   };
   for (const double elements :
        {count(key.n, key.c, key.h, key.w), count(key.n, key.top_c, key.top_h, key.top_w)}) {
-    if (elements <= static_cast<double>(kMost)) continue;
+    if (elements <= static_cast<double>(kMaxInt)) continue;
     throw std::invalid_argument(fmt::format(
         "{}: cuDNN takes at most 2^31 - 1 elements of a bottom or top, this has {:.0f}; "
         "take smaller batches",
@@ -51,7 +51,7 @@ cudnnDataType_t type_of(Numbers numbers) {
   return CUDNN_DATA_FLOAT;
 }
 
-/// What algorithms may do with the factors: for float32 nothing but multiply them.
+/// What algorithms may do with the factors: float32 only multiplies them.
 cudnnMathType_t math_of(Numbers numbers) {
   if (numbers == Numbers::kFloat32) return CUDNN_FMA_MATH;
   return numbers == Numbers::kTf32 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
@@ -71,9 +71,9 @@ ConvolutionDescriptor describe(const ConvolutionKey& key) {
   return descriptor;
 }
 
-/// The first of cuDNN's answers, which come fastest first, that may be used. A float32 convolution
-/// that cuDNN names for another way to multiply may be used too: it is told to multiply as float32.
-/// What an answer says of its workspace holds for its own way to multiply, so `workspace_of` asks
+/// The first usable one of cuDNN's answers, which are sorted by speed. A float32 convolution may
+/// also use an algorithm that cuDNN lists with another math type: its descriptor then requests
+/// float32. The workspace in an answer is that of its own math type, so `workspace_of` queries it
 /// again.
 template <class Algorithm, class Performance, class WorkspaceOf>
 bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::size_t limit,
@@ -91,40 +91,39 @@ bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::
   return false;
 }
 
-/// Searches one direction. `measure` and `expect` fill the answers and return how many there are,
-/// or the status that kept them from it; workspace_of fills in a choice's workspace, or returns why
-/// it cannot be had.
+/// Searches one direction. `measure` and `expect` fill the answers and return their count, or the
+/// status of a failure; workspace_of fills in a choice's workspace, or returns why there is none.
 template <class Algorithm, class Performance, class Measure, class Expect, class WorkspaceOf>
 Choice<Algorithm> search(const ConvolutionKey& key, const ConvolutionDescriptor& descriptor,
-                         std::size_t limit, const char* direction, const Measure& measure,
-                         const Expect& expect, const WorkspaceOf& workspace_of) {
+                         const char* direction, const Measure& measure, const Expect& expect,
+                         const WorkspaceOf& workspace_of) {
   std::array<Performance, 16> answers{};
   Choice<Algorithm> choice;
   int count = 0;
   const auto usable = [&] {
     return pick(std::span<const Performance>(answers.data(), static_cast<std::size_t>(count)), key,
-                limit, workspace_of, choice);
+                key.workspace_limit, workspace_of, choice);
   };
   const int most = static_cast<int>(answers.size());
-  // A measurement that fails for want of memory is no failure of the convolution.
-  if (!key.deterministic && measure(most, &count, answers.data()) == CUDNN_STATUS_SUCCESS &&
+  // A measurement that runs out of memory is not a failure of the convolution.
+  if (key.is_measured && measure(most, &count, answers.data()) == CUDNN_STATUS_SUCCESS &&
       usable()) {
     return choice;
   }
   count = 0;
-  // Candidates that did not fit have left their own way to multiply.
+  // Candidates that did not fit have left their math type in the descriptor.
   check(cudnnSetConvolutionMathType(descriptor.get(), math_of(key.numbers)),
         "cudnnSetConvolutionMathType", key.to_string());
   check(expect(most, &count, answers.data()), direction, key.to_string());
   if (!usable()) {
     fail(direction, key.to_string(),
          fmt::format("no{} algorithm within {} bytes of workspace",
-                     key.deterministic ? " deterministic" : "", limit));
+                     key.deterministic ? " deterministic" : "", key.workspace_limit));
   }
   return choice;
 }
 
-/// A choice's workspace under its own way to multiply, which its descriptor keeps.
+/// A choice's workspace under its own math type, which its descriptor stores.
 cudnnStatus_t workspace_of(cudnnHandle_t library, const ConvolutionShapes& shapes,
                            Choice<cudnnConvolutionFwdAlgo_t>& choice) {
   const cudnnStatus_t status = cudnnSetConvolutionMathType(shapes.forward.get(), choice.math);
@@ -152,10 +151,9 @@ cudnnStatus_t workspace_of(cudnnHandle_t library, const ConvolutionShapes& shape
 
 Choice<cudnnConvolutionBwdFilterAlgo_t> search_weights(cudnnHandle_t library,
                                                        const ConvolutionKey& key,
-                                                       const ConvolutionShapes& shapes,
-                                                       std::size_t limit) {
+                                                       const ConvolutionShapes& shapes) {
   return search<cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdFilterAlgoPerf_t>(
-      key, shapes.to_weights, limit, "backward to the weights",
+      key, shapes.to_weights, "backward to the weights",
       [&](int most, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
         return cudnnFindConvolutionBackwardFilterAlgorithm(
             library, shapes.bottom.get(), shapes.top.get(), shapes.to_weights.get(),
@@ -170,10 +168,10 @@ Choice<cudnnConvolutionBwdFilterAlgo_t> search_weights(cudnnHandle_t library,
 }
 
 ConvolutionChoices search_all(cudnnHandle_t library, const ConvolutionKey& key,
-                              const ConvolutionShapes& shapes, std::size_t limit) {
+                              const ConvolutionShapes& shapes) {
   ConvolutionChoices choices;
   choices.forward = search<cudnnConvolutionFwdAlgo_t, cudnnConvolutionFwdAlgoPerf_t>(
-      key, shapes.forward, limit, "forward",
+      key, shapes.forward, "forward",
       [&](int most, int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
         return cudnnFindConvolutionForwardAlgorithm(library, shapes.bottom.get(),
                                                     shapes.weights.get(), shapes.forward.get(),
@@ -185,10 +183,10 @@ ConvolutionChoices search_all(cudnnHandle_t library, const ConvolutionKey& key,
                                                       shapes.top.get(), most, count, answers);
       },
       [&](auto& choice) { return workspace_of(library, shapes, choice); });
-  choices.weights = search_weights(library, key, shapes, limit);
+  choices.weights = search_weights(library, key, shapes);
   if (!key.to_bottom) return choices;
   choices.bottom = search<cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdDataAlgoPerf_t>(
-      key, shapes.to_bottom, limit, "backward to the bottom",
+      key, shapes.to_bottom, "backward to the bottom",
       [&](int most, int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
         return cudnnFindConvolutionBackwardDataAlgorithm(library, shapes.weights.get(),
                                                          shapes.top.get(), shapes.to_bottom.get(),
@@ -229,21 +227,19 @@ ConvolutionShapes::ConvolutionShapes(const ConvolutionKey& key) {
 }
 
 const ConvolutionChoices& ConvolutionCache::find(cudnnHandle_t library, const ConvolutionKey& key,
-                                                 const ConvolutionShapes& shapes,
-                                                 std::size_t workspace_limit) {
+                                                 const ConvolutionShapes& shapes) {
   const std::scoped_lock lock(mutex_);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
-  return known_.emplace(key, search_all(library, key, shapes, workspace_limit)).first->second;
+  return known_.emplace(key, search_all(library, key, shapes)).first->second;
 }
 
-Convolution::Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key,
-                         std::size_t workspace_limit)
+Convolution::Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key)
     : key_(key),
       about_(key.to_string()),
       shapes_(key),
-      choices_(cache.find(library, key, shapes_, workspace_limit)) {
-  // Whether searched now or known before: this convolution's descriptors have yet to be told.
+      choices_(cache.find(library, key, shapes_)) {
+  // Whether the choice is new or known: this convolution's descriptors must still be set.
   check(workspace_of(library, shapes_, choices_.forward), "cudnnGetConvolutionForwardWorkspaceSize",
         about_);
   check(workspace_of(library, shapes_, choices_.weights),

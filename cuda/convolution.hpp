@@ -38,13 +38,11 @@ struct ConvolutionShapes {
 /// Thread    any
 class ConvolutionCache {
  public:
-  /// Measures all algorithms whose workspace is within the limit and takes the fastest; if the bits
-  /// must be the same in every run, or there is no memory to measure in, the one that cuDNN expects
-  /// to be fastest.
+  /// The fastest algorithm whose workspace is within the key's limit, measured if the key says so;
+  /// if it does not, or there is no memory to measure in, the one that cuDNN expects to be fastest.
   /// Errors    DeviceError: cuDNN has no algorithm for it
   [[nodiscard]] const ConvolutionChoices& find(cudnnHandle_t library, const ConvolutionKey& key,
-                                               const ConvolutionShapes& shapes,
-                                               std::size_t workspace_limit);
+                                               const ConvolutionShapes& shapes);
 
  private:
   std::mutex mutex_;  // guards the map; its entries are never removed
@@ -55,8 +53,7 @@ class ConvolutionCache {
 /// Thread    one at a time
 class Convolution {
  public:
-  Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key,
-              std::size_t workspace_limit);
+  Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key);
 
   /// The largest of all directions.
   [[nodiscard]] std::size_t workspace() const;

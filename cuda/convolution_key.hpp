@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -26,7 +27,11 @@ struct ConvolutionKey {
   std::int64_t group = 1;
   Numbers numbers = Numbers::kFloat32;
   bool deterministic = false;
-  bool to_bottom = true;  // whether the bottom's gradient is needed
+  bool to_bottom = true;            // whether the bottom's gradient is needed
+  std::size_t workspace_limit = 0;  // bytes
+  /// Algorithms are timed, which takes memory in addition to the operands; else cuDNN's expectation
+  /// is taken.
+  bool is_measured = false;
 
   friend auto operator<=>(const ConvolutionKey&, const ConvolutionKey&) = default;
   /// For errors: "convolution of 64x1x28x28 with 20 kernels 5x5, stride 1x1, pad 0x0, float32"

@@ -5,7 +5,7 @@
 namespace taut::cuda {
 namespace {
 
-constexpr int kOldestMajor = 8;  // what the kernels are compiled for begins there
+constexpr int kOldestMajor = 8;  // the oldest that the kernels are compiled for
 
 Result<void> check_versions(const Driver& driver) {
   const int has = driver.driver_version();
@@ -14,16 +14,17 @@ Result<void> check_versions(const Driver& driver) {
     return make_error(ErrorCode::kUnavailable, "no NVIDIA driver is loaded on this machine");
   }
   if (has / 1000 < needs / 1000) {
-    return make_error(ErrorCode::kUnavailable,
-                      fmt::format("the NVIDIA driver knows CUDA up to {}, and this build needs {}: "
-                                  "install a newer driver",
-                                  version_text(has), version_text(needs)));
+    return make_error(
+        ErrorCode::kUnavailable,
+        fmt::format("the NVIDIA driver supports CUDA up to {}, and this build requires {}: "
+                    "install a newer driver",
+                    version_text(has), version_text(needs)));
   }
-  // Within one major version the numbers of cuDNN's functions and types stay.
+  // Within one major version the numbers of cuDNN's functions and types do not change.
   if (driver.cudnn_loaded() / 10000 != driver.cudnn_built() / 10000) {
     return make_error(ErrorCode::kUnavailable,
-                      fmt::format("cuDNN {} was loaded, and this build needs cuDNN {}: put another "
-                                  "cuDNN where the loader looks first",
+                      fmt::format("cuDNN {} was loaded, and this build requires cuDNN {}: put that "
+                                  "version where the loader looks first",
                                   cudnn_version_text(driver.cudnn_loaded()),
                                   cudnn_version_text(driver.cudnn_built())));
   }
@@ -49,13 +50,13 @@ Result<DeviceFacts> choose_device(const Driver& driver, int index) {
   if (index < 0 || index >= count) {
     return invalid(fmt::format(
         "device_index {} does not exist: this machine has {}", index,
-        count == 1 ? std::string("device 0 alone") : fmt::format("devices 0 to {}", count - 1)));
+        count == 1 ? std::string("device 0 only") : fmt::format("devices 0 to {}", count - 1)));
   }
   TAUT_TRY(DeviceFacts facts, driver.facts(index));
   if (facts.major < kOldestMajor) {
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("CUDA device {} ({}) has compute capability {}.{}; {}.0 or newer "
-                                  "is needed",
+                                  "is required",
                                   index, facts.name, facts.major, facts.minor, kOldestMajor));
   }
   const Result<Bytes> free = driver.open(index);

@@ -9,18 +9,18 @@
 
 #include "common/device_error.hpp"
 
-// Every call into CUDA, cuDNN and cuBLASLt, and every launch, passes one of these. A failure is a
-// DeviceError that names the device, the call, what it was about, and what the library said.
+// Every call into CUDA, cuDNN and cuBLASLt, and every launch, is checked by one of these. A failure
+// is a DeviceError that names the device, the call, its subject, and the library's message.
 namespace taut::cuda {
 
 /// "CUDA device 0: cudaMemcpyAsync (4096 bytes): out of memory"
-[[noreturn]] void fail(std::string_view call, std::string_view about, std::string_view said);
+[[noreturn]] void fail(std::string_view call, std::string_view about, std::string_view detail);
 
 [[noreturn]] void fail(cudaError_t status, std::string_view call, std::string_view about);
 [[noreturn]] void fail(cudnnStatus_t status, std::string_view call, std::string_view about);
 [[noreturn]] void fail(cublasStatus_t status, std::string_view call, std::string_view about);
 
-/// about  the shape or size that the call was for; empty where the call says it all
+/// about  the shape or size of the call; empty if the call's name is enough
 inline void check(cudaError_t status, std::string_view call, std::string_view about = {}) {
   if (status != cudaSuccess) [[unlikely]]
     fail(status, call, about);

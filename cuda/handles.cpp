@@ -3,9 +3,9 @@
 namespace taut::cuda {
 namespace {
 
-/// What `create`, named `call`, writes into the place that it is given.
+/// The handle that `create`, named `call`, writes.
 template <class T, auto Destroy, class Create>
-Handle<T, Destroy> made_by(Handle<T, Destroy>, const Create& create, const char* call) {
+Handle<T, Destroy> create_handle(Handle<T, Destroy>, const Create& create, const char* call) {
   T handle = nullptr;
   check(create(&handle), call);
   return Handle<T, Destroy>(handle);
@@ -14,51 +14,56 @@ Handle<T, Destroy> made_by(Handle<T, Destroy>, const Create& create, const char*
 }  // namespace
 
 StreamHandle make_stream() {
-  return made_by(
+  return create_handle(
       StreamHandle(),
       [](cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking); },
       "cudaStreamCreateWithFlags");
 }
 
 EventHandle make_event() {
-  return made_by(
+  return create_handle(
       EventHandle(),
-      [](cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDisableTiming); },
+      [](cudaEvent_t* event) {
+        return cudaEventCreateWithFlags(event, cudaEventDisableTiming | cudaEventBlockingSync);
+      },
       "cudaEventCreateWithFlags");
 }
 
 CudnnHandle make_cudnn() {
-  return made_by(CudnnHandle(), cudnnCreate, "cudnnCreate");
+  return create_handle(CudnnHandle(), cudnnCreate, "cudnnCreate");
 }
 
 CublasLtHandle make_cublas_lt() {
-  return made_by(CublasLtHandle(), cublasLtCreate, "cublasLtCreate");
+  return create_handle(CublasLtHandle(), cublasLtCreate, "cublasLtCreate");
 }
 
 TensorDescriptor make_tensor_descriptor() {
-  return made_by(TensorDescriptor(), cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");
+  return create_handle(TensorDescriptor(), cudnnCreateTensorDescriptor,
+                       "cudnnCreateTensorDescriptor");
 }
 
 FilterDescriptor make_filter_descriptor() {
-  return made_by(FilterDescriptor(), cudnnCreateFilterDescriptor, "cudnnCreateFilterDescriptor");
+  return create_handle(FilterDescriptor(), cudnnCreateFilterDescriptor,
+                       "cudnnCreateFilterDescriptor");
 }
 
 ConvolutionDescriptor make_convolution_descriptor() {
-  return made_by(ConvolutionDescriptor(), cudnnCreateConvolutionDescriptor,
-                 "cudnnCreateConvolutionDescriptor");
+  return create_handle(ConvolutionDescriptor(), cudnnCreateConvolutionDescriptor,
+                       "cudnnCreateConvolutionDescriptor");
 }
 
 RecurrentDescriptor make_recurrent_descriptor() {
-  return made_by(RecurrentDescriptor(), cudnnCreateRNNDescriptor, "cudnnCreateRNNDescriptor");
+  return create_handle(RecurrentDescriptor(), cudnnCreateRNNDescriptor, "cudnnCreateRNNDescriptor");
 }
 
 SequenceDescriptor make_sequence_descriptor() {
-  return made_by(SequenceDescriptor(), cudnnCreateRNNDataDescriptor,
-                 "cudnnCreateRNNDataDescriptor");
+  return create_handle(SequenceDescriptor(), cudnnCreateRNNDataDescriptor,
+                       "cudnnCreateRNNDataDescriptor");
 }
 
 DropoutDescriptor make_dropout_descriptor() {
-  return made_by(DropoutDescriptor(), cudnnCreateDropoutDescriptor, "cudnnCreateDropoutDescriptor");
+  return create_handle(DropoutDescriptor(), cudnnCreateDropoutDescriptor,
+                       "cudnnCreateDropoutDescriptor");
 }
 
 }  // namespace taut::cuda

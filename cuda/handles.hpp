@@ -52,7 +52,7 @@ using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPrefer
 
 /// A stream that does not wait for the legacy default stream.
 [[nodiscard]] StreamHandle make_stream();
-/// An event without timing, which is cheaper.
+/// An event without timing, which is cheaper; a thread that waits for it sleeps.
 [[nodiscard]] EventHandle make_event();
 [[nodiscard]] CudnnHandle make_cudnn();
 [[nodiscard]] CublasLtHandle make_cublas_lt();

@@ -42,22 +42,22 @@ void set(const MatmulPreference& preference, cublasLtMatmulPreferenceAttributes_
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
-/// A matrix that lies row by row is to cuBLAS its transpose, column by column.
+/// A row-major matrix is to cuBLAS its transpose, column-major.
 MatrixLayout layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                     std::int64_t batch) {
-  cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns),
+  cublasLtMatrixLayout_t handle = nullptr;
+  check(cublasLtMatrixLayoutCreate(&handle, type, static_cast<std::uint64_t>(columns),
                                    static_cast<std::uint64_t>(rows), columns),
         "cublasLtMatrixLayoutCreate");
-  MatrixLayout owner(made);
+  MatrixLayout owner(handle);
   if (batch == 1) return owner;
   const auto count = static_cast<std::int32_t>(batch);
   const std::int64_t offset = rows * columns;
-  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+  check(cublasLtMatrixLayoutSetAttribute(handle, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                          sizeof count),
         "cublasLtMatrixLayoutSetAttribute");
-  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset,
-                                         sizeof offset),
+  check(cublasLtMatrixLayoutSetAttribute(handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                         &offset, sizeof offset),
         "cublasLtMatrixLayoutSetAttribute");
   return owner;
 }
@@ -71,12 +71,12 @@ void check_sides(const MatmulSpec& spec) {
   for (const std::int64_t side : {spec.rows, spec.inner, spec.columns, spec.batch}) {
     if (side < 1 || side > std::numeric_limits<std::int32_t>::max()) {
       throw std::invalid_argument(
-          fmt::format("{}: a side must lie between 1 and 2^31 - 1", spec.to_string()));
+          fmt::format("{}: a side must be between 1 and 2^31 - 1", spec.to_string()));
     }
   }
 }
 
-/// The largest power of two, up to 16, that all of the addresses are multiples of.
+/// The largest power of two, up to 16, that divides all of the addresses.
 std::uint32_t alignment_of(std::initializer_list<const void*> addresses) {
   std::uintptr_t bits = 16;
   for (const void* address : addresses) bits |= reinterpret_cast<std::uintptr_t>(address);
@@ -98,7 +98,7 @@ Matmul::Matmul(cublasLtHandle_t library, const MatmulSpec& spec)
   check(cublasLtMatmulDescCreate(&product, compute_of(spec.numbers), CUDA_R_32F),
         "cublasLtMatmulDescCreate", spec.to_string());
   product_ = MatmulDescriptor(product);
-  // By columns the product reads c' = b' a': b is cuBLAS's first factor, a its second.
+  // In column-major order the product is c' = b' a': b is cuBLAS's first factor, a its second.
   set(product_, CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(spec));
@@ -108,47 +108,61 @@ Matmul::Matmul(cublasLtHandle_t library, const MatmulSpec& spec)
   right_ = spec.transpose_a ? layout(type, spec.inner, spec.rows, spec.batch)
                             : layout(type, spec.rows, spec.inner, spec.batch);
   out_ = layout(CUDA_R_32F, spec.rows, spec.columns, spec.batch);
+  for (const std::uint32_t alignment : {16U, 8U, 4U}) {
+    const auto choice = search(alignment);
+    if (!choice) continue;  // an error where operands come so
+    choices_.emplace(alignment, *choice);
+    workspace_ = std::max(workspace_, choice->workspace);
+  }
 }
 
-const cublasLtMatmulAlgo_t& Matmul::algorithm_for(std::uint32_t alignment) {
-  const auto known = algorithms_.find(alignment);
-  if (known != algorithms_.end()) return known->second;
-  cublasLtMatmulPreference_t made = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
-  const MatmulPreference preference(made);
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace});
+const Matmul::Choice& Matmul::choice_for(std::uint32_t alignment) {
+  const auto known = choices_.find(alignment);
+  if (known == choices_.end()) {
+    fail("cublasLtMatmulAlgoGetHeuristic", about_,
+         fmt::format("no algorithm for operands that are aligned to {} bytes", alignment));
+  }
+  return known->second;
+}
+
+std::optional<Matmul::Choice> Matmul::search(std::uint32_t alignment) {
+  cublasLtMatmulPreference_t handle = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&handle), "cublasLtMatmulPreferenceCreate");
+  const MatmulPreference preference(handle);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{spec_.workspace_limit});
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
   if (spec_.deterministic) {
-    // Without sums in place, whose order is that in which blocks end.
+    // Without in-place sums, whose order is that in which blocks end.
     constexpr std::uint32_t kOrdered =
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kOrdered);
   }
-  // The heuristic reads the bias' alignment off its address: the least that is to come is named.
+  // The heuristic reads the bias's alignment from its address: the smallest one to be expected.
   if (spec_.bias) {
     set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         std::bit_cast<const void*>(std::uintptr_t{alignment}));
   }
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(library_, product_.get(), left_.get(), right_.get(),
-                                       out_.get(), out_.get(), preference.get(), 1, &found, &count),
-        "cublasLtMatmulAlgoGetHeuristic", about_);
-  if (count == 0) {
-    fail("cublasLtMatmulAlgoGetHeuristic", about_, "no algorithm for this product");
-  }
-  return algorithms_.emplace(alignment, found.algo).first->second;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(library_, product_.get(), left_.get(), right_.get(),
+                                     out_.get(), out_.get(), preference.get(), 1, &found, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+  check(status, "cublasLtMatmulAlgoGetHeuristic", about_);
+  if (count == 0) return std::nullopt;
+  return Choice{found.algo, found.workspaceSize};
 }
 
 void Matmul::run(cudaStream_t stream, const void* a, const void* b, const float* bias, float* c,
                  void* workspace, float beta, float alpha) {
-  const cublasLtMatmulAlgo_t& algorithm = algorithm_for(alignment_of({a, b, c, bias}));
+  const Choice& choice = choice_for(alignment_of({a, b, c, bias}));
   if (spec_.bias) set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   check(cublasLtMatmul(library_, product_.get(), &alpha, b, left_.get(), a, right_.get(), &beta, c,
-                       out_.get(), c, out_.get(), &algorithm, workspace, kWorkspace, stream),
+                       out_.get(), c, out_.get(), &choice.algorithm, workspace, choice.workspace,
+                       stream),
         "cublasLtMatmul", about_);
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "cuda/convolution_key.hpp"
@@ -25,6 +26,9 @@ struct MatmulSpec {
   std::int64_t batch = 1;
   Numbers numbers = Numbers::kFloat32;
   bool deterministic = false;
+  /// Bytes that algorithms keep to.
+  std::size_t workspace_limit = kMaxWorkspace;
+  static constexpr std::size_t kMaxWorkspace = 32UL << 20U;
 
   [[nodiscard]] std::string to_string() const;
 };
@@ -34,26 +38,32 @@ struct MatmulSpec {
 /// Thread    one at a time
 class Matmul {
  public:
-  /// The workspace bytes of run().
-  static constexpr std::size_t kWorkspace = 32UL << 20U;
-
   /// Errors    std::invalid_argument: a side of 0 elements or of 2^31 or more
   Matmul(cublasLtHandle_t library, const MatmulSpec& spec);
 
+  /// Bytes that run() needs, however its operands are aligned.
+  [[nodiscard]] std::size_t workspace() const { return workspace_; }
+
   /// bias       nullptr if the spec has none
-  /// workspace  kWorkspace bytes, aligned to 256
+  /// workspace  workspace() bytes, aligned to 256
   void run(cudaStream_t stream, const void* a, const void* b, const float* bias, float* c,
            void* workspace, float beta = 0, float alpha = 1);
 
  private:
-  [[nodiscard]] const cublasLtMatmulAlgo_t& algorithm_for(std::uint32_t alignment);
+  struct Choice {
+    cublasLtMatmulAlgo_t algorithm;
+    std::size_t workspace = 0;
+  };
+  [[nodiscard]] const Choice& choice_for(std::uint32_t alignment);
+  [[nodiscard]] std::optional<Choice> search(std::uint32_t alignment);
 
   cublasLtHandle_t library_;
   MatmulSpec spec_;
   std::string about_;  // for errors
   MatmulDescriptor product_;
-  MatrixLayout left_, right_, out_;                           // as cuBLAS counts them: by columns
-  std::map<std::uint32_t, cublasLtMatmulAlgo_t> algorithms_;  // by alignment in bytes
+  MatrixLayout left_, right_, out_;          // as cuBLAS counts them: by columns
+  std::map<std::uint32_t, Choice> choices_;  // by alignment in bytes
+  std::size_t workspace_ = 0;
 };
 
 }  // namespace taut::cuda

@@ -12,8 +12,8 @@
 namespace taut::cuda {
 namespace {
 
-// Of NCCL's interface, what is used here, with the numbers that nccl.h gives them; they are the
-// same in every version 2.
+// The part of NCCL's interface that is used, with the numbers from nccl.h; they are the same in
+// every version 2.
 constexpr int kSuccess = 0;
 constexpr int kFloat = 7;
 constexpr int kAverage = 4;
@@ -49,7 +49,7 @@ struct Nccl::Library {
   const char* (*error_text)(int status) = nullptr;
   int version = 0;
 
-  /// Loaded once and kept.
+  /// Loaded once and never unloaded.
   static Result<const Library*> get() {
     static const Result<Library> loaded = load();
     if (!loaded) return loaded.error();
@@ -95,7 +95,7 @@ struct Nccl::Communicators {
   ~Communicators() {
     for (void* const one : all) (void)library.destroy(one);
   }
-  /// In the place of destroying them: what is under way on the devices ends.
+  /// Instead of destroying them: pending work on the devices ends.
   void abort() noexcept {
     for (void* const one : std::exchange(all, {})) (void)library.abort(one);
   }
@@ -113,8 +113,9 @@ Nccl::~Nccl() = default;
 
 Result<std::unique_ptr<Nccl>> Nccl::open(std::span<const int> devices) {
   TAUT_TRY(const Library* const library, Library::get());
-  std::vector<void*> made(devices.size(), nullptr);
-  const int status = library->init_all(made.data(), static_cast<int>(made.size()), devices.data());
+  std::vector<void*> handles(devices.size(), nullptr);
+  const int status =
+      library->init_all(handles.data(), static_cast<int>(handles.size()), devices.data());
   if (status != kSuccess) {
     (void)cudaGetLastError();
     return make_error(
@@ -123,7 +124,7 @@ Result<std::unique_ptr<Nccl>> Nccl::open(std::span<const int> devices) {
                     devices.size(), library->error_text(status)));
   }
   auto communicators = std::make_unique<Communicators>(*library);
-  communicators->all = std::move(made);
+  communicators->all = std::move(handles);
   return std::unique_ptr<Nccl>(new Nccl(*library, std::move(communicators)));
 }
 
@@ -131,7 +132,7 @@ std::string Nccl::description() const {
   return fmt::format("NCCL {}", version_text(library_.version));
 }
 
-/// Queues all devices' parts of one exchange; they only make sense together.
+/// Queues all devices' parts of one exchange; each part waits for the others.
 void Nccl::together(std::span<const Part> parts, const char* call, std::size_t count,
                     int (*queue)(const Library&, void*, const Part&, std::size_t)) {
   std::scoped_lock lock(mutex_);
@@ -144,7 +145,7 @@ void Nccl::together(std::span<const Part> parts, const char* call, std::size_t c
   for (std::size_t i = 0; i < parts.size() && status == kSuccess; ++i) {
     status = queue(library_, communicators_->all[i], parts[i], count);
   }
-  // What was begun is ended, whatever became of it.
+  // The group must be ended, whatever failed within it.
   const int ended = library_.group_end();
   library_.check(status, call, count);
   library_.check(ended, "ncclGroupEnd", count);
@@ -154,8 +155,8 @@ bool Nccl::has_failed() {
   std::scoped_lock lock(mutex_);
   for (void* const one : communicators_->all) {
     int status = kSuccess;
-    const bool told = library_.async_error(one, &status) == kSuccess;
-    if (!told || (status != kSuccess && status != kInProgress)) return true;
+    const bool known = library_.async_error(one, &status) == kSuccess;
+    if (!known || (status != kSuccess && status != kInProgress)) return true;
   }
   return false;
 }

@@ -35,8 +35,8 @@ cudnnRNNMode_t mode_of(Cell cell) {
   return CUDNN_LSTM;
 }
 
-/// Which of cuDNN's gates is our gate: its LSTM's are i, f, g, o, ours i, f, o, g. A GRU's are the
-/// same.
+/// The cuDNN gate that is our gate: cuDNN's LSTM has i, f, g, o, ours i, f, o, g. A GRU's order is
+/// the same.
 std::int64_t own_gate(Cell cell, std::int64_t gate) {
   constexpr std::array<std::int64_t, 4> kLstm{0, 1, 3, 2};
   return cell == Cell::kLstm ? kLstm[static_cast<std::size_t>(gate)] : gate;
@@ -47,16 +47,16 @@ int side(std::int64_t value) {
 }
 
 void check_sides(const RecurrentShape& shape) {
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
   for (const std::int64_t value :
        {shape.streams, shape.inputs, shape.hidden, shape.streams * shape.hidden}) {
-    if (value >= 1 && value <= kMost) continue;
+    if (value >= 1 && value <= kMaxInt) continue;
     throw std::invalid_argument(
-        fmt::format("{}: a side must lie between 1 and 2^31 - 1", shape.to_string()));
+        fmt::format("{}: a side must be between 1 and 2^31 - 1", shape.to_string()));
   }
-  if (shape.steps >= 1 && shape.steps <= RecurrentShape::kMostSteps) return;
+  if (shape.steps >= 1 && shape.steps <= RecurrentShape::kMaxSteps) return;
   throw std::invalid_argument(fmt::format("{}: cuDNN takes between 1 and {} steps",
-                                          shape.to_string(), RecurrentShape::kMostSteps));
+                                          shape.to_string(), RecurrentShape::kMaxSteps));
 }
 
 SequenceDescriptor describe(const RecurrentShape& shape, std::int64_t channels) {
@@ -69,7 +69,7 @@ SequenceDescriptor describe(const RecurrentShape& shape, std::int64_t channels) 
   return descriptor;
 }
 
-/// Where cuDNN tells of none, the lengths of sequences on the device: it takes the descriptor's.
+/// The lengths of sequences on the device; nullptr where cuDNN takes the descriptor's.
 constexpr const std::int32_t* kNoLengths = nullptr;
 
 }  // namespace
@@ -200,7 +200,7 @@ void Recurrent::backward_bottom(const Call& call, const void* weights, const flo
 
 void Recurrent::backward_weights(const Call& call, cudaStream_t stream, const float* top,
                                  void* weight_gradients) {
-  // It adds, and knows no other way.
+  // cuDNN only offers to add to the gradients.
   check(cudaMemsetAsync(weight_gradients, 0, weight_bytes_, stream), "cudaMemsetAsync", about_);
   check(cudnnRNNBackwardWeights_v8(call.library, layer_.get(), CUDNN_WGRAD_MODE_ADD, kNoLengths,
                                    bottom_.get(), call.bottom, state_.get(), call.state, top_.get(),

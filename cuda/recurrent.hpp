@@ -10,12 +10,12 @@
 
 namespace taut::cuda {
 
-/// Formulas stand at RecurrentOp in worker/backend; cuDNN's are the same.
+/// Formulas are at RecurrentOp in worker/engine/ops; cuDNN's are the same.
 enum class Cell : std::uint8_t { kRnn, kLstm, kGru };
 
 struct RecurrentShape {
-  /// The longest sequences that cuDNN takes.
-  static constexpr std::int64_t kMostSteps = 65535;
+  /// The longest sequences that cuDNN supports.
+  static constexpr std::int64_t kMaxSteps = 65535;
 
   Cell cell = Cell::kLstm;
   std::int64_t steps = 0;
@@ -27,7 +27,7 @@ struct RecurrentShape {
   [[nodiscard]] std::int64_t gates() const {
     return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1;
   }
-  /// Elements of a state: h, and behind it an LSTM's c.
+  /// Elements of a state: h, followed by an LSTM's c.
   [[nodiscard]] std::int64_t state_count() const {
     return (cell == Cell::kLstm ? 2 : 1) * streams * hidden;
   }
@@ -36,7 +36,7 @@ struct RecurrentShape {
 };
 
 /// Our tables of a layer's weights, gates below each other: an LSTM's i, f, o, g, a GRU's r, z, n.
-/// Null: left out.
+/// nullptr: omitted.
 template <class T>
 struct RecurrentTables {
   T* input_weight = nullptr;   // [G hidden, inputs]
@@ -45,28 +45,29 @@ struct RecurrentTables {
   T* hidden_bias = nullptr;    // [G hidden]; a GRU's
 };
 
-/// One recurrent layer on cuDNN: all steps of all streams in one call, each step after the other
-/// without a reset. Sequences lie as [steps, streams, channels]; all is float32.
+/// One recurrent layer on cuDNN: all steps of all streams in one call, without a reset between
+/// steps. Sequences are stored as [steps, streams, channels]; all numbers are float32.
 /// Source    NVIDIA, cuDNN API Reference, cudnnRNNForward() and what it refers to
 /// Thread    one at a time
 class Recurrent {
  public:
-  /// Errors    std::invalid_argument: a side that cuDNN does not take; DeviceError
+  /// Errors    std::invalid_argument: a side that cuDNN does not support; DeviceError
   Recurrent(cudnnHandle_t library, const RecurrentShape& shape);
 
-  /// Bytes of the weights as cuDNN wants them, of its scratch memory within a call, and of what it
-  /// keeps from a forward to its backward.
+  /// The bytes of the weights in cuDNN's order, of its scratch memory during a call, and of the
+  /// memory that it keeps from a forward to its backward.
   [[nodiscard]] std::size_t weight_bytes() const { return weight_bytes_; }
   [[nodiscard]] std::size_t workspace() const { return workspace_; }
   [[nodiscard]] std::size_t reserve() const { return reserve_; }
 
-  /// Our tables into cuDNN's block of weights, or out of a block of gradients, in one launch.
+  /// Copies our tables into cuDNN's block of weights, or a block of gradients into tables, in one
+  /// launch.
   void pack(cudnnHandle_t library, cudaStream_t stream, const RecurrentTables<const float>& tables,
             void* weights);
   void unpack(cudnnHandle_t library, cudaStream_t stream, const void* gradients,
               const RecurrentTables<float>& tables);
 
-  /// What all three calls work with; library's stream is what they are queued on.
+  /// The operands of all three calls, which are queued on library's stream.
   struct Call {
     cudnnHandle_t library = nullptr;
     const float* bottom = nullptr;  // [steps, streams, inputs]
@@ -74,30 +75,31 @@ class Recurrent {
     void* workspace = nullptr;      // workspace() bytes
     void* reserve = nullptr;        // reserve() bytes
   };
-  /// state_after may not be the call's state.
+  /// state_after must not be the call's state.
   void forward(const Call& call, const void* weights, float* top, float* state_after);
-  /// Follows a forward; top is what that wrote. No gradient comes from behind the last step, or
-  /// flows into the state.
+  /// Follows a forward; top is its output. No gradient comes from later batches, or flows into the
+  /// state.
   void backward_bottom(const Call& call, const void* weights, const float* top,
                        const float* top_gradient, float* bottom_gradient);
-  /// Follows backward_bottom; weight_gradients, as cuDNN's weights lie, are overwritten.
+  /// Follows backward_bottom; weight_gradients, in the order of cuDNN's weights, are overwritten.
   void backward_weights(const Call& call, cudaStream_t stream, const float* top,
                         void* weight_gradients);
 
  private:
-  /// Where one gate's rows lie in cuDNN's block, in floats, and in which table of ours.
+  /// The place of one gate's rows in cuDNN's block, in floats, and the table of ours that holds
+  /// them.
   struct Part {
-    bool is_input = false;  // of the input's tables, else of the hidden state's
+    bool is_input = false;  // of the input's tables, otherwise of the hidden state's
     bool is_bias = false;
     std::int64_t packed = 0;
     std::int64_t own = 0;  // within our table
     std::int64_t count = 0;
   };
-  /// The parts, asked of cuDNN once: it tells places within a block that is there.
+  /// The parts, queried from cuDNN once: it returns addresses within an existing block.
   const std::vector<Part>& parts(cudnnHandle_t library, const void* weights);
   template <class T>
   [[nodiscard]] static T* place_in(const RecurrentTables<T>& tables, const Part& part);
-  /// The c of a state; null: it has none.
+  /// The c of a state; nullptr if it has none.
   template <class T>
   [[nodiscard]] T* cell_state(T* state) const {
     return shape_.cell == Cell::kLstm ? state + shape_.streams * shape_.hidden : nullptr;

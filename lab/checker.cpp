@@ -28,8 +28,8 @@ std::optional<Broken> Checker::next(const Event& event, const History& history) 
     case Event::Kind::kView:
     case Event::Kind::kGreeted:
     case Event::Kind::kOpened:
-    case Event::Kind::kAsked:
-    case Event::Kind::kSaid:
+    case Event::Kind::kRequest:
+    case Event::Kind::kReply:
     case Event::Kind::kStep:
     case Event::Kind::kPutAside:
     case Event::Kind::kMissed:
@@ -86,13 +86,13 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
     case Event::Kind::kOpened:
       shard.open = true;
       return std::nullopt;
-    case Event::Kind::kAsked:
+    case Event::Kind::kRequest:
       if (!shard.greeted.contains(event.peer)) return std::nullopt;
       if (!shard.open || !shard.contract) {
         return Broken{"answer", fmt::format("shard {} is asked before its tables are open",
                                             event.shard.value())};
       }
-      return oracle(shard, event.table, event.slice).asked(event, *shard.contract);
+      return oracle(shard, event.table, event.slice).request(event, *shard.contract);
     case Event::Kind::kPutAside:
       ++captured_;
       return oracle(shard, event.table, event.slice)
@@ -106,9 +106,9 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
                                 "did not",
                                 event.shard.value(), event.view)};
     }
-    case Event::Kind::kSaid:
+    case Event::Kind::kReply:
       return oracle(shard, event.table, event.slice)
-          .said(event, history.values(event), *shard.contract);
+          .reply(event, history.values(event), *shard.contract);
     default:
       for (SliceOracle* slice : std::exchange(shard.touched, {})) {
         if (auto wrong = slice->end_step()) return wrong;
@@ -180,7 +180,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
         return std::nullopt;
       }
       return Broken{"survivor",
-                    fmt::format("worker {}, which is not lost, cannot go on: its client "
+                    fmt::format("worker {}, which is not lost, cannot continue: its client "
                                 "gave up at clock {}",
                                 event.worker.value(), clock)};
     }
@@ -249,8 +249,8 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
     const auto pushed = workers_.find(other);
     std::int64_t most = 0;
     if (pushed != workers_.end()) {
-      const auto made = pushed->second.pushes.find(event.table.value());
-      if (made != pushed->second.pushes.end()) most = made->second;
+      const auto pushes_made = pushed->second.pushes.find(event.table.value());
+      if (pushes_made != pushed->second.pushes.end()) most = pushes_made->second;
     }
     if (count > most) {
       return Broken{"once", fmt::format("{}; it has pushed {}", where(other), most)};
@@ -266,12 +266,12 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
   return std::nullopt;
 }
 
-double Checker::enough_until(std::int64_t version) const {
-  double enough = 0;
+double Checker::required_until(std::int64_t version) const {
+  double required = 0;
   for (std::int64_t clock = 0; clock < version; ++clock) {
-    enough += static_cast<double>(newest_.enough_at(clock));
+    required += static_cast<double>(newest_.quorum_at(clock));
   }
-  return enough;
+  return required;
 }
 
 std::optional<Broken> Checker::check_counted(const Event& event, std::span<const float> values,
@@ -302,13 +302,13 @@ std::optional<Broken> Checker::check_counted(const Event& event, std::span<const
       return Broken{"order", fmt::format("{}, fewer than it has seen before", where())};
     }
   }
-  const double enough = enough_until(event.version.value());
-  if (held >= enough) return std::nullopt;
+  const double required = required_until(event.version.value());
+  if (held >= required) return std::nullopt;
   return Broken{"bound",
                 fmt::format("worker {} at clock {}, table {} slice {}: it holds {} updates; the "
                             "aggregates below V = {} are made of {} at least",
                             event.worker.value(), event.clock.value(), event.table.value(), slice,
-                            held, event.version.value(), enough)};
+                            held, event.version.value(), required)};
 }
 
 std::optional<Broken> Checker::check_end(const Event& event) {
@@ -336,15 +336,15 @@ std::optional<Broken> Checker::check_end(const Event& event) {
 
 std::optional<Broken> Checker::check_counted_at_end() const {
   if (!job_.counts()) return std::nullopt;
-  const double enough = enough_until(job_.clocks);
+  const double required = required_until(job_.clocks);
   for (const auto& [number, shard] : shards_) {
     for (const auto& [key, slice] : shard.slices) {
       double held = 0;
       for (const auto& [worker, member] : newest_.members) held += -slice->values()[2UL * worker];
-      if (held >= enough) continue;
+      if (held >= required) continue;
       return Broken{"once", fmt::format("at the end table {} slice {} holds {} updates; the job's "
                                         "clocks are made of {} at least",
-                                        key.first, key.second, held, enough)};
+                                        key.first, key.second, held, required)};
     }
   }
   return std::nullopt;

@@ -20,9 +20,9 @@ namespace taut::sim {
 /// the design). It knows the toy job and what the coordinator published, and nothing of how shards
 /// or clients work.
 ///
-/// At the shards   every request is answered as the contract says, and as soon as it may be: an
-///                 oracle of each slice follows what the shard was asked (slice_oracle.hpp)
-/// At the workers  every table that comes holds what its clock and slack ask for, worker by worker
+/// At the shards   every request is answered according to the contract, and as soon as possible: an
+///                 oracle of each slice follows the shard's requests (slice_oracle.hpp)
+/// At the workers  every table holds the updates that its clock and slack require, worker by worker
 ///                 and slice by slice; nothing that was seen once is missing later, and nothing is
 ///                 in it that no worker pushed
 /// At the end      what was pushed and not lost has been applied once, everywhere
@@ -51,7 +51,7 @@ class Checker {
   };
   struct OpenRead {
     std::int64_t clock = 0;
-    std::int64_t slack = 0;  // the largest in force at any shard since it was asked
+    std::int64_t slack = 0;  // the largest in force at any shard since the request
   };
   struct WorkerSide {
     std::int64_t join = 0;
@@ -76,7 +76,7 @@ class Checker {
                                                     std::span<const float> values,
                                                     std::uint32_t slice);
   /// Updates that the aggregates of the clocks up to `version` are made of, at least.
-  [[nodiscard]] double enough_until(std::int64_t version) const;
+  [[nodiscard]] double required_until(std::int64_t version) const;
   [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
   [[nodiscard]] std::optional<Broken> check_end(const Event& event);
   [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);

@@ -167,7 +167,7 @@ class Cluster {
     checker_.take(history);
     for (const Event& event : history.events()) {
       const bool final_value =
-          event.kind == Event::Kind::kSaid && event.item == pb::DataItem::SNAPSHOT_VALUE;
+          event.kind == Event::Kind::kReply && event.item == pb::DataItem::SNAPSHOT_VALUE;
       if (event.kind == Event::Kind::kReadsFrom) {
         members_ = std::max(members_, event.worker.value() + 1);
         first_begun_ = std::min(first_begun_, event.at);

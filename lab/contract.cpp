@@ -16,15 +16,15 @@ Contract Contract::of(const pb::ServerJob& view) {
   contract.slack = view.slack();
   contract.hold_from = view.hold_from();
   contract.mean = view.definition().reduction() == pb::Job::MEAN;
-  const pb::Consistency& asked = view.definition().consistency();
-  contract.backup_workers = asked.backup_workers();
-  contract.policies = asked;
+  const pb::Consistency& consistency = view.definition().consistency();
+  contract.backup_workers = consistency.backup_workers();
+  contract.policies = consistency;
   contract.checkpoint = view.checkpoint().number();
   contract.checkpoint_clock = view.checkpoint().clock();
   contract.end = view.definition().solver_param().max_iter();
-  if (asked.has_dynamic_slack()) contract.most_slack = asked.dynamic_slack().most();
-  contract.interval = interval_of(asked);
-  if (asked.has_elastic_averaging()) contract.mean = false;
+  if (consistency.has_dynamic_slack()) contract.max_slack = consistency.dynamic_slack().most();
+  contract.interval = interval_of(consistency);
+  if (consistency.has_elastic_averaging()) contract.mean = false;
   return contract;
 }
 
@@ -33,7 +33,7 @@ std::int64_t Contract::next_push(std::int64_t clock) const {
   return clock;
 }
 
-std::size_t Contract::enough_at(std::int64_t clock) const {
+std::size_t Contract::quorum_at(std::int64_t clock) const {
   const std::size_t members = count_at(clock);
   if (members <= backup_workers) return members == 0 ? 0 : 1;
   return members - backup_workers;

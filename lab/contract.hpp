@@ -33,16 +33,16 @@ struct Contract {
   std::uint32_t backup_workers = 0;
   std::uint64_t checkpoint = 0;  // the newest order's number; 0: none
   std::int64_t checkpoint_clock = 0;
-  std::int64_t most_slack = 0;  // above 0: each read comes under a slack between `slack` and this
-  std::int64_t interval = 1;    // clocks of which the last one is pushed
-  std::int64_t end = 0;         // of the job; its last clock is pushed too
+  std::int64_t max_slack = 0;  // above 0: each read has a slack between `slack` and this
+  std::int64_t interval = 1;   // clocks of which the last one is pushed
+  std::int64_t end = 0;        // of the job; its last clock is pushed too
 
   static Contract of(const pb::ServerJob& view);
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
   /// Who takes part at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
   /// How many of them make its aggregate.
-  [[nodiscard]] std::size_t enough_at(std::int64_t clock) const;
+  [[nodiscard]] std::size_t quorum_at(std::int64_t clock) const;
   [[nodiscard]] bool keeps_reads() const { return weighs(policies); }
   /// Whether a slice's values say how many updates of which worker they hold.
   [[nodiscard]] bool counts() const { return !mean && !keeps_reads(); }
@@ -52,7 +52,7 @@ struct Contract {
   [[nodiscard]] std::int64_t slack_at(std::int64_t clock) const { return slack_at(clock, slack); }
   /// The largest slack that a read may have.
   [[nodiscard]] std::int64_t widest_at(std::int64_t clock) const {
-    return slack_at(clock, most_slack > 0 ? most_slack : slack);
+    return slack_at(clock, max_slack > 0 ? max_slack : slack);
   }
   /// The first clock from `clock` on at which members push.
   [[nodiscard]] std::int64_t next_push(std::int64_t clock) const;

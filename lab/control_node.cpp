@@ -108,7 +108,7 @@ void UserNode::step(TimePoint now) {
     change.mutable_set_slack()->set_slack(slack_->clocks());
     send(std::move(change));
   }
-  if (std::exchange(wants_checkpoint_, false)) {
+  if (std::exchange(checkpoint_ordered_, false)) {
     pb::ControlMessage order;
     order.mutable_make_checkpoint()->set_job(1);
     send(std::move(order));

@@ -13,7 +13,7 @@ constexpr std::size_t kStretch = 1U << 14U;
 }  // namespace
 
 std::string describe(const Event& event) {
-  static constexpr std::array kNames = {"view",     "greeted",    "opened",   "asked",   "said",
+  static constexpr std::array kNames = {"view",     "greeted",    "opened",   "request", "reply",
                                         "step",     "reads from", "pushed",   "reading", "read",
                                         "finished", "failed",     "captured", "missed",  "end"};
   return fmt::format(

@@ -18,19 +18,19 @@ namespace taut::sim {
 struct Event {
   enum class Kind : std::uint8_t {
     kView,       // a shard took over what the coordinator published: `view`
-    kGreeted,    // a shard accepted a connection's hello: what comes before one is not served
+    kGreeted,    // a shard accepted a connection's hello, without which it serves nothing
     kOpened,     // a shard accepted the tables, now or again
-    kAsked,      // a shard was asked for one item
-    kSaid,       // a shard said one item
-    kStep,       // what the shard said since the last step was all that it says to it
-    kReadsFrom,  // a member was told where to start
+    kRequest,    // a shard received a request for one item
+    kReply,      // a shard sent one item
+    kStep,       // the shard has sent all replies to the last step
+    kReadsFrom,  // a member received its first clock
     kPushed,     // a worker handed a table's update to its client
-    kReading,    // a worker asked its client for a table
+    kReading,    // a worker requested a table from its client
     kRead,       // the table arrived
     kFinished,   // a worker knows that everything it pushed was accepted
     kFailed,     // a worker's client gave up
     // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's,
-    // and behind them done(w) of each member, below 0 where there is none.
+    // and behind them done(w) of each member, below 0 if there is none.
     kPutAside,
     kMissed,  // a shard could not capture a slice for the checkpoint `view`, ordered too late
     kEnd,     // the run is over; `done`: the job ended well
@@ -68,7 +68,7 @@ class History {
   /// One message to or from a shard.
   void add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
                  const DataMessage& message);
-  /// Hands what is left to the reader.
+  /// Passes the rest to the reader.
   void finish();
 
   [[nodiscard]] std::span<const Event> events() const { return events_; }

@@ -37,7 +37,7 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   virtual void receive(SocketId socket, PeerId from, Body body, TimePoint now) = 0;
-  /// Does what is due, and sends what is to be sent. Called after receive(), and at wake().
+  /// Does what is due, and sends pending messages. Called after receive(), and at wake().
   virtual void step(TimePoint now) = 0;
   [[nodiscard]] virtual TimePoint wake() const = 0;
 };
@@ -116,8 +116,8 @@ class WorkerNode final : public ControlNode {
   std::unique_ptr<ClientProtocol> protocol_;
   std::uint64_t job_ = 0;
   std::uint64_t revision_ = 0;
-  std::uint64_t told_revision_ = 0;
-  Clock told_clock_{-1};
+  std::uint64_t reported_revision_ = 0;
+  Clock reported_clock_{-1};
   Incarnation incarnation_;
   WorkerId member_;
   Clock clock_;
@@ -131,7 +131,7 @@ class WorkerNode final : public ControlNode {
   bool failed_ = false;
 };
 
-/// The user: submits the job, asks for its status, changes its slack.
+/// The user: submits the job, requests its status, changes its slack.
 class UserNode final : public Node {
  public:
   explicit UserNode(World& world);
@@ -139,7 +139,7 @@ class UserNode final : public Node {
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return next_; }
   void set_slack(Slack slack);
-  void order_checkpoint() { wants_checkpoint_ = true; }
+  void order_checkpoint() { checkpoint_ordered_ = true; }
   [[nodiscard]] const pb::JobStatus& status() const { return status_; }
 
  private:
@@ -151,7 +151,7 @@ class UserNode final : public Node {
   bool submitted_ = false;
   std::optional<Slack> slack_;
   std::uint64_t slack_request_ = 100;
-  bool wants_checkpoint_ = false;
+  bool checkpoint_ordered_ = false;
   TimePoint next_;
   pb::JobStatus status_;
 };

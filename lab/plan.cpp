@@ -91,8 +91,8 @@ class EventDrawer {
 
  private:
   template <class Draw>
-  void repeat(std::uint64_t most, const Draw& draw) {
-    for (std::uint64_t i = random_.below(most + 1); i > 0; --i) draw();
+  void repeat(std::uint64_t max_count, const Draw& draw) {
+    for (std::uint64_t i = random_.below(max_count + 1); i > 0; --i) draw();
   }
   std::uint32_t pick(std::uint32_t count) {
     return static_cast<std::uint32_t>(random_.below(count));
@@ -113,12 +113,12 @@ class EventDrawer {
         worker_loses_coordinator ? plan_.heartbeat_limit * 3 : plan_.heartbeat_limit / 3;
     const Duration from = moment();
     const Duration to = from + Duration(random_.between(1000, longest.count()));
-    const std::uint64_t ways = random_.between(1, 3);
-    if ((ways & 1U) != 0) {
+    const std::uint64_t kinds = random_.between(1, 3);
+    if ((kinds & 1U) != 0) {
       add(from, Kind::kBlock, a, b);
       add(to, Kind::kUnblock, a, b);
     }
-    if ((ways & 2U) != 0) {
+    if ((kinds & 2U) != 0) {
       add(from, Kind::kBlock, b, a);
       add(to, Kind::kUnblock, b, a);
     }
@@ -140,7 +140,7 @@ class EventDrawer {
     add(from, Kind::kKill, worker);
     const bool soon = comes_back && random_.chance(0.7);
     const std::int64_t limit = plan_.heartbeat_limit.count();
-    // A job that had not begun waits for it, however late.
+    // A job that has not started waits for it, however late.
     const std::int64_t pause = soon ? random_.between(1000, limit * 2) : limit * 20;
     add(from + Duration(pause), Kind::kStart, worker);
   }

@@ -12,14 +12,14 @@ std::string shard_address(std::uint32_t server, std::uint32_t shard) {
 }
 
 ControlIdentity identity(const Plan& plan, std::uint32_t number) {
-  ControlIdentity who;
-  who.role = pb::ROLE_SERVER;
-  who.name = fmt::format("server{}", number);
-  who.session = 1000 + std::uint64_t{number};
+  ControlIdentity identity;
+  identity.role = pb::ROLE_SERVER;
+  identity.name = fmt::format("server{}", number);
+  identity.session = 1000 + std::uint64_t{number};
   for (std::uint32_t i = 0; i < plan.shards_each; ++i) {
-    who.shard_addresses.push_back(shard_address(number, i));
+    identity.shard_addresses.push_back(shard_address(number, i));
   }
-  return who;
+  return identity;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void ServerNode::step(TimePoint now) {
 void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) {
   for (OneShard& one : shards_) {
     if (one.socket != socket) continue;
-    world_.history.add_items(Event::Kind::kAsked, now, one.shard->id(), from, message);
+    world_.history.add_items(Event::Kind::kRequest, now, one.shard->id(), from, message);
     say(one, one.shard->handle(from, std::move(message), now), now);
     record_captures(static_cast<std::size_t>(&one - shards_.data()), now);
   }
@@ -82,18 +82,18 @@ void ServerNode::record_captures(std::size_t number, TimePoint now) {
     part.tables = capture.tables;
     jobs_.take_part(number, capture.job, std::move(part));
   }
-  // Here no memory is made ready, and what is let go is freed at once.
+  // No memory is prepared here, and released memory is freed at once.
   (void)shards_[number].shard->take_stocks();
   (void)shards_[number].shard->take_excesses();
 }
 
-/// Sends what a shard says; what is about items is recorded.
+/// Sends a shard's messages; items are recorded.
 void ServerNode::say(OneShard& one, std::vector<server::Outgoing> messages, TimePoint now) {
   Event step;
   step.at = now;
   step.shard = one.shard->id();
   for (server::Outgoing& out : messages) {
-    world_.history.add_items(Event::Kind::kSaid, now, one.shard->id(), out.to, out.message);
+    world_.history.add_items(Event::Kind::kReply, now, one.shard->id(), out.to, out.message);
     Event event = step;
     event.peer = out.to;
     const auto* opened = std::get_if<pb::OpenTablesReply>(&out.message.body);
@@ -141,7 +141,7 @@ void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
 }
 
 void ServerNode::read_all(TimePoint now) {
-  const PeerId reader(0);  // no process: what is sent to it is dropped
+  const PeerId reader(0);  // no process: messages to it are dropped
   for (OneShard& one : shards_) {
     DataMessage message{job_, {}, {}, {}};
     pb::DataHello hello;
@@ -164,7 +164,7 @@ void ServerNode::read_all(TimePoint now) {
     const auto* values = std::get_if<DataItems>(&answers.front().message.body);
     // A job that never opened its tables, or that is forgotten by now.
     if (values == nullptr || values->items.front().kind != pb::DataItem::SNAPSHOT_VALUE) continue;
-    world_.history.add_items(Event::Kind::kAsked, now, one.shard->id(), reader, message);
+    world_.history.add_items(Event::Kind::kRequest, now, one.shard->id(), reader, message);
     say(one, std::move(answers), now);
   }
 }

@@ -93,22 +93,22 @@ std::optional<Broken> SliceOracle::captured(const Event& event, std::span<const 
   }
   const auto own = values.first(kSliceElements);
   for (const auto& [worker, done] : aside_.done) {
-    const auto said = static_cast<std::int64_t>(values[kSliceElements + worker]);
+    const auto reported = static_cast<std::int64_t>(values[kSliceElements + worker]);
     const auto count = static_cast<std::int64_t>(-own[2UL * worker]);
-    if (said != done) {
+    if (reported != done) {
       return broken("checkpoint",
-                    fmt::format("says done({}) = {}; {} is applied", worker, said, done));
+                    fmt::format("reports done({}) = {}; {} is applied", worker, reported, done));
     }
-    // Of updates that were left out or weighed the values do not tell the number.
+    // The values do not show the number of updates that were omitted or weighted.
     const bool counts = contract.counts() && contract.backup_workers == 0;
     if (!counts || !aside_.joined.contains(worker)) continue;
-    // From the values alone: its own first updates, as many as `done` says, and enough of them.
+    // From the values alone: its own first updates, as many as `done`, and at least a quorum.
     const std::int64_t join = aside_.joined.at(worker);
-    const std::int64_t pushed = contract.pushes(join, said);
+    const std::int64_t pushed = contract.pushes(join, reported);
     const double names = contract.names(join, pushed);
     if (count != pushed || static_cast<double>(-own[2UL * worker + 1]) != names) {
-      return broken("checkpoint", fmt::format("holds {} updates of worker {} and says done = {}",
-                                              count, worker, said));
+      return broken("checkpoint", fmt::format("holds {} updates of worker {} and reports done = {}",
+                                              count, worker, reported));
     }
     const std::int64_t least = aside_.least.at(worker);
     const bool stays = contract.members.at(worker).leave > event.clock.value();
@@ -144,7 +144,7 @@ bool SliceOracle::is_over(std::int64_t clock, const Contract& contract) const {
     const bool takes_part = member.join <= clock && clock < member.leave;
     if (takes_part && done_.at(worker) > clock) ++pushed;
   }
-  return pushed > 0 && pushed >= contract.enough_at(clock);
+  return pushed > 0 && pushed >= contract.quorum_at(clock);
 }
 
 void SliceOracle::apply_ready(const Contract& contract) {
@@ -154,11 +154,11 @@ void SliceOracle::apply_ready(const Contract& contract) {
       apply(clock, {workers.front()}, contract);
       continue;
     }
-    const auto here = std::ranges::count_if(contract.members, [&](const auto& entry) {
+    const auto arrived = std::ranges::count_if(contract.members, [&](const auto& entry) {
       const bool takes_part = entry.second.join <= clock && clock < entry.second.leave;
       return takes_part && std::ranges::find(workers, entry.first) != workers.end();
     });
-    if (static_cast<std::size_t>(here) < contract.enough_at(clock)) return;
+    if (static_cast<std::size_t>(arrived) < contract.quorum_at(clock)) return;
     apply(clock, std::vector<std::uint32_t>(workers), contract);
   }
 }
@@ -232,7 +232,7 @@ void SliceOracle::note_due(const Contract& contract) {
   }
 }
 
-std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& contract) {
+std::optional<Broken> SliceOracle::request(const Event& item, const Contract& contract) {
   if (item.item == pb::DataItem::SNAPSHOT) {
     snapshots_.push_back(item.peer);
     return std::nullopt;
@@ -263,7 +263,7 @@ std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& cont
       return std::nullopt;
     }
     if (clock >= expected) accept(worker, clock, contract);
-    owed_.push_back({item.peer, clock});
+    unacknowledged_.push_back({item.peer, clock});
     note_due(contract);
     read_clock = clock + 1;
   }
@@ -273,7 +273,7 @@ std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& cont
     read.due = true;
     note_base(worker, read_clock, contract);
     answerable_.emplace_back(worker, read);
-    // Asked again: one answer is enough, to the connection that asked last.
+    // A repeated request: one answer is enough, to the last connection.
     const auto old = waiting_.find(worker);
     if (old != waiting_.end() && old->second.clock <= read_clock) waiting_.erase(old);
     return std::nullopt;
@@ -288,27 +288,27 @@ std::optional<Broken> SliceOracle::asked(const Event& item, const Contract& cont
   return std::nullopt;
 }
 
-std::optional<Broken> SliceOracle::said(const Event& item, std::span<const float> values,
-                                        const Contract& contract) {
+std::optional<Broken> SliceOracle::reply(const Event& item, std::span<const float> values,
+                                         const Contract& contract) {
   const std::int64_t clock = item.clock.value();
   switch (item.item) {
     case pb::DataItem::VALUE:
-      for (Owed& owed : owed_) {
-        if (owed.peer == item.peer && owed.clock < item.done.value()) owed.paid = true;
+      for (Unacknowledged& update : unacknowledged_) {
+        if (update.peer == item.peer && update.clock < item.done.value()) update.paid = true;
       }
       return check_value(item, values, contract);
     case pb::DataItem::SNAPSHOT_VALUE: {
-      const auto asked = std::ranges::find(snapshots_, item.peer);
-      if (asked == snapshots_.end()) return broken("answer", "a snapshot that was not requested");
-      snapshots_.erase(asked);
+      const auto request = std::ranges::find(snapshots_, item.peer);
+      if (request == snapshots_.end()) return broken("answer", "a snapshot that was not requested");
+      snapshots_.erase(request);
       if (!same_bits(values, values_)) return broken("bits", "a snapshot of other values");
       return std::nullopt;
     }
     case pb::DataItem::ACK: {
       bool paid = false;
-      for (Owed& owed : owed_) {
-        if (owed.peer != item.peer || owed.clock >= item.done.value()) continue;
-        owed.paid = paid = true;
+      for (Unacknowledged& update : unacknowledged_) {
+        if (update.peer != item.peer || update.clock >= item.done.value()) continue;
+        update.paid = paid = true;
       }
       if (!paid) {
         return broken("once", fmt::format("an update of clock {} is acknowledged that the shard "
@@ -338,12 +338,12 @@ std::optional<Broken> SliceOracle::said(const Event& item, std::span<const float
                                            pb::DataItem::Refusal_Name(item.refusal)));
     }
     default:
-      return broken("answer", "a shard says what only workers say");
+      return broken("answer", "a shard sends what only workers may send");
   }
 }
 
 void SliceOracle::let_through(const Event& item, const Contract& contract) {
-  if (contract.most_slack == 0) return;
+  if (contract.max_slack == 0) return;
   for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
     auto& [worker, read] = *waiting;
     if (read.peer != item.peer || read.clock != item.clock.value()) continue;
@@ -355,7 +355,7 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     return;
   }
   // A late copy of an earlier read may still be answered under the slack that it was given, and
-  // what waited when the same message brought its read anew.
+  // what waited when the same message repeated its read.
   for (const auto& [worker, read] : overtaken_) {
     if (read.peer != item.peer || read.clock != item.clock.value()) continue;
     Waiting widened = read;
@@ -378,10 +378,10 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
                                                const Contract& contract) {
   const std::int64_t clock = item.clock.value();
   let_through(item, contract);
-  const auto asked = std::ranges::find_if(answerable_, [&](const auto& entry) {
+  const auto request = std::ranges::find_if(answerable_, [&](const auto& entry) {
     return !entry.second.answered && entry.second.peer == item.peer && entry.second.clock == clock;
   });
-  if (asked == answerable_.end()) {
+  if (request == answerable_.end()) {
     for (const auto& [worker, read] : waiting_) {
       if (read.peer != item.peer || read.clock != clock) continue;
       if (done_.at(worker) < clock) {
@@ -398,22 +398,22 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
     return broken(fenced ? "fenced" : "answer",
                   fmt::format("a read at clock {} that is not open is answered", clock));
   }
-  asked->second.answered = true;
-  const std::uint32_t worker = asked->first;
+  request->second.answered = true;
+  const std::uint32_t worker = request->first;
   if (item.version.value() < earliest_version_ || item.version.value() > version_) {
-    return broken("version", fmt::format("an answer to worker {} at clock {} says V = {}; it is {}",
+    return broken("version", fmt::format("an answer to worker {} at clock {} has V = {}; it is {}",
                                          worker, clock, item.version.value(), version_));
   }
-  if (item.version.value() < last_version_said_) return broken("version", "V has fallen");
-  last_version_said_ = item.version.value();
+  if (item.version.value() < last_version_) return broken("version", "V has fallen");
+  last_version_ = item.version.value();
   if (item.done.value() > done_.at(worker) || item.done.value() < clock) {
-    return broken("version", fmt::format("an answer to worker {} at clock {} says done = {}; it "
+    return broken("version", fmt::format("an answer to worker {} at clock {} has done = {}; it "
                                          "is {}",
                                          worker, clock, item.done.value(), done_.at(worker)));
   }
   if (contract.counts() && contract.backup_workers == 0) {
     // What it must hold, from the contract alone; a copy that has arrived is checked below.
-    const std::int64_t slack = asked->second.slack;
+    const std::int64_t slack = request->second.slack;
     for (const auto& [other, member] : contract.members) {
       const auto count = static_cast<std::int64_t>(-values[2UL * other]);
       const std::int64_t bound = slack == kNever ? member.join : clock - slack;
@@ -463,9 +463,10 @@ std::optional<Broken> SliceOracle::end_step() {
                               worker, read.clock, version_, done_.at(worker),
                               read.slack == kNever ? -1 : read.slack));
   }
-  for (const Owed& owed : owed_) {
-    if (!owed.paid) {
-      return broken("answer", fmt::format("an update of clock {} is not acknowledged", owed.clock));
+  for (const Unacknowledged& update : unacknowledged_) {
+    if (!update.paid) {
+      return broken("answer",
+                    fmt::format("an update of clock {} is not acknowledged", update.clock));
     }
   }
   for (const Refusal& refusal : refusals_) {
@@ -478,7 +479,7 @@ std::optional<Broken> SliceOracle::end_step() {
   if (!snapshots_.empty()) return broken("release", "a snapshot is not answered");
   answerable_.clear();
   overtaken_.clear();
-  owed_.clear();
+  unacknowledged_.clear();
   refusals_.clear();
   earlier_values_.clear();
   earliest_version_ = version_;

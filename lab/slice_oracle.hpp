@@ -20,17 +20,17 @@ class SliceOracle {
   SliceOracle(TableId table, SliceId slice);
 
   void take_view(const Contract& contract);
-  [[nodiscard]] std::optional<Broken> asked(const Event& item, const Contract& contract);
-  [[nodiscard]] std::optional<Broken> said(const Event& item, std::span<const float> values,
-                                           const Contract& contract);
-  /// The shard says what it has captured for a checkpoint: values, then done(w).
+  [[nodiscard]] std::optional<Broken> request(const Event& item, const Contract& contract);
+  [[nodiscard]] std::optional<Broken> reply(const Event& item, std::span<const float> values,
+                                            const Contract& contract);
+  /// The shard has captured this for a checkpoint: values, then done(w).
   [[nodiscard]] std::optional<Broken> captured(const Event& event, std::span<const float> values,
                                                const Contract& contract) const;
   /// Whether an order of a checkpoint arrived too late for this slice.
   [[nodiscard]] bool missed(std::uint32_t number) const {
     return aside_.number == number && aside_.missed;
   }
-  /// The shard has said all that it says to this step.
+  /// The shard has sent all replies to this step.
   [[nodiscard]] std::optional<Broken> end_step();
 
   [[nodiscard]] std::int64_t done(std::uint32_t worker) const;
@@ -50,7 +50,7 @@ class SliceOracle {
     std::int64_t applications = 0;
     std::vector<float> values;
   };
-  struct Owed {
+  struct Unacknowledged {
     PeerId peer;
     std::int64_t clock = 0;
     bool paid = false;
@@ -63,7 +63,7 @@ class SliceOracle {
     std::int64_t version = 0;
     std::vector<float> values;
     std::map<std::uint32_t, std::int64_t> done;
-    std::map<std::uint32_t, std::int64_t> joined;  // where each member's updates begin
+    std::map<std::uint32_t, std::int64_t> joined;  // where each member's updates start
     std::map<std::uint32_t, std::int64_t> least;   // how many of them it needs
     bool exact = false;                            // and no more
   };
@@ -111,10 +111,10 @@ class SliceOracle {
   // Reads whose place another of the same worker has, since this step.
   std::vector<std::pair<std::uint32_t, Waiting>> overtaken_;
   std::vector<std::pair<std::uint32_t, Waiting>> answerable_;  // reads that are true, oldest first
-  std::vector<Owed> owed_;
+  std::vector<Unacknowledged> unacknowledged_;
   std::vector<Refusal> refusals_;
   std::vector<PeerId> snapshots_;
-  std::int64_t last_version_said_ = 0;
+  std::int64_t last_version_ = 0;
 };
 
 }  // namespace taut::sim

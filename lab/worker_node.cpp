@@ -12,11 +12,11 @@ namespace {
 constexpr Duration kTick{500};
 
 ControlIdentity identity(std::uint32_t number, std::uint64_t session) {
-  ControlIdentity who;
-  who.role = pb::ROLE_WORKER;
-  who.name = fmt::format("worker{}", number);
-  who.session = session;
-  return who;
+  ControlIdentity identity;
+  identity.role = pb::ROLE_WORKER;
+  identity.name = fmt::format("worker{}", number);
+  identity.session = session;
+  return identity;
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   incarnation_ = Incarnation(job.incarnation());
   job_ = job.job();
   member_ = WorkerId(job.worker());
-  TAUT_CHECK(member_.value() < kMembers, "more members than the toy job tells apart");
+  TAUT_CHECK(member_.value() < kMembers, "more members than the toy job distinguishes");
   clock_ = Clock(job.start_clock());
   data_ = world_.network.open(node_);
   shard_of_.clear();
@@ -136,7 +136,7 @@ void WorkerNode::finish_clock(TimePoint now) {
     event.table = TableId(i);
     world_.history.add(event);
     clock_ = pushed.next();
-    // The read comes first, as the client has it: the protocol joins it to its push.
+    // The read is first, as in the client: the protocol joins it to its push.
     if (clock_ != end) ask(TableId(i), now);
     protocol_->push(TableId(i), {pushed, Frame(gradient), 0});
   }
@@ -171,11 +171,11 @@ void WorkerNode::note_progress(TimePoint now) {
   }
   const bool finished = clock_ == Clock(world_.plan.job.clocks) && protocol_->unacknowledged() == 0;
   if (finished && !finished_) world_.history.add(event_of(Event::Kind::kFinished, now));
-  const bool urgent = finished != finished_ || revision_ != told_revision_;
-  if (!urgent && clock_ == told_clock_) return;
+  const bool urgent = finished != finished_ || revision_ != reported_revision_;
+  if (!urgent && clock_ == reported_clock_) return;
   finished_ = finished;
-  told_revision_ = revision_;
-  told_clock_ = clock_;
+  reported_revision_ = revision_;
+  reported_clock_ = clock_;
   pb::Heartbeat content;
   pb::Progress& progress = *content.mutable_progress();
   progress.set_job(job_);

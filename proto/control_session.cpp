@@ -95,6 +95,10 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
       break;
     case pb::ControlMessage::kHeartbeatReply:
       note_trace(message.heartbeat_reply().trace(), out);
+      if (message.heartbeat_reply().records_size() > 0) {
+        const auto& marks = message.heartbeat_reply().records();
+        out.events.emplace_back(control_event::Recorded{{marks.begin(), marks.end()}});
+      }
       // An answer to a message from before this hello's round is stale.
       if (accepted() && !message.heartbeat_reply().known() &&
           message.request() >= greeting_request_) {
@@ -149,11 +153,11 @@ void ControlSession::on_hello_reply(const pb::ControlMessage& message, TimePoint
   out.events.emplace_back(control_event::Accepted{incarnation_});
 }
 
-void ControlSession::note_trace(pb::TraceState wanted, ControlOutput& out) {
-  const bool says_something = wanted == pb::TRACE_ON || wanted == pb::TRACE_OFF;
-  if (!says_something || wanted == trace_) return;
-  trace_ = wanted;
-  out.events.emplace_back(control_event::Trace{wanted == pb::TRACE_ON});
+void ControlSession::note_trace(pb::TraceState requested, ControlOutput& out) {
+  const bool says_something = requested == pb::TRACE_ON || requested == pb::TRACE_OFF;
+  if (!says_something || requested == trace_) return;
+  trace_ = requested;
+  out.events.emplace_back(control_event::Trace{requested == pb::TRACE_ON});
 }
 
 bool ControlSession::is_news(std::map<std::uint64_t, std::uint64_t>& seen, std::uint64_t job,

@@ -56,12 +56,17 @@ struct Unreachable {
 struct Trace {
   bool on = false;
 };
+/// How much of a job's records the coordinator has.
+struct Recorded {
+  std::vector<pb::RecordMark> marks;
+};
 }  // namespace control_event
 
 /// Jobs are desired state: each revision arrives once, and older revisions are dropped.
 using ControlEvent =
     std::variant<control_event::Accepted, control_event::Refused, control_event::DeclaredLost,
-                 control_event::Unreachable, control_event::Trace, pb::ServerJob, pb::WorkerJob>;
+                 control_event::Unreachable, control_event::Trace, control_event::Recorded,
+                 pb::ServerJob, pb::WorkerJob>;
 
 struct ControlOutput {
   bool reconnect = false;  // before sending: replace the connection
@@ -97,7 +102,7 @@ class ControlSession {
   [[nodiscard]] bool sends_heartbeats() const { return identity_.role != pb::ROLE_CLIENT; }
   void greet(TimePoint now);
   void on_hello_reply(const pb::ControlMessage& message, TimePoint now, ControlOutput& out);
-  void note_trace(pb::TraceState wanted, ControlOutput& out);
+  void note_trace(pb::TraceState requested, ControlOutput& out);
   [[nodiscard]] bool is_news(std::map<std::uint64_t, std::uint64_t>& seen, std::uint64_t job,
                              std::uint64_t revision) const;
 

@@ -50,7 +50,7 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
                                static_cast<int>(wire.layout())));
   }
   if ((wire.packed() || wire.has_place()) && !wire.payload()) {
-    return invalid("a data item without a payload says where its payload is");
+    return invalid("a data item without a payload has a place for it");
   }
   if (wire.packed() && wire.has_place()) {
     return invalid("a data item whose payload is both packed and in shared memory");

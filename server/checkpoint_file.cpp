@@ -14,6 +14,7 @@
 #include "common/files/file_stream.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/sha256.hpp"
+#include "common/math/finite.hpp"
 #include "common/ssp/policies/averaging.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_policies.hpp"
@@ -40,22 +41,22 @@ pb::CheckpointSlice describe(const SliceImage& image) {
   return slice;
 }
 
-/// Which member of the new job continues the work of which old one: members with the same share of
-/// the data. With another number of shares none does, and all start at the checkpoint's clock.
+/// The member of the new job that continues the work of an old one: they have the same share of the
+/// data. With another number of shares there is none, and all start at the checkpoint's clock.
 std::map<WorkerId, std::optional<std::uint32_t>> successors(const pb::ServerJob& job,
                                                             const pb::CheckpointManifest& saved,
                                                             std::uint32_t slots) {
   std::map<WorkerId, std::optional<std::uint32_t>> takes_up;
-  // In BSP a clock is applied when all have pushed it, so all must begin at the same one.
+  // In BSP a clock is applied when all have pushed it, so all must start at the same one.
   const bool aggregates = job.modes(0).mode() == pb::ModeChange::AGGREGATE;
   for (const pb::Member& member : job.members()) {
     if (member.join_clock() != saved.clock()) continue;
     auto& from = takes_up[WorkerId(member.worker())];
     if (aggregates || slots != saved.slots()) continue;
     for (const pb::CheckpointMember& before : saved.members()) {
-      const bool was_there =
+      const bool existed =
           before.join_clock() <= saved.clock() && saved.clock() < before.leave_clock();
-      if (was_there && before.slot() == member.slot()) from = before.worker();
+      if (existed && before.slot() == member.slot()) from = before.worker();
     }
   }
   return takes_up;
@@ -105,6 +106,12 @@ Result<pb::CheckpointFile> write_shard_file(ShardCapture capture, const std::ato
   TAUT_TRY(add(std::as_bytes(std::span(head.bytes))));
   for (SliceImage& image : capture.slices) {
     if (stop) return make_error(ErrorCode::kClosed, path.string() + ": the server ends");
+    if (!math::all_finite(image.values.floats())) {
+      return invalid(
+          fmt::format("table \"{}\" has values that are not finite: the training has "
+                      "diverged",
+                      capture.tables[image.place.table.value()].name));
+    }
     std::vector<Buffer> parts = std::move(image.states);
     parts.insert(parts.begin(), std::move(image.values));
     for (const Buffer& part : parts) {
@@ -124,12 +131,12 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
   if (saved.manifest().clock() != job.resume().clock()) {
     return make_error(
         ErrorCode::kMismatch,
-        fmt::format("{}: is of clock {} now, it was of clock {} when the job began",
+        fmt::format("{}: is of clock {} now, it was of clock {} when the job started",
                     saved.folder().string(), saved.manifest().clock(), job.resume().clock()));
   }
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition().solver_param()));
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
-  // What a rule keeps is the workers' own where they average.
+  // If workers average, the rule's state is their own.
   const int of_rule = policies.find<Averaging>() == nullptr ? rule.state_count() : 0;
   const auto of_policies = static_cast<int>(policies.keeps().states);
   std::vector<ShardId> all;
@@ -147,14 +154,14 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
     if (place.shard.value() < job.first_shard() || shard >= shards) continue;
     const TableSpec& table = saved.tables()[place.table.value()];
     const std::uint32_t states = saved.states_of(place.table);
-    const int wanted = table.kind == TableKind::kTrained ? of_rule + of_policies : 0;
-    if (states != static_cast<std::uint32_t>(wanted)) {
+    const int state_count = table.kind == TableKind::kTrained ? of_rule + of_policies : 0;
+    if (states != static_cast<std::uint32_t>(state_count)) {
       return make_error(
           ErrorCode::kMismatch,
           fmt::format("{}: table \"{}\" has {} numbers with each value, and solver type {} keeps "
                       "{}: resume with the type ({}) and the delay compensation that wrote it",
                       saved.folder().string(), table.name, states,
-                      job.definition().solver_param().type(), wanted,
+                      job.definition().solver_param().type(), state_count,
                       saved.manifest().definition().solver_param().type()));
     }
     const auto from = saved.slices_of(place.table, place.offset, place.count);

@@ -80,7 +80,7 @@ void CheckpointThread::stock(SpareStock stock) {
     try {
       stock.fill(stopping_);
     } catch (const std::bad_alloc&) {
-      log::debug("no memory to make ready for a checkpoint: {} bytes", stock.bytes());
+      log::debug("no memory can be prepared for a checkpoint: {} bytes", stock.bytes());
     }
   };
   (void)tasks_.push(std::move(task), Duration::zero());

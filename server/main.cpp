@@ -1,4 +1,4 @@
-// tautline-server: shards of the parameter tables, and the coordinator where its config says so.
+// tautline-server: shards of the parameter tables, and the coordinator if its config has one.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -24,7 +24,7 @@ struct Arguments {
   bool with_parent = false;
 };
 
-/// Prints why the process ends, once: in the log where that is a file, and on the terminal.
+/// Prints why the process ends, once: to the log if that is a file, and to the terminal.
 void print_failure(const std::string& failure, bool log_is_file) {
   if (log_is_file) taut::log::error("{}", failure);
   std::fprintf(stderr, "tautline-server: %s\n", failure.c_str());
@@ -37,7 +37,7 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   TAUT_TRY(log::start(log_options(config, "server", config.server().name())));
   log_is_file = !config.log().file().empty();
   if (config.insecure()) {
-    log::warn("insecure: true: anybody who reaches this host can read and change the parameters");
+    log::warn("insecure: true: everyone who reaches this host can read and change the parameters");
   }
   switch_timeline(config.records().timeline(), config.records(), config.server().name());
   TAUT_TRY(auto daemon, server::ServerDaemon::start(config));

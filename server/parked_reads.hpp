@@ -33,6 +33,7 @@ class ParkedReads {
   /// Removes those that are true now.
   [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock);
 
+  [[nodiscard]] bool holds(WorkerId worker) const { return reads_.contains(worker); }
   [[nodiscard]] std::size_t size() const { return reads_.size(); }
 
  private:

@@ -31,7 +31,7 @@ std::uint64_t new_session() {
   return (std::uint64_t{source()} << 32U) | source();
 }
 
-/// The same error, with the setting that a user changes to get around it.
+/// The same error, with the setting by which a user avoids it.
 Error with_setting(Error error, const char* setting) {
   error.message += fmt::format("; choose another with {} in the config", setting);
   return error;
@@ -65,7 +65,7 @@ Result<void> ServerDaemon::join_coordinator() {
 }
 
 Result<void> ServerDaemon::start_coordinator() {
-  // A second start listens where the first did, wherever the system had put it.
+  // A restarted daemon listens on its earlier port, even if the system chose it.
   if (coordinator_address_.empty()) coordinator_address_ = config_.coordinator_address();
   if (!config_.server().has_coordinator()) return ok();
   TAUT_TRY(check_listen_address(coordinator_address_, config_));
@@ -80,6 +80,7 @@ Result<void> ServerDaemon::start_coordinator() {
   thread.address = coordinator_address_;
   thread.coordinator.session = new_session();
   thread.coordinator.heartbeat_limit = from_seconds(settings.heartbeat_limit_s());
+  thread.run_folder = settings.run_folder();
   thread.coordinator.worker_wait = from_seconds(settings.worker_wait_s());
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
@@ -113,9 +114,9 @@ void ServerDaemon::start_checkpoints() {
 Result<void> ServerDaemon::start_shards() {
   const pb::ServerConfig& settings = config_.server();
   TAUT_TRY(check_listen_address(settings.listen(), config_));
-  const std::uint64_t most = machine_memory().value() / 10 * 9;
+  const std::uint64_t limit = machine_memory().value() / 10 * 9;
   table_memory_ = std::make_shared<TableMemory>(
-      Bytes(settings.memory_limit() > 0 ? settings.memory_limit() : most));
+      Bytes(settings.memory_limit() > 0 ? settings.memory_limit() : limit));
   for (std::uint32_t i = 0; i < settings.shards(); ++i) {
     const std::uint32_t port = settings.port_base() == 0 ? 0 : settings.port_base() + i;
     ShardThread::Options options;
@@ -218,12 +219,12 @@ Result<void> ServerDaemon::run() {
     }
   }
   log::info("stopping");
-  if (link_) link_->say_goodbye("the server was told to stop");
+  if (link_) link_->say_goodbye("the server received a stop signal");
   return ok();
 }
 
-/// A coordinator that stepped down starts again from what its store really holds. Shards do not end
-/// with it: they hold the parameters.
+/// A coordinator that stepped down is restarted from its store's real content. Shards continue:
+/// they hold the parameters.
 Result<void> ServerDaemon::watch_coordinator() {
   if (!config_.server().has_coordinator()) return ok();
   const std::shared_ptr<CoordinatorThread> running = coordinator();
@@ -263,6 +264,8 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
                                   coordinator_address_, refused->reason));
   } else if (const auto* trace = std::get_if<Trace>(&event)) {
     switch_timeline(trace->on, config_.records(), config_.server().name());
+  } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
+    records_.take(recorded->marks);
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
     std::vector<std::shared_ptr<const JobView>> over;
@@ -274,9 +277,9 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
     for (const auto& view : over) {
       for (auto& shard : shards_) shard->set_job(ShardId(), view);
     }
-  } else if (const auto* gone = std::get_if<Unreachable>(&event)) {
-    return make_error(ErrorCode::kTimeout,
-                      fmt::format("no coordinator at {}: {}", coordinator_address_, gone->reason));
+  } else if (const auto* unreachable = std::get_if<Unreachable>(&event)) {
+    return make_error(ErrorCode::kTimeout, fmt::format("no coordinator at {}: {}",
+                                                       coordinator_address_, unreachable->reason));
   }
   return ok();
 }
@@ -288,9 +291,11 @@ void ServerDaemon::take_job(const pb::ServerJob& job) {
     view = jobs_.take_job(job);
   }
   if (!view) return;
+  if (!job.finished()) records_.begin(JobId(job.job()));
   log::set_epoch(job.finished() ? -1 : static_cast<std::int64_t>(job.epoch()));
   log::info("job {}: revision {}{}", job.job(), job.revision(), job.finished() ? ", over" : "");
   if (job.finished()) {
+    records_.end(JobId(job.job()));
     resuming_.erase(job.job());
   } else if (job.has_resume()) {
     const auto [entry, is_new] = resuming_.try_emplace(job.job(), view);
@@ -339,6 +344,8 @@ void ServerDaemon::send_reports() {
   if (news) heartbeat_ = std::move(*news);
   heartbeat_.clear_shards();
   for (const auto& shard : shards_) *heartbeat_.add_shards() = shard->load();
+  heartbeat_.clear_records();
+  records_.add_parts(heartbeat_);
   link_->report(heartbeat_, news.has_value());
 }
 

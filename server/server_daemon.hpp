@@ -12,6 +12,7 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control_link.hpp"
+#include "proto/record_sender.hpp"
 #include "server/checkpoint_thread.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/dashboard/dashboard.hpp"
@@ -44,7 +45,7 @@ class ServerDaemon {
 
  private:
   explicit ServerDaemon(const pb::ClusterConfig& config)
-      : config_(config), jobs_(config.server().shards()) {}
+      : config_(config), jobs_(config.server().shards()), records_(config.log().file()) {}
   [[nodiscard]] Result<void> start_coordinator();
   [[nodiscard]] Result<void> start_shards();
   [[nodiscard]] Result<void> join_coordinator();
@@ -70,6 +71,7 @@ class ServerDaemon {
   std::vector<std::pair<pb::ServerJob, Result<std::vector<ShardImages>>>> loaded_;
   // Resumed jobs: the newest view, until their checkpoint is read; then nothing.
   std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
+  RecordSender records_;
   std::unique_ptr<ControlLink> link_;  // nullptr without shards
   FileValues initial_values_;
   std::shared_ptr<TableMemory> table_memory_;

@@ -14,7 +14,7 @@
 namespace taut::server {
 namespace {
 
-// Peers are remembered up to this number; the oldest must then say hello again.
+// Peers are remembered up to this number; the oldest must then greet again.
 constexpr std::size_t kMaxGreeted = 65536;
 
 DataItem reply_to(const DataItem& item, DataItem::Kind kind) {
@@ -37,7 +37,7 @@ bool is_push(const DataItem& item) {
   return item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
 }
 
-/// The first digits of a hash that a peer sent, where it is one: other bytes are no text.
+/// The first digits of a hash from a peer, if it is one: other bytes may not be text.
 std::string short_hash(const std::string& hash) {
   const bool hex = !hash.empty() && std::ranges::all_of(hash, [](unsigned char digit) {
     return std::isxdigit(digit) != 0;
@@ -61,8 +61,8 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     reply.set_greet_again(true);
     return {{from, DataMessage{message.job, {}, {}, std::move(reply)}}};
   }
-  if (const auto* wanted = std::get_if<pb::OpenTables>(&message.body)) {
-    return {{from, open(message, *wanted)}};
+  if (const auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
+    return {{from, open(message, *requested)}};
   }
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     Outbox out(message.job);
@@ -97,7 +97,7 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
   return DataMessage{message.job, {}, {}, std::move(reply)};
 }
 
-DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted) {
+DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& requested) {
   const auto answer = [&](std::string reason) {
     pb::OpenTablesReply reply;
     reply.set_accepted(reason.empty());
@@ -107,7 +107,7 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& wanted
   const auto job = jobs_.find(message.job);
   if (job == jobs_.end()) return answer(fmt::format("job {} is unknown", message.job.value()));
   std::vector<TableSpec> tables;
-  for (const pb::TableSpec& wire : wanted.tables()) {
+  for (const pb::TableSpec& wire : requested.tables()) {
     auto table = from_wire(wire);
     if (!table) return answer(table.error().message);
     if (wire.table() != tables.size()) {
@@ -151,7 +151,7 @@ Result<void> Shard::start_from_file(const JobState& job, const TableSpec& table,
 
 Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
   if (memory_) {
-    // Before anything is cut, as a list of slices is long itself.
+    // Before anything is cut, as a list of slices is itself long.
     TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
   }
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
@@ -168,7 +168,7 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
     auto& state = job.slices[index];
     state = std::make_unique<SliceState>(table, slice, *job.view, pool_, begin, &states_);
-    // What was saved takes the place of what the job began with.
+    // The saved state replaces the job's initial one.
     if (table.origin && begin == nullptr) {
       TAUT_TRY(start_from_file(job, table, *state));
     }
@@ -207,7 +207,7 @@ void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batc
   }
 }
 
-/// Why an item is not served at all; nothing: it is.
+/// Why an item is refused; nothing: it is not.
 std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const DataItem& item,
                                           const JobState& job) {
   const Slice* place = job.layout.find(item.table, item.slice);
@@ -277,8 +277,8 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   out.add(from, std::move(reply));
 }
 
-/// Hands an update to its slice. Returns what refuses it for now; nothing: it was accepted, now or
-/// before.
+/// Passes an update to its slice. Returns why it is refused for now; nothing: it was accepted, now
+/// or before.
 std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobState& job,
                                     SliceState& slice, Outbox& out) {
   const JobView& view = *job.view;
@@ -317,7 +317,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     const auto over = jobs_.find(view->job);
     if (over == jobs_.end()) return {};
     for (const auto& [index, slice] : over->second.slices) queues_.forget(*slice);
-    // The slices' memory becomes free first, and is given back with the rest.
+    // The slices' memory becomes free first, and is returned with the rest.
     over->second.slices.clear();
     over->second.capture.return_spares();
     jobs_.erase(over);
@@ -350,6 +350,25 @@ std::optional<Shard::MovingSlack> Shard::moving_slack() const {
     if (const auto slack = job.slack->moving()) return MovingSlack{id, *slack};
   }
   return std::nullopt;
+}
+
+std::optional<JobPositions> Shard::positions() const {
+  if (jobs_.empty()) return std::nullopt;
+  const auto& [id, job] = *jobs_.rbegin();
+  JobPositions all{id, Clock::never(), {}};
+  const Slack slack = job.slack->moving().value_or(job.view->slack);
+  for (const auto& [index, slice] : job.slices) {
+    if (!slice->is_written()) continue;
+    all.version = std::min(all.version, slice->version());
+    for (const Member& member : job.view->membership.members()) {
+      if (member.fenced || member.leave != Clock::never()) continue;
+      const SliceState::Position here = slice->position(member.worker, slack);
+      const auto [entry, added] = all.members.try_emplace(member.worker, here);
+      if (!added && here.clock < entry->second.clock) entry->second = here;
+    }
+  }
+  if (all.members.empty()) return std::nullopt;
+  return all;
 }
 
 ShardReport Shard::report(JobId id) const {

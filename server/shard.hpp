@@ -27,7 +27,7 @@
 
 namespace taut::server {
 
-/// What the coordinator asks of every shard after a change.
+/// What the coordinator requests from every shard after a change.
 struct ShardReport {
   JobId job;
   std::uint64_t revision = 0;
@@ -35,11 +35,18 @@ struct ShardReport {
   Clock max_done;                    // the highest done(w) of any member on any slice
 };
 
-/// Tables that a shard has opened, and what they take of its memory.
+/// The tables that a shard has opened, and their memory.
 struct OpenedTables {
   JobId job;
   std::uint64_t bytes = 0;
-  std::uint64_t compensation = 0;  // of these, what policies may need for the reads that they keep
+  std::uint64_t compensation = 0;  // of these, reserved for the reads that policies keep
+};
+
+/// Where a job's members are, as one shard sees them at one moment.
+struct JobPositions {
+  JobId job;
+  Clock version;                                     // the lowest V of the shard's slices
+  std::map<WorkerId, SliceState::Position> members;  // the farthest behind over those slices
 };
 
 /// A shard as a state machine: it owns its slices of every job's tables, and answers messages. No
@@ -47,48 +54,51 @@ struct OpenedTables {
 /// Thread    shard thread
 class Shard {
  public:
-  /// initial  where tables that start from a file's numbers get them; nullptr: such tables are
+  /// initial  the source of tables that start from a file's numbers; nullptr: such tables are
   ///          refused
   Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements,
         InitialValues* initial = nullptr)
       : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
 
-  /// Takes one message and returns what is to be sent. Bad input is answered, never fatal.
+  /// Takes one message and returns the messages to send. Bad input is answered, never fatal.
   [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message, TimePoint now);
 
-  /// Takes over a newer view of a job; an older one is ignored. Reads that it makes true are
+  /// Takes over a newer view of a job; an older one is ignored. Reads that it satisfies are
   /// returned as messages.
   /// begin  with the first view of a resumed job: what its slices start from
   [[nodiscard]] std::vector<Outgoing> set_job(const std::shared_ptr<const JobView>& view,
                                               ShardImages begin = {});
 
-  /// What was captured for checkpoints since the last call: each order's once, when every slice of
-  /// this shard is captured, or when one has missed it.
+  /// The captures for checkpoints since the last call: each order's once, when every slice of this
+  /// shard is captured, or when one has missed it.
   [[nodiscard]] std::vector<ShardCapture> take_captures() {
     return std::exchange(work_.captures, {});
   }
 
-  /// Memory that is to be made ready for the checkpoints ordered since the last call: by another
+  /// Memory that is to be prepared for the checkpoints ordered since the last call: by another
   /// thread, well before their clocks. Without it updates wait for the system meanwhile.
   [[nodiscard]] std::vector<SpareStock> take_stocks() { return std::exchange(work_.stocks, {}); }
 
-  /// Spare memory that is let go since the last call: another thread gives it back to the system,
-  /// as that may take a while.
+  /// Spare memory released since the last call: another thread returns it to the system, as that
+  /// may take a while.
   [[nodiscard]] std::vector<SpareExcess> take_excesses() {
     return std::exchange(work_.excesses, {});
   }
 
-  /// Lets spare memory go where tables, of other jobs or shards too, need it by now. handle() does
-  /// so itself; this is for a caller without messages.
+  /// Releases spare memory if tables, of other jobs or shards too, need it by now. handle() does so
+  /// itself; this is for a caller without messages.
   void yield_spares();
 
   /// Tables that were opened since the last call.
   [[nodiscard]] std::vector<OpenedTables> take_opened() { return std::exchange(opened_, {}); }
 
-  /// What the coordinator wants to know of a job; of an unknown one, revision 0.
+  /// A job's state for the coordinator; of an unknown one, revision 0.
   [[nodiscard]] ShardReport report(JobId job) const;
 
-  /// A job whose slack moves, and the largest that one of its workers has; nothing: there is none.
+  /// Of its newest job; nullopt: it has no slice that workers push to.
+  [[nodiscard]] std::optional<JobPositions> positions() const;
+
+  /// A job whose slack moves, and the largest one of its workers; nothing: there is none.
   struct MovingSlack {
     JobId job;
     Slack slack;
@@ -98,7 +108,7 @@ class Shard {
   [[nodiscard]] std::uint64_t dropped_updates() const { return dropped_; }
   [[nodiscard]] const ShardQueues& queues() const { return queues_; }
 
-  /// What its tables may take from now on, shared with the server's other shards.
+  /// The memory limit of its tables from now on, shared with the server's other shards.
   void limit_memory(std::shared_ptr<TableMemory> memory) { memory_ = std::move(memory); }
 
   [[nodiscard]] ShardId id() const { return id_; }
@@ -123,7 +133,7 @@ class Shard {
   };
 
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
-  DataMessage open(const DataMessage& message, const pb::OpenTables& wanted);
+  DataMessage open(const DataMessage& message, const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
   [[nodiscard]] Result<void> start_from_file(const JobState& job, const TableSpec& table,
                                              SliceState& slice);
@@ -141,7 +151,7 @@ class Shard {
 
   ShardId id_;
   BufferPool& pool_;
-  BufferPool states_{Bytes(64ULL << 20U)};  // what rules keep: never sent, so not in shared memory
+  BufferPool states_{Bytes(64ULL << 20U)};  // the rules' state: never sent, so not in shared memory
   CheckpointWork work_;
   const std::uint64_t slice_elements_;
   InitialValues* const initial_;

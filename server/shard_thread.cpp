@@ -57,10 +57,10 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
   TAUT_TRY(std::string bound, endpoint->bind(address));
   std::shared_ptr<SharedArena> arena;
   if (options.shared_memory) {
-    if (auto made = SharedArena::create()) {
-      arena = std::move(made.value());
+    if (auto created = SharedArena::create()) {
+      arena = std::move(created.value());
     } else {
-      log::warn("payloads travel as bytes, on one machine too: {}", made.error().message);
+      log::warn("payloads travel as bytes, on one machine too: {}", created.error().message);
     }
   }
   return std::unique_ptr<ShardThread>(new ShardThread(std::move(endpoint), std::move(bound),
@@ -107,6 +107,17 @@ pb::ShardLoad ShardThread::load() const {
   load.set_dynamic_job(load_.dynamic_job);
   load.set_dynamic_slack(load_.dynamic_slack);
   load.set_address(address_);
+  const std::scoped_lock lock(positions_mutex_);
+  if (!positions_) return load;
+  pb::JobClocks& clocks = *load.mutable_clocks();
+  clocks.set_job(positions_->job.value());
+  clocks.set_version(positions_->version.value());
+  for (const auto& [worker, position] : positions_->members) {
+    pb::JobClocks::MemberClock& member = *clocks.add_members();
+    member.set_worker(worker.value());
+    member.set_clock(position.clock.value());
+    member.set_waits(position.waits);
+  }
   return load;
 }
 
@@ -123,8 +134,11 @@ void ShardThread::run() {
       const TimePoint begin = steady_now();
       count(load_.messages_in, 1);
       receive(*incoming);
-      count(load_.busy_us, static_cast<std::uint64_t>((steady_now() - begin).count()));
+      const TimePoint end = steady_now();
+      count(load_.busy_us, static_cast<std::uint64_t>((end - begin).count()));
+      if (end >= positions_due_) note_positions(end);
     } else {
+      note_positions(steady_now());
       shard_.yield_spares();
       hand_captures_out();
     }
@@ -199,13 +213,23 @@ void ShardThread::note_state() {
   note(load_.dynamic_slack, moving ? moving->slack.clocks() : 0);
 }
 
+/// Takes at most a hundredth of the thread's time, whatever the number of slices and members.
+void ShardThread::note_positions(TimePoint now) {
+  constexpr Duration kBetween{100'000};
+  auto positions = shard_.positions();
+  const TimePoint end = steady_now();
+  positions_due_ = end + std::max(kBetween, 100 * (end - now));
+  const std::scoped_lock lock(positions_mutex_);
+  positions_ = std::move(positions);
+}
+
 void ShardThread::send(std::vector<Outgoing> messages) {
   if (messages.empty()) return;
   const timeline::Span span(timeline::Row::kPull, "answer");
   for (Outgoing& one : messages) {
     count(load_.messages_out, 1);
     count(load_.bytes_out, payload_bytes(one.message));
-    // A peer that has gone comes back as another one and asks again.
+    // A peer that has gone returns as another one and repeats its request.
     shared_.answer(one.to, one.message);
     SharedLink* link = shared_.link(one.to);
     const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();

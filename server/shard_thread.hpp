@@ -3,6 +3,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -71,6 +73,7 @@ class ShardThread {
   void receive(const Incoming& incoming);
   void send(std::vector<Outgoing> messages);
   void note_state();
+  void note_positions(TimePoint now);
 
   /// Written by the shard's thread alone, without a lock or a locked instruction.
   struct Load {
@@ -97,6 +100,9 @@ class ShardThread {
   Shard shard_;
   BoundedQueue<Command> commands_{1024};
   Load load_;
+  TimePoint positions_due_;
+  mutable std::mutex positions_mutex_;  // guards the next one
+  std::optional<JobPositions> positions_;
   std::atomic<bool> stopping_ = false;
   std::uint64_t undecodable_ = 0;
   std::thread thread_;

@@ -23,7 +23,7 @@ void SharedPeers::hear(PeerId from, const DataMessage& message) {
     const auto known = peers_.find(from);
     // The same hello again: its reply is late, or was lost.
     if (known != peers_.end() && known->second.offer == offer.value()) return;
-    // A client that agrees anew has read all that it was sent before.
+    // A client that agrees again has read everything sent before.
     std::erase_if(peers_, [&](const auto& peer) {
       return peer.first == from || peer.second.offer.memory == offer.value().memory;
     });
@@ -38,9 +38,9 @@ void SharedPeers::hear(PeerId from, const DataMessage& message) {
     } catch (const std::bad_alloc&) {
       log::warn("peer {}: payloads travel as bytes: no shared memory is left", from.value());
     }
-  } else if (const auto* wanted = std::get_if<pb::OpenTables>(&message.body)) {
+  } else if (const auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
     const auto peer = peers_.find(from);
-    if (peer != peers_.end() && wanted->shares_memory()) peer->second.link->start();
+    if (peer != peers_.end() && requested->shares_memory()) peer->second.link->start();
   }
 }
 

@@ -199,6 +199,14 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
   release(released);
 }
 
+SliceState::Position SliceState::position(WorkerId worker, Slack slack) const {
+  const Clock done = clock_.done(worker);
+  // Its read may be on its way while its push has arrived.
+  const bool is_at_bound = !slack.is_unbounded() && done - clock_.version() == slack.clocks() + 1;
+  const bool waits = is_at_bound || parked_.holds(worker);
+  return {waits ? done - 1 : done, waits};
+}
+
 void SliceState::note_members(const JobView& job) {
   for (const Member& member : job.membership.members()) {
     applied_.try_emplace(member.worker, member.join);

@@ -90,6 +90,13 @@ class SliceState {
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const {
     return clock_.holds_back(reader, clock);
   }
+  /// The clock that a member computes; or, if it waits for the values of the next one, that it has
+  /// pushed. Under a slack it is never more than that ahead of V.
+  struct Position {
+    Clock clock;
+    bool waits = false;
+  };
+  [[nodiscard]] Position position(WorkerId worker, Slack slack) const;
   [[nodiscard]] std::size_t parked() const { return parked_.size(); }
   /// Updates that were accepted and are not applied: in BSP they wait for the others of their
   /// clock.

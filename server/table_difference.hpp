@@ -14,6 +14,6 @@ namespace taut::server {
 
 /// Why tables can't start from those of a checkpoint; empty: they can. How they learn may differ.
 [[nodiscard]] std::string resume_difference(const std::vector<TableSpec>& saved,
-                                            const std::vector<TableSpec>& wanted);
+                                            const std::vector<TableSpec>& requested);
 
 }  // namespace taut::server

@@ -19,14 +19,14 @@ constexpr Duration kDataWait{60'000'000};
 /// fewest guesses (top_k): a net's own scores follow its auxiliary classifiers, as in GoogLeNet.
 std::string accuracy_of(const model::Graph& graph) {
   std::string found;
-  std::uint32_t fewest = 0;
+  std::uint32_t min_guesses = 0;
   for (const model::Node& node : graph.nodes) {
     if (node.definition.type() != "Accuracy") continue;
     if (std::ranges::find(graph.outputs, node.tops[0]) == graph.outputs.end()) continue;
     const std::uint32_t guesses = node.definition.accuracy_param().top_k();
-    if (!found.empty() && guesses > fewest) continue;
+    if (!found.empty() && guesses > min_guesses) continue;
     found = graph.blobs[node.tops[0]].name;
-    fewest = guesses;
+    min_guesses = guesses;
   }
   return found;
 }
@@ -37,16 +37,16 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
                                                      int iterations, std::size_t test) {
   const model::Graph& graph = *assets.test_graph(test);
   std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph));
-  for (const TableSpec& wanted : graph.parameters) {
+  for (const TableSpec& table : graph.parameters) {
     const auto& trained = assets.train_graph().parameters;
-    const auto found = std::ranges::find(trained, wanted.name, &TableSpec::name);
-    if (found == trained.end() || found->shape != wanted.shape) {
+    const auto found = std::ranges::find(trained, table.name, &TableSpec::name);
+    if (found == trained.end() || found->shape != table.shape) {
       return invalid(fmt::format(
-          "the test net's parameter \"{}\" {}", wanted.name,
+          "the test net's parameter \"{}\" {}", table.name,
           found == trained.end() ? "is not in the training net" : "has another shape in training"));
     }
-    Parameter parameter{found->id, backend.allocate_floats(wanted.count(), BufferKind::kParameter,
-                                                           "parameter " + wanted.name)};
+    Parameter parameter{found->id, backend.allocate_floats(table.count(), BufferKind::kParameter,
+                                                           "parameter " + table.name)};
     evaluator->parameters_.push_back(std::move(parameter));
   }
   evaluator->assets_ = &assets;

@@ -160,6 +160,7 @@ class StopWatch {
 
 Trainer::Options trainer_options(const pb::SolverParameter& solver) {
   Trainer::Options options;
+  options.divergence = DivergenceRule(solver);
   options.end = Clock(solver.max_iter());
   options.batches = solver.iter_size();
   options.average_loss = solver.average_loss();
@@ -170,7 +171,8 @@ Trainer::Options trainer_options(const pb::SolverParameter& solver) {
 }
 
 Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph& graph, Clock until,
-                                      Duration wait, const std::atomic<bool>& stop) {
+                                      Duration wait, const std::atomic<bool>& stop,
+                                      const DivergenceRule& divergence, ProgressBoard& board) {
   Sha256 digest;
   std::vector<float> values;
   for (const TableSpec& table : graph.parameters) {
@@ -191,6 +193,7 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+    TAUT_TRY(divergence.check(table.name, values, until, board));
     digest.update(std::as_bytes(std::span(values)));
   }
   return digest.finish();
@@ -230,12 +233,16 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
     TAUT_TRY(tests, TestPhases::create(assets, backend));
   }
   Trainer::Options options = trainer_options(solver);
+  const DivergenceRule divergence = options.divergence;
   options.start = start;
   options.rank = job.worker();
   options.straggle = straggle_of(straggle_plan(definition, settings, job.slot(), job.slots()));
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
-           Recorder::open(config.records(), settings.name(), JobId(job.job()), start));
+           Recorder::open(config.records(), settings.name(), JobId(job.job()), job.token(), start));
   options.recorder = recorder.get();
+  if (recorder && config.records().metrics()) {
+    board.set_metrics_file(recorder->folder() / "metrics.csv");
+  }
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<Carrier> carriers;
   for (const Replica& replica : replicas) {
@@ -258,13 +265,14 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
 
   JobOutcome outcome{reached, {}};
   if (!job.evaluates()) return outcome;
-  TAUT_TRY(outcome.parameters_sha256,
-           digest_parameters(*cache, assets.train_graph(), reached, kFinalWait, stop));
+  TAUT_TRY(outcome.parameters_sha256, digest_parameters(*cache, assets.train_graph(), reached,
+                                                        kFinalWait, stop, divergence, board));
   if (tests != nullptr) {
     TAUT_TRY(const TestResult result, tests->run(*cache, reached, recorder.get()));
     ProgressReport report = board.read();
     report.tests.push_back(result);
     board.post(report);
+    TAUT_TRY(divergence.check("the loss of the test", result.loss, reached, board));
   }
   return outcome;
 }

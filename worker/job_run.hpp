@@ -26,10 +26,13 @@ struct JobOutcome {
 [[nodiscard]] Trainer::Options trainer_options(const pb::SolverParameter& solver);
 
 /// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32.
-/// until  waits until every table holds all updates before this clock
+/// until       waits until every table holds all updates before this clock
+/// divergence  checks the values
 [[nodiscard]] Result<std::string> digest_parameters(ParameterCache& cache,
                                                     const model::Graph& graph, Clock until,
-                                                    Duration wait, const std::atomic<bool>& stop);
+                                                    Duration wait, const std::atomic<bool>& stop,
+                                                    const DivergenceRule& divergence,
+                                                    ProgressBoard& board);
 
 /// Trains one job as a member: opens data and net, connects to the shards, runs the loop, and
 /// ends with the test phase if this worker evaluates.

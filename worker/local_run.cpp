@@ -1,12 +1,15 @@
 #include "worker/local_run.hpp"
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include "common/ssp/policies/averaging.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/device/device_budget.hpp"
@@ -20,7 +23,7 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   TAUT_TRY(const Policies policies, to_policies(job));
   if (policies.find<Averaging>() != nullptr) {
     return invalid(
-        "the job averages over workers with parameters of their own, which a single process does "
+        "the job averages over workers that have their own parameters, which a single process does "
         "not have; train it with a server, e.g. with \"tautline train\"");
   }
   const std::uint32_t replicas = options.replicas;
@@ -44,12 +47,13 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   TAUT_TRY(const std::unique_ptr<TestPhases> tests, TestPhases::create(assets, backend));
   ProgressBoard board;
   Trainer::Options training = trainer_options(solver);
+  const DivergenceRule divergence = training.divergence;
   if (options.only_plan) training.end = training.start;
   pb::RecordsConfig records;
   records.set_folder(options.records);
   records.set_metrics(!options.records.empty() && !options.only_plan);
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
-           Recorder::open(records, "alone", JobId(0), training.start));
+           Recorder::open(records, "alone", JobId(0), std::random_device()(), training.start));
   training.recorder = recorder.get();
   Trainer trainer(copies, cache, tests.get(), training, board);
   std::atomic<bool> stop = false;
@@ -60,17 +64,21 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   }
 
   const ProgressReport report = board.read();
-  const double computing = seconds(report.compute);
-  std::printf("iterations: %lld\nloss: %.6f\nimages/s: %.1f\n",
-              static_cast<long long>(reached.value()), report.loss,
-              computing > 0 ? static_cast<double>(report.images) / computing : 0.0);
+  const double trained_s =
+      report.first_iteration ? seconds(report.last_iteration - *report.first_iteration) : 0;
+  const JobWords words = words_of(job);
+  const double items = words.items_per_record * static_cast<double>(report.images);
+  std::printf("iterations: %lld\nloss: %.6f\n%s: %.1f\n", static_cast<long long>(reached.value()),
+              report.loss, words.rate().c_str(), trained_s > 0 ? items / trained_s : 0.0);
   if (tests != nullptr) {
     TAUT_TRY(const TestResult result, tests->run(cache, reached, recorder.get()));
     if (result.accuracy) std::printf("test accuracy: %.4f\n", *result.accuracy);
     std::printf("test loss: %.6f\n", result.loss);
+    if (words.has_perplexity) std::printf("test perplexity: %.3f\n", std::exp(result.loss));
+    TAUT_TRY(divergence.check("the loss of the test", result.loss, reached, board));
   }
-  TAUT_TRY(const std::string digest,
-           digest_parameters(cache, assets.train_graph(), reached, Duration(0), stop));
+  TAUT_TRY(const std::string digest, digest_parameters(cache, assets.train_graph(), reached,
+                                                       Duration(0), stop, divergence, board));
   std::printf("parameters sha256: %s\n", digest.c_str());
   if (const std::string use = budgeted.summary(); !use.empty()) std::printf("%s\n", use.c_str());
   return ok();

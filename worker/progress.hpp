@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,13 +26,13 @@ struct TestResult {
 
 /// The progress of a run, for display.
 struct ProgressReport {
-  Clock clock;                   // clocks finished
-  double loss = 0;               // averaged over the last average_loss clocks
-  double images_per_second = 0;  // over about the last second
+  Clock clock;      // clocks finished
+  double loss = 0;  // averaged over the last average_loss clocks
   std::uint64_t images = 0;
   Duration compute{0};
   Duration wait{0};                          // for parameters and data
   std::optional<TimePoint> first_iteration;  // when the first clock's compute started
+  TimePoint last_iteration;                  // when the last one's ended
   StalenessHistogram staleness;
   Client::Traffic traffic;
   std::vector<TestResult> tests;
@@ -50,6 +51,15 @@ class ProgressBoard {
     std::scoped_lock lock(mutex_);
     return report_;
   }
+  /// Where the run writes its metrics.csv; empty: nowhere.
+  void set_metrics_file(const std::filesystem::path& file) {
+    std::scoped_lock lock(mutex_);
+    metrics_file_ = file;
+  }
+  [[nodiscard]] std::filesystem::path metrics_file() const {
+    std::scoped_lock lock(mutex_);
+    return metrics_file_;
+  }
   /// Figures that the job's client updates.
   [[nodiscard]] const std::shared_ptr<ClientLoad>& load() const { return load_; }
 
@@ -57,6 +67,7 @@ class ProgressBoard {
   const std::shared_ptr<ClientLoad> load_ = std::make_shared<ClientLoad>();
   mutable std::mutex mutex_;
   ProgressReport report_;
+  std::filesystem::path metrics_file_;
 };
 
 }  // namespace taut::worker

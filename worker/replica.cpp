@@ -32,14 +32,14 @@ Result<void> check_labels(const FedGraph& fed) {
 }  // namespace
 
 Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
-                            const PhaseOptions& wanted) {
+                            const PhaseOptions& requested) {
   FedGraph fed;
   const bool trains = choice.phase == pb::TRAIN;
   model::GraphOptions options;
   options.phase = choice.phase;
-  options.batch = wanted.batch;
-  if (trains && job.global_batch()) options.batch_divisor = wanted.members;
-  if (trains) options.batch_divisor *= wanted.devices;
+  options.batch = requested.batch;
+  if (trains && job.global_batch()) options.batch_divisor = requested.members;
+  if (trains) options.batch_divisor *= requested.devices;
   TAUT_TRY(const auto layers, model::data_of(job, choice));
   const data::Part part = trains ? data::Part::kTrain : data::Part::kTest;
   for (const auto& [layer, place] : layers) {

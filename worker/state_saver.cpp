@@ -153,9 +153,9 @@ Result<bool> restore_state(const pb::WorkerJob& job, std::span<const Carrier> ca
       carried.push_back({&carrier, one});
     }
   }
-  const bool goes_on =
+  const bool continues =
       job.has_resume() && job.start_clock() == job.resume().clock() && !carried.empty();
-  if (!goes_on || job.slots() != job.resume().slots()) return false;
+  if (!continues || job.slots() != job.resume().slots()) return false;
   TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
   const fs::path path = saved.folder() / worker_file_name(job.slot());
   std::error_code failed;

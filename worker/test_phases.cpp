@@ -15,8 +15,8 @@ namespace {
 std::string text_of(const TestResult& result) {
   std::string text = result.accuracy ? fmt::format("accuracy {:.4f}, ", *result.accuracy) : "";
   text += fmt::format("loss {:.4f}", result.loss);
-  const std::size_t told = result.accuracy ? 2 : 1;
-  if (result.outputs.size() <= told) return text;
+  const std::size_t outputs = result.accuracy ? 2 : 1;
+  if (result.outputs.size() <= outputs) return text;
   const char* between = " (";
   for (const OutputMeans::Mean& output : result.outputs) {
     text += fmt::format("{}{} {}", between, output.name,
@@ -54,7 +54,12 @@ Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder*
       log::info("iteration {}: test phase {}: {}", clock.value(), test + 1, text_of(result));
     }
   }
-  if (recorder != nullptr) recorder->on_test({clock, first.accuracy, first.loss});
+  if (recorder == nullptr) return first;
+  TestFigures figures{clock, first.accuracy, first.loss, {}};
+  for (const OutputMeans::Mean& output : first.outputs) {
+    if (output.is_known) figures.outputs.emplace_back(output.name, output.value);
+  }
+  recorder->on_test(figures);
   return first;
 }
 

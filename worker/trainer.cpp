@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -17,7 +16,6 @@ namespace taut::worker {
 namespace {
 
 constexpr Duration kDataWait{60'000'000};
-constexpr Duration kRateWindow{1'000'000};
 constexpr const char* kCycle = "training";
 
 }  // namespace
@@ -56,7 +54,6 @@ void Trainer::add_device(Backend& backend) {
 }
 
 Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
-  rate_since_ = steady_now();
   stop_ = &stop;
   TAUT_TRY(dry_run_device());
   Clock clock = options_.start;
@@ -73,7 +70,10 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
       TAUT_TRY(test(clock));
     }
     const TimePoint begin = steady_now();
-    if (!report_.first_iteration) report_.first_iteration = begin;
+    if (!report_.first_iteration) {
+      report_.first_iteration = begin;
+      rate_.take(begin, 0);
+    }
     TAUT_TRY(train_clock(clock));
     report_.wait += waited;
     record(clock, waited + (steady_now() - begin));
@@ -149,15 +149,7 @@ Result<void> Trainer::train_clock(Clock clock) {
     for (std::size_t i = 0; i < devices_.size(); ++i) cache_.finish_clock(step.first + i, clock);
   }
   for (const Device& device : devices_) device.backend->end_cycle();
-  if (!std::isfinite(loss_)) {
-    report_.diverged = true;
-    board_.post(report_);
-    return invalid(
-        fmt::format("the loss is {} at iteration {}: the training has diverged; try a "
-                    "lower base_lr, or clip_gradients",
-                    loss_, clock.value()));
-  }
-  return ok();
+  return options_.divergence.check("the loss", loss_, clock, board_);
 }
 
 /// A slow worker has read its parameters and has not pushed yet: it waits between forward and
@@ -286,7 +278,7 @@ Result<void> Trainer::test(Clock clock) {
   TAUT_TRY(const TestResult result, tests_->run(cache_, clock, options_.recorder));
   report_.tests.push_back(result);
   board_.post(report_);
-  return ok();
+  return options_.divergence.check("the loss of the test", result.loss, clock, board_);
 }
 
 void Trainer::record(Clock clock, Duration took) {
@@ -301,13 +293,8 @@ void Trainer::record(Clock clock, Duration took) {
   for (const Replica& replica : replicas_) {
     report_.images += static_cast<std::uint64_t>(replica.batch * options_.batches);
   }
-  const Duration window = steady_now() - rate_since_;
-  if (window >= kRateWindow) {
-    report_.images_per_second =
-        static_cast<double>(report_.images - rate_images_) / seconds(window);
-    rate_since_ = steady_now();
-    rate_images_ = report_.images;
-  }
+  report_.last_iteration = steady_now();
+  const double rate = rate_.take(report_.last_iteration, report_.images);
   report_.staleness = cache_.staleness();
   report_.traffic = cache_.traffic();
   if (options_.recorder != nullptr) {
@@ -316,15 +303,14 @@ void Trainer::record(Clock clock, Duration took) {
   }
   board_.post(report_);
   if (options_.display > 0 && clock.value() % options_.display == 0) {
-    log::info("iteration {}: loss {:.4f}, {:.0f} records/s", clock.value(), report_.loss,
-              report_.images_per_second);
+    log::info("iteration {}: loss {:.4f}, {:.0f} records/s", clock.value(), report_.loss, rate);
   }
 }
 
 /// Of several devices, the first one's are recorded.
 void Trainer::record_table(const Device& device, TableId table, const char* what, Clock clock,
                            DeviceSpan<const float> values) {
-  if (options_.recorder == nullptr || !options_.recorder->wants_tables(clock)) return;
+  if (options_.recorder == nullptr || !options_.recorder->needs_tables(clock)) return;
   if (device.backend->in_dry_run() || &device != devices_.data()) return;
   table_copy_.resize(values.size());
   device.backend->copy_to_host(*device.stream, values, table_copy_);

@@ -5,10 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "common/recent_rate.hpp"
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "proto/solver.pb.h"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/divergence.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
@@ -33,6 +35,7 @@ class Trainer {
     int test_interval = 0;  // clocks between two test phases; 0: only at the end
     bool test_initialization = true;
     std::int64_t rank = -1;  // for the log; negative: no server
+    DivergenceRule divergence;
     Straggle straggle;
     /// Called before each computed clock, with the first of the clocks that were skipped before
     /// it, while the nets are idle; may be empty.
@@ -100,8 +103,7 @@ class Trainer {
   double loss_ = 0;                // of this clock, over all replicas
   const std::atomic<bool>* stop_ = nullptr;
   Duration backward_{0};  // how long the last one took
-  TimePoint rate_since_;
-  std::uint64_t rate_images_ = 0;
+  RecentRate rate_;
 };
 
 }  // namespace taut::worker

@@ -115,6 +115,7 @@ void WorkerDaemon::end_run() {
   if (!run_) return;
   run_->stop = true;
   run_->thread.join();
+  record(*run_);
   run_.reset();
 }
 
@@ -126,6 +127,7 @@ Result<bool> WorkerDaemon::step() {
     return false;
   }
   report();
+  TAUT_TRY(end_without_device());
   timeline::flush(steady_now());
   for (const ControlEvent& event : link_->step(kStep)) {
     TAUT_TRY(handle(event));
@@ -145,13 +147,15 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
                                   config_.coordinator_address(), refused->reason));
   } else if (const auto* trace = std::get_if<Trace>(&event)) {
     switch_timeline(trace->on, config_.records(), config_.worker().name());
+  } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
+    records_.take(recorded->marks);
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
     end_run();
-  } else if (const auto* gone = std::get_if<Unreachable>(&event)) {
-    return make_error(
-        ErrorCode::kTimeout,
-        fmt::format("no coordinator at {}: {}", config_.coordinator_address(), gone->reason));
+  } else if (const auto* unreachable = std::get_if<Unreachable>(&event)) {
+    return make_error(ErrorCode::kTimeout,
+                      fmt::format("no coordinator at {}: {}", config_.coordinator_address(),
+                                  unreachable->reason));
   }
   return ok();
 }
@@ -170,6 +174,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     return;
   }
   end_run();
+  records_.begin(JobId(job.job()));
   reported_end_ = false;
   run_ = std::make_unique<Run>();
   run_->job = job;
@@ -194,14 +199,43 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
       error = failure.what();
     }
     if (!error.empty()) log::error("job {}: {}", job.job(), error);
+    const std::string lost = error.empty() ? std::string() : failed_device();
     {
       std::scoped_lock lock(run->mutex);
       run->finished = true;
+      run->lost_device = lost;
       run->error = error;
       run->outcome = outcome;
     }
     link_->wake();
   });
+}
+
+/// What a device says that no further job can be computed on; empty: all of them work.
+std::string WorkerDaemon::failed_device() const {
+  try {
+    for (const auto& device : devices_) device->check_usable();
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
+  return {};
+}
+
+/// A failed device stays so in this process, so the next job would fail too: whoever started the
+/// process may start it again.
+Result<void> WorkerDaemon::end_without_device() {
+  std::string lost;
+  if (run_) {
+    std::scoped_lock lock(run_->mutex);
+    lost = run_->lost_device;
+  }
+  if (lost.empty()) return ok();
+  report();
+  (void)link_->step(kStep);
+  link_->say_goodbye("its device has failed");
+  end_run();
+  return make_error(ErrorCode::kUnavailable,
+                    fmt::format("the device has failed, so this worker ends: {}", lost));
 }
 
 pb::Progress WorkerDaemon::progress_of(Run& run) const {
@@ -213,8 +247,15 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   progress.set_incarnation(run.job.incarnation());
   progress.set_clock(std::max(report.clock.value(), run.job.start_clock()));
   progress.set_loss(report.loss);
-  progress.set_images_per_second(report.images_per_second);
   progress.set_images(report.images);
+  const TimePoint now = steady_now();
+  if (report.first_iteration) {
+    progress.set_images_per_second(run.rate.take(now, report.images));
+    if (report.images > 0) {
+      progress.set_trained_s(seconds(report.last_iteration - *report.first_iteration));
+      progress.set_since_trained_s(seconds(now - report.last_iteration));
+    }
+  }
   progress.set_compute_s(seconds(report.compute - report.wait));
   progress.set_wait_s(seconds(report.wait));
   for (const auto& [staleness, reads] : report.staleness) {
@@ -238,12 +279,22 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   return progress;
 }
 
+/// Offers what the run writes to the coordinator.
+void WorkerDaemon::record(Run& run) {
+  const JobId job(run.job.job());
+  if (const auto file = run.board.metrics_file(); !file.empty()) records_.set_metrics(job, file);
+  std::scoped_lock lock(run.mutex);
+  if (run.finished && !std::exchange(run.recorded, true)) records_.end(job);
+}
+
 void WorkerDaemon::report() {
+  pb::Heartbeat content;
+  if (run_) record(*run_);
+  records_.add_parts(content);
   if (!run_) {
-    link_->report({}, false);
+    link_->report(std::move(content), false);
     return;
   }
-  pb::Heartbeat content;
   *content.mutable_progress() = progress_of(*run_);
   if (metrics_) {
     std::scoped_lock lock(newest_mutex_);

@@ -9,9 +9,11 @@
 
 #include "common/http/server.hpp"
 #include "common/net/zmq_endpoint.hpp"
+#include "common/recent_rate.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control_link.hpp"
+#include "proto/record_sender.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/job_run.hpp"
 #include "worker/progress.hpp"
@@ -31,15 +33,16 @@ class WorkerDaemon {
   WorkerDaemon& operator=(const WorkerDaemon&) = delete;
 
   /// Runs until a stop signal arrives. `joined` is called once, when the coordinator has accepted.
-  /// Errors    unavailable: the coordinator did not answer, or refused this worker
+  /// Errors    unavailable: the coordinator did not answer, or refused this worker; a device failed
+  /// for good
   template <class Joined>
   [[nodiscard]] Result<void> run(const Joined& joined) {
-    bool told = false;
+    bool is_reported = false;
     while (true) {
-      TAUT_TRY(const bool goes_on, step());
-      if (!goes_on) return ok();
-      if (!told && link_->session().accepted()) {
-        told = true;
+      TAUT_TRY(const bool continues, step());
+      if (!continues) return ok();
+      if (!is_reported && link_->session().accepted()) {
+        is_reported = true;
         TAUT_TRY(joined());
       }
     }
@@ -56,18 +59,25 @@ class WorkerDaemon {
     std::atomic<bool> stop = false;
     ProgressBoard board;
     StateSaver saver;
+    RecentRate rate;   // of images; the main thread's
     std::mutex mutex;  // guards the rest
     bool finished = false;
+    bool recorded = false;  // its records do not grow any more
     std::string error;
+    std::string lost_device;  // why no further job can be computed; empty: it can
     JobOutcome outcome;
     std::thread thread;
   };
 
-  explicit WorkerDaemon(const pb::ClusterConfig& config) : config_(config) {}
+  explicit WorkerDaemon(const pb::ClusterConfig& config)
+      : config_(config), records_(config.log().file()) {}
   [[nodiscard]] Result<bool> step();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::WorkerJob& job);
   void end_run();
+  void record(Run& run);
+  [[nodiscard]] std::string failed_device() const;
+  [[nodiscard]] Result<void> end_without_device();
   void report();
   [[nodiscard]] pb::Progress progress_of(Run& run) const;
   [[nodiscard]] Result<void> start_http();
@@ -78,6 +88,7 @@ class WorkerDaemon {
   std::vector<std::unique_ptr<Backend>> devices_;  // one or more
   std::unique_ptr<ControlLink> link_;
   std::unique_ptr<Run> run_;
+  RecordSender records_;
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
   std::mutex newest_mutex_;  // guards newest_ and load_

@@ -39,7 +39,7 @@ Result<std::string> await_checkpoint(ControlClient& client, JobId id, const std:
     if (!job.checkpoint_failure().empty()) return invalid(job.checkpoint_failure());
     std::this_thread::sleep_for(kBetweenLooks);
   }
-  return make_error(ErrorCode::kClosed, "interrupted; the checkpoint is written all the same");
+  return make_error(ErrorCode::kClosed, "interrupted; the checkpoint is still being written");
 }
 
 /// The folder of a job's newest checkpoint; empty: it has none, or the job is unknown.

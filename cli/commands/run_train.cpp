@@ -1,8 +1,13 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -12,6 +17,7 @@
 #include "cli/control_client.hpp"
 #include "cli/local_cluster.hpp"
 #include "cli/run_folder.hpp"
+#include "cli/run_origin.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/progress_display.hpp"
@@ -19,7 +25,9 @@
 #include "common/files/file.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/config/text.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 #include "proto/state_word.hpp"
+#include "proto/wire_version.hpp"
 #include "worker/data/text_source.hpp"
 #include "worker/model/job_data.hpp"
 
@@ -35,6 +43,8 @@ constexpr double kControlWait_s = 10;
 constexpr Duration kStatusWait{500'000};
 constexpr Duration kSilenceLimit{30'000'000};
 constexpr Duration kSubmitWait{10'000'000};
+// As long as the coordinator waits for the checkpoint, and for the workers to end.
+constexpr Duration kSaveWithin = std::chrono::seconds(70);
 
 Error stopped_by_user() {
   return make_error(ErrorCode::kClosed, "interrupted");
@@ -50,7 +60,13 @@ class TrainRun {
   [[nodiscard]] Result<pb::JobStatus> train();
   /// Ends every process of the run.
   void end();
+  /// The newest checkpoint that this run has written; empty: none.
+  [[nodiscard]] std::string newest_checkpoint() const;
+  /// Whether starting again from a checkpoint would end in the same way.
+  [[nodiscard]] bool diverged() const;
 
+  /// The newest status of the job.
+  [[nodiscard]] const pb::JobStatus& seen() const { return seen_; }
   [[nodiscard]] double first_iteration_s() const { return first_iteration_s_; }
 
  private:
@@ -58,6 +74,8 @@ class TrainRun {
   [[nodiscard]] Result<void> await_workers();
   [[nodiscard]] Result<pb::StatusReply> ask_status();
   [[nodiscard]] Result<pb::JobStatus> follow();
+  /// After an interruption: saves the job, and ends it.
+  void save();
   /// Sleeps briefly. Errors: a process has ended, or the user interrupted.
   [[nodiscard]] Result<void> look_around();
   void note_first_iteration(const pb::JobStatus& status);
@@ -69,6 +87,7 @@ class TrainRun {
   std::unique_ptr<LocalCluster> cluster_;
   std::unique_ptr<ControlClient> control_;
   JobId job_id_;
+  pb::JobStatus seen_;  // the newest status
   TimePoint submitted_;
   double first_iteration_s_ = 0;
 };
@@ -156,6 +175,7 @@ Result<pb::JobStatus> TrainRun::follow() {
     if (status.jobs_size() != 1) return invalid("the coordinator's status does not hold the job");
     pb::JobStatus& job = *status.mutable_jobs(0);
     if (!options_.json) display.show(job);
+    seen_ = job;
     if (has_ended(job.state())) {
       note_first_iteration(job);
       return std::move(job);
@@ -170,25 +190,50 @@ Result<pb::JobStatus> TrainRun::train() {
   control_->set_deadline(kSubmitWait);
   TAUT_TRY(const pb::SubmitReply reply, control_->submit(job_));
   job_id_ = JobId(reply.job());
-  return follow();
+  auto ended = follow();
+  if (!ended && stop_signal() != 0 && !options_.discard) save();
+  return ended;
+}
+
+void TrainRun::save() {
+  control_->set_deadline(kStatusWait);
+  if (!control_->stop(job_id_, false)) return;
+  fmt::print(stderr, "tautline train: saving before it ends; Ctrl-C again ends it at once\n");
+  const TimePoint until = steady_now() + kSaveWithin;
+  while (steady_now() < until && !stop_is_urgent() && cluster_->check()) {
+    const auto status = control_->status(job_id_);
+    if (status && status.value().jobs_size() == 1) {
+      seen_ = status.value().jobs(0);
+      if (has_ended(seen_.state())) return;
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+std::string TrainRun::newest_checkpoint() const {
+  for (int i = seen_.checkpoints_size(); i-- > 0;) {
+    const std::string& folder = seen_.checkpoints(i).folder();
+    if (CheckpointReader::open(folder)) return folder;
+  }
+  return {};
+}
+
+bool TrainRun::diverged() const {
+  return std::ranges::any_of(
+      seen_.workers(), [](const pb::WorkerStatus& worker) { return worker.progress().diverged(); });
 }
 
 void TrainRun::end() {
   if (!cluster_) return;
-  if (stop_signal() != 0 && job_id_ != JobId()) {
+  if (stop_signal() != 0 && job_id_ != JobId() && !has_ended(seen_.state())) {
     // The workers leave the job in order if that is quick.
     control_->set_deadline(std::chrono::milliseconds(500));
-    [[maybe_unused]] const auto stopped = control_->stop(job_id_);
+    [[maybe_unused]] const auto stopped = control_->stop(job_id_, true);
   }
   for (const std::string& name : cluster_->stop(kGrace)) {
     fmt::print(stderr, "tautline train: {} did not end within {:g} s and was killed\n", name,
                seconds(kGrace));
   }
-}
-
-/// A file of the run that cannot be written: most often the disk is full.
-int fail_to_write(const Error& error) {
-  return fail("train", error.message + "; make room there, or name another folder with --output");
 }
 
 void print_summary(const RunSummary& run, bool json) {
@@ -216,57 +261,146 @@ Result<void> write_vocabularies(const pb::Job& job, const std::filesystem::path&
   return ok();
 }
 
+/// What the run's folder says of its making; a sweep has said it already.
+Result<void> write_origin(const pb::Job& job, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder / "run.json", ignored)) return ok();
+  const pb::RunOrigin origin = run_origin();
+  const nlohmann::ordered_json about = {
+      {"kind", "train"},
+      {"name", job.name()},
+      {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+      {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
+      {"host", origin.host()},
+      {"working_folder", origin.folder()},
+      {"project", origin.project()},
+      {"build", build_name()}};
+  return write_file_atomically(
+      folder / "run.json",
+      about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+Result<std::filesystem::path> prepare_folder(const TrainOptions& options, const pb::Job& job) {
+  TAUT_TRY(const std::filesystem::path folder, make_run_folder({.requested = options.output,
+                                                                .job_name = job.name(),
+                                                                .force = options.force,
+                                                                .keep = job.resume()}));
+  Result<void> written = write_file_atomically(folder / "job.textproto", to_text(job));
+  if (written) written = write_origin(job, folder);
+  if (!written) {
+    Error error = written.error();
+    error.message += "; make room there, or name another folder with --output";
+    return error;
+  }
+  TAUT_TRY(write_vocabularies(job, folder));
+  return folder;
+}
+
+/// One attempt.
+struct Attempt {
+  int status = kFailed;
+  std::string error;       // why it failed; empty: it did not
+  std::string checkpoint;  // the newest that it has written; empty: none
+  bool may_restart = false;
+  std::filesystem::path folder;
+};
+
+Attempt attempt(const TrainOptions& options, pb::Job job) {
+  const TimePoint began = steady_now();
+  Attempt result;
+  auto folder = prepare_folder(options, job);
+  if (!folder) {
+    result.error = folder.error().message;
+    return result;
+  }
+  result.folder = folder.value();
+  if (!options.json) {
+    fmt::print("{}: {}, {}, run folder {}\n", job.name(), counted(options.servers, "server"),
+               counted(job.workers(), "worker"), result.folder.string());
+    std::fflush(stdout);
+  }
+  // Not in the file above, which does not depend on the run's folder.
+  settle_checkpoint_paths(result.folder / "checkpoints", job);
+  settle_last_checkpoint(job);
+  // Its processes end with a failed run, so only this one can start it again.
+  job.clear_restart();
+  TrainRun run(options, job, result.folder);
+  const auto last = run.train();
+  const double wall_s = seconds(steady_now() - began);
+  result.checkpoint = run.newest_checkpoint();
+  run.end();
+  result.may_restart = stop_signal() == 0 && !run.diverged();
+  if (stop_signal() != 0) {
+    result.error =
+        fmt::format("ended by signal {}; logs in {}", stop_signal(), result.folder.string());
+    result.status = 128 + stop_signal();
+  } else if (!last) {
+    result.error = last.error().message;
+  }
+  const bool has_ended_itself = last.has_value();
+  if (!has_ended_itself && !has_ended(run.seen().state())) return result;
+  const pb::JobStatus& status = has_ended_itself ? last.value() : run.seen();
+  const RunSummary summary{.job = status,
+                           .words = words_of(job),
+                           .servers = options.servers,
+                           .shards = options.shards,
+                           .wall_s = wall_s,
+                           .first_iteration_s = run.first_iteration_s(),
+                           .folder = result.folder.string()};
+  // A run that was stopped has a summary too, which is not what its user waits for.
+  if (result.error.empty()) print_summary(summary, options.json);
+  if (const auto kept = write_summary(summary); !kept && result.error.empty()) {
+    result.error = kept.error().message + "; make room there, or name another folder with --output";
+    return result;
+  }
+  if (!result.error.empty()) return result;
+  if (status.state() == pb::DONE) {
+    result.status = kFine;
+    return result;
+  }
+  result.error = fmt::format("job {}: {}", state_word(status.state()), status.message());
+  return result;
+}
+
+/// The same run from a checkpoint, in a folder of its own.
+TrainOptions continued(const TrainOptions& options, const std::filesystem::path& folder) {
+  TrainOptions next = options;
+  next.force = false;
+  if (!options.output.empty()) next.output = free_path(folder).string();
+  return next;
+}
+
 }  // namespace
 
-int run_train(const TrainOptions& options) {
-  const TimePoint began = steady_now();
+int run_train(const TrainOptions& asked) {
   watch_stop_signals();
+  TrainOptions options = asked;
   auto job = training_job(options);
   if (!job) return fail("train", job.error().message);
   if (options.device_indices.size() > job.value().workers()) {
     throw UsageError(fmt::format("--device-index names the devices of {} workers, the job has {}",
                                  options.device_indices.size(), job.value().workers()));
   }
-  auto folder = make_run_folder(options.output, job.value().name());
-  if (!folder) return fail("train", folder.error().message);
-  const auto written =
-      write_file_atomically(folder.value() / "job.textproto", to_text(job.value()));
-  if (!written) return fail_to_write(written.error());
-  if (const auto vocabularies = write_vocabularies(job.value(), folder.value()); !vocabularies) {
-    return fail("train", vocabularies.error().message);
+  for (std::uint32_t left = job.value().restart();; --left) {
+    const Attempt done = attempt(options, job.value());
+    if (done.error.empty()) return done.status;
+    std::string message = done.error;
+    const bool restarts = left > 0 && done.may_restart && stop_signal() == 0;
+    if (!restarts) {
+      if (!done.checkpoint.empty()) {
+        // Below the lines of a log that may be part of the message.
+        message += "\n  continue with: " + resume_line(done.checkpoint);
+      }
+      fail("train", message);
+      return done.status;
+    }
+    fail("train", message);
+    if (!done.checkpoint.empty()) job.value().set_resume(done.checkpoint);
+    fmt::print(stderr, "tautline train: starts again from {}; {} left\n",
+               job.value().has_resume() ? job.value().resume() : "the beginning",
+               counted(left - 1, "restart"));
+    options = continued(options, done.folder);
   }
-  if (!options.json) {
-    fmt::print("{}: {}, {}, run folder {}\n", job.value().name(),
-               counted(options.servers, "server"), counted(job.value().workers(), "worker"),
-               folder.value().string());
-    std::fflush(stdout);
-  }
-  // Not in the file above, which does not depend on the run's folder.
-  settle_checkpoint_paths(folder.value() / "checkpoints", job.value());
-  TrainRun run(options, job.value(), folder.value());
-  const auto last = run.train();
-  const double wall_s = seconds(steady_now() - began);
-  run.end();
-  if (stop_signal() != 0) {
-    fail("train",
-         fmt::format("ended by signal {}; logs in {}", stop_signal(), folder.value().string()));
-    return 128 + stop_signal();
-  }
-  if (!last) return fail("train", last.error().message);
-
-  const RunSummary summary{.job = last.value(),
-                           .words = words_of(job.value()),
-                           .servers = options.servers,
-                           .shards = options.shards,
-                           .wall_s = wall_s,
-                           .first_iteration_s = run.first_iteration_s(),
-                           .folder = folder.value().string()};
-  print_summary(summary, options.json);
-  const auto kept = write_summary(summary);
-  if (!kept) return fail_to_write(kept.error());
-  if (last.value().state() == pb::DONE) return kFine;
-  return fail("train",
-              fmt::format("job {}: {}", state_word(last.value().state()), last.value().message()));
 }
 
 }  // namespace taut::cli

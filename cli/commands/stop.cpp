@@ -11,13 +11,14 @@ namespace {
 
 struct StopOptions {
   std::uint64_t job = 0;
+  bool discard = false;
   CoordinatorOption coordinator;
 };
 
 Result<std::string> stop(const StopOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
-  return client.stop(JobId(options.job));
+  return client.stop(JobId(options.job), options.discard);
 }
 
 }  // namespace
@@ -25,6 +26,7 @@ Result<std::string> stop(const StopOptions& options) {
 void add_stop(Command& command, int& status) {
   auto options = std::make_shared<StopOptions>();
   command.whole_number("JOB", options->job, "Number of the job", 1).required();
+  command.flag("--discard", options->discard, "Ends it at once; otherwise it is saved first");
   options->coordinator.add_to(command);
   command.on_run([options, &status] {
     const Result<std::string> done = stop(*options);

@@ -14,6 +14,7 @@
 #include "cli/commands/job_arguments.hpp"
 #include "cli/control_client.hpp"
 #include "cli/job_records.hpp"
+#include "cli/run_origin.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/progress_display.hpp"
 #include "common/stop_signal.hpp"
@@ -33,7 +34,8 @@ struct SubmitOptions {
 };
 
 /// Shows the job until it ends. Errors: it failed or was stopped; interrupted; no answer.
-Result<void> follow(ControlClient& client, JobId id, const JobWords& words) {
+Result<void> follow(ControlClient& client, JobId first, const JobWords& words) {
+  JobId id = first;
   constexpr auto kBetween = std::chrono::milliseconds(200);
   watch_stop_signals();
   ProgressDisplay display(words);
@@ -43,14 +45,24 @@ Result<void> follow(ControlClient& client, JobId id, const JobWords& words) {
     const pb::JobStatus& job = status.jobs(0);
     display.show(job);
     if (has_ended(job.state())) {
+      if (job.restarted_as() != 0) {
+        fmt::print("job {} failed: {}\n", job.job(), job.message());
+        id = JobId(job.restarted_as());
+        continue;
+      }
       if (job.state() != pb::DONE) {
-        return invalid(
-            fmt::format("job {} {}: {}", job.job(), state_word(job.state()), job.message()));
+        const std::string hint =
+            job.checkpoints().empty()
+                ? std::string()
+                : "; continue with: " + resume_line(job.checkpoints().rbegin()->folder());
+        return invalid(fmt::format("job {} {}: {}{}", job.job(), state_word(job.state()),
+                                   job.message(), hint));
       }
       fmt::print("job {} done in {:.1f} s\n", job.job(), job.running_s());
       if (!job.parameters_sha256().empty()) {
         fmt::print("parameters sha256: {}\n", job.parameters_sha256());
       }
+      if (!job.run_folder().empty()) fmt::print("run folder: {}\n", job.run_folder());
       return ok();
     }
     std::this_thread::sleep_for(kBetween);
@@ -95,6 +107,7 @@ Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(pb::Job job, model::load_job(options.job_file));
   put_over(options.job, job);
   settle_checkpoint_paths("checkpoints", job);
+  settle_last_checkpoint(job);
   TAUT_TRY(warn(job));
   TAUT_TRY(settle_weights(options, job));
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));

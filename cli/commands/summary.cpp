@@ -25,8 +25,8 @@ Result<void> summarize(const SummaryOptions& options) {
   const JobRecords known = records_of(job);
   if (!known.unknown.empty()) {
     fmt::print(stderr,
-               "warning: no data set says how large the records of {} are; the shapes take what "
-               "the layer says, or a usual size\n",
+               "warning: the records of {} have an unknown size; the shapes assume what "
+               "the layer says, or a common size\n",
                fmt::join(known.unknown, ", "));
   }
   const pb::Phase phase = options.phase == "test" ? pb::TEST : pb::TRAIN;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ struct SweepArguments {
   std::vector<pb::Straggler> stragglers;
   std::optional<double> clock_time_ms;
   std::optional<std::int32_t> max_iter;
+  std::string metric;
   std::optional<double> target;
   std::optional<double> limit_s;
   std::string data;
@@ -47,7 +49,16 @@ Result<void> put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
     sweep.add_workers(static_cast<std::uint32_t>(std::stoul(workers)));
   }
   if (arguments.seeds) sweep.set_seeds(*arguments.seeds);
-  if (arguments.target) sweep.set_target_accuracy(*arguments.target);
+  if (!arguments.metric.empty()) sweep.set_metric(arguments.metric);
+  if (arguments.target) {
+    if (sweep.metric() == "accuracy" && !(*arguments.target > 0 && *arguments.target < 1)) {
+      throw UsageError(
+          fmt::format("--target: an accuracy must be greater than 0 and less than 1, is {:g}",
+                      *arguments.target));
+    }
+    sweep.clear_target_accuracy();
+    sweep.set_target(*arguments.target);
+  }
   if (arguments.limit_s) sweep.set_limit_s(*arguments.limit_s);
   pb::Job& over = *sweep.mutable_over();
   for (const pb::Straggler& straggler : arguments.stragglers) *over.add_straggler() = straggler;
@@ -116,10 +127,15 @@ void add_sweep(Command& command, int& status) {
   command.number("--clock-time", arguments->clock_time_ms,
                  "For experiments: the shortest time of a worker's clock", "MS", {});
   command.whole_number("--max-iter", arguments->max_iter, "Iterations of each worker", 1);
-  command.number(
-      "--target", arguments->target,
-      "Test accuracy whose time is compared (default: the highest that every run reached)",
-      "NUMBER", {.max = 1, .excludes_limits = true});
+  command
+      .text("--metric", arguments->metric,
+            "What tests are compared by: accuracy, loss, perplexity, or an output of the test net "
+            "(default: accuracy)")
+      .value("NAME");
+  command.number("--target", arguments->target,
+                 "The metric's value whose time is compared (default: the best that every run "
+                 "reached)",
+                 "NUMBER", {.min = -std::numeric_limits<double>::infinity()});
   command.number("--limit", arguments->limit_s,
                  "A run that takes longer is ended as failed (default: 3600)", "SECONDS",
                  {.excludes_limits = true});
@@ -129,7 +145,8 @@ void add_sweep(Command& command, int& status) {
             "The sweep's folder; an interrupted sweep continues there (default: runs/NAME)")
       .value("DIR");
   command.flag("--report-only", arguments->report_only,
-               "Writes the report of the runs that are finished, and starts none");
+               "Writes the report of the folder's own sweep from the runs that are finished, and "
+               "starts none");
   command.flag("--json", arguments->json,
                "Prints the figures as one JSON object on a line, and no progress");
   command.on_run([arguments, &status] {

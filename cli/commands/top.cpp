@@ -11,6 +11,7 @@
 #include "cli/views/key_input.hpp"
 #include "cli/views/terminal.hpp"
 #include "cli/views/top_view.hpp"
+#include "cli/views/worker_marks.hpp"
 #include "common/stop_signal.hpp"
 #include "common/time.hpp"
 
@@ -55,7 +56,7 @@ Result<void> run(const TopOptions& options) {
   watch_stop_signals();
   KeyInput keys;
   LiveBlock block;
-  TopView view;
+  TopView view(shows_colours());
   for (int frame = 1;; ++frame) {
     const auto status = client.status();
     if (!status && frame == 1) return status.error();

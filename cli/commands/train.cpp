@@ -26,6 +26,7 @@ struct TrainArguments {
 /// What the workers write down. Throws UsageError.
 pb::RecordsConfig records_of(const std::string& words) {
   pb::RecordsConfig records;
+  records.set_metrics(false);
   std::istringstream parts(words);
   for (std::string part; std::getline(parts, part, ',');) {
     static const std::vector<std::string> known{"metrics", "tensorboard", "timeline", "all",
@@ -140,6 +141,8 @@ void add_run_options(Command& command, TrainArguments& arguments) {
       "iteration starts when all parameters have arrived");
   command.text("--output", options.output, "The run's folder (default: runs/DATE-JOB-N)")
       .value("DIR");
+  command.flag("--force", options.force, "Replaces a run that is in the folder of --output");
+  command.flag("--discard", options.discard, "Ctrl-C ends it at once; otherwise it is saved first");
   command.flag("--json", options.json,
                "Prints the summary as one JSON object on a line, and no progress");
 }

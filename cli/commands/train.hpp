@@ -17,7 +17,9 @@ struct TrainOptions {
   std::uint32_t servers = 1;
   std::uint32_t shards = 1;
   JobOptions job;
-  std::string output;  // folder
+  std::string output;    // folder
+  bool force = false;    // a run that is in the folder is replaced
+  bool discard = false;  // Ctrl-C ends it without saving
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
   std::uint64_t device_memory_budget = 0;  // bytes for each worker; 0: all of the device

@@ -79,8 +79,8 @@ Result<void> describe_graphs(const pb::Job& job, Findings& found) {
   const JobRecords known = records_of(job);
   if (!known.unknown.empty()) {
     found.warnings.push_back(
-        fmt::format("no data set says how large the records of {} are; the shapes below take "
-                    "what the layer says, or a usual size",
+        fmt::format("the records of {} have an unknown size; the shapes below assume "
+                    "what the layer says, or a common size",
                     fmt::join(known.unknown, ", ")));
   }
   for (const model::NetChoice& choice : nets_to_show(job)) {

@@ -28,7 +28,7 @@ Finding clock_finding(const std::vector<ClockReading>& readings) {
   return warning(
       "clock", found,
       "training does not mind, but logs, metrics and timelines of the two machines do not "
-      "lie side by side: set the clocks by chrony or systemd-timesyncd");
+      "can be compared: set the clocks by chrony or systemd-timesyncd");
 }
 
 Finding unreachable(const CoordinatorAim& aim, const Error& why) {
@@ -53,10 +53,11 @@ std::optional<ClockOffset> clock_offset(const std::vector<ClockReading>& reading
   std::optional<ClockOffset> best;
   for (const ClockReading& one : readings) {
     const double half_way = (one.received - one.sent) / 2;
-    // A clock that was set back meanwhile says nothing.
-    if (one.told <= 0 || half_way < 0) continue;
+    // A clock that was set back meanwhile is no measurement.
+    if (one.coordinator_s <= 0 || half_way < 0) continue;
     if (best && best->uncertain_by <= half_way) continue;
-    best = ClockOffset{.seconds = one.told - (one.sent + half_way), .uncertain_by = half_way};
+    best =
+        ClockOffset{.seconds = one.coordinator_s - (one.sent + half_way), .uncertain_by = half_way};
   }
   return best;
 }
@@ -109,7 +110,7 @@ Findings check_coordinator(const CoordinatorAim& aim, Machine& machine, bool& an
   if (!cluster.lost.empty()) {
     findings.push_back(warning("coordinator",
                                fmt::format("lost: {}", fmt::join(cluster.lost, ", ")),
-                               "see their logs; start them again and they join anew"));
+                               "see their logs; start them again and they rejoin"));
   }
   findings.push_back(clock_finding(cluster.readings));
   return findings;

@@ -47,7 +47,7 @@ Findings check_gpu(const pb::ClusterConfig& config, const GpuFacts& gpu) {
                                "start the container with access to the GPU"));
   } else if (gpu.devices.empty()) {
     findings.push_back(problem("the driver shows this process no device",
-                               "see CUDA_VISIBLE_DEVICES, and who may open /dev/nvidia*"));
+                               "see CUDA_VISIBLE_DEVICES, and the permissions of /dev/nvidia*"));
   } else if (gpu.cuda_version < kNeeded) {
     findings.push_back(
         problem(fmt::format("the driver supports CUDA {} at most", version(gpu.cuda_version)),

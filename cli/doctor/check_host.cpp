@@ -41,8 +41,8 @@ Finding instructions(const HostFacts& host) {
 Finding processors(const pb::ClusterConfig& config, const HostFacts& host) {
   const auto requested = static_cast<int>(config.worker().threads());
   std::string found = counted(host.processors, "processor");
-  if (host.processors < host.processors_there) {
-    found += fmt::format(" of {} may be used", host.processors_there);
+  if (host.processors < host.online_processors) {
+    found += fmt::format(" of {} may be used", host.online_processors);
   }
   if (host.processor_quota > 0) found += fmt::format(", {:g} by quota", host.processor_quota);
   const double usable = host.processor_quota > 0
@@ -95,7 +95,8 @@ Findings check_host(const pb::ClusterConfig& config, const HostFacts& host) {
                                "memory: ulimit -v unlimited"));
   }
   if (!host.shm_bytes) {
-    findings.push_back(fine("/dev/shm", "is not there; Tautline's own shared memory needs none"));
+    findings.push_back(
+        fine("/dev/shm", "is missing; Tautline's own shared memory does not need it"));
   } else {
     findings.push_back(fine(
         "/dev/shm", gibibytes(*host.shm_bytes) + " free; Tautline's own shared memory needs none"));
@@ -119,17 +120,17 @@ Findings check_versions(const std::vector<LibraryFacts>& libraries,
       findings.push_back(fine("version", fmt::format("{}: {}", program.name, own_build)));
     }
   }
-  std::vector<std::string> alike;
+  std::vector<std::string> matching;
   for (const LibraryFacts& library : libraries) {
     if (library.running.empty() || library.running == library.built_with) {
-      alike.push_back(fmt::format("{} {}", library.name, library.built_with));
+      matching.push_back(fmt::format("{} {}", library.name, library.built_with));
       continue;
     }
     findings.push_back(fine("version", fmt::format("{} {}, built with {}", library.name,
                                                    library.running, library.built_with)));
   }
-  if (!alike.empty()) {
-    findings.push_back(fine("version", fmt::format("{}", fmt::join(alike, ", "))));
+  if (!matching.empty()) {
+    findings.push_back(fine("version", fmt::format("{}", fmt::join(matching, ", "))));
   }
   return findings;
 }

@@ -33,11 +33,12 @@ struct Folder {
 std::vector<Folder> folders_of(const pb::ClusterConfig& config) {
   std::vector<Folder> all{{"runs", "runs", "--output"}};
   const std::string& state = config.server().coordinator().state_folder();
-  if (!state.empty()) {
+  if (config.server().has_coordinator() && !state.empty()) {
     all.push_back({"coordinator's state", state, "server { coordinator { state_folder } }"});
   }
   const pb::RecordsConfig& records = config.records();
-  if (records.metrics() || records.tensorboard() || records.timeline()) {
+  const bool records_any = records.metrics() || records.tensorboard() || records.timeline();
+  if (records_any && (config.has_worker() || config.has_records())) {
     all.push_back({"records", records.folder(), "records { folder }"});
   }
   if (!config.log().file().empty()) {

@@ -10,7 +10,7 @@
 
 namespace taut::cli {
 
-// What the machine is like, as it was found. What it means is said by the checks.
+// Facts about the machine, as found. The checks judge them.
 
 struct PortFacts {
   enum class State : std::uint8_t {
@@ -25,11 +25,11 @@ struct PortFacts {
 };
 
 /// One question to the coordinator and its answer, in seconds since 1970. `sent` and `received` are
-/// read off this machine's clock, `told` off the coordinator's; 0: it tells none.
+/// read off this machine's clock, `coordinator_s` off the coordinator's; 0: it sends none.
 struct ClockReading {
   double sent = 0;
   double received = 0;
-  double told = 0;
+  double coordinator_s = 0;
 };
 
 struct CoordinatorFacts {
@@ -50,8 +50,8 @@ struct FolderFacts {
 struct GpuFacts {
   std::string driver{};                // of /proc/driver/nvidia; empty: no driver is loaded
   std::vector<std::string> present{};  // models that the driver lists
-  std::string library_error{};         // why libcuda.so.1 cannot be opened or begun; empty: it can
-  int cuda_version = 0;                // the newest that the driver supports: 1000 major + 10 minor
+  std::string library_error{};  // why libcuda.so.1 cannot be opened or initialized; empty: it can
+  int cuda_version = 0;         // the newest that the driver supports: 1000 major + 10 minor
   struct Device {
     std::string name{};
     int capability = 0;  // 10 major + minor
@@ -64,7 +64,7 @@ struct HostFacts {
   std::string processor{};
   std::vector<std::string> flags{};  // of /proc/cpuinfo
   int processors = 0;                // that this process may run on
-  int processors_there = 0;
+  int online_processors = 0;
   double processor_quota = 0;  // of its control group, in processors; 0: none
   std::uint64_t memory_bytes = 0;
   std::uint64_t available_bytes = 0;
@@ -72,7 +72,7 @@ struct HostFacts {
   std::uint64_t open_files = 0;              // the soft limit
   std::uint64_t open_files_hard = 0;         // how far it may be raised
   std::uint64_t address_space = 0;           // bytes; 0: no limit
-  std::optional<std::uint64_t> shm_bytes{};  // free in /dev/shm; nothing: it is not there
+  std::optional<std::uint64_t> shm_bytes{};  // free in /dev/shm; nothing: it does not exist
 };
 
 struct LibraryFacts {

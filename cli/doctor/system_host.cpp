@@ -71,7 +71,7 @@ HostFacts system_host() {
   facts.processor = value_of("/proc/cpuinfo", "model name");
   facts.flags = words_of(value_of("/proc/cpuinfo", "flags"));
   facts.processors = usable_processors();
-  facts.processors_there = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  facts.online_processors = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   facts.processor_quota = processor_quota();
   facts.memory_bytes = memory_line("MemTotal");
   facts.available_bytes = memory_line("MemAvailable");

@@ -40,7 +40,8 @@ Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait
   for (int i = 0; i < kReadings; ++i) {
     const double sent = unix_now();
     TAUT_TRY(status, client.status());
-    facts.readings.push_back({.sent = sent, .received = unix_now(), .told = status.unix_time_s()});
+    facts.readings.push_back(
+        {.sent = sent, .received = unix_now(), .coordinator_s = status.unix_time_s()});
   }
   facts.servers = status.servers_size();
   facts.workers = status.workers_size();

@@ -24,26 +24,26 @@ namespace fs = std::filesystem;
 constexpr Bytes kTried(1ULL << 20U);
 constexpr int kWithin_ms = 5000;
 
-/// What the other process does: opens the memory as a worker opens a shard's, and says how it went.
+/// The other process: opens the memory as a worker opens a shard's, and reports the result.
 [[noreturn]] void read_as_another(const SharedMemoryOffer& offer, int report) {
   const auto view = SharedView::open(offer);
-  const std::string said = view ? "" : view.error().message;
+  const std::string message = view ? "" : view.error().message;
   // Nobody is left to hear of a pipe that is broken.
-  [[maybe_unused]] const auto written = write(report, said.data(), said.size());
+  [[maybe_unused]] const auto written = write(report, message.data(), message.size());
   _exit(view ? 0 : 1);
 }
 
 /// Everything that the other process writes, until it ends or the time is over.
 std::string hear(int report) {
-  std::string said;
+  std::string message;
   std::array<char, 512> part{};
   pollfd ready{.fd = report, .events = POLLIN, .revents = 0};
   while (poll(&ready, 1, kWithin_ms) > 0) {
     const ssize_t count = read(report, part.data(), part.size());
     if (count <= 0) break;
-    said.append(part.data(), static_cast<std::size_t>(count));
+    message.append(part.data(), static_cast<std::size_t>(count));
   }
-  return said;
+  return message;
 }
 
 fs::path nearest_folder(fs::path path) {
@@ -82,7 +82,7 @@ Result<void> try_shared_memory() {
     read_as_another(arena->offer(), ends[1]);
   }
   close(ends[1]);
-  const std::string said = other > 0 ? hear(ends[0]) : "";
+  const std::string message = other > 0 ? hear(ends[0]) : "";
   close(ends[0]);
   if (other < 0) return make_error(ErrorCode::kIo, fmt::format("fork: {}", std::strerror(errno)));
   kill(other, SIGKILL);  // it has ended by now, or never will
@@ -90,7 +90,7 @@ Result<void> try_shared_memory() {
   waitpid(other, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok();
   return make_error(ErrorCode::kIo, fmt::format("another process cannot read this one's memory: {}",
-                                                said.empty() ? "it did not end" : said));
+                                                message.empty() ? "it did not end" : message));
 }
 
 FolderFacts system_folder(const fs::path& path) {

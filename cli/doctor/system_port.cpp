@@ -51,7 +51,7 @@ HostAndPort split(const std::string& address) {
 PortFacts::State try_to_listen(const addrinfo& at) {
   const Socket one(socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (one.descriptor < 0) return PortFacts::State::kElsewhere;
-  // What a daemon that has just ended leaves behind does not count.
+  // Connections of a daemon that has just ended do not count.
   const int on = 1;
   setsockopt(one.descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(one.descriptor, at.ai_addr, at.ai_addrlen) == 0 && listen(one.descriptor, 1) == 0) {
@@ -84,10 +84,10 @@ bool has_one_of(const fs::path& descriptors, const std::set<std::string>& inodes
   std::error_code failed;
   for (fs::directory_iterator entry(descriptors, failed), end; !failed && entry != end;
        entry.increment(failed)) {
-    std::error_code gone;
-    const std::string target = fs::read_symlink(entry->path(), gone).string();
+    std::error_code error;
+    const std::string target = fs::read_symlink(entry->path(), error).string();
     constexpr std::string_view kBefore = "socket:[";
-    if (gone || !target.starts_with(kBefore)) continue;
+    if (error || !target.starts_with(kBefore)) continue;
     if (inodes.contains(target.substr(kBefore.size(), target.size() - kBefore.size() - 1))) {
       return true;
     }

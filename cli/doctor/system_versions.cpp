@@ -23,11 +23,11 @@ constexpr Duration kWithin{5'000'000};
 constexpr Bytes kMaxOutput(1ULL << 16U);
 
 /// What `program --version` prints, into a file that is removed again.
-Result<std::string> version_of(const fs::path& program, const fs::path& said) {
+Result<std::string> version_of(const fs::path& program, const fs::path& output) {
   TAUT_TRY(auto child, ChildProcess::start({.name = program.filename().string(),
                                             .program = program,
                                             .arguments = {"--version"},
-                                            .log = said}));
+                                            .log = output}));
   const TimePoint deadline = steady_now() + kWithin;
   while (child.running()) {
     if (steady_now() > deadline) {
@@ -36,7 +36,7 @@ Result<std::string> version_of(const fs::path& program, const fs::path& said) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  TAUT_TRY(std::string text, read_file(said, kMaxOutput));
+  TAUT_TRY(std::string text, read_file(output, kMaxOutput));
   while (text.ends_with('\n')) text.pop_back();
   if (!child.ended_well()) {
     return invalid(fmt::format("{} --version {}: {}", program.string(), child.ending(), text));

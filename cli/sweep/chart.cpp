@@ -99,6 +99,14 @@ std::string tick_label(double value, bool percent) {
   return fmt::format("{:g}", std::round(1e6 * value) / 1e6);
 }
 
+/// A deviation next to its mean: with enough digits that it is not shown as 0.
+std::string deviation_label(double value, bool percent) {
+  const double shown = percent ? 100 * value : value;
+  if (shown <= 0) return "0";
+  const int digits = std::clamp(1 - static_cast<int>(std::floor(std::log10(shown))), 0, 9);
+  return fmt::format("{:.{}f}{}", shown, digits, percent ? " %" : "");
+}
+
 std::string value_label(double value, bool percent) {
   if (percent) return fmt::format("{:.1f} %", 100 * value);
   if (value >= 10000) return fmt::format("{:.1f}k", value / 1000);
@@ -168,6 +176,24 @@ std::string mean_path(const Scale& scale, const Band& band) {
   return path;
 }
 
+/// A marker at the end, and at distances along the line that differ from style to style, so that
+/// lines on top of each other keep theirs apart.
+std::string markers_along(const Scale& scale, const Band& band, std::size_t style) {
+  constexpr double kBetween = 62;  // of the chart's width
+  const double first = kLeft + kBetween * (static_cast<double>(style) + 1) /
+                                   (static_cast<double>(kSeriesStyles) + 1);
+  std::string svg;
+  double next = first;
+  for (std::size_t i = 0; i < band.x.size(); ++i) {
+    const double x = scale.x(band.x[i]);
+    const bool is_last = i + 1 == band.x.size();
+    if (!is_last && x < next) continue;
+    svg += marker(style, x, scale.y(band.mean[i]));
+    while (next <= x) next += kBetween;
+  }
+  return svg;
+}
+
 std::string draw_band(const Scale& scale, const BandSeries& series) {
   if (series.band.x.empty()) return {};
   const std::size_t style = series.style % kSeriesStyles;
@@ -178,8 +204,29 @@ std::string draw_band(const Scale& scale, const BandSeries& series) {
       "<path d=\"{}\" fill=\"none\" stroke=\"var(--s{})\" stroke-width=\"2\" "
       "stroke-dasharray=\"{}\"/>",
       mean_path(scale, series.band), style, kDashes[style]);
-  return svg + marker(style, scale.x(series.band.x.back()), scale.y(series.band.mean.back())) +
-         "</g>";
+  return svg + markers_along(scale, series.band, style) + "</g>";
+}
+
+/// Whether the lines leave the chart, in words; empty: they do not.
+std::string what_is_cut(const LineChart& chart) {
+  double least = chart.low;
+  double most = chart.high;
+  for (const BandSeries& series : chart.series) {
+    for (const double mean : series.band.mean) {
+      if (!std::isfinite(mean)) continue;
+      least = std::min(least, mean);
+      most = std::max(most, mean);
+    }
+  }
+  std::string text;
+  if (most > chart.high) {
+    text = fmt::format("cut off above: up to {}", value_label(most, chart.percent));
+  }
+  if (least < chart.low) {
+    text += fmt::format("{}cut off below: down to {}", text.empty() ? "" : "; ",
+                        value_label(least, chart.percent));
+  }
+  return text;
 }
 
 /// One category of a dot chart, around x.
@@ -193,7 +240,7 @@ std::string draw_dots(const Scale& scale, const DotCategory& category, double x,
   const double bottom = scale.y(spread.mean - spread.deviation);
   std::string svg = fmt::format("<g><title>{}: {} ± {}, {} values</title>",
                                 escape_html(category.name), value_label(spread.mean, percent),
-                                value_label(spread.deviation, percent), spread.count);
+                                deviation_label(spread.deviation, percent), spread.count);
   svg += fmt::format(
       "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"26\" height=\"{:.1f}\" rx=\"3\" "
       "fill=\"var(--s{})\" opacity=\"0.2\"/>",
@@ -280,14 +327,22 @@ std::string line_chart(const LineChart& chart) {
       "height=\"{3}\"/></clipPath>",
       kLeft, kTop - 6, kWidth - kLeft - kRight + 8, kHeight - kTop - kBottom + 6);
   svg += y_axis(scale, chart.text.y_label, chart.percent) + x_axis(scale, chart.text.x_label);
-  if (chart.mark && *chart.mark > chart.low && *chart.mark < chart.high) {
+  const bool has_mark = chart.mark && *chart.mark > chart.low && *chart.mark < chart.high;
+  if (has_mark) {
     svg += line(kLeft, scale.y(*chart.mark), kWidth - kRight, scale.y(*chart.mark), "mark");
-    svg += text_at(kWidth - kRight, scale.y(*chart.mark) - 4, "end",
-                   fmt::format("target {}", tick_label(*chart.mark, chart.percent)), "t small");
   }
   svg += "<g clip-path=\"url(#frame)\">";
   for (const BandSeries& series : chart.series) svg += draw_band(scale, series);
-  return svg + "</g></svg></figure>\n";
+  svg += "</g>";
+  // Words are drawn last, on a rim of the background, so that no line strikes through them.
+  if (has_mark) {
+    svg += text_at(kWidth - kRight - 4, scale.y(*chart.mark) + 15, "end",
+                   fmt::format("target {}", tick_label(*chart.mark, chart.percent)), "t small rim");
+  }
+  if (const std::string cut = what_is_cut(chart); !cut.empty()) {
+    svg += text_at(kWidth - kRight - 4, kTop + 6, "end", cut, "t small rim");
+  }
+  return svg + "</svg></figure>\n";
 }
 
 std::string dot_chart(const DotChart& chart) {

@@ -6,12 +6,23 @@
 #include <cctype>
 #include <cmath>
 
-#include "cli/views/job_words.hpp"
+#include "proto/config/job_words.hpp"
 
 namespace taut::cli {
 namespace {
 
 constexpr double kLevel = 0.05;
+
+struct Extent {
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  std::size_t most = 0;
+
+  void add(std::size_t value) {
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  [[nodiscard]] bool any() const { return least <= most; }
+};
 
 template <class Field>
 Spread over_runs(const std::vector<RunResult>& runs, Field field) {
@@ -22,6 +33,11 @@ Spread over_runs(const std::vector<RunResult>& runs, Field field) {
 
 std::string percent(double share) {
   return fmt::format("{:.1f} %", 100 * share);
+}
+
+/// "5", or "5 to 9"
+std::string range_of(std::size_t least, std::size_t most) {
+  return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
 }
 
 /// "slack 1 and async"
@@ -36,36 +52,62 @@ std::string list_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-double target_of(std::optional<double> given, const std::vector<SweepOutcome>& outcomes) {
-  if (given) return *given;
-  double reached = 1;
-  bool any = false;
+SweepTarget target_of(const SweepMetric& metric, std::optional<double> given,
+                      const std::vector<SweepOutcome>& outcomes) {
+  SweepTarget target{metric, given.value_or(0), given.has_value()};
+  if (given) return target;
+  std::optional<double> reached;
   for (const SweepOutcome& outcome : outcomes) {
     if (!outcome.result) continue;
-    any = true;
-    reached = std::min(reached, outcome.result->best_accuracy);
+    const double best = outcome.result->best_value;
+    if (!reached || metric.better(*reached, best)) reached = best;
   }
+  if (!reached) return target;
   constexpr double kSteps = 200;
-  return any ? std::floor(reached * kSteps) / kSteps : 0;
+  double step = 1 / kSteps;
+  if (!metric.is_share && *reached != 0) {
+    step = std::pow(10, std::floor(std::log10(std::abs(*reached))) - 1);
+  }
+  // A value that was rounded to such a step before is not moved by another one.
+  constexpr double kRounding = 1e-9;
+  const double steps = *reached / step;
+  target.value = step * (metric.higher_is_better ? std::floor(steps + kRounding)
+                                                 : std::ceil(steps - kRounding));
+  return target;
 }
 
+namespace {
+
+std::optional<TargetTime> time_to(const SweepTarget& target, const RunResult& run) {
+  const bool rises = target.metric.higher_is_better;
+  const auto at = first_reaching(run.test_by_time, target.value, rises);
+  if (!at) return std::nullopt;
+  TargetTime time{*at, first_reaching(run.test_by_clock, target.value, rises).value_or(0), 0};
+  time.tests_around = static_cast<std::size_t>(
+      std::ranges::count_if(run.test_by_clock.x, [&](double x) { return x <= 2 * time.clocks; }));
+  return time;
+}
+
+}  // namespace
+
 std::vector<PointFigures> figures_of(const SweepPlan& plan,
-                                     const std::vector<SweepOutcome>& outcomes, double target) {
+                                     const std::vector<SweepOutcome>& outcomes,
+                                     const SweepTarget& target) {
   std::vector<PointFigures> points;
   for (const SweepPoint& point : plan.points) points.emplace_back().point = point;
   for (const SweepOutcome& outcome : outcomes) {
     if (!outcome.result) continue;
     PointFigures& point = points[outcome.run.point];
     point.runs.push_back(*outcome.result);
-    const auto at = first_reaching(outcome.result->accuracy_by_time, target);
+    const auto at = time_to(target, *outcome.result);
+    point.by_seed[outcome.run.seed] = at;
     if (!at) continue;
-    point.seconds_to_target.push_back(*at);
-    point.clocks_to_target.push_back(
-        first_reaching(outcome.result->accuracy_by_clock, target).value_or(0));
+    point.seconds_to_target.push_back(at->seconds);
+    point.clocks_to_target.push_back(at->clocks);
   }
   for (PointFigures& point : points) {
-    point.accuracy = over_runs(point.runs, &RunResult::final_accuracy);
-    point.images_per_second = over_runs(point.runs, &RunResult::images_per_second);
+    point.final_value = over_runs(point.runs, &RunResult::final_value);
+    point.rate = over_runs(point.runs, &RunResult::rate);
     point.wait_share = over_runs(point.runs, &RunResult::wait_share);
     point.staleness = over_runs(point.runs, &RunResult::mean_staleness);
     point.to_target_s = spread_of(point.seconds_to_target);
@@ -78,7 +120,98 @@ std::string rate_of(const std::vector<PointFigures>& points) {
   return points.empty() ? JobWords().rate() : words_of(points.front().point.job).rate();
 }
 
-std::string verdict(const std::vector<PointFigures>& points, double target) {
+namespace {
+
+/// Differences in seconds, b's time less a's, of the seeds that both have.
+std::vector<double> differences(const PointFigures& a, const PointFigures& b) {
+  std::vector<double> found;
+  for (const auto& [seed, time] : a.by_seed) {
+    const auto other = b.by_seed.find(seed);
+    if (other == b.by_seed.end() || !time || !other->second) continue;
+    found.push_back(other->second->seconds - time->seconds);
+  }
+  return found;
+}
+
+/// Every pair of the bounds: how many seeds the weakest of them has.
+std::size_t paired_seeds(const std::vector<const PointFigures*>& bounds) {
+  std::size_t least = bounds.front()->by_seed.size();
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    for (std::size_t j = i + 1; j < bounds.size(); ++j) {
+      least = std::min(least, differences(*bounds[i], *bounds[j]).size());
+    }
+  }
+  return least;
+}
+
+/// Why the runs give no verdict; empty: they do.
+std::string obstacles(const std::vector<const PointFigures*>& reached) {
+  std::vector<std::string> reasons;
+  const std::size_t seeds = paired_seeds(reached);
+  if (seeds < kSeedsNeeded) {
+    reasons.push_back(fmt::format("{} {}, and fewer than {} cannot be told from chance", seeds,
+                                  seeds == 1 ? "seed" : "seeds", kSeedsNeeded));
+  }
+  Extent around;
+  double soonest = std::numeric_limits<double>::max();
+  for (const PointFigures* point : reached) {
+    for (const auto& [seed, time] : point->by_seed) {
+      around.add(time->tests_around);
+      soonest = std::min(soonest, time->clocks);
+    }
+  }
+  if (around.least < kTestsNeeded) {
+    std::string reason = fmt::format(
+        "{} tests from a run's start to twice the clocks that the target takes, and at least {} "
+        "are "
+        "needed to place it",
+        range_of(around.least, around.most), kTestsNeeded);
+    const auto interval = static_cast<std::int64_t>(2 * soonest / kTestsNeeded);
+    reason += interval > 0 ? fmt::format(" (a test_interval of at most {})", interval)
+                           : " (a target that takes longer)";
+    reasons.push_back(std::move(reason));
+  }
+  return reasons.empty() ? "" : "No verdict: " + list_of(reasons);
+}
+
+/// The soonest bound against each other one. p-values are corrected for all pairs.
+std::vector<PairedTest> paired_tests(const std::vector<const PointFigures*>& bounds) {
+  std::vector<double> p;
+  std::vector<PairedTest> tests;
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    for (std::size_t j = i + 1; j < bounds.size(); ++j) {
+      const std::vector<double> later = differences(*bounds[i], *bounds[j]);
+      p.push_back(sign_flip_p(later));
+      if (i > 0) continue;
+      tests.push_back({bounds[j]->point.bound(), later.size(), spread_of(later).mean, 1});
+    }
+  }
+  const std::vector<double> adjusted = holm_adjusted(p);
+  for (std::size_t i = 0; i < tests.size(); ++i) tests[i].p = adjusted[i];
+  return tests;
+}
+
+/// What more seeds could show, where these cannot show anything.
+std::string too_many_bounds(std::size_t seeds, std::size_t bounds) {
+  const double pairs = static_cast<double>(bounds) * static_cast<double>(bounds - 1) / 2;
+  const double lowest = std::min(1.0, pairs * lowest_sign_flip_p(seeds));
+  if (lowest < kLevel) return "";
+  std::size_t needed = seeds;
+  while (pairs * lowest_sign_flip_p(needed) >= kLevel) ++needed;
+  return fmt::format(
+      " With {} seeds and {} bounds no lead can be significant (the lowest p is {:.2g}); {} seeds "
+      "could show one.",
+      seeds, bounds, lowest, needed);
+}
+
+std::string capitalized(std::string name) {
+  name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
+  return name;
+}
+
+}  // namespace
+
+Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target) {
   std::vector<const PointFigures*> reached;
   std::vector<std::string> never;
   for (const PointFigures& point : points) {
@@ -90,49 +223,80 @@ std::string verdict(const std::vector<PointFigures>& points, double target) {
   }
   const auto has_run = [](const PointFigures& point) { return !point.runs.empty(); };
   if (std::none_of(points.begin(), points.end(), has_run)) {
-    return "No run has finished, so there is nothing to compare.";
+    return {"No run has finished, so there is nothing to compare.", false, {}};
   }
   if (reached.empty()) {
-    return fmt::format("No bound reached {} test accuracy in all of its runs.", percent(target));
+    return {fmt::format("No bound reached {} in all of its runs.", target.text()), false, {}};
+  }
+  const std::string beside =
+      never.empty() ? ""
+                    : fmt::format(" ({} did not always reach {})", list_of(never), target.text());
+  if (const std::string why = obstacles(reached); !why.empty()) {
+    return {why + ". Every run is listed." + beside, false, {}};
   }
   std::stable_sort(reached.begin(), reached.end(), [](const auto* a, const auto* b) {
     return a->to_target_s.mean < b->to_target_s.mean;
   });
   const PointFigures& best = *reached[0];
-  std::string name = best.point.bound();
-  name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
-  std::string text = fmt::format("{} reached {} test accuracy soonest, in {:.1f} s", name,
-                                 percent(target), best.to_target_s.mean);
-  if (best.to_target_s.count > 1) {
-    text += fmt::format(" on average over {} seeds", best.to_target_s.count);
+  Verdict found{fmt::format("{} reached {} soonest, in {:.1f} s on average over {} seeds{}",
+                            capitalized(best.point.bound()), target.text(), best.to_target_s.mean,
+                            best.to_target_s.count, beside),
+                true, paired_tests(reached)};
+  if (reached.size() == 1) {
+    found.text += points.size() == 1 ? "." : "; no other bound always did.";
+    return found;
   }
-  if (!never.empty()) text += fmt::format(" ({} did not always reach it)", list_of(never));
-  if (reached.size() == 1) return text + "; no other bound did.";
-
-  const PointFigures& second = *reached[1];
-  const double ahead = second.to_target_s.mean - best.to_target_s.mean;
-  text += fmt::format(", {:.1f} s ({}) before {}", ahead, percent(ahead / second.to_target_s.mean),
-                      second.point.bound());
-  std::vector<double> p;
-  bool testable = true;
-  for (std::size_t i = 1; i < reached.size(); ++i) {
-    p.push_back(welch_p(best.to_target_s, reached[i]->to_target_s));
-    testable = testable && reached[i]->to_target_s.count > 1 && best.to_target_s.count > 1;
-  }
-  if (!testable) return text + "; one seed tells nothing about the noise.";
-  const std::vector<double> adjusted = holm_adjusted(p);
-  text += fmt::format("; that lead is {} the noise (p = {:.2g})",
-                      adjusted[0] < kLevel ? "beyond" : "within", adjusted[0]);
+  const PairedTest& second = found.tests[0];
+  found.text += fmt::format(", {:.1f} s ({}) before {}; that lead is {} the noise (p = {:.2g})",
+                            second.later_s, percent(second.later_s / reached[1]->to_target_s.mean),
+                            second.bound, second.p < kLevel ? "beyond" : "within", second.p);
   std::vector<std::string> beyond;
-  for (std::size_t i = 1; i < adjusted.size(); ++i) {
-    if (adjusted[i] < kLevel) {
-      beyond.push_back(fmt::format("{} ({:.1f} s later, p = {:.2g})", reached[i + 1]->point.bound(),
-                                   reached[i + 1]->to_target_s.mean - best.to_target_s.mean,
-                                   adjusted[i]));
+  for (std::size_t i = 1; i < found.tests.size(); ++i) {
+    const PairedTest& test = found.tests[i];
+    if (test.p >= kLevel) continue;
+    beyond.push_back(
+        fmt::format("{} ({:.1f} s later, p = {:.2g})", test.bound, test.later_s, test.p));
+  }
+  if (!beyond.empty())
+    found.text += fmt::format(", its lead over {} is beyond it", list_of(beyond));
+  found.text += "." + too_many_bounds(paired_seeds(reached), reached.size());
+  return found;
+}
+
+std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
+                                  const SweepTarget& target) {
+  const SweepMetric& metric = target.metric;
+  std::vector<std::string> lines{fmt::format(
+      "target: {}, {}", target.text(),
+      target.is_fixed ? "fixed before the runs"
+                      : fmt::format("chosen after the runs: the {} that every run reached, rounded",
+                                    metric.higher_is_better ? "highest" : "lowest"))};
+  Extent tests;
+  Extent around;
+  for (const PointFigures& point : points) {
+    for (const RunResult& run : point.runs) tests.add(run.test_by_clock.x.size());
+    for (const auto& [seed, time] : point.by_seed) {
+      if (time) around.add(time->tests_around);
     }
   }
-  if (!beyond.empty()) text += fmt::format(", its lead over {} is beyond it", list_of(beyond));
-  return text + ".";
+  if (tests.any()) {
+    std::string line = "tests of a run: " + range_of(tests.least, tests.most);
+    if (around.any())
+      line += fmt::format(", {} around the target", range_of(around.least, around.most));
+    lines.push_back(std::move(line));
+  }
+  if (metric.test_records > 0) {
+    std::string line = fmt::format("records of a test: {}", metric.test_records);
+    if (const double error = metric.test_error(target.value); error > 0) {
+      line += fmt::format(
+          ", which alone gives a value near the target a standard error of {:.2f} % (binomial); "
+          "the "
+          "same records in every run",
+          100 * error);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace taut::cli

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/sweep/metric.hpp"
 #include "cli/sweep/run_result.hpp"
 #include "cli/sweep/statistics.hpp"
 #include "cli/sweep/sweep_plan.hpp"
@@ -14,11 +17,31 @@ namespace taut::cli {
 /// Why a run that was never started has no result.
 inline constexpr const char* kNotRun = "not run yet";
 
+/// Seeds from which on bounds are compared: with fewer, no difference can be told from chance.
+inline constexpr std::size_t kSeedsNeeded = 6;
+
 /// A run as it ended: with a result, or a reason why it has none.
 struct SweepOutcome {
   SweepRun run;
   std::optional<RunResult> result;
   std::string failure;
+};
+
+/// The value of the metric to which times are compared.
+struct SweepTarget {
+  SweepMetric metric;
+  double value = 0;
+  bool is_fixed = false;  // by the user, before the runs
+
+  /// "85.0 % test accuracy"
+  [[nodiscard]] std::string text() const { return metric.text(value) + " " + metric.title(); }
+};
+
+/// Where a run reached the target.
+struct TargetTime {
+  double seconds = 0;
+  double clocks = 0;
+  std::size_t tests_around = 0;  // from the start to twice those clocks
 };
 
 /// A point over its seeds.
@@ -27,8 +50,9 @@ struct PointFigures {
   std::vector<RunResult> runs;            // those with a result
   std::vector<double> seconds_to_target;  // of those that reached it
   std::vector<double> clocks_to_target;
-  Spread accuracy;  // final
-  Spread images_per_second;
+  std::map<std::uint64_t, std::optional<TargetTime>> by_seed;  // those with a result
+  Spread final_value;                                          // of the metric
+  Spread rate;
   Spread wait_share;
   Spread staleness;
   Spread to_target_s;
@@ -39,22 +63,44 @@ struct PointFigures {
   }
 };
 
-/// The test accuracy whose time is compared: the given one, or the highest that every run reached,
-/// rounded down to half a percent.
-[[nodiscard]] double target_of(std::optional<double> given,
-                               const std::vector<SweepOutcome>& outcomes);
+/// The target that is compared: the given one, or the best value that every run reached, rounded
+/// toward worse: accuracies to half a percent, others to two digits.
+[[nodiscard]] SweepTarget target_of(const SweepMetric& metric, std::optional<double> given,
+                                    const std::vector<SweepOutcome>& outcomes);
 
 /// One entry for each point, in the plan's order.
 [[nodiscard]] std::vector<PointFigures> figures_of(const SweepPlan& plan,
                                                    const std::vector<SweepOutcome>& outcomes,
-                                                   double target);
+                                                   const SweepTarget& target);
 
 /// The unit of the points' throughput, e.g. "images/s".
 [[nodiscard]] std::string rate_of(const std::vector<PointFigures>& points);
 
-/// In one sentence for the points of one group: which bound reached the target soonest, by how
-/// much, and whether that is beyond the noise: Welch's t-test between it and each other bound, at
-/// 5 %, Holm's correction for their number.
-[[nodiscard]] std::string verdict(const std::vector<PointFigures>& points, double target);
+/// The soonest bound against another one, seed by seed.
+struct PairedTest {
+  std::string bound;  // the other one
+  std::size_t seeds = 0;
+  double later_s = 0;  // the mean of the differences
+  double p = 1;        // with Holm's correction
+};
+
+/// Which bound of one group reached the target soonest, by how much, and whether that is beyond the
+/// noise; or why the runs do not say.
+struct Verdict {
+  std::string text;
+  bool is_given = false;          // false: the text says why not
+  std::vector<PairedTest> tests;  // empty unless given
+};
+
+/// For the points of one group. Bounds are compared where every run reached the target: paired over
+/// the seeds, by the exact sign-flip test, at 5 % with Holm's correction over all pairs of bounds,
+/// because the soonest one is chosen by the same times. It takes kSeedsNeeded seeds, and in each
+/// run kTestsNeeded tests around the target.
+[[nodiscard]] Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target);
+
+/// How the verdict was reached, a line each: the target and when it was chosen, the tests of a run,
+/// what the size of the test set adds to the error.
+[[nodiscard]] std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
+                                                const SweepTarget& target);
 
 }  // namespace taut::cli

@@ -28,9 +28,11 @@ std::string optional_cell(const std::optional<double>& value) {
 }  // namespace
 
 std::string runs_csv(const SweepReport& report) {
-  std::string csv =
-      "slack,workers,variant,seed,state,failure,wall_s,clocks,images_per_second,wait_share,"
-      "mean_staleness,final_accuracy,best_accuracy,seconds_to_target,clocks_to_target\n";
+  const SweepMetric& metric = report.target.metric;
+  std::string csv = fmt::format(
+      "slack,workers,variant,seed,state,failure,wall_s,clocks,rate,wait_share,"
+      "mean_staleness,{},{},seconds_to_target,clocks_to_target\n",
+      cell("final_" + metric.name), cell("best_" + metric.name));
   for (const SweepOutcome& outcome : report.outcomes) {
     const SweepPoint& point = report.points[outcome.run.point].point;
     csv += fmt::format("{},{},", point_cells(point), outcome.run.seed);
@@ -39,27 +41,30 @@ std::string runs_csv(const SweepReport& report) {
       continue;
     }
     const RunResult& run = *outcome.result;
+    const auto reached = [&](const Curve& curve) {
+      return first_reaching(curve, report.target.value, metric.higher_is_better);
+    };
     csv += fmt::format("done,,{:.3f},{:.6g},{:.1f},{:.5f},{:.4f},{:.6g},{:.6g},{},{}\n", run.wall_s,
-                       run.clocks, run.images_per_second, run.wait_share, run.mean_staleness,
-                       run.final_accuracy, run.best_accuracy,
-                       optional_cell(first_reaching(run.accuracy_by_time, report.target)),
-                       optional_cell(first_reaching(run.accuracy_by_clock, report.target)));
+                       run.clocks, run.rate, run.wait_share, run.mean_staleness, run.final_value,
+                       run.best_value, optional_cell(reached(run.test_by_time)),
+                       optional_cell(reached(run.test_by_clock)));
   }
   return csv;
 }
 
 std::string points_csv(const SweepReport& report) {
   std::string csv = "slack,workers,variant,runs,reached_target";
-  for (const char* name : {"seconds_to_target", "clocks_to_target", "final_accuracy",
-                           "images_per_second", "wait_share", "staleness"}) {
-    csv += fmt::format(",{0}_mean,{0}_sd", name);
+  for (const std::string& name : {std::string("seconds_to_target"), std::string("clocks_to_target"),
+                                  "final_" + report.target.metric.name, std::string("rate"),
+                                  std::string("wait_share"), std::string("staleness")}) {
+    csv += fmt::format(",{},{}", cell(name + "_mean"), cell(name + "_sd"));
   }
   csv += "\n";
   for (const PointFigures& point : report.points) {
     csv += fmt::format("{},{},{}", point_cells(point.point), point.runs.size(),
                        point.seconds_to_target.size());
-    for (const Spread* spread : {&point.to_target_s, &point.to_target_clocks, &point.accuracy,
-                                 &point.images_per_second, &point.wait_share, &point.staleness}) {
+    for (const Spread* spread : {&point.to_target_s, &point.to_target_clocks, &point.final_value,
+                                 &point.rate, &point.wait_share, &point.staleness}) {
       csv += "," + spread_cells(*spread);
     }
     csv += "\n";
@@ -73,14 +78,15 @@ std::string curves_csv(const SweepReport& report) {
     if (!outcome.result) continue;
     const std::string head =
         fmt::format("{},{}", point_cells(report.points[outcome.run.point].point), outcome.run.seed);
-    const auto add = [&](const char* quantity, const char* over, const Curve& curve) {
+    const auto add = [&](const std::string& quantity, const char* over, const Curve& curve) {
       for (std::size_t i = 0; i < curve.x.size(); ++i) {
         csv +=
             fmt::format("{},{},{},{:.6g},{:.6g}\n", head, quantity, over, curve.x[i], curve.y[i]);
       }
     };
-    add("test_accuracy", "seconds", outcome.result->accuracy_by_time);
-    add("test_accuracy", "clocks", outcome.result->accuracy_by_clock);
+    const std::string tested = cell("test_" + report.target.metric.name);
+    add(tested, "seconds", outcome.result->test_by_time);
+    add(tested, "clocks", outcome.result->test_by_clock);
     add("train_loss", "seconds", outcome.result->loss_by_time);
     add("train_loss", "clocks", outcome.result->loss_by_clock);
   }

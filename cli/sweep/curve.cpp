@@ -17,9 +17,10 @@ std::optional<double> value_at(const Curve& curve, double x) {
   return curve.y[left] + share * (curve.y[right] - curve.y[left]);
 }
 
-std::optional<double> first_reaching(const Curve& curve, double y) {
+std::optional<double> first_reaching(const Curve& curve, double y, bool from_below) {
   for (std::size_t i = 0; i < curve.x.size(); ++i) {
-    if (curve.y[i] < y) continue;
+    const bool is_reached = from_below ? curve.y[i] >= y : curve.y[i] <= y;
+    if (!is_reached) continue;
     if (i == 0) return curve.x[0];
     const double share = (y - curve.y[i - 1]) / (curve.y[i] - curve.y[i - 1]);
     return curve.x[i - 1] + share * (curve.x[i] - curve.x[i - 1]);

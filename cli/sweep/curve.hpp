@@ -20,8 +20,10 @@ struct Curve {
 /// The curve at a place, on the line between its points. Nothing outside of them.
 [[nodiscard]] std::optional<double> value_at(const Curve& curve, double x);
 
-/// Where the curve first reaches a height, on the line between its points. Nothing: never.
-[[nodiscard]] std::optional<double> first_reaching(const Curve& curve, double y);
+/// Where the curve first reaches a height, from below or from above, on the line between its
+/// points. Nothing: never.
+[[nodiscard]] std::optional<double> first_reaching(const Curve& curve, double y,
+                                                   bool from_below = true);
 
 /// The means of unordered points (x, y) within `bins` equal parts of [0, end]; a part without
 /// points has none in the curve.

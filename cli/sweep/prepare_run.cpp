@@ -91,7 +91,7 @@ std::string failure_in(const fs::path& log) {
     // The last lines of a process's log follow a message.
     if (line.starts_with("  | ") && line.find("rror") != std::string::npos) last = line.substr(4);
   }
-  if (message.empty()) return "its log says no reason";
+  if (message.empty()) return "its log gives no reason";
   return last.empty() ? message : message + " " + last;
 }
 

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "cli/views/draw.hpp"
-#include "cli/views/job_words.hpp"
 #include "common/files/file.hpp"
+#include "proto/config/job_words.hpp"
 
 namespace taut::cli {
 namespace {
@@ -34,6 +34,15 @@ std::string plus_minus(const Spread& spread, int digits, double factor = 1) {
   return text;
 }
 
+/// "accuracy %"
+std::string final_heading(const SweepMetric& metric) {
+  return metric.is_share ? metric.name + " %" : metric.name;
+}
+
+std::string final_text(const PointFigures& point, const SweepMetric& metric) {
+  return metric.is_share ? plus_minus(point.final_value, 2, 100) : plus_minus(point.final_value, 4);
+}
+
 const std::vector<bool> kRight = {false, true, true, true, true, true, true, true};
 
 }  // namespace
@@ -41,8 +50,10 @@ const std::vector<bool> kRight = {false, true, true, true, true, true, true, tru
 SweepTable::SweepTable(const SweepPlan& plan, bool silent) : plan_(plan), silent_(silent) {}
 
 void SweepTable::draw(const SweepRun* running, double seconds, const std::string& progress) {
-  const auto figures = figures_of(plan_, outcomes_, 2);
-  std::vector<Row> rows{{"", "runs", "accuracy %", rate_of(figures), "waiting %", "staleness"}};
+  const SweepMetric& metric = plan_.metric;
+  const auto figures = figures_of(plan_, outcomes_, {metric, 0, false});
+  std::vector<Row> rows{
+      {"", "runs", final_heading(metric), rate_of(figures), "waiting %", "staleness"}};
   for (std::size_t i = 0; i < figures.size(); ++i) {
     const PointFigures& point = figures[i];
     std::string runs;
@@ -55,7 +66,7 @@ void SweepTable::draw(const SweepRun* running, double seconds, const std::string
       runs += done != outcomes_.end() ? (done->result ? '#' : 'x') : (now ? '>' : '.');
     }
     rows.push_back({point.point.bound() + ", " + point.point.group(), runs,
-                    plus_minus(point.accuracy, 2, 100), plus_minus(point.images_per_second, 0),
+                    final_text(point, metric), plus_minus(point.rate, 0),
                     plus_minus(point.wait_share, 1, 100), plus_minus(point.staleness, 2)});
   }
   std::vector<std::string> lines = aligned(rows, kRight);
@@ -86,8 +97,8 @@ void SweepTable::show_finished(const SweepOutcome& outcome) {
   std::string line =
       fmt::format("{}/{} {}: ", outcomes_.size(), plan_.runs.size(), outcome.run.folder);
   if (outcome.result) {
-    line += fmt::format("accuracy {:.4f}, {:.0f} {}, waiting {:.1f} %, {:.1f} s",
-                        outcome.result->final_accuracy, outcome.result->images_per_second,
+    line += fmt::format("{} {:.4f}, {:.0f} {}, waiting {:.1f} %, {:.1f} s", plan_.metric.name,
+                        outcome.result->final_value, outcome.result->rate,
                         words_of(outcome.run.job).rate(), 100 * outcome.result->wait_share,
                         outcome.result->wall_s);
     if (running_s_ == 0) line += " (finished earlier)";
@@ -109,13 +120,33 @@ void SweepTable::show_finished(const SweepOutcome& outcome) {
   std::fflush(stdout);
 }
 
+namespace {
+
+/// Each run's time to the target.
+std::vector<std::string> every_run(const std::vector<PointFigures>& points) {
+  std::vector<Row> rows{{"", "seed", "s to target", "clocks to target", "tests around it"}};
+  for (const PointFigures& point : points) {
+    for (const auto& [seed, time] : point.by_seed) {
+      rows.push_back({point.point.bound() + ", " + point.point.group(), fmt::format("{}", seed),
+                      time ? fmt::format("{:.1f}", time->seconds) : "never",
+                      time ? fmt::format("{:.0f}", time->clocks) : "-",
+                      time ? fmt::format("{}", time->tests_around) : "-"});
+    }
+  }
+  if (rows.size() == 1) return {};
+  return aligned(rows, kRight);
+}
+
+}  // namespace
+
 std::vector<std::string> result_lines(const SweepReport& report) {
-  std::vector<Row> rows{{"", "s to target", "clocks to target", "accuracy %",
+  const SweepMetric& metric = report.target.metric;
+  std::vector<Row> rows{{"", "s to target", "clocks to target", final_heading(metric),
                          rate_of(report.points), "waiting %", "staleness"}};
   for (const PointFigures& point : report.points) {
     rows.push_back({point.point.bound() + ", " + point.point.group(),
                     plus_minus(point.to_target_s, 1), plus_minus(point.to_target_clocks, 0),
-                    plus_minus(point.accuracy, 2, 100), plus_minus(point.images_per_second, 0),
+                    final_text(point, metric), plus_minus(point.rate, 0),
                     plus_minus(point.wait_share, 1, 100), plus_minus(point.staleness, 2)});
   }
   std::vector<std::string> lines{""};
@@ -124,7 +155,14 @@ std::vector<std::string> result_lines(const SweepReport& report) {
   const auto groups = groups_of(report.points);
   for (const auto& group : groups) {
     const std::string before = groups.size() > 1 ? group.front().point.group() + ": " : "";
-    lines.push_back(before + verdict(group, report.target));
+    const Verdict found = verdict(group, report.target);
+    if (!found.is_given) {
+      for (std::string& line : every_run(group)) lines.push_back(std::move(line));
+      lines.emplace_back();
+    }
+    lines.push_back(before + found.text);
+    for (std::string& line : basis_of(group, report.target))
+      lines.push_back("  " + std::move(line));
   }
   return lines;
 }

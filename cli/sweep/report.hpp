@@ -11,11 +11,14 @@ namespace taut::cli {
 /// A sweep's results, as its report shows them.
 struct SweepReport {
   std::string name;
-  double target = 0;
+  SweepTarget target;
   std::vector<PointFigures> points;
   std::vector<SweepOutcome> outcomes;
   std::vector<std::pair<std::string, std::string>> setting;  // what is the same for all runs
 };
+
+/// A page up to its body, with the style of the charts.
+[[nodiscard]] std::string html_head(const std::string& title);
 
 /// One page that needs no network and no script: the verdict, a table, and charts for each group of
 /// points that differ in slack alone.
@@ -24,7 +27,7 @@ struct SweepReport {
 /// One line for each run, and one for each point with mean and standard deviation over its seeds.
 [[nodiscard]] std::string runs_csv(const SweepReport& report);
 [[nodiscard]] std::string points_csv(const SweepReport& report);
-/// Test accuracy and training loss of each run over time and clocks, in long form.
+/// The metric and the training loss of each run over time and clocks, in long form.
 [[nodiscard]] std::string curves_csv(const SweepReport& report);
 
 /// The points of each group, in order: those that differ in slack alone.

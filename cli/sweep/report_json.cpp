@@ -12,37 +12,62 @@ Json to_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}, {"runs", spread.count}};
 }
 
-Json to_json(const PointFigures& point) {
+Json to_json(const PointFigures& point, const SweepMetric& metric) {
+  Json runs = Json::array();
+  for (const auto& [seed, time] : point.by_seed) {
+    runs.push_back({{"seed", seed},
+                    {"seconds_to_target", time ? Json(time->seconds) : Json()},
+                    {"clocks_to_target", time ? Json(time->clocks) : Json()},
+                    {"tests_around_target", time ? Json(time->tests_around) : Json()}});
+  }
   return {{"bound", point.point.slack},
           {"workers", point.point.workers},
           {"variant", point.point.variant.empty() ? Json() : Json(point.point.variant)},
           {"runs", point.runs.size()},
           {"seconds_to_target", to_json(point.to_target_s)},
           {"clocks_to_target", to_json(point.to_target_clocks)},
-          {"accuracy", to_json(point.accuracy)},
-          {"records_per_second", to_json(point.images_per_second)},
+          {metric.name, to_json(point.final_value)},
+          {"rate", to_json(point.rate)},
           {"waiting_share", to_json(point.wait_share)},
-          {"staleness", to_json(point.staleness)}};
+          {"staleness", to_json(point.staleness)},
+          {"by_seed", runs}};
 }
 
 }  // namespace
 
 std::string report_json(const SweepReport& report, const std::filesystem::path& page) {
+  const SweepTarget& target = report.target;
   Json points = Json::array();
-  for (const PointFigures& point : report.points) points.push_back(to_json(point));
+  for (const PointFigures& point : report.points) points.push_back(to_json(point, target.metric));
   Json verdicts = Json::array();
   for (const auto& group : groups_of(report.points)) {
-    verdicts.push_back(
-        {{"group", group.front().point.group()}, {"verdict", verdict(group, report.target)}});
+    const Verdict found = verdict(group, target);
+    Json tests = Json::array();
+    for (const PairedTest& test : found.tests) {
+      tests.push_back(
+          {{"bound", test.bound}, {"seeds", test.seeds}, {"later_s", test.later_s}, {"p", test.p}});
+    }
+    verdicts.push_back({{"group", group.front().point.group()},
+                        {"verdict", found.text},
+                        {"given", found.is_given},
+                        {"against", tests},
+                        {"basis", basis_of(group, target)}});
   }
   Json failures = Json::array();
   for (const SweepOutcome& outcome : report.outcomes) {
     if (outcome.result) continue;
     failures.push_back({{"run", outcome.run.folder}, {"reason", outcome.failure}});
   }
-  const Json whole{{"name", report.name},  {"target_accuracy", report.target},
-                   {"points", points},     {"verdicts", verdicts},
-                   {"failures", failures}, {"report", page.string()}};
+  const Json whole{{"name", report.name},
+                   {"metric", target.metric.name},
+                   {"target", target.value},
+                   {"target_fixed", target.is_fixed},
+                   {"rate_unit", rate_of(report.points)},
+                   {"records_of_a_test", target.metric.test_records},
+                   {"points", points},
+                   {"verdicts", verdicts},
+                   {"failures", failures},
+                   {"report", page.string()}};
   return whole.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

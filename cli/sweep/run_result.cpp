@@ -25,8 +25,7 @@ struct WorkerMetrics {
   double began = 0;
   double compute_s = 0;
   double wait_s = 0;
-  double images = 0;
-  Curve tests;  // accuracy over seconds since 1970
+  Curve tests;  // the metric over seconds since 1970
 };
 
 double number(const std::string& cell) {
@@ -45,38 +44,87 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-Result<WorkerMetrics> read_metrics(const fs::path& path) {
-  TAUT_TRY(const std::string text, read_file(path));
-  std::istringstream lines(text);
-  std::string line;
-  std::getline(lines, line);
-  const std::vector<std::string> header = cells_of(line);
-  std::map<std::string, std::size_t> column;
-  for (std::size_t i = 0; i < header.size(); ++i) column[header[i]] = i;
-  for (const char* needed : {"clock", "unix_time_s", "wall_s", "loss", "images", "compute_s",
-                             "wait_s", "test_accuracy"}) {
-    if (!column.contains(needed)) {
-      return invalid(fmt::format("{}: has no column \"{}\"", path.string(), needed));
+/// A CSV file's lines by column; a line that the process's end cut short is left out.
+class CsvLines {
+ public:
+  /// Errors    not_found; invalid: a column that is needed is missing
+  static Result<CsvLines> open(const fs::path& path, const std::vector<const char*>& needed) {
+    TAUT_TRY(std::string text, read_file(path));
+    CsvLines csv(std::move(text));
+    for (const char* name : needed) {
+      if (csv.columns_.contains(name)) continue;
+      return invalid(fmt::format("{}: has no column \"{}\"", path.string(), name));
     }
+    return csv;
   }
+
+  bool next() {
+    for (std::string line; std::getline(lines_, line);) {
+      cells_ = cells_of(line);
+      if (cells_.size() == columns_.size()) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] const std::string& cell(const char* name) const {
+    return cells_[columns_.at(name)];
+  }
+  [[nodiscard]] double value(const char* name) const { return number(cell(name)); }
+
+ private:
+  explicit CsvLines(std::string text) : lines_(std::move(text)) {
+    std::string line;
+    std::getline(lines_, line);
+    for (std::string& name : cells_of(line)) columns_.emplace(std::move(name), columns_.size());
+  }
+
+  std::istringstream lines_;
+  std::map<std::string, std::size_t> columns_;
+  std::vector<std::string> cells_;
+};
+
+/// The metric in a test's line of metrics.csv; NaN: it is in tests.csv, or the test gave none.
+double value_in(const CsvLines& csv, const SweepMetric& metric) {
+  if (metric.name == "accuracy") return csv.value("test_accuracy");
+  if (metric.name == "loss") return csv.value("test_loss");
+  if (metric.name == "perplexity") return std::exp(csv.value("test_loss"));
+  return std::nan("");
+}
+
+/// An output of the test net over time, from tests.csv.
+Result<Curve> read_output(const fs::path& path, const std::string& name) {
+  Curve curve;
+  std::error_code failed;
+  if (!fs::exists(path, failed)) return curve;
+  TAUT_TRY(CsvLines csv, CsvLines::open(path, {"unix_time_s", "output", "value"}));
+  while (csv.next()) {
+    const double value = csv.value("value");
+    if (csv.cell("output") == name && !std::isnan(value))
+      curve.add(csv.value("unix_time_s"), value);
+  }
+  return curve;
+}
+
+Result<WorkerMetrics> read_metrics(const fs::path& path, const SweepMetric& metric) {
+  TAUT_TRY(CsvLines csv,
+           CsvLines::open(path, {"clock", "unix_time_s", "wall_s", "loss", "images", "compute_s",
+                                 "wait_s", "test_accuracy", "test_loss"}));
   WorkerMetrics metrics;
-  while (std::getline(lines, line)) {
-    const std::vector<std::string> cells = cells_of(line);
-    if (cells.size() != header.size()) continue;  // cut short by the process's end
-    const auto value = [&](const char* name) { return number(cells[column[name]]); };
-    const double at = value("unix_time_s");
-    if (metrics.began == 0) metrics.began = at - value("wall_s");
-    if (cells[column["images"]].empty()) {  // a test's line, of a net with an Accuracy or without
-      const double accuracy = value("test_accuracy");
-      if (!std::isnan(accuracy)) metrics.tests.add(at, accuracy);
+  while (csv.next()) {
+    const double at = csv.value("unix_time_s");
+    if (metrics.began == 0) metrics.began = at - csv.value("wall_s");
+    if (csv.cell("images").empty()) {  // a test's line, of a net with an Accuracy or without
+      const double value = value_in(csv, metric);
+      if (!std::isnan(value)) metrics.tests.add(at, value);
       continue;
     }
     metrics.at.push_back(at);
-    metrics.clock.push_back(value("clock") + 1);
-    metrics.loss.push_back(value("loss"));
-    metrics.compute_s += value("compute_s");
-    metrics.wait_s += value("wait_s");
-    metrics.images += value("images");
+    metrics.clock.push_back(csv.value("clock") + 1);
+    metrics.loss.push_back(csv.value("loss"));
+    metrics.compute_s += csv.value("compute_s");
+    metrics.wait_s += csv.value("wait_s");
+  }
+  if (metrics.tests.x.empty()) {
+    TAUT_TRY(metrics.tests, read_output(path.parent_path() / "tests.csv", metric.name));
   }
   return metrics;
 }
@@ -102,17 +150,20 @@ void read_losses(const std::vector<WorkerMetrics>& workers, double began, RunRes
   run.loss_by_clock = binned(clock, loss, run.clocks, kLossBins);
 }
 
-void read_tests(const std::vector<WorkerMetrics>& workers, double began, RunResult& run) {
+void read_tests(const std::vector<WorkerMetrics>& workers, double began, const SweepMetric& metric,
+                RunResult& run) {
   for (const WorkerMetrics& evaluator : workers) {
     for (std::size_t i = 0; i < evaluator.tests.x.size(); ++i) {
       const double at = evaluator.tests.x[i];
       double clocks = 0;
       for (const WorkerMetrics& worker : workers) clocks += clocks_at(worker, at);
       clocks /= static_cast<double>(workers.size());
-      run.accuracy_by_time.add(at - began, evaluator.tests.y[i]);
-      run.accuracy_by_clock.add(clocks, evaluator.tests.y[i]);
-      run.best_accuracy = std::max(run.best_accuracy, evaluator.tests.y[i]);
-      run.final_accuracy = evaluator.tests.y[i];
+      const double value = evaluator.tests.y[i];
+      const bool is_first = run.test_by_time.x.empty();
+      run.test_by_time.add(at - began, value);
+      run.test_by_clock.add(clocks, value);
+      if (is_first || metric.better(value, run.best_value)) run.best_value = value;
+      run.final_value = value;
     }
   }
 }
@@ -133,12 +184,14 @@ Result<void> read_summary(const fs::path& path, RunResult& run) {
     reads += static_cast<double>(count);
   }
   if (reads > 0) run.mean_staleness = sum / reads;
+  // The same figure as the run itself showed.
+  run.rate = summary.value("rate", 0.0);
   return ok();
 }
 
 }  // namespace
 
-Result<RunResult> read_run(const fs::path& folder) {
+Result<RunResult> read_run(const fs::path& folder, const SweepMetric& metric) {
   RunResult run;
   TAUT_TRY(read_summary(folder / "summary.json", run));
   std::vector<WorkerMetrics> workers;
@@ -146,7 +199,7 @@ Result<RunResult> read_run(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, failed)) {
     const fs::path metrics = entry.path() / "metrics.csv";
     if (!fs::exists(metrics, failed)) continue;
-    TAUT_TRY(WorkerMetrics worker, read_metrics(metrics));
+    TAUT_TRY(WorkerMetrics worker, read_metrics(metrics, metric));
     if (!worker.at.empty()) workers.push_back(std::move(worker));
   }
   if (workers.empty()) {
@@ -157,25 +210,19 @@ Result<RunResult> read_run(const fs::path& folder) {
   double ended = 0;
   double compute_s = 0;
   double wait_s = 0;
-  double images = 0;
   for (const WorkerMetrics& worker : workers) {
     began = std::min(began, worker.began);
     ended = std::max(ended, worker.at.back());
     compute_s += worker.compute_s;
     wait_s += worker.wait_s;
-    images += worker.images;
     run.clocks += worker.clock.back() / static_cast<double>(workers.size());
   }
   run.wall_s = ended - began;
-  run.images_per_second = run.wall_s > 0 ? images / run.wall_s : 0;
   run.wait_share = compute_s + wait_s > 0 ? wait_s / (compute_s + wait_s) : 0;
   read_losses(workers, began, run);
-  read_tests(workers, began, run);
-  if (run.accuracy_by_time.x.empty()) {
-    return invalid(
-        fmt::format("{}: no test accuracy was recorded; the solver needs test_iter and "
-                    "test_interval, and the net an Accuracy layer",
-                    folder.string()));
+  read_tests(workers, began, metric, run);
+  if (run.test_by_time.x.empty()) {
+    return invalid(fmt::format("{}: no {} was recorded", folder.string(), metric.title()));
   }
   return run;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/sweep/curve.hpp"
+#include "cli/sweep/metric.hpp"
 #include "common/result.hpp"
 
 namespace taut::cli {
@@ -13,22 +14,23 @@ namespace taut::cli {
 /// The results in a finished run's folder. Time runs from when the first worker opened the job;
 /// clocks are the mean over the workers of those they had finished by then.
 struct RunResult {
-  Curve accuracy_by_time;  // seconds
-  Curve accuracy_by_clock;
+  Curve test_by_time;  // the sweep's metric; seconds
+  Curve test_by_clock;
   Curve loss_by_time;  // training loss, over all workers, in bins
   Curve loss_by_clock;
-  double wall_s = 0;             // until the last worker's last clock
-  double clocks = 0;             // of each worker
-  double images_per_second = 0;  // of all workers
-  double wait_share = 0;         // of the workers' time
-  double final_accuracy = 0;
-  double best_accuracy = 0;
+  double wall_s = 0;       // until the last worker's last clock
+  double clocks = 0;       // of each worker
+  double rate = 0;         // of all workers, in the job's unit
+  double wait_share = 0;   // of the workers' time
+  double final_value = 0;  // of the metric
+  double best_value = 0;
   std::map<std::int64_t, std::uint64_t> staleness;  // reads
   double mean_staleness = 0;
 };
 
-/// Reads the summary.json and each worker's metrics.csv in a run's folder.
+/// Reads the summary.json and each worker's metrics.csv and tests.csv in a run's folder.
 /// Errors    not_found; invalid: a file that is no such thing, or a run without a test
-[[nodiscard]] Result<RunResult> read_run(const std::filesystem::path& folder);
+[[nodiscard]] Result<RunResult> read_run(const std::filesystem::path& folder,
+                                         const SweepMetric& metric = {});
 
 }  // namespace taut::cli

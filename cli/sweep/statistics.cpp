@@ -1,11 +1,16 @@
 #include "cli/sweep/statistics.hpp"
 
 #include <algorithm>
-#include <boost/math/distributions/students_t.hpp>
+#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <numeric>
 
 namespace taut::cli {
+namespace {
+
+constexpr std::size_t kMaxExact = 20;
+
+}  // namespace
 
 Spread spread_of(std::span<const double> values) {
   Spread spread;
@@ -19,16 +24,37 @@ Spread spread_of(std::span<const double> values) {
   return spread;
 }
 
-double welch_p(const Spread& a, const Spread& b) {
-  if (a.count < 2 || b.count < 2) return 1;
-  const auto na = static_cast<double>(a.count);
-  const auto nb = static_cast<double>(b.count);
-  const double va = a.deviation * a.deviation / na;
-  const double vb = b.deviation * b.deviation / nb;
-  if (va + vb <= 0) return a.mean == b.mean ? 1 : 0;
-  const double t = std::abs(a.mean - b.mean) / std::sqrt(va + vb);
-  const double freedom = (va + vb) * (va + vb) / (va * va / (na - 1) + vb * vb / (nb - 1));
-  return 2 * boost::math::cdf(boost::math::complement(boost::math::students_t(freedom), t));
+double sign_flip_p(std::span<const double> differences) {
+  double observed = 0;
+  double squares = 0;
+  double size = 0;
+  for (const double difference : differences) {
+    observed += difference;
+    squares += difference * difference;
+    size += std::abs(difference);
+  }
+  if (differences.empty() || squares <= 0) return 1;
+  if (differences.size() > kMaxExact) {
+    const double z = std::abs(observed) / std::sqrt(squares);
+    return 2 * boost::math::cdf(boost::math::complement(boost::math::normal(), z));
+  }
+  // Sums that are equal but for rounding count as equal.
+  const double least = std::abs(observed) - 1e-9 * size;
+  const std::size_t flips = std::size_t{1} << differences.size();
+  std::size_t as_far = 0;
+  for (std::size_t signs = 0; signs < flips; ++signs) {
+    double sum = 0;
+    for (std::size_t i = 0; i < differences.size(); ++i) {
+      sum += (signs >> i & 1U) != 0 ? differences[i] : -differences[i];
+    }
+    if (std::abs(sum) >= least) ++as_far;
+  }
+  return static_cast<double>(as_far) / static_cast<double>(flips);
+}
+
+double lowest_sign_flip_p(std::size_t differences) {
+  return std::min(1.0,
+                  std::ldexp(1.0, 1 - static_cast<int>(std::min<std::size_t>(differences, 1000))));
 }
 
 std::vector<double> holm_adjusted(std::span<const double> p) {

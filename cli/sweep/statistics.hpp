@@ -14,11 +14,13 @@ struct Spread {
 };
 [[nodiscard]] Spread spread_of(std::span<const double> values);
 
-/// The probability of a difference of means at least as large if there were none, two-sided; 1
-/// where a side has fewer than two values.
-/// Source    Welch, "The generalization of Student's problem when several different population
-///           variances are involved", Biometrika 34 (1947)
-[[nodiscard]] double welch_p(const Spread& a, const Spread& b);
+/// The probability of a sum at least as far from 0 if the sign of each difference were a coin's:
+/// two-sided. Exact up to 20 differences; beyond, by the normal distribution.
+/// Source    Fisher, "The Design of Experiments", 1935, section 21
+[[nodiscard]] double sign_flip_p(std::span<const double> differences);
+
+/// The lowest p-value that sign_flip_p() can give for so many differences.
+[[nodiscard]] double lowest_sign_flip_p(std::size_t differences);
 
 /// The p-values of several tests, raised so that the chance of a false alarm in any of them stays
 /// that of one.

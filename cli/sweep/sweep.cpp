@@ -17,6 +17,7 @@
 #include "cli/sweep/progress_table.hpp"
 #include "cli/sweep/report.hpp"
 #include "cli/sweep/report_json.hpp"
+#include "cli/sweep/sweep_setting.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/file.hpp"
 #include "common/stop_signal.hpp"
@@ -66,7 +67,7 @@ Result<std::string> SweepSession::run_one(const SweepRun& run) {
            ChildProcess::start(
                {.name = run.folder,
                 .program = program,
-                .arguments = {"train", (folder / "job.textproto").string(), "--output",
+                .arguments = {"train", (folder / "job.textproto").string(), "--discard", "--output",
                               folder.string(), "--servers", std::to_string(sweep.servers()),
                               "--shards", std::to_string(sweep.shards()), "--threads",
                               std::to_string(sweep.threads())},
@@ -95,7 +96,7 @@ Result<std::string> SweepSession::run_one(const SweepRun& run) {
 void SweepSession::finish(const SweepRun& run, const std::string& failure) {
   SweepOutcome outcome{run, std::nullopt, failure};
   if (failure.empty()) {
-    if (auto result = read_run(folder_ / run.folder)) {
+    if (auto result = read_run(folder_ / run.folder, plan_.metric)) {
       outcome.result = std::move(result.value());
     } else {
       outcome.failure = result.error().message;
@@ -126,6 +127,16 @@ std::size_t SweepSession::failed() const {
                     [](const SweepOutcome& outcome) { return !outcome.result; }));
 }
 
+/// "every 20 clocks", and that the sweep chose it.
+std::string test_interval_text(const SweepPoint& point) {
+  const std::int32_t interval = point.job.solver_param().test_interval();
+  std::string text = "every " + counted(interval, "clock");
+  if (interval == point.given_interval) return text;
+  if (point.given_interval == 0) return text + "; the job names no interval";
+  return text + fmt::format("; the job's own interval of {} gives a run too few",
+                            counted(point.given_interval, "clock"));
+}
+
 std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& options,
                                                             const SweepPlan& plan) {
   const pb::Job& job = plan.points.front().job;
@@ -139,6 +150,10 @@ std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& 
       {"runs", fmt::format("{}: {}, {} each", plan.runs.size(),
                            counted(static_cast<std::int64_t>(plan.points.size()), "point"),
                            counted(options.sweep.seeds(), "seed"))}};
+  if (const std::string batch = batch_text(job); !batch.empty()) {
+    setting.emplace_back("batch size", batch);
+  }
+  setting.emplace_back("tests", test_interval_text(plan.points.front()));
   if (job.clock_time_ms() > 0) {
     setting.emplace_back("clock time", fmt::format("at least {:g} ms", job.clock_time_ms()));
   }
@@ -156,12 +171,14 @@ std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& 
 Result<void> SweepSession::write_report() {
   std::optional<double> given;
   if (options_.sweep.has_target_accuracy()) given = options_.sweep.target_accuracy();
+  if (options_.sweep.has_target()) given = options_.sweep.target();
   SweepReport report;
   report.name = options_.sweep.name();
-  report.target = target_of(given, outcomes_);
+  report.target = target_of(plan_.metric, given, outcomes_);
   report.points = figures_of(plan_, outcomes_, report.target);
   report.outcomes = outcomes_;
   report.setting = setting_of(options_, plan_);
+  for (auto& line : beginning_of(folder_)) report.setting.push_back(std::move(line));
   TAUT_TRY(write_file_atomically(folder_ / "runs.csv", runs_csv(report)));
   TAUT_TRY(write_file_atomically(folder_ / "points.csv", points_csv(report)));
   TAUT_TRY(write_file_atomically(folder_ / "curves.csv", curves_csv(report)));
@@ -173,6 +190,49 @@ Result<void> SweepSession::write_report() {
   for (const std::string& line : result_lines(report)) fmt::print("{}\n", line);
   fmt::print("report: {}\n", (folder_ / "report.html").string());
   return ok();
+}
+
+constexpr const char* kGridFile = "sweep.textproto";
+constexpr const char* kBaseFile = "base_job.textproto";
+
+/// What a folder is the sweep of: its grid, and the job as resolved.
+struct Grid {
+  pb::Sweep sweep;
+  pb::Job base;
+};
+
+/// nullopt: the folder has no sweep. Errors: a file that cannot be read.
+Result<std::optional<Grid>> grid_in(const fs::path& folder) {
+  std::error_code failed;
+  if (!fs::exists(folder / kGridFile, failed)) return std::optional<Grid>();
+  Grid grid;
+  TAUT_TRY(read_text(folder / kGridFile, grid.sweep));
+  TAUT_TRY(read_text(folder / kBaseFile, grid.base));
+  return std::optional(std::move(grid));
+}
+
+Result<void> write_grid(const fs::path& folder, const Grid& grid) {
+  TAUT_TRY(write_file_atomically(folder / kBaseFile, to_text(grid.base)));
+  return write_file_atomically(folder / kGridFile, to_text(grid.sweep));
+}
+
+/// A finished run of the folder's own sweep that the plan does not have; empty: there is none.
+Result<std::string> run_outside(const fs::path& folder, const SweepPlan& plan) {
+  TAUT_TRY(const std::optional<Grid> grid, grid_in(folder));
+  if (!grid) return std::string();
+  TAUT_TRY(const SweepPlan before, plan_sweep(grid->sweep, grid->base));
+  for (const SweepRun& run : before.runs) {
+    const bool is_kept = std::ranges::any_of(plan.runs, [&](const SweepRun& other) {
+      return other.folder == run.folder && is_done(folder / other.folder, other);
+    });
+    if (!is_kept && is_done(folder / run.folder, run)) return run.folder;
+  }
+  return std::string();
+}
+
+fs::path folder_of(const SweepOptions& options) {
+  return options.output.empty() ? fs::path("runs") / options.sweep.name()
+                                : fs::path(options.output);
 }
 
 Result<pb::Job> base_job(const SweepOptions& options) {
@@ -209,23 +269,65 @@ Result<pb::SweepPolicy> load_policy(const std::string& file) {
   return policy;
 }
 
-int run_sweep(const SweepOptions& options) {
+namespace {
+
+/// The folder's own grid, whatever grid the command line asks for; the target may be another.
+Result<Grid> grid_to_report(const SweepOptions& options) {
+  const fs::path folder = folder_of(options);
+  TAUT_TRY(std::optional<Grid> grid, grid_in(folder));
+  if (!grid) {
+    return make_error(
+        ErrorCode::kNotFound,
+        fmt::format("{} has no sweep: {} is missing; name the sweep's folder with --output, or "
+                    "leave out --report-only, which runs again only what has not finished",
+                    folder.string(), kGridFile));
+  }
+  if (options.sweep.has_target_accuracy()) {
+    grid->sweep.set_target_accuracy(options.sweep.target_accuracy());
+  }
+  return std::move(*grid);
+}
+
+Result<Grid> grid_to_run(const SweepOptions& options) {
+  Grid grid;
+  grid.sweep = options.sweep;
+  TAUT_TRY(grid.base, base_job(options));
+  return grid;
+}
+
+}  // namespace
+
+int run_sweep(const SweepOptions& asked) {
   watch_stop_signals();
-  const auto base = base_job(options);
-  if (!base) return fail("sweep", base.error().message);
-  auto plan = plan_sweep(options.sweep, base.value());
+  auto grid = asked.report_only ? grid_to_report(asked) : grid_to_run(asked);
+  if (!grid) return fail("sweep", grid.error().message);
+  SweepOptions options = asked;
+  options.sweep = grid.value().sweep;
+  auto plan = plan_sweep(options.sweep, grid.value().base);
   if (!plan) {
     std::istringstream lines(plan.error().message);
     for (std::string line; std::getline(lines, line);) fail("sweep", line);
     return kFailed;
   }
-  const fs::path folder =
-      options.output.empty() ? fs::path("runs") / options.sweep.name() : fs::path(options.output);
+  const fs::path folder = folder_of(asked);
+  const auto outside = run_outside(folder, plan.value());
+  if (!outside) return fail("sweep", outside.error().message);
+  if (!outside.value().empty()) {
+    return fail("sweep",
+                fmt::format("{} has another sweep: its run {} is not part of this one; name "
+                            "another folder with --output, or use --report-only",
+                            folder.string(), outside.value()));
+  }
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) {
     return fail("sweep", fmt::format("cannot make the folder {}: {}; name another with --output",
                                      folder.string(), failed.message()));
+  }
+  if (!options.report_only) {
+    auto written = write_grid(folder, grid.value());
+    if (written) written = write_beginning(folder);
+    if (!written) return fail("sweep", written.error().message);
   }
   if (!options.json)
     fmt::print("{}: {} with {} each, {}, folder {}\n", options.sweep.name(),

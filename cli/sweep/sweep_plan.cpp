@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -78,6 +79,19 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
         fmt::format("target_accuracy: must be greater than 0 and less than 1, e.g. 0.85, is {}",
                     sweep.target_accuracy()));
   }
+  if (sweep.has_target_accuracy() && (sweep.has_target() || sweep.metric() != "accuracy")) {
+    findings.add(sweep.has_target()
+                     ? "target and target_accuracy: give one"
+                     : fmt::format("target_accuracy: the metric is \"{}\"; give target instead",
+                                   sweep.metric()));
+  }
+  if (sweep.has_target() && !std::isfinite(sweep.target())) {
+    findings.add(fmt::format("target: must be a number, is {}", sweep.target()));
+  } else if (sweep.has_target() && sweep.metric() == "accuracy" &&
+             !(sweep.target() > 0 && sweep.target() < 1)) {
+    findings.add(fmt::format("target: must be greater than 0 and less than 1, e.g. 0.85, is {}",
+                             sweep.target()));
+  }
   if (!(sweep.limit_s() > 0)) {
     findings.add(fmt::format("limit_s: must be greater than 0, is {}", sweep.limit_s()));
   }
@@ -130,7 +144,20 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
   }
 }
 
-void check_point(const SweepPoint& point, Findings& findings) {
+/// Intervals of a run whose test_interval is chosen here.
+constexpr std::int32_t kTestsChosen = 40;
+
+/// Shortens the test interval of a point where it gives too few tests.
+void settle_test_interval(SweepPoint& point) {
+  pb::SolverParameter& solver = *point.job.mutable_solver_param();
+  point.given_interval = solver.test_interval();
+  const auto needed = static_cast<std::int32_t>(kTestsNeeded);
+  const bool tests_enough =
+      point.given_interval > 0 && solver.max_iter() / point.given_interval >= needed;
+  if (!tests_enough) solver.set_test_interval(std::max(1, solver.max_iter() / kTestsChosen));
+}
+
+void check_point(const SweepPoint& point, const std::string& metric, Findings& findings) {
   const auto say = [&](const std::string& what) {
     findings.add(fmt::format("{}, {}: {}", point.bound(), point.group(), what));
   };
@@ -138,8 +165,9 @@ void check_point(const SweepPoint& point, Findings& findings) {
   if (!checked) return say(checked.error().message);
   if (point.job.solver_param().max_iter() <= 0) say("solver: max_iter must be greater than 0");
   if (point.job.solver_param().test_iter_size() == 0) {
-    say("solver: test_iter is required: without tests there is nothing to compare");
+    return say("solver: test_iter is required: without tests there is nothing to compare");
   }
+  if (const auto given = metric_of(metric, point.job); !given) say(given.error().message);
 }
 
 }  // namespace
@@ -205,18 +233,23 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
         put_fields_over(variant.job(), point.job);
         *point.job.mutable_consistency() = bound.consistency;
         point.job.set_workers(count);
-        check_point(point, findings);
+        settle_test_interval(point);
+        check_point(point, sweep.metric(), findings);
         plan.points.push_back(std::move(point));
       }
     }
   }
   if (!findings.lines().empty()) return invalid(findings.lines());
+  TAUT_TRY(plan.metric, metric_of(sweep.metric(), plan.points.front().job));
   for (std::uint32_t repeat = 0; repeat < sweep.seeds(); ++repeat) {
     for (std::size_t i = 0; i < plan.points.size(); ++i) {
       const SweepPoint& point = plan.points[i];
       SweepRun run{i, whole.seed() + repeat, {}, point.job};
       run.job.set_seed(run.seed);
-      run.job.mutable_solver_param()->clear_random_seed();
+      pb::SolverParameter& solver = *run.job.mutable_solver_param();
+      solver.clear_random_seed();
+      // Hundreds of runs are compared by their figures: unless the job asks, none is saved.
+      if (!solver.has_snapshot_after_train()) solver.set_snapshot_after_train(false);
       run.folder = fmt::format(
           "{}{}-workers{}{}{}-seed{}", folder_word(point), as_file_name(point.slack), point.workers,
           point.variant.empty() ? "" : "-", as_file_name(point.variant), run.seed);

@@ -6,11 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "cli/sweep/metric.hpp"
 #include "common/result.hpp"
 #include "proto/job.pb.h"
 #include "proto/sweep.pb.h"
 
 namespace taut::cli {
+
+/// Tests of a run from its start to twice the clocks that a target takes, with which the target's
+/// time is known well enough to compare it.
+inline constexpr std::size_t kTestsNeeded = 20;
 
 /// One cell of a sweep's grid: a job but for its seed.
 struct SweepPoint {
@@ -19,6 +24,8 @@ struct SweepPoint {
   std::string variant;  // empty: the sweep has none
   pb::Job job;
   bool is_policy = false;
+  std::int32_t given_interval =
+      0;  // the solver's own test_interval; the job may have a shorter one
 
   /// E.g. "slack 2", "BSP", "async", "dynamic_slack".
   [[nodiscard]] std::string bound() const;
@@ -36,6 +43,7 @@ struct SweepRun {
 
 struct SweepPlan {
   std::vector<SweepPoint> points;
+  SweepMetric metric;
   std::vector<SweepRun> runs;  // all points with the first seed, then all with the second, ...
 };
 
@@ -43,7 +51,8 @@ struct SweepPlan {
 /// is given replaces the other.
 void put_fields_over(const google::protobuf::Message& over, google::protobuf::Message& base);
 
-/// The grid of a sweep.
+/// The grid of a sweep. Where a solver's test_interval gives a run fewer than kTestsNeeded tests,
+/// the runs test more often.
 /// base      the whole job
 /// Errors    invalid: every value that cannot work, one a line
 [[nodiscard]] Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base);

@@ -18,8 +18,8 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
-std::string counted(std::int64_t number, const std::string& thing) {
-  return fmt::format("{} {}{}", grouped(number), thing, number == 1 ? "" : "s");
+std::string counted(std::int64_t number, const std::string& noun) {
+  return fmt::format("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
 }
 
 std::string clock_time(double seconds) {
@@ -33,6 +33,29 @@ std::string clock_time(double seconds) {
 std::string bar(double fraction, int width) {
   const auto full = static_cast<int>(std::lround(std::clamp(fraction, 0.0, 1.0) * width));
   return fmt::format("[{:#<{}}{:-<{}}]", "", full, "", width - full);
+}
+
+std::string fit(const std::string& line, std::size_t width) {
+  constexpr char kEscape = '\x1b';
+  std::size_t columns = 0;
+  std::size_t cut = line.size();  // where the "…" goes, if it is needed
+  bool is_coloured = false;
+  for (std::size_t at = 0; at < line.size();) {
+    if (line[at] == kEscape) {
+      is_coloured = true;
+      at = std::min(line.find('m', at), line.size() - 1) + 1;
+      continue;
+    }
+    if (columns + 1 == width) cut = std::min(cut, at);
+    if (++columns > width) {
+      return width == 0 ? std::string()
+                        : line.substr(0, cut) + "…" + (is_coloured ? "\x1b[0m" : "");
+    }
+    ++at;
+    // The further bytes of a UTF-8 character.
+    while (at < line.size() && (static_cast<unsigned char>(line[at]) & 0xC0U) == 0x80U) ++at;
+  }
+  return line;
 }
 
 std::vector<std::string> aligned(const std::vector<Row>& rows, const std::vector<bool>& right) {
@@ -57,13 +80,13 @@ std::vector<std::string> aligned(const std::vector<Row>& rows, const std::vector
 }
 
 std::vector<std::string> histogram(const std::vector<std::pair<std::int64_t, std::uint64_t>>& bins,
-                                   int width, int most_rows) {
+                                   int width, int max_rows) {
   if (bins.empty()) return {};
   const std::int64_t first = bins.front().first;
   const std::int64_t values = bins.back().first - first + 1;
   // Every value its own row where they are few; else ranges of one length.
-  const bool is_grouped = std::ssize(bins) > most_rows;
-  const std::int64_t each = is_grouped ? (values + most_rows - 1) / most_rows : 1;
+  const bool is_grouped = std::ssize(bins) > max_rows;
+  const std::int64_t each = is_grouped ? (values + max_rows - 1) / max_rows : 1;
   std::map<std::int64_t, std::uint64_t> counts;  // by the row's first value
   std::uint64_t total = 0;
   for (const auto& [value, count] : bins) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,11 +13,14 @@ namespace taut::cli {
 /// "12,345".
 [[nodiscard]] std::string grouped(std::int64_t number);
 /// "1 shard", "2 shards".
-[[nodiscard]] std::string counted(std::int64_t number, const std::string& thing);
+[[nodiscard]] std::string counted(std::int64_t number, const std::string& noun);
 /// "0:23", "1:02:45".
 [[nodiscard]] std::string clock_time(double seconds);
 /// "[####------]": `width` cells, of which `fraction` (cut to 0 to 1) are full.
 [[nodiscard]] std::string bar(double fraction, int width);
+
+/// The line in at most `width` columns, ending in "…" where it is cut. Colours take no column.
+[[nodiscard]] std::string fit(const std::string& line, std::size_t width);
 
 using Row = std::vector<std::string>;
 /// Rows as lines with aligned columns, two spaces apart; columns are left-aligned, or right-aligned
@@ -28,7 +32,7 @@ using Row = std::vector<std::string>;
 /// than rows become ranges of one length.
 /// bins       ascending by value
 [[nodiscard]] std::vector<std::string> histogram(
-    const std::vector<std::pair<std::int64_t, std::uint64_t>>& bins, int width, int most_rows = 20);
+    const std::vector<std::pair<std::int64_t, std::uint64_t>>& bins, int width, int max_rows = 20);
 
 /// A line of `width` cells for the clocks `first` to `last`, with a marker at `at`, and one at
 /// `bound` if it is within them.

@@ -14,18 +14,17 @@
 namespace taut::cli {
 namespace {
 
+// Clocks that are older say so.
+constexpr double kOld_s = 3;
+
 bool takes_part(const pb::WorkerStatus& worker) {
   return worker.state() != pb::PROCESS_LOST;
 }
 
-/// The time since the job started, and the time left at the mean rate so far.
-std::string times(const pb::JobStatus& job, std::int64_t iteration) {
+/// The time since the job started, and the time left.
+std::string times(const pb::JobStatus& job) {
   std::string text = fmt::format("elapsed {}", clock_time(job.running_s()));
-  if (iteration > 0 && iteration < job.max_iter()) {
-    const auto done = static_cast<double>(iteration);
-    const auto left = static_cast<double>(job.max_iter() - iteration);
-    text += fmt::format("  left {}", clock_time(job.running_s() * left / done));
-  }
+  if (job.left_s() > 0) text += fmt::format("  left {}", clock_time(job.left_s()));
   return text;
 }
 
@@ -33,26 +32,42 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole <= 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Each worker's clock on a scale from the slowest one's to the bound.
-std::vector<std::string> worker_tracks(const pb::JobStatus& job, const JobProgress& progress,
-                                       int width) {
+/// Of a worker on the shards' scale; nullptr: the shards do not know it.
+const pb::JobClocks::MemberClock* clock_of(const pb::JobStatus& job,
+                                           const pb::WorkerStatus& worker) {
+  for (const pb::JobClocks::MemberClock& member : job.clocks().members()) {
+    if (member.worker() == worker.worker()) return &member;
+  }
+  return nullptr;
+}
+
+/// What a worker waited so far; or how long it has been silent, since its figures are as old.
+std::string waiting_text(const pb::WorkerStatus& worker) {
+  if (worker.is_stale() && worker.state() == pb::PROCESS_RUNNING) {
+    return fmt::format("silent {:.0f} s", worker.silent_s());
+  }
+  const pb::Progress& own = worker.progress();
+  const double spent = own.compute_s() + own.wait_s();
+  return spent > 0 ? fmt::format("waited {:.0f} %", 100 * own.wait_s() / spent) : std::string();
+}
+
+/// Each worker's clock on a scale from the slowest one's to the bound, as one shard sees them at
+/// one moment; without a scale where no shard has said so yet.
+std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width) {
   const bool bounded = job.slack() != Slack::unbounded().clocks();
-  // A worker that pushed clock c waits for its read at c + 1 no farther ahead than this.
+  const std::int64_t first = job.clocks().version();
   const std::int64_t bound =
-      bounded ? progress.iteration + job.slack() + 1 : std::numeric_limits<std::int64_t>::max();
-  std::int64_t last = progress.iteration + progress.apart;
-  if (bounded) last = std::max(last, bound);
+      bounded ? first + job.slack() : std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = bounded ? bound : first;
+  for (const auto& member : job.clocks().members()) last = std::max(last, member.clock());
   std::vector<Row> rows;
   for (const pb::WorkerStatus& worker : job.workers()) {
-    const pb::Progress& own = worker.progress();
-    const double spent = own.compute_s() + own.wait_s();
-    rows.push_back(
-        {worker.name(), grouped(own.clock()),
-         takes_part(worker) ? track(progress.iteration, last, own.clock(), bound, width)
-                            : std::string(),
-         fmt::format("+{}", std::max<std::int64_t>(own.clock() - progress.iteration, 0)),
-         state_word(worker.state()),
-         spent > 0 ? fmt::format("waited {:.0f} %", 100 * own.wait_s() / spent) : std::string()});
+    const auto* member = takes_part(worker) ? clock_of(job, worker) : nullptr;
+    const std::int64_t clock = member == nullptr ? worker.progress().clock() : member->clock();
+    rows.push_back({worker.name(), grouped(clock),
+                    member == nullptr ? "" : track(first, last, clock, bound, width),
+                    member == nullptr ? "" : fmt::format("{:+}", clock - first),
+                    state_word(worker.state()), waiting_text(worker)});
   }
   return aligned(rows, {false, true, false, true, false, true});
 }
@@ -63,13 +78,18 @@ std::string loss_text(const JobProgress& progress) {
 
 std::string drift_line(const pb::JobStatus& job, const JobProgress& progress) {
   const auto reads = staleness_of(job);
-  std::string line = fmt::format("{} apart as last reported", counted(progress.apart, "clock"));
+  std::string line = counted(progress.apart, "clock") + " apart";
+  if (job.clocks_age_s() > kOld_s) line += fmt::format(" {:.0f} s ago", job.clocks_age_s());
   if (!reads.empty()) line += fmt::format("; reads were at most {} behind", reads.back().first);
   if (job.slack() == Slack::unbounded().clocks()) return line + "; no bound";
   return line + fmt::format("; slack {}", job.slack());
 }
 
 }  // namespace
+
+std::string rate_unit(const pb::JobStatus& job) {
+  return job.rate_unit().empty() ? JobWords().rate() : job.rate_unit();
+}
 
 bool has_ended(pb::JobState state) {
   return state == pb::DONE || state == pb::FAILED || state == pb::STOPPED;
@@ -92,7 +112,6 @@ JobProgress progress_of(const pb::JobStatus& job) {
     ++taking_part;
     slowest = std::min(slowest, own.clock());
     fastest = std::max(fastest, own.clock());
-    sum.records_per_second += own.images_per_second();
     if (own.clock() == 0) continue;  // no loss yet
     losses += own.loss();
     ++with_loss;
@@ -101,6 +120,13 @@ JobProgress progress_of(const pb::JobStatus& job) {
   sum.iteration = slowest;
   sum.apart = fastest - slowest;
   if (with_loss > 0) sum.loss = losses / with_loss;
+  if (job.clocks().members().empty()) return sum;
+  // From one shard at one moment, where workers report at different ones.
+  sum.iteration = job.clocks().version();
+  sum.apart = 0;
+  for (const auto& member : job.clocks().members()) {
+    sum.apart = std::max(sum.apart, member.clock() - sum.iteration);
+  }
   return sum;
 }
 
@@ -122,34 +148,37 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width,
   lines.push_back(fmt::format("job {}  {}  {}  epoch {}  {}", job.job(), job.name(), mode_name(job),
                               job.epoch(), state_word(job.state())));
   lines.push_back(fmt::format("{} {:3.0f} %  iteration {} of {}",
-                              bar(done, std::clamp(width - 44, 10, 40)), 100 * done,
+                              bar(done, std::max(width - 44, 10)), 100 * done,
                               grouped(progress.iteration), grouped(job.max_iter())));
-  std::string figures = fmt::format("loss {}  {} {}  {}", loss_text(progress),
-                                    grouped(static_cast<std::int64_t>(progress.records_per_second)),
-                                    words.rate(), times(job, progress.iteration));
+  std::string figures =
+      fmt::format("loss {}  {} {}  {}", loss_text(progress),
+                  grouped(static_cast<std::int64_t>(job.rate())), rate_unit(job), times(job));
   if (job.evaluations_size() > 0) {
     const pb::Evaluation& last = job.evaluations(job.evaluations_size() - 1);
     figures += words.has_perplexity ? fmt::format("  perplexity {:.3f}", std::exp(last.loss()))
                                     : "  accuracy " + accuracy_text(last);
+    figures += fmt::format(" at iteration {}", grouped(last.clock()));
   }
   lines.push_back(std::move(figures));
-  for (std::string& line : worker_tracks(job, progress, std::clamp(width - 44, 10, 40))) {
+  for (std::string& line : worker_tracks(job, std::max(width - 56, 10))) {
     lines.push_back(std::move(line));
   }
   lines.push_back(drift_line(job, progress));
   return lines;
 }
 
-std::string progress_line(const pb::JobStatus& job, const JobWords& words) {
+std::string progress_line(const pb::JobStatus& job) {
   const JobProgress progress = progress_of(job);
   std::string clocks;
   for (const pb::WorkerStatus& worker : job.workers()) {
-    clocks += fmt::format(" {}{}", worker.progress().clock(), takes_part(worker) ? "" : " (lost)");
+    const auto* member = takes_part(worker) ? clock_of(job, worker) : nullptr;
+    clocks += fmt::format(" {}{}", member == nullptr ? worker.progress().clock() : member->clock(),
+                          takes_part(worker) ? "" : " (lost)");
   }
-  return fmt::format(
-      "iteration {} of {} ({:.0f} %)  loss {}  {:.0f} {}  clocks{}  {}", progress.iteration,
-      job.max_iter(), 100 * share(progress.iteration, job.max_iter()), loss_text(progress),
-      progress.records_per_second, words.rate(), clocks, times(job, progress.iteration));
+  return fmt::format("iteration {} of {} ({:.0f} %)  loss {}  {:.0f} {}  clocks{}  {}",
+                     progress.iteration, job.max_iter(),
+                     100 * share(progress.iteration, job.max_iter()), loss_text(progress),
+                     job.rate(), rate_unit(job), clocks, times(job));
 }
 
 std::string accuracy_text(const pb::Evaluation& evaluation) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/views/job_words.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/control.pb.h"
 
 namespace taut::cli {
@@ -16,12 +16,15 @@ namespace taut::cli {
 /// "BSP", "SSP, slack 3", "ASYNC".
 [[nodiscard]] std::string mode_name(const pb::JobStatus& job);
 
-/// What all workers together did, as they last reported it.
+/// "images/s": what the job's rate counts.
+[[nodiscard]] std::string rate_unit(const pb::JobStatus& job);
+
+/// What all workers together did: clocks as one shard sees them at one moment, or else as the
+/// workers last reported them.
 struct JobProgress {
   std::int64_t iteration = 0;  // of the slowest worker that is not lost
   std::int64_t apart = 0;      // clocks between the fastest and the slowest of them
   std::optional<double> loss;  // mean over those that have finished an iteration
-  double records_per_second = 0;
 };
 [[nodiscard]] JobProgress progress_of(const pb::JobStatus& job);
 
@@ -33,7 +36,7 @@ struct JobProgress {
 [[nodiscard]] std::vector<std::string> progress_block(const pb::JobStatus& job, int width,
                                                       const JobWords& words = {});
 /// The same as one line, for logs.
-[[nodiscard]] std::string progress_line(const pb::JobStatus& job, const JobWords& words = {});
+[[nodiscard]] std::string progress_line(const pb::JobStatus& job);
 /// "0.9125", or "-" where the net has no Accuracy.
 [[nodiscard]] std::string accuracy_text(const pb::Evaluation& evaluation);
 /// "test at iteration 100: accuracy 0.9125, loss 0.2514", with the perplexity where it has one.

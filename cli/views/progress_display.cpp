@@ -27,7 +27,7 @@ void ProgressDisplay::show(const pb::JobStatus& job) {
     block_.show(progress_block(job, terminal_width(), words_));
   } else if (steady_now() >= next_line_ && job.state() == pb::RUNNING) {
     next_line_ = steady_now() + kBetweenLines;
-    print({progress_line(job, words_)});
+    print({progress_line(job)});
   }
 }
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "cli/views/job_words.hpp"
 #include "cli/views/terminal.hpp"
 #include "common/time.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/control.pb.h"
 
 namespace taut::cli {

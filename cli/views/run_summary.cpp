@@ -39,7 +39,7 @@ std::vector<Row> table(const RunSummary& run) {
       {"iterations",
        fmt::format("{} of {}", grouped(progress_of(job).iteration), grouped(job.max_iter()))},
       {"wall time", fmt::format("{:.1f} s, the job itself {:.1f} s", run.wall_s, job.running_s())},
-      {run.words.rate(), grouped(static_cast<std::int64_t>(records_per_second(job)))}};
+      {rate_unit(job), grouped(static_cast<std::int64_t>(job.rate()))}};
   if (run.first_iteration_s > 0) {
     rows.push_back(
         {"first iteration", fmt::format("{:.2f} s after the start", run.first_iteration_s)});
@@ -64,16 +64,6 @@ std::vector<std::string> tests(const RunSummary& run) {
 }
 
 }  // namespace
-
-double records_per_second(const pb::JobStatus& job) {
-  double sum = 0;
-  for (const pb::WorkerStatus& worker : job.workers()) {
-    const pb::Progress& own = worker.progress();
-    const double spent = own.compute_s() + own.wait_s();
-    if (spent > 0) sum += static_cast<double>(own.images()) / spent;
-  }
-  return sum;
-}
 
 std::vector<std::string> summary_lines(const RunSummary& run) {
   std::vector<std::string> lines{"", "Summary"};
@@ -154,7 +144,9 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                       {"running_s", job.running_s()},
                       {"first_iteration_s", run.first_iteration_s},
                       {"records", run.words.records},
-                      {"images_per_second", records_per_second(job)},
+                      {"images_per_second", job.rate() / run.words.items_per_record},
+                      {"rate", job.rate()},
+                      {"rate_unit", rate_unit(job)},
                       {"workers", workers},
                       {"staleness", staleness},
                       {"evaluations", evaluations},

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/views/job_words.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/control.pb.h"
 
 namespace taut::cli {
@@ -19,9 +19,6 @@ struct RunSummary {
   double first_iteration_s = 0;  // from its start to the first worker's first clock; 0: none
   std::string folder;
 };
-
-/// Records of all workers per second of their training: computing and waiting, not testing.
-[[nodiscard]] double records_per_second(const pb::JobStatus& job);
 
 /// The summary as lines for people: table, staleness histogram, tests, checksum, folder.
 [[nodiscard]] std::vector<std::string> summary_lines(const RunSummary& run);

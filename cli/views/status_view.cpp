@@ -45,7 +45,7 @@ std::vector<std::string> process_table(const pb::StatusReply& status) {
 std::vector<std::string> status_view(const pb::StatusReply& status, int width) {
   std::vector<std::string> lines;
   if (status.jobs().empty()) {
-    lines.emplace_back("no jobs yet; tautline submit JOB hands one over");
+    lines.emplace_back("no jobs yet; tautline submit JOB submits one");
   } else {
     append(lines, job_table(status));
   }

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cli/views/draw.hpp"
+
 namespace taut::cli {
 
 bool on_terminal() {
@@ -35,7 +37,7 @@ void LiveBlock::erase() {
 void LiveBlock::draw() {
   const auto width = static_cast<std::size_t>(terminal_width());
   // A line that wraps would make the block higher than it counts.
-  for (const std::string& line : shown_) fmt::print("{}\n", line.substr(0, width - 1));
+  for (const std::string& line : shown_) fmt::print("{}\n", fit(line, width - 1));
   std::fflush(stdout);
 }
 

@@ -9,6 +9,7 @@
 
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
+#include "cli/views/worker_marks.hpp"
 #include "proto/state_word.hpp"
 
 namespace taut::cli {
@@ -29,9 +30,9 @@ const pb::JobStatus* running_or_newest(const pb::StatusReply& status) {
   return status.jobs().empty() ? nullptr : &status.jobs(status.jobs_size() - 1);
 }
 
-std::vector<std::string> log_lines(const pb::StatusReply& status, int most) {
+std::vector<std::string> log_lines(const pb::StatusReply& status, int max_lines) {
   std::vector<std::string> lines;
-  for (int i = std::max(0, status.log_size() - most); i < status.log_size(); ++i) {
+  for (int i = std::max(0, status.log_size() - max_lines); i < status.log_size(); ++i) {
     const auto when = static_cast<std::time_t>(status.log(i).unix_time_s());
     lines.push_back(fmt::format("{:%H:%M:%S}  {}", fmt::localtime(when), status.log(i).text()));
   }
@@ -40,19 +41,20 @@ std::vector<std::string> log_lines(const pb::StatusReply& status, int most) {
 
 }  // namespace
 
-pb::JobStatus slowest_workers(const pb::JobStatus& job, int most) {
+pb::JobStatus slowest_workers(const pb::JobStatus& job, int max_lines) {
   pb::JobStatus few = job;
   auto& workers = *few.mutable_workers();
-  if (workers.size() <= most) return few;
+  if (workers.size() <= max_lines) return few;
   std::stable_sort(workers.begin(), workers.end(),
                    [](const pb::WorkerStatus& a, const pb::WorkerStatus& b) {
                      return a.progress().clock() < b.progress().clock();
                    });
-  workers.DeleteSubrange(most, workers.size() - most);
+  workers.DeleteSubrange(max_lines, workers.size() - max_lines);
   return few;
 }
 
-std::vector<std::string> TopView::shards(const pb::StatusReply& status, double span_s) const {
+std::vector<std::string> TopView::shards(const pb::StatusReply& status, double span_s,
+                                         int bar_width) const {
   std::vector<std::pair<double, Row>> all;
   for (const pb::ServerStatus& server : status.servers()) {
     const auto old =
@@ -72,7 +74,7 @@ std::vector<std::string> TopView::shards(const pb::StatusReply& status, double s
       const double messages = rate(as_double(load.messages_in()), as_double(then.messages_in()));
       all.push_back(
           {busy,
-           {fmt::format("{}/{}", server.name(), i), bar(busy, kBarWidth),
+           {fmt::format("{}/{}", server.name(), i), bar(busy, bar_width),
             fmt::format("{:.0f} % busy", 100 * busy), fmt::format("{:.0f} msg/s", messages),
             fmt::format("{:.1f} MB/s", bytes / 1e6), state_word(server.state())}});
     }
@@ -98,6 +100,7 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
   if (const pb::JobStatus* job = running_or_newest(status)) {
     const int room = std::clamp(height - 24, 4, 40);
     append(lines, progress_block(slowest_workers(*job, room), width));
+    if (job->state() == pb::RUNNING) mark_workers(*job, colours_, lines);
     if (job->workers_size() > room) {
       lines.push_back(
           fmt::format("the {} slowest of {}", room, counted(job->workers_size(), "worker")));
@@ -105,16 +108,20 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
     const auto reads = staleness_of(*job);
     if (!reads.empty()) {
       lines.insert(lines.end(), {"", "staleness of reads, in clocks"});
-      append(lines, histogram(reads, kBarWidth, kBinsShown));
+      append(lines, histogram(reads, std::max(width - 40, kBarWidth), kBinsShown));
     }
   } else {
-    lines.emplace_back("no jobs yet; tautline submit JOB hands one over");
+    lines.emplace_back("no jobs yet; tautline submit JOB submits one");
   }
   lines.emplace_back();
-  append(lines, shards(status, span_s));
+  append(lines, shards(status, span_s, std::max(width - 60, kBarWidth)));
   lines.emplace_back();
   append(lines, log_lines(status, 5));
-  if (std::ssize(lines) >= height) lines.resize(static_cast<std::size_t>(std::max(1, height - 1)));
+  // The last line says which keys there are.
+  if (std::ssize(lines) >= height - 1) {
+    lines.resize(static_cast<std::size_t>(std::max(1, height - 2)));
+  }
+  lines.emplace_back("q or Ctrl-C: end");
   before_ = status;
   drawn_ = now;
   return lines;

@@ -14,13 +14,18 @@ namespace taut::cli {
 /// Thread    one
 class TopView {
  public:
-  /// At most `height` - 1 lines; a thousand workers still fit.
+  /// colours  of lost workers, stalled ones and stragglers, next to their signs
+  explicit TopView(bool colours) : colours_(colours) {}
+
+  /// At most `height` - 1 lines, of which the last names the keys; a thousand workers still fit.
   [[nodiscard]] std::vector<std::string> draw(const pb::StatusReply& status, TimePoint now,
                                               int width, int height);
 
  private:
-  [[nodiscard]] std::vector<std::string> shards(const pb::StatusReply& status, double span_s) const;
+  [[nodiscard]] std::vector<std::string> shards(const pb::StatusReply& status, double span_s,
+                                                int bar_width) const;
 
+  const bool colours_;
   pb::StatusReply before_;
   TimePoint drawn_;
 };

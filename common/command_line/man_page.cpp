@@ -30,7 +30,7 @@ std::string escaped(const std::string& text, bool literal) {
   return out;
 }
 
-/// A line that begins with '.' or '\'' would be a request.
+/// A line that starts with '.' or '\'' would be a request.
 std::string as_line(const std::string& text) {
   const bool is_request = text.starts_with('.') || text.starts_with('\'');
   return (is_request ? "\\&" : "") + text + "\n";
@@ -86,8 +86,8 @@ std::string upper(std::string text) {
 
 void append_end(std::string& page, const ManNotes& notes) {
   page += ".SH EXIT STATUS\n";
-  append_entry(page, "0", "What was asked for is done.");
-  append_entry(page, "1", "It failed; one line on standard error says why.");
+  append_entry(page, "0", "The command succeeded.");
+  append_entry(page, "1", "It failed; one line on standard error gives the reason.");
   append_entry(page, "2", "The command line is wrong; nothing was started.");
   append_entry(page, "128+N", "Ended by signal N.");
   if (!notes.environment.empty()) page += ".SH ENVIRONMENT\n";

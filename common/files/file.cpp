@@ -95,8 +95,8 @@ Result<void> write_file_atomically(const fs::path& path, std::string_view bytes)
     return make_error(ErrorCode::kIo,
                       fmt::format("{}: cannot {}: {}", path.string(), step, reason(errno)));
   };
-  const std::string beside = path.string() + ".part" + std::to_string(getpid());
-  const int file = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const std::string partial = path.string() + ".part" + std::to_string(getpid());
+  const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return failed("be created");
   std::size_t written = 0;
   while (written < bytes.size()) {
@@ -105,16 +105,16 @@ Result<void> write_file_atomically(const fs::path& path, std::string_view bytes)
     if (count < 0) {
       Error error = failed("be written");
       close(file);
-      unlink(beside.c_str());
+      unlink(partial.c_str());
       return error;
     }
     written += static_cast<std::size_t>(count);
   }
   const bool flushed = fsync(file) == 0;
   const bool closed = close(file) == 0;
-  if (!flushed || !closed || rename(beside.c_str(), path.c_str()) != 0) {
+  if (!flushed || !closed || rename(partial.c_str(), path.c_str()) != 0) {
     Error error = failed("be put in place");
-    unlink(beside.c_str());
+    unlink(partial.c_str());
     return error;
   }
   return ok();

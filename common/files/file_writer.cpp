@@ -36,19 +36,19 @@ Result<void> flush_folder(const fs::path& folder) {
   return ok();
 }
 
-FileWriter::FileWriter(fs::path path, std::string beside, int file, Durability durability)
-    : path_(std::move(path)), beside_(std::move(beside)), file_(file), durability_(durability) {}
+FileWriter::FileWriter(fs::path path, std::string partial, int file, Durability durability)
+    : path_(std::move(path)), partial_(std::move(partial)), file_(file), durability_(durability) {}
 
 Result<FileWriter> FileWriter::create(const fs::path& path, Durability durability) {
-  std::string beside = path.string() + ".part" + std::to_string(getpid());
-  const int file = open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  std::string partial = path.string() + ".part" + std::to_string(getpid());
+  const int file = open(partial.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return io_error(path, "be created", errno);
-  return FileWriter(path, std::move(beside), file, durability);
+  return FileWriter(path, std::move(partial), file, durability);
 }
 
 FileWriter::FileWriter(FileWriter&& other) noexcept
     : path_(std::move(other.path_)),
-      beside_(std::move(other.beside_)),
+      partial_(std::move(other.partial_)),
       file_(std::exchange(other.file_, -1)),
       durability_(other.durability_),
       past_cache_(other.past_cache_) {}
@@ -57,7 +57,7 @@ FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
   if (this == &other) return *this;
   drop();
   path_ = std::move(other.path_);
-  beside_ = std::move(other.beside_);
+  partial_ = std::move(other.partial_);
   file_ = std::exchange(other.file_, -1);
   durability_ = other.durability_;
   past_cache_ = other.past_cache_;
@@ -71,7 +71,7 @@ FileWriter::~FileWriter() {
 void FileWriter::drop() noexcept {
   if (file_ < 0) return;
   close(file_);
-  unlink(beside_.c_str());
+  unlink(partial_.c_str());
   file_ = -1;
 }
 
@@ -129,7 +129,7 @@ Result<void> FileWriter::commit() {
   TAUT_CHECK(file_ >= 0, "a file is committed once");
   const bool flush = durability_ == Durability::kFlushed;
   if (flush && fsync(file_) != 0) return failed("be flushed to the disk");
-  if (rename(beside_.c_str(), path_.c_str()) != 0) return failed("be put in place");
+  if (rename(partial_.c_str(), path_.c_str()) != 0) return failed("be put in place");
   const int file = std::exchange(file_, -1);
   if (close(file) != 0) return failed("be closed");
   return flush ? flush_folder(path_.parent_path()) : Result<void>(ok());

@@ -42,7 +42,7 @@ class FileWriter {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
-  FileWriter(std::filesystem::path path, std::string beside, int file, Durability durability);
+  FileWriter(std::filesystem::path path, std::string partial, int file, Durability durability);
   [[nodiscard]] Error failed(const char* step) const;
   void drop() noexcept;
   /// Whether the piece bypasses the cache.
@@ -50,7 +50,7 @@ class FileWriter {
   void end_past_cache();
 
   std::filesystem::path path_;
-  std::string beside_;
+  std::string partial_;
   int file_ = -1;
   Durability durability_ = Durability::kFlushed;
   bool past_cache_ = false;

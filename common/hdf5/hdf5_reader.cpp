@@ -223,10 +223,10 @@ Result<std::vector<float>> read_floats(const fs::path& path, const Dataset& data
     return wrong(fmt::format("has {} elements; at most {} fit into {} bytes of memory",
                              dataset.count, limit.value() / sizeof(float), limit.value()));
   }
-  const std::uint64_t most =
+  const std::uint64_t max_bytes =
       dataset.stored_bytes > (1ULL << 50U) ? 0 : dataset.stored_bytes * kMaxExpansion;
-  if (dataset.count * dataset.element_bytes > most ||
-      dataset.chunk_bytes > std::max(most, kSmallChunkBytes)) {
+  if (dataset.count * dataset.element_bytes > max_bytes ||
+      dataset.chunk_bytes > std::max(max_bytes, kSmallChunkBytes)) {
     return wrong(
         fmt::format("has {} elements of {} bytes and stores {} bytes of them: it was "
                     "never filled, or is damaged",

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace taut::math {
@@ -30,11 +32,41 @@ struct LearningRate {
   std::int64_t warmup = 0;  // clocks of linear rise from `warmup_base` to the policy's value
   double warmup_base = 0;
 
-  /// scale   what `base` is multiplied by; the rate at which warm-up begins is not
+  /// scale   what `base` is multiplied by; the rate at which warm-up starts is not
   [[nodiscard]] double at(std::int64_t clock, double scale = 1) const;
 
  private:
   [[nodiscard]] double without_warmup(std::int64_t clock) const;
+};
+
+/// A policy's name in a solver's lr_policy, and the solver's fields that it reads.
+struct LearningRatePolicy {
+  std::string_view name;
+  LearningRate::Policy policy;
+  bool gamma = false;
+  bool power = false;
+  bool stepsize = false;
+  bool stepvalue = false;
+};
+
+/// Every policy, in the order in which errors name them.
+inline constexpr std::array kLearningRatePolicies{
+    LearningRatePolicy{.name = "fixed", .policy = LearningRate::Policy::kFixed},
+    LearningRatePolicy{
+        .name = "step", .policy = LearningRate::Policy::kStep, .gamma = true, .stepsize = true},
+    LearningRatePolicy{.name = "multistep",
+                       .policy = LearningRate::Policy::kMultistep,
+                       .gamma = true,
+                       .stepvalue = true},
+    LearningRatePolicy{.name = "exp", .policy = LearningRate::Policy::kExp, .gamma = true},
+    LearningRatePolicy{
+        .name = "inv", .policy = LearningRate::Policy::kInv, .gamma = true, .power = true},
+    LearningRatePolicy{.name = "poly", .policy = LearningRate::Policy::kPoly, .power = true},
+    LearningRatePolicy{.name = "sigmoid",
+                       .policy = LearningRate::Policy::kSigmoid,
+                       .gamma = true,
+                       .stepsize = true},
+    LearningRatePolicy{.name = "cosine", .policy = LearningRate::Policy::kCosine},
 };
 
 }  // namespace taut::math

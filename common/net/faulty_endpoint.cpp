@@ -17,8 +17,8 @@ FaultyEndpoint::FaultyEndpoint(std::unique_ptr<Endpoint> inner, LinkFaults fault
     : inner_(std::move(inner)), faults_(faults), random_(seed), now_(std::move(now)) {}
 
 FaultyEndpoint::~FaultyEndpoint() {
-  for (Held& held : outgoing_) {
-    [[maybe_unused]] const auto sent = inner_->send(held.peer, std::move(held.message));
+  for (Delayed& delayed : outgoing_) {
+    [[maybe_unused]] const auto sent = inner_->send(delayed.peer, std::move(delayed.message));
   }
 }
 
@@ -26,7 +26,7 @@ bool FaultyEndpoint::lost() {
   return faults_.loss > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < faults_.loss;
 }
 
-void FaultyEndpoint::hold(std::deque<Held>& queue, PeerId peer, Message message) {
+void FaultyEndpoint::hold(std::deque<Delayed>& queue, PeerId peer, Message message) {
   std::uniform_int_distribution<Duration::rep> jitter(0, faults_.jitter.count());
   TimePoint due = now_() + faults_.delay + Duration(jitter(random_));
   if (!queue.empty()) due = std::max(due, queue.back().due);
@@ -34,8 +34,8 @@ void FaultyEndpoint::hold(std::deque<Held>& queue, PeerId peer, Message message)
 }
 
 void FaultyEndpoint::disconnect(PeerId peer) {
-  std::erase_if(outgoing_, [peer](const Held& held) { return held.peer == peer; });
-  std::erase_if(incoming_, [peer](const Held& held) { return held.peer == peer; });
+  std::erase_if(outgoing_, [peer](const Delayed& delayed) { return delayed.peer == peer; });
+  std::erase_if(incoming_, [peer](const Delayed& delayed) { return delayed.peer == peer; });
   inner_->disconnect(peer);
 }
 

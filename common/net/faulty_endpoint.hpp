@@ -43,22 +43,22 @@ class FaultyEndpoint final : public Endpoint {
   void wake() override;
 
  private:
-  struct Held {
+  struct Delayed {
     TimePoint due;
     PeerId peer;
     Message message;
   };
   [[nodiscard]] bool lost();
   void take(Incoming arrived);
-  void hold(std::deque<Held>& queue, PeerId peer, Message message);
+  void hold(std::deque<Delayed>& queue, PeerId peer, Message message);
   void send_due();
 
   std::unique_ptr<Endpoint> inner_;
   const LinkFaults faults_;
   std::mt19937_64 random_;
   const Now now_;
-  std::deque<Held> outgoing_;
-  std::deque<Held> incoming_;
+  std::deque<Delayed> outgoing_;
+  std::deque<Delayed> incoming_;
   std::atomic<bool> woken_ = false;
 };
 

@@ -115,8 +115,8 @@ class MemoryEndpoint final : public Endpoint {
       return ok();
     }
     if (const auto link = accepted_.find(to); link != accepted_.end()) {
-      const bool gone = link->second->connecting == nullptr || link->second->at_listening != to;
-      if (!gone) {
+      const bool closed = link->second->connecting == nullptr || link->second->at_listening != to;
+      if (!closed) {
         state_->send(link->second, false, message);
         return ok();
       }

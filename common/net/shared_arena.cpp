@@ -12,8 +12,10 @@
 #include <boost/interprocess/mapped_region.hpp>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -61,19 +63,51 @@ struct SharedArena::State {
   }
   [[nodiscard]] std::byte* base() const { return static_cast<std::byte*>(region.get_address()); }
 
+  /// A stretch of the arena with a heap of its own: no block reaches into another part.
+  struct Part {
+    Part(std::byte* begin, std::size_t size) : bytes(begin, size) {
+      heap.emplace(bip::create_only, begin, size);
+    }
+    std::span<std::byte> bytes;
+    std::optional<Heap> heap;
+  };
+
   /// Makes at least `more` bytes usable. Throws std::bad_alloc beyond the limit.
+  ///
+  /// A device's driver pins each part by itself and refuses a copy over the border of two, so with
+  /// on_grown each part has its own heap. Otherwise the only heap grows.
   void grow(std::size_t more) {
     more = (std::max(more, kGrowth) + page_size() - 1) / page_size() * page_size();
     more = std::min(more, size - used);
     if (more == 0) throw std::bad_alloc();
-    std::byte* part = base() + used;
-    if (on_grown) on_grown({part, more});
-    if (heap) {
-      heap->grow(more);
+    std::byte* const begin = base() + used;
+    if (on_grown) on_grown({begin, more});
+    if (parts.empty() || on_grown) {
+      parts.emplace_back(begin, more);
     } else {
-      heap.emplace(bip::create_only, part, more);
+      Part& only = parts.front();
+      only.heap->grow(more);
+      only.bytes = {only.bytes.data(), only.bytes.size() + more};
     }
     used += more;
+  }
+
+  /// nullptr: no part has so much room.
+  void* allocate(std::size_t length) {
+    for (Part& part : parts) {
+      void* const memory = part.heap->allocate_aligned(length, kAlignment, std::nothrow);
+      if (memory != nullptr) return memory;
+    }
+    return nullptr;
+  }
+
+  void deallocate(void* memory) {
+    const auto* const at = static_cast<const std::byte*>(memory);
+    const auto owner = std::ranges::find_if(parts, [&](const Part& part) {
+      return at >= part.bytes.data() && at < part.bytes.data() + part.bytes.size();
+    });
+    TAUT_CHECK(owner != parts.end(), "memory of another arena");
+    owner->heap->deallocate(memory);
   }
 
   int descriptor = -1;
@@ -81,15 +115,15 @@ struct SharedArena::State {
   bip::mapped_region region;
   OnGrown on_grown;
   std::mutex mutex;  // guards the rest
-  std::optional<Heap> heap;
+  std::deque<Part> parts;
   bool abandoned = false;
   std::size_t used = kProbeRoom;  // bytes from the start that are in use or reserved
 };
 
 Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on_grown) {
   auto state = std::make_unique<State>();
-  const std::size_t wanted = limit.value() > 0 ? limit.value() : machine_memory();
-  state->size = (wanted + kProbeRoom + page_size() - 1) / page_size() * page_size();
+  const std::size_t budget = limit.value() > 0 ? limit.value() : machine_memory();
+  state->size = (budget + kProbeRoom + page_size() - 1) / page_size() * page_size();
   state->on_grown = std::move(on_grown);
   state->descriptor = memfd_create("tautline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (state->descriptor < 0) return failed("memfd_create");
@@ -123,13 +157,10 @@ SharedArena::~SharedArena() = default;
 
 void* SharedArena::allocate(std::size_t size) {
   std::scoped_lock lock(state_->mutex);
-  if (state_->heap) {
-    void* memory = state_->heap->allocate_aligned(size, kAlignment, std::nothrow);
-    if (memory != nullptr) return memory;
-  }
+  if (void* const memory = state_->allocate(size)) return memory;
   // What the heap keeps for itself in each block is far below the slack given here.
   state_->grow(size + kGrowth / 4);
-  void* memory = state_->heap->allocate_aligned(size, kAlignment, std::nothrow);
+  void* const memory = state_->allocate(size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -154,7 +185,7 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
   }
   std::scoped_lock lock(state_->mutex);
-  state_->heap->deallocate(memory);
+  state_->deallocate(memory);
 }
 
 std::optional<std::uint64_t> SharedArena::offset_of(std::span<const std::byte> bytes) const {

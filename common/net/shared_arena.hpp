@@ -34,7 +34,7 @@ struct SharedMemoryOffer {
 class SharedArena final : public BufferAllocator {
  public:
   /// Called with each part before its first use, so that a device's driver can
-  /// pin it. Called under the arena's lock.
+  /// pin it; no buffer then extends over two parts. Called under the arena's lock.
   using OnGrown = std::function<void(std::span<std::byte> part)>;
 
   /// Reserves address space for `limit` bytes (0: the size of the machine's memory); memory is

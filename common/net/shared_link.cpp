@@ -52,7 +52,7 @@ Result<void> SharedLink::open(const Offer& theirs) {
                                theirs.returns, theirs.memory.size));
   }
   TAUT_TRY(theirs_, SharedView::open(theirs.memory));
-  come_back_ = reinterpret_cast<const Word*>(theirs_->bytes().data() + theirs.returns);
+  their_returns_ = reinterpret_cast<const Word*>(theirs_->bytes().data() + theirs.returns);
   return ok();
 }
 
@@ -69,7 +69,7 @@ std::optional<SharedPlace> SharedLink::lend(const Frame& payload) {
 
 void SharedLink::collect() {
   std::erase_if(lent_, [this](const Lent& lent) {
-    if (come_back_[lent.loan].load(std::memory_order_acquire) != lent.generation) return false;
+    if (their_returns_[lent.loan].load(std::memory_order_acquire) != lent.generation) return false;
     free_.push_back(lent.loan);
     return true;
   });

@@ -81,7 +81,7 @@ class SharedLink {
   const std::shared_ptr<SharedArena> ours_;
   std::shared_ptr<Returns> given_back_;  // [kLoans], by this side
   std::shared_ptr<SharedView> theirs_;
-  const Returns* come_back_ = nullptr;  // [kLoans], by the other side
+  const Returns* their_returns_ = nullptr;  // [kLoans], by the other side
   bool started_ = false;
   std::vector<Lent> lent_;
   std::vector<std::uint32_t> free_;         // loans

@@ -25,8 +25,8 @@ std::optional<Application> ModeAggregation::next(const HeldUpdates& held,
     if (membership.mode_at(clock) == ApplyMode::kOnArrival) {
       return Application{clock, {workers.front()}, members};
     }
-    const std::size_t here = count_members(workers, clock, membership);
-    if (here == members && members > 0) return Application{clock, workers, members};
+    const std::size_t pushed = count_members(workers, clock, membership);
+    if (pushed == members && members > 0) return Application{clock, workers, members};
     // Clocks are aggregated in order; a later one waits for this one.
     return std::nullopt;
   }
@@ -38,8 +38,8 @@ std::optional<Application> BackupAggregation::next(const HeldUpdates& held,
   if (held.empty()) return std::nullopt;
   const auto& [clock, workers] = *held.begin();
   const std::size_t members = membership.count_at(clock);
-  const std::size_t here = count_members(workers, clock, membership);
-  if (members == 0 || here < enough_of(members, backup_workers_)) return std::nullopt;
+  const std::size_t pushed = count_members(workers, clock, membership);
+  if (members == 0 || pushed < quorum_of(members, backup_workers_)) return std::nullopt;
   return Application{clock, workers, workers.size()};
 }
 

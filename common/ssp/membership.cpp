@@ -15,9 +15,9 @@ Membership::Membership(EpochId epoch, std::vector<Member> members, std::map<Cloc
 }
 
 const Member* Membership::find(WorkerId worker) const {
-  const auto found = std::lower_bound(
-      members_.begin(), members_.end(), worker,
-      [](const Member& member, WorkerId wanted) { return member.worker < wanted; });
+  const auto found =
+      std::lower_bound(members_.begin(), members_.end(), worker,
+                       [](const Member& member, WorkerId id) { return member.worker < id; });
   return found != members_.end() && found->worker == worker ? &*found : nullptr;
 }
 

@@ -16,7 +16,7 @@ enum class ApplyMode : std::uint8_t {
 };
 
 /// How many of a clock's members make its aggregate: all but the backup workers, and one at least.
-[[nodiscard]] constexpr std::size_t enough_of(std::size_t members, std::uint32_t backup_workers) {
+[[nodiscard]] constexpr std::size_t quorum_of(std::size_t members, std::uint32_t backup_workers) {
   return members > backup_workers ? members - backup_workers : 1;
 }
 
@@ -31,7 +31,7 @@ struct Member {
   [[nodiscard]] bool takes_part_at(Clock clock) const { return join <= clock && clock < leave; }
 };
 
-/// Who takes part in a job and how updates apply, as functions of the clock. An epoch is a stretch
+/// A job's members and how updates are applied, as functions of the clock. An epoch is a stretch
 /// of clocks over which both stay the same; it needs no separate record.
 class Membership {
  public:
@@ -40,7 +40,7 @@ class Membership {
   Membership(EpochId epoch, std::vector<Member> members, std::map<Clock, ApplyMode> modes);
 
   [[nodiscard]] EpochId epoch() const { return epoch_; }
-  /// All who ever were members, ascending by worker.
+  /// All current and former members, ascending by worker.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   /// A member, or nullptr.
   [[nodiscard]] const Member* find(WorkerId worker) const;

@@ -68,7 +68,7 @@ bool SliceClock::is_over(Clock clock) const {
     ++members;
     if (progress.done > clock) ++pushed;
   }
-  return members > 0 && pushed >= enough_of(members, backup_workers_);
+  return members > 0 && pushed >= quorum_of(members, backup_workers_);
 }
 
 }  // namespace taut

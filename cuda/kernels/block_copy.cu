@@ -9,10 +9,10 @@ namespace taut::cuda {
 namespace {
 
 struct Blocks {
-  BlockCopy at[kMostBlockCopies];
+  BlockCopy at[kMaxBlockCopies];
 };
 
-/// A row of the grid for each of them.
+/// One row of the grid for each block.
 __global__ void __launch_bounds__(kThreads) copy_blocks_kernel(Blocks blocks) {
   const BlockCopy& block = blocks.at[blockIdx.y];
   for (std::int64_t i = first_index(); i < block.count; i += index_step()) {
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads) copy_blocks_kernel(Blocks blocks) {
 }  // namespace
 
 void copy_blocks(cudaStream_t stream, std::span<const BlockCopy> blocks) {
-  TAUT_CHECK(blocks.size() <= kMostBlockCopies, "more blocks than one launch copies");
+  TAUT_CHECK(blocks.size() <= kMaxBlockCopies, "more blocks than one launch copies");
   Blocks all{};
   std::int64_t longest = 0;
   std::int64_t total = 0;

@@ -8,17 +8,17 @@
 
 namespace taut::cuda {
 
-/// `count` elements that lie behind each other here and there.
+/// `count` contiguous elements in the source and in the target.
 struct BlockCopy {
   const float* from = nullptr;
   float* to = nullptr;
   std::int64_t count = 0;
 };
 
-inline constexpr std::size_t kMostBlockCopies = 16;
+inline constexpr std::size_t kMaxBlockCopies = 16;
 
-/// All of them in one launch; none may overlap another's target. REQUIRES: at most
-/// kMostBlockCopies.
+/// Copies all of them in one launch; none may overlap another's target. REQUIRES: at most
+/// kMaxBlockCopies.
 void copy_blocks(cudaStream_t stream, std::span<const BlockCopy> blocks);
 
 }  // namespace taut::cuda

@@ -12,9 +12,9 @@
 namespace taut::cuda {
 namespace {
 
-constexpr int kMostTerms = 8;  // of one launch
+constexpr int kMaxTerms = 8;  // of one launch
 struct Terms {
-  Scaled at[kMostTerms];
+  Scaled at[kMaxTerms];
   int count;
 };
 
@@ -44,7 +44,7 @@ __global__ void set_number_kernel(std::int64_t* to, std::int64_t value) {
   *to = value;
 }
 
-// Functions of their own: a kernel's lambda cannot stand inside a generic one.
+// Separate functions: a kernel's lambda cannot be inside a generic one.
 template <class Function>
 void map_value(cudaStream_t stream, Function function, const float* bottom, float* top,
                std::int64_t count) {
@@ -77,8 +77,7 @@ void multiply(cudaStream_t stream, const float* a, const float* b, float* out, s
 
 void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out,
                   std::int64_t count) {
-  // A term whose memory is `out` must be read before out is written: it goes first, others of the
-  // same with it.
+  // Terms whose memory is `out` must be read before out is written: they are taken first.
   std::vector<Scaled> order(terms.begin(), terms.end());
   const auto is_out = [out](const Scaled& term) { return term.values == out; };
   const auto own = std::find_if(order.begin(), order.end(), is_out);
@@ -88,16 +87,16 @@ void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out
     for (auto again = rest; again != order.end(); ++again) order.front().factor += again->factor;
     order.erase(rest, order.end());
   }
-  for (std::size_t begin = 0; begin < order.size(); begin += kMostTerms) {
+  for (std::size_t begin = 0; begin < order.size(); begin += kMaxTerms) {
     Terms part{};
-    for (std::size_t k = begin; k < order.size() && part.count < kMostTerms; ++k) {
+    for (std::size_t k = begin; k < order.size() && part.count < kMaxTerms; ++k) {
       part.at[part.count++] = order[k];
     }
-    const bool goes_on = begin > 0;
+    const bool continues = begin > 0;
     each(stream, "weighted_sum", count, [=] __device__(std::int64_t i) {
-      // The first one sets it: 0 and a -0 would be 0.
+      // The first one sets it: adding -0 to 0 would give 0.
       float sum = part.at[0].factor * part.at[0].values[i];
-      if (goes_on) sum = out[i] + sum;
+      if (continues) sum = out[i] + sum;
       for (int k = 1; k < part.count; ++k) sum += part.at[k].factor * part.at[k].values[i];
       out[i] = sum;
     });

@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "cuda/kernels/fault.cuh"
 #include "cuda/kernels/launch.cuh"
 
 namespace taut::cuda {
@@ -52,21 +53,30 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// What is larger than any float16 was computed as infinite.
+__device__ void report_overflow(Fault* fault, float value, std::int64_t position) {
+  constexpr std::int64_t kLargest = 65504;
+  if (fault == nullptr || !isinf(value)) return;
+  report_fault(fault, Fault::kOverflow, value, position, kLargest);
+}
+
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
     from_half_kernel(std::int64_t count, const Half* from, float* to, const float* scale,
-                     const float* other_scale, bool aligned) {
+                     const float* other_scale, Fault* fault, bool aligned) {
   // Powers of two, each with a representable inverse; their product might not have one.
   const float factor = scale == nullptr ? 1.0F : 1 / *scale;
   const float other = other_scale == nullptr ? 1.0F : 1 / *other_scale;
   const std::int64_t vectors = aligned ? count / 4 : 0;
   for (std::int64_t i = first_index(); i < vectors; i += index_step()) {
     const Four<Half> x = reinterpret_cast<const Four<Half>*>(from)[i];
+    for (int k = 0; k < 4; ++k) report_overflow(fault, widened(x.at[k]), 4 * i + k);
     reinterpret_cast<float4*>(to)[i] =
         make_float4(widened(x.at[0]) * other * factor, widened(x.at[1]) * other * factor,
                     widened(x.at[2]) * other * factor, widened(x.at[3]) * other * factor);
   }
   for (std::int64_t i = vectors * 4 + first_index(); i < count; i += index_step()) {
+    report_overflow(fault, widened(from[i]), i);
     to[i] = widened(from[i]) * other * factor;
   }
 }
@@ -81,10 +91,10 @@ void launch_to_half(cudaStream_t stream, const float* from, void* to, std::int64
 
 template <class Half>
 void launch_from_half(cudaStream_t stream, const void* from, float* to, std::int64_t count,
-                      const float* scale, const float* other_scale) {
+                      const float* scale, const float* other_scale, Fault* fault) {
   const bool aligned = is_aligned(from, 8) && is_aligned(to);
   launch({stream, "from_half", count, blocks_for((count + 3) / 4)}, from_half_kernel<Half>, count,
-         static_cast<const Half*>(from), to, scale, other_scale, aligned);
+         static_cast<const Half*>(from), to, scale, other_scale, fault, aligned);
 }
 
 __device__ float block_max(float value) {
@@ -145,12 +155,12 @@ void to_half(cudaStream_t stream, Numbers numbers, const float* from, void* to, 
 }
 
 void from_half(cudaStream_t stream, Numbers numbers, const void* from, float* to,
-               std::int64_t count, const float* scale, const float* other_scale) {
+               std::int64_t count, const float* scale, const float* other_scale, Fault* fault) {
   if (count <= 0) return;
   if (numbers == Numbers::kBfloat16) {
-    launch_from_half<__nv_bfloat16>(stream, from, to, count, scale, other_scale);
+    launch_from_half<__nv_bfloat16>(stream, from, to, count, scale, other_scale, nullptr);
   } else {
-    launch_from_half<__half>(stream, from, to, count, scale, other_scale);
+    launch_from_half<__half>(stream, from, to, count, scale, other_scale, fault);
   }
 }
 

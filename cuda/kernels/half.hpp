@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/convolution_key.hpp"
+#include "cuda/fault.hpp"
 
 // Between float32 and the 16-bit formats of tensor cores.
 namespace taut::cuda {
@@ -15,9 +16,10 @@ void to_half(cudaStream_t stream, Numbers numbers, const float* from, void* to, 
              const float* scale = nullptr);
 /// to = from / (*scale * *other_scale), powers of two whose product need not be a float32. nullptr:
 /// 1
+/// fault  where an infinite float16 is recorded; nullptr: it is passed on
 void from_half(cudaStream_t stream, Numbers numbers, const void* from, float* to,
-               std::int64_t count, const float* scale = nullptr,
-               const float* other_scale = nullptr);
+               std::int64_t count, const float* scale = nullptr, const float* other_scale = nullptr,
+               Fault* fault = nullptr);
 /// values = values / *scale
 void divide_by(cudaStream_t stream, float* values, std::int64_t count, const float* scale);
 

@@ -6,17 +6,16 @@
 #include "cuda/error.hpp"
 #include "cuda/kernels/start.cuh"
 
-// How kernels over many elements are launched: 64-bit indices, a grid that strides over all of
-// them, every launch checked.
+// Launches of kernels over many elements: 64-bit indices, a grid-stride loop, every launch checked.
 namespace taut::cuda {
 
 inline constexpr int kThreads = 256;
-// Enough to fill every device there is many times over; more would only be more blocks to start.
-inline constexpr std::int64_t kMostBlocks = 16384;
+// Enough to fill every existing device many times over; more blocks would only cost more to start.
+inline constexpr std::int64_t kMaxBlocks = 16384;
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block = kThreads) {
   const std::int64_t blocks = (items + per_block - 1) / per_block;
-  return static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMostBlocks));
+  return static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMaxBlocks));
 }
 
 __device__ inline std::int64_t first_index() {
@@ -26,7 +25,7 @@ __device__ inline std::int64_t index_step() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
-/// How a kernel is started, and what an error says of it.
+/// A kernel's launch configuration, and its description for errors.
 struct Launch {
   cudaStream_t stream = nullptr;
   const char* name = "";
@@ -35,11 +34,11 @@ struct Launch {
   unsigned threads = kThreads;
 };
 
-/// Every kernel is started here, and each start is checked.
+/// Every kernel is launched here, and each launch is checked.
 /// Errors    DeviceError
 template <class... Parameters, class... Arguments>
 void launch(const Launch& how, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  start(how.name, kernel, how.grid, how.threads, how.stream, arguments...);
+  start(how.name, how.elements, kernel, how.grid, how.threads, how.stream, arguments...);
   check_launch(how.name, how.elements);
 }
 
@@ -60,7 +59,7 @@ struct Inputs {
   const float* at[kInputs];
 };
 
-/// out[i] = f(in...[i]); with kVector four neighbours at a time.
+/// out[i] = f(in...[i]); with kVector, four neighbours at a time.
 template <bool kVector, int kInputs, class F>
 __global__ void __launch_bounds__(kThreads)
     map_kernel(std::int64_t count, Inputs<kInputs> in, float* out, F f) {
@@ -117,7 +116,7 @@ void map(cudaStream_t stream, const char* name, std::int64_t count, Inputs<kInpu
   }
 }
 
-/// The sum over a block's threads, in the same order every time; thread 0 has it.
+/// The sum over a block's threads, always in the same order; returned to thread 0.
 template <class T>
 __device__ T block_sum(T value) {
   using Parts = T[32];
@@ -139,7 +138,7 @@ __device__ T block_sum(T value) {
   return value;
 }
 
-/// As block_sum, and every thread has it.
+/// As block_sum, returned to every thread.
 template <class T>
 __device__ T block_sum_for_all(T value) {
   TAUT_SHARED(T, total);

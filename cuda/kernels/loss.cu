@@ -19,7 +19,7 @@ __device__ float warp_reduce(float value, const F& f) {
   return value;
 }
 
-/// One warp a row, where the classes are neighbours in memory.
+/// One warp per row, if the classes are neighbours in memory.
 __global__ void __launch_bounds__(kThreads)
     softmax_rows_kernel(std::int64_t rows, std::int64_t length, const float* bottom, float* top) {
   const unsigned lane = threadIdx.x % 32;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The class that a label names; negative: it is ignored, or none.
+/// The class that a label names; negative: ignored, or no class.
 __device__ std::int64_t class_of(const Labels& labels, std::int64_t position,
                                  std::int64_t classes) {
   const float label = labels.at[position];
@@ -74,14 +74,14 @@ __device__ bool is_right(const AxisView& view, const float* scores, std::int64_t
   const float* score = scores + first_at(view, position);
   std::int64_t rivals = 0;
   for (std::int64_t k = 0; k < view.length; ++k) {
-    // Written so that a score that is no number makes the answer wrong, never right.
+    // Written so that a NaN score makes the answer wrong, never right.
     const bool below = score[k * view.inner] < score[truth * view.inner];
     rivals += k != truth && !below ? 1 : 0;
   }
   return rivals < top_k;
 }
 
-/// Every position once for each class: a class's block looks for its own labels.
+/// Every position once per class: a class's block looks for its own labels.
 AxisView each_class(const AxisView& view) {
   return {.outer = 1, .length = view.length, .inner = view.positions()};
 }
@@ -100,9 +100,9 @@ __device__ double square_distance(const ContrastiveShape& shape, const float* a,
   return square;
 }
 
-/// Of the pair's part of the sum, halved, by a - b.
-__device__ double contrastive_slope(const ContrastiveShape& shape, double square, bool alike) {
-  if (alike) return 1;
+/// The derivative of the pair's term of the sum, halved, with respect to a - b.
+__device__ double contrastive_slope(const ContrastiveShape& shape, double square, bool similar) {
+  if (similar) return 1;
   if (shape.legacy) return shape.margin > square ? -1 : 0;
   const double distance = sqrt(square);
   return shape.margin > distance ? -(shape.margin - distance) / at_least(distance, 1e-4) : 0;
@@ -191,7 +191,7 @@ void softmax_loss_backward(cudaStream_t stream, const AxisView& view, const floa
 void infogain_loss_forward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                            const Labels& labels, const float* matrix, const Divisor& divisor,
                            float* loss, double* divisor_out, void* scratch) {
-  constexpr float kLeastProbability = 1e-20F;  // Caffe's
+  constexpr float kMinProbability = 1e-20F;  // Caffe's
   reduce(
       stream, "infogain_loss_forward", all_of(view.positions()), scratch,
       [=] __device__(std::int64_t position, std::int64_t, double& first, double& second) {
@@ -201,9 +201,9 @@ void infogain_loss_forward(cudaStream_t stream, const AxisView& view, const floa
         const float* weights = matrix + truth * view.length;
         for (std::int64_t k = 0; k < view.length; ++k) {
           const float likely = p[k * view.inner];
-          // Written so that what is no number stays that.
+          // Written so that NaN stays NaN.
           first -= static_cast<double>(weights[k]) *
-                   logf(likely < kLeastProbability ? kLeastProbability : likely);
+                   logf(likely < kMinProbability ? kMinProbability : likely);
         }
         second += 1;
       },
@@ -270,17 +270,17 @@ void arg_max(cudaStream_t stream, const AxisView& view, const float* bottom, std
     const std::int64_t o = position / view.inner;
     const std::int64_t i = position - o * view.inner;
     const float* x = bottom + first_at(view, position);
-    std::int64_t last = -1;  // the one ranked before
+    std::int64_t last = -1;  // the previous one in the ranking
     for (std::int64_t rank = 0; rank < top_k; ++rank) {
       std::int64_t best = -1;
       for (std::int64_t k = 0; k < view.length; ++k) {
         const float value = x[k * view.inner];
-        // What comes after the last one in the order (larger first, then the lower index).
+        // The elements after the last one in the order (larger first, then the lower index).
         const bool comes_after =
             last < 0 || value < x[last * view.inner] || (value == x[last * view.inner] && k > last);
         if (comes_after && (best < 0 || value > x[best * view.inner])) best = k;
       }
-      if (best < 0) best = 0;  // only among values that are no numbers
+      if (best < 0) best = 0;  // only among NaN values
       const std::int64_t at = o * steps.outer + rank * steps.rank + i * steps.inner;
       if (indices != nullptr) indices[at] = static_cast<float>(best);
       if (values != nullptr) values[at] = x[best * view.inner];
@@ -371,12 +371,12 @@ void hinge_backward(cudaStream_t stream, const float* scores, const Labels& labe
 }
 
 void contrastive_forward(cudaStream_t stream, const ContrastiveShape& shape, const float* a,
-                         const float* b, const float* alike, float* loss, void* scratch) {
+                         const float* b, const float* similar, float* loss, void* scratch) {
   reduce(
       stream, "contrastive_forward", all_of(shape.pairs), scratch,
       [=] __device__(std::int64_t pair, std::int64_t, double& first, double&) {
         const double square = square_distance(shape, a, b, pair);
-        if (alike[pair] != 0) {
+        if (similar[pair] != 0) {
           first += square;
           return;
         }
@@ -389,11 +389,11 @@ void contrastive_forward(cudaStream_t stream, const ContrastiveShape& shape, con
 }
 
 void contrastive_backward(cudaStream_t stream, const ContrastiveShape& shape, const float* a,
-                          const float* b, const float* alike, float weight, float* a_gradient,
+                          const float* b, const float* similar, float weight, float* a_gradient,
                           float* b_gradient) {
   each(stream, "contrastive_backward", shape.pairs, [=] __device__(std::int64_t pair) {
     const double slope =
-        contrastive_slope(shape, square_distance(shape, a, b, pair), alike[pair] != 0);
+        contrastive_slope(shape, square_distance(shape, a, b, pair), similar[pair] != 0);
     const auto scale = static_cast<float>(weight * slope / static_cast<double>(shape.pairs));
     for (std::int64_t i = pair * shape.features; i < (pair + 1) * shape.features; ++i) {
       const float gradient = scale * (a[i] - b[i]);

@@ -7,16 +7,16 @@
 #include "cuda/fault.hpp"
 #include "cuda/kernels/reduce.hpp"
 
-// Softmax, losses and what is measured of scores. Classes lie along a view's length; a label that
-// is no class is written down in a Fault and counts as ignored. Formulas and sources stand at the
-// operations in worker/backend.
+// Softmax, losses and measures of scores. The classes are a view's length; a label that is no class
+// is recorded in a Fault and counts as ignored. Formulas and sources are at the operations in
+// worker/engine/ops.
 namespace taut::cuda {
 
 void softmax_forward(cudaStream_t stream, const AxisView& view, const float* bottom, float* top);
 void softmax_backward(cudaStream_t stream, const AxisView& view, const float* top,
                       const float* top_gradient, float* bottom_gradient);
 
-/// What a loss's sum is divided by: a number, or how many labels count (at least 1).
+/// The divisor of a loss's sum: a number, or how many labels count (at least 1).
 struct Divisor {
   double fixed = 1;
   bool counted = false;
@@ -28,28 +28,28 @@ struct Labels {
   Fault* fault = nullptr;
 };
 
-/// divisor_out  one double in device memory, for the way back
+/// divisor_out  one double in device memory, for the backward pass
 void softmax_loss_forward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                           const Labels& labels, const Divisor& divisor, float* loss,
                           double* divisor_out, void* scratch);
 void softmax_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                            const Labels& labels, float weight, const double* divisor,
                            float* bottom_gradient);
-/// matrix  [view.length, view.length]: row l weighs the classes where the label is l
+/// matrix  [view.length, view.length]: row l weighs the classes if the label is l
 void infogain_loss_forward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                            const Labels& labels, const float* matrix, const Divisor& divisor,
                            float* loss, double* divisor_out, void* scratch);
 void infogain_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                             const Labels& labels, const float* matrix, float weight,
                             const double* divisor, float* bottom_gradient);
-/// Bytes that accuracy() wants beside it.
+/// The scratch bytes of accuracy().
 [[nodiscard]] std::size_t accuracy_scratch(const AxisView& view);
-/// by_class  [view.length]; null: nobody wants it
+/// by_class  [view.length]; nullptr: not computed
 void accuracy(cudaStream_t stream, const AxisView& view, const float* scores, const Labels& labels,
               std::int64_t top_k, float* accuracy, float* by_class, void* scratch);
 
-/// For each position the top_k largest of the length: indices and values, either may be null. Those
-/// of position (o, i), rank r lie at o * step.outer + r * step.rank + i * step.inner.
+/// For each position the top_k largest of the length: indices and values, either may be nullptr.
+/// Rank r of position (o, i) is at o * step.outer + r * step.rank + i * step.inner.
 struct RankSteps {
   std::int64_t outer = 0;
   std::int64_t rank = 1;
@@ -83,10 +83,10 @@ struct ContrastiveShape {
   bool legacy = false;
 };
 void contrastive_forward(cudaStream_t stream, const ContrastiveShape& shape, const float* a,
-                         const float* b, const float* alike, float* loss, void* scratch);
-/// Either gradient may be null.
+                         const float* b, const float* similar, float* loss, void* scratch);
+/// Either gradient may be nullptr.
 void contrastive_backward(cudaStream_t stream, const ContrastiveShape& shape, const float* a,
-                          const float* b, const float* alike, float weight, float* a_gradient,
+                          const float* b, const float* similar, float weight, float* a_gradient,
                           float* b_gradient);
 
 }  // namespace taut::cuda

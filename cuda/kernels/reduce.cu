@@ -26,16 +26,16 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 unsigned reduce_parts(const AxisView& view) {
-  // Blocks enough for the device, each with a few thousand elements to add.
+  // Enough blocks for the device, each with a few thousand elements to add.
   constexpr std::int64_t kBlocks = 1024;
-  constexpr std::int64_t kLeast = 4096;
+  constexpr std::int64_t kMinPerBlock = 4096;
   const bool is_rows = view.inner == 1 && view.length > 1;
   const std::int64_t columns =
       is_rows ? (view.length + kRowThreads - 1) / kRowThreads : view.length;
   const std::int64_t block = view.outer * view.inner * (is_rows ? kRowThreads : 1);
-  const std::int64_t wanted =
-      std::min(kBlocks / std::max<std::int64_t>(columns, 1), block / kLeast);
-  return static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, 1024));
+  const std::int64_t blocks =
+      std::min(kBlocks / std::max<std::int64_t>(columns, 1), block / kMinPerBlock);
+  return static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, 1024));
 }
 
 std::size_t reduce_scratch(const AxisView& view) {

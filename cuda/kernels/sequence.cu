@@ -19,7 +19,7 @@ __device__ std::int64_t row_of(const EmbedShape& shape, const float* bottom,
 }
 
 /// One block for each place of the batch. The first place that names a row owns it, and adds up all
-/// places that name it, in their order.
+/// places that name it, in order.
 __global__ void __launch_bounds__(kThreads)
     embed_backward_kernel(EmbedShape shape, const float* bottom, const float* top_gradient,
                           float* weights_gradient) {
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Where element i of [parts, pairs, steps, depth] lies in [steps, streams, parts * channels].
+/// The place of element i of [parts, pairs, steps, depth] in [steps, streams, parts * channels].
 __device__ std::int64_t unpacked_place(const AttentionShape& shape, std::int64_t parts,
                                        std::int64_t i) {
   const std::int64_t d = i % shape.depth;
@@ -298,12 +298,12 @@ void lstm_step_backward(cudaStream_t stream, const StepShape& shape, float* gate
               const float bounded = tanh_c[i];
               const float reaches = or_zero(above, i) + dh[i];
               const float d = dc[i] + reaches * out * (1 - bounded * bounded);
-              const float goes_on = marker(cont, n);
+              const float continued = marker(cont, n);
               gate[0] = d * fresh * in * (1 - in);
-              gate[hidden] = d * goes_on * c_before[i] * forget * (1 - forget);
+              gate[hidden] = d * continued * c_before[i] * forget * (1 - forget);
               gate[2 * hidden] = reaches * bounded * out * (1 - out);
               gate[3 * hidden] = d * in * (1 - fresh * fresh);
-              dc[i] = d * goes_on * forget;
+              dc[i] = d * continued * forget;
             });
 }
 

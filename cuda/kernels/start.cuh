@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 // The parts of a kernel that only nvcc can express. The device twin has a file of the same name
 // that is found before this one, and with it the same kernels are compiled as host C++
 // (tests/twin).
@@ -12,10 +14,10 @@
 namespace taut::cuda {
 
 /// Starts a kernel on a stream; errors are left for cudaGetLastError().
-/// name  for reports
+/// name, elements  for reports
 template <class... Parameters, class... Arguments>
-void start(const char* /*name*/, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
-           cudaStream_t stream, const Arguments&... arguments) {
+void start(const char* /*name*/, std::int64_t /*elements*/, void (*kernel)(Parameters...),
+           dim3 grid, unsigned threads, cudaStream_t stream, const Arguments&... arguments) {
   kernel<<<grid, threads, 0, stream>>>(arguments...);
 }
 

@@ -1,5 +1,6 @@
 #include "cuda/kernels/update.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "common/check.hpp"
@@ -112,6 +113,56 @@ struct Step {
   }
 };
 
+// As many as fit into a kernel's 4 KiB of parameters.
+constexpr std::size_t kMaxListed = 32;
+struct Listed {
+  Scaled gradient;
+  float scale;
+  bool aligned;
+  UpdateArrays arrays;
+  math::UpdateStep step;
+};
+struct UpdateList {
+  Listed at[kMaxListed];
+};
+static_assert(sizeof(UpdateList) <= 4096);
+
+/// A row of the grid for each of them.
+template <class Rule>
+__global__ void __launch_bounds__(kThreads) update_list_kernel(UpdateList list) {
+  const Listed& own = list.at[blockIdx.y];
+  Gradients gradients;
+  gradients.at[0] = own.gradient;
+  gradients.count = 1;
+  const Step<Rule> op{own.step};
+  const std::int64_t vectors = own.aligned ? own.arrays.count / 4 : 0;
+  for (std::int64_t i = first_index(); i < vectors; i += index_step()) {
+    update_at<4>(gradients, own.scale, own.arrays, i, op);
+  }
+  for (std::int64_t i = vectors * 4 + first_index(); i < own.arrays.count; i += index_step()) {
+    update_at<1>(gradients, own.scale, own.arrays, i, op);
+  }
+}
+
+template <class Rule>
+void launch_list(cudaStream_t stream, std::span<const ListedUpdate> updates) {
+  UpdateList list{};
+  std::int64_t longest = 0;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const ListedUpdate& one = updates[i];
+    const UpdateArrays& arrays = one.arrays;
+    const bool aligned = is_aligned(arrays.values) && is_aligned(arrays.first) &&
+                         is_aligned(arrays.second) && is_aligned(one.gradient.values);
+    list.at[i] = {one.gradient, one.scale, aligned, arrays, one.step};
+    longest = std::max(longest, arrays.count);
+    total += arrays.count;
+  }
+  if (longest == 0) return;
+  const dim3 grid(blocks_for((longest + 3) / 4), static_cast<unsigned>(updates.size()));
+  launch({stream, Rule::kInfo.name.data(), total, grid}, update_list_kernel<Rule>, list);
+}
+
 /// The two passes of a rule that is scaled by norms over the slice.
 template <class Rule>
 struct Gather {
@@ -199,6 +250,26 @@ void apply_update(cudaStream_t stream, math::RuleKind kind, const math::UpdateSt
   const Gradients few = few_of(stream, kind, gradients, arrays.count, scratch);
   math::with_rule(kind, [&](auto rule) {
     apply_rule<decltype(rule)>(stream, step, few, scale, arrays, scratch);
+  });
+}
+
+bool needs_scratch(math::RuleKind kind, std::size_t gradients) {
+  return gradients > kMaxGradients || update_scratch(kind, gradients, 1) > 0;
+}
+
+void apply_updates(cudaStream_t stream, math::RuleKind kind,
+                   std::span<const ListedUpdate> updates) {
+  if (updates.empty()) return;
+  math::with_rule(kind, [&](auto rule) {
+    using Rule = decltype(rule);
+    if constexpr (math::kIsScaledBySlice<Rule>) {
+      TAUT_CHECK(false, "a rule with norms over the slice takes one table at a time");
+    } else {
+      for (std::size_t begin = 0; begin < updates.size(); begin += kMaxListed) {
+        launch_list<Rule>(stream,
+                          updates.subspan(begin, std::min(kMaxListed, updates.size() - begin)));
+      }
+    }
   });
 }
 

@@ -30,6 +30,18 @@ void apply_update(cudaStream_t stream, math::RuleKind kind, const math::UpdateSt
 [[nodiscard]] std::size_t update_scratch(math::RuleKind kind, std::size_t gradients,
                                          std::int64_t count);
 
+/// Several updates by one rule in few launches; none of them shares memory with another.
+/// REQUIRES  !needs_scratch(kind, 1)
+struct ListedUpdate {
+  math::UpdateStep step;
+  Scaled gradient;  // the only one
+  float scale = 1;
+  UpdateArrays arrays;
+};
+void apply_updates(cudaStream_t stream, math::RuleKind kind, std::span<const ListedUpdate> updates);
+/// Whether apply_update() takes scratch memory for any count of elements.
+[[nodiscard]] bool needs_scratch(math::RuleKind kind, std::size_t gradients);
+
 /// As math::apply_average.
 /// scratch  update_scratch() bytes of SGD
 void apply_average(cudaStream_t stream, std::span<const Scaled> contributions, float share,

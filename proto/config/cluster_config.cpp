@@ -104,7 +104,7 @@ Result<void> check_listen_address(const std::string& address, const pb::ClusterC
   if (is_loopback(host_of(address)) || config.insecure()) return ok();
   return invalid(
       fmt::format("{} is not a loopback address, and nothing is authenticated or "
-                  "encrypted yet: set insecure: true to listen there all the same",
+                  "encrypted yet: set insecure: true to listen there anyway",
                   address));
 }
 

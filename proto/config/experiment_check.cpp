@@ -33,8 +33,8 @@ Result<void> check_burst(const pb::Straggler::Burst& burst, const std::string& f
   return ok();
 }
 
-Result<void> check_who(const pb::Straggler& straggler, const std::string& field,
-                       std::uint32_t workers, bool alone) {
+Result<void> check_targets(const pb::Straggler& straggler, const std::string& field,
+                           std::uint32_t workers, bool alone) {
   if (alone && (straggler.worker_size() > 0 || straggler.rotate() > 0)) {
     return invalid(fmt::format(
         "{} names {}: a worker's own config is for itself; say it in the job", field,
@@ -62,7 +62,7 @@ Result<void> check_stragglers(const google::protobuf::RepeatedPtrField<pb::Strag
     if (one.has_burst()) {
       TAUT_TRY(check_burst(one.burst(), field + ".burst"));
     }
-    TAUT_TRY(check_who(one, field, workers, alone));
+    TAUT_TRY(check_targets(one, field, workers, alone));
   }
   return ok();
 }
@@ -71,7 +71,7 @@ Result<void> check_network_faults(const pb::NetworkFaults& faults, const std::st
   constexpr double kMinute_ms = 60e3;
   TAUT_TRY(check_range(where + "network.delay_ms", faults.delay_ms(), 0, kMinute_ms));
   TAUT_TRY(check_range(where + "network.jitter_ms", faults.jitter_ms(), 0, kMinute_ms));
-  // With all of them lost a job never ends, and what is lost costs a second each.
+  // If all are lost a job never ends, and each loss costs a second.
   return check_range(where + "network.loss", faults.loss(), 0, 0.9);
 }
 
@@ -80,6 +80,8 @@ Result<void> check_network_faults(const pb::NetworkFaults& faults, const std::st
 Result<void> check_experiment(const pb::Job& job) {
   TAUT_TRY(check_stragglers(job.straggler(), "", job.workers(), false));
   TAUT_TRY(check_range("clock_time_ms", job.clock_time_ms(), 0, kHour_ms));
+  constexpr double kMaxRestarts = 1000;
+  TAUT_TRY(check_range("restart", job.restart(), 0, kMaxRestarts));
   return check_network_faults(job.network(), "");
 }
 

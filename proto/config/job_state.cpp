@@ -7,44 +7,37 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/did_you_mean.hpp"
 #include "common/files/sha256.hpp"
+#include "common/math/learning_rate.hpp"
 #include "proto/config/net_state.hpp"
 
 namespace taut {
 namespace {
 
-using Policy = math::LearningRate::Policy;
-
 // About four terabytes of float32: beyond it a shape is a mistake.
 constexpr std::uint64_t kMaxElements = 1ULL << 40U;
 
-const std::map<std::string, Policy, std::less<>>& policies() {
-  static const std::map<std::string, Policy, std::less<>> known = {
-      {"fixed", Policy::kFixed},     {"step", Policy::kStep},     {"multistep", Policy::kMultistep},
-      {"exp", Policy::kExp},         {"inv", Policy::kInv},       {"poly", Policy::kPoly},
-      {"sigmoid", Policy::kSigmoid}, {"cosine", Policy::kCosine},
-  };
-  return known;
-}
-
 Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
-  const auto found = policies().find(solver.lr_policy());
-  if (found == policies().end()) {
-    return invalid(
-        fmt::format("lr_policy \"{}\" is unknown; choose fixed, step, multistep, exp, "
-                    "inv, poly, sigmoid or cosine",
-                    solver.lr_policy()));
+  constexpr auto& kPolicies = math::kLearningRatePolicies;
+  const auto found =
+      std::ranges::find(kPolicies, solver.lr_policy(), &math::LearningRatePolicy::name);
+  if (found == kPolicies.end()) {
+    std::vector<std::string_view> names;
+    for (const math::LearningRatePolicy& policy : kPolicies) names.push_back(policy.name);
+    return invalid(fmt::format("lr_policy \"{}\" is unknown; choose one of {}", solver.lr_policy(),
+                               fmt::join(names, ", ")));
   }
-  if ((found->second == Policy::kStep) && solver.stepsize() <= 0) {
-    return invalid(
-        fmt::format("lr_policy \"step\" needs a stepsize above 0, not {}", solver.stepsize()));
+  if (found->policy == math::LearningRate::Policy::kStep && solver.stepsize() <= 0) {
+    return invalid(fmt::format("lr_policy \"step\" needs a stepsize greater than 0, not {}",
+                               solver.stepsize()));
   }
   math::LearningRate rate;
-  rate.policy = found->second;
+  rate.policy = found->policy;
   rate.base = solver.base_lr();
   rate.gamma = solver.gamma();
   rate.power = solver.power();
@@ -112,12 +105,12 @@ Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver) {
   }
   const math::RuleInfo& rule = math::info_of(*kind);
   if (!rule.reads.momentum && solver.momentum() != 0) {
-    return invalid(fmt::format("momentum is {}: type {} has none; leave it out", solver.momentum(),
-                               rule.name));
+    return invalid(
+        fmt::format("momentum is {}: type {} has none; omit it", solver.momentum(), rule.name));
   }
   if (rule.norm == math::UpdateNorm::kRelative && solver.clip_gradients() > 0) {
     return invalid(fmt::format(
-        "clip_gradients is {}: type {} scales each table's gradient by its norm; leave it out",
+        "clip_gradients is {}: type {} scales each table's gradient by its norm; omit it",
         solver.clip_gradients(), rule.name));
   }
   return rule;
@@ -224,7 +217,7 @@ pb::TableSpec to_wire(const TableSpec& table) {
       filler.set_std(table.filler.b);
       if (table.filler.sparse >= 0) filler.set_sparse(table.filler.sparse);
       break;
-    case math::Filler::Kind::kBilinear:  // the shape says the rest
+    case math::Filler::Kind::kBilinear:  // the shape implies the rest
       filler.set_type("bilinear");
       break;
   }

@@ -109,7 +109,7 @@ Result<Policy> make_periodic_averaging(const pb::Job& job) {
   const std::uint32_t interval = job.consistency().periodic_averaging().interval();
   TAUT_TRY(const PushSchedule schedule, schedule_of(Averaging::kPeriodic, interval, job));
   if (job.reduction() == pb::Job::SUM) {
-    return invalid("consistency: periodic_averaging takes the mean; leave reduction: SUM out");
+    return invalid("consistency: periodic_averaging takes the mean; omit reduction: SUM");
   }
   return std::make_shared<Averaging>(Exchange::kPeriodic, schedule);
 }
@@ -125,14 +125,14 @@ Result<Policy> make_elastic_averaging(const pb::Job& job) {
   return std::make_shared<Averaging>(Exchange::kElastic, schedule, given.moving_rate());
 }
 
-/// A policy: whether a job asks for it, and what it is then.
+/// A policy: whether a job requests it, and its settings.
 struct Entry {
   PolicyInfo info;
   bool (*is_given)(const Consistency&);
   Result<Policy> (*make)(const pb::Job& job);
 };
 
-// In the order in which they weigh an update: a correction comes before a scale.
+// In the order in which they weight an update: a correction precedes a scale.
 constexpr std::array kPolicies{
     Entry{BackupWorkers::kInfo, [](const Consistency& c) { return c.backup_workers() > 0; },
           make_backup_workers},
@@ -152,13 +152,15 @@ constexpr std::array kPolicies{
 };
 
 /// Slack 0 is BSP, whatever the mode is called.
-bool is_bsp(const Consistency& wanted) {
-  return wanted.mode() == Consistency::BSP ||
-         (wanted.mode() == Consistency::SSP && wanted.slack() == 0 && !wanted.has_dynamic_slack());
+bool is_bsp(const Consistency& consistency) {
+  return consistency.mode() == Consistency::BSP ||
+         (consistency.mode() == Consistency::SSP && consistency.slack() == 0 &&
+          !consistency.has_dynamic_slack());
 }
 
-Result<void> check_mode(const PolicyInfo& policy, const Consistency& wanted) {
-  const bool fits[] = {true, is_bsp(wanted), !is_bsp(wanted), wanted.mode() == Consistency::SSP};
+Result<void> check_mode(const PolicyInfo& policy, const Consistency& consistency) {
+  const bool fits[] = {true, is_bsp(consistency), !is_bsp(consistency),
+                       consistency.mode() == Consistency::SSP};
   if (fits[static_cast<std::size_t>(policy.mode)]) return ok();
   if (policy.mode == PolicyMode::kArrivals) {
     return invalid(fmt::format("consistency: {} needs mode: SSP or ASYNC; in BSP no update is late",
@@ -166,13 +168,13 @@ Result<void> check_mode(const PolicyInfo& policy, const Consistency& wanted) {
   }
   return invalid(fmt::format("consistency: {} needs mode: {}, not {}", policy.name,
                              policy.mode == PolicyMode::kBsp ? "BSP" : "SSP",
-                             Consistency::Mode_Name(wanted.mode())));
+                             Consistency::Mode_Name(consistency.mode())));
 }
 
-Result<void> check_alone(const PolicyInfo& policy, const Consistency& wanted) {
+Result<void> check_alone(const PolicyInfo& policy, const Consistency& consistency) {
   if (!policy.is_alone) return ok();
   for (const Entry& other : kPolicies) {
-    if (other.info.name == policy.name || !other.is_given(wanted)) continue;
+    if (other.info.name == policy.name || !other.is_given(consistency)) continue;
     return invalid(
         fmt::format("consistency: {} does not go with {}", policy.name, other.info.name));
   }
@@ -182,12 +184,12 @@ Result<void> check_alone(const PolicyInfo& policy, const Consistency& wanted) {
 }  // namespace
 
 Result<Policies> to_policies(const pb::Job& job) {
-  const Consistency& wanted = job.consistency();
+  const Consistency& consistency = job.consistency();
   Policies policies;
   for (const Entry& entry : kPolicies) {
-    if (!entry.is_given(wanted)) continue;
-    TAUT_TRY(check_alone(entry.info, wanted));
-    TAUT_TRY(check_mode(entry.info, wanted));
+    if (!entry.is_given(consistency)) continue;
+    TAUT_TRY(check_alone(entry.info, consistency));
+    TAUT_TRY(check_mode(entry.info, consistency));
     TAUT_TRY(auto policy, entry.make(job));
     policies.add(std::move(policy));
   }

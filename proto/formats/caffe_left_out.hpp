@@ -35,7 +35,8 @@ inline std::optional<std::string> why_left_out(std::string_view type) {
     if (left_out.type != type) continue;
     if (type == "MemoryData" || type == "WindowData") {
       return fmt::format(
-          "of type \"{}\", which is not read: bring the data into HDF5 for an HDF5Data layer, or "
+          "of type \"{}\", which is not supported: convert the data to HDF5 for an HDF5Data layer, "
+          "or "
           "into an LMDB for a Data layer (tautline convert)",
           type);
     }
@@ -49,7 +50,7 @@ inline std::optional<std::string> why_left_out(std::string_view type) {
   return std::nullopt;
 }
 
-/// The same about a field of a layer by which such a type is told.
+/// The same for a field that only layers of such a type have.
 inline std::optional<std::string> why_left_out_field(std::string_view field) {
   if (field.empty()) return std::nullopt;
   for (const LeftOut& left_out : kCaffeLeftOut) {

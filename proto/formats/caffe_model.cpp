@@ -16,7 +16,7 @@ namespace {
 using google::protobuf::io::CodedInputStream;
 using Wire = google::protobuf::internal::WireFormatLite;
 
-/// A TensorFile as protobuf reads it; what is skipped is not read.
+/// A TensorFile as an input stream of protobuf; skipped bytes are not read.
 class FileStream final : public google::protobuf::io::ZeroCopyInputStream {
  public:
   explicit FileStream(const TensorFile& file) : file_(file) {}
@@ -62,7 +62,7 @@ class Scanner {
  public:
   Scanner(const TensorFile& file, std::string name)
       : stream_(file), in_(&stream_), name_(std::move(name)) {
-    in_.SetTotalBytesLimit(static_cast<int>(kMostModelBytes));
+    in_.SetTotalBytesLimit(static_cast<int>(kMaxModelBytes));
   }
 
   Result<std::vector<StoredTensor>> scan() {
@@ -71,7 +71,7 @@ class Scanner {
       if (type != Wire::WIRETYPE_LENGTH_DELIMITED || (!today && field != kNetLayersBefore2015)) {
         return skip(field, type);
       }
-      if (++layers_ > kMostLayers) return wrong("has more than 65536 layers");
+      if (++layers_ > kMaxLayers) return wrong("has more than 65536 layers");
       return within([&] { return scan_layer(today ? kToday : kBefore2015); });
     }));
     return std::move(tensors_);
@@ -110,13 +110,13 @@ class Scanner {
     return ok();
   }
 
-  /// Reads a length and calls `body` with the bytes behind it alone in sight.
+  /// Reads a length and calls `body` with the stream limited to that many bytes.
   template <class Body>
   Result<void> within(Body body) {
     std::uint32_t length = 0;
-    if (!in_.ReadVarint32(&length) || length > kMostModelBytes) return damaged();
+    if (!in_.ReadVarint32(&length) || length > kMaxModelBytes) return damaged();
     const auto before = in_.PushLimit(static_cast<int>(length));
-    // A length beyond the message around it leaves less in sight than it says.
+    // A length beyond the enclosing message leaves fewer bytes than it claims.
     if (in_.BytesUntilLimit() != static_cast<int>(length)) return damaged();
     TAUT_TRY(body());
     if (in_.BytesUntilLimit() != 0) return damaged();
@@ -136,7 +136,7 @@ class Scanner {
 
   Result<void> read_name(std::string& name) {
     std::uint32_t length = 0;
-    if (!in_.ReadVarint32(&length) || length > kMostNameBytes ||
+    if (!in_.ReadVarint32(&length) || length > kMaxNameBytes ||
         !in_.ReadString(&name, static_cast<int>(length))) {
       return damaged();
     }
@@ -149,7 +149,7 @@ class Scanner {
     TAUT_TRY(each_field([&](int field, Wire::WireType type) -> Result<void> {
       if (type == Wire::WIRETYPE_LENGTH_DELIMITED && field == fields.name) return read_name(name);
       if (type == Wire::WIRETYPE_LENGTH_DELIMITED && field == fields.blobs) {
-        if (++blobs_ > kMostBlobs) return wrong("has more than 1048576 blobs");
+        if (++blobs_ > kMaxBlobs) return wrong("has more than 1048576 blobs");
         return within([&] { return scan_blob(blobs.emplace_back()); });
       }
       if (field == 1 && fields.name != 1) {
@@ -188,7 +188,7 @@ class Scanner {
 
   Result<void> scan_numbers(Blob& blob) {
     std::uint32_t length = 0;
-    if (!in_.ReadVarint32(&length) || length > kMostModelBytes) return damaged();
+    if (!in_.ReadVarint32(&length) || length > kMaxModelBytes) return damaged();
     if (length > 0) ++blob.pieces;
     blob.offset = static_cast<std::uint64_t>(in_.CurrentPosition());
     blob.bytes = length;
@@ -201,7 +201,7 @@ class Scanner {
       std::uint64_t extent = 0;
       if (!in_.ReadVarint64(&extent)) return damaged();
       shape.push_back(extent);
-      if (shape.size() > kMostAxes) return wrong("has a blob of more than 32 axes");
+      if (shape.size() > kMaxAxes) return wrong("has a blob of more than 32 axes");
       return ok();
     };
     return each_field([&](int field, Wire::WireType type) -> Result<void> {
@@ -254,9 +254,9 @@ class Scanner {
 }  // namespace
 
 Result<std::vector<StoredTensor>> scan_model(const TensorFile& file) {
-  if (file.bytes() > kMostModelBytes) {
+  if (file.bytes() > kMaxModelBytes) {
     return invalid(fmt::format("{}: {} bytes are above protobuf's limit of {}",
-                               file.path().string(), file.bytes(), kMostModelBytes));
+                               file.path().string(), file.bytes(), kMaxModelBytes));
   }
   return Scanner(file, file.path().string()).scan();
 }

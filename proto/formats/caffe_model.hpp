@@ -25,11 +25,11 @@
 namespace taut::caffe {
 
 /// Beyond these a file is refused.
-inline constexpr std::uint64_t kMostModelBytes = (1ULL << 31U) - 1;  // protobuf's own
-inline constexpr std::size_t kMostLayers = 1U << 16U;
-inline constexpr std::size_t kMostBlobs = 1U << 20U;
-inline constexpr std::size_t kMostAxes = 32;  // Caffe's
-inline constexpr std::size_t kMostNameBytes = 4096;
+inline constexpr std::uint64_t kMaxModelBytes = (1ULL << 31U) - 1;  // protobuf's own
+inline constexpr std::size_t kMaxLayers = 1U << 16U;
+inline constexpr std::size_t kMaxBlobs = 1U << 20U;
+inline constexpr std::size_t kMaxAxes = 32;  // Caffe's
+inline constexpr std::size_t kMaxNameBytes = 4096;
 
 /// The blobs of every layer, "LAYER/0", "LAYER/1", ... in the file's order.
 /// Errors    invalid: no NetParameter, or one that is cut or damaged; a blob whose shape does not
@@ -50,7 +50,7 @@ using ReadBlob = std::function<Result<void>(std::size_t layer, std::size_t blob,
                                             std::uint64_t first, std::span<float> out)>;
 
 /// Writes the layers as today's Caffe does, float32. The file appears whole or not at all.
-/// Errors    invalid: above kMostModelBytes; as `read` says; io
+/// Errors    invalid: above kMaxModelBytes; as `read`; io
 [[nodiscard]] Result<void> write_model(const std::filesystem::path& path, const std::string& net,
                                        const std::vector<ModelLayer>& layers, const ReadBlob& read);
 

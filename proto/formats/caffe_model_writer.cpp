@@ -48,7 +48,7 @@ std::string blob_head(const std::vector<std::int64_t>& shape) {
   return out;
 }
 
-/// A layer as pieces of text with a blob's numbers behind all but the last.
+/// A layer as pieces of text with a blob's numbers after each but the last.
 std::vector<std::string> layer_pieces(const ModelLayer& layer, std::uint64_t& bytes) {
   std::string text;
   put_text(text, 1, layer.name);
@@ -79,11 +79,11 @@ class Output {
   explicit Output(FileWriter& file) : file_(file) {}
 
   Result<void> put(std::span<const std::byte> bytes) {
-    if (bytes.size() > kMostModelBytes - offset_) {
+    if (bytes.size() > kMaxModelBytes - offset_) {
       return invalid(
           fmt::format("{}: is above protobuf's limit of {} bytes; export it as "
                       ".safetensors",
-                      file_.path().string(), kMostModelBytes));
+                      file_.path().string(), kMaxModelBytes));
     }
     TAUT_TRY(file_.write_at(offset_, bytes));
     offset_ += bytes.size();

@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::string_view kChecksumLine = "# sha256 of the above: ";
 constexpr std::size_t kDigestDigits = 64;
-constexpr int kMostTables = 1 << 20;
-constexpr int kMostFiles = 1 << 16;
-constexpr int kMostMembers = 1 << 16;
-constexpr std::uint32_t kMostStates = 16;
+constexpr int kMaxTables = 1 << 20;
+constexpr int kMaxFiles = 1 << 16;
+constexpr int kMaxMembers = 1 << 16;
+constexpr std::uint32_t kMaxStates = 16;
 // About four terabytes of float32.
-constexpr std::uint64_t kMostElements = 1ULL << 40U;
+constexpr std::uint64_t kMaxElements = 1ULL << 40U;
 
 std::string digest_of(std::string_view text) {
   Sha256 digest;
@@ -41,13 +41,13 @@ bool is_plain_name(std::string_view name) {
 
 Result<void> check_files(const pb::CheckpointManifest& manifest, const std::string& name) {
   std::set<std::string_view> names;
-  if (manifest.files_size() == 0 || manifest.files_size() > kMostFiles) {
+  if (manifest.files_size() == 0 || manifest.files_size() > kMaxFiles) {
     return invalid(fmt::format("{}: names {} files", name, manifest.files_size()));
   }
   for (const pb::CheckpointFile& file : manifest.files()) {
     if (!is_plain_name(file.name()) || !names.insert(file.name()).second) {
       return invalid(
-          fmt::format("{}: \"{}\" is no file's name here, or stands twice", name, file.name()));
+          fmt::format("{}: \"{}\" is not a file's name here, or occurs twice", name, file.name()));
     }
     if (!is_digest(file.sha256())) {
       return invalid(fmt::format("{}: file \"{}\" has no SHA-256", name, file.name()));
@@ -57,7 +57,7 @@ Result<void> check_files(const pb::CheckpointManifest& manifest, const std::stri
 }
 
 Result<void> check_tables(const pb::CheckpointManifest& manifest, const std::string& name) {
-  if (manifest.tables_size() == 0 || manifest.tables_size() > kMostTables) {
+  if (manifest.tables_size() == 0 || manifest.tables_size() > kMaxTables) {
     return invalid(fmt::format("{}: names {} tables", name, manifest.tables_size()));
   }
   std::set<std::string_view> names;
@@ -67,7 +67,7 @@ Result<void> check_tables(const pb::CheckpointManifest& manifest, const std::str
     if (!read) return invalid(fmt::format("{}: {}", name, read.error().message));
     if (table.table() != static_cast<std::uint32_t>(i) || !names.insert(table.name()).second) {
       return invalid(
-          fmt::format("{}: table \"{}\" stands at place {}, or twice", name, table.name(), i));
+          fmt::format("{}: table \"{}\" is at place {}, or occurs twice", name, table.name(), i));
     }
   }
   return ok();
@@ -75,7 +75,7 @@ Result<void> check_tables(const pb::CheckpointManifest& manifest, const std::str
 
 Result<void> check_members(const pb::CheckpointManifest& manifest, const std::string& name) {
   std::set<std::uint32_t> workers;
-  if (manifest.members_size() == 0 || manifest.members_size() > kMostMembers) {
+  if (manifest.members_size() == 0 || manifest.members_size() > kMaxMembers) {
     return invalid(fmt::format("{}: names {} members", name, manifest.members_size()));
   }
   for (const pb::CheckpointMember& member : manifest.members()) {
@@ -140,9 +140,9 @@ Result<pb::CheckpointSlices> parse_slices(std::string_view text,
   for (const pb::CheckpointSlice& slice : slices.slices()) {
     const bool known = slice.table() < tables.size();
     const std::uint64_t total = known ? tables[slice.table()].count() : 0;
-    if (!known || slice.count() == 0 || slice.count() > kMostElements ||
-        slice.offset() > kMostElements || slice.offset() + slice.count() > total ||
-        slice.states() > kMostStates || slice.applications() < 0 || slice.version() < 0) {
+    if (!known || slice.count() == 0 || slice.count() > kMaxElements ||
+        slice.offset() > kMaxElements || slice.offset() + slice.count() > total ||
+        slice.states() > kMaxStates || slice.applications() < 0 || slice.version() < 0) {
       return invalid(fmt::format("{}: a slice [{}, +{}) of table {} cannot be", name,
                                  slice.offset(), slice.count(), slice.table()));
     }

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
+#include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "common/files/file.hpp"
@@ -27,7 +29,19 @@ Result<pb::CheckpointManifest> read_manifest(const fs::path& folder) {
 struct Found {
   fs::path folder;
   std::int64_t clock = 0;
+  double unix_time_s = 0;  // when it was written
 };
+
+/// K of NAME_iter_K and NAME_iter_K-2; 0 if the name has no such end.
+std::int64_t clock_in(const std::string& name) {
+  constexpr std::string_view kMark = "_iter_";
+  const std::size_t mark = name.rfind(kMark);
+  if (mark == std::string::npos) return 0;
+  const std::size_t begin = mark + kMark.size();
+  const std::size_t end = std::min(name.find_first_not_of("0123456789", begin), name.size());
+  const bool is_number = end > begin && end - begin < 18;
+  return is_number ? std::stoll(name.substr(begin, end - begin)) : 0;
+}
 
 /// The checkpoints in a folder whose manifests are sound, the newest first.
 std::vector<Found> checkpoints_in(const fs::path& folder) {
@@ -37,17 +51,15 @@ std::vector<Found> checkpoints_in(const fs::path& folder) {
        entry.increment(failed)) {
     if (!fs::exists(entry->path() / kManifestName, failed)) continue;
     if (const auto manifest = read_manifest(entry->path())) {
-      found.push_back({entry->path(), manifest.value().clock()});
+      found.push_back({entry->path(), manifest.value().clock(), manifest.value().unix_time_s()});
     } else {
-      // A damaged one must not be passed over in silence: its name says how new it is.
-      const std::string name = entry->path().filename().string();
-      const std::size_t digits = name.find_last_not_of("0123456789") + 1;
-      const std::string number = digits < name.size() ? name.substr(digits) : "0";
-      found.push_back({entry->path(), number.size() < 18 ? std::stoll(number) : 0});
+      // A damaged one must not be skipped silently: its name shows how new it is.
+      found.push_back({entry->path(), clock_in(entry->path().filename().string())});
     }
   }
   std::ranges::sort(found, [](const Found& a, const Found& b) {
-    return std::pair(a.clock, a.folder) > std::pair(b.clock, b.folder);
+    return std::tuple(a.clock, a.unix_time_s, a.folder) >
+           std::tuple(b.clock, b.unix_time_s, b.folder);
   });
   return found;
 }
@@ -157,7 +169,7 @@ Result<void> CheckpointReader::open_files() {
       }
       const Piece piece{slice, files_.size()};
       if (!whole || !pieces_[slice.table()].emplace(slice.offset(), piece).second) {
-        return invalid(fmt::format("{}: {} is missing or stands twice", path.string(),
+        return invalid(fmt::format("{}: {} is missing or occurs twice", path.string(),
                                    slice_tensor(table, slice)));
       }
     }

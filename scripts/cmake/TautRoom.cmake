@@ -15,7 +15,7 @@ set(TAUT_CUDA_OPTIONS -std=c++20 --extended-lambda --Werror=all-warnings
 find_program(TAUT_CCACHE ccache)
 if(TAUT_CCACHE)
   set(TAUT_LAUNCHER
-    env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    env CCACHE_SLOPPINESS=pch_defines,time_macros
     ${TAUT_CCACHE})
 endif()
 

@@ -23,18 +23,31 @@ Error io_error(const fs::path& path, const char* step, const std::error_code& fa
                     fmt::format("{}: cannot {}: {}", path.string(), step, failed.message()));
 }
 
-/// Whether the folder already contains the task's checkpoint: it was moved there, and the report
-/// of that was lost.
-bool is_finished(const CheckpointTask& task) {
-  std::error_code failed;
-  if (fs::exists(task.aside, failed)) return false;
-  const fs::path manifest = fs::path(task.folder) / kManifestName;
+/// FOLDER, FOLDER-2, FOLDER-3, ...
+std::string numbered(const std::string& folder, int number) {
+  return number == 1 ? folder : fmt::format("{}-{}", folder, number);
+}
+
+bool is_of(const CheckpointTask& task, const std::string& folder) {
+  const fs::path manifest = fs::path(folder) / kManifestName;
   const auto bytes = read_file(manifest);
   if (!bytes) return false;
   const auto parsed = parse_manifest(bytes.value(), manifest.string());
   return parsed && parsed.value().job() == task.manifest.job() &&
+         parsed.value().token() == task.manifest.token() &&
          parsed.value().number() == task.manifest.number() &&
          parsed.value().clock() == task.manifest.clock();
+}
+
+/// The folder that already has the task's checkpoint: it was moved there, and the report of that
+/// was lost. Empty: none has.
+std::string finished_folder(const CheckpointTask& task) {
+  std::error_code failed;
+  if (fs::exists(task.aside, failed)) return {};
+  for (int number = 1; fs::exists(numbered(task.folder, number), failed); ++number) {
+    if (is_of(task, numbered(task.folder, number))) return numbered(task.folder, number);
+  }
+  return {};
 }
 
 Result<void> check_parts(const CheckpointTask& task) {
@@ -55,20 +68,17 @@ Result<void> check_parts(const CheckpointTask& task) {
   return ok();
 }
 
-/// Moves the folder to its final path; an existing one there is moved away first.
-Result<void> put_in_place(const CheckpointTask& task) {
-  const fs::path folder = task.folder;
-  const std::string before = fmt::format("{}.part-old-{}", task.folder, task.number);
+/// Moves the folder to its final path, or next to another checkpoint that has that path: of
+/// another job, or of this one before it was resumed from an earlier clock.
+Result<std::string> put_in_place(const CheckpointTask& task) {
   std::error_code failed;
-  const bool replaces = fs::exists(folder, failed);
-  if (replaces) {
-    fs::rename(folder, before, failed);
-    if (failed) return io_error(folder, "be replaced", failed);
-  }
+  int number = 1;
+  while (fs::exists(numbered(task.folder, number), failed)) ++number;
+  const std::string folder = numbered(task.folder, number);
   fs::rename(task.aside, folder, failed);
   if (failed) return io_error(folder, "be moved to its final path", failed);
-  TAUT_TRY(flush_folder(folder.parent_path()));
-  return replaces ? remove_checkpoint(before) : Result<void>(ok());
+  TAUT_TRY(flush_folder(fs::path(folder).parent_path()));
+  return folder;
 }
 
 /// Removes the remains of earlier, unfinished orders of the job.
@@ -113,15 +123,16 @@ Result<void> remove_checkpoint(const std::string& folder) {
   return ok();
 }
 
-Result<void> finish_checkpoint(const CheckpointTask& task, std::vector<std::string>& notes) {
-  if (!is_finished(task)) {
+Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<std::string>& notes) {
+  std::string place = finished_folder(task);
+  if (place.empty()) {
     TAUT_TRY(check_parts(task));
     pb::CheckpointManifest manifest = task.manifest;
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     manifest.set_unix_time_s(std::chrono::duration<double>(now).count());
     TAUT_TRY(write_file_atomically(fs::path(task.aside) / kManifestName, write_manifest(manifest)));
     TAUT_TRY(flush_folder(task.aside));
-    TAUT_TRY(put_in_place(task));
+    TAUT_TRY(place, put_in_place(task));
   }
   remove_leftovers(task, notes);
   for (const std::string& folder : task.older) {
@@ -129,7 +140,7 @@ Result<void> finish_checkpoint(const CheckpointTask& task, std::vector<std::stri
       notes.push_back("an older checkpoint was not removed: " + removed.error().message);
     }
   }
-  return ok();
+  return place;
 }
 
 CheckpointKeeper::CheckpointKeeper(std::function<void()> on_done)
@@ -166,14 +177,16 @@ void CheckpointKeeper::run() {
       continue;
     }
     Done done{std::move(*task), "", {}};
-    const Result<void> result = done.task.kind == CheckpointTask::Kind::kFinish
-                                    ? finish_checkpoint(done.task, done.notes)
-                                    : remove_checkpoint(done.task.aside);
-    if (!result) {
-      done.error = result.error().message;
-      if (done.task.kind == CheckpointTask::Kind::kDrop) {
-        done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
+    if (done.task.kind == CheckpointTask::Kind::kFinish) {
+      const auto finished = finish_checkpoint(done.task, done.notes);
+      if (finished) {
+        done.task.folder = finished.value();
+      } else {
+        done.error = finished.error().message;
       }
+    } else if (const auto removed = remove_checkpoint(done.task.aside); !removed) {
+      done.error = removed.error().message;
+      done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
     }
     give(std::move(done));
   }

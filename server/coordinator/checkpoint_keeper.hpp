@@ -14,11 +14,13 @@ namespace taut {
 
 /// Completes a checkpoint whose parts are in `aside`: checks that they exist, adds the
 /// manifest, flushes and renames the folder, then removes the older ones that the task names.
-/// An existing folder of that name is replaced. A repetition changes nothing.
+/// Where the name is taken by another checkpoint, -2, -3, ... is appended to it. A repetition
+/// changes nothing.
 /// notes     further lines for the log
+/// Returns   the folder that now has the checkpoint
 /// Errors    not_found: a part is missing, for instance if servers do not share the folder; io
-[[nodiscard]] Result<void> finish_checkpoint(const CheckpointTask& task,
-                                             std::vector<std::string>& notes);
+[[nodiscard]] Result<std::string> finish_checkpoint(const CheckpointTask& task,
+                                                    std::vector<std::string>& notes);
 
 /// Removes the files of a checkpoint, complete or not, and its folder; no other files in it.
 /// Errors    io

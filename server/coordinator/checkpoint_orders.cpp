@@ -79,12 +79,12 @@ std::int64_t due_clock(const pb::StoredJob& stored, std::int64_t lowest) {
 
 void order(JobRecord& job, std::int64_t clock, Notes& notes) {
   pb::StoredJob& stored = job.change();
-  pb::CheckpointOrder& wanted = *stored.mutable_checkpoint();
+  pb::CheckpointOrder& order = *stored.mutable_checkpoint();
   stored.set_checkpoints_ordered(stored.checkpoints_ordered() + 1);
-  wanted.set_number(stored.checkpoints_ordered());
-  wanted.set_clock(clock);
-  wanted.set_folder(
-      fmt::format("{}.part-{}-{}", folder_of(stored, clock), stored.job(), wanted.number()));
+  order.set_number(stored.checkpoints_ordered());
+  order.set_clock(clock);
+  order.set_folder(
+      fmt::format("{}.part-{}-{}", folder_of(stored, clock), stored.job(), order.number()));
   job.finishes_checkpoint = false;
   job.revise();
   for (int i = 0; i < stored.members_size(); ++i) {
@@ -177,14 +177,15 @@ PartsProgress progress_of_parts(const JobRecord& job) {
 
 pb::CheckpointManifest manifest_of(const JobRecord& job) {
   const pb::StoredJob& stored = job.stored();
-  const pb::CheckpointOrder& wanted = stored.checkpoint();
+  const pb::CheckpointOrder& order = stored.checkpoint();
   pb::CheckpointManifest manifest;
   manifest.set_format(kCheckpointFormat);
   manifest.set_build(build_name());
   manifest.set_wire_version(kWireVersion);
   manifest.set_job(stored.job());
-  manifest.set_number(wanted.number());
-  manifest.set_clock(wanted.clock());
+  manifest.set_token(stored.token());
+  manifest.set_number(order.number());
+  manifest.set_clock(order.clock());
   manifest.set_slack(stored.slack());
   manifest.set_slots(stored.slots());
   *manifest.mutable_definition() = stored.definition();
@@ -196,7 +197,7 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
     member.set_join_clock(one.member().join_clock());
     member.set_leave_clock(one.member().leave_clock());
     const pb::CheckpointPart& part = one.progress().checkpoint();
-    if (contributes(one, wanted.clock()) && part.number() == wanted.number()) {
+    if (contributes(one, order.clock()) && part.number() == order.number()) {
       manifest.mutable_files()->MergeFrom(part.files());
     }
   }
@@ -212,8 +213,8 @@ std::vector<std::string> too_many(const pb::StoredJob& stored, const std::string
   std::vector<std::string> older;
   const std::uint32_t keep = stored.definition().checkpoint().keep();
   if (keep == 0) return older;
-  const int most = static_cast<int>(std::min<std::uint32_t>(keep, 1U << 20U)) - 1;
-  for (int i = 0; i + most < stored.checkpoints_size(); ++i) {
+  const int max_kept = static_cast<int>(std::min<std::uint32_t>(keep, 1U << 20U)) - 1;
+  for (int i = 0; i + max_kept < stored.checkpoints_size(); ++i) {
     if (stored.checkpoints(i).folder() != next) older.push_back(stored.checkpoints(i).folder());
   }
   return older;
@@ -320,21 +321,22 @@ std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& 
                      stored.checkpoint().clock(), folder_of(stored, stored.checkpoint().clock()));
 }
 
-void note_finished(JobRecord& job, std::uint64_t number, const std::string& error,
+void note_finished(JobRecord& job, const CheckpointTask& task, const std::string& error,
                    CheckpointTasks& tasks, Notes& notes) {
-  if (!job.stored().has_checkpoint() || job.stored().checkpoint().number() != number) return;
+  const pb::StoredJob& before = job.stored();
+  if (!before.has_checkpoint() || before.checkpoint().number() != task.number) return;
   if (!error.empty()) {
     give_up(job, error, tasks, notes);
     return;
   }
   pb::StoredJob& stored = job.change();
   const std::int64_t clock = stored.checkpoint().clock();
-  const std::string folder = folder_of(stored, clock);
-  const std::vector<std::string> gone = too_many(stored, folder);
+  const std::string& folder = task.folder;
+  const std::vector<std::string> removed = too_many(stored, folder);
   auto& kept = *stored.mutable_checkpoints();
   for (int i = kept.size(); i-- > 0;) {
-    const bool is_gone = std::ranges::find(gone, kept[i].folder()) != gone.end();
-    if (is_gone || kept[i].folder() == folder) kept.DeleteSubrange(i, 1);
+    const bool is_removed = std::ranges::find(removed, kept[i].folder()) != removed.end();
+    if (is_removed || kept[i].folder() == folder) kept.DeleteSubrange(i, 1);
   }
   pb::KeptCheckpoint& newest = *stored.add_checkpoints();
   newest.set_clock(clock);
@@ -346,8 +348,8 @@ void note_finished(JobRecord& job, std::uint64_t number, const std::string& erro
   stored.clear_checkpoint_failure();
   job.finishes_checkpoint = false;
   // Servers keep memory ready for the next one: they must know if there is none.
-  const bool goes_on = stored.state() == pb::RUNNING && !stored.closing();
-  if (goes_on && due_clock(stored, lowest_clock(job)) == 0) job.revise();
+  const bool continues = stored.state() == pb::RUNNING && !stored.closing();
+  if (continues && due_clock(stored, lowest_clock(job)) == 0) job.revise();
   notes.push_back(fmt::format("job {}: the checkpoint at clock {} is complete: {}", stored.job(),
                               clock, folder));
 }

@@ -21,7 +21,7 @@ struct CheckpointTask {
   JobId job;
   std::uint64_t number = 0;  // of the order
   std::string aside;         // the folder of the parts
-  std::string folder;        // kFinish: the final path
+  std::string folder;        // kFinish: the final path; once finished, the path that was free
   pb::CheckpointManifest manifest;
   std::vector<std::string> older;  // kFinish: checkpoints to remove afterwards
 };
@@ -47,8 +47,9 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
 /// REQUIRES: the job is running, and not closing.
 std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes);
 
-/// Adopts the result of a kFinish task; an empty error means success.
-void note_finished(JobRecord& job, std::uint64_t number, const std::string& error,
+/// Adopts the result of a kFinish task, whose folder is where the checkpoint is now; an empty error
+/// means success.
+void note_finished(JobRecord& job, const CheckpointTask& task, const std::string& error,
                    CheckpointTasks& tasks, Notes& notes);
 
 }  // namespace taut

@@ -124,10 +124,21 @@ CoordinatorOutput Coordinator::handle_done(const CheckpointTask& task, const std
   now_ = now;
   const auto job = jobs_.find(task.job);
   if (job != jobs_.end() && task.kind == CheckpointTask::Kind::kFinish) {
-    note_finished(job->second, task.number, error, out_.tasks, out_.notes);
+    note_finished(job->second, task, error, out_.tasks, out_.notes);
   }
   settle();
   return take_output();
+}
+
+std::string Coordinator::process_of(PeerId peer, JobId job) const {
+  const Participant* process = registry_.find(peer);
+  const auto found = jobs_.find(job);
+  if (process == nullptr || found == jobs_.end()) return {};
+  const JobRecord& record = found->second;
+  const int index = process->role == pb::ROLE_SERVER
+                        ? record.find_server(process->name, process->incarnation)
+                        : record.find_member(process->incarnation);
+  return index < 0 ? std::string() : process->name;
 }
 
 void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
@@ -187,7 +198,7 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
 void Coordinator::on_goodbye(PeerId from, const pb::Goodbye& goodbye) {
   Participant* participant = registry_.hear(from, now_);
   if (participant == nullptr) return;
-  registry_.lose(*participant, fmt::format("{} said goodbye{}{}", participant->title(),
+  registry_.lose(*participant, fmt::format("{} left{}{}", participant->title(),
                                            goodbye.reason().empty() ? "" : ": ", goodbye.reason()));
   out_.notes.push_back(participant->lost_reason);
 }
@@ -224,7 +235,7 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
     JobRecord& job = found->second;
     // A worker that failed sends its error until it gets another job.
     if (over && job.stored().members(index).lost()) return;
-    job.take_progress(index, progress);
+    job.take_progress(index, progress, now_);
     if (!progress.error().empty()) note_failure(job, index, worker.title(), now_, out_.notes);
     return;
   }
@@ -241,6 +252,7 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
 
 void Coordinator::settle() {
   for (auto& [id, job] : jobs_) {
+    stop_saved(job);
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     if (!job.is_active()) continue;
     note_losses(job, registry_, now_, out_.notes);
@@ -249,12 +261,53 @@ void Coordinator::settle() {
       advance_epoch(job, registry_, out_.notes);
     }
   }
+  std::vector<pb::StoredJob> failed;
+  for (const auto& [id, job] : jobs_) {
+    if (may_restart(job.stored())) failed.push_back(job.stored());
+  }
+  for (const pb::StoredJob& job : failed) restart(job);
   start_next();
   for (auto& [id, job] : jobs_) deliver(job);
   forget_old_jobs();
 }
 
-/// A server that does not know of the job's end reports the job in its next heartbeat, and is told.
+void Coordinator::stop_saved(JobRecord& job) {
+  const pb::StoredJob& stored = job.stored();
+  const bool waits =
+      stored.stops_when_saved() && stored.state() == pb::RUNNING && !stored.closing();
+  if (!waits) return;
+  if (!job.saving_since) job.saving_since = now_;
+  const bool late = now_ - *job.saving_since >= options_.save_limit;
+  if (stored.checkpoint_wanted() && !late) return;
+  stop_job(job, now_, out_.notes);
+}
+
+void Coordinator::restart(const pb::StoredJob& failed) {
+  const JobId id(next_job_++);
+  pb::Job definition = failed.definition();
+  definition.set_restart(definition.restart() - 1);
+  pb::ResumePoint resume = failed.resume();
+  if (failed.checkpoints_size() > 0) {
+    const pb::KeptCheckpoint& newest = failed.checkpoints(failed.checkpoints_size() - 1);
+    resume.set_folder(newest.folder());
+    resume.set_clock(newest.clock());
+    resume.set_slots(failed.slots());
+  }
+  const bool resumes = !resume.folder().empty();
+  if (resumes) definition.set_resume(resume.folder());
+  // As different from others' as the first one, and the same if this is done again.
+  const std::uint64_t token = failed.token() * 6364136223846793005ULL + id.value();
+  jobs_.emplace(id, JobRecord(new_job(id, token, definition, Slack(failed.wanted_slack()),
+                                      resumes ? &resume : nullptr),
+                              now_));
+  jobs_.at(JobId(failed.job())).change().set_restarted_as(id.value());
+  out_.notes.push_back(fmt::format(
+      "job {}: continues job {} {}", id.value(), failed.job(),
+      resumes ? fmt::format("from clock {}", resume.clock()) : std::string("from the beginning")));
+}
+
+/// A server that does not know of the job's end reports the job in its next heartbeat, and is
+/// notified.
 void Coordinator::forget_old_jobs() {
   auto ended = static_cast<std::size_t>(std::count_if(
       jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second.has_ended(); }));
@@ -325,8 +378,8 @@ void Coordinator::deliver(JobRecord& job) {
     const bool may_know = stored.closing() ? worker.notified : job.servers_have(member.since());
     const Participant* process = registry_.find_live(pb::ROLE_WORKER, member.member().name(),
                                                      Incarnation(member.member().incarnation()));
-    const bool wanted = job.works(member) || owes_checkpoint(job, i);
-    if (!wanted || !may_know || process == nullptr || !process->peer) continue;
+    const bool is_needed = job.works(member) || owes_checkpoint(job, i);
+    if (!is_needed || !may_know || process == nullptr || !process->peer) continue;
     if (!worker.delivery.is_due(member.revision(), *process->peer, now_)) continue;
     pb::WorkerJob& told = *send(*process->peer).mutable_worker_job();
     told = job.worker_job(i);

@@ -27,6 +27,8 @@ struct CoordinatorOptions {
   Duration worker_wait = std::chrono::seconds(60);
   // How long a job whose workers are through waits for its last checkpoint.
   Duration checkpoint_limit = std::chrono::minutes(10);
+  // How long a job that is stopped waits for the checkpoint that is written first.
+  Duration save_limit = std::chrono::seconds(60);
   // The number of ended jobs that are kept; older ones are forgotten.
   std::size_t ended_jobs = 200;
   std::uint64_t session = 0;  // different at every start
@@ -64,6 +66,9 @@ class Coordinator {
   [[nodiscard]] CoordinatorOutput handle_done(const CheckpointTask& task, const std::string& error,
                                               TimePoint now);
 
+  /// The name of the process at this connection, if it has a part in the job; empty otherwise.
+  [[nodiscard]] std::string process_of(PeerId peer, JobId job) const;
+
  private:
   void on_hello(PeerId from, const pb::ControlMessage& message);
   void on_heartbeat(PeerId from, const pb::ControlMessage& message);
@@ -77,6 +82,7 @@ class Coordinator {
   void on_status(const pb::StatusRequest& request, pb::StatusReply& reply);
   void on_set_slack(const pb::SetSlack& request, pb::CommandReply& reply);
   void on_stop(const pb::StopJob& request, pb::CommandReply& reply);
+  void add_clocks(const JobRecord& job, pb::JobStatus& status) const;
   void on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply);
   void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);
   /// The job that a command may change, or nullptr and the reason.
@@ -85,6 +91,10 @@ class Coordinator {
   void recover(const pb::StoredJob& stored);
   /// All consequences of the changes so far.
   void settle();
+  /// Stops a job whose checkpoint is written, or has taken too long.
+  void stop_saved(JobRecord& job);
+  /// Starts a job that has failed anew from its newest checkpoint, if its definition says so.
+  void restart(const pb::StoredJob& failed);
   void start_next();
   void forget_old_jobs();
   void deliver(JobRecord& job);

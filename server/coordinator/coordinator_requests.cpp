@@ -15,6 +15,12 @@ std::string unknown_job(std::uint64_t job) {
   return fmt::format("job {} does not exist; \"tautline status\" lists the jobs", job);
 }
 
+/// Its workers push at the ends of intervals alone, so shards do not know their clocks between.
+bool averages(const pb::Job& definition) {
+  const pb::Consistency& consistency = definition.consistency();
+  return consistency.has_periodic_averaging() || consistency.has_elastic_averaging();
+}
+
 }  // namespace
 
 void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
@@ -56,12 +62,29 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
                                    reply.message().empty() ? "" : ", ", reply.message()));
 }
 
+/// The clocks of a running job, from one shard: the first of those that have slices of it.
+void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const {
+  if (job.stored().state() != pb::RUNNING || averages(job.stored().definition())) return;
+  for (const pb::StoredServer& server : job.stored().servers()) {
+    const auto loads = loads_.find(server.name());
+    const Participant* process = registry_.find(pb::ROLE_SERVER, server.name());
+    if (loads == loads_.end() || process == nullptr) continue;
+    for (const pb::ShardLoad& load : loads->second) {
+      if (load.clocks().job() != job.stored().job()) continue;
+      *status.mutable_clocks() = load.clocks();
+      status.set_clocks_age_s(seconds(now_ - process->heard));
+      return;
+    }
+  }
+}
+
 void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& reply) {
   for (const auto& [id, job] : jobs_) {
     if (request.job() != 0 && request.job() != id.value()) continue;
     const bool waits = job.stored().state() == pb::SUBMITTED;
     pb::JobStatus& status = *reply.add_jobs();
     status = job_status(job, registry_, waits ? waiting_message(job) : "", now_);
+    if (request.definition()) *status.mutable_definition() = job.stored().definition();
     for (const auto& [server, loads] : loads_) {
       // The shards know a dynamic slack.
       for (const pb::ShardLoad& load : loads) {
@@ -69,6 +92,7 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
         status.set_slack(std::max(status.slack(), load.dynamic_slack()));
       }
     }
+    add_clocks(job, status);
   }
   if (request.job() != 0 && reply.jobs().empty()) reply.set_error(unknown_job(request.job()));
   for (const Participant* server : registry_.all(pb::ROLE_SERVER)) {
@@ -112,16 +136,16 @@ void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& re
     return;
   }
   const Slack before(job->stored().slack());
-  const Slack wanted(request.slack());
+  const Slack requested(request.slack());
   if (job->stored().wanted_slack() != request.slack()) {
     job->change().set_wanted_slack(request.slack());
   }
   if (job->stored().state() == pb::SUBMITTED) job->change().set_slack(request.slack());
   const bool changes_mode = job->stored().state() == pb::RUNNING &&
-                            mode_of_slack(before.clocks()) != mode_of_slack(wanted.clocks());
+                            mode_of_slack(before.clocks()) != mode_of_slack(requested.clocks());
   reply.set_job(request.job());
   reply.set_message(fmt::format("job {}: slack {} -> {}{}", request.job(), before.to_string(),
-                                wanted.to_string(),
+                                requested.to_string(),
                                 changes_mode ? ", from a clock ahead of every worker on" : ""));
 }
 
@@ -156,8 +180,21 @@ void Coordinator::on_set_trace(const pb::SetTrace& request, pb::CommandReply& re
 void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
   JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
   if (job == nullptr) return;
-  if (!job->stored().closing()) stop_job(*job, now_, out_.notes);
   reply.set_job(request.job());
+  const bool trains = job->stored().state() == pb::RUNNING && !job->stored().closing();
+  if (trains && !request.discard()) {
+    if (!job->stored().stops_when_saved()) {
+      const std::string order = order_checkpoint_now(*job, out_.tasks, out_.notes);
+      job->change().set_stops_when_saved(true);
+      // Whichever is in progress; if none is, the last one is written.
+      job->change().set_checkpoint_wanted(job->stored().has_checkpoint());
+      out_.notes.push_back(order + ", then it is stopped");
+    }
+    reply.set_message(
+        fmt::format("job {} is saved, then stopped (--discard stops it at once)", request.job()));
+    return;
+  }
+  if (!job->stored().closing()) stop_job(*job, now_, out_.notes);
   reply.set_message(job->has_ended() ? fmt::format("job {} was stopped", request.job())
                                      : fmt::format("job {} is being stopped", request.job()));
 }

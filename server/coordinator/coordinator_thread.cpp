@@ -1,5 +1,7 @@
 #include "server/coordinator/coordinator_thread.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <exception>
 #include <limits>
@@ -9,6 +11,7 @@
 #include "common/log.hpp"
 #include "proto/control_message.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
+#include "proto/record_sender.hpp"
 
 namespace taut {
 namespace {
@@ -24,6 +27,17 @@ bool must_be_saved_first(const pb::ControlMessage& message) {
   return !message.has_heartbeat_reply() && !message.has_status_reply();
 }
 
+/// The job that a line of the coordinator is about, "job 7: ..."; 0: none.
+JobId job_in(const std::string& text) {
+  constexpr std::string_view kBefore = "job ";
+  if (!text.starts_with(kBefore)) return JobId();
+  std::uint64_t job = 0;
+  const char* const begin = text.data() + kBefore.size();
+  const auto [stopped, error] = std::from_chars(begin, text.data() + text.size(), job);
+  const bool is_one = error == std::errc() && stopped != text.data() + text.size();
+  return is_one && *stopped == ':' ? JobId(job) : JobId();
+}
+
 double unix_time_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -32,13 +46,19 @@ double unix_time_s() {
 
 CoordinatorThread::CoordinatorThread(std::unique_ptr<Endpoint> endpoint,
                                      std::unique_ptr<CoordinatorStore> store, Config config)
-    : config_(std::move(config)), endpoint_(std::move(endpoint)), store_(std::move(store)) {}
+    : config_(std::move(config)),
+      endpoint_(std::move(endpoint)),
+      store_(std::move(store)),
+      runs_(config_.run_folder) {}
 
 Result<std::unique_ptr<CoordinatorThread>> CoordinatorThread::start(
     std::unique_ptr<Endpoint> endpoint, std::unique_ptr<CoordinatorStore> store, Config config) {
   std::unique_ptr<CoordinatorThread> thread(
       new CoordinatorThread(std::move(endpoint), std::move(store), std::move(config)));
   TAUT_TRY(thread->recovered_, thread->store_->load());
+  // Also where the store is new: the folders of earlier jobs keep their numbers.
+  pb::StoredCounters& counters = thread->recovered_.counters;
+  counters.set_next_job(std::max(counters.next_job(), thread->runs_.next_job()));
   // The endpoint belongs to the thread that serves it, binding included.
   std::promise<Result<std::string>> bound;
   std::future<Result<std::string>> address = bound.get_future();
@@ -73,6 +93,7 @@ std::string CoordinatorThread::failure() const {
 void CoordinatorThread::run() {
   try {
     keeper_ = std::make_unique<CheckpointKeeper>([this] { endpoint_->wake(); });
+    for (const auto& [id, job] : recovered_.jobs) runs_.begin(job, {});
     Coordinator coordinator(config_.coordinator, std::exchange(recovered_, {}), steady_now());
     serve(coordinator);
   } catch (const std::exception& failure) {
@@ -99,11 +120,22 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
     if (!incoming) continue;
     Result<pb::ControlMessage> message = decode_control(incoming->message);
     if (message) {
-      if (const auto refusal = settle_resume(message.value())) {
-        [[maybe_unused]] const auto sent = endpoint_->send(incoming->from, encode(*refusal));
+      if (const auto answer = answer_outside(message.value())) {
+        [[maybe_unused]] const auto sent = endpoint_->send(incoming->from, encode(*answer));
         continue;
       }
-      carry_out(coordinator.handle(incoming->from, message.value(), steady_now()));
+      origin_ = message.value().submit().origin();
+      CoordinatorOutput output = coordinator.handle(incoming->from, message.value(), steady_now());
+      if (message.value().has_heartbeat()) {
+        const auto marks = keep(incoming->from, message.value().heartbeat(), coordinator);
+        for (CoordinatorMessage& answer : output.messages) {
+          if (!answer.message.has_heartbeat_reply()) continue;
+          for (const pb::RecordMark& mark : marks) {
+            *answer.message.mutable_heartbeat_reply()->add_records() = mark;
+          }
+        }
+      }
+      carry_out(std::move(output));
     } else {
       warn(
           fmt::format("dropped from peer {}: {}", incoming->from.value(), message.error().message));
@@ -112,6 +144,7 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
 }
 
 void CoordinatorThread::carry_out(CoordinatorOutput output) {
+  keep(output.changes);
   for (const std::string& text : output.notes) note(text);
   unsaved_.merge(std::move(output.changes));
   for (CheckpointTask& task : output.tasks) undone_.push_back(std::move(task));
@@ -170,14 +203,23 @@ Result<pb::ControlMessage> CoordinatorThread::ask(const pb::ControlMessage& requ
 void CoordinatorThread::answer_questions(Coordinator& coordinator) {
   while (auto question = questions_.pop(Duration::zero())) {
     asking_ = *std::move(question);
-    if (const auto refusal = settle_resume(asking_->request)) {
-      asking_->answer.set_value(*refusal);
+    if (const auto answer = answer_outside(asking_->request)) {
+      asking_->answer.set_value(*answer);
       asking_.reset();
       continue;
     }
+    origin_ = asking_->request.submit().origin();
     carry_out(coordinator.handle(kInside, asking_->request, steady_now()));
     asking_.reset();
   }
+}
+
+std::optional<pb::ControlMessage> CoordinatorThread::answer_outside(pb::ControlMessage& message) {
+  if (!message.has_log_request()) return settle_resume(message);
+  pb::ControlMessage answer;
+  answer.set_request(message.request());
+  *answer.mutable_log_reply() = runs_.log(message.log_request());
+  return answer;
 }
 
 std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(pb::ControlMessage& message) {
@@ -202,8 +244,31 @@ std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(pb::ControlMe
   return std::nullopt;
 }
 
+void CoordinatorThread::keep(const CoordinatorChanges& changes) {
+  for (const auto& [id, job] : changes.jobs) {
+    runs_.begin(job, origin_);
+    if (job.state() >= pb::DONE && !job.closing()) runs_.end(job);
+  }
+  for (const JobId job : changes.forgotten) runs_.forget(job);
+}
+
+std::vector<pb::RecordMark> CoordinatorThread::keep(PeerId from, const pb::Heartbeat& heartbeat,
+                                                    const Coordinator& coordinator) {
+  std::vector<pb::RecordMark> marks;
+  for (const pb::RecordPart& part : heartbeat.records()) {
+    const JobId job(part.job());
+    const std::string process = coordinator.process_of(from, job);
+    pb::RecordMark& mark = marks.emplace_back();
+    mark.set_job(part.job());
+    mark.set_kind(part.kind());
+    mark.set_end(process.empty() ? kRecordIsComplete : runs_.take(job, process, part));
+  }
+  return marks;
+}
+
 void CoordinatorThread::note(const std::string& text) {
   log::info("{}", text);
+  if (const JobId job = job_in(text); job != JobId()) runs_.note(job, text);
   pb::LogLine& line = log_.emplace_back();
   line.set_unix_time_s(unix_time_s());
   line.set_text(text);
@@ -213,6 +278,9 @@ void CoordinatorThread::note(const std::string& text) {
 void CoordinatorThread::add_times(pb::StatusReply& status) const {
   for (const pb::LogLine& line : log_) *status.add_log() = line;
   status.set_unix_time_s(unix_time_s());
+  for (pb::JobStatus& job : *status.mutable_jobs()) {
+    job.set_run_folder(runs_.place_of(JobId(job.job())));
+  }
 }
 
 void CoordinatorThread::warn(const std::string& text) {

@@ -2,12 +2,14 @@
 
 #include <atomic>
 #include <deque>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/bounded_queue.hpp"
 #include "common/net/endpoint.hpp"
@@ -15,6 +17,7 @@
 #include "common/time.hpp"
 #include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/run_keeper.hpp"
 #include "server/coordinator/store.hpp"
 
 namespace taut {
@@ -26,7 +29,8 @@ class CoordinatorThread {
  public:
   struct Config {
     CoordinatorOptions coordinator;
-    std::string address;  // "host:port"; port 0: chosen by the system
+    std::string address;               // "host:port"; port 0: chosen by the system
+    std::filesystem::path run_folder;  // of the jobs' folders; empty: none is kept
     Duration tick = std::chrono::milliseconds(100);
   };
 
@@ -60,9 +64,16 @@ class CoordinatorThread {
   /// Whether everything that changed is on the disk.
   bool save();
   void answer_questions(Coordinator& coordinator);
+  /// The answer to what the state machine need not know, or to a submission that is refused.
+  std::optional<pb::ControlMessage> answer_outside(pb::ControlMessage& message);
   /// Adds to a resuming submission what its checkpoint contains. Returns the refusal, if any.
   static std::optional<pb::ControlMessage> settle_resume(pb::ControlMessage& message);
   void note(const std::string& text);
+  /// Makes the folders of new jobs and the summaries of ended ones.
+  void keep(const CoordinatorChanges& changes);
+  /// Stores the records that a heartbeat brings. Returns how much of each is here.
+  std::vector<pb::RecordMark> keep(PeerId from, const pb::Heartbeat& heartbeat,
+                                   const Coordinator& coordinator);
   /// Adds what the state machine cannot know: the wall clock, and the log.
   void add_times(pb::StatusReply& status) const;
 
@@ -86,6 +97,8 @@ class CoordinatorThread {
   mutable std::mutex failure_mutex_;
   std::string failure_;
   std::unique_ptr<CheckpointKeeper> keeper_;
+  RunKeeper runs_;
+  pb::RunOrigin origin_;  // of the submission that is handled
   std::thread thread_;
 
   void warn(const std::string& text);

@@ -58,11 +58,11 @@ pb::EpochChange& hold(JobRecord& job, pb::EpochChange::Kind kind) {
   return change;
 }
 
-void end_preparation(JobRecord& job, bool made) {
+void end_preparation(JobRecord& job, bool succeeded) {
   pb::StoredJob& stored = job.change();
   stored.clear_preparing();
   stored.set_hold_from(kNever);
-  if (made) {
+  if (succeeded) {
     stored.set_epoch(stored.epoch() + 1);
     for (int i = 0; i < stored.members_size(); ++i) {
       if (job.works(stored.members(i))) job.revise_worker(i);

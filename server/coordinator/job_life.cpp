@@ -27,6 +27,7 @@ void end(JobRecord& job, pb::JobState state, TimePoint now, Notes& notes) {
   job.count_running(now);
   pb::StoredJob& stored = job.change();
   stored.set_state(state);
+  stored.set_records_per_second(job.records_per_second());
   stored.set_closing(false);
   stored.clear_preparing();
   job.revise();
@@ -101,22 +102,23 @@ Result<Slack> check_definition(const pb::Job& definition) {
   TAUT_TRY(check_experiment(definition));
   TAUT_TRY(to_policies(definition));
   TAUT_TRY(to_update_rule(definition));
-  const pb::Consistency& wanted = definition.consistency();
-  const bool names_slack = wanted.has_slack();
-  switch (wanted.mode()) {
+  const pb::Consistency& consistency = definition.consistency();
+  const bool names_slack = consistency.has_slack();
+  switch (consistency.mode()) {
     case pb::Consistency::SSP:
-      return Slack(wanted.has_dynamic_slack() ? wanted.dynamic_slack().least() : wanted.slack());
+      return Slack(consistency.has_dynamic_slack() ? consistency.dynamic_slack().least()
+                                                   : consistency.slack());
     case pb::Consistency::BSP:
-      if (!names_slack || wanted.slack() == 0) return Slack(0);
+      if (!names_slack || consistency.slack() == 0) return Slack(0);
       break;
     case pb::Consistency::ASYNC:
       if (!names_slack) return Slack::unbounded();
       break;
   }
   return invalid(
-      fmt::format("consistency: mode {} has no slack, but slack is {}; leave it out, or "
+      fmt::format("consistency: mode {} has no slack, but slack is {}; omit it, or "
                   "choose mode: SSP",
-                  pb::Consistency::Mode_Name(wanted.mode()), wanted.slack()));
+                  pb::Consistency::Mode_Name(consistency.mode()), consistency.slack()));
 }
 
 Result<void> check_slack(const pb::Job& definition, Slack slack) {
@@ -159,10 +161,10 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, 
 std::string waits_for(const JobRecord& job, const Registry& registry) {
   if (registry.live(pb::ROLE_SERVER).empty()) return "waits for a server to join";
   const std::size_t joined = registry.live(pb::ROLE_WORKER).size();
-  const std::size_t wanted = std::max<std::size_t>(job.stored().definition().workers(), 1);
-  if (joined >= wanted) return "";
-  return fmt::format("waits for {} more worker{}: {} required, {} joined", wanted - joined,
-                     wanted - joined == 1 ? "" : "s", wanted, joined);
+  const std::size_t required = std::max<std::size_t>(job.stored().definition().workers(), 1);
+  if (joined >= required) return "";
+  return fmt::format("waits for {} more worker{}: {} required, {} joined", required - joined,
+                     required - joined == 1 ? "" : "s", required, joined);
 }
 
 void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes) {
@@ -181,8 +183,8 @@ void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& n
     job.servers.emplace_back();
   }
   const std::vector<const Participant*> joined = registry.live(pb::ROLE_WORKER);
-  const std::uint32_t asked = stored.definition().workers();
-  const std::size_t count = asked == 0 ? joined.size() : asked;
+  const std::uint32_t workers = stored.definition().workers();
+  const std::size_t count = workers == 0 ? joined.size() : workers;
   stored.set_slots(static_cast<std::uint32_t>(count));
   stored.set_state(pb::RUNNING);
   stored.set_slack(stored.wanted_slack());
@@ -230,7 +232,7 @@ void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes&
       continue;
     }
     fail_job(job,
-             fmt::format("{}; its part of the parameters is lost; submit the job again",
+             fmt::format("{}; its part of the parameters is lost",
                          loss_of(registry, pb::ROLE_SERVER, server.name(), server.incarnation())),
              now, notes);
     return;
@@ -243,12 +245,30 @@ void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& 
 }
 
 void stop_job(JobRecord& job, TimePoint now, Notes& notes) {
-  job.change().set_message("stopped by request");
+  const pb::StoredJob& stored = job.stored();
+  std::string message = "stopped by request";
+  if (stored.stops_when_saved()) {
+    const int kept = stored.checkpoints_size();
+    if (!stored.checkpoint_failure().empty()) {
+      message += "; " + stored.checkpoint_failure();
+    } else if (stored.checkpoint_wanted()) {
+      message += "; its checkpoint was not written in time";
+    } else if (kept > 0) {
+      message += fmt::format("; saved at clock {}: {}", stored.checkpoints(kept - 1).clock(),
+                             stored.checkpoints(kept - 1).folder());
+    }
+  }
+  job.change().set_message(message);
   if (job.stored().state() == pb::SUBMITTED) {
     end(job, pb::STOPPED, now, notes);
   } else {
-    close(job, pb::RUNNING, pb::STOPPED, "stopped by request", now);
+    close(job, pb::RUNNING, pb::STOPPED, message, now);
   }
+}
+
+bool may_restart(const pb::StoredJob& job) {
+  return job.state() == pb::FAILED && job.definition().restart() > 0 && !job.diverged() &&
+         job.restarted_as() == 0;
 }
 
 void note_failure(JobRecord& job, int member, const std::string& title, TimePoint now,
@@ -256,10 +276,11 @@ void note_failure(JobRecord& job, int member, const std::string& title, TimePoin
   const pb::Progress& progress = job.stored().members(member).progress();
   const std::string reason = fmt::format("{}: {}", title, progress.error());
   if (job.stored().closing()) {
-    // It was told to end, and has.
+    // It was requested to end, and has.
     job.change().mutable_members(member)->set_lost(true);
   } else if (progress.diverged()) {
     job.change().mutable_members(member)->set_lost(true);
+    job.change().set_diverged(true);
     fail_job(job, reason, now, notes);
   } else {
     lose_member(job, member, reason, notes);

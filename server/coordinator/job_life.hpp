@@ -37,6 +37,9 @@ void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& 
 /// Orders the workers to end; the job is stopped once they have. REQUIRES: it has not ended.
 void stop_job(JobRecord& job, TimePoint now, Notes& notes);
 
+/// Whether a job starts anew by itself: it fails, not by diverging, and its definition allows it.
+[[nodiscard]] bool may_restart(const pb::StoredJob& job);
+
 /// A member has reported an error: that worker is lost and the others continue, unless the error is
 /// one of the training itself, which has diverged for all of them.
 void note_failure(JobRecord& job, int member, const std::string& title, TimePoint now,

@@ -4,6 +4,15 @@
 #include "server/coordinator/checkpoint_orders.hpp"
 
 namespace taut {
+namespace {
+
+/// Of a number of seconds that a process reported.
+Duration duration_of(double seconds) {
+  constexpr double kMax = 1e9;
+  return Duration(static_cast<std::int64_t>(1e6 * std::clamp(seconds, 0.0, kMax)));
+}
+
+}  // namespace
 
 JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   JobRecord job(std::move(stored), now);
@@ -62,11 +71,16 @@ void JobRecord::take_reply(int server, const pb::ServerJobReply& reply) {
   if (reply.error().empty()) entry.delivery.acknowledge(reply.revision());
 }
 
-void JobRecord::take_progress(int index, const pb::Progress& progress) {
+void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint now) {
   const pb::StoredMember& member = stored_.members(index);
   const bool is_final = progress.finished() || !progress.error().empty();
   if (progress.clock() < member.progress().clock() && !is_final) return;
-  workers[static_cast<std::size_t>(index)].delivery.acknowledge(progress.revision());
+  Worker& worker = workers[static_cast<std::size_t>(index)];
+  worker.delivery.acknowledge(progress.revision());
+  if (progress.images() > member.progress().images()) {
+    worker.trained_to = now + -duration_of(progress.since_trained_s());
+    worker.trained_from = worker.trained_to + -duration_of(progress.trained_s());
+  }
   // Saved at each change; it need not be saved at each heartbeat.
   *stored_.mutable_members(index)->mutable_progress() = progress;
   if (progress.finished() && progress.error().empty() && !member.finished()) {
@@ -83,6 +97,20 @@ void JobRecord::take_progress(int index, const pb::Progress& progress) {
     });
     if (!is_known) *change().add_evaluations() = evaluation;
   }
+}
+
+double JobRecord::records_per_second() const {
+  double records = 0;
+  std::optional<TimePoint> from;
+  TimePoint to;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    const Worker& worker = workers[i];
+    if (!worker.trained_from) continue;
+    from = from ? std::min(*from, *worker.trained_from) : *worker.trained_from;
+    to = std::max(to, worker.trained_to);
+    records += static_cast<double>(stored_.members(static_cast<int>(i)).progress().images());
+  }
+  return from && to > *from ? records / seconds(to - *from) : 0;
 }
 
 int JobRecord::find_member(Incarnation incarnation) const {
@@ -151,6 +179,7 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_epoch(stored_.epoch());
   add_shards(stored_, state);
   state.set_evaluates(member.worker() == stored_.evaluating());
+  state.set_token(stored_.token());
   state.set_stop(stored_.closing());
   if (stored_.closing()) state.set_stop_reason(stored_.message());
   if (stored_.has_checkpoint() && carries_state(stored_.definition())) {

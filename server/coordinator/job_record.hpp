@@ -48,6 +48,9 @@ class JobRecord {
   struct Worker {
     Delivery delivery;
     bool notified = false;  // it may know of the job
+    // Of what it trained: the beginning of its first clock and the end of its last one so far.
+    std::optional<TimePoint> trained_from;
+    TimePoint trained_to;
   };
 
   JobRecord(pb::StoredJob stored, TimePoint now)
@@ -69,6 +72,8 @@ class JobRecord {
   bool finishes_checkpoint = false;
   /// Since when the job waits only for a checkpoint.
   std::optional<TimePoint> waits_for_checkpoint;
+  /// Since when a job that is stopped waits for its checkpoint.
+  std::optional<TimePoint> saving_since;
   /// Since when no worker has been left.
   std::optional<TimePoint> waits_for_workers;
 
@@ -94,7 +99,10 @@ class JobRecord {
   [[nodiscard]] bool servers_have(std::uint64_t revision) const;
   void take_reply(int server, const pb::ServerJobReply& reply);
   /// Adopts a worker's report; one of another life or an earlier clock is ignored.
-  void take_progress(int member, const pb::Progress& progress);
+  void take_progress(int member, const pb::Progress& progress, TimePoint now);
+  /// Records trained, divided by the time from the beginning of any worker's first clock to the end
+  /// of any worker's last one; tests between them are part of it. 0: no clock has ended.
+  [[nodiscard]] double records_per_second() const;
   /// The newest member with this incarnation, or -1.
   [[nodiscard]] int find_member(Incarnation incarnation) const;
   [[nodiscard]] int find_server(const std::string& name, Incarnation incarnation) const;

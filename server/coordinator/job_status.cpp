@@ -1,12 +1,18 @@
 #include "server/coordinator/job_status.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "common/types.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/state_word.hpp"
 
 namespace taut {
 namespace {
+
+// A worker that was silent for longer has figures that are old.
+constexpr Duration kStale{3'000'000};
 
 const char* mode_name(std::int64_t slack) {
   if (slack == 0) return "BSP";
@@ -19,10 +25,30 @@ pb::ProcessState state_of(const JobRecord& job, const pb::StoredMember& member) 
   return job.has_ended() ? pb::PROCESS_IDLE : pb::PROCESS_RUNNING;
 }
 
+/// At the mean pace of the clocks that were trained since the job started; 0: not known.
+/// trained  clocks of its slowest worker, without those before a checkpoint that it resumes from
+double left_s(const pb::JobStatus& status, std::int64_t trained) {
+  const std::int64_t left = status.max_iter() - status.resume().clock() - trained;
+  if (status.state() != pb::RUNNING || trained <= 0 || left <= 0) return 0;
+  return status.running_s() * static_cast<double>(left) / static_cast<double>(trained);
+}
+
 template <class Status>
 void set_state(Status& status, pb::ProcessState state) {
   status.set_state(state);
   status.set_state_word(state_word(state));
+}
+
+std::string message_of(const pb::StoredJob& stored) {
+  std::string message = stored.message();
+  if (stored.state() != pb::FAILED) return message;
+  if (stored.restarted_as() != 0) {
+    return message + fmt::format("; job {} continues it", stored.restarted_as());
+  }
+  if (stored.checkpoints().empty()) return message;
+  const pb::KeptCheckpoint& newest = stored.checkpoints(stored.checkpoints_size() - 1);
+  return message + fmt::format("; tautline resume {} continues from clock {}: {}", stored.job(),
+                               newest.clock(), newest.folder());
 }
 
 }  // namespace
@@ -34,11 +60,14 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_job(stored.job());
   status.set_name(stored.definition().name());
   status.set_state(stored.state());
-  status.set_message(stored.state() == pb::SUBMITTED ? waiting : stored.message());
+  status.set_message(stored.state() == pb::SUBMITTED ? waiting : message_of(stored));
   status.set_mode(mode_name(stored.slack()));
   status.set_slack(stored.slack());
   status.set_epoch(stored.epoch());
   status.set_max_iter(stored.definition().solver_param().max_iter());
+  const JobWords words = words_of(stored.definition());
+  double running = 0;
+  std::int64_t slowest = stored.definition().solver_param().max_iter();
   for (const pb::StoredMember& stored_member : stored.members()) {
     const pb::Member& member = stored_member.member();
     pb::WorkerStatus& worker = *status.add_workers();
@@ -50,8 +79,19 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
     const Participant* process = registry.find(pb::ROLE_WORKER, member.name());
     if (process != nullptr && process->incarnation.value() == member.incarnation()) {
       worker.set_silent_s(seconds(now - process->heard));
+      worker.set_is_stale(now - process->heard > kStale);
+    }
+    if (worker.state() == pb::PROCESS_RUNNING && !worker.is_stale()) {
+      worker.set_rate(words.items_per_record * worker.progress().images_per_second());
+      running += worker.rate();
+    }
+    if (worker.state() != pb::PROCESS_LOST) {
+      slowest = std::min(slowest, std::max(worker.progress().clock(), member.join_clock()));
     }
   }
+  const bool has_ended = stored.state() >= pb::DONE;
+  status.set_rate(has_ended ? words.items_per_record * stored.records_per_second() : running);
+  status.set_rate_unit(words.rate());
   *status.mutable_evaluations() = stored.evaluations();
   std::sort(status.mutable_evaluations()->begin(), status.mutable_evaluations()->end(),
             [](const pb::Evaluation& a, const pb::Evaluation& b) { return a.clock() < b.clock(); });
@@ -60,6 +100,8 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   *status.mutable_checkpoints() = stored.checkpoints();
   status.set_checkpoint_failure(stored.checkpoint_failure());
   if (stored.has_resume()) *status.mutable_resume() = stored.resume();
+  status.set_restarted_as(stored.restarted_as());
+  status.set_left_s(left_s(status, slowest - stored.resume().clock()));
   return status;
 }
 

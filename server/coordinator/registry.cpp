@@ -164,6 +164,11 @@ const Participant* Registry::find(pb::Role role, const std::string& name) const 
   return found == participants_.end() ? nullptr : &found->second;
 }
 
+const Participant* Registry::find(PeerId peer) const {
+  const auto known = peers_.find(peer);
+  return known == peers_.end() ? nullptr : find(known->second.first, known->second.second);
+}
+
 const Participant* Registry::find_live(pb::Role role, const std::string& name,
                                        Incarnation incarnation) const {
   const Participant* found = find(role, name);

@@ -75,6 +75,9 @@ class Registry {
   /// The process of this name, lost or not, or nullptr.
   [[nodiscard]] const Participant* find(pb::Role role, const std::string& name) const;
 
+  /// The process at this connection, or nullptr.
+  [[nodiscard]] const Participant* find(PeerId peer) const;
+
   [[nodiscard]] std::uint64_t next_incarnation() const { return next_incarnation_; }
 
  private:

@@ -126,11 +126,15 @@ http::Response Api::command(const http::Request& request) {
 http::Response Api::job_command(std::uint64_t job, const std::string& word,
                                 const std::string& text) {
   pb::ControlMessage message;
+  const json body = json::parse(text, nullptr, false);
   if (word == "stop") {
+    const bool fits =
+        body.is_object() && (!body.contains("discard") || body["discard"].is_boolean());
+    if (!fits) return refusal(400, R"(the body must be {} or {"discard": true or false})");
     message.mutable_stop_job()->set_job(job);
+    message.mutable_stop_job()->set_discard(body.value("discard", false));
     return carry_out(message);
   }
-  const json body = json::parse(text, nullptr, false);
   const bool has_slack = body.is_object() && body.contains("slack");
   const bool fits = has_slack && (body["slack"].is_null() || body["slack"].is_number_unsigned());
   if (!fits || (!body["slack"].is_null() && body["slack"] > 1'000'000'000)) {

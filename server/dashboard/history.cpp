@@ -11,12 +11,18 @@ void History::add(const pb::JobStatus& job) {
   const JobFigures figures = figures_of(job);
   if (figures.fastest == 0) return;
   Series& series = jobs_[job.job()];
+  if (series.slack && *series.slack != job.slack()) {
+    series.changes.push_back(
+        {job.running_s(), figures.slowest, *series.slack, job.slack(), staleness_of(job)});
+    if (series.changes.size() > kChanges) series.changes.erase(series.changes.begin());
+  }
+  series.slack = job.slack();
   auto& points = series.points;
   const bool is_new =
       points.empty() || (figures.slowest > points.back().clock &&
                          job.running_s() - points.back().running_s >= series.spacing_s);
   if (!is_new) return;
-  points.push_back({job.running_s(), figures.slowest, figures.loss, figures.images_per_second,
+  points.push_back({job.running_s(), figures.slowest, figures.loss, job.rate(),
                     figures.fastest - figures.slowest});
   if (points.size() >= kPoints) {
     std::vector<Point> half;
@@ -44,8 +50,21 @@ nlohmann::json History::of(std::uint64_t job) const {
     rate.push_back(std::round(point.images_per_second));
     apart.push_back(point.apart);
   }
-  return {{"job", job},    {"t", t}, {"clock", clock}, {"loss", loss}, {"images_per_second", rate},
-          {"apart", apart}};
+  json changes = json::array();
+  for (const Change& change : found->second.changes) {
+    changes.push_back({{"t", std::round(change.running_s * 1e2) / 1e2},
+                       {"clock", change.clock},
+                       {"from", slack_json(change.from)},
+                       {"to", slack_json(change.to)},
+                       {"staleness", change.staleness}});
+  }
+  return {{"job", job},
+          {"t", t},
+          {"clock", clock},
+          {"loss", loss},
+          {"images_per_second", rate},
+          {"apart", apart},
+          {"changes", changes}};
 }
 
 }  // namespace taut::dashboard

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "proto/control.pb.h"
@@ -17,10 +18,12 @@ class History {
  public:
   static constexpr std::size_t kPoints = 1200;
   static constexpr std::size_t kJobs = 8;
+  static constexpr std::size_t kChanges = 100;
 
   /// Adds the shown job's figures if they have changed.
   void add(const pb::JobStatus& job);
-  /// Columns: t (seconds of running time), clock, loss, images_per_second, apart. Null: unknown.
+  /// Columns: t (seconds of running time), clock, loss, images_per_second, apart. `changes` of the
+  /// slack: t, clock, from, to, and the staleness of all reads until then. Null: unknown.
   [[nodiscard]] nlohmann::json of(std::uint64_t job) const;
 
  private:
@@ -31,9 +34,18 @@ class History {
     double images_per_second = 0;
     std::int64_t apart = 0;
   };
+  struct Change {
+    double running_s = 0;
+    std::int64_t clock = 0;
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+    nlohmann::json staleness;  // as in the status
+  };
   struct Series {
     std::vector<Point> points;
-    double spacing_s = 0;  // the minimum distance between two points
+    std::optional<std::int64_t> slack;  // the newest
+    std::vector<Change> changes;        // the newest kChanges
+    double spacing_s = 0;               // the minimum distance between two points
   };
   std::map<std::uint64_t, Series> jobs_;
 };

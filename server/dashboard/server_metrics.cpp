@@ -110,6 +110,11 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
     scrape.gauge("job_loss", "The mean loss of a running job's workers.", figures_of(job).loss,
                  labels);
   });
+  for_jobs(status, [&](const pb::JobStatus& job, Labels labels) {
+    labels.emplace_back("unit", job.rate_unit());
+    scrape.gauge("job_rate", "Items that a running job trains in a second, over the last seconds.",
+                 job.rate(), labels);
+  });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     const int tests = job.evaluations_size();
     if (tests == 0 || std::isnan(job.evaluations(tests - 1).accuracy())) return;

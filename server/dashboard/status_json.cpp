@@ -25,8 +25,13 @@ json number(double value, double scale) {
 }
 
 json slack_of(const pb::JobStatus& job) {
-  if (Slack(job.slack()).is_unbounded()) return nullptr;
-  return job.slack();
+  return slack_json(job.slack());
+}
+
+json newest_checkpoint(const pb::JobStatus& job) {
+  if (job.checkpoints().empty()) return nullptr;
+  const pb::KeptCheckpoint& newest = job.checkpoints(job.checkpoints_size() - 1);
+  return {{"clock", newest.clock()}, {"folder", newest.folder()}};
 }
 
 json job_in_short(const pb::JobStatus& job) {
@@ -44,7 +49,9 @@ json job_in_short(const pb::JobStatus& job) {
           {"clock", figures.slowest},
           {"fastest", figures.fastest},
           {"loss", number(figures.loss, 1e6)},
-          {"images_per_second", number(figures.images_per_second, 10)},
+          {"images_per_second", number(job.rate(), 10)},
+          {"rate_unit", job.rate_unit()},
+          {"left_s", job.left_s() > 0 ? number(job.left_s(), 10) : json()},
           {"accuracy", tests > 0 ? number(job.evaluations(tests - 1).accuracy(), 1e6) : json()},
           {"workers", job.workers_size()}};
 }
@@ -65,7 +72,10 @@ json workers_of(const pb::JobStatus& job) {
   json columns = {
       {"name", json::array()},      {"state", json::array()},  {"clock", json::array()},
       {"loss", json::array()},      {"images", json::array()}, {"images_per_second", json::array()},
-      {"compute_s", json::array()}, {"wait_s", json::array()}, {"silent_s", json::array()}};
+      {"compute_s", json::array()}, {"wait_s", json::array()}, {"silent_s", json::array()},
+      {"is_stale", json::array()},  {"at", json::array()}};
+  std::map<std::uint32_t, std::int64_t> at;
+  for (const auto& member : job.clocks().members()) at[member.worker()] = member.clock();
   for (const pb::WorkerStatus& worker : job.workers()) {
     const pb::Progress& own = worker.progress();
     columns["name"].push_back(worker.name());
@@ -73,24 +83,15 @@ json workers_of(const pb::JobStatus& job) {
     columns["clock"].push_back(own.clock());
     columns["loss"].push_back(number(own.loss(), 1e4));
     columns["images"].push_back(own.images());
-    columns["images_per_second"].push_back(number(own.images_per_second(), 1));
+    columns["images_per_second"].push_back(number(worker.rate(), 1));
     columns["compute_s"].push_back(number(own.compute_s(), 1e2));
     columns["wait_s"].push_back(number(own.wait_s(), 1e2));
     columns["silent_s"].push_back(number(worker.silent_s(), 10));
+    columns["is_stale"].push_back(worker.is_stale());
+    const auto known = at.find(worker.worker());
+    columns["at"].push_back(known == at.end() ? json() : json(known->second));
   }
   return columns;
-}
-
-json staleness_of(const pb::JobStatus& job) {
-  std::map<std::int64_t, std::uint64_t> reads;
-  for (const pb::WorkerStatus& worker : job.workers()) {
-    for (const pb::StalenessBin& bin : worker.progress().staleness()) {
-      reads[bin.staleness()] += bin.reads();
-    }
-  }
-  json bins = json::array();
-  for (const auto& [staleness, count] : reads) bins.push_back({staleness, count});
-  return bins;
 }
 
 json servers_of(const pb::StatusReply& status) {
@@ -112,6 +113,22 @@ json servers_of(const pb::StatusReply& status) {
 
 }  // namespace
 
+json slack_json(std::int64_t slack) {
+  return Slack(slack).is_unbounded() ? json() : json(slack);
+}
+
+json staleness_of(const pb::JobStatus& job) {
+  std::map<std::int64_t, std::uint64_t> reads;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    for (const pb::StalenessBin& bin : worker.progress().staleness()) {
+      reads[bin.staleness()] += bin.reads();
+    }
+  }
+  json bins = json::array();
+  for (const auto& [staleness, count] : reads) bins.push_back({staleness, count});
+  return bins;
+}
+
 JobFigures figures_of(const pb::JobStatus& job) {
   JobFigures figures;
   figures.slowest = std::numeric_limits<std::int64_t>::max();
@@ -124,20 +141,26 @@ JobFigures figures_of(const pb::JobStatus& job) {
     if (own.images() == 0) continue;
     ++begun;
     figures.loss += own.loss();
-    if (worker.state() == pb::PROCESS_RUNNING) figures.images_per_second += own.images_per_second();
   }
   if (figures.slowest == std::numeric_limits<std::int64_t>::max()) figures.slowest = 0;
+  if (!job.clocks().members().empty()) {
+    // From one shard at one moment, where workers report at different ones.
+    figures.slowest = figures.fastest = job.clocks().version();
+    for (const auto& member : job.clocks().members()) {
+      figures.fastest = std::max(figures.fastest, member.clock());
+    }
+  }
   if (begun > 0) figures.loss /= begun;
   return figures;
 }
 
-const pb::JobStatus* shown_job(const pb::StatusReply& status, std::uint64_t wanted) {
+const pb::JobStatus* shown_job(const pb::StatusReply& status, std::uint64_t requested) {
   const pb::JobStatus* newest = nullptr;
   for (const pb::JobStatus& job : status.jobs()) {
-    if (wanted != 0 ? job.job() == wanted : job.state() == pb::RUNNING) return &job;
+    if (requested != 0 ? job.job() == requested : job.state() == pb::RUNNING) return &job;
     newest = &job;
   }
-  return wanted != 0 ? nullptr : newest;
+  return requested != 0 ? nullptr : newest;
 }
 
 json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_t job) {
@@ -167,8 +190,13 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
     all["job"] = job_in_short(*full);
     all["job"]["tests"] = tests_of(*full);
     all["job"]["by_worker"] = workers_of(*full);
+    all["job"]["version"] =
+        full->clocks().members().empty() ? json() : json(full->clocks().version());
+    all["job"]["clocks_age_s"] = number(full->clocks_age_s(), 10);
     all["job"]["staleness"] = staleness_of(*full);
     all["job"]["sha256"] = full->parameters_sha256();
+    all["job"]["checkpoint"] = newest_checkpoint(*full);
+    all["job"]["run_folder"] = full->run_folder();
   }
   return all;
 }

@@ -22,9 +22,13 @@ struct JobFigures {
   std::int64_t slowest = 0;
   std::int64_t fastest = 0;
   double loss = 0;  // mean over those that have started
-  double images_per_second = 0;
 };
 [[nodiscard]] JobFigures figures_of(const pb::JobStatus& job);
+
+/// A slack, null without a bound.
+[[nodiscard]] nlohmann::json slack_json(std::int64_t slack);
+/// Pairs of a staleness and the number of reads that had it, over all workers.
+[[nodiscard]] nlohmann::json staleness_of(const pb::JobStatus& job);
 
 /// As text; invalid UTF-8 is replaced, since names come from peers.
 [[nodiscard]] std::string to_text(const nlohmann::json& json);

@@ -186,7 +186,7 @@ int measure(const fs::path& folder, double gib, std::int64_t ahead) {
   const auto finished =
       part.error.empty()
           ? finish_checkpoint(finish_task(trained, part, folder / "large_iter_4"), notes)
-          : Result<void>(make_error(ErrorCode::kIo, part.error));
+          : Result<std::string>(make_error(ErrorCode::kIo, part.error));
   if (!finished) {
     fmt::print(stderr, "bench_checkpoint: {}\n", finished.error().message);
     return 1;

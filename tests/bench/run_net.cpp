@@ -47,10 +47,10 @@ model::Graph read_graph(const Options& options) {
     if (layer.type() == "Dropout") layer.mutable_dropout_param()->set_dropout_ratio(0);
     layer.clear_transform_param();
   }
-  model::GraphOptions wanted;
-  wanted.record = labelled_image(3, options.size, options.size);
-  wanted.batch = options.batch;
-  return bench::graph_of(net, wanted);
+  model::GraphOptions graph_options;
+  graph_options.record = labelled_image(3, options.size, options.size);
+  graph_options.batch = options.batch;
+  return bench::graph_of(net, graph_options);
 }
 
 /// Images and labels.

@@ -54,10 +54,10 @@ model::Graph read_graph(const Options& options) {
     if (layer.type() == "Dropout") layer.mutable_dropout_param()->set_dropout_ratio(0);
     layer.clear_transform_param();
   }
-  model::GraphOptions wanted;
-  wanted.record = labelled_image(options.channels, options.size, options.size);
-  wanted.batch = options.batch;
-  Result<model::Graph> graph = model::build_graph(net, wanted);
+  model::GraphOptions graph_options;
+  graph_options.record = labelled_image(options.channels, options.size, options.size);
+  graph_options.batch = options.batch;
+  Result<model::Graph> graph = model::build_graph(net, graph_options);
   if (!graph) give_up(graph.error().message);
   return std::move(graph).value();
 }

@@ -7,7 +7,9 @@
 #include "cli/views/message_json.hpp"
 #include "cli/views/run_summary.hpp"
 #include "cli/views/status_view.hpp"
+#include "cli/views/worker_marks.hpp"
 #include "common/types.hpp"
+#include "proto/config/job_words.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::cli {
@@ -24,9 +26,13 @@ pb::JobStatus two_workers() {
   job.set_epoch(1);
   job.set_max_iter(1000);
   job.set_running_s(20);
+  job.set_left_s(60);
+  job.set_rate(2000);
+  job.set_rate_unit("images/s");
   for (int i = 0; i < 2; ++i) {
     pb::WorkerStatus& worker = *job.add_workers();
     worker.set_name("worker" + std::to_string(i));
+    worker.set_worker(static_cast<std::uint32_t>(i));
     worker.set_state(pb::PROCESS_RUNNING);
     pb::Progress& progress = *worker.mutable_progress();
     progress.set_clock(250 + i);
@@ -48,6 +54,39 @@ bool holds(const std::vector<std::string>& lines, const std::string& text) {
     if (line.find(text) != std::string::npos) return true;
   }
   return false;
+}
+
+TEST_CASE("a line that is cut ends in dots, and colours take no room", "[cli]") {
+  CHECK(fit("worker0", 7) == "worker0");
+  CHECK(fit("worker0", 5) == "work…");
+  CHECK(fit("naïve", 5) == "naïve");
+  CHECK(fit("naïve tests", 4) == "naï…");
+  CHECK(fit("\x1b[31mlost\x1b[0m", 4) == "\x1b[31mlost\x1b[0m");
+  CHECK(fit("\x1b[31mworker0\x1b[0m", 3) == "\x1b[31mwo…\x1b[0m");
+}
+
+TEST_CASE("lost, silent and slow workers have a sign, and a colour where there are colours",
+          "[cli]") {
+  pb::JobStatus job = two_workers();
+  const auto lines = [&job](bool colours) {
+    std::vector<std::string> all = progress_block(job, 80);
+    mark_workers(job, colours, all);
+    return all;
+  };
+  CHECK_FALSE(holds(lines(true), "\x1b"));
+  // worker0 does not wait, and worker1 waits for it.
+  job.mutable_workers(0)->mutable_progress()->set_wait_s(0);
+  job.mutable_workers(1)->mutable_progress()->set_wait_s(6);
+  CHECK(mark_of(job, job.workers(0)) == WorkerMark::kStraggler);
+  CHECK(mark_of(job, job.workers(1)) == WorkerMark::kNone);
+  CHECK(holds(lines(false), "  < straggler"));
+  CHECK_FALSE(holds(lines(false), "\x1b"));
+  CHECK(holds(lines(true), "  < straggler\x1b[0m"));
+  job.mutable_workers(0)->set_silent_s(12);
+  CHECK(holds(lines(false), "  ? silent for 12 s"));
+  job.mutable_workers(0)->set_state(pb::PROCESS_LOST);
+  CHECK(holds(lines(true), "\x1b[31mworker0"));
+  CHECK(holds(lines(false), "  ! lost"));
 }
 
 TEST_CASE("numbers are grouped by thousands", "[cli]") {
@@ -92,7 +131,6 @@ TEST_CASE("a job's iteration is its slowest worker's, and a lost one does not co
   pb::JobStatus job = two_workers();
   CHECK(progress_of(job).iteration == 250);
   CHECK(progress_of(job).apart == 1);
-  CHECK(progress_of(job).records_per_second == 2000);
   CHECK(progress_of(job).loss == 1.0);
   job.mutable_workers(0)->set_state(pb::PROCESS_LOST);
   CHECK(progress_of(job).iteration == 251);
@@ -103,15 +141,64 @@ TEST_CASE("the progress block says how far, how fast, how far apart, and the bou
   const auto lines = progress_block(two_workers(), 80);
   CHECK(holds(lines, "iteration 250 of 1,000"));
   CHECK(holds(lines, "25 %"));
-  CHECK(holds(lines, "2,000 records/s"));
-  CHECK(holds(progress_block(two_workers(), 80, {.records = "images"}), "2,000 images/s"));
+  CHECK(holds(lines, "2,000 images/s"));
   CHECK(holds(lines, "elapsed 0:20  left 1:00"));
   CHECK(holds(lines, "waited 25 %"));
-  CHECK(holds(lines, "1 clock apart as last reported; reads were at most 1 behind; slack 1"));
+  CHECK(holds(lines, "1 clock apart; reads were at most 1 behind; slack 1"));
   for (const std::string& line : lines) CHECK(line.size() < 80);
 }
 
-TEST_CASE("a worker without an iteration has no loss, and does not change the job's", "[cli]") {
+/// Of two workers, as a shard sees them.
+pb::JobStatus with_clocks(std::int64_t version, std::int64_t first, std::int64_t second) {
+  pb::JobStatus job = two_workers();
+  job.set_slack(2);
+  job.mutable_clocks()->set_version(version);
+  for (const std::int64_t clock : {first, second}) {
+    pb::JobClocks::MemberClock& member = *job.mutable_clocks()->add_members();
+    member.set_worker(static_cast<std::uint32_t>(job.clocks().members_size() - 1));
+    member.set_clock(clock);
+  }
+  return job;
+}
+
+TEST_CASE("clocks are those of one shard at one moment, and the bound is at the slack", "[cli]") {
+  // The straggler's own report is newer than the other worker's: it seems ahead, and is not.
+  pb::JobStatus job = with_clocks(251, 253, 251);
+  job.mutable_workers(0)->mutable_progress()->set_clock(250);
+  job.mutable_workers(1)->mutable_progress()->set_clock(258);
+  CHECK(progress_of(job).iteration == 251);
+  CHECK(progress_of(job).apart == 2);
+  const auto lines = progress_block(job, 80);
+  bool first = false;
+  for (const std::string& line : lines) {
+    if (line.find("worker0") != std::string::npos) {
+      first = true;
+      // It is at the bound, which is where the line ends.
+      CHECK(line.find(".o  +2") != std::string::npos);
+    }
+    if (line.find("worker1") != std::string::npos) {
+      CHECK(line.find("251  o.") != std::string::npos);
+      CHECK(line.find(".|  +0") != std::string::npos);
+    }
+  }
+  CHECK(first);
+  CHECK(holds(lines, "2 clocks apart"));
+  job.set_clocks_age_s(12);
+  CHECK(holds(progress_block(job, 80), "2 clocks apart 12 s ago"));
+}
+
+TEST_CASE("a worker that is silent shows since when, and not what it waited", "[cli]") {
+  pb::JobStatus job = two_workers();
+  job.mutable_workers(1)->set_is_stale(true);
+  job.mutable_workers(1)->set_silent_s(12);
+  const auto lines = progress_block(job, 80);
+  CHECK(holds(lines, "silent 12 s"));
+  int waited = 0;
+  for (const std::string& line : lines) waited += line.find("waited") != std::string::npos ? 1 : 0;
+  CHECK(waited == 1);
+}
+
+TEST_CASE("a worker without an iteration has no loss, and the job's is the others'", "[cli]") {
   pb::JobStatus job = two_workers();
   job.mutable_workers(0)->mutable_progress()->set_clock(0);
   job.mutable_workers(0)->mutable_progress()->set_loss(0);
@@ -121,20 +208,33 @@ TEST_CASE("a worker without an iteration has no loss, and does not change the jo
   CHECK(progress_line(job).find("loss -") != std::string::npos);
 }
 
-TEST_CASE("a job on text reports sequences and perplexity, one on images images", "[cli]") {
+TEST_CASE("a job on text reports tokens/s and perplexity, one on images images/s", "[cli]") {
   pb::Job job;
   pb::LayerParameter& layer = *job.mutable_net_param()->add_layer();
   layer.set_type("Data");
   CHECK(words_of(job).rate() == "images/s");
   CHECK_FALSE(words_of(job).has_perplexity);
   layer.mutable_data_param()->set_backend(pb::DataParameter::TEXT);
-  CHECK(words_of(job).rate() == "sequences/s");
+  layer.mutable_text_param()->set_steps(20);
+  CHECK(words_of(job).rate() == "tokens/s");
+  CHECK(words_of(job).records == "sequences");
+  CHECK(words_of(job).items_per_record == 20);
   pb::Evaluation test;
   test.set_clock(5);
   test.set_loss(std::log(8));
   test.set_accuracy(std::numeric_limits<double>::quiet_NaN());
   CHECK(evaluation_line(test, words_of(job)) ==
         "test at iteration 5: loss 2.0794, perplexity 8.000");
+}
+
+TEST_CASE("a job on tables counts rows, and a Clip layer makes no sequences", "[cli]") {
+  pb::Job job;
+  job.mutable_net_param()->add_layer()->set_type("HDF5Data");
+  pb::LayerParameter& clip = *job.mutable_net_param()->add_layer();
+  clip.set_type("Clip");
+  clip.mutable_clip_param()->set_max(1);
+  CHECK(words_of(job).rate() == "rows/s");
+  CHECK_FALSE(words_of(job).has_perplexity);
 }
 
 TEST_CASE("a message's JSON has integers as numbers, 64-bit ones too", "[cli]") {
@@ -183,8 +283,7 @@ TEST_CASE("the summary ends with accuracy, checksum and folder", "[cli]") {
   CHECK(holds(lines, "1.25 s after the start"));
   CHECK(holds(lines, "worker0 25.0 %, worker1 25.0 %"));
   CHECK(holds(lines, "75.0 %"));
-  // 16,000 images in 8 s, by each of two.
-  CHECK(holds(lines, "4,000"));
+  CHECK(holds(lines, "images/s         2,000"));
 }
 
 TEST_CASE("the summary's JSON holds every figure, and no number for no bound", "[cli]") {
@@ -194,7 +293,10 @@ TEST_CASE("the summary's JSON holds every figure, and no number for no bound", "
   CHECK(json["iterations"] == 250);
   CHECK(json["workers"].size() == 2);
   CHECK(json["staleness"][1]["reads"] == 200);
-  CHECK(json["images_per_second"] == 4000);
+  CHECK(json["rate"] == 2000);
+  CHECK(json["rate_unit"] == "images/s");
+  run.words.items_per_record = 20;
+  CHECK(nlohmann::json::parse(summary_json(run))["images_per_second"] == 100);
   run.job.set_mode("ASYNC");
   json = nlohmann::json::parse(summary_json(run));
   CHECK(json["slack"].is_null());

@@ -196,9 +196,9 @@ class ClusterTest(unittest.TestCase):
     def start_worker(self, name="worker0", settings=""):
         return self.start_daemon("worker", name, settings)
 
-    def ask(self, *arguments):
+    def ask(self, *arguments, **options):
         """A command of the control plane."""
-        return self.tautline(*arguments, "--coordinator", self.coordinator)
+        return self.tautline(*arguments, "--coordinator", self.coordinator, **options)
 
     def status(self):
         answer = self.ask("status", "--json")

@@ -70,7 +70,7 @@ class Bench(unittest.TestCase):
         self.write_program("bench/run_net", "echo nothing of the kind")
         done = self.measure("start_time", "--rounds", "1", build=self.place / "build")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("does not say how long", done.stderr)
+        self.assertIn("does not print how long", done.stderr)
 
 
 if __name__ == "__main__":

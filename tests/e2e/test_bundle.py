@@ -166,7 +166,7 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(fine, {"gpu_good_test": True, "gpu_bad_test": False, "copy": True})
             self.assertIn("conv1 is off by 3", checked.stdout)
             self.assertIn("NOT REACHED", checked.stdout)
-            self.assertIn("fine", (out / "gpu_good_test.log").read_text())
+            self.assertIn("fine", (out / "tests.log").read_text())
             again = self.check(folder, "--output", out, "--part", "bench")
             self.assertEqual(again.returncode, 0, again.stderr)
 

@@ -259,7 +259,7 @@ class ByHand(CheckpointTest):
         self.assertEqual(self.status()["jobs"][0]["state"], "RUNNING")
         again = self.ask("checkpoint", 1, "--no-wait")
         self.assertIn("job 1: checkpoint at clock", again.stdout)
-        self.ask("stop", 1)
+        self.ask("stop", 1, "--discard")
         self.wait_for_job(1, "STOPPED")
         self.assert_fails(self.ask("checkpoint", 1), "has ended")
         self.assert_fails(self.ask("checkpoint"), "no job is running")

@@ -273,6 +273,110 @@ class Page(Served):
         self.assertEqual(self.do("faults"), [])
         self.assertEqual(self.do("outside"), [])
 
+    CUT = """(() => {
+      const cut = [];
+      for (const one of document.querySelectorAll("main *, header *")) {
+        if (one.closest(".scroll, pre, .u-wrap, .grid") || !one.checkVisibility()) continue;
+        const box = one.getBoundingClientRect();
+        if (box.right > innerWidth + 1 || one.scrollWidth > one.clientWidth + 1 &&
+            getComputedStyle(one).overflowX === "hidden" && one.textContent) {
+          cut.push(one.id || one.className || one.tagName);
+        }
+      }
+      return cut;
+    })()"""
+    LOW = """[...document.querySelectorAll("button, input[type=range], .check")]
+      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().height < 44)
+      .map((one) => one.id || one.textContent)"""
+
+    def test_on_a_narrow_phone_nothing_is_cut_and_every_control_can_be_touched(self):
+        self.begin(workers=4)
+        self.open()
+        self.follow()
+        self.do("size", width=360, height=780)
+        for dark in (False, True):
+            for vision in ("none", "deuteranopia"):
+                self.do("vision", type=vision)
+                name = f"phone-{'dark' if dark else 'light'}-{vision}.png"
+                self.do("run", js="new Promise((done) => setTimeout(done, 700))")
+                self.do("shot", file=str(SHOTS / name))
+                self.assertEqual(self.do("run", js=self.CUT), [])
+            self.do("click", at="#theme")
+        self.assertEqual(self.do("run", js=self.LOW), [])
+        self.do("click", at="#stop")
+        self.assertEqual(self.do("run", js=self.LOW), [])
+        self.do("shot", file=str(SHOTS / "phone-question.png"))
+        self.do("click", at="#ask-no")
+        self.assertEqual(self.do("faults"), [])
+
+    def test_charts_mark_where_the_slack_changed_and_give_values_under_the_pointer(self):
+        self.begin(workers=2)
+        self.open()
+        self.follow(30)
+        self.assertNotIn("since", self.text("#stale-note"))
+        self.assertEqual(self.ask("set-slack", 1, 3).returncode, 0)
+        self.do("await", js="document.querySelector('#stale-note').textContent"
+                            ".includes('since slack 3, from clock ')")
+        self.follow(30)
+        for dark in (False, True):
+            for vision in ("none", "deuteranopia"):
+                self.do("vision", type=vision)
+                self.do("hover", at="#loss-plot .u-over", x=60, y=40)
+                self.do("await", js="[...document.querySelectorAll('.tip')].some((tip) =>"
+                                    " !tip.hidden && /: loss [0-9.]+$/.test(tip.textContent))")
+                name = f"desk-{'dark' if dark else 'light'}-{vision}.png"
+                self.do("shot", file=str(SHOTS / name))
+            self.do("click", at="#theme")
+        # One axis for all charts, and a page that is opened later knows of the change too.
+        self.do("open", url=f"http://{self.page}/")
+        self.do("await", js="document.querySelector('#stale-note').textContent"
+                            ".includes('since slack 3, from clock ')")
+        self.assertEqual(self.do("faults"), [])
+
+    def test_a_finished_job_is_opened_from_the_list_and_left_again(self):
+        self.begin(iterations=20)
+        self.wait_for_job(1, "DONE")
+        self.assertEqual(self.ask("submit", self.job("next.textproto", iterations=1000000))
+                         .returncode, 0)
+        self.wait_for_job(2, "RUNNING")
+        self.open()
+        self.assertEqual(self.text("#job-title"), "Job 2: tiny")
+        self.do("click", at="#job-rows a[href='#job=1']")
+        self.do("await", js="document.querySelector('#job-title').textContent === 'Job 1: tiny'")
+        self.assertEqual(self.text("#job-state"), "done")
+        self.assertIn("Saved at clock 20: ", self.text("#job-kept"))
+        self.assertIn("runs/job1-tiny", self.text("#job-kept"))
+        # It stays while the other one trains on.
+        frames = int(self.do("run", js="document.body.dataset.frames"))
+        self.do("await", js=f"Number(document.body.dataset.frames) > {frames + 4}", ms=20000)
+        self.assertEqual(self.text("#job-title"), "Job 1: tiny")
+        self.do("shot", file=str(SHOTS / "finished.png"))
+        self.do("click", at="#back")
+        self.do("await", js="document.querySelector('#job-title').textContent === 'Job 2: tiny'")
+        self.assertEqual(self.do("faults"), [])
+
+    def test_a_sweeps_report_fits_desk_and_phone_and_any_colour_vision(self):
+        job = self.job(iterations=60)
+        job.write_text(job.read_text().replace("test_interval: 60", "test_interval: 3"))
+        answer = self.tautline("sweep", job, "--slack", "0,1,2,async", "--workers", 2, "--seeds", 1,
+                               "--output", self.folder / "out", timeout=100)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        for wide, name in ((1360, "desk"), (360, "phone")):
+            self.do("size", width=wide, height=800)
+            for dark in (False, True):
+                self.do("scheme", dark=dark)
+                self.do("open", url=f"file://{self.folder / 'out/report.html'}")
+                for vision in ("none", "deuteranopia"):
+                    self.do("vision", type=vision)
+                    shot = f"report-{name}-{'dark' if dark else 'light'}-{vision}.png"
+                    self.do("shot", file=str(SHOTS / shot))
+                page = "document.documentElement"
+                self.assertTrue(self.do("run", js=f"{page}.scrollWidth <= {page}.clientWidth"))
+        # The table is wider than the phone, and scrolls inside itself.
+        self.assertTrue(self.do("run", js="(() => { const box = document.querySelector('.wide');"
+                                          " return box.scrollWidth > box.clientWidth; })()"))
+        self.assertEqual(self.do("faults"), [])
+
     def test_a_thousand_workers_and_64_shards_are_drawn_within_200_ms(self):
         self.begin()
         wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"]) > 3,

@@ -11,10 +11,10 @@ from cluster import *
 class TrainLifetime(ClusterTest):
     """A long `tautline train` that something happens to."""
 
-    def begin(self):
+    def begin(self, *arguments):
         """Starts it; returns it with its children, once it trains."""
         train = self.start("tautline", "train", self.job(iterations=1000000, workers=2),
-                           "--output", self.folder / "run")
+                           "--output", self.folder / "run", *arguments)
 
         def training():
             self.assertIsNone(train.poll(), "train ended early")
@@ -74,7 +74,7 @@ class TrainLifetime(ClusterTest):
         self.assert_all_gone(children)
 
     def interrupting(self, number):
-        train, children = self.begin()
+        train, children = self.begin("--discard")
         train.send_signal(number)
         began = time.monotonic()
         train.communicate(timeout=10)

@@ -1,4 +1,4 @@
-"""Trained models: begun with, exported, tested, asked, sampled."""
+"""Trained models: started from, exported, tested, predicted with, sampled."""
 
 import gzip
 import hashlib
@@ -76,12 +76,12 @@ class Models(ClusterTest):
         return write_safetensors(self.folder / name, self.tensors)
 
     def digest(self):
-        """Of the parameters as a run prints it, where it begins with `weights` and learns
+        """Of the parameters as a run prints it, where it starts with `weights` and learns
         nothing."""
         return hashlib.sha256(b"".join(data for _, data in self.tensors.values())).hexdigest()
 
     def still_job(self, **more):
-        """A job that ends where it begins."""
+        """A job that ends where it starts."""
         job = self.job(iterations=1, **more)
         job.write_text(job.read_text().replace("base_lr: 0.1", "base_lr: 0"))
         return job
@@ -104,9 +104,9 @@ class Models(ClusterTest):
         self.assertIn(self.digest(), alone.stdout)
         out = self.fine("train", job, "--weights", weights, "--servers", 2, "--shards", 2,
                         "--workers", 2, "--output", self.folder / "run")
-        self.assertIn("weights: 4 of 4 parameters are there\n", out)
+        self.assertIn("weights: 4 of 4 parameters found\n", out)
         self.assertIn(self.digest(), out)
-        # The run's own job file says it too, and a job's field is as good as the option.
+        # The run's own job file has it too, and a job's field is as good as the option.
         out = self.fine("train", self.folder / "run/job.textproto", "--output", self.folder / "two")
         self.assertIn(self.digest(), out)
 
@@ -119,7 +119,7 @@ class Models(ClusterTest):
         self.start_worker("worker0")
         answer = self.ask("submit", self.still_job(), "--weights", weights)
         self.assertEqual(answer.returncode, 0, answer.stderr)
-        self.assertIn("weights: 3 of 4 parameters are there; 1 begin with their fillers: ip2/bias; "
+        self.assertIn("weights: 3 of 4 parameters found; 1 start from their fillers: ip2/bias; "
                       "1 in the file not used: fc8/weight\n", answer.stdout)
         status = self.wait_for_job(1, "DONE")
         # The bias's filler is the constant 0.
@@ -132,7 +132,7 @@ class Models(ClusterTest):
         self.weights()
         wide = dict(self.tensors, **{"ip1/weight": ((8, 128), bytes(4096))})
         path = write_safetensors(self.folder / "wide.safetensors", wide)
-        self.assertIn('ip1/weight has shape 8x128, and layer "ip1" wants 16x64',
+        self.assertIn('ip1/weight has shape 8x128, but layer "ip1" requires 16x64',
                       self.fails("train", job, "--weights", path))
         (self.folder / "old.caffemodel").write_bytes(b"\x89HDF\r\n\x1a\n")
         self.assertIn("old.caffemodel: cannot be read as HDF5: ",
@@ -155,7 +155,7 @@ class Models(ClusterTest):
         # What was exported knows its net.
         self.fine("export", "back.safetensors", "--output", "again.safetensors")
         self.assertEqual(read_safetensors(self.folder / "again.safetensors")[0], tensors)
-        self.assertIn("does not say whose parameters it holds; name the net with --net",
+        self.assertIn("does not say which net its parameters belong to; name it with --net",
                       self.fails("export", weights, "--output", "x.safetensors"))
         self.assert_fails(self.tautline("export", weights, "--output", "x.pt"),
                           "must be a .safetensors, a .caffemodel or a .caffemodel.h5 file",
@@ -233,7 +233,7 @@ class Models(ClusterTest):
         weights, job = self.weights(), self.job()
         self.tensors.pop("ip2/bias")
         part = write_safetensors(self.folder / "part.safetensors", self.tensors)
-        self.assertIn('tautline test: ' + str(part) + ': holds nothing for "ip2/bias"',
+        self.assertIn('tautline test: ' + str(part) + ': has nothing for "ip2/bias"',
                       self.fails("test", part, "--net", job))
         self.assertIn("tautline predict: ", self.fails("predict", self.folder / "none"))
         self.assertIn("holds no whole checkpoint", self.fails("test", self.folder / "data"))

@@ -103,7 +103,27 @@ class Monitoring(ClusterTest):
                 labels = set(re.findall(r"`(\w+)`", cells[1]))
                 self.assertEqual(labels, series[name] - {"le"}, name)
 
-    def test_a_stopped_worker_shows_in_the_queues_of_the_others(self):
+    def test_clocks_are_of_one_moment_and_never_farther_apart_than_the_slack(self):
+        self.start_server(shards=2)
+        for name, settings in (("worker0", ""), ("worker1", "clock_time_ms: 30"), ("worker2", "")):
+            self.start_worker(name, settings)
+        job = self.job(iterations=100, workers=3, extra="consistency { slack: 2 }")
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        leads = {0: [], 1: [], 2: []}
+
+        def look():
+            status = self.status()["jobs"][0]
+            for member in status.get("clocks", {}).get("members", []):
+                leads[member["worker"]].append(member["clock"] - status["clocks"]["version"])
+            return status["state"] == "DONE"
+        wait_until(look, 60, "the end of the job")
+        for worker, seen in leads.items():
+            self.assertTrue(seen)
+            self.assertTrue(all(0 <= lead <= 2 for lead in seen), (worker, seen))
+        self.assertEqual(set(leads[1]), {0})  # the straggler is never ahead
+        self.assertEqual(max(leads[0]), 2)
+
+    def test_a_worker_that_stands_still_shows_in_the_queues_of_the_others(self):
         workers = self.start_cluster()
         job = self.job(iterations=1000000, workers=2, extra="consistency { mode: BSP }")
         self.assertEqual(self.ask("submit", job).returncode, 0)

@@ -11,7 +11,8 @@ class Policies(ClusterTest):
         job = self.job(workers=workers, iterations=iterations,
                        extra=f"consistency {{ {consistency} }}\n{extra}")
         job.write_text(job.read_text().replace("momentum: 0.9", f"momentum: {momentum}"))
-        answer = self.tautline("train", job, "--output", self.folder / "run", *arguments)
+        answer = self.tautline("train", job, "--output", self.folder / "run", "--force",
+                               *arguments)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         summary = json.loads((self.folder / "run/summary.json").read_text())
         self.assertEqual(summary["state"], "done")
@@ -109,7 +110,7 @@ class Policies(ClusterTest):
 
     def test_the_example_jobs_are_valid(self):
         examples = sorted((SOURCE / "configs/jobs/policies").glob("*.textproto"))
-        self.assertEqual(len(examples), 7)
+        self.assertEqual(len(examples), 8)
         answer = self.tautline("validate", *examples)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
 

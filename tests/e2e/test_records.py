@@ -100,7 +100,7 @@ class Records(ClusterTest):
     def train(self, *arguments, workers=2):
         run = self.folder / "run"
         answer = self.tautline("train", self.job(workers=workers, iterations=30), "--output", run,
-                               *arguments)
+                               "--force", *arguments)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         return run, json.loads((run / "summary.json").read_text())
 

@@ -10,7 +10,8 @@ from cluster import *
 class Stragglers(ClusterTest):
     def train(self, *arguments, extra=""):
         job = self.job(workers=2, iterations=20, extra=extra)
-        answer = self.tautline("train", job, "--output", self.folder / "run", *arguments)
+        answer = self.tautline("train", job, "--output", self.folder / "run", "--force",
+                               *arguments)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         return json.loads((self.folder / "run/summary.json").read_text())
 

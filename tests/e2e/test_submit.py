@@ -16,7 +16,8 @@ class Submit(ClusterTest):
         answer = self.ask("submit", "--follow", self.job())
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertRegex(answer.stdout,
-                         r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n$")
+                         r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n"
+                         r"run folder: .*/runs/job1-tiny\n$")
 
     def test_submit_accepts_the_options_of_train(self):
         answer = self.ask("submit", "--follow", self.job(iterations=1000), "--slack", "async",
@@ -54,5 +55,6 @@ class Submit(ClusterTest):
     def test_the_environment_names_the_coordinator(self):
         environment = dict(os.environ, TAUTLINE_COORDINATOR=self.coordinator)
         answer = subprocess.run([BIN / "tautline", "submit", self.job(), "--follow"],
-                                env=environment, capture_output=True, text=True, timeout=60)
+                                cwd=self.folder, env=environment, capture_output=True, text=True,
+                                timeout=60)
         self.assertEqual(answer.returncode, 0, answer.stderr)

@@ -19,19 +19,28 @@ class Sweep(ClusterTest):
     def test_a_grid_ends_with_a_report_figures_and_a_sentence(self):
         answer = self.sweep("--slack", "0,2,async", "--workers", 2, "--seeds", 2, "--max-iter", 20)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
-        self.assertRegex(answer.stdout, r"reached [\d.]+ % test accuracy soonest")
+        self.assertIn("No verdict: 2 seeds, and fewer than 6", answer.stdout)
+        self.assertNotIn("soonest", answer.stdout)
+        self.assertNotIn("p =", answer.stdout)
+        self.assertIn("chosen after the runs", answer.stdout)
+        self.assertRegex(answer.stdout, r"tests of a run: 21")
+        self.assertIn("records of a test: 32", answer.stdout)
         runs = self.rows("runs.csv")
         self.assertEqual([(run["slack"], run["seed"], run["state"]) for run in runs],
                          [("0", "1", "done"), ("2", "1", "done"), ("async", "1", "done"),
                           ("0", "2", "done"), ("2", "2", "done"), ("async", "2", "done")])
         for run in runs:
-            self.assertGreater(float(run["images_per_second"]), 0)
+            self.assertGreater(float(run["rate"]), 0)
             self.assertTrue(0 <= float(run["wait_share"]) <= 1)
         self.assertEqual(float(runs[0]["mean_staleness"]), 0)
         points = self.rows("points.csv")
         self.assertEqual([point["runs"] for point in points], ["2", "2", "2"])
         html = (self.folder / "out/report.html").read_text()
-        self.assertIn("soonest", html)
+        self.assertIn("No verdict: 2 seeds", html)
+        self.assertIn("every clock", html.replace("every 1 clock", "every clock"))
+        self.assertIn("<dt>batch size</dt><dd>8 of each worker</dd>", html)
+        self.assertRegex(html, r"<dt>date</dt><dd>\d{4}-\d\d-\d\d \d\d:\d\d UTC</dd>")
+        self.assertIn("<dt>command</dt><dd>tautline sweep ", html)
         self.assertNotIn("<script", html)
         self.assertNotRegex(html, r"https?:")
         about = json.loads((self.folder / "out/slack2-workers2-seed2/run.json").read_text())
@@ -47,14 +56,74 @@ class Sweep(ClusterTest):
         report = json.loads(answer.stdout)
         self.assertEqual([p["bound"] for p in report["points"]], ["async"])
         self.assertEqual(report["points"][0]["accuracy"]["runs"], 1)
+        self.assertEqual((report["metric"], report["target_fixed"]), ("accuracy", False))
+        self.assertEqual([run["seed"] for run in report["points"][0]["by_seed"]], [1])
+        self.assertFalse(report["verdicts"][0]["given"])
         self.assertTrue((self.folder / "out/async-workers1-seed1/summary.json").exists())
 
+    def test_six_seeds_with_twenty_tests_around_the_target_give_a_verdict(self):
+        job = self.job(iterations=60)
+        answer = self.sweep("--slack", "0,async", "--workers", 1, "--seeds", 6, "--metric", "loss",
+                            "--target", 1, "--json", job=job)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        report = json.loads(answer.stdout)
+        verdict = report["verdicts"][0]
+        self.assertEqual((report["metric"], report["target"], report["target_fixed"]),
+                         ("loss", 1, True))
+        for point in report["points"]:
+            self.assertEqual(len(point["by_seed"]), 6)
+            self.assertEqual(point["loss"]["runs"], 6)
+        if verdict["given"]:
+            self.assertRegex(verdict["verdict"], r"reached 1 test loss soonest.*6 seeds.*\(p = ")
+            self.assertEqual([test["seeds"] for test in verdict["against"]], [6])
+        else:
+            self.assertRegex(verdict["verdict"], r"tests from a run's start|No bound reached")
+        for run in self.rows("runs.csv"):
+            self.assertIn("final_loss", run)
+
+    def test_a_metric_that_the_job_cannot_give_is_refused_before_the_first_run(self):
+        answer = self.sweep("--metric", "perplexity", "--slack", "0", "--seeds", 1)
+        self.assert_fails(answer, 'give no "perplexity"; choose one of: accuracy, loss')
+        self.assertFalse((self.folder / "out").exists())
+        job = self.job(iterations=20)
+        job.write_text(re.sub(r'  layer { name: "accuracy".*\n.*\n', "", job.read_text()))
+        self.assert_fails(self.sweep("--slack", "0", "--seeds", 1, job=job),
+                          'give no "accuracy"; choose one of: loss')
+        self.assertFalse((self.folder / "out").exists())
+        answer = self.sweep("--slack", "0", "--seeds", 1, "--metric", "loss", job=job)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertIn("test loss, chosen after the runs: the lowest", answer.stdout)
+
     def test_a_report_without_runs_states_that_none_has_finished(self):
-        answer = self.sweep("--slack", "1", "--workers", 1, "--seeds", 1, "--report-only")
+        grid = ("--slack", "1", "--workers", 1, "--seeds", 1)
+        answer = self.sweep(*grid, "--report-only")
+        self.assert_fails(answer, "out has no sweep", "--report-only")
+        self.assertFalse((self.folder / "out").exists())
+        answer = self.sweep(*grid, "--clock-time", 1000, "--limit", 1)
+        self.assertEqual(answer.returncode, 1)
+        answer = self.sweep("--report-only")
         self.assert_fails(answer, "1 run missing")
         self.assertIn("slack1-workers1-seed1: not run yet\n", answer.stdout)
         self.assertIn("1 point with 1 seed each", answer.stdout)
         self.assertIn("No run has finished, so there is nothing to compare.", answer.stdout)
+
+    def test_a_report_alone_is_of_the_folders_own_grid(self):
+        grid = ("--slack", "0", "--workers", 1, "--max-iter", 20)
+        answer = self.sweep(*grid, "--seeds", 1)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        before = self.rows("runs.csv")
+        answer = self.sweep("--slack", "0,8,async", "--workers", "2,4", "--seeds", 3,
+                            "--report-only")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual(self.rows("runs.csv"), before)
+        # Nor does a sweep with another grid replace it; one with more of the same extends it.
+        answer = self.sweep("--slack", "8", "--workers", 1, "--max-iter", 20, "--seeds", 1)
+        self.assert_fails(answer, "out has another sweep: its run slack0-workers1-seed1")
+        self.assertEqual(self.rows("runs.csv"), before)
+        answer = self.sweep(*grid, "--seeds", 2)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual(answer.stdout.count("finished earlier"), 1)
+        self.assertEqual(len(self.rows("runs.csv")), 2)
 
     def test_policies_are_compared_with_bounds(self):
         late = self.file("late_counts_less.textproto",
@@ -71,11 +140,10 @@ class Sweep(ClusterTest):
         self.assertIn("staleness_learning_rate: true", job)
         html = (self.folder / "out/report.html").read_text()
         self.assertIn("<dt>late_counts_less</dt>", html)
-        # What the run was of is in the job, so a changed policy is run again.
+        # What the run was of is in the job, so a changed policy is another sweep.
         late.write_text("consistency { mode: SSP dynamic_slack { least: 1 most: 4 } }")
         again = self.sweep("--slack", "0", "--policy", late, "--workers", 2, "--seeds", 1)
-        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
-        self.assertEqual(again.stdout.count("finished earlier"), 1)
+        self.assert_fails(again, "policy-late_counts_less-workers2-seed1 is not part of this one")
 
     def test_a_sweep_continues_where_it_was_interrupted(self):
         arguments = (self.job(iterations=40), "--output", self.folder / "out", "--slack", "0,1",

@@ -1,6 +1,7 @@
 """The timelines of running processes: rows, switching, and what a killed process leaves."""
 
 import json
+import re
 
 from cluster import *
 
@@ -27,8 +28,10 @@ class Timeline(ClusterTest):
         server = self.start_daemon("server", "server0", "shards: 2 coordinator {}", more=records)
         self.coordinator = self.addresses("server0")["coordinator"][0]
         worker = self.start_daemon("worker", "worker0", more=records)
-        self.assertEqual(self.ask("submit", self.job(iterations=1000000)).returncode, 0)
-        self.wait_for_job(1, "RUNNING")
+        answer = self.ask("submit", self.job(iterations=1000000))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        # A state folder may know jobs of an earlier server.
+        self.wait_for_job(int(re.match(r"job (\d+)", answer.stdout).group(1)), "RUNNING")
         return server, worker
 
     def trace(self, word):

@@ -11,7 +11,7 @@ from cluster import *
 class Train(ClusterTest):
     def train(self, *arguments):
         answer = self.tautline("train", self.job(workers=2), "--output", self.folder / "run",
-                               *arguments)
+                               "--force", *arguments)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         return answer.stdout, json.loads((self.folder / "run/summary.json").read_text())
 
@@ -98,6 +98,27 @@ class Train(ClusterTest):
             self.coordinator = None
         self.assertEqual(first[0]["loss"], first[1]["loss"])
 
+    def test_a_training_that_diverges_ends_as_failed_and_says_what_to_lower(self):
+        job = self.job(iterations=30)
+        job.write_text(job.read_text().replace("base_lr: 0.1", "base_lr: 1e30"))
+        for arguments in ((job,), ("--local",)):
+            local = arguments[0] == "--local"
+            answer = (self.run_program("tautline-worker", "--local", job) if local else
+                      self.tautline("train", job, "--output", self.folder / "out"))
+            self.assert_fails(answer, "the training has diverged; try a base_lr below 1e+30")
+        summary = json.loads((self.folder / "out/summary.json").read_text())
+        self.assertEqual(summary["state"], "failed")
+
+    def test_parameters_that_overflow_in_the_last_clock_end_the_job_as_failed(self):
+        # The only loss is finite, and so is its gradient; the step is not.
+        job = self.job(iterations=1)
+        job.write_text(job.read_text().replace("base_lr: 0.1", "base_lr: 1e30").replace(
+            "inner_product_param", "param { lr_mult: 1e30 } inner_product_param", 1))
+        answer = self.tautline("train", job, "--output", self.folder / "out")
+        self.assert_fails(answer, "has values that are not finite at iteration 1: the training has "
+                          "diverged; try a base_lr below 1e+30")
+        self.assertEqual(list((self.folder / "out").glob("checkpoints/*_iter_1")), [])
+
     def test_several_servers_and_shards_share_the_tables(self):
         _, summary = self.train("--servers", 2, "--shards", 2, "--workers", 3)
         self.assertEqual(summary["servers"], 2)
@@ -134,9 +155,21 @@ class Train(ClusterTest):
             self.assertRegex(found[1], rf"^runs/\d{{4}}-\d\d-\d\d-tiny-{number}$")
             self.assertTrue((self.folder / found[1] / "summary.json").exists())
 
-    def test_an_output_folder_can_be_used_again(self):
-        self.train()
-        self.train()
+    def test_a_folder_with_a_run_is_used_again_only_by_force(self):
+        self.train("--records", "metrics")
+        summary = (self.folder / "run/summary.json").read_text()
+        notes = self.file("run/notes.txt", "mine")
+        job = self.job(workers=1)
+        answer = self.tautline("train", job, "--output", self.folder / "run")
+        self.assert_fails(answer, f"{self.folder / 'run'} has a run already",
+                          f"--output {self.folder / 'run-2'} is free", "--force")
+        self.assertEqual((self.folder / "run/summary.json").read_text(), summary)
+        answer = self.tautline("train", job, "--output", self.folder / "run", "--force")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual(notes.read_text(), "mine")
+        # Nothing of the other run is mixed with this one.
+        self.assertFalse((self.folder / "run/worker1.log").exists())
+        self.assertEqual([f.name for f in (self.folder / "run").glob("job1-*")], ["job1-worker0"])
 
     def test_the_job_as_resolved_can_be_trained_again(self):
         _, first = self.train("--mode", "bsp", "--max-iter", 12)

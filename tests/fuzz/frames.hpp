@@ -15,9 +15,9 @@ namespace taut::fuzz {
 inline Message to_message(std::span<const std::uint8_t> bytes) {
   Message message;
   while (bytes.size() >= 2) {
-    const std::size_t wanted = bytes[0] | static_cast<std::size_t>(bytes[1]) << 8U;
+    const std::size_t requested = bytes[0] | static_cast<std::size_t>(bytes[1]) << 8U;
     bytes = bytes.subspan(2);
-    const std::size_t size = std::min(wanted, bytes.size());
+    const std::size_t size = std::min(requested, bytes.size());
     message.frames.push_back(Frame::copy_of(std::as_bytes(bytes.first(size))));
     bytes = bytes.subspan(size);
   }

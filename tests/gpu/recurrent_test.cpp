@@ -19,7 +19,7 @@ std::size_t size(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
-/// The numbers that one layer works on, drawn anew from a seed. Weights are small, so that states
+/// The numbers that one layer works on, drawn again from a seed. Weights are small, so that states
 /// stay where cells are far from flat, and errors do not grow from step to step.
 struct Sequence {
   Sequence(const RecurrentSpec& spec, std::uint64_t seed) {
@@ -139,7 +139,7 @@ RecurrentSpec some_cell() {
   return spec;
 }
 
-/// Markers that let the sequences of the even streams begin at the first step.
+/// Markers that let the sequences of the even streams start at the first step.
 Values markers_at_start(const RecurrentSpec& spec) {
   Values cont(size(spec.steps * spec.streams), 1.0F);
   for (std::size_t n = 0; n < size(spec.streams); n += 2) cont[n] = 0;
@@ -180,7 +180,7 @@ TEST_CASE("a recurrent layer continues from its last state", "[gpu][kernel]") {
   check_close(device.results(), expected.results(), 1e-5);
 }
 
-TEST_CASE("a recurrent layer's parameters have their gradients where the bottom wants none",
+TEST_CASE("a recurrent layer's parameters have gradients even if the bottom has none",
           "[gpu][kernel]") {
   RecurrentSpec spec = some_cell();
   spec.resets = Resets::kAtStart;

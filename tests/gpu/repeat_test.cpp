@@ -97,7 +97,7 @@ TEST_CASE("a replayed recording has the bits of the queued work", "[gpu]") {
   const Values queued = train(*choice.value().backend, 12, kNet, true);
   const Values replayed = train(*cuda_device(), 12, kNet, true);
   CHECK(replayed == queued);
-  // Dropout draws anew at every clock, also where it is replayed; so losses go on differing.
+  // Dropout draws again at every clock, also where it is replayed; so losses continue differing.
   CHECK(std::adjacent_find(queued.begin(), queued.begin() + 12) == queued.begin() + 12);
 }
 

@@ -86,6 +86,54 @@ TEST_CASE("an update on the device has the bits of the CPU's", "[gpu][kernel]") 
   }
 }
 
+TEST_CASE("updates of many tables at once have the bits of one after the other", "[gpu][kernel]") {
+  const auto backend = cuda_device();
+  const auto stream = backend->make_stream();
+  std::vector<DeviceBuffer> memory;
+  const auto on_device = [&](const Values& values) {
+    memory.push_back(backend->allocate_floats(values.size()));
+    backend->copy_to_device(*stream, values, memory.back().as<float>());
+    stream->finish();
+    return memory.back().as<float>();
+  };
+  for (const RuleKind kind : {RuleKind::kMomentum, RuleKind::kAdam, RuleKind::kLamb}) {
+    INFO("rule " << math::info_of(kind).name);
+    // More than one launch lists, of lengths that do not divide by 4; one has two gradients.
+    std::vector<TableUpdate> listed;
+    std::vector<TableUpdate> single;
+    for (std::size_t table = 0; table < 40; ++table) {
+      const std::size_t count = 1 + 37 * table;
+      for (auto* const list : {&listed, &single}) {
+        TableUpdate update;
+        update.update = {.kind = kind, .step = step_of({}), .scale = 0.5F};
+        update.update.step.rate = 0.01F * static_cast<float>(table + 1);
+        for (std::size_t g = 0; g < (table == 7 ? 2U : 1U); ++g) {
+          update.gradients.push_back({on_device(random_values(count, 50 + table + g)), 0.75F});
+        }
+        update.values = on_device(random_values(count, 100 + table));
+        for (int i = 0; i < math::info_of(kind).state_count; ++i) {
+          update.state.push_back(on_device(Values(count)));
+        }
+        list->push_back(update);
+      }
+    }
+    for (int clock = 0; clock < 2; ++clock) {
+      backend->apply_updates(*stream, listed);
+      for (const TableUpdate& one : single) {
+        backend->apply_update(*stream, one.update, one.gradients, one.values, one.state);
+      }
+    }
+    for (std::size_t table = 0; table < listed.size(); ++table) {
+      Values found(listed[table].values.size());
+      Values expected(found.size());
+      backend->copy_to_host(*stream, listed[table].values, found);
+      backend->copy_to_host(*stream, single[table].values, expected);
+      stream->finish();
+      CHECK(found == expected);
+    }
+  }
+}
+
 TEST_CASE("more gradients than one launch takes are summed correctly", "[gpu][kernel]") {
   const Case test{.kind = RuleKind::kMomentum, .gradients = 20};
   const Outcome device = apply(*cuda_device(), test);
@@ -131,18 +179,18 @@ TEST_CASE("sums of squares that no thread waits for equal those that are waited 
   const std::vector<std::size_t> counts = {1, 1000, 3'000'001};
   const HostBuffer sums = backend->allocate_host(Bytes(counts.size() * sizeof(double)));
   std::vector<DeviceBuffer> memory;
-  std::deque<Values> made;
+  std::deque<Values> gradients;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    made.push_back(random_values(counts[i], counts[i]));
+    gradients.push_back(random_values(counts[i], counts[i]));
     memory.push_back(backend->allocate_floats(counts[i]));
-    backend->copy_to_device(*stream, made.back(), memory.back().as<float>());
+    backend->copy_to_device(*stream, gradients.back(), memory.back().as<float>());
     backend->copy_squares_to_host(*stream, memory.back().as<float>(), sums.as<double>()[i]);
     // What comes behind it in the stream is no part of the sum.
     backend->fill(*stream, memory.back().as<float>(), 7);
   }
   stream->finish();
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    backend->copy_to_device(*stream, made[i], memory[i].as<float>());
+    backend->copy_to_device(*stream, gradients[i], memory[i].as<float>());
     const DeviceSpan<const float> of = memory[i].as<float>();
     CHECK(sums.as<double>()[i] == backend->sum_of_squares(*stream, std::span(&of, 1)));
   }

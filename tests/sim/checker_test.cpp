@@ -43,11 +43,11 @@ class Script {
                                                     : std::span<const float>());
     return *this;
   }
-  Script& asked(DataItem::Kind item, Clock clock, std::uint64_t incarnation = 7) {
-    return add(Event::Kind::kAsked, item, clock, Clock(), incarnation);
+  Script& request(DataItem::Kind item, Clock clock, std::uint64_t incarnation = 7) {
+    return add(Event::Kind::kRequest, item, clock, Clock(), incarnation);
   }
-  Script& said(DataItem::Kind item, Clock clock, Clock done) {
-    add(Event::Kind::kSaid, item, clock, done);
+  Script& reply(DataItem::Kind item, Clock clock, Clock done) {
+    add(Event::Kind::kReply, item, clock, done);
     return add(Event::Kind::kStep);
   }
   /// Into the values that the shard says from now on.
@@ -71,43 +71,43 @@ class Script {
 
 TEST_CASE("the checker accepts a shard that keeps the contract", "[sim]") {
   Script script;
-  script.asked(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
-  script.said(pb::DataItem::VALUE, Clock(1), Clock(1));
+  script.request(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
+  script.reply(pb::DataItem::VALUE, Clock(1), Clock(1));
   // Again: acknowledged and answered again, and not applied again.
-  script.asked(pb::DataItem::PUSH_READ, Clock(0)).said(pb::DataItem::VALUE, Clock(1), Clock(1));
+  script.request(pb::DataItem::PUSH_READ, Clock(0)).reply(pb::DataItem::VALUE, Clock(1), Clock(1));
   CHECK(script.rule().empty());
 }
 
 TEST_CASE("the checker sees an update that is applied twice", "[sim]") {
   Script script;
-  script.asked(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
+  script.request(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
   script.applied(Clock(0));
-  script.said(pb::DataItem::VALUE, Clock(1), Clock(1));
+  script.reply(pb::DataItem::VALUE, Clock(1), Clock(1));
   CHECK(script.rule() == "once");
 }
 
 TEST_CASE("the checker sees a read that is answered without the reader's own update", "[sim]") {
   Script script;
-  script.asked(pb::DataItem::READ, Clock(1)).said(pb::DataItem::VALUE, Clock(1), Clock(0));
+  script.request(pb::DataItem::READ, Clock(1)).reply(pb::DataItem::VALUE, Clock(1), Clock(0));
   CHECK(script.rule() == "own write");
 }
 
 TEST_CASE("the checker sees a read that could be answered and is not", "[sim]") {
   Script script;
-  script.asked(pb::DataItem::READ, Clock(0)).add(Event::Kind::kStep);
+  script.request(pb::DataItem::READ, Clock(0)).add(Event::Kind::kStep);
   CHECK(script.rule() == "release");
 }
 
 TEST_CASE("the checker sees that a fenced life's update is taken", "[sim]") {
   Script script;
-  script.asked(pb::DataItem::PUSH, Clock(0), 6).said(pb::DataItem::ACK, Clock(0), Clock(1));
+  script.request(pb::DataItem::PUSH, Clock(0), 6).reply(pb::DataItem::ACK, Clock(0), Clock(1));
   CHECK(script.rule() == "once");
 }
 
 TEST_CASE("the checker sees bits that the updates do not add up to", "[sim]") {
   Script script;
-  script.asked(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
-  script.asked(pb::DataItem::PUSH_READ, Clock(1)).applied(Clock(1));
-  script.said(pb::DataItem::VALUE, Clock(2), Clock(2));
+  script.request(pb::DataItem::PUSH_READ, Clock(0)).applied(Clock(0));
+  script.request(pb::DataItem::PUSH_READ, Clock(1)).applied(Clock(1));
+  script.reply(pb::DataItem::VALUE, Clock(2), Clock(2));
   CHECK(script.rule() == "release");  // of the first read
 }

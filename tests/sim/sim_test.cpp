@@ -224,8 +224,8 @@ TEST_CASE("a slack that moves lets the fastest worker further ahead, and never b
   plan.job = {.clocks = 80, .workers = 3, .slack = Slack(1)};
   plan.slow_worker = 2;
   plan.slowness = 5;
-  const auto widest = [&](std::uint32_t most_slack) {
-    if (most_slack > 0) plan.job.policies.mutable_dynamic_slack()->set_most(most_slack);
+  const auto widest = [&](std::uint32_t max_slack) {
+    if (max_slack > 0) plan.job.policies.mutable_dynamic_slack()->set_most(max_slack);
     std::int64_t widest = 0;
     for (plan.seed = 1; plan.seed <= 5; ++plan.seed) {
       widest = std::max(widest, run_and_check(plan).widest);

@@ -11,7 +11,7 @@
 #include <vector>
 
 // What the twin's libraries (cuBLASLt, cuDNN, NCCL) use of its runtime: work is queued on streams,
-// device memory is asked for, and whatever breaks a documented rule is reported.
+// device memory is requested, and whatever breaks a documented rule is reported.
 // Rules whose breach the documentation answers with a status are answered with that status. Where
 // it leaves the behaviour undefined, report_violation() ends the process.
 namespace taut::twin {
@@ -31,9 +31,12 @@ struct Access {
 ///           runs
 /// run       calls nothing of CUDA and takes no lock that a caller of CUDA may hold
 /// may_run   asked before `run`; false: not yet, other streams' work goes first. See wake().
+/// part      kBefore: a call's first piece of work, which counts leave out
 /// Thread    any
+enum class CallPart : std::uint8_t { kBefore, kMain };
 void enqueue(cudaStream_t stream, std::string what, std::vector<Access> accesses,
-             std::function<void()> run, std::function<bool()> may_run = {});
+             std::function<void()> run, std::function<bool()> may_run = {},
+             CallPart part = CallPart::kMain);
 /// Something that a may_run depends on has changed.
 void wake();
 /// Runs all that is queued on a stream. For calls that the documentation calls synchronous.
@@ -44,7 +47,7 @@ cudaError_t finish(cudaStream_t stream);
 /// process.
 [[noreturn]] void report_violation(std::string_view rule, std::string details);
 
-/// Whether all bytes lie in one live allocation of device memory.
+/// Whether all bytes are in one live allocation of device memory.
 [[nodiscard]] bool is_device_memory(const void* begin, std::size_t bytes);
 struct Allocation {
   const std::byte* begin = nullptr;
@@ -53,13 +56,13 @@ struct Allocation {
 };
 /// The live allocation that holds an address.
 [[nodiscard]] std::optional<Allocation> allocation_of(const void* address);
-/// Reports unless all bytes lie in one live allocation of the device and begin at a multiple of
+/// Reports unless all bytes are in one live allocation of the device and start at a multiple of
 /// `alignment`.
 void require_device_memory(std::string_view call, std::string_view operand, int device,
                            const void* begin, std::size_t bytes, std::size_t alignment = 1);
 /// Memory that a library takes for itself; nullptr where none is left. Released at the call's end
 /// or with the handle.
-[[nodiscard]] void* allocate_device_memory(int device, std::size_t bytes, std::string who);
+[[nodiscard]] void* allocate_device_memory(int device, std::size_t bytes, std::string owner);
 void release_device_memory(void* begin);
 /// Overwrites with what no program counts on. For workspaces after use, within an Access that is
 /// written.

@@ -31,7 +31,7 @@ std::span<float> DeviceValues::fresh(TableId table) const {
 }
 
 void DeviceValues::try_second_buffers() {
-  if (std::exchange(asked_, true) || backend_.needs_dry_run()) return;
+  if (std::exchange(is_placed_, true) || backend_.needs_dry_run()) return;
   std::uint64_t bytes = 0;
   for (const Table& table : tables_) {
     if (table.changes) bytes += table.count * sizeof(float);

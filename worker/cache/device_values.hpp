@@ -72,7 +72,7 @@ class DeviceValues {
 
   Backend& backend_;
   std::vector<Table> tables_;
-  bool asked_ = false;
+  bool is_placed_ = false;
   bool has_second_ = false;
   std::mutex mutex_;  // guards the stream, and in each table all but its fresh values
   std::unique_ptr<Stream> stream_;

@@ -118,6 +118,7 @@ void LocalCache::finish_clock(std::size_t replica, Clock clock) {
   for (Table& table : tables_) {
     if (table.spec.kind != TableKind::kFrozen) apply(table, clock, norms);
   }
+  backend_.apply_updates(*stream_, std::exchange(updates_, {}));
   if (!backend_.in_dry_run()) clock_ = clock.next();
 }
 
@@ -162,7 +163,7 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norm
   }
 }
 
-/// One application of the rule, piece by piece.
+/// One application of the rule, piece by piece; it happens with those of the other tables.
 void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGradient>& gradients) {
   std::vector<float> scales;
   for (const DeviceGradient& gradient : gradients) scales.push_back(gradient.scale);
@@ -181,7 +182,7 @@ void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGrad
     for (DeviceGradient& part : parts) part.values = part.values.subspan(begin, count);
     std::vector<DeviceSpan<float>> state;
     for (const DeviceBuffer& one : piece) state.push_back(one.as<float>());
-    backend_.apply_update(*stream_, update, parts, values.subspan(begin, count), state);
+    updates_.push_back({update, std::move(parts), values.subspan(begin, count), std::move(state)});
     begin += count;
   }
 }

@@ -67,6 +67,7 @@ class LocalCache final : public ParameterCache {
   std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
   Stream* stream_;
   std::vector<Table> tables_;
+  std::vector<TableUpdate> updates_;  // of this clock, until its end
   Clock clock_;
   StalenessHistogram staleness_;
 };

@@ -65,13 +65,13 @@ void ReplicatedCache::compute_on(std::size_t replica, Stream& stream) {
 Result<DeviceSpan<const float>> ReplicatedCache::acquire(std::size_t replica, TableId id,
                                                          Clock clock) {
   Table& table = tables_[id.value()];
-  const Clock wanted = table.kind == TableKind::kFrozen ? Clock(0) : clock;
-  if (replica == 0 && table.held != wanted) {
+  const Clock requested = table.kind == TableKind::kFrozen ? Clock(0) : clock;
+  if (replica == 0 && table.held != requested) {
     TAUT_TRY(table.values, first_->acquire(0, id, clock));
     spread(table);
-    table.held = wanted;
+    table.held = requested;
   }
-  TAUT_CHECK(table.held == wanted, "the first replica asks first");
+  TAUT_CHECK(table.held == requested, "the first replica asks first");
   Part& part = table.parts[replica];
   part.arrived->wait(*devices_[replica].compute);
   return replica == 0 ? table.values : DeviceSpan<const float>(part.values.as<float>());
@@ -105,7 +105,7 @@ void ReplicatedCache::publish(std::size_t replica, TableId id, Clock clock) {
   if (overlap_) {
     average(id, clock);
   } else {
-    made_.push_back(id);
+    computed_.push_back(id);
   }
 }
 
@@ -119,7 +119,7 @@ void ReplicatedCache::average(TableId id, Clock clock) {
 void ReplicatedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
   if (++finished_ < devices_.size()) return;
   finished_ = 0;
-  for (const TableId id : std::exchange(made_, {})) average(id, clock);
+  for (const TableId id : std::exchange(computed_, {})) average(id, clock);
   first_->finish_clock(0, clock);
 }
 

@@ -79,8 +79,8 @@ class ReplicatedCache final : public ParameterCache {
   std::vector<Device> devices_;
   std::unique_ptr<DeviceGroup> group_;
   std::vector<Table> tables_;
-  std::vector<TableId> made_;  // without overlap: of this clock, to be averaged at its end
-  std::size_t finished_ = 0;   // the number of replicas that published all tables of this clock
+  std::vector<TableId> computed_;  // without overlap: of this clock, to be averaged at its end
+  std::size_t finished_ = 0;       // the number of replicas that published all tables of this clock
 };
 
 }  // namespace taut

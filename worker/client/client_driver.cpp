@@ -64,7 +64,7 @@ void ClientDriver::close() {
   }
   wake_leader();
   if (thread_.joinable()) thread_.join();
-  // Shards may still hold back updates that lie there.
+  // Shards may still use updates in that memory.
   if (arena_) arena_->abandon();
 }
 
@@ -147,13 +147,13 @@ void ClientDriver::obey(Request& request) {
       protocol_.push(table, request.update);
       break;
     case Request::Kind::kPushRead:
-      // The read comes first: the protocol joins it to the push that it follows.
+      // The read is first: the protocol joins it to the push that it follows.
       protocol_.read(table, request.update.clock.next(), request.into);
       note_read(table);
       protocol_.push(table, request.update);
       break;
     case Request::Kind::kRead:
-      // A read that is requested anew has not completed, even if one at the same clock has.
+      // A read that is requested again has not completed, even if one at the same clock has.
       reads_[table.value()].clock = Clock(-1);
       protocol_.read(table, request.update.clock, request.into);
       note_read(table);
@@ -167,7 +167,7 @@ void ClientDriver::obey(Request& request) {
 }
 
 void ClientDriver::note_read(TableId table) {
-  if (timeline::is_on()) asked_[table] = steady_now();
+  if (timeline::is_on()) requested_[table] = steady_now();
 }
 
 /// REQUIRES: the lock, and the lead.
@@ -340,8 +340,8 @@ void ClientDriver::send(ShardId shard, DataMessage& message) {
     }
   }
   SharedLink* link = link_of(shard);
-  if (auto* wanted = std::get_if<pb::OpenTables>(&message.body)) {
-    wanted->set_shares_memory(link != nullptr);
+  if (auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
+    requested->set_shares_memory(link != nullptr);
   }
   const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();
   ++figures_.messages_out;
@@ -352,7 +352,7 @@ void ClientDriver::send(ShardId shard, DataMessage& message) {
   }
 }
 
-/// A shard that could map this side's memory offers its own. Each connection agrees anew.
+/// A shard that could map this side's memory offers its own. Each connection agrees again.
 void ClientDriver::agree_on_memory(ShardId shard, const DataMessage& message) {
   const auto* reply = std::get_if<pb::DataHelloReply>(&message.body);
   const auto found = links_.find(shard);
@@ -427,11 +427,12 @@ void ClientDriver::collect() {
     if (read.snapshot) continue;
     if (notify_) notify_(read.table, read.clock);
     if (!timeline::is_on()) continue;
-    const auto asked = asked_.find(read.table);
-    if (asked == asked_.end()) continue;
+    const auto requested = requested_.find(read.table);
+    if (requested == requested_.end()) continue;
     timeline::add_overlapping(timeline::Row::kPull, fmt::format("table {}", read.table.value()),
-                              read.table.value(), asked->second, steady_now(), read.clock.value());
-    asked_.erase(asked);
+                              read.table.value(), requested->second, steady_now(),
+                              read.clock.value());
+    requested_.erase(requested);
   }
 }
 

@@ -71,7 +71,7 @@ class ClientDriver {
   SharedLink* link_of(ShardId shard);
   void collect();
   void wake_leader();
-  /// What the caller asked for and the leader has not seen yet.
+  /// Requests of callers that the leader has not seen yet.
   struct Request {
     enum class Kind : std::uint8_t { kOpen, kPush, kPushRead, kRead, kSnapshot };
     Kind kind = Kind::kOpen;
@@ -111,12 +111,12 @@ class ClientDriver {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   ClientProtocol protocol_;
-  std::vector<CompletedRead> reads_;      // the newest completed of each table
-  std::vector<CompletedRead> snapshots_;  // the newest completed of each table
-  std::vector<Buffer> snapshot_memory_;   // of each table
-  std::map<TableId, TimePoint> asked_;    // when each read under way began, for the timeline
-  Client::OnRead notify_;                 // of reads that have completed
-  bool led_ = false;                      // somebody leads
+  std::vector<CompletedRead> reads_;        // the newest completed of each table
+  std::vector<CompletedRead> snapshots_;    // the newest completed of each table
+  std::vector<Buffer> snapshot_memory_;     // of each table
+  std::map<TableId, TimePoint> requested_;  // when each read under way started, for the timeline
+  Client::OnRead notify_;                   // of reads that have completed
+  bool led_ = false;                        // some thread leads
   bool caller_waits_ = false;
   TimePoint callers_until_;  // the thread leaves the lead to callers until then
   TimePoint last_tick_;

@@ -16,7 +16,7 @@ namespace {
 constexpr Duration kPatience{20'000};
 constexpr int kManyAttempts = 1000;
 // A read may wait at its shard for others, and then lose its answer: where the pause before it is
-// asked for again grew with the wait, one worker's delay would become that of all. It is a small
+// requested again grew with the wait, one worker's delay would become that of all. It is a small
 // message, so the pause stops growing soon.
 constexpr int kReadAttempts = 3;
 
@@ -298,12 +298,12 @@ void ClientProtocol::fail(ErrorCode code, std::string message) {
 }
 
 void ClientProtocol::tick(TimePoint now) {
-  const auto overdue = [&](const auto& pending, int most_attempts = kManyAttempts) {
-    const int attempts = std::min(pending.attempts, most_attempts);
+  const auto overdue = [&](const auto& pending, int max_attempts = kManyAttempts) {
+    const int attempts = std::min(pending.attempts, max_attempts);
     return pending.sent && now - *pending.sent >= resend_.timeout(attempts);
   };
-  const auto again_if_overdue = [&](auto& pending, int most_attempts = kManyAttempts) {
-    if (!overdue(pending, most_attempts)) return false;
+  const auto again_if_overdue = [&](auto& pending, int max_attempts = kManyAttempts) {
+    if (!overdue(pending, max_attempts)) return false;
     pending.sent.reset();
     return true;
   };

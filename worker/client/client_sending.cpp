@@ -12,7 +12,7 @@ namespace taut {
 namespace {
 
 // A message arrives as a whole: while a shard works on one, the next is on its way. One with places
-// instead of bytes arrives at once, but its answers come when all of it is done.
+// instead of bytes arrives at once, but its answers arrive when all of it is done.
 constexpr std::size_t kMessageBytes = 1UL << 20U;
 constexpr std::size_t kSharedMessageBytes = 4UL << 20U;
 
@@ -35,9 +35,9 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
     message.body = std::move(hello);
   } else {
     if (tables_.empty()) return;
-    pb::OpenTables wanted;
-    for (const TableSpec& table : tables_) *wanted.add_tables() = to_wire(table);
-    message.body = std::move(wanted);
+    pb::OpenTables requested;
+    for (const TableSpec& table : tables_) *requested.add_tables() = to_wire(table);
+    message.body = std::move(requested);
   }
   link.sent = now;
   ++link.attempts;
@@ -55,7 +55,7 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
     item.clock = clock;
     return Next::kItem;
   };
-  const auto mark_asked = [now](PendingRead& read) {
+  const auto mark_requested = [now](PendingRead& read) {
     read.sent = now;
     ++read.attempts;
   };
@@ -71,23 +71,23 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
       mark_sent(slice, push, now);
       const bool then_read =
           slice.read && !slice.read->sent && slice.read->clock == push.update.clock.next();
-      if (then_read) mark_asked(*slice.read);
+      if (then_read) mark_requested(*slice.read);
       make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.update.clock);
       item.payload = push.update.gradient;
       item.gradient_norm = push.update.norm;
       return Next::kItem;
     }
-    // What comes behind it would be refused as out of order; its read travels with it.
+    // Later ones would be refused as out of order; its read is sent with it.
     read_waits = slice.read && slice.read->clock > push.update.clock;
     // tick() touches the slice when its patience is over.
     if (!patient) otherwise = Next::kLater;
   }
   if (slice.read && !slice.read->sent && !read_waits) {
-    mark_asked(*slice.read);
+    mark_requested(*slice.read);
     return make(pb::DataItem::READ, slice.read->clock);
   }
   if (slice.snapshot && !slice.snapshot->sent) {
-    mark_asked(*slice.snapshot);
+    mark_requested(*slice.snapshot);
     return make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
   }
   return otherwise;
@@ -150,8 +150,9 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
         Batch& batch = batches[shard];
         batch.bytes += item.payload.size();
         batch.items.items.push_back(std::move(item));
-        const std::size_t most = links_[shard].shares_memory ? kSharedMessageBytes : kMessageBytes;
-        if (batch.items.items.size() == DataItems::kMaxItems || batch.bytes >= most) {
+        const std::size_t max_bytes =
+            links_[shard].shares_memory ? kSharedMessageBytes : kMessageBytes;
+        if (batch.items.items.size() == DataItems::kMaxItems || batch.bytes >= max_bytes) {
           send(shard, std::exchange(batch, {}).items);
         }
       }

@@ -10,11 +10,11 @@ namespace taut {
 /// How long to wait for an answer before asking again.
 struct ResendPolicy {
   Duration first;  // before any round trip was measured
-  Duration least;
-  Duration most;
+  Duration min;
+  Duration max;
 
-  ResendPolicy(Duration first_, Duration least_, Duration most_)
-      : first(first_), least(least_), most(most_) {}
+  ResendPolicy(Duration first_, Duration min_, Duration max_)
+      : first(first_), min(min_), max(max_) {}
   /// Always the same.
   ResendPolicy(Duration fixed) : ResendPolicy(fixed, fixed, fixed) {}  // NOLINT: a plain duration
 };
@@ -28,7 +28,7 @@ class ResendTimer {
 
   /// Notes a round trip of something that was sent once: of a repeated one it is unknown which
   /// attempt was answered (Karn's rule). An acknowledgement that was lost leaves it to a read that
-  /// waited for others to tell of its push: such a sample is too long, so shorter ones count more.
+  /// waited for others to report its push: such a sample is too long, so shorter ones count more.
   void measured(Duration round_trip) {
     if (!mean_) {
       mean_ = round_trip;
@@ -44,7 +44,7 @@ class ResendTimer {
   [[nodiscard]] Duration timeout(int attempts) const {
     const Duration base = mean_ ? *mean_ + 4 * deviation_ : policy_.first;
     const int doublings = std::clamp(attempts - 1, 0, 20);
-    return std::min(std::max(base, policy_.least) * (1L << doublings), policy_.most);
+    return std::min(std::max(base, policy_.min) * (1L << doublings), policy_.max);
   }
 
  private:

@@ -18,7 +18,7 @@ constexpr Duration kLookAgain = std::chrono::seconds(1);
 
 Result<std::unique_ptr<DataLoader>> DataLoader::start(std::vector<std::unique_ptr<Feed>> feeds,
                                                       Options options) {
-  if (options.depth == 0) return invalid("the loader's depth is 0; it begins at 1");
+  if (options.depth == 0) return invalid("the loader's depth must be at least 1, is 0");
   return std::unique_ptr<DataLoader>(new DataLoader(std::move(feeds), options));
 }
 
@@ -78,7 +78,7 @@ Result<void> DataLoader::fill(Batch& batch) {
     for (std::size_t top = 0; top < feed->elements().size(); ++top, ++blob) {
       if (blob == batch.blobs.size()) batch.blobs.emplace_back(options_.memory);
       std::pmr::vector<float>& values = batch.blobs[blob];
-      // A batch that comes back holds what this feed has made of it.
+      // A returned batch holds this feed's earlier values.
       const bool holds_it = values.size() == feed->elements()[top] && feed->is_constant(top);
       values.resize(feed->elements()[top]);
       tops.push_back(holds_it ? std::span<float>() : std::span<float>(values));

@@ -12,7 +12,7 @@ namespace taut::data {
 namespace {
 
 /// More in a row than damage to single records explains.
-constexpr std::uint64_t kMostSkipped = 100;
+constexpr std::uint64_t kMaxSkipped = 100;
 
 /// Where a field's records go within the blob of a batch, whose shape is (outer, N, inner).
 struct Layout {
@@ -74,7 +74,7 @@ class RecordFeed final : public Feed {
       if (reported_.insert(index).second) {
         log::warn("record {} is skipped: {}", index, done.error().message);
       }
-      if (skipped + 1 == std::min(kMostSkipped, source_->size())) {
+      if (skipped + 1 == std::min(kMaxSkipped, source_->size())) {
         return invalid(fmt::format("{} records in a row cannot be read, the last: {}", skipped + 1,
                                    done.error().message));
       }

@@ -68,7 +68,7 @@ class MovingImages final : public RecordSource {
     std::vector<float> image(height_ * width_);
     const std::array<std::span<float>, 1> pixels{image};
     TAUT_TRY(images_->read(index, draw, pixels));
-    // Far behind the words that a transform of the images draws.
+    // Far after the words that a transform of the images draws.
     constexpr std::uint32_t kFirstWord = 1U << 20U;
     std::array<std::uint32_t, 4> words{};
     const RecordDraw fixed(index, Clock(0), 0);
@@ -82,7 +82,7 @@ class MovingImages final : public RecordSource {
 
   Result<void> check_labels(const LabelRange& range) const override {
     if (range.field != 1 || range.classes >= kDirections) return ok();
-    return invalid(fmt::format("clips have {} directions as labels; the net tells {} classes apart",
+    return invalid(fmt::format("clips have {} directions as labels, but the net has {} classes",
                                kDirections, range.classes));
   }
 
@@ -91,15 +91,15 @@ class MovingImages final : public RecordSource {
                    const std::array<std::uint32_t, 4>& words, std::span<float> frames) const {
     const double angle = direction * std::numbers::pi / (kDirections / 2.0);
     const double speed = 2 + 2 * double{math::unit_float(words[1])};
-    const auto most_x = static_cast<double>(side_ - width_);
-    const auto most_y = static_cast<double>(side_ - height_);
-    const double from_x = most_x * double{math::unit_float(words[2])};
-    const double from_y = most_y * double{math::unit_float(words[3])};
+    const auto max_x = static_cast<double>(side_ - width_);
+    const auto max_y = static_cast<double>(side_ - height_);
+    const double from_x = max_x * double{math::unit_float(words[2])};
+    const double from_y = max_y * double{math::unit_float(words[3])};
     std::ranges::fill(frames, 0.0F);
     for (std::size_t frame = 0; frame < frames_; ++frame) {
-      const double way = speed * static_cast<double>(frame);
-      const auto x = static_cast<std::size_t>(bounced(from_x + way * std::cos(angle), most_x));
-      const auto y = static_cast<std::size_t>(bounced(from_y + way * std::sin(angle), most_y));
+      const double distance = speed * static_cast<double>(frame);
+      const auto x = static_cast<std::size_t>(bounced(from_x + distance * std::cos(angle), max_x));
+      const auto y = static_cast<std::size_t>(bounced(from_y + distance * std::sin(angle), max_y));
       float* corner = frames.data() + (frame * side_ + y) * side_ + x;
       for (std::size_t row = 0; row < height_; ++row) {
         std::copy_n(image.data() + row * width_, width_, corner + row * side_);
@@ -142,11 +142,11 @@ Result<std::shared_ptr<const RecordSource>> moving_images(
   const auto& shape = images->fields()[0].shape;
   const std::int64_t side = clip.size();
   if (side < shape[1] || side < shape[2] || side > 4096) {
-    return invalid(fmt::format("clip_param.size is {}; images of {} x {} want {} to 4096", side,
-                               shape[1], shape[2], std::max(shape[1], shape[2])));
+    return invalid(fmt::format("clip_param.size is {}; for images of {} x {} it must be {} to 4096",
+                               side, shape[1], shape[2], std::max(shape[1], shape[2])));
   }
   if (clip.frames() < 1 || clip.frames() > 4096) {
-    return invalid(fmt::format("clip_param.frames is {}; it lies in 1 to 4096", clip.frames()));
+    return invalid(fmt::format("clip_param.frames must be in 1 to 4096, is {}", clip.frames()));
   }
   return std::shared_ptr<const RecordSource>(
       std::make_shared<MovingImages>(std::move(images), clip, part));

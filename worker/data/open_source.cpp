@@ -45,7 +45,7 @@ Result<std::unique_ptr<ImageStore>> open_store(const pb::LayerParameter& layer,
     case FolderKind::kOther:
       break;
   }
-  return open_idx_folder(place.folder, part);  // says what is missing
+  return open_idx_folder(place.folder, part);  // reports what is missing
 }
 
 /// transform_param, or Caffe's older fields of data_param.
@@ -77,8 +77,8 @@ Result<std::shared_ptr<const RecordSource>> open_images(const pb::LayerParameter
   TAUT_TRY(Transform transform, transform_of(layer, part));
   TAUT_TRY(auto store, open_store(layer, place, part));
   if (layer.data_param().backend() == pb::DataParameter::LEVELDB) {
-    log::info("layer \"{}\": backend says LEVELDB; {} is read as what its files are", layer.name(),
-              place.folder.empty() ? place.images : place.folder);
+    log::info("layer \"{}\": backend is LEVELDB; {} is read in the format of its files",
+              layer.name(), place.folder.empty() ? place.images : place.folder);
   }
   auto source = image_source(std::move(store), std::move(transform),
                              place.folder.empty() ? place.images : place.folder);
@@ -86,15 +86,16 @@ Result<std::shared_ptr<const RecordSource>> open_images(const pb::LayerParameter
   return invalid(fmt::format("layer \"{}\": {}", layer.name(), source.error().message));
 }
 
-/// The images as they are, or as the sequences that the layer wants.
-Result<std::shared_ptr<const RecordSource>> as_wanted(std::shared_ptr<const RecordSource> images,
-                                                      const pb::LayerParameter& layer, Part part) {
+/// The images unchanged, or as the sequences that the layer requires.
+Result<std::shared_ptr<const RecordSource>> as_requested(std::shared_ptr<const RecordSource> images,
+                                                         const pb::LayerParameter& layer,
+                                                         Part part) {
   if (layer.has_clip_param()) return moving_images(std::move(images), layer.clip_param(), part);
   if (layer.data_param().rows()) return image_rows(std::move(images));
   return images;
 }
 
-/// The shape of the images that come out of the transform.
+/// The shape of the transformed images.
 std::optional<ImageShape> peek_images(const pb::LayerParameter& layer, const SourcePlace& place,
                                       Part part) {
   ImageShape shape;
@@ -127,7 +128,7 @@ Result<std::shared_ptr<const RecordSource>> open_source(const pb::LayerParameter
   if (is_text(layer)) return open_text(layer.text_param(), place.folder, part);
   if (layer.type() == "HDF5Data") return open_hdf5(layer, place.folder);
   TAUT_TRY(auto images, open_images(layer, place, part));
-  return as_wanted(std::move(images), layer, part);
+  return as_requested(std::move(images), layer, part);
 }
 
 std::optional<RecordShape> peek_fields(const pb::LayerParameter& layer, const SourcePlace& place,

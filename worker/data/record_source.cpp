@@ -16,7 +16,7 @@ std::uint64_t draw_key(std::uint64_t seed, std::uint32_t slot) {
 Result<void> check_label(const std::string& name, std::uint64_t record, std::int64_t label,
                          const RecordSource::LabelRange& range) {
   if ((label >= 0 && label < range.classes) || label == range.ignored) return ok();
-  return invalid(fmt::format("{}: record {} has label {}; the net tells {} classes apart (0 to {})",
+  return invalid(fmt::format("{}: record {} has label {}, but the net has {} classes (0 to {})",
                              name, record, label, range.classes, range.classes - 1));
 }
 

@@ -100,13 +100,13 @@ class OrderedSampler final : public Sampler {
 };
 
 /// The Feistel network's halves are drawn from 32-bit words.
-constexpr std::uint64_t kMostRecords = 1ULL << 62;
+constexpr std::uint64_t kMaxRecords = 1ULL << 62;
 
 Result<void> check(std::uint64_t records, std::uint32_t batch) {
-  if (batch == 0) return invalid("the batch is 0; it begins at 1");
-  if (records > 0 && records <= kMostRecords) return ok();
+  if (batch == 0) return invalid("the batch must be at least 1, is 0");
+  if (records > 0 && records <= kMaxRecords) return ok();
   return invalid(
-      fmt::format("the data set has {} records; 1 to {} can be drawn from", records, kMostRecords));
+      fmt::format("the data set has {} records; 1 to {} can be drawn from", records, kMaxRecords));
 }
 
 /// Records of a share. Errors: invalid.

@@ -23,8 +23,8 @@ class StepWriter {
  public:
   explicit StepWriter(std::span<const std::span<float>> into) : into_(into) {}
 
-  void write(std::size_t step, std::uint32_t number, float label, bool goes_on, bool counts) {
-    const float values[] = {static_cast<float>(number), label, goes_on ? 1.0F : 0.0F,
+  void write(std::size_t step, std::uint32_t number, float label, bool continues, bool counts) {
+    const float values[] = {static_cast<float>(number), label, continues ? 1.0F : 0.0F,
                             counts ? 1.0F : 0.0F};
     for (std::size_t field = 0; field < into_.size(); ++field) into_[field][step] = values[field];
   }
@@ -47,7 +47,7 @@ class TextSource : public RecordSource {
     const auto largest = std::ranges::max_element(numbers_);
     if (range.field != 1 || *largest < range.classes) return ok();
     return invalid(
-        fmt::format("{}: unit {} has number {}; the net tells {} classes apart (0 to {}): "
+        fmt::format("{}: unit {} has number {}, but the net has {} classes (0 to {}): "
                     "set its num_output to the vocabulary's size, at least {}",
                     name_, largest - numbers_.begin(), *largest, range.classes, range.classes - 1,
                     *largest + 1));
@@ -160,18 +160,17 @@ class LineSource final : public TextSource {
 };
 
 /// A float holds whole numbers exactly up to here; numbers travel as floats.
-constexpr std::size_t kMostEntries = 1U << 24U;
+constexpr std::size_t kMaxEntries = 1U << 24U;
 
 Result<void> check(const pb::TextParameter& text) {
-  if (text.steps() == 0) return invalid("text_param.steps is missing or 0; it begins at 1");
+  if (text.steps() == 0) return invalid("text_param.steps must be at least 1, is missing or 0");
   if (!(text.test_share() >= 0 && text.test_share() < 1)) {
     return invalid(
-        fmt::format("text_param.test_share is {}; it lies in [0, 1)", text.test_share()));
+        fmt::format("text_param.test_share must be in [0, 1), is {}", text.test_share()));
   }
-  if (text.vocabulary_size() <= kMostEntries) return ok();
-  return invalid(
-      fmt::format("text_param.vocabulary_size is {}; at most {} entries can be told apart",
-                  text.vocabulary_size(), kMostEntries));
+  if (text.vocabulary_size() <= kMaxEntries) return ok();
+  return invalid(fmt::format("text_param.vocabulary_size must be at most {1}, is {0}",
+                             text.vocabulary_size(), kMaxEntries));
 }
 
 struct Text {
@@ -196,7 +195,7 @@ Result<Text> read_place(const fs::path& place) {
   return Text{file.string(), std::move(bytes)};
 }
 
-/// The bytes of a part. It begins at the beginning of a line, where there is one.
+/// The bytes of a part. It starts at the start of a line, if there is one.
 std::string_view part_of(const pb::TextParameter& text, std::string_view bytes, Part part) {
   if (text.test_share() == 0) return bytes;
   const auto kept =
@@ -237,11 +236,11 @@ Result<std::shared_ptr<const RecordSource>> open_text(const pb::TextParameter& t
   TAUT_TRY(check(text));
   TAUT_TRY(Text own, read_place(place));
   TAUT_TRY(const Vocabulary vocabulary, vocabulary_of(text, own));
-  if (vocabulary.size() > kMostEntries) {
+  if (vocabulary.size() > kMaxEntries) {
     return invalid(
-        fmt::format("{}: {} different units; at most {} can be told apart: give "
+        fmt::format("{}: {} different units, but at most {} are supported: give "
                     "text_param.vocabulary_size",
-                    own.name, vocabulary.size(), kMostEntries));
+                    own.name, vocabulary.size(), kMaxEntries));
   }
   Numbers numbers = vocabulary.encode(part_of(text, own.bytes, part));
   if (text.sequences() == pb::TextParameter::LINES) {
@@ -254,7 +253,7 @@ Result<std::shared_ptr<const RecordSource>> open_text(const pb::TextParameter& t
     return std::shared_ptr<const RecordSource>(
         std::make_shared<StreamSource>(text, own.name, std::move(numbers)));
   }
-  return invalid(fmt::format("{}: {} units in the {} part; {} steps want {} at least", own.name,
+  return invalid(fmt::format("{}: {} units in the {} part; {} steps need at least {}", own.name,
                              numbers.size(), part == Part::kTrain ? "training" : "test",
                              text.steps(), std::uint64_t{text.steps()} + 1));
 }

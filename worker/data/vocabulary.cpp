@@ -64,7 +64,7 @@ Result<std::string> unescaped(std::string_view line) {
   std::string unit;
   for (std::size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '\r' || line[i] == '\t') {
-      return invalid("holds a carriage return or a tabulator, which stand as \\r and \\t");
+      return invalid("has a carriage return or a tabulator, which must be written as \\r and \\t");
     }
     if (line[i] != '\\') {
       unit += line[i];
@@ -75,7 +75,7 @@ Result<std::string> unescaped(std::string_view line) {
     if (escape == kEscapes.end())
       return invalid(
           "ends a line with a backslash, or has an unknown "
-          "escape behind one");
+          "escape after one");
     unit += escape->first;
   }
   return unit;
@@ -94,7 +94,7 @@ Vocabulary::Vocabulary(TextUnit unit, std::vector<std::string> entries)
   }
 }
 
-Vocabulary Vocabulary::of(std::string_view text, TextUnit unit, std::size_t most) {
+Vocabulary Vocabulary::of(std::string_view text, TextUnit unit, std::size_t max_entries) {
   std::unordered_map<std::string_view, std::uint64_t> counts;
   for (const std::string_view found : split_text(text, unit)) ++counts[found];
   counts.erase(kUnknown);
@@ -102,7 +102,7 @@ Vocabulary Vocabulary::of(std::string_view text, TextUnit unit, std::size_t most
   std::ranges::sort(order, [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
-  if (most > 0 && order.size() > most - 1) order.resize(most - 1);
+  if (max_entries > 0 && order.size() > max_entries - 1) order.resize(max_entries - 1);
   std::ranges::sort(order);
   std::vector<std::string> entries{std::string(kUnknown)};
   for (const auto& [found, count] : order) entries.emplace_back(found);
@@ -135,7 +135,7 @@ Result<Vocabulary> Vocabulary::parse(std::string_view file, const std::string& n
   }
   Vocabulary vocabulary(words ? TextUnit::kWords : TextUnit::kCharacters, std::move(entries));
   if (vocabulary.numbers_.size() == vocabulary.entries_.size()) return vocabulary;
-  return invalid(fmt::format("{}: an entry stands there twice", name));
+  return invalid(fmt::format("{}: an entry occurs twice", name));
 }
 
 std::string Vocabulary::to_file() const {

@@ -24,17 +24,17 @@ enum class TextUnit : std::uint8_t { kCharacters, kWords };
 /// Thread    any; nothing changes after it was made
 class Vocabulary {
  public:
-  /// The units of a text: the most frequent ones, of equally frequent ones those that come first in
+  /// The units of a text: the most frequent ones, of equally frequent ones those that are first in
   /// the order of their bytes, numbered in that order of bytes. The same text gives the same
   /// numbers.
   /// most      entries, "<unk>" among them; 0: all
-  [[nodiscard]] static Vocabulary of(std::string_view text, TextUnit unit, std::size_t most);
+  [[nodiscard]] static Vocabulary of(std::string_view text, TextUnit unit, std::size_t max_entries);
 
-  /// Reads what to_file wrote. Errors: invalid; `name` begins the message.
+  /// Reads what to_file wrote. Errors: invalid; the message starts with `name`.
   [[nodiscard]] static Result<Vocabulary> parse(std::string_view file, const std::string& name);
 
-  /// One unit a line in the order of the numbers, behind a line that says what the units are. A
-  /// backslash, a line feed, a carriage return and a tabulator stand as \\, \n, \r and \t.
+  /// One unit a line in the order of the numbers, after a line that names the kind of unit. A
+  /// backslash, a line feed, a carriage return and a tabulator are written as \\, \n, \r and \t.
   [[nodiscard]] std::string to_file() const;
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }

@@ -52,7 +52,8 @@ std::string BudgetedBackend::summary() const {
   const MemoryPlan& plan = cycle->plan();
   return fmt::format(
       "device memory: {:.1f} MiB of a budget of {:.1f} MiB hold what needs {:.1f} MiB; each "
-      "iteration moves {:.1f} MiB to the device and {:.1f} MiB back, {} copies beside the compute "
+      "iteration moves {:.1f} MiB to the device and {:.1f} MiB back, {} copies in parallel with "
+      "the compute "
       "and {} that it waits for",
       mib(plan.arena_bytes.value()), mib(planned_->budget().value()),
       mib(total_bytes(cycle->trace()).value()), mib(plan.fetched_bytes.value()),
@@ -61,7 +62,7 @@ std::string BudgetedBackend::summary() const {
 
 std::string BudgetedBackend::table() const {
   const PlanRunner* const cycle = planned_ ? planned_->cycle("training") : nullptr;
-  TAUT_CHECK(cycle != nullptr, "a table of a plan that is not there");
+  TAUT_CHECK(cycle != nullptr, "a table of a missing plan");
   const AccessTrace& trace = cycle->trace();
   const MemoryPlan& plan = cycle->plan();
   const std::vector<std::uint64_t> live = live_bytes(trace, plan);

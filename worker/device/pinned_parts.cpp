@@ -13,8 +13,8 @@ void PinnedParts::add(std::span<std::byte> part) {
     device_.pin_host(part);
   } catch (const DeviceError& failure) {
     failed_ = true;
-    give_back();
-    log::warn("gradients leave the device through memory that is not pinned: {}", failure.what());
+    log::warn("some gradients leave the device through memory that is not pinned: {}",
+              failure.what());
     return;
   }
   parts_.push_back(part);

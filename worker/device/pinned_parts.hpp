@@ -9,8 +9,9 @@
 
 namespace taut::worker {
 
-/// The pinned parts of an arena: all of them or, from the first one on that cannot be pinned, none.
-/// Buffers may extend over two parts, and a copy of memory that is only partly pinned may fail.
+/// The pinned parts of an arena. From the first part on that cannot be pinned, no further one is:
+/// no buffer extends over two parts, so each copy is from memory that is pinned or from memory that
+/// is not.
 /// Thread    one at a time
 class PinnedParts {
  public:

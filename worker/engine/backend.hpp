@@ -35,6 +35,10 @@ struct MathOptions {
   float loss_scale = 0;
   /// The same bits in every run, if the device has slower algorithms that guarantee it.
   bool deterministic = false;
+  /// Device memory that all has to fit in; 0: what the device has. Operations keep their workspace
+  /// to a share of it, except where `deterministic`: an algorithm that is chosen by the room for it
+  /// has other bits.
+  Bytes budget{0};
 };
 
 /// One device: its memory, its streams, and the operations that layers are made of. No code outside
@@ -52,6 +56,11 @@ class Backend {
   [[nodiscard]] virtual std::string description() const = 0;
   /// True if device memory is the host's: worker/engine/cpu/cpu_backend.hpp's host_view then works.
   [[nodiscard]] virtual bool shares_host_memory() const = 0;
+
+  /// Asks the device whether it still works: some failures make everything fail that is asked of it
+  /// from then on, in this process.
+  /// Errors    DeviceError: it does not
+  virtual void check_usable() {}
 
   /// How operations that are made from now on compute. The CPU always computes in float32 and
   /// deterministically.
@@ -105,6 +114,12 @@ class Backend {
                             std::span<const DeviceSpan<float>> state) = 0;
   virtual void apply_average(Stream&, std::span<const DeviceGradient> contributions, float share,
                              DeviceSpan<float> values) = 0;
+  /// apply_update() for each of them; they share no memory, so a device may do all at once.
+  virtual void apply_updates(Stream& stream, std::span<const TableUpdate> updates) {
+    for (const TableUpdate& one : updates) {
+      apply_update(stream, one.update, one.gradients, one.values, one.state);
+    }
+  }
   /// The sum of the squares of all elements, in double. Waits for the stream.
   [[nodiscard]] virtual double sum_of_squares(Stream&,
                                               std::span<const DeviceSpan<const float>> of) = 0;

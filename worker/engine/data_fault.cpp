@@ -18,4 +18,11 @@ std::string row_fault(float number, std::size_t position, std::int64_t rows) {
       number, position, rows);
 }
 
+std::string overflow_fault(std::size_t position, std::int64_t largest) {
+  return fmt::format(
+      "element {} of a convolution's result is beyond float16's {}: the training has diverged, or "
+      "needs precision BFLOAT16 or TF32",
+      position, largest);
+}
+
 }  // namespace taut

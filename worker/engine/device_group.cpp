@@ -26,7 +26,7 @@ class CopyingGroup final : public DeviceGroup {
   std::string description() const override { return "copies between the devices"; }
 
   void spread(DeviceSpan<const float> from, std::span<const DeviceSpan<float>> into) override {
-    TAUT_CHECK(into.size() + 1 == members_.size(), "one place for each member behind the first");
+    TAUT_CHECK(into.size() + 1 == members_.size(), "one place for each member after the first");
     ready_[0]->record(*members_[0].stream);
     for (std::size_t i = 1; i < members_.size(); ++i) {
       ready_[0]->wait(*members_[i].stream);

@@ -87,7 +87,7 @@ void Net::allocate_blobs() {
   }
 }
 
-bool Net::wants_gradient(std::size_t layer, std::size_t bottom) const {
+bool Net::needs_gradient(std::size_t layer, std::size_t bottom) const {
   const model::Node& node = graph_.nodes[layer];
   return node.needs_backward && node.passes_gradient[bottom] &&
          graph_.blobs[node.bottoms[bottom]].needs_gradient;
@@ -111,9 +111,9 @@ void Net::make_steps(const Options& options) {
                      .index = static_cast<std::uint32_t>(index)};
     for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
       setup.bottoms.push_back(graph_.blobs[node.bottoms[k]].shape);
-      setup.bottom_gradients.push_back(wants_gradient(index, k));
+      setup.bottom_gradients.push_back(needs_gradient(index, k));
       Tensor bottom = blobs_[node.bottoms[k]];
-      if (!wants_gradient(index, k)) bottom.gradient = {};
+      if (!needs_gradient(index, k)) bottom.gradient = {};
       step.bottoms.push_back(bottom);
     }
     for (const std::size_t top : node.tops) {
@@ -134,7 +134,7 @@ void Net::share_bottom_gradients() {
     const model::Node& node = graph_.nodes[index];
     weigh_tops(index, written);
     for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
-      if (!wants_gradient(index, k) || is_in_place(node, k)) continue;
+      if (!needs_gradient(index, k) || is_in_place(node, k)) continue;
       Tensor& bottom = steps_[index].bottoms[k];
       if (written[node.bottoms[k]]) {
         const DeviceSpan<float> total = bottom.gradient;

@@ -132,7 +132,7 @@ class Net {
   void share_bottom_gradients();
   void weigh_tops(std::size_t layer, const std::vector<bool>& written);
   void share_parameter_gradients();
-  [[nodiscard]] bool wants_gradient(std::size_t layer, std::size_t bottom) const;
+  [[nodiscard]] bool needs_gradient(std::size_t layer, std::size_t bottom) const;
   [[nodiscard]] DeviceSpan<float> new_floats(std::size_t count, BufferKind kind,
                                              const std::string& name);
   [[nodiscard]] float read_number(Stream& stream, std::size_t blob);

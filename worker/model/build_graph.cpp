@@ -19,10 +19,10 @@
 namespace taut::model {
 namespace {
 
-/// Grows a graph by one layer after the other.
+/// Builds a graph layer by layer.
 class Assembly {
  public:
-  /// net     of today's vocabulary, with the layers of all phases
+  /// net     in the current vocabulary, with the layers of all phases
   /// layers  of the graph's phase, which will be added
   Assembly(const pb::NetParameter& net, const std::vector<pb::LayerParameter>& layers,
            const GraphOptions& options)
@@ -80,26 +80,25 @@ class Assembly {
     bool sign_must_stay = false;  // LayerRule::top_sign_must_stay of any of its writers
   };
 
-  /// Puts the layer's type before the message.
+  /// Prefixes the message with the layer's type.
   template <class T>
   static Result<T> of_type(const LayerRule& rule, Result<T> result) {
     if (result) return result;
     return invalid(fmt::format("({}): {}", rule.type, result.error().message));
   }
 
-  static Result<void> check_count(const char* what, int count, std::size_t fewest,
-                                  std::size_t most) {
+  static Result<void> check_count(const char* what, int count, std::size_t min, std::size_t max) {
     const auto given = static_cast<std::size_t>(count);
-    if (given >= fewest && given <= most) return ok();
-    const std::string wanted =
-        fewest == most ? std::to_string(fewest) : fmt::format("{} to {}", fewest, most);
-    return invalid(fmt::format("wants {} {}{}, and names {}", wanted, what,
-                               fewest == 1 && most == 1 ? "" : "s", given));
+    if (given >= min && given <= max) return ok();
+    const std::string expected =
+        min == max ? std::to_string(min) : fmt::format("{} to {}", min, max);
+    return invalid(fmt::format("requires {} {}{}, but has {}", expected, what,
+                               min == 1 && max == 1 ? "" : "s", given));
   }
 
   static Result<void> check_counts(const pb::LayerParameter& layer, const LayerRule& rule) {
-    TAUT_TRY(check_count("bottom", layer.bottom_size(), rule.fewest_bottoms, rule.most_bottoms));
-    return check_count("top", layer.top_size(), rule.fewest_tops, rule.most_tops);
+    TAUT_TRY(check_count("bottom", layer.bottom_size(), rule.min_bottoms, rule.max_bottoms));
+    return check_count("top", layer.top_size(), rule.min_tops, rule.max_tops);
   }
 
   [[nodiscard]] Result<std::vector<std::size_t>> find_bottoms(
@@ -111,15 +110,15 @@ class Assembly {
         std::vector<std::string> names;
         for (const auto& [known, blob] : newest_) names.push_back(known);
         std::sort(names.begin(), names.end());
-        return invalid(fmt::format("wants bottom \"{}\", which no layer above makes{}", name,
-                                   kept_out(name).value_or(did_you_mean(name, names))));
+        return invalid(fmt::format("requires bottom \"{}\", which no earlier layer produces{}",
+                                   name, kept_out(name).value_or(did_you_mean(name, names))));
       }
       bottoms.push_back(found->second);
     }
     return bottoms;
   }
 
-  /// Where a layer makes the blob that has no part in this phase, level and stages.
+  /// The layer that produces the blob but takes no part in this phase, level and stages, if any.
   [[nodiscard]] std::optional<std::string> kept_out(const std::string& blob) const {
     pb::NetState state = net_.state();
     state.set_phase(options_.phase);
@@ -128,7 +127,7 @@ class Assembly {
         continue;
       }
       return fmt::format(
-          "; a layer \"{}\" does, and its include and exclude rules keep it out of phase {}, level "
+          "; layer \"{}\" does, but its include and exclude rules keep it out of phase {}, level "
           "{}, {}",
           layer.name(), pb::Phase_Name(options_.phase), state.level(),
           state.stage_size() == 0 ? std::string("no stage")
@@ -137,8 +136,8 @@ class Assembly {
     return std::nullopt;
   }
 
-  /// Caffe gives a loss without a top its own. It gets the layer's name, or one made from
-  /// it where something above is named so already, or a layer below names its top so.
+  /// Caffe gives a loss without a top one of its own. It is named after the layer, or a name
+  /// derived from that if an earlier layer has it already, or a later layer names its top so.
   [[nodiscard]] std::string automatic_top(const pb::LayerParameter& layer) const {
     const auto is_free = [&](const std::string& name) {
       return !newest_.contains(name) && !named_tops_.contains(name);
@@ -151,14 +150,14 @@ class Assembly {
     return name;
   }
 
-  /// Parameters are known by their layer's name, in files of weights too. Layers without any may
-  /// share one, as the two losses of Caffe's autoencoder do.
+  /// Parameters are named after their layer, in files of weights too. Layers without parameters may
+  /// share a name, as the two losses of Caffe's autoencoder do.
   Result<void> check_owner(const pb::LayerParameter& layer, const LayerShapes& shapes) {
     if (shapes.parameters.empty()) return ok();
     const auto [first, is_new] = owners_.emplace(layer.name(), layer.type());
     if (is_new) return ok();
     return invalid(
-        fmt::format("({}): a layer with parameters is named so already (type {}): rename one, or "
+        fmt::format("({}): a layer with parameters has this name already (type {}): rename one, or "
                     "give them include rules",
                     layer.type(), first->second));
   }
@@ -184,16 +183,18 @@ class Assembly {
     return weights;
   }
 
-  /// "" where a layer that is no loss may give a loss as this top: one number with a gradient.
+  /// Why a layer that is no loss cannot have this top as a loss, which must be one number with a
+  /// gradient; "" if it can.
   static std::string why_no_loss(const LayerRule& rule, const LayerShapes& shapes,
                                  std::size_t top) {
-    if (rule.is_loss) return "a loss layer's first top alone can be a loss";
+    if (rule.is_loss) return "only the first top of a loss layer can be a loss";
     if (rule.is_fed || (rule.differentiable_bottoms == 0 && shapes.parameters.empty())) {
       return "nothing learns from it, as the layer has no gradient";
     }
     if (element_count(shapes.tops[top]) == 1) return "";
-    return fmt::format("a loss is one number, and the top has shape {}; put a Reduction behind it",
-                       to_string(shapes.tops[top]));
+    return fmt::format(
+        "a loss is one number, but the top has shape {}; put a Reduction layer after it",
+        to_string(shapes.tops[top]));
   }
 
   static Result<std::vector<bool>> passes_gradient(const pb::LayerParameter& layer,
@@ -244,11 +245,12 @@ class Assembly {
     }
     const auto [maker, is_new] = makers_.emplace(name, layer.name());
     if (is_new) return ok();
-    return invalid(
-        fmt::format("makes top \"{}\", which layer \"{}\" makes already", name, maker->second));
+    return invalid(fmt::format("produces top \"{}\", which layer \"{}\" produces already", name,
+                               maker->second));
   }
 
-  /// Writing over a blob is for its only reader, and only where its maker can spare its values.
+  /// A blob may be overwritten only by its only reader, and only if the layer that produced it no
+  /// longer needs the values.
   bool may_write_over(const LayerRule& rule, std::size_t blob) const {
     const BlobState& state = states_[blob];
     return rule.in_place == InPlace::kOver && !state.must_stay && state.readers == 1 &&
@@ -264,8 +266,8 @@ class Assembly {
   const pb::NetParameter& net_;
   const GraphOptions& options_;
   Graph graph_;
-  std::unordered_set<std::string> named_tops_;           // of all layers, those to come too
-  std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as layers below see it
+  std::unordered_set<std::string> named_tops_;           // of all layers, including later ones
+  std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as later layers see it
   std::unordered_map<std::string, std::string> makers_;  // the layer that last wrote a name
   std::unordered_map<std::string, std::string> owners_;  // types of layers with parameters
   std::vector<BlobState> states_;                        // for each blob

@@ -22,13 +22,13 @@ namespace io = google::protobuf::io;
 
 constexpr Bytes kLargestText{16ULL << 20};
 
-/// Parsing says later, and better, what is wrong.
+/// The parser reports errors later, and better.
 class NoErrors final : public io::ErrorCollector {
  public:
   void AddError(int, io::ColumnNumber, const std::string&) override {}
 };
 
-/// The names before a ':' or a '{' that are in no message.
+/// The names before a ':' or a '{' that are not inside a message.
 std::vector<std::string> outermost_fields(std::string_view text) {
   io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
   NoErrors errors;
@@ -94,7 +94,7 @@ Result<FileKind> file_kind(std::string_view text, const std::string& name) {
   }
   if (most > 0) return best;
   return invalid(
-      fmt::format("{}: holds no field of a job, a net, a solver, a cluster or a sweep", name));
+      fmt::format("{}: has no field of a job, a net, a solver, a cluster or a sweep", name));
 }
 
 Result<FileKind> file_kind(const std::filesystem::path& path) {

@@ -17,12 +17,12 @@ Result<std::vector<float>> read_infogain(const std::filesystem::path& path, std:
     return invalid(fmt::format("{}: {}", path.string(), what));
   };
   caffe::MeanBlob blob;  // a BlobProto
-  if (!blob.ParseFromString(bytes)) return wrong("is no BlobProto (binaryproto)");
+  if (!blob.ParseFromString(bytes)) return wrong("is not a BlobProto (binaryproto)");
   std::vector<float> values(blob.data().begin(), blob.data().end());
   for (const double value : blob.double_data()) values.push_back(static_cast<float>(value));
   if (values.size() != static_cast<std::uint64_t>(classes) * static_cast<std::uint64_t>(classes)) {
-    return wrong(fmt::format("holds {} numbers, and {} classes need {} x {}", values.size(),
-                             classes, classes, classes));
+    return wrong(fmt::format("has {} numbers, but {} classes need {} x {}", values.size(), classes,
+                             classes, classes));
   }
   const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
   if (bad == values.end()) return values;

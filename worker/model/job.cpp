@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A job as its file gives it: a solver file is a job that gives nothing else.
+/// The job in a file: a solver file is a job without other fields.
 Result<pb::Job> read_job(const fs::path& path) {
   TAUT_TRY(const FileKind kind, file_kind(path));
   pb::Job job;
@@ -29,7 +29,7 @@ Result<pb::Job> read_job(const fs::path& path) {
   } else if (kind == FileKind::kJob) {
     TAUT_TRY(read_text(path, job));
   } else {
-    return invalid(fmt::format("{}: describes a {}; a job or a solver file is wanted here",
+    return invalid(fmt::format("{}: describes a {}; a job or a solver file is required here",
                                path.string(), to_string(kind)));
   }
   return job;
@@ -38,11 +38,12 @@ Result<pb::Job> read_job(const fs::path& path) {
 /// Returns the file that contains the solver.
 Result<fs::path> settle_solver(const fs::path& path, pb::Job& job) {
   if (job.has_solver() && job.has_solver_param()) {
-    return invalid(fmt::format("{}: gives solver and solver_param; give one", path.string()));
+    return invalid(
+        fmt::format("{}: has both solver and solver_param; give one of them", path.string()));
   }
   if (job.has_solver_param()) return path;
   if (!job.has_solver()) {
-    return invalid(fmt::format("{}: gives neither solver nor solver_param", path.string()));
+    return invalid(fmt::format("{}: has neither solver nor solver_param", path.string()));
   }
   TAUT_TRY(const fs::path found,
            read_mentioned("solver", job.solver(), path, *job.mutable_solver_param()));
@@ -64,13 +65,13 @@ Result<void> check_graphs(const pb::Job& job, const KnownRecords& records) {
       return invalid("the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
     }
     if (choice.phase == pb::TEST && graph.outputs.empty()) {
-      return invalid("the solver has test_iter, and the net's TEST phase has no output");
+      return invalid("the solver has test_iter, but the net's TEST phase has no output");
     }
   }
   return ok();
 }
 
-/// One line for each net's data that training would miss.
+/// One line for each missing data set of the net's training.
 std::vector<std::string> data_warnings(const pb::Job& job) {
   std::vector<std::string> warnings;
   for (const NetChoice& choice : nets_of(job)) {
@@ -126,14 +127,14 @@ Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecord
 
 namespace {
 
-/// As the coordinator has it: only SSP has a slack, and slack 0 is BSP.
-Result<void> check_mode(const pb::Consistency& wanted) {
-  const bool is_bsp = wanted.mode() == pb::Consistency::BSP && wanted.slack() == 0;
-  if (!wanted.has_slack() || wanted.mode() == pb::Consistency::SSP || is_bsp) return ok();
+/// The same rule as the coordinator's: only SSP has a slack, and slack 0 is BSP.
+Result<void> check_mode(const pb::Consistency& consistency) {
+  const bool is_bsp = consistency.mode() == pb::Consistency::BSP && consistency.slack() == 0;
+  if (!consistency.has_slack() || consistency.mode() == pb::Consistency::SSP || is_bsp) return ok();
   return invalid(
-      fmt::format("consistency: mode {} has no slack, but slack is {}; leave it out, or choose "
+      fmt::format("consistency: mode {} has no slack, but slack is {}; omit it, or choose "
                   "mode: SSP",
-                  pb::Consistency::Mode_Name(wanted.mode()), wanted.slack()));
+                  pb::Consistency::Mode_Name(consistency.mode()), consistency.slack()));
 }
 
 }  // namespace

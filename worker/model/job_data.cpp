@@ -67,8 +67,7 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
                     layer.name()));
   }
   if (!data.has_source()) return DataPlace{kDefaultDataFolder, "", ""};
-  // Published nets say LEVELDB of what has long been something else: the folder's files say what it
-  // is.
+  // Published nets say LEVELDB for data that was converted long ago: the folder's files decide.
   const fs::path folder = data.source();
   std::error_code ignored;
   const bool may_be_leveldb =
@@ -78,9 +77,10 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
     return DataPlace{data.source(), "", ""};
   }
   return invalid(fmt::format(
-      "layer \"{}\" names the LEVELDB \"{}\", which is not read: bring the images that it was made "
-      "from into an LMDB with tautline convert, or name another data set with the job's data {{ "
-      "folder: ... }}, or with --data",
+      "layer \"{}\" names the LEVELDB \"{}\", which is not supported: convert its images to an "
+      "LMDB "
+      "with tautline convert, or name another data set with the job's data {{ folder: ... }}, or "
+      "with --data",
       layer.name(), data.source()));
 }
 
@@ -89,7 +89,7 @@ bool has_layer(const pb::NetParameter& net, const std::string& name) {
                              [&](const pb::LayerParameter& layer) { return layer.name() == name; });
 }
 
-/// Errors: invalid, an entry that cannot work, or one for a layer that no phase has.
+/// Errors: invalid, an entry that cannot work, or one for a layer that is in no phase.
 Result<void> check_sources(const pb::Job& job) {
   for (const pb::DataSource& source : job.data()) {
     TAUT_TRY(check_source(source));
@@ -131,7 +131,7 @@ std::vector<std::string> missing_data(const DataPlace& place) {
   for (const std::string& path : {place.folder, place.images, place.labels}) {
     std::error_code ignored;
     if (!path.empty() && !fs::exists(path, ignored)) {
-      lines.push_back(fmt::format("data \"{}\" is not there; training needs it", path));
+      lines.push_back(fmt::format("data \"{}\" does not exist; training needs it", path));
     }
   }
   return lines;
@@ -166,17 +166,17 @@ void settle_net_paths(const fs::path& net_path, pb::NetParameter& net) {
     }
     pb::TransformationParameter* transform =
         layer.has_transform_param() ? layer.mutable_transform_param() : nullptr;
-    const auto if_said = [](bool said, auto&& field) { return said ? field() : nullptr; };
+    const auto if_set = [](bool is_set, auto&& field) { return is_set ? field() : nullptr; };
     for (std::string* path :
-         {if_said(data != nullptr && data->has_source(), [&] { return data->mutable_source(); }),
-          if_said(data != nullptr && data->has_mean_file(),
-                  [&] { return data->mutable_mean_file(); }),
-          if_said(images != nullptr && images->has_source(),
-                  [&] { return images->mutable_source(); }),
-          if_said(images != nullptr && images->has_root_folder(),
-                  [&] { return images->mutable_root_folder(); }),
-          if_said(transform != nullptr && transform->has_mean_file(),
-                  [&] { return transform->mutable_mean_file(); })}) {
+         {if_set(data != nullptr && data->has_source(), [&] { return data->mutable_source(); }),
+          if_set(data != nullptr && data->has_mean_file(),
+                 [&] { return data->mutable_mean_file(); }),
+          if_set(images != nullptr && images->has_source(),
+                 [&] { return images->mutable_source(); }),
+          if_set(images != nullptr && images->has_root_folder(),
+                 [&] { return images->mutable_root_folder(); }),
+          if_set(transform != nullptr && transform->has_mean_file(),
+                 [&] { return transform->mutable_mean_file(); })}) {
       if (path != nullptr) *path = absolute_if_found(*path, net_path);
     }
   }

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Ways in which a solver gives the net that is trained.
+/// The fields by which a solver gives the net to train.
 std::vector<std::string> train_fields(const pb::SolverParameter& solver) {
   std::vector<std::string> given;
   if (solver.has_net()) given.emplace_back("net");
@@ -38,9 +38,9 @@ Result<void> settle_net(const fs::path& path, pb::NetParameter& net) {
 Result<void> settle_own_net(const fs::path& path, pb::Job& job) {
   const pb::SolverParameter& solver = job.solver_param();
   if (has_test_nets(solver) || solver.has_train_net() || solver.has_train_net_param()) {
-    return invalid(fmt::format(
-        "{}: gives a net, and its solver gives a train_net or a test_net: leave one of both out",
-        path.string()));
+    return invalid(
+        fmt::format("{}: has a net, and its solver has a train_net or a test_net: omit one of them",
+                    path.string()));
   }
   fs::path found = path;
   if (job.has_net()) {
@@ -52,7 +52,7 @@ Result<void> settle_own_net(const fs::path& path, pb::Job& job) {
   return settle_net(found, *job.mutable_net_param());
 }
 
-/// The net that the job's solver has trained.
+/// The net that the job's solver gives.
 Result<void> settle_train_net(const fs::path& path, const fs::path& solver_path, pb::Job& job) {
   pb::SolverParameter& solver = *job.mutable_solver_param();
   const std::vector<std::string> given = train_fields(solver);
@@ -60,7 +60,7 @@ Result<void> settle_train_net(const fs::path& path, const fs::path& solver_path,
     return invalid(fmt::format("{}: neither the job nor its solver names a net", path.string()));
   }
   if (given.size() > 1) {
-    return invalid(fmt::format("{}: the solver gives {} and {}: give one net to train",
+    return invalid(fmt::format("{}: the solver has both {} and {}: give one net to train",
                                solver_path.string(), given[0], given[1]));
   }
   fs::path found = solver_path;
@@ -79,16 +79,16 @@ Result<void> settle_train_net(const fs::path& path, const fs::path& solver_path,
   return settle_net(found, net);
 }
 
-/// Errors: invalid, a test phase without a net or a net without one.
+/// Errors: invalid, a test phase without a net or a net without a test phase.
 Result<void> check_tests(const fs::path& solver_path, const pb::SolverParameter& solver,
                          bool trains_only) {
   const int nets = solver.test_net_param_size();
   const int phases = solver.test_iter_size();
   if (nets == phases || (nets < phases && !trains_only)) return ok();
-  return invalid(fmt::format("{}: test_iter is given {} times, and there {} to test{}",
+  return invalid(fmt::format("{}: test_iter is given {} times, but there {} to test{}",
                              solver_path.string(), phases,
                              nets == 1 ? std::string("is 1 net") : fmt::format("are {} nets", nets),
-                             nets < phases ? ": a train_net serves the training phase alone" : ""));
+                             nets < phases ? ": a train_net serves the training phase only" : ""));
 }
 
 }  // namespace
@@ -116,13 +116,13 @@ pb::NetParameter net_of(const pb::Job& job, const NetChoice& choice) {
 
 Result<void> settle_nets(const fs::path& path, const fs::path& solver_path, pb::Job& job) {
   if (job.has_net() && job.has_net_param()) {
-    return invalid(fmt::format("{}: gives net and net_param; give one", path.string()));
+    return invalid(fmt::format("{}: has both net and net_param; give one of them", path.string()));
   }
   pb::SolverParameter& solver = *job.mutable_solver_param();
   const bool own = job.has_net() || job.has_net_param();
   const bool trains_only = solver.has_train_net() || solver.has_train_net_param();
   TAUT_TRY(own ? settle_own_net(path, job) : settle_train_net(path, solver_path, job));
-  // Caffe's order: the nets within the solver, then those in files.
+  // Caffe's order: first the nets within the solver, then those in files.
   for (pb::NetParameter& net : *solver.mutable_test_net_param()) {
     TAUT_TRY(settle_net(solver_path, net));
   }

@@ -33,10 +33,11 @@ math::FanMode fan_mode(pb::FillerParameter::VarianceNorm norm) {
 
 Result<void> check_multiplier(const std::string& table, const char* field, float value) {
   if (std::isfinite(value) && value >= 0) return ok();
-  return invalid(fmt::format("{} of parameter \"{}\" is {}; it begins at 0", field, table, value));
+  return invalid(
+      fmt::format("{} of parameter \"{}\" must be at least 0, is {}", field, table, value));
 }
 
-/// A layer that shares a table may repeat its multipliers or leave them out, not change them.
+/// A layer that shares a table may repeat or omit its multipliers, but not change them.
 Result<void> check_shared(const TableSpec& table, const ParameterWish& wish,
                           const pb::ParamSpec& spec) {
   if (table.kind == TableKind::kAveraged || wish.kind == TableKind::kAveraged) {
@@ -47,20 +48,20 @@ Result<void> check_shared(const TableSpec& table, const ParameterWish& wish,
   }
   if (table.shape != wish.shape) {
     return invalid(
-        fmt::format("parameter \"{}\" is shared: it has shape {} in an earlier layer, and "
+        fmt::format("parameter \"{}\" is shared: it has shape {} in an earlier layer, but "
                     "{} here",
                     table.name, to_string(table.shape), to_string(wish.shape)));
   }
   if (spec.has_lr_mult() && spec.lr_mult() != table.lr_mult) {
     return invalid(
         fmt::format("parameter \"{}\" is shared: its lr_mult is {} in an earlier layer, "
-                    "and {} here",
+                    "but {} here",
                     table.name, table.lr_mult, spec.lr_mult()));
   }
   if (spec.has_decay_mult() && spec.decay_mult() != table.decay_mult) {
     return invalid(
         fmt::format("parameter \"{}\" is shared: its decay_mult is {} in an earlier "
-                    "layer, and {} here",
+                    "layer, but {} here",
                     table.name, table.decay_mult, spec.decay_mult()));
   }
   return ok();
@@ -91,22 +92,23 @@ Result<TableSpec> new_table(const std::string& name, std::size_t id, const Param
 
 Result<math::Filler> settle_gaussian(const pb::FillerParameter& filler, const Shape& shape) {
   if (filler.std() < 0) {
-    return invalid(fmt::format("is gaussian with std {}; it begins at 0", filler.std()));
+    return invalid(fmt::format("is gaussian with std {}, which must be at least 0", filler.std()));
   }
   math::Filler settled{math::Filler::Kind::kGaussian, filler.mean(), filler.std()};
   if (filler.sparse() == -1) return settled;
   if (filler.sparse() < -1) {
     return invalid(fmt::format(
-        "is gaussian with sparse {}; it begins at 0, and -1 keeps all weights", filler.sparse()));
+        "is gaussian with sparse {}, which must be at least 0, or -1 to keep all weights",
+        filler.sparse()));
   }
   if (shape.empty()) {
-    return invalid(
-        fmt::format("is gaussian with sparse {}, which wants a parameter with an axis of outputs",
-                    filler.sparse()));
+    return invalid(fmt::format(
+        "is gaussian with sparse {}, which requires a parameter with an axis of outputs",
+        filler.sparse()));
   }
   if (filler.sparse() > shape[0]) {
     return invalid(
-        fmt::format("is gaussian with sparse {}, and the parameter of shape {} has {} outputs: no "
+        fmt::format("is gaussian with sparse {}, but the parameter of shape {} has {} outputs: no "
                     "input can keep more weights",
                     filler.sparse(), to_string(shape), shape[0]));
   }
@@ -128,7 +130,7 @@ Result<math::Filler> settle_bilinear(const Shape& shape) {
 Result<math::Filler> settle_filler(const pb::FillerParameter& filler, const Shape& shape) {
   for (const float value :
        {filler.value(), filler.min(), filler.max(), filler.mean(), filler.std()}) {
-    if (!std::isfinite(value)) return invalid(fmt::format("holds the number {}", value));
+    if (!std::isfinite(value)) return invalid(fmt::format("has the number {}", value));
   }
   using Kind = math::Filler::Kind;
   if (filler.type() == "constant") return math::Filler{Kind::kConstant, filler.value(), 0};
@@ -136,8 +138,8 @@ Result<math::Filler> settle_filler(const pb::FillerParameter& filler, const Shap
     if (filler.min() <= filler.max()) {
       return math::Filler{Kind::kUniform, filler.min(), filler.max()};
     }
-    return invalid(
-        fmt::format("is uniform from {} to {}: min lies above max", filler.min(), filler.max()));
+    return invalid(fmt::format("is uniform from {} to {}: min must not be greater than max",
+                               filler.min(), filler.max()));
   }
   if (filler.type() == "gaussian") return settle_gaussian(filler, shape);
   if (filler.type() == "bilinear") return settle_bilinear(shape);
@@ -157,7 +159,7 @@ Result<std::vector<std::size_t>> add_parameters(const pb::LayerParameter& layer,
                                                 const std::vector<ParameterWish>& wishes,
                                                 std::vector<TableSpec>& tables) {
   if (static_cast<std::size_t>(layer.param_size()) > wishes.size()) {
-    return invalid(fmt::format("param is given {} times, and the layer has {} parameters",
+    return invalid(fmt::format("param is given {} times, but the layer has {} parameters",
                                layer.param_size(), wishes.size()));
   }
   std::vector<std::size_t> indices;

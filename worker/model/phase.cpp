@@ -12,9 +12,9 @@
 namespace taut::model {
 namespace {
 
-constexpr int kMostLayers = 10000;
+constexpr int kMaxLayers = 10000;
 
-/// Jobs name their data by the layers that it is for.
+/// Jobs assign data to layers by name.
 bool is_fed(const pb::LayerParameter& layer) {
   const auto rule = find_rule(layer.type());
   return rule && rule.value()->is_fed;
@@ -46,9 +46,9 @@ std::vector<std::string> stages_of(const pb::NetParameter& net) {
 
 Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& net,
                                                         pb::Phase phase) {
-  if (net.layer_size() > kMostLayers) {
+  if (net.layer_size() > kMaxLayers) {
     return invalid(
-        fmt::format("the net has {} layers, the limit is {}", net.layer_size(), kMostLayers));
+        fmt::format("the net has {} layers, the limit is {}", net.layer_size(), kMaxLayers));
   }
   pb::NetState state = net.state();
   state.set_phase(phase);

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The job that an exported file carries; nothing where it carries none.
+/// The job in an exported file; nothing if it has none.
 Result<std::optional<pb::Job>> carried_job(const fs::path& path) {
   const auto reader = safetensors::Reader::open(path);
   if (!reader) return std::optional<pb::Job>();
@@ -33,7 +33,7 @@ Result<std::optional<pb::Job>> carried_job(const fs::path& path) {
 
 Error missing(const fs::path& path, const std::vector<std::string>& tables) {
   return make_error(ErrorCode::kMismatch,
-                    fmt::format("{}: holds nothing for \"{}\"{}; is it another net's?",
+                    fmt::format("{}: has nothing for \"{}\"{}; does it belong to another net?",
                                 path.string(), tables.front(),
                                 tables.size() > 1 ? fmt::format(" and {} more of the net's "
                                                                 "parameters",
@@ -75,7 +75,7 @@ Result<SavedModel> SavedModel::open(const fs::path& model, const fs::path& net_f
   }
   if (has_job) return saved;
   return invalid(
-      fmt::format("{}: does not say whose parameters it holds; name the net with --net "
+      fmt::format("{}: does not say which net its parameters belong to; name it with --net "
                   "FILE (a net, solver or job file)",
                   model.string()));
 }
@@ -96,8 +96,8 @@ Result<ReadTable> SavedModel::from_checkpoint(const Graph& graph) const {
     if (found->shape != table.shape) {
       return make_error(
           ErrorCode::kMismatch,
-          fmt::format("{}: \"{}\" has shape {}, and the net wants {}", path_.string(), table.name,
-                      fmt::join(found->shape, "x"), to_string(table.shape)));
+          fmt::format("{}: \"{}\" has shape {}, but the net requires {}", path_.string(),
+                      table.name, fmt::join(found->shape, "x"), to_string(table.shape)));
     }
     ids.push_back(found->id);
   }
@@ -111,7 +111,7 @@ Result<ReadTable> SavedModel::from_weights(const Graph& graph) const {
   if (graph.parameters.empty()) return ReadTable();
   TAUT_TRY(const WeightsMatch match, match_weights(graph, weights_));
   if (!match.missing.empty()) return missing(path_, match.missing);
-  std::vector<std::size_t> tensors;  // by table: nothing is missing
+  std::vector<std::size_t> tensors;  // by table: none is missing
   for (const WeightsMatch::Found& found : match.found) tensors.push_back(found.tensor);
   const WeightsFile& file = weights_.front();
   return ReadTable([&file, tensors](std::size_t table, std::uint64_t first, std::span<float> out) {

@@ -18,11 +18,12 @@ Result<void> check_shape(const Shape& shape, const std::string& what) {
   std::uint64_t product = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 1) {
-      return invalid(fmt::format("{} has shape {}: extents begin at 1", what, to_string(shape)));
+      return invalid(
+          fmt::format("{} has shape {}: extents must be at least 1", what, to_string(shape)));
     }
-    if (static_cast<std::uint64_t>(extent) > kMostElements / product) {
+    if (static_cast<std::uint64_t>(extent) > kMaxElements / product) {
       return invalid(fmt::format("{} has shape {}: more than the limit of {} elements", what,
-                                 to_string(shape), kMostElements));
+                                 to_string(shape), kMaxElements));
     }
     product *= static_cast<std::uint64_t>(extent);
   }

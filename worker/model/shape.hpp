@@ -9,9 +9,9 @@
 namespace taut::model {
 
 /// Larger blobs and parameters are refused: far above any device's memory, far below an overflow.
-inline constexpr std::uint64_t kMostElements = 1ULL << 40;
+inline constexpr std::uint64_t kMaxElements = 1ULL << 40;
 
-/// Errors    invalid: an extent below 1, or more than kMostElements elements; `what` begins it
+/// Errors    invalid: an extent below 1, or more than kMaxElements elements; starts with `what`
 [[nodiscard]] Result<void> check_shape(const Shape& shape, const std::string& what);
 
 /// An axis that may count from the end (-1 is the last one), as an index into the shape.
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kMostElements = 1ULL << 40;
 /// The product of the extents in [first, last). REQUIRES: a shape that check_shape passes.
 [[nodiscard]] std::int64_t extent_product(const Shape& shape, std::size_t first, std::size_t last);
 
-/// Where a Crop starts along the axis that is `axis` behind its first one.
+/// The start of a Crop along the axis that is `axis` after its first one.
 [[nodiscard]] inline std::int64_t crop_offset(const pb::CropParameter& parameter,
                                               std::size_t axis) {
   const int given = parameter.offset_size();

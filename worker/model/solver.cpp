@@ -9,30 +9,13 @@
 #include <string_view>
 
 #include "common/did_you_mean.hpp"
+#include "common/math/learning_rate.hpp"
 #include "proto/config/job_state.hpp"
 
 namespace taut::model {
 namespace {
 
-/// A learning-rate policy and the fields that it reads.
-struct Policy {
-  std::string_view name;
-  bool gamma = false;
-  bool power = false;
-  bool stepsize = false;
-  bool stepvalue = false;
-};
-
-constexpr std::array kPolicies{
-    Policy{.name = "fixed"},
-    Policy{.name = "step", .gamma = true, .stepsize = true},
-    Policy{.name = "multistep", .gamma = true, .stepvalue = true},
-    Policy{.name = "exp", .gamma = true},
-    Policy{.name = "inv", .gamma = true, .power = true},
-    Policy{.name = "poly", .power = true},
-    Policy{.name = "sigmoid", .gamma = true, .stepsize = true},
-    Policy{.name = "cosine"},
-};
+using Policy = math::LearningRatePolicy;
 
 constexpr std::array<std::string_view, 2> kRegularizations{"L1", "L2"};
 
@@ -45,18 +28,18 @@ Result<void> check_known(const char* field, const std::string& value, const Name
 
 Result<void> check_at_least(const char* field, double value, double least) {
   if (std::isfinite(value) && value >= least) return ok();
-  return invalid(fmt::format("{} is {}; it begins at {}", field, value, least));
+  return invalid(fmt::format("{0} must be at least {2}, is {1}", field, value, least));
 }
 
 Result<void> check_above_zero(const char* field, float value) {
   if (value > 0 && std::isfinite(value)) return ok();
-  return invalid(fmt::format("{} is {}; it lies above 0", field, value));
+  return invalid(fmt::format("{} must be greater than 0, is {}", field, value));
 }
 
-/// For averages that forget: 1 would never forget.
+/// For the factors of moving averages: with 1 they would never change.
 Result<void> check_fraction(const char* field, double value) {
   if (value >= 0 && value < 1) return ok();
-  return invalid(fmt::format("{} is {}; it lies in [0, 1)", field, value));
+  return invalid(fmt::format("{} must be in [0, 1), is {}", field, value));
 }
 
 Result<void> check_needed(const Policy& policy, const char* field, bool needed, bool given) {
@@ -64,7 +47,7 @@ Result<void> check_needed(const Policy& policy, const char* field, bool needed, 
   return invalid(fmt::format("{} is missing: lr_policy \"{}\" needs it", field, policy.name));
 }
 
-/// The entry of that name. Errors: invalid, names those that are known.
+/// The entry of that name. Errors: invalid, lists the known names.
 template <class Entries>
 Result<typename Entries::value_type> find_entry(const char* field, const std::string& name,
                                                 const Entries& entries) {
@@ -81,7 +64,8 @@ Result<void> check_stepvalues(const pb::SolverParameter& solver) {
   int last = 0;
   for (const int value : solver.stepvalue()) {
     if (value <= last) {
-      return invalid(fmt::format("stepvalue {} follows {}: they begin at 1 and rise", value, last));
+      return invalid(
+          fmt::format("stepvalue {} follows {}: they must be at least 1 and rise", value, last));
     }
     last = value;
   }
@@ -123,7 +107,8 @@ Result<void> check_numbers(const pb::SolverParameter& solver) {
   TAUT_TRY(check_known("regularization_type", solver.regularization_type(), kRegularizations));
   const float clip = solver.clip_gradients();
   if (solver.has_clip_gradients() && clip != -1 && !(clip > 0 && std::isfinite(clip))) {
-    return invalid(fmt::format("clip_gradients is {}; it lies above 0, or is -1 for none", clip));
+    return invalid(
+        fmt::format("clip_gradients must be greater than 0, or -1 for none, is {}", clip));
   }
   return ok();
 }
@@ -131,7 +116,7 @@ Result<void> check_numbers(const pb::SolverParameter& solver) {
 Result<void> check_precision(const pb::SolverParameter& solver) {
   TAUT_TRY(check_at_least("loss_scale", solver.loss_scale(), 0));
   if (solver.loss_scale() > 0 && solver.precision() != pb::SolverParameter::FLOAT16) {
-    return invalid(fmt::format("loss_scale is {}: precision {} needs none; leave it out",
+    return invalid(fmt::format("loss_scale is {}: precision {} needs none; omit it",
                                solver.loss_scale(),
                                pb::SolverParameter::Precision_Name(solver.precision())));
   }
@@ -157,7 +142,7 @@ Result<void> check_tests(const pb::SolverParameter& solver) {
   TAUT_TRY(check_at_least("test_interval", solver.test_interval(), 0));
   if (solver.test_interval() > 0 && solver.test_iter_size() == 0) {
     return invalid(
-        fmt::format("test_interval is {}, and test_iter is missing: say how many batches "
+        fmt::format("test_interval is {}, but test_iter is missing: say how many batches "
                     "a test takes",
                     solver.test_interval()));
   }
@@ -180,7 +165,7 @@ void warn_unread(const char* chooser, std::string_view chosen, const char* field
   warnings.push_back(fmt::format("{}: {} \"{}\" does not read it", field, chooser, chosen));
 }
 
-/// Caffe's fields that mean nothing here.
+/// Caffe's fields that have no effect here.
 void warn_meaningless(const pb::SolverParameter& solver, std::vector<std::string>& warnings) {
   struct Field {
     bool given;
@@ -188,8 +173,7 @@ void warn_meaningless(const pb::SolverParameter& solver, std::vector<std::string
     const char* why;
   };
   const std::array fields{
-      Field{solver.has_snapshot_format(), "snapshot_format",
-            "checkpoints have one format, whatever it says"},
+      Field{solver.has_snapshot_format(), "snapshot_format", "checkpoints have one format"},
       Field{solver.has_snapshot_diff(), "snapshot_diff", "gradients are not saved"},
       Field{solver.has_device_id(), "device_id", "superseded by the worker's device setting"},
       Field{solver.has_debug_info(), "debug_info",
@@ -235,11 +219,12 @@ Result<void> upgrade_solver(pb::SolverParameter& solver) {
   if (!solver.has_solver_type()) return ok();
   const std::string older = pb::SolverParameter::SolverType_Name(solver.solver_type());
   if (solver.has_type()) {
-    return invalid(fmt::format(
-        "solver_type {} is the older spelling of type, and type \"{}\" is given too: give one",
-        older, solver.type()));
+    return invalid(
+        fmt::format("solver_type {} is the older spelling of type, but type \"{}\" is given too: "
+                    "give one of them",
+                    older, solver.type()));
   }
-  // Their names differ in case alone.
+  // Their names differ in case only.
   for (const math::RuleInfo& rule : math::rule_types()) {
     if (std::ranges::equal(older, rule.name, [](unsigned char a, unsigned char b) {
           return std::toupper(a) == std::toupper(b);
@@ -252,7 +237,8 @@ Result<void> upgrade_solver(pb::SolverParameter& solver) {
 }
 
 Result<std::vector<std::string>> check_solver(const pb::SolverParameter& solver) {
-  TAUT_TRY(const Policy policy, find_entry("lr_policy", solver.lr_policy(), kPolicies));
+  TAUT_TRY(const Policy policy,
+           find_entry("lr_policy", solver.lr_policy(), math::kLearningRatePolicies));
   TAUT_TRY(const math::RuleInfo rule, check_rule(solver));
   TAUT_TRY(check_learning_rate(solver, policy));
   TAUT_TRY(check_numbers(solver));

@@ -59,7 +59,7 @@ constexpr std::array kTypeNames{
     TypeName{V1::WINDOW_DATA, "WindowData"},
 };
 
-/// blobs_lr, weight_decay and param give one property each of the same parameters.
+/// blobs_lr, weight_decay and param each set one property of the same parameters.
 void upgrade_params(const V1& old, pb::LayerParameter& layer) {
   const int count = std::max(
       {old.param_size(), old.blob_share_mode_size(), old.blobs_lr_size(), old.weight_decay_size()});
@@ -72,7 +72,7 @@ void upgrade_params(const V1& old, pb::LayerParameter& layer) {
   }
 }
 
-/// The parameters of types, which have the same names and messages in both vocabularies.
+/// The parameters of types that have the same names and messages in both vocabularies.
 void copy_type_parameters(const V1& old, pb::LayerParameter& layer) {
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   old.GetReflection()->ListFields(old, &fields);
@@ -110,8 +110,8 @@ bool has_older_transform(const pb::LayerParameter& layer) {
   return older.has_scale() || older.has_mean_file() || older.has_crop_size() || older.has_mirror();
 }
 
-/// Moves what image_data_param once said of the transform to transform_param, over what is
-/// there, as Caffe does. A Data layer's is read where it is.
+/// Moves the transform fields of image_data_param to transform_param, overwriting what is there, as
+/// Caffe does. A Data layer's are read where they are.
 void move_transform(pb::LayerParameter& layer) {
   if (!has_older_transform(layer)) return;
   pb::ImageDataParameter& older = *layer.mutable_image_data_param();
@@ -156,7 +156,7 @@ Result<pb::LayerParameter> input_layer(const pb::NetParameter& net) {
   return layer;
 }
 
-/// The names of the layers, by a field of theirs that has no effect.
+/// The names of the layers, grouped by a field of theirs that has no effect.
 using Vain = std::map<std::string, std::vector<std::string>>;
 
 void find_vain(const pb::LayerParameter& layer, Vain& vain) {
@@ -173,7 +173,7 @@ void find_vain(const pb::LayerParameter& layer, Vain& vain) {
   }
 }
 
-/// Whether a layer's rules let it into test phases alone.
+/// Whether a layer's rules restrict it to test phases.
 bool is_for_tests(const pb::LayerParameter& layer) {
   return layer.include_size() > 0 &&
          std::ranges::all_of(layer.include(), [](const pb::NetStateRule& rule) {
@@ -185,10 +185,10 @@ bool is_for_tests(const pb::LayerParameter& layer) {
 
 Result<pb::NetParameter> upgrade_net(const pb::NetParameter& net) {
   if (net.input_size() == 0 && (net.input_shape_size() > 0 || net.input_dim_size() > 0)) {
-    return invalid("input_shape or input_dim is given, and input is missing");
+    return invalid("input_shape or input_dim is given, but input is missing");
   }
   if (net.layers_size() > 0 && net.layer_size() > 0) {
-    return invalid("the net has `layer` and `layers`: use one of them, `layer` is today's");
+    return invalid("the net has `layer` and `layers`: use one of them, `layer` is the current one");
   }
   pb::NetParameter out = net;
   out.clear_layer();
@@ -210,10 +210,10 @@ Result<pb::NetParameter> upgrade_net(const pb::NetParameter& net) {
 std::vector<std::string> net_warnings(const pb::NetParameter& net) {
   std::vector<std::string> warnings;
   if (net.has_force_backward()) {
-    warnings.emplace_back("force_backward: gradients are made where a parameter needs them");
+    warnings.emplace_back("force_backward: gradients are computed where a parameter needs them");
   }
   if (net.has_debug_info()) warnings.emplace_back("debug_info: nothing reads it");
-  if (net.state().has_phase()) warnings.emplace_back("state.phase: the run says its phase");
+  if (net.state().has_phase()) warnings.emplace_back("state.phase: the run determines the phase");
   for (const pb::LayerParameter& layer : net.layer()) {
     if (layer.type() != "HDF5Output" || is_for_tests(layer)) continue;
     warnings.push_back(

@@ -20,10 +20,10 @@ std::string comparable(std::string name) {
   return name;
 }
 
-/// Names that are equal once compared, by what they name.
+/// Names that are equal under that comparison, grouped.
 using Names = std::map<std::string, std::size_t>;
 
-/// Every name that a table goes by. Where a shared table and a layer claim one, the first has it.
+/// Every name of a table. If a shared table and a layer claim the same one, the table has it.
 Names table_names(const Graph& graph) {
   Names names;
   for (std::size_t i = 0; i < graph.parameters.size(); ++i) {
@@ -38,7 +38,7 @@ Names table_names(const Graph& graph) {
   return names;
 }
 
-/// The first layer that a table belongs to.
+/// The first layer that uses a table.
 const std::string& layer_of(const Graph& graph, std::size_t table) {
   const auto owner = std::ranges::find_if(graph.nodes, [table](const Node& node) {
     return std::ranges::find(node.parameters, table) != node.parameters.end();
@@ -46,7 +46,7 @@ const std::string& layer_of(const Graph& graph, std::size_t table) {
   return owner->definition.name();
 }
 
-/// Extents without the ones in front: Caffe once gave every blob four.
+/// Extents without leading ones: Caffe once gave every blob four.
 std::vector<std::uint64_t> without_leading_ones(const std::vector<std::uint64_t>& shape) {
   const auto first = std::ranges::find_if(shape, [](std::uint64_t extent) { return extent != 1; });
   return {first, shape.end()};
@@ -55,14 +55,15 @@ std::vector<std::uint64_t> without_leading_ones(const std::vector<std::uint64_t>
 Result<void> check_tensor(const Graph& graph, std::size_t table, const StoredTensor& tensor,
                           const std::string& file) {
   const TableSpec& spec = graph.parameters[table];
-  const std::vector<std::uint64_t> wanted(spec.shape.begin(), spec.shape.end());
-  if (without_leading_ones(wanted) != without_leading_ones(tensor.shape)) {
+  const std::vector<std::uint64_t> expected(spec.shape.begin(), spec.shape.end());
+  if (without_leading_ones(expected) != without_leading_ones(tensor.shape)) {
     return make_error(
         ErrorCode::kMismatch,
-        fmt::format("{}: {} has shape {}, and layer \"{}\" wants {} for \"{}\"; rename the layer "
-                    "to leave it out",
-                    file, tensor.name, fmt::join(tensor.shape, "x"), layer_of(graph, table),
-                    to_string(spec.shape), spec.name));
+        fmt::format(
+            "{}: {} has shape {}, but layer \"{}\" requires {} for \"{}\"; rename the layer "
+            "to omit it",
+            file, tensor.name, fmt::join(tensor.shape, "x"), layer_of(graph, table),
+            to_string(spec.shape), spec.name));
   }
   if (!reads_as_floats(tensor.type)) {
     return make_error(ErrorCode::kMismatch,
@@ -74,8 +75,8 @@ Result<void> check_tensor(const Graph& graph, std::size_t table, const StoredTen
 
 /// A few names, and how many more there are.
 std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 6;
-  const auto shown = std::span(names).first(std::min(names.size(), kMost));
+  constexpr std::size_t kMaxShown = 6;
+  const auto shown = std::span(names).first(std::min(names.size(), kMaxShown));
   const std::size_t more = names.size() - shown.size();
   return fmt::format("{}{}", fmt::join(shown, ", "),
                      more > 0 ? fmt::format(" and {} more", more) : std::string());
@@ -90,7 +91,7 @@ Error nothing_matches(const Graph& graph, const std::vector<WeightsFile>& files)
   for (const TableSpec& table : graph.parameters) ours.push_back(table.name);
   return make_error(
       ErrorCode::kMismatch,
-      fmt::format("{}: holds nothing by the names of the net's layers; it has {}, the net has {}",
+      fmt::format("{}: has nothing with the names of the net's layers; it has {}, the net has {}",
                   files.back().file.path().string(), theirs.empty() ? "nothing" : some_of(theirs),
                   ours.empty() ? "no parameters" : some_of(ours)));
 }
@@ -99,9 +100,9 @@ Error nothing_matches(const Graph& graph, const std::vector<WeightsFile>& files)
 
 std::string WeightsMatch::summary() const {
   std::string line =
-      fmt::format("{} of {} parameters are there", found.size(), found.size() + missing.size());
+      fmt::format("{} of {} parameters found", found.size(), found.size() + missing.size());
   if (!missing.empty()) {
-    line += fmt::format("; {} begin with their fillers: {}", missing.size(), some_of(missing));
+    line += fmt::format("; {} start from their fillers: {}", missing.size(), some_of(missing));
   }
   if (!not_used.empty()) {
     line += fmt::format("; {} in the file not used: {}", not_used.size(), some_of(not_used));
@@ -126,11 +127,11 @@ Result<WeightsMatch> match_weights(const Graph& graph, const std::vector<Weights
       const std::size_t table = name->second;
       TAUT_TRY(check_tensor(graph, table, tensor, path));
       const auto [other, first] = given.try_emplace(table, i);
-      // A shared parameter may be stored under each of its layers: the first of them is taken.
+      // A shared parameter may be stored under each of its layers: the first one is used.
       const std::string& before = files[file].tensors[other->second].name;
       if (!first && comparable(before) == comparable(tensor.name)) {
         return make_error(ErrorCode::kMismatch,
-                          fmt::format("{}: {} and {} both go by the name of \"{}\"", path, before,
+                          fmt::format("{}: {} and {} both match the name \"{}\"", path, before,
                                       tensor.name, graph.parameters[table].name));
       }
       if (first) found[table] = {table, file, i};

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/time.hpp"
 #include "common/types.hpp"
@@ -40,6 +43,8 @@ struct TestFigures {
   Clock clock;  // clocks that were finished before the test
   std::optional<double> accuracy;
   double loss = 0;
+  std::vector<std::pair<std::string, double>> outputs =
+      {};  // every number that the test net outputs
 };
 
 /// Converts totals to intervals. Thread: one.

@@ -3,6 +3,17 @@
 #include <fmt/format.h>
 
 namespace taut::worker {
+namespace {
+
+/// Text in quotes where it must be.
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
 
 std::string metrics_header() {
   return "clock,unix_time_s,wall_s,loss,images,images_per_second,compute_s,wait_s,reads,"
@@ -20,6 +31,19 @@ std::string metrics_line(const TestFigures& test, double wall_s, double unix_tim
   const std::string accuracy = test.accuracy ? fmt::format("{:.6g}", *test.accuracy) : "";
   return fmt::format("{},{:.6f},{:.6f},,,,,,,,,{},{:.9g}\n", test.clock.value(), unix_time_s,
                      wall_s, accuracy, test.loss);
+}
+
+std::string tests_header() {
+  return "clock,unix_time_s,wall_s,output,value\n";
+}
+
+std::string tests_lines(const TestFigures& test, double wall_s, double unix_time_s) {
+  std::string lines;
+  for (const auto& [name, value] : test.outputs) {
+    lines += fmt::format("{},{:.6f},{:.6f},{},{:.9g}\n", test.clock.value(), unix_time_s, wall_s,
+                         csv_cell(name), value);
+  }
+  return lines;
 }
 
 }  // namespace taut::worker

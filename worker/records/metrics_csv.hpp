@@ -18,4 +18,8 @@ namespace taut::worker {
                                        double unix_time_s);
 [[nodiscard]] std::string metrics_line(const TestFigures& test, double wall_s, double unix_time_s);
 
+/// The first line of a tests.csv, and a line for each output of a test.
+[[nodiscard]] std::string tests_header();
+[[nodiscard]] std::string tests_lines(const TestFigures& test, double wall_s, double unix_time_s);
+
 }  // namespace taut::worker

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "common/files/file.hpp"
+#include "common/log.hpp"
 #include "worker/records/metrics_csv.hpp"
 #include "worker/records/tensorboard.hpp"
 
@@ -23,6 +25,36 @@ void add_scalar(pb::TensorBoardSummary& summary, const char* tag, double value) 
   one.set_simple_value(static_cast<float>(value));
 }
 
+/// The file that says whose records a folder has.
+constexpr const char* kTokenFile = "job.token";
+
+/// The folder of this job's records: one that has them already, or a new one.
+Result<fs::path> make_folder(const fs::path& first, std::uint64_t token) {
+  const std::string own = fmt::format("{:016x}\n", token);
+  const auto fail = [](const fs::path& folder, const std::string& why) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("the records' folder {} cannot be created: {}; name another with "
+                                  "records {{ folder }}",
+                                  folder.string(), why));
+  };
+  std::error_code failed;
+  if (first.has_parent_path()) fs::create_directories(first.parent_path(), failed);
+  if (failed) return fail(first, failed.message());
+  for (int number = 1;; ++number) {
+    const fs::path folder =
+        number == 1 ? first : fs::path(fmt::format("{}-{}", first.string(), number));
+    if (fs::create_directory(folder, failed)) {
+      if (const auto marked = write_file_atomically(folder / kTokenFile, own); !marked) {
+        return fail(folder, marked.error().message);
+      }
+      return folder;
+    }
+    if (failed) return fail(folder, failed.message());
+    const auto found = read_file(folder / kTokenFile);
+    if (found && found.value() == own) return folder;
+  }
+}
+
 }  // namespace
 
 Recorder::Recorder(const pb::RecordsConfig& config)
@@ -30,18 +62,13 @@ Recorder::Recorder(const pb::RecordsConfig& config)
 
 Result<std::unique_ptr<Recorder>> Recorder::open(const pb::RecordsConfig& config,
                                                  const std::string& worker, JobId job,
-                                                 Clock start) {
+                                                 std::uint64_t token, Clock start) {
   if (!config.metrics() && !config.tensorboard()) return std::unique_ptr<Recorder>();
   std::unique_ptr<Recorder> recorder(new Recorder(config));
-  recorder->folder_ = fs::path(config.folder()) / fmt::format("job{}-{}", job.value(), worker);
-  std::error_code failed;
-  fs::create_directories(recorder->folder_, failed);
-  if (failed) {
-    return make_error(ErrorCode::kIo,
-                      fmt::format("the records' folder {} cannot be created: {}; name another with "
-                                  "records {{ folder }}",
-                                  recorder->folder_.string(), failed.message()));
-  }
+  TAUT_TRY(
+      recorder->folder_,
+      make_folder(fs::path(config.folder()) / fmt::format("job{}-{}", job.value(), worker), token));
+  recorder->is_continued_ = start > Clock(0);
   if (config.metrics()) {
     TAUT_TRY(recorder->metrics_,
              RecordFile::open(recorder->folder_ / "metrics.csv", start > Clock(0)));
@@ -81,15 +108,33 @@ void Recorder::on_clock(const ClockFigures& figures) {
 }
 
 void Recorder::on_test(const TestFigures& test) {
-  if (metrics_) metrics_->append(metrics_line(test, wall_s(), unix_time_s()), steady_now());
+  if (metrics_) {
+    metrics_->append(metrics_line(test, wall_s(), unix_time_s()), steady_now());
+    write_outputs(test);
+  }
   if (!events_) return;
   pb::TensorBoardSummary summary;
   if (test.accuracy) add_scalar(summary, "test/accuracy", *test.accuracy);
   add_scalar(summary, "test/loss", test.loss);
+  for (const auto& [name, value] : test.outputs) {
+    if (name != "accuracy" && name != "loss") add_scalar(summary, ("test/" + name).c_str(), value);
+  }
   write_event(test.clock, std::move(summary));
 }
 
-bool Recorder::wants_tables(Clock clock) const {
+/// A file that cannot be opened is logged once: a record never ends a training.
+void Recorder::write_outputs(const TestFigures& test) {
+  if (test.outputs.empty()) return;
+  if (!tests_) {
+    auto opened = RecordFile::open(folder_ / "tests.csv", is_continued_);
+    if (!opened) return log::warn("{}", opened.error().message);
+    tests_ = std::move(opened.value());
+    if (tests_->began_empty()) tests_->append(tests_header(), steady_now());
+  }
+  tests_->append(tests_lines(test, wall_s(), unix_time_s()), steady_now());
+}
+
+bool Recorder::needs_tables(Clock clock) const {
   return events_ && config_.histograms_every() > 0 &&
          clock.value() % config_.histograms_every() == 0;
 }

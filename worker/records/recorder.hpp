@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -14,22 +15,25 @@
 
 namespace taut::worker {
 
-/// Writes a worker's records of a job while it trains: metrics.csv, and TensorBoard's event file.
-/// Both are in FOLDER/jobN-NAME, which TensorBoard shows as a run.
+/// Writes a worker's records of a job while it trains: metrics.csv, tests.csv where it runs tests,
+/// and TensorBoard's event file. They are in FOLDER/jobN-NAME, or the first of FOLDER/jobN-NAME-2,
+/// -3, ... that no other job has, which TensorBoard shows as a run.
 /// Thread    the compute thread
 class Recorder {
  public:
   /// nullptr if the configuration requires no record.
-  /// start     the worker's first clock: above 0, an existing metrics.csv is continued
+  /// token     of the job: records of another job of the same number are left alone, and these go
+  ///           to the next free folder; those of the same job are continued
+  /// start     the worker's first clock: above 0, an existing metrics.csv of the job is continued
   /// Errors    io: the folder or a file cannot be created
   [[nodiscard]] static Result<std::unique_ptr<Recorder>> open(const pb::RecordsConfig& config,
                                                               const std::string& worker, JobId job,
-                                                              Clock start);
+                                                              std::uint64_t token, Clock start);
 
   void on_clock(const ClockFigures& figures);
   void on_test(const TestFigures& test);
   /// Whether the histograms of the tables are due at this clock.
-  [[nodiscard]] bool wants_tables(Clock clock) const;
+  [[nodiscard]] bool needs_tables(Clock clock) const;
   /// what      "value" or "gradient"
   void on_table(const std::string& table, const char* what, Clock clock,
                 std::span<const float> elements);
@@ -38,13 +42,16 @@ class Recorder {
 
  private:
   explicit Recorder(const pb::RecordsConfig& config);
+  void write_outputs(const TestFigures& test);
   void write_event(Clock clock, pb::TensorBoardSummary summary);
   [[nodiscard]] double wall_s() const;
 
   const pb::RecordsConfig config_;
   const TimePoint began_;
   std::filesystem::path folder_;
+  bool is_continued_ = false;
   std::optional<RecordFile> metrics_;
+  std::optional<RecordFile> tests_;  // from the first test on
   std::optional<RecordFile> events_;
   IntervalCounter interval_;
 };

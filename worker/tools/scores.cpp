@@ -15,17 +15,17 @@ struct Place {
   bool is_probability = false;
 };
 
-std::optional<Place> place_of(const model::Graph& graph, const std::string& wanted) {
+std::optional<Place> place_of(const model::Graph& graph, const std::string& requested) {
   std::optional<Place> found;
   for (const model::Node& node : graph.nodes) {
     const std::string& type = node.definition.type();
-    if (wanted.empty()) {
+    if (requested.empty()) {
       if (type == "SoftmaxWithLoss") found = {node.bottoms[0], false};
       if (type == "Softmax") found = {node.tops[0], true};
       continue;
     }
     for (const std::size_t top : node.tops) {
-      if (graph.blobs[top].name == wanted) found = {top, type == "Softmax"};
+      if (graph.blobs[top].name == requested) found = {top, type == "Softmax"};
     }
   }
   return found;
@@ -33,14 +33,14 @@ std::optional<Place> place_of(const model::Graph& graph, const std::string& want
 
 }  // namespace
 
-Result<ScoresBlob> find_scores(const model::Graph& graph, const std::string& wanted) {
-  const std::optional<Place> place = place_of(graph, wanted);
+Result<ScoresBlob> find_scores(const model::Graph& graph, const std::string& requested) {
+  const std::optional<Place> place = place_of(graph, requested);
   if (!place) {
     return invalid(
-        wanted.empty()
+        requested.empty()
             ? std::string("the net has no SoftmaxWithLoss and no Softmax: name the blob with the "
                           "scores with --blob")
-            : fmt::format("the net's TEST phase has no blob \"{}\"", wanted));
+            : fmt::format("the net's TEST phase has no blob \"{}\"", requested));
   }
   const model::Blob& blob = graph.blobs[place->blob];
   const std::uint64_t count = model::element_count(blob.shape);

@@ -21,7 +21,8 @@ struct ScoresBlob {
 /// Finds it: the blob of that name; else the bottom of the last SoftmaxWithLoss, or the top of the
 /// last Softmax.
 /// Errors    invalid: there is none, or its shape is not items x classes
-[[nodiscard]] Result<ScoresBlob> find_scores(const model::Graph& graph, const std::string& wanted);
+[[nodiscard]] Result<ScoresBlob> find_scores(const model::Graph& graph,
+                                             const std::string& requested);
 
 struct RankedClass {
   std::size_t number = 0;

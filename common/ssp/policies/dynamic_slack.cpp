@@ -5,16 +5,16 @@
 
 namespace taut {
 
-std::int64_t extra_clocks(PushTimes fastest, PushTimes slowest, std::int64_t most) {
+std::int64_t extra_clocks(PushTimes fastest, PushTimes slowest, std::int64_t max_extra) {
   std::int64_t best = 0;
   Duration best_gap = Duration::max();
-  for (std::int64_t extra = 0; extra <= most; ++extra) {
+  for (std::int64_t extra = 0; extra <= max_extra; ++extra) {
     const TimePoint ready = fastest.latest + fastest.interval * extra;
     // Only the slowest worker's pushes on both sides of it can be the nearest.
     const std::int64_t passed =
-        slowest.interval > Duration(0) ? (ready - slowest.latest) / slowest.interval : most;
+        slowest.interval > Duration(0) ? (ready - slowest.latest) / slowest.interval : max_extra;
     for (const std::int64_t near : {passed, passed + 1}) {
-      const std::int64_t push = std::clamp<std::int64_t>(near, 1, most + 1);
+      const std::int64_t push = std::clamp<std::int64_t>(near, 1, max_extra + 1);
       const Duration gap = std::chrono::abs((slowest.latest + slowest.interval * push) - ready);
       if (gap >= best_gap) continue;
       best_gap = gap;
@@ -45,11 +45,11 @@ void DynamicSlack::note_push(WorkerId worker, Clock clock, TimePoint now) {
 Slack DynamicSlack::slack_of_read(WorkerId worker, Clock clock, Slack /*set*/) {
   const auto found = members_.find(worker);
   const Progress* slow = slowest();
-  if (found == members_.end() || slow == nullptr) return range_.least;
+  if (found == members_.end() || slow == nullptr) return range_.min;
   Progress& own = found->second;
   if (own.grant && clock <= own.grant->until) return own.grant->slack;
   const std::int64_t lead = clock - slow->done;
-  if (lead <= range_.least.clocks()) return range_.least;
+  if (lead <= range_.min.clocks()) return range_.min;
   const bool is_fastest = std::ranges::all_of(members_, [&](const auto& entry) {
     return !entry.second.counts || entry.second.done <= own.done;
   });
@@ -57,16 +57,16 @@ Slack DynamicSlack::slack_of_read(WorkerId worker, Clock clock, Slack /*set*/) {
   const auto slow_times = times_of(*slow);
   // Where the slowest is so far behind that one more clock would break the range, no worker
   // continues.
-  const std::int64_t most = range_.most.clocks() - lead + 1;
-  if (!is_fastest || !fast_times || !slow_times || most <= 0) return range_.least;
-  const std::int64_t extra = extra_clocks(*fast_times, *slow_times, most);
-  if (extra == 0) return range_.least;
+  const std::int64_t max_extra = range_.max.clocks() - lead + 1;
+  if (!is_fastest || !fast_times || !slow_times || max_extra <= 0) return range_.min;
+  const std::int64_t extra = extra_clocks(*fast_times, *slow_times, max_extra);
+  if (extra == 0) return range_.min;
   own.grant = Grant{clock + (extra - 1), Slack(lead + extra - 1)};
   return own.grant->slack;
 }
 
 std::optional<Slack> DynamicSlack::moving() const {
-  Slack largest = range_.least;
+  Slack largest = range_.min;
   for (const auto& [worker, progress] : members_) {
     const bool granted =
         progress.counts && progress.grant && progress.done <= progress.grant->until;

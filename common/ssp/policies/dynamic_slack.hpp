@@ -14,8 +14,8 @@ namespace taut {
 
 /// The bounds of a slack that moves.
 struct SlackRange {
-  Slack least;
-  Slack most;
+  Slack min;
+  Slack max;
 };
 
 /// Two pushes of a worker, one after the other.
@@ -24,16 +24,17 @@ struct PushTimes {
   Duration interval{0};
 };
 
-/// How many further clocks, from 0 to `most`, the fastest worker does before it waits, so that the
-/// end of the last one is nearest to a push of the slowest: both are taken to go on as they did
-/// between their last two pushes. Of equal ones the fewest.
+/// How many further clocks, from 0 to `max_extra`, the fastest worker does before it waits, so that
+/// the end of the last one is nearest to a push of the slowest: both are assumed to continue as
+/// they did between their last two pushes. Of equal ones the fewest.
 /// Source    Zhao et al., "Dynamic Stale Synchronous Parallel Distributed Training for Deep
 ///           Learning", ICDCS 2019, algorithm 2
-[[nodiscard]] std::int64_t extra_clocks(PushTimes fastest, PushTimes slowest, std::int64_t most);
+[[nodiscard]] std::int64_t extra_clocks(PushTimes fastest, PushTimes slowest,
+                                        std::int64_t max_extra);
 
-/// The slack of a job's reads at one shard, within a range: DSSP. Every worker has the least one.
-/// When the fastest worker would have to wait under it, it is given as many extra clocks as
-/// extra_clocks() says, and never so many that it could get further ahead than the largest slack
+/// The slack of a job's reads at one shard, within a range: DSSP. Every worker has the smallest
+/// one. When the fastest worker would have to wait under it, it is given as many extra clocks as
+/// extra_clocks() returns, and never so many that it could get further ahead than the largest slack
 /// allows. Pure: the caller passes the time with each push.
 /// Source    Zhao et al., as above, algorithm 1
 /// Thread    shard thread

@@ -7,16 +7,21 @@
   const kWindow_s = 4; // rates are over the last seconds
   const kPoints = 1200;
   const kRows = 16;
+  const kOld_s = 3; // without an event
   let now = null; // the newest status
   let past = []; // those of the last seconds
   let series = empty(0); // the shown job's history
   let byClock = false;
+  let pinned = 0; // the job that was chosen; 0: the running or newest one
+  let pinnedJob = null;
   let charts = [];
   let slackTouched = false;
   let drawn = false;
+  let connected = false;
+  let heard = 0; // when the newest status came
 
   function empty(job) {
-    return { job, t: [], clock: [], loss: [], images_per_second: [], apart: [] };
+    return { job, t: [], clock: [], loss: [], images_per_second: [], apart: [], changes: [] };
   }
   const text = (id, value) => {
     if ($(id).textContent !== value) $(id).textContent = value;
@@ -40,7 +45,7 @@
   const boundName = (slack) => (slack === null ? "no bound" : `slack ${slack}`);
   const modeName = (job) => (job.mode === "SSP" ? `SSP, slack ${job.slack}` : job.mode);
 
-  // ---- what comes in
+  // ---- incoming data
 
   function connect() {
     const source = new EventSource("/api/events");
@@ -49,27 +54,43 @@
     source.onopen = () => link(true);
     source.onerror = () => {
       link(false);
-      // A refusal (not a loss) closes the source for good: begin anew.
+      // A refusal (not a loss) closes the source permanently: reconnect.
       if (source.readyState === EventSource.CLOSED) setTimeout(connect, 1000);
     };
   }
   function link(on) {
-    $("link").classList.toggle("off", !on);
-    text("link", on ? "live" : "reconnecting");
+    connected = on;
+    showLink();
+  }
+  /** What is shown is old where nothing has come for some seconds: grey, with its age. */
+  function showLink() {
+    const age_s = heard ? (performance.now() - heard) / 1000 : 0;
+    const old = !connected || age_s > kOld_s;
+    $("link").classList.toggle("off", old);
+    document.body.classList.toggle("old", old && heard > 0);
+    const age = heard && age_s >= 1 ? `, these figures are ${duration(age_s)} old` : "";
+    text("link", old ? (connected ? "no news" : "reconnecting") + age : "live");
   }
   function takeHistory(history) {
     if (!history) return;
-    // A coordinator that restarted knows less than this page: what came before stays.
+    // A coordinator that restarted knows less than this page, which keeps its history.
     if (series.job === history.job && series.t.length) {
       const first = history.t.length ? history.t[0] : Infinity;
       const kept = series.t.filter((t) => t < first).length;
       for (const column of ["t", "clock", "loss", "images_per_second", "apart"]) {
         history[column] = series[column].slice(0, kept).concat(history[column]);
       }
+      const known = history.changes.length ? history.changes[0].t : Infinity;
+      const before = series.changes.filter((change) => change.t < known);
+      history.changes = before.concat(history.changes);
     }
     series = history;
   }
   function takeStatus(status) {
+    // A job that was chosen stays until it is left; what it leaves is asked for once.
+    if (pinned && (!status.job || status.job.id !== pinned)) status.job = pinnedJob;
+    heard = performance.now();
+    showLink();
     const job = status.job;
     if (now && now.job && job && now.job.id !== job.id) {
       past = [];
@@ -85,6 +106,12 @@
   function addPoint(job) {
     if (series.job !== job.id) series = empty(job.id);
     const last = series.t.length - 1;
+    if (series.slack !== undefined && series.slack !== job.slack) {
+      const { running_s: t, clock, staleness } = job;
+      const seen = series.changes.some((change) => Math.abs(change.t - t) < 2);
+      if (!seen) series.changes.push({ t, clock, from: series.slack, to: job.slack, staleness });
+    }
+    series.slack = job.slack;
     if (job.fastest === 0 || (last >= 0 && job.clock <= series.clock[last])) return;
     series.t.push(job.running_s);
     series.clock.push(job.clock);
@@ -97,7 +124,7 @@
     }
   }
 
-  // ---- what is shown
+  // ---- rendering
 
   function render() {
     drawn = false;
@@ -149,12 +176,19 @@
     text("t-loss", job.loss === null ? "–" : job.loss.toFixed(4));
     text("t-accuracy", job.accuracy === null ? "–" : (100 * job.accuracy).toFixed(2) + " %");
     text("t-rate", group(job.images_per_second));
-    const known = waits.filter((share) => share !== null);
+    for (const id of ["rate-name", "rate-column"]) text(id, job.rate_unit);
+    const w = job.by_worker;
+    const known = waits.filter((share, i) => share !== null && !w.is_stale[i]);
     text("t-wait", percent(known.length ? known.reduce((a, b) => a + b, 0) / known.length : null));
-    const left = job.state === "running" && share > 0 && share < 1
-      ? `, ${duration(job.running_s * (1 / share - 1))} left` : "";
-    text("t-time", duration(job.running_s) + left);
+    const rest = job.left_s === null ? "" : `, ${duration(job.left_s)} left`;
+    text("t-time", duration(job.running_s) + rest);
     $("stop").hidden = job.state !== "running" && job.state !== "submitted";
+    $("back").hidden = !pinned;
+    const kept = job.checkpoint
+      ? `Saved at clock ${group(job.checkpoint.clock)}: ${job.checkpoint.folder}` : "";
+    const left = job.run_folder ? `Run folder: ${job.run_folder}` : "";
+    text("job-kept", [kept, left].filter(Boolean).join("\n"));
+    $("job-kept").hidden = !kept && !left;
     const done = job.state === "running" ? (100 * share).toFixed(0) + " % " : "";
     document.title = `${done}${job.name} – Tautline`;
   }
@@ -164,7 +198,9 @@
     const apart = job.fastest - job.clock;
     const bound = job.slack === null ? "no bound" : `slack ${job.slack}`;
     const clocks = apart === 1 ? "clock" : "clocks";
-    const sentence = `${group(apart)} ${clocks} between the slowest and the fastest; ${bound}`;
+    const old = job.clocks_age_s > kOld_s ? `, ${duration(job.clocks_age_s)} ago` : "";
+    const gap = `${group(apart)} ${clocks} between the slowest and the fastest`;
+    const sentence = `${gap}${old}; ${bound}`;
     text("gap", sentence);
     $("clock-plot").setAttribute("aria-label", `${job.by_worker.name.length} workers: ${sentence}`);
     const ends = job.state !== "running" && job.state !== "submitted";
@@ -181,6 +217,57 @@
   }
   const wantedSlack = () => ($("no-bound").checked ? null : Number($("slack").value));
 
+  // Steps between ticks: whole clocks, or seconds that people count in.
+  const kSeconds = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200,
+                    14400, 28800, 86400, 172800, 604800];
+  const kClocks = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5,
+                   1e6, 2e6, 5e6, 1e7];
+  const atX = (v) => (byClock
+    ? group(v) : duration(v) + (v > 0 && v < 1 ? ` ${v.toFixed(1)} s` : ""));
+  /** The axis that all charts share: from the start to the newest point of any of them. */
+  function reach() {
+    const x = byClock ? series.clock : series.t;
+    return Math.max(x.length ? x[x.length - 1] : 0, byClock ? 10 : 1);
+  }
+  /** A line where the slack changed, with what it became. */
+  function drawMarks(u) {
+    const ratio = window.devicePixelRatio || 1;
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = css("--red");
+    ctx.font = `${11 * ratio}px system-ui, 'DejaVu Sans', sans-serif`;
+    ctx.lineWidth = ratio;
+    ctx.setLineDash([3 * ratio, 3 * ratio]);
+    let free = -Infinity;
+    for (const change of series.changes) {
+      const x = u.valToPos(byClock ? change.clock : change.t, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      const name = boundName(change.to);
+      const wide = ctx.measureText(name).width + 6 * ratio;
+      const left = Math.min(x + 3 * ratio, bbox.left + bbox.width - wide);
+      if (left < free) continue; // labels do not cover each other; every line is drawn
+      ctx.fillText(name, left, bbox.top + 10 * ratio);
+      free = left + wide;
+    }
+    ctx.restore();
+  }
+  /** What is under the pointer, in figures. */
+  function showTip(u, tip, label, values) {
+    const at = u.cursor.idx;
+    const value = at === null || at === undefined ? null : u.data[1][at];
+    tip.hidden = value === null || value === undefined;
+    if (tip.hidden) return;
+    const x = byClock ? `clock ${group(u.data[0][at])}` : atX(u.data[0][at]);
+    tip.textContent = `${x}: ${label} ${values(value)}`;
+    const right = u.cursor.left > u.over.clientWidth / 2;
+    tip.style.left = right ? "" : u.over.offsetLeft + u.cursor.left + 10 + "px";
+    tip.style.right = right
+      ? u.over.parentElement.clientWidth - u.over.offsetLeft - u.cursor.left + 10 + "px" : "";
+  }
   function chart(id, label, color, values, points, fromZero) {
     const host = $(id);
     const axis = {
@@ -188,36 +275,48 @@
       ticks: { stroke: css("--line") }, font: "11px system-ui, 'DejaVu Sans', sans-serif",
     };
     const x = (u, at) => at.map((v) => (byClock ? group(v) : duration(v)));
-    // A single value would otherwise stand on an axis up to 100.
+    // A single value would otherwise be on an axis up to 100.
     const range = (u, low, high) =>
       fromZero || low === high
         ? [Math.min(low, 0), 1.1 * (Math.max(0, ...u.data[1]) || 1)]
         : uPlot.rangeNum(low, high, 0.1, true);
-    return new uPlot({
+    const tip = document.createElement("div");
+    tip.className = "tip";
+    tip.hidden = true;
+    host.append(tip);
+    const one = new uPlot({
       width: host.clientWidth, height: host.clientHeight, legend: { show: false },
-      cursor: { y: false },
-      scales: { x: { time: false }, y: { range } },
-      axes: [{ ...axis, values: x, space: 70, size: 36 },
+      cursor: { y: false, sync: { key: "charts", setSeries: false } },
+      scales: { x: { time: false, range: () => [0, reach()] }, y: { range } },
+      axes: [{ ...axis, values: (u, at) => at.map(atX), space: 70, size: 48,
+               incrs: byClock ? kClocks : kSeconds, labelSize: 16, labelFont: axis.font,
+               label: byClock ? "clocks of the slowest worker" : "running time, min:s" },
              { ...axis, size: 58, values: (u, at) => at.map(values) }],
       series: [{}, {
         label, stroke: css(color), width: 2, spanGaps: true,
         points: { show: points, size: 7, fill: css(color) },
       }],
+      hooks: { draw: [drawMarks], setCursor: [(u) => showTip(u, tip, label, values)] },
     }, [[], []], host);
+    one.tip = tip;
+    return one;
   }
   function remake() {
-    for (const one of charts) one.destroy();
+    for (const one of charts) {
+      one.tip.remove();
+      one.destroy();
+    }
     const digits = (v) => {
       if (v === null) return "";
       if (Math.abs(v) >= 1e6) return Number((v / 1e6).toPrecision(4)) + " M";
       if (Math.abs(v) >= 1e4) return Number((v / 1e3).toPrecision(4)) + " k";
       return String(Number(v.toPrecision(4)));
     };
-    const percents = (v) => Number((100 * v).toPrecision(4)) + " %";
+    const percents = (v) => (v === null ? "" : Number((100 * v).toPrecision(4)) + " %");
     charts = [
       chart("loss-plot", "loss", "--blue", digits, false),
       chart("accuracy-plot", "accuracy", "--green", percents, true),
-      chart("rate-plot", "images/s", "--orange", digits, false, true),
+      chart("rate-plot", "rate", "--orange", digits, false, true),
     ];
   }
   function showCharts(job) {
@@ -229,7 +328,7 @@
     const { clock, accuracy } = job.tests;
     charts[1].setData([byClock ? clock : clock.map(timeOf), accuracy]);
   }
-  /** When the slowest worker stood at a clock, between the points that are known. */
+  /** When the slowest worker was at a clock, interpolated. */
   function timeOf(clock) {
     const { t, clock: c } = series;
     if (!t.length) return 0;
@@ -256,10 +355,15 @@
   }
 
   function showStaleness(job) {
-    const total = job.staleness.reduce((sum, [, n]) => sum + n, 0);
-    const most = Math.max(1, ...job.staleness.map(([, n]) => n));
-    text("stale-note", total ? `${group(total)} reads` : "nothing read yet");
-    let bins = job.staleness;
+    const change = series.job === job.id ? series.changes[series.changes.length - 1] : undefined;
+    const before = new Map(change ? change.staleness : []);
+    let bins = job.staleness.map(([staleness, n]) => [staleness, n - (before.get(staleness) || 0)]);
+    if (change) bins = bins.filter(([, n]) => n > 0);
+    const total = bins.reduce((sum, [, n]) => sum + n, 0);
+    const most = Math.max(1, ...bins.map(([, n]) => n));
+    const since = change
+      ? ` since ${boundName(change.to)}, from clock ${group(change.clock)} on` : "";
+    text("stale-note", total ? `${group(total)} reads${since}` : `no reads yet${since}`);
     if (bins.length > 14) { // a long tail as one bar
       const rest = bins.slice(13);
       const count = rest.reduce((sum, [, n]) => sum + n, 0);
@@ -290,14 +394,15 @@
     const shown = $("all-workers").checked ? order : order.slice(0, kRows);
     const rows = shown.map((i) => {
       const row = document.createElement("tr");
-      if (w.state[i] === "lost") row.className = "lost";
+      const stale = w.is_stale[i] && w.state[i] === "running";
+      row.className = w.state[i] === "lost" ? "lost" : stale ? "stale" : "";
       cell(row, w.name[i]);
-      const silent = w.state[i] === "running" && w.silent_s[i] > 3;
-      cell(row, w.state[i] + (silent ? `, silent ${w.silent_s[i].toFixed(0)} s` : ""));
+      cell(row, w.state[i] + (stale ? `, silent ${w.silent_s[i].toFixed(0)} s` : ""));
       cell(row, group(w.clock[i]), "n");
-      cell(row, w.state[i] === "running" ? group(w.images_per_second[i]) : "–", "n");
+      const trains = w.state[i] === "running" && !stale;
+      cell(row, trains ? group(w.images_per_second[i]) : "–", "n");
       const waited = cell(row, "");
-      waited.append(shareBar(waits[i] || 0), percent(waits[i]));
+      waited.append(shareBar((trains && waits[i]) || 0), percent(trains ? waits[i] : null));
       return row;
     });
     $("worker-rows").replaceChildren(...rows);
@@ -341,7 +446,10 @@
     $("job-rows").replaceChildren(...now.jobs.map((job) => {
       const row = document.createElement("tr");
       if (now.job && job.id === now.job.id) row.className = "now";
-      cell(row, String(job.id));
+      const link = document.createElement("a");
+      link.href = `#job=${job.id}`;
+      link.textContent = String(job.id);
+      cell(row, "").append(link);
       cell(row, job.name);
       cell(row, job.state);
       cell(row, modeName(job));
@@ -382,13 +490,47 @@
       return false;
     }
   }
-  function ask(question, yes, then) {
+  /** also: a second, dangerous answer with its words. */
+  function ask(question, yes, then, also) {
     text("ask-text", question);
     text("ask-yes", yes);
     $("ask-yes").onclick = () => { $("ask").close(); then(); };
     $("ask-no").onclick = () => $("ask").close();
+    $("ask-also").hidden = !also;
+    if (also) {
+      text("ask-also", also.words);
+      $("ask-also").onclick = () => { $("ask").close(); also.then(); };
+    }
     $("ask").showModal();
   }
+
+  // ---- which job is shown
+
+  async function choose() {
+    const wanted = Number((/^#job=(\d+)$/.exec(location.hash) || [])[1] || 0);
+    const running = now && now.jobs.find((job) => job.state === "running");
+    pinned = wanted && !(running && running.id === wanted) ? wanted : 0;
+    pinnedJob = null;
+    past = [];
+    slackTouched = false;
+    try {
+      const reply = await fetch(pinned ? `/api/jobs/${pinned}` : "/api/status");
+      const status = await reply.json();
+      if (!reply.ok) {
+        toast(status.error);
+        location.hash = "";
+        return;
+      }
+      pinnedJob = pinned ? status.job : null;
+      series = empty(0);
+      takeHistory(status.history);
+      takeStatus(status);
+    } catch {
+      toast("the coordinator cannot be reached");
+    }
+  }
+  window.addEventListener("hashchange", choose);
+  $("back").addEventListener("click", () => { location.hash = ""; });
 
   for (const id of ["slack", "no-bound"]) {
     $(id).addEventListener("input", () => { slackTouched = true; showClocks(now.job); });
@@ -407,8 +549,14 @@
   });
   $("stop").addEventListener("click", () => {
     const job = now.job;
-    ask(`Stop job ${job.id}, ${job.name}? It cannot be resumed from here.`, "Stop job",
-        () => send(`/api/jobs/${job.id}/stop`, {}));
+    const stop = (discard) => send(`/api/jobs/${job.id}/stop`, { discard });
+    if (job.state !== "running") {
+      ask(`Remove job ${job.id}, ${job.name}, from the queue?`, "Remove", () => stop(true));
+      return;
+    }
+    ask(`Save job ${job.id}, ${job.name}, first, then stop it? Without saving, what it has ` +
+        "learned since its last checkpoint is lost.", "Save first, then stop", () => stop(false),
+        { words: "Stop without saving", then: () => stop(true) });
   });
   $("trace").addEventListener("click", () => send("/api/trace", { on: !now.trace }));
   $("all-workers").addEventListener("change", () => now && render());
@@ -438,6 +586,8 @@
     try { localStorage.setItem("theme", dark ? "dark" : "light"); } catch { /* as above */ }
     theme(dark);
   });
+  if (location.hash) choose();
   new ResizeObserver(() => now && now.job && render()).observe(document.querySelector("main"));
+  setInterval(showLink, 1000);
   connect();
 })();

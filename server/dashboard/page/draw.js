@@ -6,22 +6,25 @@ const Draw = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const group = (n) => Math.round(n).toLocaleString("en-US");
 
-  /** Workers that still count, with their lead over the slowest. */
+  /** Workers that still count, with their lead over the slowest: as one shard sees them at one
+   *  moment, or before it has said so as they last reported. */
   function leads(job) {
     const w = job.by_worker;
     const here = [];
+    const known = job.version !== null;
     for (let i = 0; i < w.name.length; i++) {
-      if (w.state[i] === "lost") continue;
-      here.push({ name: w.name[i], clock: w.clock[i], state: w.state[i] });
+      if (w.state[i] === "lost" || (known && w.at[i] === null)) continue;
+      here.push({ name: w.name[i], clock: known ? w.at[i] : w.clock[i], state: w.state[i],
+                  stale: w.is_stale[i] && w.state[i] === "running" });
     }
-    let slowest = Infinity;
+    let slowest = known ? job.version : Infinity;
     for (const one of here) slowest = Math.min(slowest, one.clock);
     for (const one of here) one.lead = one.clock - slowest;
     return { here, slowest: here.length ? slowest : 0 };
   }
 
-  /** A worker that has pushed clock c waits for its next read no farther ahead than this. */
-  const bound = (job) => (job.slack === null ? null : job.slack + 1);
+  /** A worker computes no clock farther ahead than this of the slowest one's. */
+  const bound = (job) => (job.slack === null ? null : job.slack);
 
   function prepare(canvas, height) {
     const ratio = window.devicePixelRatio || 1;
@@ -104,7 +107,7 @@ const Draw = (() => {
       g.fillStyle = css("--text");
       g.textAlign = "left";
       g.fillText(one.name, 0, y, names - 6);
-      g.fillStyle = one.lead === 0 ? css("--orange") : css("--blue");
+      g.fillStyle = css(one.stale ? "--soft" : one.lead === 0 ? "--orange" : "--blue");
       g.beginPath();
       if (one.lead === 0) g.rect(x(0) - 5, y - 5, 10, 10);
       else g.arc(x(one.lead), y, 6, 0, 7);

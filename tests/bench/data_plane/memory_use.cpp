@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 /// The inodes of the unnamed memory that a process has descriptors of.
 std::set<std::uint64_t> own_shared_memory(int pid) {
   std::set<std::uint64_t> inodes;
-  std::error_code gone;
-  for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", pid), gone)) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", pid), error)) {
     std::error_code closed;
     if (!fs::read_symlink(entry.path(), closed).string().starts_with("/memfd:")) continue;
     struct stat status = {};

@@ -1,7 +1,7 @@
 // Drives one page as told on standard input, one JSON object a line, and answers each with one:
 // drive.mjs CHROMIUM. {"do": "open", "url"}, {"do": "size", "width", "height"}, {"do": "run",
-// "js"}, {"do": "await", "js"}, {"do": "click"|"press"|"focus", "at", "key"}, {"do": "shot",
-// "file"}.
+// "js"}, {"do": "await", "js"}, {"do": "click"|"press"|"focus", "at", "key"}, {"do": "hover", "at",
+// "x", "y"}, {"do": "scheme", "dark"}, {"do": "vision", "type"}, {"do": "shot", "file"}.
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -14,12 +14,12 @@ page.on("console", (message) => {
   if (message.type() === "error") faults.push(message.text());
 });
 page.on("request", (request) => {
-  const local = /^(http:\/\/(127\.0\.0\.1|localhost)[:/]|data:)/;
+  const local = /^(http:\/\/(127\.0\.0\.1|localhost)[:/]|data:|file:)/;
   if (!local.test(request.url())) outside.push(request.url());
 });
 
 const acts = {
-  open: ({ url }) => page.goto(url).then((reply) => reply.status()),
+  open: ({ url }) => page.goto(url).then((reply) => (reply ? reply.status() : 0)),
   size: ({ width, height }) => page.setViewportSize({ width, height }),
   run: ({ js }) => page.evaluate(js),
   // Looks again and again: the page's own policy forbids what waitForFunction would do.
@@ -33,6 +33,14 @@ const acts = {
   click: ({ at }) => page.click(at, { timeout: 5000 }),
   press: ({ at, key }) => (at ? page.press(at, key) : page.keyboard.press(key)),
   shot: ({ file }) => page.screenshot({ path: file, fullPage: true }).then(() => true),
+  hover: ({ at, x, y }) => page.hover(at, { position: { x, y }, timeout: 5000 }),
+  scheme: ({ dark }) => page.emulateMedia({ colorScheme: dark ? "dark" : "light" }),
+  // "deuteranopia", "none" and what else the browser simulates.
+  vision: async ({ type }) => {
+    const session = await page.context().newCDPSession(page);
+    await session.send("Emulation.setEmulatedVisionDeficiency", { type });
+    await session.detach();
+  },
   faults: () => faults.splice(0),
   outside: () => outside,
 };

@@ -25,11 +25,13 @@ float rounded(Numbers numbers, float value) {
   const int digits = numbers == Numbers::kBfloat16 ? 8 : 11;
   const int least =
       numbers == Numbers::kBfloat16 ? -133 : -24;  // exponent of the smallest one's bit
-  const float most = numbers == Numbers::kBfloat16 ? std::bit_cast<float>(0x7F7F0000U) : 65504.0F;
+  const float max_finite =
+      numbers == Numbers::kBfloat16 ? std::bit_cast<float>(0x7F7F0000U) : 65504.0F;
   const int exponent = std::max(std::ilogb(value) - digits + 1, least);
   const double unit = std::ldexp(1.0, exponent);
   const double nearest = std::nearbyint(value / unit) * unit;
-  return std::abs(nearest) > most ? std::copysign(kInfinity, value) : static_cast<float>(nearest);
+  return std::abs(nearest) > max_finite ? std::copysign(kInfinity, value)
+                                        : static_cast<float>(nearest);
 }
 
 bool is_same(float a, float b) {

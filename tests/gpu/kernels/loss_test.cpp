@@ -16,14 +16,14 @@ namespace {
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
 const AxisView kViews[] = {{6, 10, 1}, {5, 33, 1}, {3, 100, 1}, {2, 7, 9}, {2, 1, 40}};
 
-float contrastive_loss(float spoilt, bool legacy, bool alike) {
+float contrastive_loss(float spoilt, bool legacy, bool similar) {
   const TestStream stream;
   const cuda::ContrastiveShape shape{.pairs = 5, .features = 3, .margin = 1, .legacy = legacy};
   auto values = random_floats(15, 1);
   values[7] = spoilt;
   const Array<float> a(values);
   const Array<float> b(random_floats(15, 2));
-  const Array<float> same(std::vector<float>(5, alike ? 1.0F : 0.0F));
+  const Array<float> same(std::vector<float>(5, similar ? 1.0F : 0.0F));
   const Array<float> loss(1);
   const Array<char> scratch(static_cast<std::int64_t>(cuda::reduce_scratch({1, 1, 5})));
   cuda::contrastive_forward(stream, shape, a.at(), b.at(), same.at(), loss.at(), scratch.at());
@@ -130,9 +130,9 @@ TEST_CASE("of equal scores the lower index ranks first", "[kernels]") {
 TEST_CASE("a number that is none shows in the contrastive and the hinge loss", "[kernels]") {
   on_each_schedule([] {
     for (const bool legacy : {false, true}) {
-      for (const bool alike : {false, true}) {
-        CHECK(std::isfinite(contrastive_loss(0.5F, legacy, alike)));
-        CHECK(std::isnan(contrastive_loss(kNone, legacy, alike)));
+      for (const bool similar : {false, true}) {
+        CHECK(std::isfinite(contrastive_loss(0.5F, legacy, similar)));
+        CHECK(std::isnan(contrastive_loss(kNone, legacy, similar)));
       }
     }
     for (const bool squared : {false, true}) {

@@ -20,7 +20,7 @@ std::vector<float> product_with_bias_at(cuda::Matmul& product, std::int64_t offs
   const Array<float> b(random_floats(kSide * kSide, 2));
   const Array<float> bias(random_floats(kSide + offset, 3));
   const Array<float> c(kSide * kSide);
-  const Array<char> workspace(static_cast<std::int64_t>(cuda::Matmul::kWorkspace));
+  const Array<char> workspace(static_cast<std::int64_t>(product.workspace()) + 1);
   product.run(stream, a.at(), b.at(), bias.at() + offset, c.at(), workspace.at());
   return c.values(stream);
 }

@@ -13,7 +13,7 @@
 namespace taut::twin {
 namespace {
 
-constexpr std::size_t kMost = 48UL << 10U;  // of a block without an opt-in
+constexpr std::size_t kMaxStaticBytes = 48UL << 10U;  // of a block without an opt-in
 constexpr std::size_t kRedZone = 64;
 constexpr int kPoison = 0xFF;  // no number, as a float or a double
 constexpr int kRed = 0xFD;
@@ -25,10 +25,10 @@ struct Declared {
 };
 
 struct BlockMemory {
-  alignas(256) std::byte bytes[kMost + (64 * kRedZone)];
+  alignas(256) std::byte bytes[kMaxStaticBytes + (64 * kRedZone)];
   std::vector<Declared> declared;
   std::size_t used = 0;  // with red zones
-  std::size_t asked_for = 0;
+  std::size_t requested_bytes = 0;
 };
 BlockMemory memory;
 
@@ -44,7 +44,7 @@ bool is_red(std::size_t begin, std::size_t end) {
 void begin_block_memory() {
   memory.declared.clear();
   memory.used = 0;
-  memory.asked_for = 0;
+  memory.requested_bytes = 0;
 }
 
 void end_block_memory() {
@@ -69,10 +69,11 @@ void* shared_memory(const void* place, std::size_t bytes, std::size_t alignment)
   for (const Declared& one : memory.declared) {
     if (one.place == place) return memory.bytes + one.offset;
   }
-  memory.asked_for += bytes;
-  if (memory.asked_for > kMost) {
-    report_violation("shared.size", fmt::format("{} bytes of __shared__ memory, {} are allowed: {}",
-                                                memory.asked_for, kMost, running_thread()));
+  memory.requested_bytes += bytes;
+  if (memory.requested_bytes > kMaxStaticBytes) {
+    report_violation("shared.size",
+                     fmt::format("{} bytes of __shared__ memory, {} are allowed: {}",
+                                 memory.requested_bytes, kMaxStaticBytes, running_thread()));
   }
   const std::size_t first = memory.used + kRedZone;
   const std::size_t offset = (first + alignment - 1) / alignment * alignment;

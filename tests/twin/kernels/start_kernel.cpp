@@ -12,19 +12,19 @@
 namespace taut::twin {
 namespace {
 
-constexpr unsigned kMostThreads = 1024;
-constexpr unsigned kMostBlocksAcross = 65535;      // y and z of a grid
-constexpr unsigned kMostBlocksAlong = 2147483647;  // x
-constexpr std::size_t kMostParameters = 4096;      // bytes; more needs CUDA 12.1 and Volta
+constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kMaxBlocksX = 65535;        // y and z of a grid
+constexpr unsigned kMaxBlocksYz = 2147483647;  // x
+constexpr std::size_t kMaxParameters = 4096;   // bytes; more needs CUDA 12.1 and Volta
 
 cudaError_t status_of(const KernelLaunch& launch, const CUstream_st& stream) {
   const dim3& grid = launch.grid;
   const bool is_empty = grid.x == 0 || grid.y == 0 || grid.z == 0 || launch.threads == 0;
-  if (is_empty || grid.x > kMostBlocksAlong || grid.y > kMostBlocksAcross ||
-      grid.z > kMostBlocksAcross || launch.threads > kMostThreads) {
+  if (is_empty || grid.x > kMaxBlocksYz || grid.y > kMaxBlocksX || grid.z > kMaxBlocksX ||
+      launch.threads > kMaxThreads) {
     return cudaErrorInvalidConfiguration;
   }
-  if (launch.parameter_bytes > kMostParameters) return cudaErrorInvalidValue;
+  if (launch.parameter_bytes > kMaxParameters) return cudaErrorInvalidValue;
   // A kernel runs on its stream's device, which has to be the thread's.
   return stream.device == current_device() ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
@@ -42,7 +42,8 @@ void start_kernel(const KernelLaunch& launch, std::function<void()> body) {
   (void)answer(append(stream, {.what = fmt::format("kernel {}", launch.name),
                                .device = stream.device,
                                .run = run,
-                               .is_kernel = true}));
+                               .kind = TaskKind::kKernel,
+                               .amount = launch.elements}));
 }
 
 }  // namespace taut::twin

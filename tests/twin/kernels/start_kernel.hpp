@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 namespace taut::twin {
@@ -14,6 +15,7 @@ struct KernelLaunch {
   unsigned threads = 1;
   cudaStream_t stream = nullptr;
   std::size_t parameter_bytes = 0;
+  std::uint64_t elements = 0;  // for counts
 };
 
 /// Queues a kernel; errors are left for cudaGetLastError(), as <<<>>> leaves them.

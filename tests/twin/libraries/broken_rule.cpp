@@ -17,9 +17,9 @@ constexpr const char* kPlace = "TAUTLINE_TEST_BREAKS";
 
 std::string what_the_twin_says(const char* file, int line, const std::function<void()>& breaks) {
   const std::string place = fmt::format("{}:{}", file, line);
-  const char* const asked = std::getenv(kPlace);
-  if (asked != nullptr) {
-    if (place != asked) return "";
+  const char* const caller = std::getenv(kPlace);
+  if (caller != nullptr) {
+    if (place != caller) return "";
     breaks();
     std::_Exit(0);
   }
@@ -34,17 +34,17 @@ std::string what_the_twin_says(const char* file, int line, const std::function<v
     std::_Exit(127);
   }
   close(pipe_ends[1]);
-  std::string said;
+  std::string output;
   char part[4096];
   ssize_t bytes = 0;
   while ((bytes = read(pipe_ends[0], part, sizeof part)) > 0) {
-    said.append(part, static_cast<std::size_t>(bytes));
+    output.append(part, static_cast<std::size_t>(bytes));
   }
   close(pipe_ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) said += " (nothing was broken)";
-  return said;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) output += " (nothing was broken)";
+  return output;
 }
 
 }  // namespace taut::twin::test

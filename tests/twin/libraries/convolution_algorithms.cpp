@@ -157,18 +157,18 @@ std::size_t workspace_of(const ConvolutionAlgorithm& algorithm, const Convolutio
 
 std::vector<Candidate> candidates_of(Direction direction, const ConvolutionShape& shape,
                                      Format stored, cudnnMathType_t math) {
-  std::vector<cudnnMathType_t> ways{math};
+  std::vector<cudnnMathType_t> types{math};
   // Without tensor cores there is one way; some versions name it as the default.
   if (math == CUDNN_FMA_MATH) {
-    if (chosen_number("named " + shape.to_string(), 4) == 0) ways = {CUDNN_DEFAULT_MATH};
+    if (chosen_number("named " + shape.to_string(), 4) == 0) types = {CUDNN_DEFAULT_MATH};
   } else {
-    ways.push_back(CUDNN_FMA_MATH);
+    types.push_back(CUDNN_FMA_MATH);
   }
   std::vector<Candidate> candidates;
-  for (const cudnnMathType_t way : ways) {
+  for (const cudnnMathType_t type : types) {
     for (int number = 0; number < count_of(direction); ++number) {
-      const ConvolutionAlgorithm algorithm{direction, number, way};
-      Candidate candidate{.number = number, .math = way};
+      const ConvolutionAlgorithm algorithm{direction, number, type};
+      Candidate candidate{.number = number, .math = type};
       candidate.determinism =
           is_deterministic(direction, number) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
       if (is_supported(algorithm, shape, stored)) {

@@ -255,7 +255,7 @@ TEST_CASE("cudnnFind answers in the order of time, unsupported algorithms last",
       CHECK(all_run);
       CHECK(answer.time >= before);
       before = answer.time;
-      // What is answered is what is told when it is asked for by its way to multiply.
+      // What is answered is what is told when it is requested by its way to multiply.
       REQUIRE(cudnnSetConvolutionMathType(conv.convolution, answer.mathType) == kFine);
       CHECK(conv.forward_workspace(answer.algo) == answer.memory);
     }

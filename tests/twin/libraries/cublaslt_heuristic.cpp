@@ -49,7 +49,7 @@ bool is_offered(const Kind& kind, const Problem& problem, const Preference& pref
     if (!keeps_alignment(*layouts[i], kind.alignment)) return false;
   }
   const bool has_bias = (problem.product.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-  // A bias that is not named yet is taken for one that lies at any multiple: address 0.
+  // A bias that is not named yet is taken for one that is at any multiple: address 0.
   if (has_bias && kind.bias_alignment > alignment_of(problem.product.bias)) return false;
   return kind.splits <= problem.k();
 }
@@ -128,21 +128,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t library,
                                               cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t asked, int count,
+                                              cublasLtMatmulPreference_t preferences, int count,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   const auto* const handle = reinterpret_cast<const Handle*>(library);
   const cublasStatus_t status = entry_status("cublasLtMatmulAlgoGetHeuristic", handle);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (count <= 0 || product == nullptr || a == nullptr || b == nullptr || c == nullptr ||
-      d == nullptr || asked == nullptr || results == nullptr || found == nullptr) {
+      d == nullptr || preferences == nullptr || results == nullptr || found == nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const Problem problem = problem_of(product, a, b, c, d);
   *found = 0;
   const cublasStatus_t checked = problem.check();
   if (checked != CUBLAS_STATUS_SUCCESS) return checked;
-  const Preference& preference = *reinterpret_cast<const Preference*>(asked);
+  const Preference& preference = *reinterpret_cast<const Preference*>(preferences);
   std::vector<Algorithm> offered;
   for (const Kind& kind : kKinds) {
     if (!is_offered(kind, problem, preference)) continue;

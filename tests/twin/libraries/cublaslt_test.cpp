@@ -66,16 +66,17 @@ struct Product {
   }
   [[nodiscard]] cublasLtMatrixLayout_t layout(cudaDataType type, std::size_t rows,
                                               std::size_t columns) const {
-    cublasLtMatrixLayout_t made = nullptr;
-    REQUIRE(cublasLtMatrixLayoutCreate(&made, type, rows, columns,
+    cublasLtMatrixLayout_t created = nullptr;
+    REQUIRE(cublasLtMatrixLayoutCreate(&created, type, rows, columns,
                                        static_cast<std::int64_t>(rows)) == CUBLAS_STATUS_SUCCESS);
-    if (shape.batch == 1) return made;
+    if (shape.batch == 1) return created;
     const auto offset = static_cast<std::int64_t>(rows * columns);
-    REQUIRE(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &shape.batch,
+    REQUIRE(cublasLtMatrixLayoutSetAttribute(created, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                             &shape.batch,
                                              sizeof shape.batch) == CUBLAS_STATUS_SUCCESS);
-    REQUIRE(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+    REQUIRE(cublasLtMatrixLayoutSetAttribute(created, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
                                              &offset, sizeof offset) == CUBLAS_STATUS_SUCCESS);
-    return made;
+    return created;
   }
   void align(std::uint32_t bytes) {
     for (const auto attribute :

@@ -59,8 +59,9 @@ double difference(const Values& found, const std::vector<double>& expected) {
   double apart = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
     largest = std::max(largest, std::abs(expected[i]));
-    const double here = std::abs(static_cast<double>(found[i]) - expected[i]);
-    apart = std::isnan(here) ? std::numeric_limits<double>::infinity() : std::max(apart, here);
+    const double distance = std::abs(static_cast<double>(found[i]) - expected[i]);
+    apart =
+        std::isnan(distance) ? std::numeric_limits<double>::infinity() : std::max(apart, distance);
   }
   return largest == 0 ? apart : apart / largest;
 }

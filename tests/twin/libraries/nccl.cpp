@@ -16,9 +16,9 @@
 
 // NCCL on the twin: communicators of one process, float32, reduce and broadcast. On each stream an
 // exchange is two pieces of work: the first hands this rank's part over and may run when the
-// exchanges of all ranks have come to the head of their streams, the second writes what comes out
-// and may run when all parts have been handed over. An aborted rank's work runs at once, and writes
-// garbage.
+// exchanges of all ranks have arrived at the head of their streams, the second writes what comes
+// out and may run when all parts have been handed over. An aborted rank's work runs at once, and
+// writes garbage.
 namespace taut::twin {
 namespace {
 
@@ -31,9 +31,9 @@ struct Exchange {
   bool is_mean = false;
 
   std::mutex mutex;  // guards what follows
-  std::vector<bool> has_come;
+  std::vector<bool> has_arrived;
   std::vector<std::vector<float>> parts;  // empty: not handed over yet
-  std::vector<bool> has_given;
+  std::vector<bool> has_delivered;
 };
 
 struct Clique {
@@ -87,8 +87,8 @@ ncclResult_t faulted(const char* call) {
 struct Part {
   ncclComm* communicator = nullptr;
   cudaStream_t stream = nullptr;
-  const float* from = nullptr;  // null: this rank gives nothing
-  float* into = nullptr;        // null: it gets nothing
+  const float* from = nullptr;  // nullptr: this rank gives nothing
+  float* into = nullptr;        // nullptr: it gets nothing
   std::string what;
   std::size_t count = 0;
   int root = 0;
@@ -105,16 +105,16 @@ std::shared_ptr<Exchange> join_exchange(const Part& part) {
   const std::scoped_lock lock(clique.mutex);
   const std::size_t number = clique.next[part.communicator->rank]++;
   if (!clique.exchanges.contains(number)) {
-    auto made = std::make_shared<Exchange>();
-    made->what = part.what;
-    made->count = part.count;
-    made->root = part.root;
-    made->is_reduce = part.is_reduce;
-    made->is_mean = part.is_mean;
-    made->has_come.resize(clique.devices.size());
-    made->has_given.resize(clique.devices.size());
-    made->parts.resize(clique.devices.size());
-    clique.exchanges.emplace(number, made);
+    auto created = std::make_shared<Exchange>();
+    created->what = part.what;
+    created->count = part.count;
+    created->root = part.root;
+    created->is_reduce = part.is_reduce;
+    created->is_mean = part.is_mean;
+    created->has_arrived.resize(clique.devices.size());
+    created->has_delivered.resize(clique.devices.size());
+    created->parts.resize(clique.devices.size());
+    clique.exchanges.emplace(number, created);
   }
   const std::shared_ptr<Exchange> exchange = clique.exchanges.at(number);
   if (exchange->what != part.what) {
@@ -164,14 +164,15 @@ void queue_part(const Part& part) {
       [=] {
         const std::scoped_lock lock(exchange->mutex);
         if (from != nullptr) exchange->parts[rank].assign(from, from + exchange->count);
-        exchange->has_given[rank] = true;
+        exchange->has_delivered[rank] = true;
       },
       [=] {
         if (clique->is_aborted[rank]) return true;
         const std::scoped_lock lock(exchange->mutex);
-        exchange->has_come[rank] = true;
-        return all_of(exchange->has_come);
-      });
+        exchange->has_arrived[rank] = true;
+        return all_of(exchange->has_arrived);
+      },
+      CallPart::kBefore);
   std::vector<Access> writes;
   if (into != nullptr) writes.push_back({into, bytes, true});
   enqueue(
@@ -180,7 +181,7 @@ void queue_part(const Part& part) {
         --*under_way;
         if (into == nullptr) return;
         const std::scoped_lock lock(exchange->mutex);
-        if (clique->is_aborted[rank] || !all_of(exchange->has_given)) {
+        if (clique->is_aborted[rank] || !all_of(exchange->has_delivered)) {
           // What is there when an exchange is cut short is nothing that may be counted on.
           return poison(into, bytes);
         }
@@ -190,11 +191,11 @@ void queue_part(const Part& part) {
       [=] {
         if (clique->is_aborted[rank]) return true;
         const std::scoped_lock lock(exchange->mutex);
-        return all_of(exchange->has_given);
+        return all_of(exchange->has_delivered);
       });
 }
 
-/// Where one thread makes the calls of all ranks, a call outside a group may wait for ever for the
+/// Where one thread makes the calls of all ranks, a call outside a group may wait forever for the
 /// next.
 void check_whole(const std::vector<Part>& parts) {
   for (const Part& part : parts) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kCount = 1000;
 
-// Read when the first call asks for the number of devices.
+// Read when the first call requests the number of devices.
 const int two_devices = setenv("TAUTLINE_TWIN_DEVICES", "2", 1);
 
 /// One rank: a device, a stream on it, and what it gives and gets.
@@ -113,8 +113,8 @@ TEST_CASE("NCCL brings the root's values to all ranks", "[twin][nccl]") {
 
 TEST_CASE("NCCL connects only different devices", "[twin][nccl]") {
   const std::array devices{0, 0};
-  ncclComm_t made[2] = {};
-  CHECK(ncclCommInitAll(made, 2, devices.data()) != ncclSuccess);
+  ncclComm_t created[2] = {};
+  CHECK(ncclCommInitAll(created, 2, devices.data()) != ncclSuccess);
 }
 
 TEST_CASE("NCCL does not start calls that failed within a group", "[twin][nccl]") {

@@ -10,7 +10,7 @@
 namespace taut::twin::dnn {
 namespace {
 
-constexpr int kMostSteps = 65535;
+constexpr int kMaxSteps = 65535;
 
 }  // namespace
 
@@ -58,7 +58,7 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t data, cudnnData
                   fmt::format("{}: lengths beyond the longest, or packed and not falling", kCall));
   }
   const bool has_type = is_known(type) || type == CUDNN_DATA_DOUBLE;
-  if (!has_type || steps > kMostSteps) {
+  if (!has_type || steps > kMaxSteps) {
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("{}: a type, or {} steps", kCall, steps));
   }
   if (!is_packed || type != CUDNN_DATA_FLOAT || all.back() != steps) {

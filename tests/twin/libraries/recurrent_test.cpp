@@ -69,7 +69,7 @@ struct Layer {
   std::size_t weight_bytes = 0, workspace_bytes = 0, reserve_bytes = 0;
 };
 
-/// Where a linear layer's matrix and bias lie in the weight space, in floats.
+/// Where a linear layer's matrix and bias are in the weight space, in floats.
 struct Place {
   std::ptrdiff_t matrix = 0, bias = -1;
 };

@@ -33,9 +33,9 @@ void require_device_memory(std::string_view call, std::string_view operand, int 
   }
 }
 
-void* allocate_device_memory(int device, std::size_t bytes, std::string who) {
+void* allocate_device_memory(int device, std::size_t bytes, std::string owner) {
   const Lock lock;
-  return bytes == 0 ? nullptr : take_memory(device, bytes, std::move(who));
+  return bytes == 0 ? nullptr : take_memory(device, bytes, std::move(owner));
 }
 
 void release_device_memory(void* begin) {

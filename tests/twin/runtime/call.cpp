@@ -10,7 +10,7 @@ namespace taut::twin {
 namespace {
 
 thread_local cudaError_t last = cudaSuccess;
-std::array<cudaError_t, kMostDevices> sticky{};  // cudaSuccess is 0
+std::array<cudaError_t, kMaxDevices> sticky{};  // cudaSuccess is 0
 
 }  // namespace
 

@@ -15,15 +15,15 @@ namespace taut::twin {
 namespace {
 
 cudaStream_t stream() {
-  cudaStream_t made = nullptr;
-  REQUIRE(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) == cudaSuccess);
-  return made;
+  cudaStream_t created = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking) == cudaSuccess);
+  return created;
 }
 
 cudaEvent_t event() {
-  cudaEvent_t made = nullptr;
-  REQUIRE(cudaEventCreateWithFlags(&made, cudaEventDisableTiming) == cudaSuccess);
-  return made;
+  cudaEvent_t created = nullptr;
+  REQUIRE(cudaEventCreateWithFlags(&created, cudaEventDisableTiming) == cudaSuccess);
+  return created;
 }
 
 void begin(cudaStream_t on, cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) {

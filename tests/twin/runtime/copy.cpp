@@ -55,10 +55,15 @@ std::optional<cudaError_t> refusal(const Copy& copy, cudaMemcpyKind kind) {
 }
 
 Task task_of(const Copy& copy, int device) {
+  const TaskKind kind = !is_of_device(copy.from) ? TaskKind::kToDevice
+                        : is_of_device(copy.to)  ? TaskKind::kOnDevice
+                                                 : TaskKind::kToHost;
   return {.what = fmt::format("cudaMemcpyAsync of {} bytes", copy.bytes),
           .device = device,
           .accesses = {{copy.from, copy.bytes, false}, {copy.to, copy.bytes, true}},
-          .run = [copy] { std::memcpy(copy.to, copy.from, copy.bytes); }};
+          .run = [copy] { std::memcpy(copy.to, copy.from, copy.bytes); },
+          .kind = kind,
+          .amount = copy.bytes};
 }
 
 /// Pageable memory to a device, through the driver's own pinned memory: what it holds now is
@@ -117,6 +122,8 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   return answer(append(stream, {.what = fmt::format("cudaMemsetAsync of {} bytes", bytes),
                                 .device = stream.device,
                                 .accesses = {{to, bytes, true}},
-                                .run = [=] { std::memset(to, value, bytes); }}));
+                                .run = [=] { std::memset(to, value, bytes); },
+                                .kind = TaskKind::kOnDevice,
+                                .amount = bytes}));
 }
 }

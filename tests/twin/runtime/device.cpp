@@ -25,7 +25,7 @@ int current_device() {
 int device_count() {
   static const int count = [] {
     const char* const text = std::getenv("TAUTLINE_TWIN_DEVICES");
-    return text == nullptr ? 1 : std::clamp(std::atoi(text), 1, kMostDevices);
+    return text == nullptr ? 1 : std::clamp(std::atoi(text), 1, kMaxDevices);
   }();
   return count;
 }

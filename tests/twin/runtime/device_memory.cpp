@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 
+#include "tests/twin/runtime/counts.hpp"
 #include "tests/twin/runtime/memory_faults.hpp"
 #include "tests/twin/runtime/scheduler.hpp"
 
@@ -16,8 +18,8 @@ namespace taut::twin {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kAlignment = 256;  // cudaMalloc's
-constexpr std::size_t kRegion = 64ULL << 30U;
+constexpr std::size_t kAlignment = 256;       // cudaMalloc's
+constexpr std::size_t kRegion = 1ULL << 40U;  // of addresses
 constexpr int kRed = 0xFD;
 
 struct Piece {
@@ -25,9 +27,17 @@ struct Piece {
   std::size_t bytes = 0;
   std::byte* first_page = nullptr;
   std::size_t page_bytes = 0;
-  std::string who;
+  std::string owner;
   bool is_live = true;
-  int protection = PROT_NONE;
+};
+
+/// Pages of a piece that the running work may touch. Not the whole piece: the system's time for a
+/// change of protection grows with the pages.
+struct OpenPages {
+  Piece* piece = nullptr;
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  bool is_write = false;
 };
 
 struct Region {
@@ -38,8 +48,8 @@ struct Region {
 };
 
 struct Memory {
-  std::array<Region, kMostDevices> regions;
-  std::vector<Piece*> open;
+  std::array<Region, kMaxDevices> regions;
+  std::vector<OpenPages> open;
 };
 Memory& memory() {
   static auto* const one = new Memory;
@@ -50,13 +60,10 @@ std::size_t whole(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-void protect(Piece& piece, int protection) {
-  if (piece.protection == protection) return;
-  piece.protection = protection;
-  if (mprotect(piece.first_page, piece.page_bytes, protection) != 0) {
-    report_violation("twin", fmt::format("mprotect of {} bytes fails: {}; too many mappings?",
-                                         piece.page_bytes, std::strerror(errno)));
-  }
+void protect(std::byte* begin, std::size_t bytes, int protection) {
+  if (mprotect(begin, bytes, protection) == 0) return;
+  report_violation("twin", fmt::format("mprotect of {} bytes fails: {}; too many mappings?", bytes,
+                                       std::strerror(errno)));
 }
 
 Region& region_of(int device) {
@@ -73,7 +80,7 @@ Region& region_of(int device) {
 /// The piece whose pages, with the guard page behind them, hold an address.
 Piece* piece_at(const void* address, int* device = nullptr) {
   auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(address));
-  for (int i = 0; i < kMostDevices; ++i) {
+  for (int i = 0; i < kMaxDevices; ++i) {
     Region& region = memory().regions[static_cast<std::size_t>(i)];
     if (region.begin == nullptr || at < region.begin || at >= region.begin + region.used) continue;
     const auto behind = region.pieces.upper_bound(at);
@@ -91,18 +98,44 @@ bool is_red(const std::byte* from, const std::byte* to) {
   return true;
 }
 
-void check_red_zones(const Piece& piece) {
-  const bool before = is_red(piece.first_page, piece.begin);
-  if (before && is_red(piece.begin + piece.bytes, piece.first_page + piece.page_bytes)) return;
+/// The zones that share pages with what was written.
+void check_red_zones(const OpenPages& written) {
+  const Piece& piece = *written.piece;
+  std::byte* const end = piece.first_page + piece.page_bytes;
+  std::byte* const behind = piece.begin + piece.bytes;
+  const bool sees_begin = written.begin < piece.begin + kPage;
+  const bool sees_end = written.begin + written.bytes > behind - kPage;
+  if (!sees_begin && !sees_end) return;
+  protect(piece.first_page, piece.page_bytes, PROT_READ);
+  const bool before = !sees_begin || is_red(piece.first_page, piece.begin);
+  const bool after = !sees_end || is_red(behind, end);
+  protect(piece.first_page, piece.page_bytes, PROT_NONE);
+  if (before && after) return;
   report_violation(
       "memory.bounds",
       fmt::format("written {} {} bytes of {}, by {}", before ? "behind" : "before", piece.bytes,
-                  piece.who, running() == nullptr ? "?" : running()->task.what));
+                  piece.owner, running() == nullptr ? "?" : running()->task.what));
 }
 
-void open_piece(Piece& piece, bool is_write) {
-  if (piece.protection == PROT_NONE) memory().open.push_back(&piece);
-  protect(piece, is_write ? PROT_READ | PROT_WRITE : piece.protection | PROT_READ);
+void open_pages(Piece& piece, std::byte* from, std::byte* to, bool is_write) {
+  std::byte* const end = std::min(to, piece.first_page + piece.page_bytes);
+  std::byte* const begin = std::max(from, piece.first_page);
+  auto& open = memory().open;
+  const auto known = std::ranges::find_if(open, [&](const OpenPages& one) {
+    return one.begin == begin && one.begin + one.bytes == end;
+  });
+  if (known == open.end()) {
+    open.push_back({&piece, begin, static_cast<std::size_t>(end - begin), is_write});
+  } else {
+    known->is_write = known->is_write || is_write;
+  }
+  protect(begin, static_cast<std::size_t>(end - begin),
+          is_write ? PROT_READ | PROT_WRITE : PROT_READ);
+}
+
+std::byte* aligned_down(const std::byte* address, std::size_t unit) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return reinterpret_cast<std::byte*>(at / unit * unit);
 }
 
 }  // namespace
@@ -119,7 +152,7 @@ std::size_t memory_left(int device) {
   return memory_of_device() - region_of(device).taken;
 }
 
-void* take_memory(int device, std::size_t bytes, std::string who) {
+void* take_memory(int device, std::size_t bytes, std::string owner) {
   Region& region = region_of(device);
   const std::size_t rounded = whole(bytes, kAlignment);
   if (rounded > memory_left(device)) return nullptr;
@@ -131,14 +164,14 @@ void* take_memory(int device, std::size_t bytes, std::string who) {
   // Its end is the last page's end: what is read behind it faults, but for the last few bytes.
   piece.begin = piece.first_page + pages - rounded;
   piece.bytes = bytes;
-  piece.who = std::move(who);
+  piece.owner = std::move(owner);
   region.used += pages + kPage;
   region.taken += rounded;
-  protect(piece, PROT_READ | PROT_WRITE);
+  protect(piece.first_page, pages, PROT_READ | PROT_WRITE);
   std::memset(piece.first_page, kRed, static_cast<std::size_t>(piece.begin - piece.first_page));
-  std::memset(piece.begin, kPoison, bytes);
+  if (!counts_only()) std::memset(piece.begin, kPoison, bytes);
   std::memset(piece.begin + bytes, kRed, rounded - bytes);
-  protect(piece, PROT_NONE);
+  protect(piece.first_page, pages, PROT_NONE);
   std::byte* const begin = piece.begin;
   region.pieces.emplace(piece.first_page, std::move(piece));
   return begin;
@@ -157,21 +190,27 @@ bool give_memory_back(void* begin) {
 
 void open_memory(const Task& task) {
   watch_faults();
-  for (const Access& access : task.accesses) {
-    Piece* const piece = piece_at(access.begin);
-    if (piece == nullptr) continue;  // the host's
-    if (!is_device_memory(access.begin, access.bytes)) {
-      report_violation("memory.bounds", fmt::format("{} uses {} bytes at {}", task.what,
-                                                    access.bytes, place_of(access.begin)));
+  // What is written last: where both share a page, it may be written.
+  for (const bool is_write : {false, true}) {
+    for (const Access& access : task.accesses) {
+      if (access.is_write != is_write) continue;
+      Piece* const piece = piece_at(access.begin);
+      if (piece == nullptr) continue;  // the host's
+      if (!is_device_memory(access.begin, access.bytes)) {
+        report_violation("memory.bounds", fmt::format("{} uses {} bytes at {}", task.what,
+                                                      access.bytes, place_of(access.begin)));
+      }
+      const auto* const begin = static_cast<const std::byte*>(access.begin);
+      open_pages(*piece, aligned_down(begin, kPage),
+                 aligned_down(begin + access.bytes + kPage - 1, kPage), is_write);
     }
-    open_piece(*piece, access.is_write);
   }
 }
 
 void close_memory() {
-  for (Piece* const piece : memory().open) {
-    if ((piece->protection & PROT_WRITE) != 0) check_red_zones(*piece);
-    protect(*piece, PROT_NONE);
+  for (const OpenPages& one : memory().open) protect(one.begin, one.bytes, PROT_NONE);
+  for (const OpenPages& one : memory().open) {
+    if (one.is_write) check_red_zones(one);
   }
   memory().open.clear();
 }
@@ -182,20 +221,23 @@ std::string place_of(const void* address) {
   if (piece == nullptr) return "";
   const auto offset = static_cast<const std::byte*>(address) - piece->begin;
   return fmt::format("byte {} of {} bytes of device {} ({}{})", offset, piece->bytes, device,
-                     piece->who, piece->is_live ? "" : ", given back");
+                     piece->owner, piece->is_live ? "" : ", given back");
 }
 
 bool open_touched(const void* address, bool is_write) {
   const Operation* const operation = running();
   int device = 0;
   Piece* const piece = piece_at(address, &device);
-  if (!is_running_here() || !operation->task.is_kernel || piece == nullptr) return false;
+  if (!is_running_here() || !operation->task.is_kernel() || piece == nullptr) return false;
   const auto* const at = static_cast<const std::byte*>(address);
   if (!piece->is_live || device != operation->task.device || at < piece->begin ||
       at >= piece->begin + piece->bytes) {
     return false;
   }
-  open_piece(*piece, is_write);
+  // A kernel's threads touch neighbours.
+  constexpr std::size_t kChunk = 256UL << 10U;
+  std::byte* const chunk = aligned_down(at, kChunk);
+  open_pages(*piece, chunk, chunk + kChunk, is_write);
   return true;
 }
 

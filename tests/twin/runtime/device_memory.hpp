@@ -10,7 +10,7 @@
 // twice while there are others. REQUIRES, of all: the lock is held.
 namespace taut::twin {
 
-inline constexpr int kMostDevices = 8;
+inline constexpr int kMaxDevices = 8;
 /// What newly allocated memory holds: no number, as a float, a double or a half.
 inline constexpr int kPoison = 0xFF;
 
@@ -19,7 +19,7 @@ inline constexpr int kPoison = 0xFF;
 [[nodiscard]] std::size_t memory_left(int device);
 
 /// nullptr: more than is left. who  for reports
-[[nodiscard]] void* take_memory(int device, std::size_t bytes, std::string who);
+[[nodiscard]] void* take_memory(int device, std::size_t bytes, std::string owner);
 /// false: not the begin of a live allocation.
 [[nodiscard]] bool give_memory_back(void* begin);
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "tests/twin/counts.hpp"
 #include "tests/twin/runtime/lock.hpp"
 #include "tests/twin/stream_queue.hpp"
 
@@ -60,6 +61,12 @@ Counts& counts() {
 }
 
 }  // namespace
+
+std::uint64_t calls_of(std::string_view call) {
+  const Lock lock;
+  const auto found = counts().by_call.find(call);
+  return found == counts().by_call.end() ? 0 : found->second;
+}
 
 Fault next_fault(std::string_view call) {
   const Lock lock;

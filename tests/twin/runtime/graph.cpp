@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/twin/runtime/call.hpp"
+#include "tests/twin/runtime/counts.hpp"
 #include "tests/twin/runtime/scheduler.hpp"
 #include "tests/twin/runtime/stream.hpp"
 
@@ -143,16 +144,17 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
   if (stream.capture != nullptr) {
     report_violation("graph.nested", "cudaGraphLaunch into a stream that is captured");
   }
+  ++counted().graph_launches;
   // A launch follows what is queued on its stream, and the graph's launch before it.
   (void)append(stream, {.what = "a graph's begin", .device = stream.device});
   const Work begin = stream.tail;
-  std::vector<Work> made;
+  std::vector<Work> created;
   for (const Node& node : graph->nodes) {
     std::vector<Work> after{begin, graph->last};
-    for (const std::size_t before : node.after) after.push_back(made[before]);
-    made.push_back(queue(node.task, std::move(after)));
+    for (const std::size_t before : node.after) after.push_back(created[before]);
+    created.push_back(queue(node.task, std::move(after)));
   }
-  stream.must_follow = std::move(made);
+  stream.must_follow = std::move(created);
   stream.must_follow.push_back(graph->last);
   (void)append(stream, {.what = "a graph's end", .device = stream.device});
   graph->last = stream.tail;

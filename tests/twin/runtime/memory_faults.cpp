@@ -37,7 +37,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
   if (!is_running_here()) {
     report_violation("memory.host", fmt::format("the host {} {}", verb, place));
   }
-  const std::string thread = operation->task.is_kernel ? running_thread() : operation->task.what;
+  const std::string thread = operation->task.is_kernel() ? running_thread() : operation->task.what;
   report_violation("memory.bounds", fmt::format("{} {} {}, which it may not", thread, verb, place));
 }
 

@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kBytes = 1000;
 
 cudaStream_t stream() {
-  cudaStream_t made = nullptr;
-  REQUIRE(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) == cudaSuccess);
-  return made;
+  cudaStream_t created = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking) == cudaSuccess);
+  return created;
 }
 
 std::byte* device_bytes(std::size_t bytes = kBytes) {

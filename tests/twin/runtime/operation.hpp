@@ -10,6 +10,9 @@
 
 namespace taut::twin {
 
+/// What counts say of a task.
+enum class TaskKind : std::uint8_t { kOther, kKernel, kLibrary, kToDevice, kToHost, kOnDevice };
+
 /// What is queued: a copy, a kernel, a library's call, or nothing (what an event or a join of
 /// streams waits for).
 struct Task {
@@ -18,8 +21,11 @@ struct Task {
   std::vector<Access> accesses{};
   std::function<void()> run{};
   std::function<bool()> may_run{};
-  /// A kernel: which memory it touches is seen when it touches it.
-  bool is_kernel = false;
+  TaskKind kind = TaskKind::kOther;
+  std::uint64_t amount = 0;  // a kernel's elements, a copy's bytes
+
+  /// Which memory a kernel touches is seen when it touches it.
+  [[nodiscard]] bool is_kernel() const { return kind == TaskKind::kKernel; }
 };
 
 /// A task in its order. Once done it holds on to nothing.

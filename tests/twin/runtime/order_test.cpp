@@ -14,15 +14,15 @@ namespace taut::twin {
 namespace {
 
 cudaStream_t stream(unsigned flags = cudaStreamNonBlocking) {
-  cudaStream_t made = nullptr;
-  REQUIRE(cudaStreamCreateWithFlags(&made, flags) == cudaSuccess);
-  return made;
+  cudaStream_t created = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&created, flags) == cudaSuccess);
+  return created;
 }
 
 cudaEvent_t event() {
-  cudaEvent_t made = nullptr;
-  REQUIRE(cudaEventCreateWithFlags(&made, cudaEventDisableTiming) == cudaSuccess);
-  return made;
+  cudaEvent_t created = nullptr;
+  REQUIRE(cudaEventCreateWithFlags(&created, cudaEventDisableTiming) == cudaSuccess);
+  return created;
 }
 
 /// What ran so far.
@@ -101,9 +101,9 @@ TEST_CASE("an event that is polled becomes ready and leaves its error", "[twin]"
   const cudaEvent_t done = event();
   trace.queue(a, 'a');
   CHECK(cudaEventRecord(done, a) == cudaSuccess);
-  int asked = 0;
-  while (cudaEventQuery(done) == cudaErrorNotReady) ++asked;
-  if (asked > 0) CHECK(cudaGetLastError() == cudaErrorNotReady);
+  int queries = 0;
+  while (cudaEventQuery(done) == cudaErrorNotReady) ++queries;
+  if (queries > 0) CHECK(cudaGetLastError() == cudaErrorNotReady);
   CHECK(trace.text == "a");
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tests/twin/runtime/counts.hpp"
 #include "tests/twin/runtime/device_memory.hpp"
 #include "tests/twin/runtime/seed.hpp"
 
@@ -13,7 +14,7 @@ namespace taut::twin {
 namespace {
 
 // More than this many queued launches wait on a device too.
-constexpr std::size_t kMostPending = 4096;
+constexpr std::size_t kMaxPending = 4096;
 
 struct Scheduler {
   std::vector<Work> pending;
@@ -34,7 +35,10 @@ bool is_ready(const Operation& operation) {
 void run(const Work& work) {
   Scheduler& own = scheduler();
   Task& task = work->task;
-  if (task.run && device_status(task.device) == cudaSuccess) {
+  // What other devices wait for is never left out.
+  const bool is_left_out =
+      counts_only() && !task.may_run && (task.is_kernel() || task.kind == TaskKind::kLibrary);
+  if (task.run && !is_left_out && device_status(task.device) == cudaSuccess) {
     own.running = work.get();
     own.thread = std::this_thread::get_id();
     open_memory(task);
@@ -76,7 +80,8 @@ std::vector<Work> needed_for(const Work& work) {
 }
 
 /// Runs one of what the work needs. Where that waits for what other streams bring (an exchange
-/// between devices), which go on by themselves: one of all that is queued. False: nothing may run.
+/// between devices), which continue by themselves: one of all that is queued. False: nothing may
+/// run.
 bool run_towards(const Work& work) {
   const std::vector<Work> needed = needed_for(work);
   if (run_any(needed)) return true;
@@ -99,6 +104,7 @@ std::condition_variable_any& runtime_changed() {
 
 Work queue(Task task, std::vector<Work> after) {
   Scheduler& own = scheduler();
+  count(task);
   auto work = std::make_shared<Operation>();
   work->task = std::move(task);
   work->number = ++own.numbers;
@@ -117,12 +123,13 @@ Work queue(Task task, std::vector<Work> after) {
       }
       break;
   }
-  while (own.pending.size() > kMostPending && run_any(own.pending)) {
+  while (own.pending.size() > kMaxPending && run_any(own.pending)) {
   }
   return work;
 }
 
 void wait_for(Lock& lock, const Work& work) {
+  ++counted().waits;
   if (work == nullptr) return;
   while (!work->is_done) {
     // Other threads may have queued or run something meanwhile.
@@ -133,9 +140,11 @@ void wait_for(Lock& lock, const Work& work) {
 void wait_for_device(Lock& lock, int device) {
   // What is queued by others meanwhile is not waited for.
   const std::vector<Work> now = scheduler().pending;
+  const std::uint64_t waits = counted().waits;
   for (const Work& work : now) {
     if (work->task.device == device) wait_for(lock, work);
   }
+  counted().waits = waits + 1;
 }
 
 bool poll(const Work& work) {

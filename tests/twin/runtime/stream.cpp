@@ -15,13 +15,13 @@ namespace taut::twin {
 namespace {
 
 struct Streams {
-  std::array<CUstream_st, kMostDevices> defaults;
+  std::array<CUstream_st, kMaxDevices> defaults;
   std::set<CUstream_st*> live;
 };
 Streams& streams() {
   static auto* const one = [] {
     auto* const fresh = new Streams;
-    for (int i = 0; i < kMostDevices; ++i) {
+    for (int i = 0; i < kMaxDevices; ++i) {
       fresh->defaults[static_cast<std::size_t>(i)].device = i;
     }
     return fresh;
@@ -98,7 +98,7 @@ void require_stream(std::string_view call, cudaStream_t handle) {
 }
 
 void enqueue(cudaStream_t handle, std::string what, std::vector<Access> accesses,
-             std::function<void()> run, std::function<bool()> may_run) {
+             std::function<void()> run, std::function<bool()> may_run, CallPart part) {
   const Lock lock;
   CUstream_st& stream = stream_of(what.c_str(), handle);
   // What the capture refuses is said by its end.
@@ -106,7 +106,8 @@ void enqueue(cudaStream_t handle, std::string what, std::vector<Access> accesses
                         .device = stream.device,
                         .accesses = std::move(accesses),
                         .run = std::move(run),
-                        .may_run = std::move(may_run)});
+                        .may_run = std::move(may_run),
+                        .kind = part == CallPart::kMain ? TaskKind::kLibrary : TaskKind::kOther});
 }
 
 void wake() {
@@ -146,7 +147,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   if (stream.capture != nullptr) {
     report_violation("capture.destroyed", "cudaStreamDestroy of a stream that is captured");
   }
-  // Its work goes on without it.
+  // Its work continues without it.
   streams().live.erase(handle);
   delete handle;
   return cudaSuccess;

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "tests/twin/runtime/seed.hpp"
 #include "tests/twin/stream_queue.hpp"
@@ -20,8 +21,7 @@ void report_violation(std::string_view rule, std::string details) {
 }
 
 void poison(void* begin, std::size_t bytes) {
-  auto* const at = static_cast<unsigned char*>(begin);
-  for (std::size_t i = 0; i < bytes; ++i) at[i] = 0xFF;
+  std::memset(begin, 0xFF, bytes);
 }
 
 }  // namespace taut::twin

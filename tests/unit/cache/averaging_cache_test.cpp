@@ -255,11 +255,11 @@ TEST_CASE("averaging on a device with its own memory ends in the host's bits", "
     } else {
       consistency.mutable_periodic_averaging()->set_interval(3);
     }
-    const Trained here = train(job);
-    const Trained there = train(job, true);
-    CHECK(test::same_bits(there.shared, here.shared));
+    const Trained local = train(job);
+    const Trained served = train(job, true);
+    CHECK(test::same_bits(served.shared, local.shared));
     for (std::uint32_t w = 0; w < kWorkers; ++w) {
-      CHECK(test::same_bits(there.own[w], here.own[w]));
+      CHECK(test::same_bits(served.own[w], local.own[w]));
     }
   }
 }

@@ -55,8 +55,8 @@ class Computer {
     for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
       if (table->kind == TableKind::kFrozen) continue;
       const DeviceSpan<float> gradient = cache.gradient(replica, table->id);
-      made_.push_back(test::gradient_of(worker, clock, gradient.size(), table->id.value()));
-      backend_.copy_to_device(*stream_, made_.back(), gradient);
+      gradients_.push_back(test::gradient_of(worker, clock, gradient.size(), table->id.value()));
+      backend_.copy_to_device(*stream_, gradients_.back(), gradient);
       if (table->kind == TableKind::kTrained) {
         backend_.add(*stream_, values[table->id.value()], gradient);
       }
@@ -69,7 +69,7 @@ class Computer {
  private:
   Backend& backend_;
   std::unique_ptr<Stream> stream_;
-  std::deque<std::vector<float>> made_;  // stays until the stream has passed
+  std::deque<std::vector<float>> gradients_;  // stays until the stream has passed
 };
 
 Tables values_of(ParameterCache& cache, std::span<const TableSpec> tables, Clock clock) {
@@ -233,9 +233,9 @@ TEST_CASE("updates on a device with its own memory are those of the host", "[cac
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       CAPTURE(seed);
       test::LateBackend late(*host, {.seed = seed});
-      const Tables there = train_on(late, job, small_tables(), 2, 5);
-      const Tables here = train_locally(job, small_tables(), 2, 5);
-      for (std::size_t t = 0; t < here.size(); ++t) CHECK(same_bits(here[t], there[t]));
+      const Tables served = train_on(late, job, small_tables(), 2, 5);
+      const Tables local = train_locally(job, small_tables(), 2, 5);
+      for (std::size_t t = 0; t < local.size(); ++t) CHECK(same_bits(local[t], served[t]));
     }
   }
 }

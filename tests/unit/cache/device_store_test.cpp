@@ -273,11 +273,11 @@ TEST_CASE("a thread that waits for the values after a lost gradient gets an erro
   broken.fill(*compute, cache->gradient(0, kTable), 1.0F);
   cache->publish(0, kTable, Clock(0));
   cache->finish_clock(0, Clock(0));
-  const TimePoint asked = steady_now();
+  const TimePoint requested_at = steady_now();
   const auto next = cache->acquire(0, kTable, Clock(1));
   REQUIRE_FALSE(next.has_value());
   CHECK(next.error().message == "the copy was lost");
-  CHECK(steady_now() - asked < kDeadline / 2);
+  CHECK(steady_now() - requested_at < kDeadline / 2);
   broken.breaks_to_host = false;
 }
 

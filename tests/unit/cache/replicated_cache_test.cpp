@@ -47,7 +47,7 @@ JobMaker job_of_one() {
   return job;
 }
 
-/// What replicas' nets would do with a cache: all of them read a table before any goes on to the
+/// What replicas' nets would do with a cache: all of them read a table before any continues to the
 /// next, and what they make of it depends on the replica, the clock and what was read.
 class Replicas {
  public:
@@ -99,8 +99,8 @@ class Replicas {
                      DeviceSpan<const float> values) {
     const DeviceSpan<float> gradient = cache_.gradient(replica, table.id);
     const auto worker = static_cast<std::uint32_t>(replica);
-    made_.push_back(test::gradient_of(worker, clock, gradient.size(), table.id.value()));
-    devices_[replica]->copy_to_device(*streams_[replica], made_.back(), gradient);
+    gradients_.push_back(test::gradient_of(worker, clock, gradient.size(), table.id.value()));
+    devices_[replica]->copy_to_device(*streams_[replica], gradients_.back(), gradient);
     if (table.kind == TableKind::kTrained) {
       devices_[replica]->add(*streams_[replica], values, gradient);
     }
@@ -110,7 +110,7 @@ class Replicas {
   ParameterCache& cache_;
   std::vector<Backend*> devices_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::deque<std::vector<float>> made_;  // stays until the streams have passed
+  std::deque<std::vector<float>> gradients_;  // stays until the streams have passed
 };
 
 LocalCache::Options local_options(JobMaker& job, std::size_t replicas) {
@@ -170,7 +170,7 @@ TEST_CASE("replicas on separate devices move parameters as replicas on one do",
 TEST_CASE("an exchange waits for its operands, however late devices work", "[replicated_cache]") {
   const auto host = cpu();
   JobMaker job = job_of_one();
-  const Tables wanted = expected(job, 3);
+  const Tables reference = expected(job, 3);
   for (const bool overlap : {true, false}) {
     std::optional<Tables> before;
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
@@ -190,7 +190,7 @@ TEST_CASE("an exchange waits for its operands, however late devices work", "[rep
       nets.train();
       REQUIRE(cache.flush(kDeadline).has_value());
       const Tables read = nets.read(2);
-      check_close(read, wanted);
+      check_close(read, reference);
       // Whatever the timing, the sums are the same.
       if (!before) before = read;
       for (std::size_t t = 0; t < read.size(); ++t) CHECK(same_bits(read[t], (*before)[t]));
@@ -252,7 +252,7 @@ TEST_CASE("a group of one device after another takes the mean in their order",
   const auto group = make_device_group(members, GroupOrder::kMembers);
   CHECK(group->description() == "copies between the devices");
   group->mean(spans, into.as<float>());
-  // A member whose stream has passed may write its part anew.
+  // A member whose stream has passed may write its part again.
   for (std::size_t i = 0; i < 3; ++i) late.fill(*streams[i], parts[i].as<float>(), 100);
   for (std::size_t i = 3; i-- > 0;) streams[i]->finish();
   std::vector<float> mean(3);

@@ -9,11 +9,11 @@
 
 namespace taut::cli {
 
-/// A machine as a test wants it; in order where the test says nothing.
+/// A machine as a test needs it; in order where the test says nothing.
 class FakeMachine final : public Machine {
  public:
   PortFacts port(const std::string& address) override {
-    asked.push_back(address);
+    probed.push_back(address);
     const auto found = ports.find(address);
     return found == ports.end() ? PortFacts{} : found->second;
   }
@@ -35,7 +35,7 @@ class FakeMachine final : public Machine {
   std::map<std::string, FolderFacts> folders;
   Result<CoordinatorFacts> cluster = make_error(ErrorCode::kTimeout, "nobody answered");
   Result<void> shared = ok();
-  std::vector<std::string> asked;  // addresses
+  std::vector<std::string> probed;  // addresses
 };
 
 }  // namespace taut::cli

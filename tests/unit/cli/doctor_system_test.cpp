@@ -66,7 +66,7 @@ TEST_CASE("a folder that does not exist yet is judged by its parent", "[doctor]"
 TEST_CASE("the host's own figures are plausible", "[doctor]") {
   const HostFacts host = system_host();
   CHECK(host.processors >= 1);
-  CHECK(host.processors <= host.processors_there);
+  CHECK(host.processors <= host.online_processors);
   CHECK(host.memory_bytes >= host.available_bytes);
   CHECK(host.available_bytes > 0);
   CHECK(host.open_files > 0);

@@ -30,7 +30,7 @@ HostFacts good_host() {
   host.processor = "A processor";
   host.flags = {"sse2", "avx2", "fma"};
   host.processors = 8;
-  host.processors_there = 8;
+  host.online_processors = 8;
   host.memory_bytes = 16ULL << 30U;
   host.available_bytes = 12ULL << 30U;
   host.open_files = 1024;
@@ -43,25 +43,27 @@ HostFacts good_host() {
 
 TEST_CASE("the clock is read off the shortest round trip, half of which is uncertain", "[doctor]") {
   // The second reading took 10 ms and the first a second: the coordinator is 5 s ahead.
-  const auto offset = clock_offset({{.sent = 100, .received = 101, .told = 105.9},
-                                    {.sent = 102, .received = 102.010, .told = 107.005}});
+  const auto offset = clock_offset({{.sent = 100, .received = 101, .coordinator_s = 105.9},
+                                    {.sent = 102, .received = 102.010, .coordinator_s = 107.005}});
   REQUIRE(offset);
   CHECK(offset->seconds == Approx(5.0));
   CHECK(offset->uncertain_by == Approx(0.005));
   CHECK_FALSE(clock_offset({}));
-  CHECK_FALSE(clock_offset({{.sent = 1, .received = 2, .told = 0}}));
+  CHECK_FALSE(clock_offset({{.sent = 1, .received = 2, .coordinator_s = 0}}));
   // A clock that was set back between question and answer says nothing.
-  CHECK_FALSE(clock_offset({{.sent = 5, .received = 4, .told = 5}}));
+  CHECK_FALSE(clock_offset({{.sent = 5, .received = 4, .coordinator_s = 5}}));
 }
 
 TEST_CASE("a coordinator's clock counts as skewed beyond the uncertainty", "[doctor]") {
   FakeMachine machine;
   const CoordinatorAim aim{.address = "host:7600", .wait_s = 2, .must_answer = true};
   bool answers = false;
-  machine.cluster = CoordinatorFacts{.readings = {{.sent = 0.5, .received = 1.5, .told = 1.5}}};
+  machine.cluster =
+      CoordinatorFacts{.readings = {{.sent = 0.5, .received = 1.5, .coordinator_s = 1.5}}};
   CHECK(worst(check_coordinator(aim, machine, answers)) == Verdict::kOk);
   CHECK(answers);
-  machine.cluster = CoordinatorFacts{.readings = {{.sent = 10, .received = 10.002, .told = 9}}};
+  machine.cluster =
+      CoordinatorFacts{.readings = {{.sent = 10, .received = 10.002, .coordinator_s = 9}}};
   const Finding skew = finding_with(check_coordinator(aim, machine, answers), "behind");
   CHECK(skew.verdict == Verdict::kWarning);
   CHECK_THAT(skew.found, Contains("1001.0 ms behind") && Contains("+-1.0 ms"));
@@ -105,14 +107,14 @@ TEST_CASE("every port of a config is looked at, and no other", "[doctor]") {
   config.mutable_server()->set_port_base(7700);
   config.mutable_http();
   CHECK(worst(check_ports(config, false, machine)) == Verdict::kOk);
-  CHECK(machine.asked == std::vector<std::string>{"127.0.0.1:7600", "127.0.0.1:7680",
-                                                  "127.0.0.1:7700", "127.0.0.1:7701"});
-  machine.asked.clear();
+  CHECK(machine.probed == std::vector<std::string>{"127.0.0.1:7600", "127.0.0.1:7680",
+                                                   "127.0.0.1:7700", "127.0.0.1:7701"});
+  machine.probed.clear();
   pb::ClusterConfig worker;
   worker.mutable_worker();
   worker.mutable_http();  // on a port that the system chooses
   CHECK(worst(check_ports(worker, false, machine)) == Verdict::kOk);
-  CHECK(machine.asked.empty());
+  CHECK(machine.probed.empty());
 }
 
 TEST_CASE("a held port is reported with its process, its setting, and whether it matters",
@@ -164,7 +166,7 @@ TEST_CASE("shared memory that does not work is a warning, as TCP takes its place
 TEST_CASE("each folder that is written into must be writable and have room", "[doctor]") {
   FakeMachine machine;
   pb::ClusterConfig config = server_config();
-  CHECK(check_disk(config, machine).size() == 1);  // where `tautline train` puts its runs
+  CHECK(check_disk(config, machine).size() == 2);  // runs, and the coordinator's state
   config.mutable_server()->mutable_coordinator()->set_state_folder("/state");
   config.mutable_records()->set_folder("/records");
   config.mutable_records()->set_metrics(true);
@@ -242,9 +244,9 @@ TEST_CASE("processors, memory and limits are compared with the config", "[doctor
 TEST_CASE("programs of different builds are trouble", "[doctor]") {
   const ProgramFacts same{"tautline-server", std::string("tautline 1")};
   const ProgramFacts other{"tautline-worker", std::string("tautline 2")};
-  const ProgramFacts gone{"tautline-worker", make_error(ErrorCode::kNotFound, "is not there")};
+  const ProgramFacts missing{"tautline-worker", make_error(ErrorCode::kNotFound, "is not there")};
   CHECK(worst(check_versions({}, {same}, "tautline 1")) == Verdict::kOk);
-  CHECK(worst(check_versions({}, {same, gone}, "tautline 1")) == Verdict::kTrouble);
+  CHECK(worst(check_versions({}, {same, missing}, "tautline 1")) == Verdict::kTrouble);
   const Finding finding =
       finding_with(check_versions({}, {same, other}, "tautline 1"), "tautline 2");
   CHECK(finding.verdict == Verdict::kTrouble);

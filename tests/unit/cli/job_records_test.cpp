@@ -9,7 +9,7 @@ using namespace taut;
 
 namespace {
 
-/// The shape that is taken for the images of a layer whose data set is not there.
+/// The shape that is taken for the images of a layer whose data set does not exist.
 std::string taken_for(const std::string& data, const std::string& rest = "") {
   pb::Job job;
   const auto parsed = parse_text(

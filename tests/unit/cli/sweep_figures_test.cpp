@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "cli/sweep/comparison.hpp"
@@ -17,29 +18,37 @@ Spread spread(std::vector<double> values) {
   return spread_of(values);
 }
 
+const SweepTarget kHalf{{}, 0.5, true};
+
 /// A run whose accuracy rises from 0 to 1 in twice the given seconds.
-RunResult reaching_half_at(double seconds) {
+RunResult reaching_half_at(double seconds, int tests) {
   RunResult run;
-  run.accuracy_by_time = {{0, 2 * seconds}, {0, 1}};
-  run.accuracy_by_clock = {{0, 100}, {0, 1}};
-  run.best_accuracy = 1;
+  for (int i = 0; i < tests; ++i) {
+    const double share = static_cast<double>(i) / (tests - 1);
+    run.test_by_time.add(2 * seconds * share, share);
+    run.test_by_clock.add(100 * share, share);
+  }
+  run.best_value = 1;
   return run;
 }
 
-std::vector<PointFigures> points_with(const std::vector<std::vector<double>>& seconds) {
+/// seconds  to the target: by bound, then by seed
+std::vector<PointFigures> points_with(const std::vector<std::vector<double>>& seconds,
+                                      int tests = 21) {
   SweepPlan plan;
   std::vector<SweepOutcome> outcomes;
   const std::vector<std::string> slacks = {"0", "1", "async"};
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     plan.points.push_back({slacks[i], 2, "", {}});
-    for (const double one : seconds[i]) {
+    for (std::size_t seed = 0; seed < seconds[i].size(); ++seed) {
       SweepOutcome outcome;
       outcome.run.point = i;
-      outcome.result = reaching_half_at(one);
+      outcome.run.seed = seed + 1;
+      outcome.result = reaching_half_at(seconds[i][seed], tests);
       outcomes.push_back(outcome);
     }
   }
-  return figures_of(plan, outcomes, 0.5);
+  return figures_of(plan, outcomes, kHalf);
 }
 
 }  // namespace
@@ -51,14 +60,29 @@ TEST_CASE("mean and spread are those of the sample", "[sweep]") {
   CHECK(spread({}).count == 0);
 }
 
-TEST_CASE("Welch's test gives the p-values of the t distribution", "[sweep]") {
-  // By numerical integration of the density.
-  CHECK(welch_p(spread({10, 11, 12}), spread({14, 15, 17})) == Approx(0.0198551).epsilon(1e-4));
-  CHECK(welch_p(spread({40.1, 41.3, 39.8}), spread({42.0, 47.5, 44.1})) ==
-        Approx(0.1138169).epsilon(1e-4));
-  CHECK(welch_p(spread({1}), spread({5, 6})) == 1);
-  CHECK(welch_p(spread({1, 1}), spread({2, 2})) == 0);
-  CHECK(welch_p(spread({1, 1}), spread({1, 1})) == 1);
+TEST_CASE("the sign-flip test counts the signs that are as far from 0", "[sweep]") {
+  using Differences = std::vector<double>;
+  // Of 64 choices of signs only the two with equal signs give a sum of 21.
+  CHECK(sign_flip_p(Differences{1, 2, 3, 4, 5, 6}) == 2.0 / 64);
+  CHECK(sign_flip_p(Differences{-1, -2, -3, -4, -5, -6}) == 2.0 / 64);
+  // Sums of 1, 2 and -3, which is 0: every choice is as far.
+  CHECK(sign_flip_p(Differences{1, 2, -3}) == 1);
+  // 8 + 4 + 2 - 1 = 13 is reached or passed by 15 and 13, and by their opposites.
+  CHECK(sign_flip_p(Differences{8, 4, 2, -1}) == 4.0 / 16);
+  CHECK(sign_flip_p(Differences{0, 0}) == 1);
+  CHECK(sign_flip_p(Differences{}) == 1);
+  CHECK(lowest_sign_flip_p(6) == 2.0 / 64);
+  CHECK(lowest_sign_flip_p(0) == 1);
+  // Rounding does not separate equal sums.
+  CHECK(sign_flip_p(Differences{0.1, 0.2, 0.3, -0.3}) == sign_flip_p(Differences{1, 2, 3, -3}));
+}
+
+TEST_CASE("beyond twenty differences the sign-flip test is the normal distribution's", "[sweep]") {
+  const std::vector<double> up(25, 1.0);
+  CHECK(sign_flip_p(up) == Approx(5.733e-7).epsilon(1e-3));  // 2 (1 - Phi(5))
+  std::vector<double> mixed(24, 1.0);
+  std::fill_n(mixed.begin(), 12, -1.0);
+  CHECK(sign_flip_p(mixed) == Approx(1));
 }
 
 TEST_CASE("Holm's correction raises the lowest p-value most and keeps the order", "[sweep]") {
@@ -97,40 +121,126 @@ TEST_CASE("a band covers only where every run has a value", "[sweep]") {
   CHECK(band.deviation[0] == Approx(std::sqrt(2.0)));
 }
 
-TEST_CASE("the target is given, or the accuracy that every run reached, rounded down", "[sweep]") {
+TEST_CASE("the target is given, or what every run reached, rounded toward worse", "[sweep]") {
   std::vector<SweepOutcome> outcomes(3);
   outcomes[0].result = RunResult{};
-  outcomes[0].result->best_accuracy = 0.8799;
+  outcomes[0].result->best_value = 0.8799;
   outcomes[1].result = RunResult{};
-  outcomes[1].result->best_accuracy = 0.91;
-  CHECK(target_of(std::nullopt, outcomes) == Approx(0.875));
-  CHECK(target_of(0.9, outcomes) == 0.9);
+  outcomes[1].result->best_value = 0.91;
+  CHECK(target_of({}, std::nullopt, outcomes).value == Approx(0.875));
+  CHECK_FALSE(target_of({}, std::nullopt, outcomes).is_fixed);
+  CHECK(target_of({}, 0.9, outcomes).value == 0.9);
+  CHECK(target_of({}, 0.9, outcomes).is_fixed);
+  const SweepMetric loss{"loss", false, false, 0};
+  outcomes[0].result->best_value = 0.2314;
+  outcomes[1].result->best_value = 0.19;
+  CHECK(target_of(loss, std::nullopt, outcomes).value == Approx(0.24));
+  outcomes[0].result->best_value = 0.24;
+  CHECK(target_of(loss, std::nullopt, outcomes).value == Approx(0.24));
 }
 
 TEST_CASE("a lead beyond the noise is called so, with the test's p-values", "[sweep]") {
-  const std::string text = verdict(points_with({{100, 101, 99}, {50, 51, 49}, {70, 71, 69}}), 0.5);
-  CHECK_THAT(text, Contains("Slack 1 reached 50.0 % test accuracy soonest, in 50.0 s on average "
-                            "over 3 seeds, 20.0 s (28.6 %) before async"));
-  CHECK_THAT(text, Contains("that lead is beyond the noise"));
-  CHECK_THAT(text, Contains("BSP (50.0 s later"));
+  std::vector<std::vector<double>> seconds(3);
+  for (int seed = 0; seed < 8; ++seed) {
+    seconds[0].push_back(100 + seed);
+    seconds[1].push_back(50 + seed);
+    seconds[2].push_back(70 + seed);
+  }
+  const Verdict found = verdict(points_with(seconds), kHalf);
+  CHECK(found.is_given);
+  CHECK_THAT(found.text, Contains("Slack 1 reached 50.0 % test accuracy soonest, in 53.5 s on "
+                                  "average over 8 seeds, 20.0 s (27.2 %) before async"));
+  // The lowest p-value of eight pairs, 2 / 256, times the three pairs of bounds.
+  CHECK_THAT(found.text, Contains("that lead is beyond the noise (p = 0.023)"));
+  CHECK_THAT(found.text, Contains("BSP (50.0 s later, p = 0.023)"));
+  REQUIRE(found.tests.size() == 2);
+  CHECK(found.tests[0].seeds == 8);
+  CHECK(found.tests[0].p == Approx(3 * 2.0 / 256));
 }
 
 TEST_CASE("a lead within the noise is called so", "[sweep]") {
-  const std::string text = verdict(points_with({{50, 60, 40}, {52, 61, 44}}), 0.5);
-  CHECK_THAT(text, Contains("BSP reached") && Contains("within the noise"));
-  CHECK_THAT(verdict(points_with({{50}, {60}}), 0.5),
-             Contains("one seed tells nothing about the noise"));
+  const Verdict found =
+      verdict(points_with({{50, 60, 40, 52, 53, 47}, {52, 61, 44, 50, 49, 51}}), kHalf);
+  CHECK(found.is_given);
+  CHECK_THAT(found.text, Contains("BSP reached") && Contains("within the noise"));
+}
+
+TEST_CASE("fewer than six seeds give no verdict, however far apart the bounds are", "[sweep]") {
+  const Verdict found = verdict(points_with({{50, 51, 52, 53, 54}, {90, 91, 92, 93, 94}}), kHalf);
+  CHECK_FALSE(found.is_given);
+  CHECK(found.tests.empty());
+  CHECK_THAT(found.text, Contains("No verdict: 5 seeds, and fewer than 6"));
+  CHECK_THAT(found.text, !Contains("soonest") && !Contains("p ="));
+}
+
+TEST_CASE("two tests of a run give no verdict, and say which interval would", "[sweep]") {
+  const std::vector<double> far = {90, 91, 92, 93, 94, 95};
+  const std::vector<double> near = {50, 51, 52, 53, 54, 55};
+  const Verdict found = verdict(points_with({near, far}, 2), kHalf);
+  CHECK_FALSE(found.is_given);
+  CHECK_THAT(found.text, Contains("No verdict: 2 tests from a run's start"));
+  CHECK_THAT(found.text, Contains("at least 20") && Contains("test_interval of at most 5"));
+  CHECK_FALSE(verdict(points_with({near, far}, 19), kHalf).is_given);
+  CHECK(verdict(points_with({near, far}, 20), kHalf).is_given);
+}
+
+TEST_CASE("more bounds than seeds can tell apart are named", "[sweep]") {
+  const std::vector<double> near = {50, 51, 52, 53, 54, 55};
+  const std::vector<double> far = {90, 91, 92, 93, 94, 95};
+  const Verdict found = verdict(points_with({near, far, far}), kHalf);
+  // Three pairs of bounds: 3 * 2 / 64.
+  CHECK_THAT(found.text, Contains("With 6 seeds and 3 bounds no lead can be significant (the "
+                                  "lowest p is 0.094); 7 seeds could show one."));
+  CHECK_THAT(verdict(points_with({near, far}), kHalf).text, !Contains("no lead can"));
+}
+
+TEST_CASE("seeds are paired: only those that both bounds have count", "[sweep]") {
+  auto points = points_with({{50, 51, 52, 53, 54, 55}, {90, 91, 92, 93, 94, 95}});
+  // The other bound's runs are of other seeds.
+  auto moved = points[1].by_seed;
+  points[1].by_seed.clear();
+  for (auto& [seed, time] : moved) points[1].by_seed[seed + 3] = time;
+  CHECK_THAT(verdict(points, kHalf).text, Contains("No verdict: 3 seeds"));
+}
+
+TEST_CASE("a verdict says how its target was chosen, and what its tests are worth", "[sweep]") {
+  const auto points = points_with({{50, 60}, {70, 80}});
+  SweepTarget target = kHalf;
+  target.metric.test_records = 2500;
+  const auto joined = [&] {
+    std::string text;
+    for (const std::string& line : basis_of(points, target)) text += line + "\n";
+    return text;
+  };
+  CHECK_THAT(joined(), Contains("50.0 % test accuracy, fixed before the runs"));
+  CHECK_THAT(joined(), Contains("tests of a run: 21, 21 around the target"));
+  // The square root of 0.25 / 2500.
+  CHECK_THAT(joined(), Contains("records of a test: 2500") && Contains("error of 1.00 %"));
+  target.is_fixed = false;
+  CHECK_THAT(joined(), Contains("chosen after the runs: the highest that every run reached"));
+  target.metric = {"loss", false, false, 2500};
+  CHECK_THAT(joined(), Contains("the lowest that every run") && !Contains("binomial"));
 }
 
 TEST_CASE("a bound that does not always reach the target is named and not compared", "[sweep]") {
-  auto points = points_with({{50, 60}, {10, 10}});
+  auto points = points_with({{50, 51, 52, 53, 54, 55}, {10, 10, 10, 10, 10, 10}});
   points[1].seconds_to_target.pop_back();
-  CHECK_THAT(verdict(points, 0.5),
-             Contains("(slack 1 did not always reach it)") && Contains("no other bound did"));
+  CHECK_THAT(verdict(points, kHalf).text, Contains("(slack 1 did not always reach 50.0 %") &&
+                                              Contains("no other bound always did"));
   points[0].seconds_to_target.clear();
-  CHECK_THAT(verdict(points, 0.5), Contains("No bound reached 50.0 %"));
+  CHECK_THAT(verdict(points, kHalf).text, Contains("No bound reached 50.0 %"));
   for (PointFigures& point : points) point.runs.clear();
-  CHECK(verdict(points, 0) == "No run has finished, so there is nothing to compare.");
+  CHECK(verdict(points, kHalf).text == "No run has finished, so there is nothing to compare.");
+}
+
+TEST_CASE("a metric that is better where it is lower is reached from above", "[sweep]") {
+  const Curve curve{{0, 10, 20}, {2.0, 1.0, 0.5}};
+  CHECK(first_reaching(curve, 1.5, false).value() == Approx(5));
+  CHECK_FALSE(first_reaching(curve, 0.4, false).has_value());
+  const SweepMetric loss{"loss", false, false, 0};
+  CHECK(loss.better(0.1, 0.2));
+  CHECK(loss.text(0.12341) == "0.1234");
+  CHECK(loss.test_error(0.5) == 0);
 }
 
 TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") {
@@ -149,7 +259,7 @@ TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") 
                                                "0,102,1,3.0,64,64,1,0,8,0,0,,\n"
                                                "1,104,3,1.0,64,64,1,0,8,0,0,,\n");
   folder.write("summary.json",
-               "{\"staleness\":[{\"staleness\":0,\"reads\":3},"
+               "{\"rate\":64,\"staleness\":[{\"staleness\":0,\"reads\":3},"
                "{\"staleness\":2,\"reads\":1}]}");
   const auto read = read_run(folder.path());
   INFO((read ? std::string() : read.error().message));
@@ -157,13 +267,30 @@ TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") 
   const RunResult& run = read.value();
   CHECK(run.wall_s == 4);
   CHECK(run.clocks == 2);
-  CHECK(run.images_per_second == Approx(64));
+  CHECK(run.rate == 64);
   CHECK(run.wait_share == Approx(0.125));
-  CHECK(run.accuracy_by_time.x == std::vector<double>{2, 4});
-  CHECK(run.accuracy_by_clock.x == std::vector<double>{1, 2});
-  CHECK(run.final_accuracy == 0.75);
+  CHECK(run.test_by_time.x == std::vector<double>{2, 4});
+  CHECK(run.test_by_clock.x == std::vector<double>{1, 2});
+  CHECK(run.final_value == 0.75);
   CHECK(run.mean_staleness == 0.5);
   CHECK(run.staleness.at(2) == 1);
+
+  const auto with = [&](const std::string& name) {
+    const auto found = read_run(folder.path(), SweepMetric{name, false, false, 0});
+    INFO((found ? std::string() : found.error().message));
+    REQUIRE(found.has_value());
+    return found.value();
+  };
+  CHECK(with("loss").test_by_time.y == std::vector<double>{1.1, 0.9, 0.9});
+  CHECK(with("loss").best_value == 0.9);
+  CHECK(with("perplexity").test_by_time.y[0] == Approx(std::exp(1.1)));
+  CHECK_THAT(read_run(folder.path(), SweepMetric{"error", false, false, 0}).error().message,
+             Contains("no test error was recorded"));
+  folder.write("job1-worker0/tests.csv",
+               "clock,unix_time_s,wall_s,output,value\n"
+               "1,102,2,loss,1.1\n1,102,2,error,0.7\n2,104,4,error,0.6\n2,104,4,err");
+  CHECK(with("error").test_by_time.y == std::vector<double>{0.7, 0.6});
+  CHECK(with("error").test_by_clock.x == std::vector<double>{1, 2});
 }
 
 TEST_CASE("a folder without a complete run reports what is missing", "[sweep]") {
@@ -177,14 +304,14 @@ TEST_CASE("a folder without a complete run reports what is missing", "[sweep]") 
   folder.write("job1-worker0/metrics.csv", "clock,loss\n1,2\n");
   CHECK_THAT(message(), Contains("has no column \"unix_time_s\""));
   folder.write("job1-worker0/metrics.csv",
-               "clock,unix_time_s,wall_s,loss,images,compute_s,wait_s,test_accuracy\n"
-               "0,1,1,1,1,1,1,\n");
+               "clock,unix_time_s,wall_s,loss,images,compute_s,wait_s,test_accuracy,test_loss\n"
+               "0,1,1,1,1,1,1,,\n");
   CHECK_THAT(message(), Contains("no test accuracy was recorded"));
   // A test of a net without an Accuracy is no line of the training.
   folder.write("job1-worker0/metrics.csv",
-               "clock,unix_time_s,wall_s,loss,images,compute_s,wait_s,test_accuracy\n"
-               "0,1,1,1,1,1,1,\n"
-               "1,2,2,,,,,\n");
+               "clock,unix_time_s,wall_s,loss,images,compute_s,wait_s,test_accuracy,test_loss\n"
+               "0,1,1,1,1,1,1,,\n"
+               "1,2,2,,,,,,\n");
   CHECK_THAT(message(), Contains("no test accuracy was recorded"));
 }
 

@@ -15,7 +15,9 @@ const std::string kJob =
     "  layer { name: 'in' type: 'Data' top: 'data' top: 'label' data_param { batch_size: 4 } } "
     "  layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
     "          inner_product_param { num_output: 10 } } "
-    "  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } } "
+    "  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } "
+    "  layer { name: 'right' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'right' "
+    "          top: 'each' include { phase: TEST } } } "
     "solver_param { base_lr: 0.1 max_iter: 10 test_iter: 2 test_interval: 5 stepvalue: 3 "
     "stepvalue: 6 } "
     "data { folder: '/nowhere' }";
@@ -133,7 +135,7 @@ TEST_CASE("fields that override a job replace its lists and keep the rest", "[sw
   CHECK(job.clock_time_ms() == 7);
   CHECK(job.network().loss() == 0.1);
   CHECK(job.data_size() == 1);
-  CHECK(job.net_param().layer_size() == 3);
+  CHECK(job.net_param().layer_size() == 4);
 }
 
 TEST_CASE("every value of a sweep that cannot work is named before anything runs", "[sweep]") {
@@ -147,6 +149,52 @@ TEST_CASE("every value of a sweep that cannot work is named before anything runs
         "limit_s: must be greater than 0, is 0", "a variant has no name", "variant \"v\" sets"}) {
     CHECK_THAT(all, Contains(line));
   }
+}
+
+TEST_CASE("a sweep tests often enough to place its target", "[sweep]") {
+  const auto interval = [](const std::string& solver) {
+    const auto plan = plan_of("seeds: 1 over { solver_param { " + solver + " } }");
+    REQUIRE(plan.has_value());
+    CHECK(plan.value().points[0].job.solver_param().test_interval() ==
+          plan.value().runs[0].job.solver_param().test_interval());
+    return plan.value().points[0].job.solver_param().test_interval();
+  };
+  CHECK(interval("max_iter: 100 test_interval: 500") == 2);
+  CHECK(interval("max_iter: 1000 test_interval: 0") == 25);
+  CHECK(interval("max_iter: 10 test_interval: 5") == 1);
+  // Twenty tests are enough, and fewer are too few.
+  CHECK(interval("max_iter: 100 test_interval: 5") == 5);
+  CHECK(interval("max_iter: 100 test_interval: 6") == 2);
+}
+
+TEST_CASE("a metric that a job's tests do not give is refused with those that they give",
+          "[sweep]") {
+  for (const char* name : {"accuracy", "loss", "right", "each[9]"}) {
+    const auto plan = plan_of("metric: '" + std::string(name) + "'");
+    INFO((plan ? std::string() : plan.error().message));
+    REQUIRE(plan.has_value());
+    CHECK(plan.value().metric.name == name);
+    CHECK(plan.value().metric.higher_is_better == (std::string(name) != "loss"));
+    CHECK(plan.value().metric.test_records == 8);
+  }
+  CHECK_THAT(refusal_of("metric: 'perplexity'"),
+             Contains("the job's tests give no \"perplexity\"; choose one of: accuracy, loss, "
+                      "each[0], each[1]"));
+  CHECK_THAT(refusal_of("metric: 'each[10]'"), Contains("no \"each[10]\""));
+  const std::string without =
+      "over { net_param { layer { name: 'in' type: 'Data' top: 'data' top: 'label' "
+      "  data_param { batch_size: 4 } } "
+      "  layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+      "          inner_product_param { num_output: 10 } } "
+      "  layer { name: 'far' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'far' } } }";
+  CHECK_THAT(refusal_of(without), Contains("no \"accuracy\"; choose one of: loss, far"));
+  CHECK(plan_of(without + " metric: 'loss'").has_value());
+}
+
+TEST_CASE("a target is given once, and an accuracy's only for accuracies", "[sweep]") {
+  CHECK_THAT(refusal_of("target: 0.8 target_accuracy: 0.8"), Contains("give one"));
+  CHECK_THAT(refusal_of("metric: 'loss' target_accuracy: 0.8"), Contains("give target instead"));
+  CHECK(plan_of("metric: 'loss' target: 0.3").has_value());
 }
 
 TEST_CASE("a point that its job cannot be is named with the reason", "[sweep]") {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "cli/sweep/chart.hpp"
 #include "cli/sweep/report.hpp"
 #include "tests/support/catch.hpp"
@@ -15,37 +17,44 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// Two bounds with two seeds each, and a failed run.
-SweepReport report() {
+/// Curves that rise to 0.9, with a test at each of 41 places.
+Curve rising(double end) {
+  Curve curve;
+  for (int i = 0; i <= 40; ++i) curve.add(end * i / 40, 0.1 + 0.8 * i / 40);
+  return curve;
+}
+
+/// Two bounds with some seeds each, and a failed run.
+SweepReport report(std::uint64_t seeds = 2) {
   SweepPlan plan;
-  SweepReport made;
-  made.name = "a <b> & c";
-  made.target = 0.5;
+  SweepReport created;
+  created.name = "a <b> & c";
+  created.target.value = 0.5;
   for (const std::string slack : {"0", "async"}) {
     plan.points.push_back({slack, 2, "", {}});
-    for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
       SweepOutcome outcome;
       outcome.run = {plan.points.size() - 1, seed, "slack" + slack, {}};
       RunResult run;
       const double end = slack == "0" ? 40 : 20 + static_cast<double>(seed);
-      run.accuracy_by_time = {{0, end}, {0.1, 0.9}};
-      run.accuracy_by_clock = {{0, 100}, {0.1, 0.9}};
+      run.test_by_time = rising(end);
+      run.test_by_clock = rising(100);
       run.loss_by_time = {{0, end}, {2, 0.5}};
       run.loss_by_clock = {{0, 100}, {2, 0.5}};
-      run.images_per_second = 6400 / end;
-      run.final_accuracy = run.best_accuracy = 0.9;
+      run.rate = 6400 / end;
+      run.final_value = run.best_value = 0.9;
       run.staleness = {{0, 10}, {7, 5}};
       outcome.result = run;
-      made.outcomes.push_back(outcome);
+      created.outcomes.push_back(outcome);
     }
   }
   SweepOutcome failed;
-  failed.run = {1, 3, "slackasync-seed3", {}};
+  failed.run = {1, seeds + 1, fmt::format("slackasync-seed{}", seeds + 1), {}};
   failed.failure = "worker1 was killed, \"9\"";
-  made.outcomes.push_back(failed);
-  made.points = figures_of(plan, made.outcomes, made.target);
-  made.setting = {{"job", "lenet"}};
-  return made;
+  created.outcomes.push_back(failed);
+  created.points = figures_of(plan, created.outcomes, created.target);
+  created.setting = {{"job", "lenet"}};
+  return created;
 }
 
 }  // namespace
@@ -71,17 +80,37 @@ TEST_CASE("a report is self-contained: no script, no address, every text escaped
 }
 
 TEST_CASE("a report names the verdict, the failed runs and the setting", "[sweep]") {
-  const std::string html = report_html(report());
+  const std::string html = report_html(report(6));
   CHECK_THAT(html, Contains("Async reached 50.0 % test accuracy soonest"));
-  CHECK_THAT(html, Contains("slackasync-seed3: worker1 was killed, &quot;9&quot;"));
+  CHECK_THAT(html, Contains("class=\"best\""));
+  CHECK_THAT(html, Contains("chosen after the runs"));
+  CHECK_THAT(html, Contains("slackasync-seed7: worker1 was killed, &quot;9&quot;"));
   CHECK_THAT(html, Contains("<dt>job</dt><dd>lenet</dd>"));
 }
 
+TEST_CASE("a report of two seeds lists every run and marks no bound", "[sweep]") {
+  const std::string html = report_html(report());
+  CHECK_THAT(html, Contains("No verdict: 2 seeds"));
+  CHECK_THAT(html, !Contains("soonest, in") && !Contains("class=\"best\""));
+  CHECK_THAT(html, Contains("<tr><td>BSP</td><td>20.0</td><td>20.0</td></tr>"));
+  CHECK_THAT(html, Contains("<tr><td>async</td><td>10.5</td><td>11.0</td></tr>"));
+}
+
+TEST_CASE("a report of losses names them, on an axis of their own", "[sweep]") {
+  SweepReport created = report();
+  created.target.metric = {"loss", false, false, 0};
+  const std::string html = report_html(created);
+  CHECK_THAT(html, Contains("Test loss over wall time") && Contains("<th>final loss</th>"));
+  CHECK_THAT(html, !Contains("accuracy"));
+  CHECK_THAT(runs_csv(created), Contains("final_loss,best_loss") && !Contains("accuracy"));
+  CHECK_THAT(curves_csv(created), Contains("test_loss"));
+}
+
 TEST_CASE("a policy is a row, a series and a name under its dots like any bound", "[sweep]") {
-  SweepReport made = report();
-  made.points[1].point.slack = "delay, compensated";
-  made.points[1].point.is_policy = true;
-  const std::string html = report_html(made);
+  SweepReport created = report(6);
+  created.points[1].point.slack = "delay, compensated";
+  created.points[1].point.is_policy = true;
+  const std::string html = report_html(created);
   CHECK_THAT(html, Contains("Delay, compensated reached 50.0 % test accuracy soonest"));
   CHECK_THAT(html, Contains("<td>delay, compensated</td>") && Contains("slack or policy"));
   // No axis leads from a bound to a policy.
@@ -89,10 +118,10 @@ TEST_CASE("a policy is a row, a series and a name under its dots like any bound"
   CHECK_THAT(html, !Contains("throughput goes from"));
   // Two names of this width have room; eight have not, and lean.
   CHECK_THAT(html, !Contains("rotate(-45)"));
-  while (made.points.size() < 8) made.points.push_back(made.points[1]);
-  const std::string crowded = report_html(made);
+  while (created.points.size() < 8) created.points.push_back(created.points[1]);
+  const std::string crowded = report_html(created);
   CHECK(count_of(crowded, "rotate(-45)\">delay, compensated</text>") == 4 * 7);
-  CHECK_THAT(runs_csv(made), Contains("\n\"delay, compensated\",2,,1,done,"));
+  CHECK_THAT(runs_csv(created), Contains("\n\"delay, compensated\",2,,1,done,"));
 }
 
 TEST_CASE("points that differ in more than slack get a section each", "[sweep]") {
@@ -104,31 +133,49 @@ TEST_CASE("points that differ in more than slack get a section each", "[sweep]")
 }
 
 TEST_CASE("a bound whose runs all failed has a place and no figures", "[sweep]") {
-  SweepReport made = report();
+  SweepReport created = report();
   PointFigures empty;
-  empty.point = made.points[1].point;
-  made.points[1] = empty;
-  const std::string html = report_html(made);
+  empty.point = created.points[1].point;
+  created.points[1] = empty;
+  const std::string html = report_html(created);
   CHECK_THAT(html, Contains(">failed</text>"));
   CHECK_THAT(html, !Contains("nan"));
 }
 
 TEST_CASE("the CSV files have a line for each run, point and place", "[sweep]") {
-  const SweepReport made = report();
-  const std::string runs = runs_csv(made);
+  const SweepReport created = report();
+  const std::string runs = runs_csv(created);
   CHECK(count_of(runs, "\n") == 6);
   CHECK_THAT(runs, Contains("async,2,,3,failed,\"worker1 was killed, \"\"9\"\"\","));
   CHECK_THAT(runs, Contains("0,2,,1,done,,"));
-  const std::string points = points_csv(made);
+  const std::string points = points_csv(created);
   CHECK(count_of(points, "\n") == 3);
   // Half of the way from 0.1 to 0.9 in 40 s.
   CHECK_THAT(points, Contains("0,2,,2,2,20,0,50,0,0.9,0,160,0"));
-  CHECK(count_of(curves_csv(made), "\n") == 1 + 4 * 8);
+  CHECK(count_of(curves_csv(created), "\n") == 1 + 4 * (2 * 41 + 2 * 2));
   // As many cells in each line as the header has.
   const std::string header = runs.substr(0, runs.find('\n'));
   const std::string first =
       runs.substr(header.size() + 1, runs.find('\n', header.size() + 1) - header.size() - 1);
   CHECK(count_of(header, ",") == count_of(first, ","));
+}
+
+TEST_CASE("lines carry markers, and a chart that cuts them off says so", "[sweep]") {
+  LineChart chart{{"loss", "clocks", "loss"}, {}, 0, 1, false, 0.5};
+  Band band;
+  for (int i = 0; i <= 100; ++i) {
+    band.x.push_back(i);
+    band.mean.push_back(i == 0 ? 7.5 : 0.5);
+    band.deviation.push_back(0);
+  }
+  chart.series.push_back({"slack 2", 2, band});
+  const std::string svg = line_chart(chart);
+  CHECK_THAT(svg, Contains("cut off above: up to 7.5"));
+  CHECK(count_of(svg, "<polygon") >= 5);
+  // The target's words come after the lines, which do not strike through them.
+  CHECK(svg.rfind("target 0.5") > svg.rfind("<path"));
+  chart.high = 8;
+  CHECK(line_chart(chart).find("cut off") == std::string::npos);
 }
 
 }  // namespace taut::cli

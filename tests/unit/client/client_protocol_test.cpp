@@ -351,7 +351,7 @@ TEST_CASE("a shard that expects an update which it acknowledged before is a mism
   played.push(0);
   static_cast<void>(played.sent());
   played.answer(pb::DataItem::ACK, 0, 1);
-  // The shard has lost its memory: it greets anew, and expects clock 0 once more.
+  // The shard has lost its memory: it greets again, and expects clock 0 once more.
   played.greet_again();
   played.push(1);
   played.take();

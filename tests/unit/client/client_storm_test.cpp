@@ -61,7 +61,7 @@ class Storm {
     }
     return {};
   }
-  [[nodiscard]] std::int64_t most_stale() const { return most_stale_; }
+  [[nodiscard]] std::int64_t max_staleness() const { return max_staleness_; }
   [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
   std::string failure;
 
@@ -70,7 +70,7 @@ class Storm {
     std::unique_ptr<ClientProtocol> client;
     std::vector<std::vector<float>> values;
     Clock clock;
-    std::size_t came = 0;  // tables of this clock
+    std::size_t arrived = 0;  // tables of this clock
   };
   struct Packet {
     std::size_t shard;
@@ -95,11 +95,11 @@ class Storm {
     Worker& worker = workers_[w];
     worker.client->tick(now_);
     for (const CompletedRead& read : worker.client->take_completed()) {
-      most_stale_ = std::max(most_stale_, read.clock - read.version);
-      ++worker.came;
+      max_staleness_ = std::max(max_staleness_, read.clock - read.version);
+      ++worker.arrived;
     }
-    if (worker.came == tables_.size() && worker.clock < end && random_() % 4 != 0) {
-      worker.came = 0;
+    if (worker.arrived == tables_.size() && worker.clock < end && random_() % 4 != 0) {
+      worker.arrived = 0;
       for (std::size_t t = 0; t < tables_.size(); ++t) {
         worker.client->read(tables_[t].id, worker.clock.next(), worker.values[t]);
         const auto gradient = test::gradient_of(static_cast<std::uint32_t>(w), worker.clock.value(),
@@ -151,7 +151,7 @@ class Storm {
   std::vector<Packet> air_;
   std::uint64_t generation_ = 0;
   TimePoint now_;
-  std::int64_t most_stale_ = 0;
+  std::int64_t max_staleness_ = 0;
 };
 
 }  // namespace
@@ -189,7 +189,7 @@ TEST_CASE("no read is staler than the slack, under all message faults", "[client
   Storm storm(JobMaker(3, Slack(slack), 2), 3, 17);
   REQUIRE(storm.run(Clock(40)));
   CHECK(storm.failure.empty());
-  CHECK(storm.most_stale() <= slack);
+  CHECK(storm.max_staleness() <= slack);
 }
 
 }  // namespace taut

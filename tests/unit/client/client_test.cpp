@@ -35,7 +35,7 @@ void push(Client& client, std::uint32_t worker, std::int64_t clock, TableId tabl
   client.push(table, Clock(clock), gradient);
 }
 
-/// Loses, repeats and delays what a real endpoint carries, and makes its connections anew.
+/// Loses, repeats and delays what a real endpoint carries, and makes its connections again.
 class FaultyEndpoint final : public Endpoint {
  public:
   FaultyEndpoint(std::unique_ptr<Endpoint> inner, std::uint64_t seed)
@@ -149,22 +149,22 @@ TEST_CASE("each read is reported before it can be waited for", "[client]") {
   ServedJob served(JobMaker(1));
   const auto client = served.client(0);
   REQUIRE(client->open(two_tables(), kDeadline).has_value());
-  std::atomic<std::int64_t> told = -1;
+  std::atomic<std::int64_t> notified = -1;
   client->on_read([&](TableId table, Clock clock) {
-    if (table == kTable) told = clock.value();
+    if (table == kTable) notified = clock.value();
   });
   std::vector<float> values(4);
   client->read(kTable, Clock(0), values);
   REQUIRE(client->wait(kTable, Clock(0), kDeadline).has_value());
-  CHECK(told == 0);
-  // Snapshots are no reads, and nobody is told any more once that is said.
+  CHECK(notified == 0);
+  // Snapshots are no reads, and nothing is told any more once that is said.
   REQUIRE(client->snapshot(kTable, values, kDeadline).has_value());
   client->on_read({});
   const Buffer gradient = client->gradient_buffer(kTable);
   std::ranges::fill(gradient.floats(), 1.0F);
   client->push_and_read(kTable, Clock(0), gradient, values);
   REQUIRE(client->wait(kTable, Clock(1), kDeadline).has_value());
-  CHECK(told == 0);
+  CHECK(notified == 0);
 }
 
 TEST_CASE("a read under BSP waits for the other workers, and each read's staleness is counted",

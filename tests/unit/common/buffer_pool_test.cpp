@@ -81,9 +81,9 @@ TEST_CASE("stocked buffers are acquired next, and no more are allocated than are
 
 TEST_CASE("stocking ends as soon as it is cancelled", "[pool]") {
   BufferPool pool;
-  int asked = 0;
-  pool.stock(100'000, 10, [&] { return ++asked > 4; });
-  CHECK(asked == 5);
+  int calls = 0;
+  pool.stock(100'000, 10, [&] { return ++calls > 4; });
+  CHECK(calls == 5);
   CHECK(pool.usage().kept.value() == 4 * BufferPool::rounded_size(100'000));
 }
 
@@ -107,8 +107,8 @@ class AskingAllocator final : public BufferAllocator {
   void deallocate(void* memory, std::size_t size) noexcept override {
     if (pool != nullptr) {
       ++freed;
-      asked.push_back(std::async(std::launch::async, [this] { (void)pool->usage(); }));
-      if (asked.back().wait_for(std::chrono::seconds(5)) != std::future_status::ready) ++blocked;
+      calls.push_back(std::async(std::launch::async, [this] { (void)pool->usage(); }));
+      if (calls.back().wait_for(std::chrono::seconds(5)) != std::future_status::ready) ++blocked;
     }
     host_allocator()->deallocate(memory, size);
   }
@@ -116,7 +116,7 @@ class AskingAllocator final : public BufferAllocator {
   BufferPool* pool = nullptr;
   int freed = 0;
   int blocked = 0;
-  std::vector<std::future<void>> asked;  // one that waits is not waited for in turn
+  std::vector<std::future<void>> calls;  // one that waits is not waited for in turn
 };
 
 }  // namespace

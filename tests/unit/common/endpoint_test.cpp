@@ -48,7 +48,7 @@ std::vector<Transport> transports() {
   return {zmq_transport(), memory_transport()};
 }
 
-/// A port on which nobody listens, and nobody did just now: closing a plain socket is not put off.
+/// A port on which nothing listens, and none did just now: closing a plain socket is immediate.
 int free_port() {
   const int probe = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in place{};
@@ -266,7 +266,7 @@ TEST_CASE("a partition is one way and heals", "[endpoint]") {
 
   network.break_connections(*client);
   REQUIRE(client->send(to, message({"again"})));
-  const auto anew = server->receive(Duration(10'000));
-  REQUIRE(anew);
-  CHECK(anew->from != got->from);
+  const auto reconnected = server->receive(Duration(10'000));
+  REQUIRE(reconnected);
+  CHECK(reconnected->from != got->from);
 }

@@ -23,7 +23,7 @@ struct Line {
         faulty(network.make_endpoint(), faults, seed, [this] { return network.now(); }) {
     peer = faulty.connect(listener->bind("a:0").value()).value();
   }
-  /// What has come at the listener by now.
+  /// What has arrived at the listener by now.
   std::vector<std::string> arrived() {
     std::vector<std::string> texts;
     while (auto incoming = listener->receive(Duration(0))) {
@@ -87,8 +87,8 @@ TEST_CASE("a share of the messages is lost, the same for the same seed", "[fault
 
 TEST_CASE("a slow network's queue is bounded", "[faulty]") {
   Line line({.delay = Duration(1'000'000)});
-  const std::size_t most = EndpointLimits().queued_messages;
-  for (std::size_t i = 0; i < most; ++i) line.send("x");
+  const std::size_t max_queued = EndpointLimits().queued_messages;
+  for (std::size_t i = 0; i < max_queued; ++i) line.send("x");
   const auto refused = line.faulty.send(line.peer, message("x"));
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kUnavailable);

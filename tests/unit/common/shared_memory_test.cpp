@@ -2,8 +2,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "common/net/shared_link.hpp"
@@ -82,6 +84,30 @@ TEST_CASE("memory that a device has pinned keeps its pages when it is freed", "[
   memory = arena->allocate(kSize);
   CHECK(static_cast<const char*>(memory)[kSize / 2] == 1);
   arena->deallocate(memory, kSize);
+}
+
+TEST_CASE("no buffer extends over two parts that a device has pinned", "[shared]") {
+  std::vector<std::span<std::byte>> parts;
+  auto arena = SharedArena::create(Bytes(1UL << 30U), [&](std::span<std::byte> part) {
+                 parts.push_back(part);
+               }).value();
+  // Each takes less than the arena grows by, and leaves a tail in which the next one does not fit.
+  constexpr std::size_t kSize = 27UL << 20U;
+  std::vector<std::byte*> buffers;
+  for (int i = 0; i < 12; ++i) buffers.push_back(static_cast<std::byte*>(arena->allocate(kSize)));
+  CHECK(parts.size() > 1);
+  for (std::byte* const buffer : buffers) {
+    const bool in_one = std::any_of(parts.begin(), parts.end(), [&](std::span<std::byte> part) {
+      return buffer >= part.data() && buffer + kSize <= part.data() + part.size();
+    });
+    CHECK(in_one);
+  }
+  const std::size_t grown = parts.size();
+  for (std::byte* const buffer : buffers) arena->deallocate(buffer, kSize);
+  // What was freed is used again, in whichever part it is.
+  for (std::byte*& buffer : buffers) buffer = static_cast<std::byte*>(arena->allocate(kSize));
+  CHECK(parts.size() == grown);
+  for (std::byte* const buffer : buffers) arena->deallocate(buffer, kSize);
 }
 
 TEST_CASE("only the memory that was offered is opened", "[shared]") {

@@ -29,7 +29,7 @@ CheckpointTask written_parts(const fs::path& folder, std::int64_t clock, std::ui
   return task;
 }
 
-Result<void> finish(const CheckpointTask& task) {
+Result<std::string> finish(const CheckpointTask& task) {
   std::vector<std::string> notes;
   return finish_checkpoint(task, notes);
 }
@@ -61,13 +61,17 @@ TEST_CASE("a missing or truncated part makes no checkpoint", "[checkpoint]") {
   CHECK(!fs::exists(task.folder));
 }
 
-TEST_CASE("a checkpoint of the same clock takes the place of the old one", "[checkpoint]") {
+TEST_CASE("a checkpoint replaces none of another job of the same number", "[checkpoint]") {
   const test::TempFolder folder;
-  REQUIRE(finish(written_parts(folder.path(), 40, 2)).has_value());
-  const CheckpointTask again = written_parts(folder.path(), 40, 5);
-  REQUIRE(finish(again).has_value());
-  CHECK(CheckpointReader::open_to_resume(again.folder).value().manifest().number() == 5);
-  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+  const CheckpointTask first = written_parts(folder.path(), 40);
+  REQUIRE(finish(first).value() == first.folder);
+  CheckpointTask other = written_parts(folder.path(), 40);
+  other.manifest.set_token(7);
+  CHECK(finish(other).value() == other.folder + "-2");
+  CHECK(finish(other).value() == other.folder + "-2");
+  CHECK(CheckpointReader::open_to_resume(first.folder).value().manifest().token() == 0);
+  CHECK(CheckpointReader::open_to_resume(other.folder + "-2").value().manifest().token() == 7);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
 }
 
 TEST_CASE("older and unfinished checkpoints of the job are removed, other files stay",

@@ -95,6 +95,73 @@ TEST_CASE("a job without an interval is saved only on request", "[checkpoint]") 
   CHECK(cluster.make_checkpoint(0).error() == "no job is running");
 }
 
+TEST_CASE("a job that is stopped is saved first", "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(make_job(2));
+  cluster.run_for(std::chrono::seconds(1));
+  CHECK(cluster.stop(job, false).message() ==
+        "job 1 is saved, then stopped (--discard stops it at once)");
+  REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+  REQUIRE(cluster.kept(job).size() == 1);
+  const pb::JobStatus status = cluster.status(job);
+  CHECK(status.message() == "stopped by request; saved at clock " +
+                                std::to_string(cluster.kept(job)[0]) + ": " +
+                                status.checkpoints(0).folder());
+}
+
+TEST_CASE("a job that cannot be saved is stopped all the same, and says so", "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(make_job(2));
+  cluster.at("s1").server.disk = "the disk is full";
+  CHECK(cluster.stop(job, false).error().empty());
+  REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+  CHECK(cluster.kept(job).empty());
+  CHECK(cluster.status(job).message().find("the disk is full") != std::string::npos);
+}
+
+TEST_CASE("a job whose checkpoint takes too long is stopped without it, or at once if asked",
+          "[checkpoint]") {
+  for (const bool discards : {false, true}) {
+    Cluster cluster;
+    const std::uint64_t job = cluster.start(make_job(2));
+    cluster.at("s1").server.stalls = true;
+    CHECK(cluster.stop(job, false).error().empty());
+    cluster.run_for(std::chrono::seconds(5));
+    CHECK(cluster.status(job).state() == pb::RUNNING);
+    if (discards) {
+      CHECK(cluster.stop(job, true).error().empty());
+      cluster.run_for(std::chrono::seconds(2));
+    } else {
+      cluster.run_for(cluster.options.save_limit);
+    }
+    CHECK(cluster.status(job).state() == pb::STOPPED);
+    CHECK(cluster.kept(job).empty());
+  }
+}
+
+TEST_CASE("a job that fails starts again from its newest checkpoint, so often as it says",
+          "[checkpoint]") {
+  Cluster cluster;
+  pb::Job definition = saved_job(1000000);
+  definition.set_restart(1);
+  const std::uint64_t first = cluster.start(definition);
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(first).empty(); }));
+  cluster.kill("s1");
+  REQUIRE(cluster.run_until_state(first, pb::FAILED));
+  const std::uint64_t second = cluster.status(first).restarted_as();
+  REQUIRE(second == first + 1);
+  const std::int64_t newest = cluster.kept(first).back();
+  CHECK(cluster.status(first).message().ends_with("; job 2 continues it"));
+  REQUIRE(cluster.run_until_state(second, pb::RUNNING));
+  CHECK(cluster.status(second).resume().clock() == newest);
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(second).empty(); }));
+  cluster.kill("s0");
+  REQUIRE(cluster.run_until_state(second, pb::FAILED));
+  CHECK(cluster.status(second).restarted_as() == 0);
+  CHECK(cluster.status(second).message().find("; tautline resume 2 continues from clock ") !=
+        std::string::npos);
+}
+
 TEST_CASE("servers are notified that no further checkpoint is ordered, and keep no memory for one",
           "[checkpoint]") {
   Cluster cluster;
@@ -152,6 +219,21 @@ TEST_CASE("a disk that fails costs a checkpoint and not the training", "[checkpo
   REQUIRE(cluster.run_until_state(job, pb::DONE));
   CHECK(cluster.kept(job).back() == 200);
   CHECK(cluster.status(job).checkpoint_failure().empty());
+}
+
+TEST_CASE("a job that has diverged names its last checkpoint, and keeps it", "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(saved_job(1000));
+  REQUIRE(cluster.run_until([&] { return !cluster.status(job).checkpoints().empty(); }));
+  cluster.at("w1").worker.fails = "the loss is nan";
+  cluster.at("w1").worker.diverges = true;
+  REQUIRE(cluster.run_until_state(job, pb::FAILED));
+  const pb::JobStatus status = cluster.status(job);
+  REQUIRE(!status.checkpoints().empty());
+  const pb::KeptCheckpoint& last = *status.checkpoints().rbegin();
+  CHECK(status.message() ==
+        "worker \"w1\": the loss is nan; tautline resume 1 continues from clock " +
+            std::to_string(last.clock()) + ": " + last.folder());
 }
 
 TEST_CASE("a manifest that cannot be written costs a checkpoint too", "[checkpoint]") {

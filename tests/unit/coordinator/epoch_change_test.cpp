@@ -8,21 +8,21 @@ using Catch::Matchers::StartsWith;
 namespace taut {
 namespace {
 
-/// A cluster with a job that has begun.
+/// A cluster with a job that has started.
 struct Running {
-  Running(int servers, int workers, std::uint32_t asked, std::uint32_t slack = 1,
+  Running(int servers, int workers, std::uint32_t required, std::uint32_t slack = 1,
           std::int32_t max_iter = 1000000) {
     for (int i = 0; i < servers; ++i) cluster.add_server("s" + std::to_string(i));
     for (int i = 0; i < workers; ++i) cluster.add_worker("w" + std::to_string(i));
     cluster.run_for(1s);
-    job = cluster.submit(make_job(asked, max_iter, slack)).job();
+    job = cluster.submit(make_job(required, max_iter, slack)).job();
     REQUIRE(cluster.run_until([&] { return clock("w0") > 10; }));
   }
   std::int64_t clock(const std::string& name) { return cluster.at(name).worker.clock(); }
   const pb::ServerJob& state(const std::string& server = "s0") {
     return *cluster.at(server).server.state_of(job);
   }
-  bool goes_on(const std::string& name) {
+  bool continues(const std::string& name) {
     const std::int64_t before = clock(name);
     return cluster.run_until([&] { return clock(name) > before + 20; });
   }
@@ -46,7 +46,7 @@ TEST_CASE(
   cluster.run_for(10s);
   CHECK(running.clock("w0") <= running.clock("w1") + 2);
   REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
-  CHECK(running.goes_on("w0"));
+  CHECK(running.continues("w0"));
   const pb::Member& left = running.state().members(1);
   CHECK(left.fenced());
   CHECK(left.leave_clock() != kNever);
@@ -79,7 +79,7 @@ TEST_CASE("two workers that are lost at once leave in one change", "[coordinator
   REQUIRE(running.cluster.run_until([&] { return running.state().epoch() == 1; }));
   CHECK(running.state().members(0).leave_clock() != kNever);
   CHECK(running.state().members(2).leave_clock() != kNever);
-  CHECK(running.goes_on("w1"));
+  CHECK(running.continues("w1"));
   CHECK(running.cluster.broken().empty());
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("a loss during another cut follows in a separate change", "[coordinato
   CHECK(running.state("s0").epoch() == 0);
   cluster.at("s1").server.set_busy(false);
   REQUIRE(cluster.run_until([&] { return running.state("s1").epoch() == 2; }));
-  CHECK(running.goes_on("w0"));
+  CHECK(running.continues("w0"));
   CHECK(cluster.broken().empty());
 }
 
@@ -128,8 +128,8 @@ TEST_CASE("a worker that joins takes the free slot from a clock above every push
   CHECK(running.state().epoch() == 2);
   CHECK(running.state().hold_from() == kNever);
   CHECK(running.state().members(3).join_clock() == joined.start_clock());
-  CHECK(running.goes_on("w3"));
-  CHECK(running.goes_on("w0"));
+  CHECK(running.continues("w3"));
+  CHECK(running.continues("w0"));
   CHECK(cluster.broken().empty());
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("a worker that returns after its loss is a new member", "[coordinator]
   REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.job().has_value(); }));
   CHECK(cluster.at("w1").worker.job()->worker() == 2);
   CHECK(cluster.at("w1").worker.job()->incarnation() > first_life);
-  CHECK(running.goes_on("w1"));
+  CHECK(running.continues("w1"));
   const pb::JobStatus status = cluster.status(running.job);
   CHECK(status.workers(1).state() == pb::PROCESS_LOST);
   CHECK(status.workers(2).state() == pb::PROCESS_RUNNING);
@@ -191,7 +191,7 @@ TEST_CASE("a joining worker that dies meanwhile blocks no other", "[coordinator]
   cluster.kill("w2");
   cluster.run_for(20s);
   cluster.at("s1").server.set_busy(false);
-  CHECK(running.goes_on("w0"));
+  CHECK(running.continues("w0"));
   CHECK(running.state().members_size() == 2);
   CHECK(running.state().epoch() == 1);
 }
@@ -224,11 +224,11 @@ TEST_CASE("a change between BSP and SSP happens at one clock ahead of every work
   CHECK(running.state("s0").hold_from() == kNever);
   CHECK(running.state("s0").epoch() == 1);
   CHECK(cluster.status(running.job).mode() == "BSP");
-  CHECK(running.goes_on("w0"));
+  CHECK(running.continues("w0"));
   CHECK(cluster.set_slack(running.job, 2).error().empty());
   REQUIRE(cluster.run_until([&] { return running.state().modes_size() == 3; }));
   CHECK(running.state().slack() == 2);
-  CHECK(running.goes_on("w1"));
+  CHECK(running.continues("w1"));
   CHECK(cluster.broken().empty());
 }
 
@@ -251,7 +251,7 @@ TEST_CASE("a change of mode waits for a busy shard, and moves above the clocks i
   cluster.at("s1").server.set_busy(false);
   REQUIRE(cluster.run_until([&] { return running.state("s1").modes_size() == 2; }));
   CHECK(running.state("s1").modes(1).first_clock() > first_try);
-  CHECK(running.goes_on("w0"));
+  CHECK(running.continues("w0"));
   CHECK(cluster.broken().empty());
 }
 
@@ -266,7 +266,7 @@ TEST_CASE("a loss during a change of mode is dealt with after it", "[coordinator
   cluster.at("s1").server.set_busy(false);
   REQUIRE(cluster.run_until([&] { return running.state("s0").epoch() == 2; }));
   CHECK(running.state("s0").modes_size() == 2);
-  CHECK(running.goes_on("w0"));
+  CHECK(running.continues("w0"));
   CHECK(cluster.broken().empty());
 }
 

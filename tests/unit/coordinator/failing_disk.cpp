@@ -115,9 +115,9 @@ FailingDisk::~FailingDisk() {
   sqlite3_vfs_register(base, 1);
 }
 
-void FailingDisk::set(Fault wanted, int calls) {
+void FailingDisk::set(Fault requested, int calls) {
   calls_left = calls;
-  fault = wanted;
+  fault = requested;
 }
 
 int FailingDisk::writes() const {

@@ -71,7 +71,7 @@ TEST_CASE("a store whose disk failed to sync reports that it is closed", "[store
     REQUIRE_FALSE(saved.has_value());
     CHECK(saved.error().code == ErrorCode::kClosed);
     CHECK_THAT(saved.error().message, Contains("coordinator.sqlite") && Contains("sync"));
-    // Opened anew it holds one of the two, whole.
+    // Opened again it holds one of the two, whole.
     failing.reset();
     const std::uint64_t kept = kept_in(fresh->path());
     CHECK((kept == 1 || kept == 2));

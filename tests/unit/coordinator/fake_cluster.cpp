@@ -177,6 +177,10 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   if (pushed_.size() != servers.size()) return;
   pushed_.clear();
   progress_.set_clock(clock + 1);
+  // Ten records in each clock, which takes a hundredth of a second.
+  progress_.set_images(progress_.images() + 10);
+  progress_.set_images_per_second(1000);
+  progress_.set_trained_s(progress_.trained_s() + 0.01);
   if (clock + 1 < job_->definition().solver_param().max_iter()) return;
   progress_.set_finished(true);
   if (!job_->evaluates()) return;
@@ -374,8 +378,9 @@ pb::CommandReply FakeCluster::set_slack(std::uint64_t job, std::int64_t slack) {
   return ask(request).command_reply();
 }
 
-pb::CommandReply FakeCluster::stop(std::uint64_t job) {
+pb::CommandReply FakeCluster::stop(std::uint64_t job, bool discard) {
   pb::ControlMessage request;
+  request.mutable_stop_job()->set_discard(discard);
   request.mutable_stop_job()->set_job(job);
   return ask(request).command_reply();
 }

@@ -114,7 +114,7 @@ class FakeCluster {
   pb::SubmitReply submit(const pb::Job& job, std::uint64_t token = 0);
   pb::JobStatus status(std::uint64_t job);
   pb::CommandReply set_slack(std::uint64_t job, std::int64_t slack);
-  pb::CommandReply stop(std::uint64_t job);
+  pb::CommandReply stop(std::uint64_t job, bool discard = true);
   bool run_until_state(std::uint64_t job, pb::JobState state);
 
   /// Contradictions that any server found.

@@ -13,7 +13,7 @@ void disturb(FakeCluster& cluster, std::uint64_t job, std::mt19937_64& random, b
   const auto pick = [&random](int n) {
     return std::uniform_int_distribution<int>(0, n - 1)(random);
   };
-  // One worker stays, so that there is always a job to go on with.
+  // One worker stays, so that there is always a job to continue with.
   const std::string worker = "w" + std::to_string(1 + pick(kWorkers - 1));
   const std::string server = "s" + std::to_string(pick(2));
   switch (pick(restarts ? 7 : 6)) {
@@ -59,7 +59,7 @@ void torment(std::uint64_t seed, bool restarts) {
     disturb(cluster, job, random, restarts);
     cluster.run_for(std::chrono::seconds(std::uniform_int_distribution<int>(0, 12)(random)));
   }
-  // Once the faults end, the job goes on.
+  // Once the faults end, the job continues.
   for (const char* name : {"s0", "s1"}) cluster.at(name).server.set_busy(false);
   cluster.run_for(60s);
   CHECK(cluster.broken().empty());

@@ -150,7 +150,7 @@ TEST_CASE("the three modes are a slack and how updates apply", "[coordinator]") 
   }
 }
 
-TEST_CASE("a job that wants more workers than have joined waits, and says for how many",
+TEST_CASE("a job that needs more workers than have joined waits, and reports how many",
           "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 1);
@@ -200,10 +200,10 @@ TEST_CASE("a stopped job's workers report, and it is stopped", "[coordinator]") 
   }
   SECTION("after a limit where they do not answer") {
     cluster.at("w1").worker.stuck = true;
-    const TimePoint asked = cluster.now();
+    const TimePoint requested_at = cluster.now();
     CHECK(cluster.stop(job).error().empty());
     REQUIRE(cluster.run_until_state(job, pb::STOPPED));
-    CHECK(cluster.now() - asked >= cluster.options.stop_limit);
+    CHECK(cluster.now() - requested_at >= cluster.options.stop_limit);
   }
   cluster.run_for(1s);
   CHECK(cluster.at("s0").server.has_finished(job));
@@ -356,6 +356,41 @@ TEST_CASE("a worker that has finished is not lost when it leaves", "[coordinator
   cluster.at("w1").worker.stuck = false;
   REQUIRE(cluster.run_until_state(job, pb::DONE));
   CHECK(cluster.status(job).parameters_sha256() == "digest");
+}
+
+TEST_CASE("a job's rate is the live workers' while it runs, and its own when it has ended",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  const std::uint64_t job = cluster.submit(make_job(2, 1000)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 200; }));
+  // A fake worker reports 1000 records/s, and trains ten in a clock of a hundredth of a second.
+  CHECK(cluster.status(job).rate() == Approx(2000));
+  CHECK(cluster.status(job).rate_unit() == "records/s");
+  cluster.at("w1").cut_off = true;
+  cluster.run_for(3500ms);
+  const pb::JobStatus silent = cluster.status(job);
+  CHECK(silent.workers(1).is_stale());
+  CHECK(silent.workers(1).rate() == 0);
+  CHECK(silent.rate() == Approx(1000));
+  cluster.at("w1").cut_off = false;
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  const pb::JobStatus done = cluster.status(job);
+  // 2 x 1000 clocks of ten records, in the ten seconds of each worker where they are the same ones.
+  CHECK(done.rate() <= Approx(2000));
+  CHECK(done.rate() > 1000);
+  CHECK(done.left_s() == 0);
+}
+
+TEST_CASE("the time left counts no clock from before the checkpoint", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  const std::uint64_t job = cluster.submit(make_job(1, 1000)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 20; }));
+  cluster.run_for(1s);
+  const pb::JobStatus status = cluster.status(job);
+  const auto done = static_cast<double>(status.workers(0).progress().clock());
+  CHECK(status.left_s() == Approx(status.running_s() * (1000 - done) / done));
 }
 
 TEST_CASE("the status lists jobs, servers and workers with their silence", "[coordinator]") {

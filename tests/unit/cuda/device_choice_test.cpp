@@ -96,7 +96,7 @@ TEST_CASE("an index that no device has is refused with those that there are", "[
   CHECK_THAT(refused(driver, 2), Contains("device_index 2") && Contains("devices 0 to 1"));
   CHECK_THAT(refused(driver, -1), Contains("device_index -1"));
   driver.count = 1;
-  CHECK_THAT(refused(driver, 1), Contains("device 0 alone"));
+  CHECK_THAT(refused(driver, 1), Contains("device 0 only"));
   CHECK(cuda::choose_device(driver, 1).error().code == ErrorCode::kInvalid);
 }
 

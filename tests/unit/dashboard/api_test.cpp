@@ -86,6 +86,7 @@ TEST_CASE_METHOD(ApiTest, "a body that is no slack is refused and changes nothin
   CHECK(send("POST", "/api/trace", R"({"on": 1})").status == 400);
   CHECK(send("POST", "/api/jobs/7/slack", R"({"slack": 3})", "text/plain").status == 415);
   CHECK(send("POST", "/api/jobs/7/stop", "{}", "").status == 415);
+  CHECK(send("POST", "/api/jobs/7/stop", R"({"discard": 1})").status == 400);
   CHECK(commands.empty());
 }
 
@@ -95,6 +96,9 @@ TEST_CASE_METHOD(ApiTest, "stop and trace reach the coordinator, and its refusal
   CHECK(send("POST", "/api/trace", R"({"on": true})").status == 200);
   REQUIRE(commands.size() == 2);
   CHECK(commands[0].stop_job().job() == 9);
+  CHECK(!commands[0].stop_job().discard());
+  CHECK(send("POST", "/api/jobs/9/stop", R"({"discard": true})").status == 200);
+  CHECK(commands[2].stop_job().discard());
   CHECK(commands[1].set_trace().on());
   refuses = "job 9 has ended: it is done";
   const http::Response refused = send("POST", "/api/jobs/9/stop", "{}");

@@ -21,12 +21,37 @@ TEST_CASE("the shown job's workers are columns, and its figures omit lost ones",
   CHECK(job["id"] == 7);
   CHECK(job["clock"] == 100);
   CHECK(job["fastest"] == 103);
-  CHECK(job["images_per_second"] == 5000);
+  CHECK(job["images_per_second"] == 6000);
+  CHECK(job["rate_unit"] == "images/s");
+  CHECK(job["left_s"].is_null());
+  CHECK(job["version"].is_null());
+  CHECK(job["by_worker"]["at"][0].is_null());
   CHECK(job["by_worker"]["name"].size() == 6);
   CHECK(job["by_worker"]["clock"][5] == 3);
   CHECK(job["staleness"].size() == 4);
   CHECK(job["staleness"][0] == nlohmann::json::array({0, 150}));
   CHECK(json["servers"][0]["shards"].size() == 1);
+}
+
+TEST_CASE("clocks on the page are one shard's, of one moment", "[dashboard]") {
+  pb::StatusReply status = make_status(3);
+  pb::JobStatus& job = *status.mutable_jobs(0);
+  job.mutable_workers(2)->set_is_stale(true);
+  job.set_left_s(42);
+  job.mutable_clocks()->set_version(205);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    pb::JobClocks::MemberClock& member = *job.mutable_clocks()->add_members();
+    member.set_worker(i);
+    member.set_clock(205 + 4 * i);
+  }
+  const auto json = status_json(status, 1000);
+  const auto& shown = json["job"];
+  CHECK(shown["clock"] == 205);
+  CHECK(shown["fastest"] == 209);
+  CHECK(shown["version"] == 205);
+  CHECK(shown["left_s"] == 42);
+  CHECK(shown["by_worker"]["at"] == nlohmann::json::array({205, 209, nullptr}));
+  CHECK(shown["by_worker"]["is_stale"] == nlohmann::json::array({false, false, true}));
 }
 
 TEST_CASE("no bound, no loss and odd names are still JSON", "[dashboard]") {
@@ -121,6 +146,23 @@ TEST_CASE("a history keeps a whole job in a bounded number of points", "[dashboa
   CHECK(json["clock"].front() == 10);
   CHECK(json["clock"].back().get<int>() > 99000);
   CHECK(history.of(8).is_null());
+}
+
+TEST_CASE("the history has the changes of the slack, with the reads until then", "[dashboard]") {
+  History history;
+  pb::JobStatus job = make_status(2).jobs(0);
+  history.add(job);
+  CHECK(history.of(7)["changes"].empty());
+  job.set_slack(Slack::unbounded().clocks());
+  job.set_running_s(20);
+  history.add(job);
+  history.add(job);
+  const auto changes = history.of(7)["changes"];
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0]["from"] == 4);
+  CHECK(changes[0]["to"].is_null());
+  CHECK(changes[0]["t"] == 20);
+  CHECK(changes[0]["staleness"][0] == nlohmann::json({0, 50}));
 }
 
 }  // namespace

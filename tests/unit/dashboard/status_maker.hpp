@@ -18,6 +18,8 @@ inline pb::StatusReply make_status(int workers, int servers = 1, int shards = 1)
   job.set_slack(4);
   job.set_max_iter(1000);
   job.set_running_s(12.5);
+  job.set_rate(1000.0 * workers);
+  job.set_rate_unit("images/s");
   for (int i = 0; i < workers; ++i) {
     pb::WorkerStatus& worker = *job.add_workers();
     worker.set_name("worker" + std::to_string(i));

@@ -28,12 +28,12 @@ TEST_CASE("a store is read back from its LMDB, and its mean from the file", "[co
   std::vector<double> sums(12, 0.0);
   for (std::uint64_t i = 0; i < Numbers::kImages; ++i) {
     const auto read = store.value()->read(i);
-    const auto wanted = numbers.read(i);
+    const auto expected = numbers.read(i);
     REQUIRE(read.has_value());
-    CHECK(read.value().label == wanted.value().label);
+    CHECK(read.value().label == expected.value().label);
     CHECK(std::equal(read.value().pixels.begin(), read.value().pixels.end(),
-                     wanted.value().pixels.begin()));
-    for (std::size_t p = 0; p < 12; ++p) sums[p] += wanted.value().pixels[p];
+                     expected.value().pixels.begin()));
+    for (std::size_t p = 0; p < 12; ++p) sums[p] += expected.value().pixels[p];
   }
   const auto mean = data::read_mean(options.mean);
   REQUIRE(mean.has_value());

@@ -16,7 +16,7 @@ using data::RecordSource;
 
 namespace {
 
-/// Records of three fields: (2, 3) numbers, (4) numbers whose batch stands behind them, and a
+/// Records of three fields: (2, 3) numbers, (4) numbers whose batch is behind them, and a
 /// random word.
 class Numbers final : public RecordSource {
  public:
@@ -158,7 +158,7 @@ TEST_CASE("constants are written once into memory that is reused", "[loader]") {
   bool marked = false;
   for (int i = 0; i < 20; ++i) {
     Batch batch = next(*loader);
-    // What a consumer has put there is still there: nobody wrote it anew.
+    // What a consumer has put there is still there: the loader did not overwrite it.
     if (batch.blobs[0][3] == -1) marked = true;
     CHECK(batch.blobs[0][0] == 2.5F);
     batch.blobs[0][3] = -1;
@@ -254,7 +254,7 @@ TEST_CASE("dummy data follows its fillers, drawn again at each clock", "[loader]
 TEST_CASE("a loader that cannot work is refused", "[loader]") {
   const auto started = DataLoader::start(feeds(), {.start = Clock(0), .depth = 0});
   REQUIRE_FALSE(started.has_value());
-  CHECK(started.error().message == "the loader's depth is 0; it begins at 1");
+  CHECK(started.error().message == "the loader's depth must be at least 1, is 0");
   const auto feed = data::record_feed(std::make_shared<Numbers>(), options_of(), 4);
   REQUIRE_FALSE(feed.has_value());
   CHECK(feed.error().message == "4 tops are fed from records of 3 fields");

@@ -149,5 +149,5 @@ TEST_CASE("other files, empty and truncated LMDBs are refused", "[lmdb]") {
   REQUIRE(data::LmdbWriter::create(empty).value()->finish().has_value());
   CHECK(error(empty) == empty.string() + ": an LMDB without a record");
   CHECK(data::LmdbWriter::create(empty).error().message ==
-        empty.string() + ": is there already; choose another name, or remove it");
+        empty.string() + ": exists already; choose another name, or remove it");
 }

@@ -86,7 +86,7 @@ TEST_CASE("colour and gray are converted to each other", "[decode]") {
 }
 
 TEST_CASE("a PNG and a JPEG that are cut anywhere are refused", "[decode]") {
-  // What stands behind a PNG's pixels (checksums and its end) is not needed for them.
+  // What is behind a PNG's pixels (checksums and its end) is not needed for them.
   const std::pair<std::string, std::size_t> files[] = {{test::png_of(9, 7, false), 24},
                                                        {test::jpeg_of(9, 7, false), 2}};
   for (const auto& [file, behind] : files) {
@@ -136,7 +136,7 @@ TEST_CASE("a resized image keeps its ramps and its constants", "[decode]") {
   CHECK(data::resize(image, 4, 4).pixels == image.pixels);
   const DecodedImage small = data::resize(image, 2, 2);
   REQUIRE(small.shape == data::ImageShape{1, 2, 2});
-  // Each new pixel lies between four old ones: (0 + 1 + 10 + 11) / 4 = 5.5, rounded up.
+  // Each new pixel is between four old ones: (0 + 1 + 10 + 11) / 4 = 5.5, rounded up.
   CHECK(small.pixels == std::vector<std::uint8_t>{6, 8, 26, 28});
   const DecodedImage large = data::resize(image, 8, 8);
   CHECK(large.pixels.front() == 0);

@@ -121,7 +121,7 @@ TEST_CASE("a label of an HDF5 file that is no class is named before training", "
   CHECK(source.value()->check_labels({.field = 1, .classes = 4, .ignored = {}}));
   CHECK_THAT(
       source.value()->check_labels({.field = 1, .classes = 3, .ignored = {}}).error().message,
-      Contains("a.h5: record 3 has label 3; the net tells 3 classes apart"));
+      Contains("a.h5: record 3 has label 3, but the net has 3 classes"));
   { Hdf5File(file).add("label", {2}, {1, 1.5}); }
   const auto fractions = open_hdf5(layer_of({"label"}), file);
   REQUIRE(fractions);

@@ -96,5 +96,5 @@ TEST_CASE("a label beyond the net's classes is reported", "[dataset]") {
   const auto checked = dataset.value()->check_labels({.classes = 9, .ignored = {}});
   REQUIRE_FALSE(checked.has_value());
   CHECK(checked.error().message ==
-        labels.string() + ": record 9 has label 9; the net tells 9 classes apart (0 to 8)");
+        labels.string() + ": record 9 has label 9, but the net has 9 classes (0 to 8)");
 }

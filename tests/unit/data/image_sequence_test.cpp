@@ -49,7 +49,7 @@ Clip read_clip(const data::RecordSource& source, std::uint64_t index, const Reco
   return clip;
 }
 
-/// Where an image's first pixel stands in a frame; the image is there once and whole.
+/// Where an image's first pixel is in a frame; the image is there once and whole.
 std::pair<int, int> place_in(std::span<const float> frame, int side, float first) {
   CHECK(std::accumulate(frame.begin(), frame.end(), 0.0F) == 6 * first + 15);
   const auto at = static_cast<int>(std::ranges::find(frame, first) - frame.begin());
@@ -75,7 +75,8 @@ TEST_CASE("a clip's image moves on in one direction, and that is its label", "[i
   const auto clips =
       data::moving_images(std::make_shared<Small>(), clip_of(5, kSide), Part::kTrain);
   REQUIRE(clips.has_value());
-  const int ways[8][2] = {{1, 0}, {1, 1}, {0, 1}, {-1, 1}, {-1, 0}, {-1, -1}, {0, -1}, {1, -1}};
+  const int directions[8][2] = {{1, 0},  {1, 1},   {0, 1},  {-1, 1},
+                                {-1, 0}, {-1, -1}, {0, -1}, {1, -1}};
   std::array<int, 8> seen{};
   for (std::uint32_t place = 0; place < 60; ++place) {
     const Clip clip = read_clip(*clips.value(), 0, RecordDraw(1, Clock(0), place));
@@ -89,10 +90,10 @@ TEST_CASE("a clip's image moves on in one direction, and that is its label", "[i
     const auto [x1, y1] = place_in(frame(4), kSide, 1);
     const bool inside = x0 > 20 && x0 < 180 && y0 > 20 && y0 < 180;
     if (!inside) continue;
-    CHECK((x1 - x0) * ways[label][0] >= 5 * std::abs(ways[label][0]));
-    CHECK((y1 - y0) * ways[label][1] >= 5 * std::abs(ways[label][1]));
-    if (ways[label][0] == 0) CHECK(std::abs(x1 - x0) <= 1);
-    if (ways[label][1] == 0) CHECK(std::abs(y1 - y0) <= 1);
+    CHECK((x1 - x0) * directions[label][0] >= 5 * std::abs(directions[label][0]));
+    CHECK((y1 - y0) * directions[label][1] >= 5 * std::abs(directions[label][1]));
+    if (directions[label][0] == 0) CHECK(std::abs(x1 - x0) <= 1);
+    if (directions[label][1] == 0) CHECK(std::abs(y1 - y0) <= 1);
   }
   CHECK(std::ranges::count(seen, 0) == 0);
 }
@@ -124,7 +125,7 @@ TEST_CASE("images that cannot become sequences are refused", "[image][sequence]"
         "images of 2 channels: only those of one channel become sequences");
   const auto images = std::make_shared<Small>();
   CHECK(data::moving_images(images, clip_of(2, 2), Part::kTrain).error().message ==
-        "clip_param.size is 2; images of 3 x 2 want 3 to 4096");
+        "clip_param.size is 2; for images of 3 x 2 it must be 3 to 4096");
   CHECK(data::moving_images(images, clip_of(0, 9), Part::kTrain).error().message ==
-        "clip_param.frames is 0; it lies in 1 to 4096");
+        "clip_param.frames must be in 1 to 4096, is 0");
 }

@@ -49,7 +49,7 @@ TEST_CASE("CIFAR-10's batches follow each other", "[cifar10]") {
   CHECK(data::open_cifar10(folder.path(), Part::kTest).value()->size() == 2);
   CHECK(error_of(train.value()->check_labels({.classes = 5, .ignored = {}})) ==
         (folder.path() / "data_batch_3.bin").string() +
-            ": record 2 has label 5; the net tells 5 classes apart (0 to 4)");
+            ": record 2 has label 5, but the net has 5 classes (0 to 4)");
 }
 
 TEST_CASE("files that are not CIFAR-10's are refused", "[cifar10]") {
@@ -109,9 +109,9 @@ TEST_CASE("a list that cannot work is refused", "[image-list]") {
   const std::string list = (folder.path() / "list").string();
   CHECK(refused("").find(list + ": names no image") == 0);
   CHECK(refused("a.png 1\nb.png\n") ==
-        list + ":2: \"b.png\" is no path with a whole number behind it");
-  CHECK(refused("a.png x\n") == list + ":1: \"a.png x\" is no path with a whole number behind it");
-  CHECK(refused(" 7\n") == list + ":1: \" 7\" is no path with a whole number behind it");
+        list + ":2: \"b.png\" is not a path followed by a whole number");
+  CHECK(refused("a.png x\n") == list + ":1: \"a.png x\" is not a path followed by a whole number");
+  CHECK(refused(" 7\n") == list + ":1: \" 7\" is not a path followed by a whole number");
   CHECK(refused("/no/such.png 1\n").find(list + ": record 0: ") == 0);
   CHECK(error_of(data::open_image_list(folder.path() / "absent", {})).find("no such list") !=
         std::string::npos);

@@ -59,9 +59,9 @@ class Database {
         .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     const auto reader = data::LmdbReader::open(path());
     if (!reader) {
-      const std::string& said = reader.error().message;
-      REQUIRE(said.find(path().string() + ": ") == 0);
-      return said.substr(path().string().size() + 2);
+      const std::string& message = reader.error().message;
+      REQUIRE(message.find(path().string() + ": ") == 0);
+      return message.substr(path().string().size() + 2);
     }
     for (std::uint64_t i = 0; i < reader.value()->size(); ++i) {
       REQUIRE(reader.value()->read(i, [](data::LmdbBytes) -> Result<void> { return ok(); }));

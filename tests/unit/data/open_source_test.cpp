@@ -54,7 +54,7 @@ TEST_CASE("a LevelDB is refused with a remedy, with any backend setting", "[sour
   write_leveldb(leveldb);
   const std::string refusal =
       leveldb.string() +
-      ": is a LevelDB, which is not read: bring the images that it was made from into an LMDB with "
+      ": is a LevelDB, which is not supported: convert its images to an LMDB with "
       "tautline convert, or name another data set with the job's data { folder: ... }, or with "
       "--data";
   for (const auto backend : {pb::DataParameter::LEVELDB, pb::DataParameter::LMDB}) {

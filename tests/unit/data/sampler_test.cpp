@@ -128,7 +128,7 @@ TEST_CASE("the test phase draws the records in their order, again and again", "[
 }
 
 TEST_CASE("an empty share is reported", "[sampler]") {
-  CHECK(error_of(shuffled_sampler(10, Share{}, 0, 1)) == "the batch is 0; it begins at 1");
+  CHECK(error_of(shuffled_sampler(10, Share{}, 0, 1)) == "the batch must be at least 1, is 0");
   CHECK(error_of(sequential_sampler(0, 1)) ==
         "the data set has 0 records; 1 to 4611686018427387904 can be drawn from");
   CHECK(error_of(shuffled_sampler(10, {2, 2}, 1, 1)) == "slot 2 of 2 slots: slots count from 0");

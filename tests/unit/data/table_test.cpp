@@ -132,14 +132,15 @@ TEST_CASE("LIBSVM's sparse text becomes dense rows", "[table]") {
   CHECK(fixed.value().features == Floats{7, 0, 0, 0, 0, 0, 0, 1});
   CHECK(fixed.value().classes == std::vector<std::string>{"-1", "1"});
   wide.columns = 2;
-  CHECK_THAT(svm_error("1 3:1\n", wide), Contains("index 3, which is beyond the 2 features"));
+  CHECK_THAT(svm_error("1 3:1\n", wide),
+             Contains("index 3, which is beyond the requested 2 features"));
   CHECK(svm_error("1 1:1\nx 1:1\n") ==
         "t.svm:2:1: \"x\" is not a label: a line must start with a number");
   CHECK_THAT(svm_error("1 1:1 qid:3\n"), Contains("t.svm:1:7: \"qid:3\" must be INDEX:VALUE"));
   CHECK_THAT(svm_error("1 2:1 2:3\n"), Contains("t.svm:1:7: index 2 follows 2"));
   CHECK_THAT(svm_error("1 4000000000:1\n"), Contains("must be at most 16777216, is 4000000000"));
   CHECK_THAT(svm_error("# nothing\n"), Contains("t.svm: holds no row"));
-  CHECK_THAT(svm_error("1 1:1\n", labelled("a")), Contains("leave --label and --drop out"));
+  CHECK_THAT(svm_error("1 1:1\n", labelled("a")), Contains("omit --label and --drop"));
 }
 
 TEST_CASE("NumPy arrays of every kind of number are read in both orders", "[table]") {
@@ -169,7 +170,7 @@ TEST_CASE("NumPy arrays that are cut, damaged or of another kind are refused", "
   for (std::size_t size = 0; size < whole.size(); ++size) {
     if (npy_error(whole.substr(0, size)).empty()) FAIL("cut at " << size << " it is taken");
   }
-  CHECK_THAT(npy_error(whole + "x"), Contains("do not fit the 25 bytes behind its header"));
+  CHECK_THAT(npy_error(whole + "x"), Contains("do not fit the 25 bytes after its header"));
   CHECK_THAT(npy_error(npy<float>(">f4", shape, {1, 2, 3, 4, 5, 6})),
              Contains("elements of type '>f4'; little-endian numbers are read"));
   CHECK_THAT(

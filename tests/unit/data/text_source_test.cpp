@@ -66,7 +66,7 @@ TEST_CASE("streams of text continue from batch to batch and restart at their end
   FeedOptions options{.part = Part::kTrain, .share = {1, 2}, .batch = 2, .seed = 1};
   const auto feed = feed_of(text_of(2), file, options);
   const auto first = batch_of(*feed, 0);
-  // Member 1's streams begin at units 12 and 18. T x N: step by step, both streams side by side.
+  // Member 1's streams start at units 12 and 18. T x N: step by step, both streams side by side.
   CHECK(first.numbers == Blob{13, 19, 14, 20});
   CHECK(first.labels == Blob{14, 20, 15, 21});
   CHECK(first.cont == Blob{0, 0, 1, 1});
@@ -112,8 +112,8 @@ TEST_CASE("the parts of a member's streams are its streams", "[text]") {
                               .seed = 1};
     const auto own = feed_of(text_of(2), file, options);
     for (int clock = 0; clock < 4; ++clock) {
-      const auto wanted = batch_of(*both, clock).numbers;
-      CHECK(batch_of(*own, clock).numbers == Blob{wanted[part], wanted[2 + part]});
+      const auto expected = batch_of(*both, clock).numbers;
+      CHECK(batch_of(*own, clock).numbers == Blob{expected[part], expected[2 + part]});
     }
   }
 }
@@ -156,12 +156,12 @@ TEST_CASE("a vocabulary may be built from another text", "[text]") {
 }
 
 TEST_CASE("a text that does not fit its layer is refused with the reason", "[text]") {
-  CHECK(error_of(text_of(0), "abc") == "text_param.steps is missing or 0; it begins at 1");
-  CHECK(error_of(text_of(3), "abc") == ": 3 units in the training part; 3 steps want 4 at least");
-  CHECK(error_of(text_of(3), "") == ": 0 units in the training part; 3 steps want 4 at least");
+  CHECK(error_of(text_of(0), "abc") == "text_param.steps must be at least 1, is missing or 0");
+  CHECK(error_of(text_of(3), "abc") == ": 3 units in the training part; 3 steps need at least 4");
+  CHECK(error_of(text_of(3), "") == ": 0 units in the training part; 3 steps need at least 4");
   pb::TextParameter share = text_of(3);
   share.set_test_share(1);
-  CHECK(error_of(share, "abc") == "text_param.test_share is 1; it lies in [0, 1)");
+  CHECK(error_of(share, "abc") == "text_param.test_share must be in [0, 1), is 1");
   pb::TextParameter lines = text_of(3);
   lines.set_sequences(pb::TextParameter::LINES);
   CHECK(error_of(lines, "abc") == ": has no line with an end");
@@ -189,6 +189,6 @@ TEST_CASE("a net with too few classes for a text is refused", "[text]") {
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().message ==
         file.path().string() +
-            ": unit 6 has number 7; the net tells 7 classes apart (0 to 6): set "
+            ": unit 6 has number 7, but the net has 7 classes (0 to 6): set "
             "its num_output to the vocabulary's size, at least 8");
 }

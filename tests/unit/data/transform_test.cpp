@@ -136,9 +136,9 @@ TEST_CASE("a mean file that cannot be is refused", "[transform]") {
   CHECK(mean_error([](auto& blob) { blob.set_height(5); }) ==
         "m: a mean of 2x5x4 needs 40 numbers, and holds 24");
   CHECK(mean_error([](auto& blob) { blob.set_height(-3); }) ==
-        "m: a mean of extents 1x2x-3x4; 1 x channels x height x width are wanted");
+        "m: a mean of extents 1x2x-3x4; 1 x channels x height x width is required");
   CHECK(mean_error([](auto& blob) { blob.set_num(2); }) ==
-        "m: a mean of extents 2x2x3x4; 1 x channels x height x width are wanted");
+        "m: a mean of extents 2x2x3x4; 1 x channels x height x width is required");
   CHECK(mean_error([](auto& blob) { blob.set_data(3, std::numeric_limits<float>::infinity()); }) ==
         "m: holds a mean that is no number");
 }
@@ -164,11 +164,11 @@ TEST_CASE("a mean file of a hostile size is refused", "[transform]") {
         "m: a mean of 1048576x1048576x1048576 needs 1152921504606846976 numbers, and holds 24");
   // 2^62 + 6 numbers of 4 bytes each are 24 bytes where 64 bits overflow.
   CHECK(shaped({1, 1, (std::int64_t{1} << 62) + 6}) ==
-        "m: a mean of extents 1x1x4611686018427387910; 1 x channels x height x width are wanted");
+        "m: a mean of extents 1x1x4611686018427387910; 1 x channels x height x width is required");
   CHECK(shaped({1, 1, std::numeric_limits<std::int64_t>::min(), 1}).find("m: a mean of extents ") ==
         0);
   CHECK(mean_error([](auto& blob) { blob.set_width(std::numeric_limits<int>::max()); }) ==
-        "m: a mean of extents 1x2x3x2147483647; 1 x channels x height x width are wanted");
+        "m: a mean of extents 1x2x3x2147483647; 1 x channels x height x width is required");
   // Its numbers' length, 2^30 - 1 bytes, goes beyond the file.
   CHECK(data::parse_mean("\x2a\xff\xff\xff\xff\x03", "m").error().message ==
         "m: 6 bytes that are no mean file");

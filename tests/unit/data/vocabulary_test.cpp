@@ -65,8 +65,8 @@ TEST_CASE("another file than a vocabulary is refused with the reason", "[text]")
         "characters\" nor \"tautline vocabulary of words\"");
   CHECK(error_of(kHead) == "v.txt: its first entry is not \"<unk>\"");
   CHECK(error_of(kHead + "a\n") == "v.txt: its first entry is not \"<unk>\"");
-  CHECK(error_of(kHead + "<unk>\na\na\n") == "v.txt: an entry stands there twice");
+  CHECK(error_of(kHead + "<unk>\na\na\n") == "v.txt: an entry occurs twice");
   CHECK(error_of(kHead + "<unk>\na") == "v.txt: truncated: its last line has no end");
   CHECK(error_of(kHead + "<unk>\na\\x\n") ==
-        "v.txt:3: ends a line with a backslash, or has an unknown escape behind one");
+        "v.txt:3: ends a line with a backslash, or has an unknown escape after one");
 }

@@ -160,7 +160,7 @@ TEST_CASE("a pooling takes the windows that Caffe takes", "[layers]") {
 }
 
 TEST_CASE("an average's last window divides by its part inside the padded image", "[layers]") {
-  // 6 + 2 * 1 wide, windows of 3 by 2: the fourth begins at 5 and holds 2 columns, one of them
+  // 6 + 2 * 1 wide, windows of 3 by 2: the fourth starts at 5 and holds 2 columns, one of them
   // padding.
   LayerBench bench("type: 'Pooling' pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }",
                    {{1, 1, 6, 6}});

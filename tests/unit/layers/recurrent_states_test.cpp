@@ -227,48 +227,48 @@ TEST_CASE("a loss may read only the last state, or only the output",
 
 TEST_CASE("a recurrent layer names the state or constant bottom that cannot work",
           "[layers][sequence]") {
-  const auto [definition, bottoms, tops, message] =
-      GENERATE(table<std::string, std::vector<Extents>, int, std::string>({
-          {"type: 'LSTM' recurrent_param { num_output: 3 }",
-           {{4, 2, 3}, {4, 2}, {3, 5}},
-           1,
-           "layer \"tested\" (LSTM): bottom \"b2\" (x_static) has shape 3x5; for a sequence of "
-           "4x2x3 it is 2 x features"},
-          {"type: 'GRU' recurrent_param { num_output: 3 }",
-           {{4, 2, 3}, {4, 2}, {2}},
-           1,
-           "layer \"tested\" (GRU): bottom \"b2\" (x_static) has shape 2; for a sequence of 4x2x3 "
-           "it is 2 x features"},
-          {"type: 'LSTM' recurrent_param { num_output: 5 expose_hidden: true }",
-           {{4, 2, 3}, {4, 2}, {1, 2, 5}, {1, 2, 3}},
-           3,
-           "layer \"tested\" (LSTM): bottom \"b3\" (c_0) has shape 1x2x3; for a sequence of 4x2x3 "
-           "it is 1x2x5"},
-          {"type: 'RNN' recurrent_param { num_output: 5 expose_hidden: true num_layers: 2 }",
-           {{4, 2, 3}, {4, 2}, {2, 7}, {1, 2, 5}},
-           2,
-           "layer \"tested\" (RNN): bottom \"b3\" (h_0) has shape 1x2x5; for a sequence of 4x2x3 "
-           "it is 2x2x5"},
-          {"type: 'LSTM' recurrent_param { num_output: 3 expose_hidden: true }",
-           {{4, 2, 3}, {4, 2}, {1, 2, 3}},
-           3,
-           "layer \"tested\" (LSTM): wants 4 to 5 bottoms (with expose_hidden: x, cont, maybe "
-           "x_static, h_0, c_0), and names 3"},
-          {"type: 'GRU' recurrent_param { num_output: 3 }",
-           {{4, 2, 3}, {4, 2}, {2, 3}, {1, 2, 3}},
-           1,
-           "layer \"tested\" (GRU): wants 1 to 3 bottoms (x, cont, x_static; states only with "
-           "expose_hidden), and names 4"},
-          {"type: 'GRU' recurrent_param { num_output: 3 }",
-           {{4, 2, 3}},
-           2,
-           "layer \"tested\" (GRU): wants 1 top (states only with expose_hidden), and names 2"},
-          {"type: 'LSTM' recurrent_param { num_output: 3 expose_hidden: true }",
-           {{4, 2, 3}, {4, 2}, {1, 2, 3}, {1, 2, 3}},
-           2,
-           "layer \"tested\" (LSTM): wants 3 tops (with expose_hidden: the output, h_T, c_T), and "
-           "names 2"},
-      }));
+  const auto [definition, bottoms, tops,
+              message] = GENERATE(table<std::string, std::vector<Extents>, int, std::string>({
+      {"type: 'LSTM' recurrent_param { num_output: 3 }",
+       {{4, 2, 3}, {4, 2}, {3, 5}},
+       1,
+       "layer \"tested\" (LSTM): bottom \"b2\" (x_static) has shape 3x5; for a sequence of "
+       "4x2x3 it must be 2 x features"},
+      {"type: 'GRU' recurrent_param { num_output: 3 }",
+       {{4, 2, 3}, {4, 2}, {2}},
+       1,
+       "layer \"tested\" (GRU): bottom \"b2\" (x_static) has shape 2; for a sequence of 4x2x3 "
+       "it must be 2 x features"},
+      {"type: 'LSTM' recurrent_param { num_output: 5 expose_hidden: true }",
+       {{4, 2, 3}, {4, 2}, {1, 2, 5}, {1, 2, 3}},
+       3,
+       "layer \"tested\" (LSTM): bottom \"b3\" (c_0) has shape 1x2x3; for a sequence of 4x2x3 "
+       "it must be 1x2x5"},
+      {"type: 'RNN' recurrent_param { num_output: 5 expose_hidden: true num_layers: 2 }",
+       {{4, 2, 3}, {4, 2}, {2, 7}, {1, 2, 5}},
+       2,
+       "layer \"tested\" (RNN): bottom \"b3\" (h_0) has shape 1x2x5; for a sequence of 4x2x3 "
+       "it must be 2x2x5"},
+      {"type: 'LSTM' recurrent_param { num_output: 3 expose_hidden: true }",
+       {{4, 2, 3}, {4, 2}, {1, 2, 3}},
+       3,
+       "layer \"tested\" (LSTM): requires 4 to 5 bottoms (with expose_hidden: x, cont, maybe "
+       "x_static, h_0, c_0), but has 3"},
+      {"type: 'GRU' recurrent_param { num_output: 3 }",
+       {{4, 2, 3}, {4, 2}, {2, 3}, {1, 2, 3}},
+       1,
+       "layer \"tested\" (GRU): requires 1 to 3 bottoms (x, cont, x_static; states only with "
+       "expose_hidden), but has 4"},
+      {"type: 'GRU' recurrent_param { num_output: 3 }",
+       {{4, 2, 3}},
+       2,
+       "layer \"tested\" (GRU): requires 1 top (states only with expose_hidden), but has 2"},
+      {"type: 'LSTM' recurrent_param { num_output: 3 expose_hidden: true }",
+       {{4, 2, 3}, {4, 2}, {1, 2, 3}, {1, 2, 3}},
+       2,
+       "layer \"tested\" (LSTM): requires 3 tops (with expose_hidden: the output, h_T, c_T), but "
+       "has 2"},
+  }));
   INFO(definition);
   CHECK_THAT(refusal(definition, bottoms, tops), Catch::Matchers::Contains(message));
 }

@@ -242,36 +242,36 @@ TEST_CASE("layers over sequences name the shape or field that cannot work", "[la
               message] = GENERATE(table<std::string, std::vector<Extents>, std::string>({
       {"type: 'LSTM' recurrent_param { num_output: 3 }",
        {{3, 2, 4, 4}},
-       "layer \"tested\" (LSTM): the bottom has shape 3x2x4x4, and must be a sequence (T steps x "
-       "N streams x C)"},
+       "layer \"tested\" (LSTM): the bottom must be a sequence (T steps x "
+       "N streams x C), has shape 3x2x4x4"},
       {"type: 'GRU' recurrent_param { num_output: 3 }",
        {{3, 2, 4}, {2, 3}},
        "layer \"tested\" (GRU): the second bottom (cont markers) has shape 2x3; for a sequence of "
-       "3x2x4 it is 3x2"},
+       "3x2x4 it must be 3x2"},
       {"type: 'RNN'",
        {{3, 2, 4}},
-       "layer \"tested\" (RNN): recurrent_param.num_output is missing or 0; it begins at 1"},
+       "layer \"tested\" (RNN): recurrent_param.num_output must be at least 1, is missing or 0"},
       {"type: 'LSTM' recurrent_param { num_output: 3 num_layers: 0 }",
        {{3, 2, 4}},
-       "layer \"tested\" (LSTM): recurrent_param.num_layers is missing or 0; it begins at 1"},
+       "layer \"tested\" (LSTM): recurrent_param.num_layers must be at least 1, is missing or 0"},
       {"type: 'LSTM' recurrent_param { num_output: 3 dropout_ratio: 1 }",
        {{3, 2, 4}},
-       "layer \"tested\" (LSTM): recurrent_param.dropout_ratio is 1; it lies in [0, 1)"},
+       "layer \"tested\" (LSTM): recurrent_param.dropout_ratio must be in [0, 1), is 1"},
       {"type: 'Embed' embed_param { num_output: 3 }",
        {{3, 2}},
-       "layer \"tested\" (Embed): embed_param.input_dim is missing or 0; it begins at 1"},
+       "layer \"tested\" (Embed): embed_param.input_dim must be at least 1, is missing or 0"},
       {"type: 'Embed' embed_param { num_output: 3 input_dim: 4 }",
        {{3, 2, 1}},
-       "layer \"tested\" (Embed): the bottom has shape 3x2x1, and must be numbers of rank 1 or 2 "
+       "layer \"tested\" (Embed): the bottom has shape 3x2x1, but must be numbers of rank 1 or 2 "
        "(N, or T x N)"},
       {"type: 'LayerNorm' layer_norm_param { axis: 3 }", {{3, 2, 4}}, "layer_norm_param.axis"},
       {"type: 'LayerNorm' layer_norm_param { eps: 0 }",
        {{3, 2, 4}},
-       "layer \"tested\" (LayerNorm): layer_norm_param.eps is 0; it lies above 0"},
+       "layer \"tested\" (LayerNorm): layer_norm_param.eps must be greater than 0, is 0"},
       {"type: 'LayerNorm'", {{3, 2, 4, 4}}, "must be of rank 1 to 3"},
       {"type: 'MultiHeadAttention' attention_param { num_heads: 3 }",
        {{3, 2, 4}},
-       "layer \"tested\" (MultiHeadAttention): attention_param.num_heads is 3, and must divide "
+       "layer \"tested\" (MultiHeadAttention): attention_param.num_heads is 3, but must divide "
        "the 4 channels"},
       {"type: 'PositionEmbed'", {{3, 2}}, "must be a sequence"},
   }));

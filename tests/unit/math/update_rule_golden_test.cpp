@@ -1,5 +1,5 @@
-// The rules beside PyTorch's optimizers, and those that PyTorch does not have beside a few lines of
-// their papers' arithmetic in double.
+// The rules beside PyTorch's optimizers, and those that PyTorch does not have next to a few lines
+// of their papers' arithmetic in double.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -70,7 +70,7 @@ double norm_of(const Doubles& values) {
 /// One step of a rule on a whole table, written down as its paper has it.
 using Reference = std::function<void(int t, const Doubles& g, Doubles& w)>;
 
-void check_beside(const std::string& solver, const Reference& reference) {
+void check_against(const std::string& solver, const Reference& reference) {
   CAPTURE(solver);
   Slice slice(rule_of(solver), test::kGoldenValues);
   Doubles w(test::kGoldenValues.begin(), test::kGoldenValues.end());
@@ -104,7 +104,7 @@ TEST_CASE("rules move values as PyTorch's optimizers do", "[update-rule]") {
 
 TEST_CASE("AdaGrad divides by the root of all squares", "[update-rule]") {
   Doubles h(test::kGoldenValues.size());
-  check_beside("type: 'AdaGrad' base_lr: 0.2 delta: 1e-4", [&](int, const Doubles& g, Doubles& w) {
+  check_against("type: 'AdaGrad' base_lr: 0.2 delta: 1e-4", [&](int, const Doubles& g, Doubles& w) {
     for (std::size_t i = 0; i < w.size(); ++i) {
       h[i] += g[i] * g[i];
       w[i] -= 0.2 * g[i] / (std::sqrt(h[i]) + 1e-4);
@@ -114,84 +114,84 @@ TEST_CASE("AdaGrad divides by the root of all squares", "[update-rule]") {
 
 TEST_CASE("RMSProp divides by the root of a fading mean of squares", "[update-rule]") {
   Doubles h(test::kGoldenValues.size());
-  check_beside("type: 'RMSProp' base_lr: 0.05 rms_decay: 0.98",
-               [&](int, const Doubles& g, Doubles& w) {
-                 for (std::size_t i = 0; i < w.size(); ++i) {
-                   h[i] = 0.98 * h[i] + 0.02 * g[i] * g[i];
-                   w[i] -= 0.05 * g[i] / (std::sqrt(h[i]) + 1e-8);
-                 }
-               });
+  check_against("type: 'RMSProp' base_lr: 0.05 rms_decay: 0.98",
+                [&](int, const Doubles& g, Doubles& w) {
+                  for (std::size_t i = 0; i < w.size(); ++i) {
+                    h[i] = 0.98 * h[i] + 0.02 * g[i] * g[i];
+                    w[i] -= 0.05 * g[i] / (std::sqrt(h[i]) + 1e-8);
+                  }
+                });
 }
 
 TEST_CASE("AdaDelta steps by the ratio of both fading roots", "[update-rule]") {
   Doubles h(test::kGoldenValues.size());
   Doubles u(test::kGoldenValues.size());
-  check_beside("type: 'AdaDelta' base_lr: 1 momentum: 0.95 delta: 1e-6",
-               [&](int, const Doubles& g, Doubles& w) {
-                 for (std::size_t i = 0; i < w.size(); ++i) {
-                   h[i] = 0.95 * h[i] + 0.05 * g[i] * g[i];
-                   const double moved = g[i] * std::sqrt(u[i] + 1e-6) / std::sqrt(h[i] + 1e-6);
-                   u[i] = 0.95 * u[i] + 0.05 * moved * moved;
-                   w[i] -= moved;
-                 }
-               });
+  check_against("type: 'AdaDelta' base_lr: 1 momentum: 0.95 delta: 1e-6",
+                [&](int, const Doubles& g, Doubles& w) {
+                  for (std::size_t i = 0; i < w.size(); ++i) {
+                    h[i] = 0.95 * h[i] + 0.05 * g[i] * g[i];
+                    const double moved = g[i] * std::sqrt(u[i] + 1e-6) / std::sqrt(h[i] + 1e-6);
+                    u[i] = 0.95 * u[i] + 0.05 * moved * moved;
+                    w[i] -= moved;
+                  }
+                });
 }
 
 TEST_CASE("AdamW decays values separately from the moments", "[update-rule]") {
   Doubles m(test::kGoldenValues.size());
   Doubles v(test::kGoldenValues.size());
-  check_beside("type: 'AdamW' base_lr: 0.05 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
-               [&](int t, const Doubles& g, Doubles& w) {
-                 for (std::size_t i = 0; i < w.size(); ++i) {
-                   m[i] = 0.8 * m[i] + 0.2 * g[i];
-                   v[i] = 0.9 * v[i] + 0.1 * g[i] * g[i];
-                   const double m_hat = m[i] / (1 - std::pow(0.8, t + 1));
-                   const double v_hat = v[i] / (1 - std::pow(0.9, t + 1));
-                   w[i] -= 0.05 * (m_hat / (std::sqrt(v_hat) + 1e-8) + 0.3 * w[i]);
-                 }
-               });
+  check_against("type: 'AdamW' base_lr: 0.05 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
+                [&](int t, const Doubles& g, Doubles& w) {
+                  for (std::size_t i = 0; i < w.size(); ++i) {
+                    m[i] = 0.8 * m[i] + 0.2 * g[i];
+                    v[i] = 0.9 * v[i] + 0.1 * g[i] * g[i];
+                    const double m_hat = m[i] / (1 - std::pow(0.8, t + 1));
+                    const double v_hat = v[i] / (1 - std::pow(0.9, t + 1));
+                    w[i] -= 0.05 * (m_hat / (std::sqrt(v_hat) + 1e-8) + 0.3 * w[i]);
+                  }
+                });
 }
 
 TEST_CASE("LARS scales a table's gradient by its norms before momentum", "[update-rule]") {
   Doubles v(test::kGoldenValues.size());
-  check_beside("type: 'LARS' base_lr: 2 momentum: 0.9 weight_decay: 0.01 trust_coefficient: 0.02",
-               [&](int, const Doubles& g, Doubles& w) {
-                 const double local = 0.02 * norm_of(w) / (norm_of(g) + 0.01 * norm_of(w));
-                 for (std::size_t i = 0; i < w.size(); ++i) {
-                   v[i] = 0.9 * v[i] + 2 * local * (g[i] + 0.01 * w[i]);
-                 }
-                 for (std::size_t i = 0; i < w.size(); ++i) w[i] -= v[i];
-               });
+  check_against("type: 'LARS' base_lr: 2 momentum: 0.9 weight_decay: 0.01 trust_coefficient: 0.02",
+                [&](int, const Doubles& g, Doubles& w) {
+                  const double local = 0.02 * norm_of(w) / (norm_of(g) + 0.01 * norm_of(w));
+                  for (std::size_t i = 0; i < w.size(); ++i) {
+                    v[i] = 0.9 * v[i] + 2 * local * (g[i] + 0.01 * w[i]);
+                  }
+                  for (std::size_t i = 0; i < w.size(); ++i) w[i] -= v[i];
+                });
 }
 
 TEST_CASE("LAMB gives its step the length of the values", "[update-rule]") {
   Doubles m(test::kGoldenValues.size());
   Doubles v(test::kGoldenValues.size());
-  check_beside("type: 'LAMB' base_lr: 0.1 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
-               [&](int t, const Doubles& g, Doubles& w) {
-                 Doubles direction(w.size());
-                 for (std::size_t i = 0; i < w.size(); ++i) {
-                   m[i] = 0.8 * m[i] + 0.2 * g[i];
-                   v[i] = 0.9 * v[i] + 0.1 * g[i] * g[i];
-                   const double m_hat = m[i] / (1 - std::pow(0.8, t + 1));
-                   const double v_hat = v[i] / (1 - std::pow(0.9, t + 1));
-                   direction[i] = m_hat / (std::sqrt(v_hat) + 1e-8) + 0.3 * w[i];
-                 }
-                 const double trust = norm_of(w) / norm_of(direction);
-                 for (std::size_t i = 0; i < w.size(); ++i) w[i] -= 0.1 * trust * direction[i];
-               });
+  check_against("type: 'LAMB' base_lr: 0.1 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
+                [&](int t, const Doubles& g, Doubles& w) {
+                  Doubles direction(w.size());
+                  for (std::size_t i = 0; i < w.size(); ++i) {
+                    m[i] = 0.8 * m[i] + 0.2 * g[i];
+                    v[i] = 0.9 * v[i] + 0.1 * g[i] * g[i];
+                    const double m_hat = m[i] / (1 - std::pow(0.8, t + 1));
+                    const double v_hat = v[i] / (1 - std::pow(0.9, t + 1));
+                    direction[i] = m_hat / (std::sqrt(v_hat) + 1e-8) + 0.3 * w[i];
+                  }
+                  const double trust = norm_of(w) / norm_of(direction);
+                  for (std::size_t i = 0; i < w.size(); ++i) w[i] -= 0.1 * trust * direction[i];
+                });
 }
 
 TEST_CASE("Lion steps by the sign of a mean that remembers longer than it steps", "[update-rule]") {
   Doubles m(test::kGoldenValues.size());
-  check_beside("type: 'Lion' base_lr: 0.05 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
-               [&](int, const Doubles& g, Doubles& w) {
-                 for (std::size_t i = 0; i < w.size(); ++i) {
-                   const double along = 0.8 * m[i] + 0.2 * g[i];
-                   m[i] = 0.9 * m[i] + 0.1 * g[i];
-                   w[i] -= 0.05 * ((along > 0) - (along < 0) + 0.3 * w[i]);
-                 }
-               });
+  check_against("type: 'Lion' base_lr: 0.05 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
+                [&](int, const Doubles& g, Doubles& w) {
+                  for (std::size_t i = 0; i < w.size(); ++i) {
+                    const double along = 0.8 * m[i] + 0.2 * g[i];
+                    m[i] = 0.9 * m[i] + 0.1 * g[i];
+                    w[i] -= 0.05 * ((along > 0) - (along < 0) + 0.3 * w[i]);
+                  }
+                });
 }
 
 TEST_CASE("a table that is zero is moved by LARS and LAMB without their ratios", "[update-rule]") {

@@ -142,16 +142,16 @@ TEST_CASE("impossible connections are reported", "[graph]") {
     return "layer { name: 'pool1' type: 'Pooling' " + links + " pooling_param { kernel_size: 2 } }";
   };
   CHECK(error_of_net(kData + conv + pool("bottom: 'conv1x' top: 'pool1'")) ==
-        "layer \"pool1\" wants bottom \"conv1x\", which no layer above makes; did you mean "
+        "layer \"pool1\" requires bottom \"conv1x\", which no earlier layer produces; did you mean "
         "\"conv1\"?");
   CHECK(error_of_net(kData + pool("bottom: 'conv1' top: 'pool1'") + conv) ==
-        "layer \"pool1\" wants bottom \"conv1\", which no layer above makes");
+        "layer \"pool1\" requires bottom \"conv1\", which no earlier layer produces");
   CHECK(error_of_net(kData + conv + pool("bottom: 'data' top: 'conv1'")) ==
-        "layer \"pool1\" makes top \"conv1\", which layer \"conv1\" makes already");
+        "layer \"pool1\" produces top \"conv1\", which layer \"conv1\" produces already");
   CHECK(error_of_net(kData + conv + pool("bottom: 'conv1' top: 'conv1'")) ==
         "layer \"pool1\" has \"conv1\" as bottom and as top: Pooling does not work in place");
   CHECK(error_of_net(kData + conv + conv) ==
-        "layer \"conv1\" (Convolution): a layer with parameters is named so already (type "
+        "layer \"conv1\" (Convolution): a layer with parameters has this name already (type "
         "Convolution): rename one, or give them include rules");
   CHECK(
       error_of_net(kData + kData) ==
@@ -169,14 +169,14 @@ TEST_CASE("a bottom whose layer is excluded by its rules is reported with them",
     return "layer { name: 'in' type: 'Data' top: 'data' data_param { batch_size: 4 } include { " +
            rule + " } }";
   };
-  CHECK(
-      error_of_net(data("phase: TEST") + relu) ==
-      "layer \"r\" wants bottom \"data\", which no layer above makes; a layer \"in\" does, and its "
-      "include and exclude rules keep it out of phase TRAIN, level 0, no stage");
-  CHECK(
-      error_of_net("state { level: 2 stage: 'a' stage: 'b' }" + data("stage: 'c'") + relu) ==
-      "layer \"r\" wants bottom \"data\", which no layer above makes; a layer \"in\" does, and its "
-      "include and exclude rules keep it out of phase TRAIN, level 2, stage a, b");
+  CHECK(error_of_net(data("phase: TEST") + relu) ==
+        "layer \"r\" requires bottom \"data\", which no earlier layer produces; layer \"in\" does, "
+        "but its "
+        "include and exclude rules keep it out of phase TRAIN, level 0, no stage");
+  CHECK(error_of_net("state { level: 2 stage: 'a' stage: 'b' }" + data("stage: 'c'") + relu) ==
+        "layer \"r\" requires bottom \"data\", which no earlier layer produces; layer \"in\" does, "
+        "but its "
+        "include and exclude rules keep it out of phase TRAIN, level 2, stage a, b");
 }
 
 TEST_CASE("layers without parameters may share a name", "[graph]") {
@@ -217,7 +217,7 @@ TEST_CASE("a loss without a top gets one", "[graph]") {
   CHECK(twice.blobs[twice.outputs[1]].name == "end (automatic)");
   CHECK(
       error_of_net(scores + "layer { name: 'a' type: 'Accuracy' bottom: 'ip' bottom: 'label' }") ==
-      "layer \"a\" wants 1 to 2 tops, and names 0");
+      "layer \"a\" requires 1 to 2 tops, but has 0");
 }
 
 TEST_CASE("a loss's own top leaves names to other losses and to later layers", "[graph]") {
@@ -251,7 +251,8 @@ TEST_CASE("an unsupported type of Caffe's is reported as such", "[graph]") {
   CHECK(error_of_net(one_layer("SPP", "")) ==
         "layer \"l\" is of type \"SPP\", which Caffe has and Tautline does not carry out");
   CHECK(error_of_net("layer { name: 'l' type: 'WindowData' top: 'data' }") ==
-        "layer \"l\" is of type \"WindowData\", which is not read: bring the data into HDF5 for an "
+        "layer \"l\" is of type \"WindowData\", which is not supported: convert the data to HDF5 "
+        "for an "
         "HDF5Data layer, or into an LMDB for a Data layer (tautline convert)");
   CHECK(
       error_of_net("layer { name: 'l' type: 'Python' top: 'data' }") ==
@@ -271,14 +272,14 @@ TEST_CASE("an unknown type is reported, with the known ones", "[graph]") {
 
 TEST_CASE("a wrong number of bottoms or tops is reported", "[graph]") {
   CHECK(error_of_net(kData + "layer { name: 'r' type: 'ReLU' top: 'r' }") ==
-        "layer \"r\" wants 1 bottom, and names 0");
+        "layer \"r\" requires 1 bottom, but has 0");
   CHECK(error_of_net(kData + "layer { name: 'r' type: 'ReLU' bottom: 'data' }") ==
-        "layer \"r\" wants 1 top, and names 0");
+        "layer \"r\" requires 1 top, but has 0");
   CHECK(error_of_net(one_layer("SoftmaxWithLoss", "")) ==
-        "layer \"l\" wants 2 bottoms, and names 1");
+        "layer \"l\" requires 2 bottoms, but has 1");
   CHECK(error_of_net(kData + "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'data'"
                              "  bottom: 'label' top: 'a' top: 'b' top: 'c' }") ==
-        "layer \"l\" wants 1 to 2 tops, and names 3");
+        "layer \"l\" requires 1 to 2 tops, but has 3");
 }
 
 TEST_CASE("a number of any layer with a gradient is a loss where it is weighted", "[graph]") {
@@ -308,14 +309,14 @@ TEST_CASE("a loss weight on a top that cannot be a loss is reported", "[graph]")
   };
   CHECK_THAT(error_of_net(one_layer("ReLU", "loss_weight: 2")),
              Catch::Matchers::StartsWith("layer \"l\" (ReLU): loss_weight of top \"out\" is 2: a "
-                                         "loss is one number, and the top has shape ") &&
-                 Catch::Matchers::EndsWith("; put a Reduction behind it"));
+                                         "loss is one number, but the top has shape ") &&
+                 Catch::Matchers::EndsWith("; put a Reduction layer after it"));
   CHECK(error_of_net(end("Accuracy", "loss_weight: 1")) ==
         "layer \"end\" (Accuracy): loss_weight of top \"end\" is 1: nothing learns from it, as the "
         "layer has no gradient");
   CHECK(error_of_net(end("SoftmaxWithLoss", "top: 'p' loss_weight: 1 loss_weight: 1")) ==
-        "layer \"end\" (SoftmaxWithLoss): loss_weight of top \"p\" is 1: a loss layer's first top "
-        "alone can be a loss");
+        "layer \"end\" (SoftmaxWithLoss): loss_weight of top \"p\" is 1: only the first top of a "
+        "loss layer can be a loss");
   CHECK(error_of_net(one_layer("ReLU", "loss_weight: 0 loss_weight: 0")) ==
         "layer \"l\" (ReLU): loss_weight is given 2 times for 1 tops");
 }

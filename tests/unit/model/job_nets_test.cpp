@@ -68,11 +68,11 @@ using Lines = std::vector<std::string>;
 
 TEST_CASE("a solver's net is found in each place that Caffe has for it", "[job-nets]") {
   const TempFolder folder;
-  for (const std::string& said : std::vector<std::string>{
+  for (const std::string& text : std::vector<std::string>{
            "net: 'a.prototxt'", "net_param { " + net_text("a") + " }", "train_net: 'a.prototxt'",
            "train_net_param { " + net_text("a") + " }"}) {
-    CAPTURE(said);
-    const pb::Job job = loaded(folder, said);
+    CAPTURE(text);
+    const pb::Job job = loaded(folder, text);
     CHECK(names_of(job) == Lines{"a"});
     CHECK(job.net_param().name() == "a");
     CHECK_FALSE(job.solver_param().has_net());
@@ -115,21 +115,20 @@ TEST_CASE("a net is put into the stages and the level that its solver names", "[
 TEST_CASE("ambiguous or missing nets are reported", "[job-nets]") {
   const TempFolder folder;
   CHECK(error_of(folder, "net: 'a.prototxt' train_net: 'b.prototxt'") ==
-        "the solver gives net and train_net: give one net to train");
+        "the solver has both net and train_net: give one net to train");
   CHECK(error_of(folder, "").find("neither the job nor its solver names a net") == 0);
   CHECK(error_of(folder, "train_net: 'a.prototxt' test_iter: 1") ==
-        "test_iter is given 1 times, and there are 0 nets to test: a train_net serves the training "
-        "phase alone");
+        "test_iter is given 1 times, but there are 0 nets to test: a train_net serves the training "
+        "phase only");
   CHECK(error_of(folder, "net: 'a.prototxt' test_net: 'b.prototxt'") ==
-        "test_iter is given 0 times, and there is 1 net to test");
+        "test_iter is given 0 times, but there is 1 net to test");
   CHECK(error_of(folder, "train_net: 'a.prototxt' test_net: 'b.prototxt' test_iter: 1 test_iter: 1")
-            .find("test_iter is given 2 times, and there is 1 net to test: a train_net") == 0);
+            .find("test_iter is given 2 times, but there is 1 net to test: a train_net") == 0);
   const auto job =
       load_job(folder.write("job.textproto", "net: 'a.prototxt' solver_param { " + kCourse +
                                                  "train_net: 'b.prototxt' }"));
   REQUIRE_FALSE(job.has_value());
-  CHECK(job.error().message.find("gives a net, and its solver gives a train_net") !=
-        std::string::npos);
+  CHECK(job.error().message.find("has a net, and its solver has a train_net") != std::string::npos);
 }
 
 TEST_CASE("the base rate follows the items of an iteration where a reference is given",

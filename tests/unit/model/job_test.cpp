@@ -98,13 +98,13 @@ TEST_CASE("an incomplete job is reported", "[job]") {
     return folder.write("job.textproto", text).string();
   };
   std::string path = job("name: 'x' workers: 2");
-  CHECK(error_of(path) == path + ": gives neither solver nor solver_param");
+  CHECK(error_of(path) == path + ": has neither solver nor solver_param");
   path = job("name: 'x' workers: 2 solver: 'solver.prototxt'");
   CHECK(error_of(path) == path + ": neither the job nor its solver names a net");
   path = job("solver: 'a' solver_param {} workers: 1");
-  CHECK(error_of(path) == path + ": gives solver and solver_param; give one");
+  CHECK(error_of(path) == path + ": has both solver and solver_param; give one of them");
   path = job("solver: 'solver.prototxt' net: 'a' net_param {} workers: 1");
-  CHECK(error_of(path) == path + ": gives net and net_param; give one");
+  CHECK(error_of(path) == path + ": has both net and net_param; give one of them");
   path = job("solver: 'absent.prototxt' workers: 1");
   CHECK(error_of(path).find(path + ": solver absent.prototxt: not found; looked for ") == 0);
   path = job("solver: 'solver.prototxt' net: 'absent.prototxt'");
@@ -112,7 +112,7 @@ TEST_CASE("an incomplete job is reported", "[job]") {
   path = job("solver: 'solver.prototxt'\nworkers: 2\n  stalenes: 3");
   CHECK(error_of(path) == path + ":3:3: no field \"stalenes\" in Job");
   const auto net = (folder.path() / "net.prototxt").string();
-  CHECK(error_of(net) == net + ": describes a net; a job or a solver file is wanted here");
+  CHECK(error_of(net) == net + ": describes a net; a job or a solver file is required here");
   CHECK(load_job(folder.path() / "absent").error().code == ErrorCode::kNotFound);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("a file's kind is seen from its fields, mistakes or not", "[job]") {
   CHECK(file_kind("# c\nworker { name: 'job' }", "f").value() == FileKind::kCluster);
   CHECK(file_kind("net: 'x' base_lrr: 1 max_iter: 3 }} {", "f").value() == FileKind::kSolver);
   CHECK(file_kind("stuff: 1", "f").error().message ==
-        "f: holds no field of a job, a net, a solver, a cluster or a sweep");
+        "f: has no field of a job, a net, a solver, a cluster or a sweep");
   CHECK_FALSE(file_kind("", "f").has_value());
   CHECK_FALSE(file_kind(std::string_view("\0\xff{{\"", 5), "f").has_value());
 }
@@ -176,15 +176,16 @@ TEST_CASE("data that cannot be read is reported", "[job]") {
   CHECK(
       data_of(job_of("data { images: 'i' labels: 'l' folder: 'f' }"), pb::TRAIN).error().message ==
       "data: give a folder, or both images and labels");
-  CHECK(
-      data_of(job_of("net_param { layer { name: 'mnist' type: 'Data'"
-                     "  data_param { source: 'train_db' backend: LEVELDB } } }"),
-              pb::TRAIN)
-          .error()
-          .message ==
-      "layer \"mnist\" names the LEVELDB \"train_db\", which is not read: bring the images that it "
-      "was made from into an LMDB with tautline convert, or name another data set with the job's "
-      "data { folder: ... }, or with --data");
+  CHECK(data_of(job_of("net_param { layer { name: 'mnist' type: 'Data'"
+                       "  data_param { source: 'train_db' backend: LEVELDB } } }"),
+                pb::TRAIN)
+            .error()
+            .message ==
+        "layer \"mnist\" names the LEVELDB \"train_db\", which is not supported: convert its "
+        "images to "
+        "an LMDB with tautline convert, or name another data set with the job's data { folder: ... "
+        "}, "
+        "or with --data");
   CHECK(data_of(job_of("net_param { layer { name: 'list' type: 'ImageData' } }"), pb::TRAIN)
             .error()
             .message == "layer \"list\": image_data_param.source is missing");
@@ -207,9 +208,9 @@ TEST_CASE("a backend LEVELDB is refused only where the folder is one", "[job]") 
   folder.write("leveldb/CURRENT", "MANIFEST-000002\n");
   CHECK(place_of("lmdb") == (folder.path() / "lmdb").string());
   CHECK(place_of("idx") == (folder.path() / "idx").string());
-  CHECK(place_of("leveldb").find("which is not read") != std::string::npos);
-  CHECK(place_of("none").find("which is not read") != std::string::npos);
-  // An LMDB beside it is what training reads.
+  CHECK(place_of("leveldb").find("which is not supported") != std::string::npos);
+  CHECK(place_of("none").find("which is not supported") != std::string::npos);
+  // An LMDB next to it is what training reads.
   folder.write("leveldb/data.mdb", "");
   CHECK(place_of("leveldb") == (folder.path() / "leveldb").string());
 }
@@ -219,14 +220,14 @@ TEST_CASE("a job is checked without running it", "[job]") {
   const std::string here = "data { folder: '" + folder.path().string() + "' } ";
   const std::string whole = "net_param { " + kNet + " } solver_param { " + kSolver + " } ";
   CHECK(warnings_of(whole + here).empty());
-  CHECK(warnings_of(whole) == Lines{"data \"images\" is not there; training needs it"});
+  CHECK(warnings_of(whole) == Lines{"data \"images\" does not exist; training needs it"});
   CHECK(warnings_of(whole + "data { images: '/no/i' labels: '/no/l' }") ==
-        Lines{"data \"/no/i\" is not there; training needs it",
-              "data \"/no/l\" is not there; training needs it"});
+        Lines{"data \"/no/i\" does not exist; training needs it",
+              "data \"/no/l\" does not exist; training needs it"});
   // The coordinator would refuse it: whoever checks says so before.
   const pb::Job lock_step = job_of(whole + here + "consistency { mode: BSP slack: 3 }");
   CHECK(check_job(lock_step, kRecord).error().message ==
-        "consistency: mode BSP has no slack, but slack is 3; leave it out, or choose mode: SSP");
+        "consistency: mode BSP has no slack, but slack is 3; omit it, or choose mode: SSP");
   CHECK(warnings_of(whole + here + "consistency { mode: BSP slack: 0 }").empty());
   CHECK(warnings_of(here + "seed: 4 net_param { " + kNet + " } solver_param { random_seed: 3 " +
                     kSolver + " }") == Lines{"random_seed 3: superseded by the job's seed 4"});
@@ -251,5 +252,5 @@ TEST_CASE("a job that cannot work is reported", "[job]") {
               "    inner_product_param { num_output: 2 } include { phase: TRAIN } }"
               "  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'l' top: 'x'"
               "    include { phase: TRAIN } } }") ==
-        "the solver has test_iter, and the net's TEST phase has no output");
+        "the solver has test_iter, but the net's TEST phase has no output");
 }

@@ -47,29 +47,30 @@ TEST_CASE("layers that move elements settle their tops", "[shapes]") {
 
 TEST_CASE("layers that move elements refuse impossible shapes", "[shapes]") {
   CHECK(refusal("Flatten", "flatten_param { axis: 2 end_axis: 1 }") ==
-        "flatten_param: end_axis 1 lies before axis 2");
+        "flatten_param: end_axis 1 is before axis 2");
   CHECK(refusal("Reshape", "reshape_param { shape { dim: 5 dim: -1 } }") ==
         "reshape_param.shape: 576 elements cannot be shared among 5");
   CHECK(refusal("Reshape", "reshape_param { shape { dim: -1 dim: -1 } }") ==
-        "reshape_param.shape has dim -1 twice: one can be worked out");
+        "reshape_param.shape has dim -1 twice: only one can be computed");
   CHECK(refusal("Reshape", "reshape_param { shape { dim: 7 } }") ==
-        "the bottom of shape 4x3x8x6 has 576 elements, and the top of shape 7 has 7");
+        "the bottom of shape 4x3x8x6 has 576 elements, but the top of shape 7 has 7");
   CHECK(refusal("Reshape", "reshape_param { shape { dim: -2 } }") ==
-        "reshape_param.shape has dim -2; 0 copies, -1 is worked out, others begin at 1");
+        "reshape_param.shape has dim -2; 0 copies, -1 is computed, others must be at least 1");
   CHECK(refusal("Reshape", "reshape_param { axis: 9 }") ==
-        "reshape_param.axis is 9, and the bottom has shape 4x3x8x6");
+        "reshape_param.axis is 9, but the bottom has shape 4x3x8x6");
   CHECK(refusal("Slice", "top: 'b' slice_param { axis: 1 }") ==
         "2 tops cannot share axis 1 of the bottom of shape 4x3x8x6 evenly; give slice_point");
   CHECK(refusal("Slice", "top: 'b' slice_param { slice_point: 3 }") ==
-        "slice_param.slice_point: a part from 3 to 3 of axis 1, whose extent is 3; points rise and "
+        "slice_param.slice_point: a part from 3 to 3 of axis 1, whose extent is 3; points must "
+        "rise and "
         "stay inside");
   CHECK(refusal("Slice", "slice_param { axis: 1 slice_dim: 1 }") ==
-        "slice_param.axis or slice_dim: two spellings of one thing, give one of them");
+        "slice_param.axis or slice_dim: two spellings of the same field: give one of them");
   CHECK(refusal("Concat", "bottom: 'label'") ==
-        "bottom \"data\" has shape 4x3x8x6, and bottom \"label\" has shape 4: only axis 1 may "
+        "bottom \"data\" has shape 4x3x8x6, but bottom \"label\" has shape 4: only axis 1 may "
         "differ");
   CHECK(refusal("ArgMax", "argmax_param { axis: 1 top_k: 4 }") ==
-        "argmax_param.top_k is 4, and 3 elements are ranked");
+        "argmax_param.top_k is 4, but 3 elements are ranked");
   CHECK(refusal("Reduction", "reduction_param { axis: 4 }") ==
         "reduction_param.axis is 4, but the bottom of shape 4x3x8x6 has axes -4 to 3");
 }
@@ -81,20 +82,20 @@ TEST_CASE("layers of channels and images settle or refuse", "[shapes]") {
   CHECK(refusal("Deconvolution", "convolution_param { num_output: 2 kernel_size: 1 pad: 3 }") ==
         "the pad of 3 leaves nothing of the width: 1 * (6 - 1) + 1 - 2 * 3");
   CHECK(refusal("LRN", "lrn_param { local_size: 4 }") ==
-        "lrn_param.local_size is 4; it is odd, and at most 1023");
+        "lrn_param.local_size must be odd and at most 1023, is 4");
   CHECK(refusal("LRN", "lrn_param { norm_region: WITHIN_CHANNEL k: 2 }") ==
         "lrn_param.k is 2: within a channel it is always 1");
   CHECK(refusal("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 pad: 1 }") ==
-        "pooling_param.pool STOCHASTIC has no padding, as in Caffe: leave pad out");
+        "pooling_param.pool STOCHASTIC has no padding, as in Caffe: omit pad");
   CHECK(refusal("BatchNorm", "param { lr_mult: 1 }") ==
-        "param.lr_mult is 1: running statistics are averaged, not learned; give 0 or leave it out");
+        "param.lr_mult is 1: running statistics are averaged, not learned; give 0 or omit it");
   CHECK(refusal("BatchNorm", "batch_norm_param { eps: 0 }") ==
-        "batch_norm_param.eps is 0; it lies above 0");
+        "batch_norm_param.eps must be greater than 0, is 0");
   CHECK(refusal("Scale", "scale_param { axis: 2 num_axes: 3 }") ==
-        "scale_param.num_axes is 3 from axis 2 on, and the bottom has shape 4x3x8x6");
+        "scale_param.num_axes is 3 from axis 2 on, but the bottom has shape 4x3x8x6");
   CHECK(
       refusal("Bias", "bottom: 'label'") ==
-      "the second bottom has shape 4, which is no part of the first one's 4x3x8x6 from axis 1 on");
+      "the second bottom has shape 4, which is not part of the first one's 4x3x8x6 from axis 1 on");
 
   const model::Graph norm = graph_of(one_layer("BatchNorm", "param { lr_mult: 0 }"));
   REQUIRE(norm.parameters.size() == 3);
@@ -133,23 +134,23 @@ TEST_CASE("running statistics are not shared", "[shapes]") {
 
 TEST_CASE("elementwise layers and losses settle or refuse", "[shapes]") {
   CHECK(refusal("Eltwise", "bottom: 'label'") ==
-        "bottom \"data\" has shape 4x3x8x6, and bottom \"label\" has shape 4: they must be alike");
+        "bottom \"data\" has shape 4x3x8x6, and bottom \"label\" has shape 4: they must be equal");
   CHECK(refusal("Eltwise", "bottom: 'data' eltwise_param { coeff: 1 }") ==
         "eltwise_param.coeff is given 1 times for 2 bottoms");
   CHECK(refusal("Eltwise", "bottom: 'data' eltwise_param { operation: MAX coeff: 1 coeff: 1 }") ==
         "eltwise_param.coeff is for operation SUM only");
-  CHECK(refusal("ELU", "elu_param { alpha: -1 }") == "elu_param.alpha is -1; it begins at 0");
+  CHECK(refusal("ELU", "elu_param { alpha: -1 }") == "elu_param.alpha must be at least 0, is -1");
   CHECK(refusal("Exp", "exp_param { base: -2 }") ==
-        "exp_param.base is -2; it lies above 0, or is -1 for e");
+        "exp_param.base must be greater than 0, or -1 for e, is -2");
   CHECK(refusal("Log", "log_param { base: 1 }") == "log_param.base is 1, which has no logarithm");
-  CHECK(refusal("Power", "power_param { shift: nan }") == "power_param holds the number nan");
+  CHECK(refusal("Power", "power_param { shift: nan }") == "power_param has the number nan");
   CHECK(refusal("EuclideanLoss", "bottom: 'label'") ==
         "bottoms of shapes 4x3x8x6 and 4 cannot be compared element by element");
   CHECK(top_of("EuclideanLoss", "bottom: 'data'") == "scalar");
   CHECK(refusal("HingeLoss", "bottom: 'data'") ==
-        "scores of shape 4x3x8x6 want 4 labels, and the second bottom has shape 4x3x8x6");
+        "scores of shape 4x3x8x6 need 4 labels, but the second bottom has shape 4x3x8x6");
   CHECK(refusal("ContrastiveLoss", "bottom: 'data' bottom: 'data'") ==
-        "4 pairs want as many labels, and the third bottom has shape 4x3x8x6");
+        "4 pairs need as many labels, but the third bottom has shape 4x3x8x6");
 }
 
 TEST_CASE("a layer that keeps no sign does not overwrite a ReLU's top", "[shapes]") {

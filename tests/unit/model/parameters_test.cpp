@@ -56,7 +56,7 @@ TEST_CASE("a sparse gaussian takes its outputs from the first extent of any shap
   const auto refused = model::settle_filler(filler, {});
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().message ==
-        "is gaussian with sparse 3, which wants a parameter with an axis of outputs");
+        "is gaussian with sparse 3, which requires a parameter with an axis of outputs");
 }
 
 TEST_CASE("a bilinear filler takes its extent from square kernels", "[parameters]") {
@@ -99,20 +99,20 @@ TEST_CASE("an impossible filler is reported", "[parameters]") {
             "is of unknown type \"xaver\"; did you mean \"xavier\"?; known are constant, "
             "uniform, gaussian, xavier, msra, bilinear");
   CHECK(filler_error("type: 'uniform' min: 2") ==
-        layer + "is uniform from 2 to 1: min lies above max");
+        layer + "is uniform from 2 to 1: min must not be greater than max");
   CHECK(filler_error("type: 'gaussian' std: -1") ==
-        layer + "is gaussian with std -1; it begins at 0");
+        layer + "is gaussian with std -1, which must be at least 0");
   CHECK(filler_error("type: 'gaussian' sparse: -2") ==
-        layer + "is gaussian with sparse -2; it begins at 0, and -1 keeps all weights");
+        layer + "is gaussian with sparse -2, which must be at least 0, or -1 to keep all weights");
   CHECK_THAT(filler_error("type: 'gaussian' sparse: 3"),
-             Catch::Matchers::StartsWith(layer + "is gaussian with sparse 3, and the parameter of "
+             Catch::Matchers::StartsWith(layer + "is gaussian with sparse 3, but the parameter of "
                                                  "shape 2x") &&
                  Catch::Matchers::EndsWith(" has 2 outputs: no input can keep more weights"));
   CHECK_THAT(filler_error("type: 'bilinear'"),
              Catch::Matchers::StartsWith(layer + "is bilinear, which is for weights of four axes "
                                                  "with square kernels, and the parameter has "
                                                  "shape 2x"));
-  CHECK(filler_error("value: nan") == layer + "holds the number nan");
+  CHECK(filler_error("value: nan") == layer + "has the number nan");
 }
 
 TEST_CASE("multipliers and names are those of the layer's param", "[parameters]") {
@@ -142,20 +142,21 @@ TEST_CASE("layers that give one name share a table", "[parameters]") {
   const std::string first = kData + ip("a", 2, "param { name: 'w' }");
   CHECK(error_of_net(first + ip("b", 5, "param { name: 'w' }")) ==
         "layer \"b\" (InnerProduct): parameter \"w\" is shared: it has shape 2x144 in an earlier "
-        "layer, and 5x144 here");
+        "layer, but 5x144 here");
   CHECK(error_of_net(first + ip("b", 2, "param { name: 'w' lr_mult: 2 }")) ==
         "layer \"b\" (InnerProduct): parameter \"w\" is shared: its lr_mult is 1 in an earlier "
-        "layer, and 2 here");
+        "layer, but 2 here");
   CHECK(error_of_net(first + ip("b", 2, "param { name: 'w' decay_mult: 2 }")) ==
         "layer \"b\" (InnerProduct): parameter \"w\" is shared: its decay_mult is 1 in an earlier "
-        "layer, and 2 here");
+        "layer, but 2 here");
 }
 
 TEST_CASE("impossible params are reported", "[parameters]") {
   CHECK(error_of_net(kData + ip("a", 2, "param {} param {} param {}")) ==
-        "layer \"a\" (InnerProduct): param is given 3 times, and the layer has 2 parameters");
+        "layer \"a\" (InnerProduct): param is given 3 times, but the layer has 2 parameters");
   CHECK(error_of_net(kData + ip("a", 2, "param { lr_mult: -1 }")) ==
-        "layer \"a\" (InnerProduct): lr_mult of parameter \"a/weight\" is -1; it begins at 0");
+        "layer \"a\" (InnerProduct): lr_mult of parameter \"a/weight\" must be at least 0, is -1");
   CHECK(error_of_net(kData + ip("a", 2, "param { decay_mult: inf }")) ==
-        "layer \"a\" (InnerProduct): decay_mult of parameter \"a/weight\" is inf; it begins at 0");
+        "layer \"a\" (InnerProduct): decay_mult of parameter \"a/weight\" must be at least 0, is "
+        "inf");
 }

@@ -60,8 +60,8 @@ TEST_CASE("a saved model of another net is refused with what is missing", "[save
     return read.error().message;
   };
   CHECK_THAT(error_of(layer("a", 5) + layer("c", 1) + layer("d", 1)),
-             Contains("holds nothing for \"c\" and 1 more of the net's parameters"));
-  CHECK_THAT(error_of(layer("a", 4)), Contains("\"a\" has shape 5x2, and the net wants 4x2"));
+             Contains("has nothing for \"c\" and 1 more of the net's parameters"));
+  CHECK_THAT(error_of(layer("a", 4)), Contains("\"a\" has shape 5x2, but the net requires 4x2"));
 }
 
 TEST_CASE("a weights file needs a net from somewhere, and may carry it", "[saved_model]") {
@@ -75,7 +75,7 @@ TEST_CASE("a weights file needs a net from somewhere, and may carry it", "[saved
     return path;
   };
   const auto bare = write("bare.safetensors", {});
-  CHECK_THAT(SavedModel::open(bare, "").error().message, Contains("name the net with --net FILE"));
+  CHECK_THAT(SavedModel::open(bare, "").error().message, Contains("name it with --net FILE"));
   const auto net = folder.write("net.prototxt", kInput + layer("a", 2));
   const auto named = SavedModel::open(bare, net);
   REQUIRE(named.has_value());

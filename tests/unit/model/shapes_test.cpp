@@ -55,13 +55,13 @@ TEST_CASE("a Data layer produces batches of the data set's records", "[shapes]")
         "layer \"in\" (Data): data_param.batch_size is missing");
   CHECK(error_of_net("layer { name: 'in' type: 'Data' top: 'd' data_param { batch_size: 1 }"
                      "  transform_param { mean_value: 1 mean_value: 2 } }") ==
-        "layer \"in\" (Data): transform_param.mean_value is given 2 times; the records have 3 "
+        "layer \"in\" (Data): transform_param.mean_value is given 2 times, but the records have 3 "
         "channels");
   const auto unknown =
       model::build_graph(net_of(kData), {.phase = pb::TRAIN, .record = {}, .batch = 0});
   REQUIRE_FALSE(unknown.has_value());
   CHECK(unknown.error().message ==
-        "layer \"in\" (Data): names 2 tops, and the records hold 0 fields");
+        "layer \"in\" (Data): has 2 tops, but the records have 0 fields");
 }
 
 TEST_CASE("each data layer has its own records, of any shape and batch axis", "[shapes]") {
@@ -98,7 +98,7 @@ TEST_CASE("an Input layer produces its shapes", "[shapes]") {
         "layer \"in\" (Input): input_param.shape is given 0 times for 2 tops: give one for each "
         "top, or one for all");
   CHECK(error_of_net(input("shape { dim: 2 dim: -5 }")) ==
-        "layer \"in\" (Input): top \"a\" has shape 2x-5: extents begin at 1");
+        "layer \"in\" (Input): top \"a\" has shape 2x-5: extents must be at least 1");
   CHECK(error_of_net(input("shape { dim: 1099511627776 dim: 16777216 dim: 16777216 }")) ==
         "layer \"in\" (Input): top \"a\" has shape 1099511627776x16777216x16777216: more than the "
         "limit of 1099511627776 elements");
@@ -132,7 +132,8 @@ TEST_CASE("a convolution's parameters have Caffe's shapes", "[shapes]") {
 TEST_CASE("a convolution that cannot work is reported", "[shapes]") {
   const std::string layer = "layer \"l\" (Convolution): ";
   CHECK(conv_error("kernel_size: 3") == layer + "convolution_param.num_output is missing");
-  CHECK(conv_error("num_output: 0") == layer + "convolution_param.num_output is 0; it begins at 1");
+  CHECK(conv_error("num_output: 0") ==
+        layer + "convolution_param.num_output must be at least 1, is 0");
   CHECK(conv_error("num_output: 1") ==
         layer + "kernel_size is missing: give kernel_size, or kernel_h and kernel_w");
   CHECK(conv_error("num_output: 1 kernel_h: 2") ==
@@ -142,11 +143,11 @@ TEST_CASE("a convolution that cannot work is reported", "[shapes]") {
   CHECK(conv_error("num_output: 1 kernel_size: 1 kernel_size: 1 kernel_size: 1") ==
         layer + "kernel_size is given 3 times; images have 2 sides");
   CHECK(conv_error("num_output: 1 kernel_size: 0") ==
-        layer + "kernel_size is 0; it lies between 1 and 1048576");
+        layer + "kernel_size must be between 1 and 1048576, is 0");
   CHECK(conv_error("num_output: 1 kernel_size: 1 stride_w: 0") ==
-        layer + "stride_w is 0; it lies between 1 and 1048576");
+        layer + "stride_w must be between 1 and 1048576, is 0");
   CHECK(conv_error("num_output: 1 kernel_size: 4294967295 dilation: 4294967295") ==
-        layer + "kernel_size is 4294967295; it lies between 1 and 1048576");
+        layer + "kernel_size must be between 1 and 1048576, is 4294967295");
   CHECK(conv_error("num_output: 1 kernel_size: 7") ==
         layer + "the kernel's width of 7 is larger than the padded input's 6 (6 + 2 * 0)");
   CHECK(conv_error("num_output: 1 kernel_size: 5 dilation: 3 pad: 1") ==
@@ -164,7 +165,7 @@ TEST_CASE("a convolution that cannot work is reported", "[shapes]") {
                      "layer { name: 'l' type: 'Convolution' bottom: 'ip' top: 'out'"
                      "  convolution_param { num_output: 4 kernel_size: 1 } }") ==
         layer +
-            "the bottom has shape 4x10, and must be images (N x C x H x W) or signals (N x C x W)");
+            "the bottom has shape 4x10, but must be images (N x C x H x W) or signals (N x C x W)");
 }
 
 TEST_CASE("a pooling rounds up, and omits a window beyond the image", "[shapes]") {
@@ -210,7 +211,7 @@ TEST_CASE("a pooling that cannot work is reported", "[shapes]") {
   CHECK(pool_error("kernel_size: 9") ==
         layer + "the kernel's height of 9 is larger than the padded input's 8 (8 + 2 * 0)");
   CHECK(pool_error("global_pooling: true kernel_size: 2") ==
-        layer + "global_pooling covers the whole image: leave the kernel's size out");
+        layer + "global_pooling covers the whole image: omit the kernel's size");
   CHECK(pool_error("global_pooling: true stride: 2") ==
         layer + "global_pooling has one window: pad 0 and stride 1");
 }
@@ -238,9 +239,9 @@ TEST_CASE("layers that work on each value keep the shape", "[shapes]") {
     CHECK(out_shape(type, "") == "4x3x8x6");
   }
   CHECK(error_of_net(one_layer("Dropout", "dropout_param { dropout_ratio: 1 }")) ==
-        "layer \"l\" (Dropout): dropout_param.dropout_ratio is 1; it lies in [0, 1)");
+        "layer \"l\" (Dropout): dropout_param.dropout_ratio must be in [0, 1), is 1");
   CHECK(error_of_net(one_layer("ReLU", "relu_param { negative_slope: -1 }")) ==
-        "layer \"l\" (ReLU): relu_param.negative_slope is -1; it begins at 0");
+        "layer \"l\" (ReLU): relu_param.negative_slope must be at least 0, is -1");
   CHECK(error_of_net(one_layer("Softmax", "softmax_param { axis: 5 }"))
             .find("layer \"l\" (Softmax): softmax_param.axis is 5, but the bottom") == 0);
 }
@@ -257,10 +258,10 @@ TEST_CASE("loss and accuracy are scalars, and require a label for each position"
   CHECK(shape_of(graph_of(judge("Accuracy", "bottom: 'label' top: 'a' top: 'each'")), "each") ==
         "10");
   CHECK(error_of_net(judge("Accuracy", "bottom: 'label' top: 'a' top: 'b' top: 'c'")) ==
-        "layer \"l\" wants 1 to 2 tops, and names 3");
+        "layer \"l\" requires 1 to 2 tops, but has 3");
   CHECK(error_of_net(judge("SoftmaxWithLoss", "bottom: 'data' top: 'loss'")) ==
-        "layer \"l\" (SoftmaxWithLoss): scores of shape 4x10 want 4 labels, and the second bottom "
+        "layer \"l\" (SoftmaxWithLoss): scores of shape 4x10 need 4 labels, but the second bottom "
         "has shape 4x3x8x6");
   CHECK(error_of_net(judge("Accuracy", "bottom: 'label' top: 'a' accuracy_param { top_k: 11 }")) ==
-        "layer \"l\" (Accuracy): accuracy_param.top_k is 11, and there are 10 classes");
+        "layer \"l\" (Accuracy): accuracy_param.top_k is 11, but there are 10 classes");
 }

@@ -94,49 +94,51 @@ TEST_CASE("missing required fields are reported", "[solver]") {
   CHECK(error_of(kBase + "lr_policy: 'inv' gamma: 1") ==
         "power is missing: lr_policy \"inv\" needs it");
   CHECK(error_of(kBase + "test_interval: 5") ==
-        "test_interval is 5, and test_iter is missing: say how many batches a test takes");
+        "test_interval is 5, but test_iter is missing: say how many batches a test takes");
 }
 
 TEST_CASE("impossible numbers are reported", "[solver]") {
-  CHECK(error_of("base_lr: -0.5 max_iter: 1") == "base_lr is -0.5; it begins at 0");
-  CHECK(error_of("base_lr: nan max_iter: 1") == "base_lr is nan; it begins at 0");
-  CHECK(error_of("base_lr: 1 max_iter: 0") == "max_iter is 0; it begins at 1");
-  CHECK(error_of(kBase + "momentum: 1") == "momentum is 1; it lies in [0, 1)");
-  CHECK(error_of(kBase + "momentum2: -1") == "momentum2 is -1; it lies in [0, 1)");
-  CHECK(error_of(kBase + "delta: 0") == "delta is 0; it lies above 0");
-  CHECK(error_of(kBase + "rms_decay: 1") == "rms_decay is 1; it lies in [0, 1)");
-  CHECK(error_of(kBase + "trust_coefficient: 0") == "trust_coefficient is 0; it lies above 0");
+  CHECK(error_of("base_lr: -0.5 max_iter: 1") == "base_lr must be at least 0, is -0.5");
+  CHECK(error_of("base_lr: nan max_iter: 1") == "base_lr must be at least 0, is nan");
+  CHECK(error_of("base_lr: 1 max_iter: 0") == "max_iter must be at least 1, is 0");
+  CHECK(error_of(kBase + "momentum: 1") == "momentum must be in [0, 1), is 1");
+  CHECK(error_of(kBase + "momentum2: -1") == "momentum2 must be in [0, 1), is -1");
+  CHECK(error_of(kBase + "delta: 0") == "delta must be greater than 0, is 0");
+  CHECK(error_of(kBase + "rms_decay: 1") == "rms_decay must be in [0, 1), is 1");
+  CHECK(error_of(kBase + "trust_coefficient: 0") ==
+        "trust_coefficient must be greater than 0, is 0");
   CHECK(error_of(kBase + "type: 'AdaGrad' momentum: 0.5") ==
-        "momentum is 0.5: type AdaGrad has none; leave it out");
+        "momentum is 0.5: type AdaGrad has none; omit it");
   CHECK(error_of(kBase + "type: 'RMSProp' momentum: 0.5") ==
-        "momentum is 0.5: type RMSProp has none; leave it out");
+        "momentum is 0.5: type RMSProp has none; omit it");
   CHECK(error_of(kBase + "type: 'LARS' clip_gradients: 1") ==
-        "clip_gradients is 1: type LARS scales each table's gradient by its norm; leave it out");
-  CHECK(error_of(kBase + "weight_decay: -1") == "weight_decay is -1; it begins at 0");
+        "clip_gradients is 1: type LARS scales each table's gradient by its norm; omit it");
+  CHECK(error_of(kBase + "weight_decay: -1") == "weight_decay must be at least 0, is -1");
   CHECK(error_of(kBase + "clip_gradients: 0") ==
-        "clip_gradients is 0; it lies above 0, or is -1 for none");
-  CHECK(error_of(kBase + "lr_policy: 'exp' gamma: -1") == "gamma is -1; it begins at 0");
+        "clip_gradients must be greater than 0, or -1 for none, is 0");
+  CHECK(error_of(kBase + "lr_policy: 'exp' gamma: -1") == "gamma must be at least 0, is -1");
   CHECK(error_of(kBase + "lr_policy: 'sigmoid' gamma: inf stepsize: 1") == "gamma is inf");
-  CHECK(error_of(kBase + "lr_policy: 'poly' power: -1") == "power is -1; it begins at 0");
+  CHECK(error_of(kBase + "lr_policy: 'poly' power: -1") == "power must be at least 0, is -1");
   CHECK(error_of(kBase + "lr_policy: 'step' gamma: 1 stepsize: 0") ==
-        "stepsize is 0; it begins at 1");
+        "stepsize must be at least 1, is 0");
   CHECK(error_of(kBase + "lr_policy: 'multistep' gamma: 1 stepvalue: 5 stepvalue: 5") ==
-        "stepvalue 5 follows 5: they begin at 1 and rise");
-  CHECK(error_of(kBase + "warmup_iter: -1") == "warmup_iter is -1; it begins at 0");
-  CHECK(error_of(kBase + "warmup_start_lr: -1") == "warmup_start_lr is -1; it begins at 0");
-  CHECK(error_of(kBase + "test_iter: 0") == "test_iter is 0; it begins at 1");
+        "stepvalue 5 follows 5: they must be at least 1 and rise");
+  CHECK(error_of(kBase + "warmup_iter: -1") == "warmup_iter must be at least 0, is -1");
+  CHECK(error_of(kBase + "warmup_start_lr: -1") == "warmup_start_lr must be at least 0, is -1");
+  CHECK(error_of(kBase + "test_iter: 0") == "test_iter must be at least 1, is 0");
   CHECK(error_of(kBase + "test_net_param { } test_net_param { } test_iter: 1") ==
         "test_iter is given 1 times for 2 test nets: say how many batches a test of each takes");
   CHECK(
       error_of(kBase + "test_iter: 1 test_iter: 2 test_state { stage: 'a' }") ==
       "test_state is given 1 times and test_iter 2 times: give each test phase one of both, or no "
       "test_state");
-  CHECK(error_of(kBase + "iter_size: 0") == "iter_size is 0; it begins at 1");
-  CHECK(error_of(kBase + "lr_reference_batch: -1") == "lr_reference_batch is -1; it begins at 0");
-  CHECK(error_of(kBase + "test_interval: -1") == "test_interval is -1; it begins at 0");
-  CHECK(error_of(kBase + "display: -1") == "display is -1; it begins at 0");
-  CHECK(error_of(kBase + "average_loss: 0") == "average_loss is 0; it begins at 1");
-  CHECK(error_of(kBase + "snapshot: -1") == "snapshot is -1; it begins at 0");
+  CHECK(error_of(kBase + "iter_size: 0") == "iter_size must be at least 1, is 0");
+  CHECK(error_of(kBase + "lr_reference_batch: -1") ==
+        "lr_reference_batch must be at least 0, is -1");
+  CHECK(error_of(kBase + "test_interval: -1") == "test_interval must be at least 0, is -1");
+  CHECK(error_of(kBase + "display: -1") == "display must be at least 0, is -1");
+  CHECK(error_of(kBase + "average_loss: 0") == "average_loss must be at least 1, is 0");
+  CHECK(error_of(kBase + "snapshot: -1") == "snapshot must be at least 0, is -1");
 }
 
 TEST_CASE("fields of a solver without an effect are warned of", "[solver]") {
@@ -146,7 +148,7 @@ TEST_CASE("fields of a solver without an effect are warned of", "[solver]") {
   CHECK(check(kBase + "snapshot_format: HDF5 snapshot_diff: true device_id: 1 debug_info: true "
                       "layer_wise_reduce: false test_compute_loss: true")
             .value() ==
-        Lines{"snapshot_format: checkpoints have one format, whatever it says",
+        Lines{"snapshot_format: checkpoints have one format",
               "snapshot_diff: gradients are not saved",
               "device_id: superseded by the worker's device setting",
               "debug_info: superseded by the worker's records (TensorBoard, timeline)",
@@ -177,5 +179,6 @@ TEST_CASE("the older spelling of a solver's type is today's", "[solver]") {
   pb::SolverParameter both;
   REQUIRE(parse_text("solver_type: ADAM type: 'SGD'", "solver", both).has_value());
   CHECK(model::upgrade_solver(both).error().message ==
-        "solver_type ADAM is the older spelling of type, and type \"SGD\" is given too: give one");
+        "solver_type ADAM is the older spelling of type, but type \"SGD\" is given too: give one "
+        "of them");
 }

@@ -43,7 +43,7 @@ TEST_CASE("layers of the older vocabulary build as today's do", "[upgrade]") {
   CHECK(names_of(graph_of(data + old, pb::TEST)) == Lines{"in", "conv", "relu", "ip"});
 
   CHECK(error_of_net(kData + data) ==
-        "the net has `layer` and `layers`: use one of them, `layer` is today's");
+        "the net has `layer` and `layers`: use one of them, `layer` is the current one");
   CHECK(error_of_net("layers { name: 'a' top: 'a' }") == "layers \"a\" has no type");
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a deploy net's inputs are an Input layer at its front", "[upgrade]") 
         "input is given 1 times, input_shape 0 times and input_dim 1 times: give each input a "
         "shape, or four dims");
   CHECK(error_of_net("input_dim: 1 " + layer) ==
-        "input_shape or input_dim is given, and input is missing");
+        "input_shape or input_dim is given, but input is missing");
   CHECK(error_of_net("input: 'data' input_shape { dim: 1 } input_dim: 1 " + layer) ==
         "input_shape and input_dim are both given: use one of them");
 }
@@ -133,7 +133,7 @@ TEST_CASE("fields of a net without an effect are named", "[upgrade]") {
       "layer { name: 'c' type: 'ReLU' relu_param { engine: CAFFE } }"
       "layer { name: 'd' type: 'Eltwise' eltwise_param { stable_prod_grad: false } }");
   CHECK(model::net_warnings(net) ==
-        Lines{"force_backward: gradients are made where a parameter needs them",
+        Lines{"force_backward: gradients are computed where a parameter needs them",
               "debug_info: nothing reads it",
               "convolution_param.engine of layer \"a\" and 1 more: superseded by the worker's "
               "device setting",

@@ -102,21 +102,21 @@ TEST_CASE("matches and the rest on both sides are reported", "[weights]") {
   const Graph graph = graph_of(kData + kConv + kNorm);
   const Files files({{{"a/conv/weight", {2, 3, 3, 3}}, {"fc8/0", {5}}}});
   CHECK(match_weights(graph, files.opened).value().summary() ==
-        "1 of 5 parameters are there; 4 begin with their fillers: a/conv/bias, norm/mean, "
+        "1 of 5 parameters found; 4 start from their fillers: a/conv/bias, norm/mean, "
         "norm/variance, norm/weight_sum; 1 in the file not used: fc8/0");
 }
 
 TEST_CASE("weights that cannot be meant are refused with layer and shapes", "[weights]") {
   const Graph graph = graph_of(kData + kConv);
   CHECK_THAT(error_of(graph, {{"a/conv/weight", {2, 3, 5, 5}}}),
-             Contains("a/conv/weight has shape 2x3x5x5, and layer \"a/conv\" wants 2x3x3x3"));
+             Contains("a/conv/weight has shape 2x3x5x5, but layer \"a/conv\" requires 2x3x3x3"));
   // As many elements are not enough.
   CHECK_THAT(error_of(graph, {{"a/conv/weight", {2, 27}}}), Contains("has shape 2x27"));
   CHECK_THAT(error_of(graph, {{"a/conv/bias", {2}, ElementType::kI32}}), Contains("holds I32"));
   CHECK_THAT(error_of(graph, {{"a/conv/bias", {2}}, {"a.conv.bias", {2}}}),
-             Contains("both go by the name of \"a/conv/bias\""));
+             Contains("both match the name \"a/conv/bias\""));
   CHECK_THAT(error_of(graph, {{"fc8/weight", {2}}, {"fc8/bias", {2}}}),
-             Contains("holds nothing by the names of the net's layers; it has fc8/weight, "
+             Contains("has nothing with the names of the net's layers; it has fc8/weight, "
                       "fc8/bias, the net has a/conv/weight, a/conv/bias"));
   CHECK_THAT(error_of(graph, {}), Contains("it has nothing"));
 }

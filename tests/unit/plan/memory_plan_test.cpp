@@ -14,7 +14,7 @@ namespace taut {
 namespace {
 
 using test::check_addresses;
-using test::least_budget;
+using test::min_budget;
 using test::PlanPlayer;
 using test::random_trace;
 using test::TraceSize;
@@ -48,7 +48,7 @@ TEST_CASE("plans of random traces lose no values and keep to the budget", "[memo
     PlanOptions options;
     options.alignment = Bytes(std::uint64_t{1} << (random() % 4));
     options.lookahead = random() % 4;
-    const std::uint64_t least = least_budget(trace, options.alignment.value());
+    const std::uint64_t least = min_budget(trace, options.alignment.value());
     options.budget = Bytes(least + random() % (1 + total_bytes(trace).value()));
     if (random() % 3 == 0) options.budget = Bytes(least);
     INFO("seed " << seed << ", budget " << options.budget.value() << " of least " << least);
@@ -70,16 +70,16 @@ TEST_CASE("small traces move as few bytes as brute force", "[memory_plan]") {
     PlanOptions options;
     options.alignment = Bytes(1);
     options.lookahead = 0;
-    options.budget = Bytes(least_budget(trace, 1) + random() % 6);
+    options.budget = Bytes(min_budget(trace, 1) + random() % 6);
     INFO("seed " << seed << ", budget " << options.budget.value());
     const MemoryPlan plan = plan_memory(trace, options).value();
-    const std::uint64_t fewest = test::fewest_bytes_moved(trace, options.budget.value());
-    REQUIRE(transfer_lower_bound(trace, options).value().value() <= fewest);
+    const std::uint64_t min_moved = test::fewest_bytes_moved(trace, options.budget.value());
+    REQUIRE(transfer_lower_bound(trace, options).value().value() <= min_moved);
     // Brute force knows no addresses.
-    REQUIRE(plan.moved_bytes().value() - plan.packing_bytes.value() == fewest);
+    REQUIRE(plan.moved_bytes().value() - plan.packing_bytes.value() == min_moved);
     ++planned;
-    swapping += fewest > 0 ? 1 : 0;
-    cut += plan.moved_bytes().value() > fewest ? 1 : 0;
+    swapping += min_moved > 0 ? 1 : 0;
+    cut += plan.moved_bytes().value() > min_moved ? 1 : 0;
   }
   std::printf(
       "%d small traces, %d of which must swap: %d move more than brute force, which knows "
@@ -196,7 +196,7 @@ TEST_CASE("sizes near the end of the number range are refused, not wrapped", "[m
 
 TEST_CASE("the same trace gives the same plan", "[memory_plan]") {
   const AccessTrace trace = random_trace(7, {.buffers = 20, .steps = 60});
-  const auto budget = least_budget(trace, 1) + 5;
+  const auto budget = min_budget(trace, 1) + 5;
   const MemoryPlan a = plan_memory(trace, with_budget(budget)).value();
   const MemoryPlan b = plan_memory(trace, with_budget(budget)).value();
   REQUIRE(a.residencies.size() == b.residencies.size());

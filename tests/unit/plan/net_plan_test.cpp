@@ -31,7 +31,7 @@ double print_row(const std::string& net, const AccessTrace& trace, const std::st
   const auto plan = plan_memory(trace, options);
   const double took_ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   if (!plan) {
-    CHECK(options.budget.value() < test::least_budget(trace, options.alignment.value()));
+    CHECK(options.budget.value() < test::min_budget(trace, options.alignment.value()));
     std::printf("| %s | %s = %.1f | refused: %s |\n", net.c_str(), share.c_str(),
                 mebi(options.budget), plan.error().message.c_str());
     return 1;
@@ -51,7 +51,7 @@ double print_row(const std::string& net, const AccessTrace& trace, const std::st
 /// All rows of a net; returns the largest ratio to the bound without lookahead.
 double print_net(const std::string& net, const AccessTrace& trace) {
   const std::uint64_t need = total_bytes(trace).value();
-  const std::uint64_t least = test::least_budget(trace, PlanOptions{}.alignment.value());
+  const std::uint64_t least = test::min_budget(trace, PlanOptions{}.alignment.value());
   const MemoryPlan whole = plan_memory(trace, options_for(4 * need, 0)).value();
   CHECK(whole.moved_bytes().value() == 0);
   std::printf(
@@ -85,7 +85,7 @@ TEST_CASE("a small VGG-16 and LSTM within their smallest budgets lose no values"
     for (PlanBuffer& buffer : trace.buffers) buffer.bytes = Bytes(buffer.bytes.value() / 4096 + 1);
     PlanOptions options;
     options.alignment = Bytes(1);
-    options.budget = Bytes(test::least_budget(trace, 1));
+    options.budget = Bytes(test::min_budget(trace, 1));
     const MemoryPlan plan = plan_memory(trace, options).value();
     test::PlanPlayer player(trace, plan, 3);
     for (int iteration = 0; iteration < 3; ++iteration) {

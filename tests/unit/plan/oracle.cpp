@@ -37,7 +37,7 @@ class Oracle {
   }
 
   /// Whether what a buffer holds just before a step may still be read: by a step, or by whoever
-  /// asks for the last iteration's result until this one overwrites it.
+  /// requests the last iteration's result until this one overwrites it.
   [[nodiscard]] bool needed(std::size_t step, std::size_t buffer) const {
     const Lifetime lifetime = trace_.buffers[buffer].lifetime;
     if (lifetime == Lifetime::kStep) return false;
@@ -72,7 +72,7 @@ class Oracle {
 
   void move(std::uint64_t cost, std::size_t state, std::size_t evicted, std::size_t step,
             std::vector<std::uint64_t>& next) const {
-    std::uint64_t there = 0;
+    std::uint64_t present = 0;
     std::size_t after = 0;
     std::size_t digit = 1;
     for (std::size_t buffer = 0; buffer < trace_.buffers.size(); ++buffer, digit *= 3, state /= 3) {
@@ -89,10 +89,10 @@ class Oracle {
         if (now == kAbsent) now = kClean;
         if (*mode != AccessMode::kRead) now = kDirty;
       }
-      if (now != kAbsent) there += bytes;
+      if (now != kAbsent) present += bytes;
       after += digit * now;
     }
-    if (there <= budget_) next[after] = std::min(next[after], cost);
+    if (present <= budget_) next[after] = std::min(next[after], cost);
   }
 
   const AccessTrace& trace_;

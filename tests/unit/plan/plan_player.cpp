@@ -147,13 +147,13 @@ std::string PlanPlayer::run_iteration() {
 std::string PlanPlayer::check_survivors() {
   for (std::size_t buffer = 0; buffer < trace_.buffers.size(); ++buffer) {
     if (trace_.buffers[buffer].lifetime != Lifetime::kForever) continue;
-    bool there = host_[buffer] == truth_[buffer];
+    bool current = host_[buffer] == truth_[buffer];
     for (std::size_t number = 0; number < live_.size(); ++number) {
       if (plan_.residencies[number].buffer != buffer || !live_[number]) continue;
-      there = there ||
-              std::ranges::all_of(cells(number), [&](Cell cell) { return cell == truth_[buffer]; });
+      current = current || std::ranges::all_of(cells(number),
+                                               [&](Cell cell) { return cell == truth_[buffer]; });
     }
-    if (!there) return fmt::format("the value of {} is lost", trace_.buffers[buffer].name);
+    if (!current) return fmt::format("the value of {} is lost", trace_.buffers[buffer].name);
   }
   return {};
 }

@@ -72,7 +72,9 @@ std::vector<Call> random_program(std::mt19937_64& random, std::size_t first, std
 class Machine {
  public:
   Machine(Backend& backend, std::size_t buffers)
-      : backend_(backend), stream_(backend.make_stream()), beside_(backend.make_copy_stream()) {
+      : backend_(backend),
+        stream_(backend.make_stream()),
+        copy_stream_(backend.make_copy_stream()) {
     for (std::size_t i = 0; i < buffers; ++i) {
       buffers_.push_back(backend.allocate_floats(size_of(i), "buffer " + std::to_string(i)));
       Values start(size_of(i));
@@ -81,7 +83,7 @@ class Machine {
       }
       given_.push_back(std::move(start));
       backend.copy_to_device(*stream_, given_.back(), span(i));
-      landed_.push_back(backend.make_event());
+      copied_.push_back(backend.make_event());
     }
     stream_->finish();
   }
@@ -116,7 +118,7 @@ class Machine {
 
   /// Every number seen so far.
   Values seen() {
-    beside_->finish();
+    copy_stream_->finish();
     stream_->finish();
     Values all = numbers_;
     for (const Values& values : copies_) all.insert(all.end(), values.begin(), values.end());
@@ -137,8 +139,8 @@ class Machine {
   /// Some calls as what they are at every cycle.
   void repeat(const std::vector<Call>& program, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      landed_[program[i].a]->wait(*stream_);
-      landed_[program[i].c]->wait(*stream_);
+      copied_[program[i].a]->wait(*stream_);
+      copied_[program[i].c]->wait(*stream_);
     }
     waits_ = false;
     const auto key = reinterpret_cast<std::uint64_t>(&program[begin]);
@@ -150,7 +152,7 @@ class Machine {
   }
 
   void wait_for_copies(std::size_t buffer) {
-    if (waits_) landed_[buffer]->wait(*stream_);
+    if (waits_) copied_[buffer]->wait(*stream_);
   }
 
   void run(const Call& call) {
@@ -185,20 +187,20 @@ class Machine {
       case Call::Kind::kBeside: {
         const auto made = backend_.make_event();
         made->record(*stream_);
-        made->wait(*beside_);
+        made->wait(*copy_stream_);
         Values& copy = copies_.emplace_back(span(call.a).size());
-        backend_.copy_to_host(*beside_, span(call.a), copy);
-        landed_[call.a]->record(*beside_);
+        backend_.copy_to_host(*copy_stream_, span(call.a), copy);
+        copied_[call.a]->record(*copy_stream_);
         break;
       }
       case Call::Kind::kBring: {
-        // Fresh values, beside the compute, which waits for them alone.
+        // Fresh values, in parallel with the compute, which waits only for them.
         const auto used = backend_.make_event();
         used->record(*stream_);
-        used->wait(*beside_);
+        used->wait(*copy_stream_);
         given_.emplace_back(span(call.a).size(), call.factor);
-        backend_.copy_to_device(*beside_, given_.back(), span(call.a));
-        used->record(*beside_);
+        backend_.copy_to_device(*copy_stream_, given_.back(), span(call.a));
+        used->record(*copy_stream_);
         used->wait(*stream_);
         break;
       }
@@ -213,9 +215,9 @@ class Machine {
 
   Backend& backend_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Stream> beside_;
+  std::unique_ptr<Stream> copy_stream_;
   std::vector<DeviceBuffer> buffers_;
-  std::vector<std::unique_ptr<Event>> landed_;  // the last copy of a buffer beside the compute
+  std::vector<std::unique_ptr<Event>> copied_;  // a buffer's last copy in parallel with the compute
   std::deque<Values> given_;
   std::deque<Values> copies_;
   Values numbers_;
@@ -366,7 +368,7 @@ TEST_CASE("a tensor that is read in a cycle whose plan does not know of it ends 
                       Catch::Matchers::Contains(buffer == &a ? "tensor to the host of a"
                                                              : "tensor to the host of other") &&
                           Catch::Matchers::Contains("expects fill into a"));
-    // The cycle is still there: it goes on as planned.
+    // The cycle is still there: it continues as planned.
     REQUIRE(cycle().has_value());
     planned.end_cycle();
   }

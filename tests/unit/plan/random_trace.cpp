@@ -41,7 +41,7 @@ AccessTrace random_trace(std::uint64_t seed, const TraceSize& size) {
   return trace;
 }
 
-std::uint64_t least_budget(const AccessTrace& trace, std::uint64_t alignment) {
+std::uint64_t min_budget(const AccessTrace& trace, std::uint64_t alignment) {
   std::uint64_t most = 0;
   for (const TraceStep& step : trace.steps) {
     std::set<std::size_t> used;

@@ -17,6 +17,6 @@ struct TraceSize {
 [[nodiscard]] AccessTrace random_trace(std::uint64_t seed, const TraceSize& size);
 
 /// The most bytes that one step uses, with sizes rounded up to the alignment.
-[[nodiscard]] std::uint64_t least_budget(const AccessTrace& trace, std::uint64_t alignment);
+[[nodiscard]] std::uint64_t min_budget(const AccessTrace& trace, std::uint64_t alignment);
 
 }  // namespace taut::test

@@ -57,6 +57,13 @@ TEST_CASE("a folder of checkpoints means the newest one in it", "[checkpoint]") 
   }
   fs::create_directories(folder.path() / "tiny_iter_200.part-1-2");
   CHECK(CheckpointReader::open(folder.path()).value().clock() == Clock(100));
+  // Of two of one clock, the one that was written last.
+  for (const int number : {9, 10}) {
+    CheckpointMaker later(100);
+    later.manifest.set_unix_time_s(number);
+    later.write(folder.path() / ("tiny_iter_100-" + std::to_string(number)));
+  }
+  CHECK(CheckpointReader::open(folder.path()).value().folder().filename() == "tiny_iter_100-10");
 }
 
 TEST_CASE("an unfinished checkpoint is not one", "[checkpoint]") {
@@ -135,14 +142,14 @@ TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
   for (const char* name : {"", "..", "a/b", "../shard0.safetensors"}) {
     changed = maker.manifest;
     changed.mutable_files(0)->set_name(name);
-    CHECK(holds(error_of(changed), "is no file's name"));
+    CHECK(holds(error_of(changed), "is not a file's name"));
   }
   changed = maker.manifest;
   changed.mutable_files(0)->set_sha256("0123");
   CHECK(holds(error_of(changed), "has no SHA-256"));
   changed = maker.manifest;
   changed.mutable_tables(1)->set_name("a");
-  CHECK(holds(error_of(changed), "or twice"));
+  CHECK(holds(error_of(changed), "or occurs twice"));
   changed = maker.manifest;
   for (int i = 0; i < 4; ++i) changed.mutable_tables(0)->add_shape(1LL << 40U);
   CHECK(holds(error_of(changed), "cannot work"));
@@ -170,7 +177,7 @@ TEST_CASE("slices that overlap, leave a hole or are beyond their table are refus
               "is not whole from element 6 on"));
   CHECK(holds(refusal_with([](auto& maker) { maker.slices[1][0].set_count(5); }), "cannot be"));
   CHECK(holds(refusal_with([](auto& maker) { maker.slices[1].push_back(maker.slices[0][1]); }),
-              "stands twice"));
+              "occurs twice"));
   CHECK(holds(refusal_with([](auto& maker) { maker.slices[1][0].set_states(2); }), "is missing"));
 }
 

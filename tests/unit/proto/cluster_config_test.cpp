@@ -37,10 +37,10 @@ TEST_CASE("an empty cluster file is a whole configuration", "[cluster_config]") 
 }
 
 TEST_CASE("a missing or misspelled cluster file is reported with its place", "[cluster_config]") {
-  const auto gone = load_cluster_config("/no/such/cluster.textproto");
-  REQUIRE_FALSE(gone.has_value());
-  CHECK(gone.error().code == ErrorCode::kNotFound);
-  CHECK_THAT(gone.error().message, Contains("/no/such/cluster.textproto"));
+  const auto missing = load_cluster_config("/no/such/cluster.textproto");
+  REQUIRE_FALSE(missing.has_value());
+  CHECK(missing.error().code == ErrorCode::kNotFound);
+  CHECK_THAT(missing.error().message, Contains("/no/such/cluster.textproto"));
   CHECK_THAT(refusal_of("server {\n  shard: 2\n}"), Contains(":2:3:") && Contains("shards"));
 }
 

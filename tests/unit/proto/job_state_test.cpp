@@ -125,11 +125,10 @@ TEST_CASE("a table whose shape, kind or filler cannot work is refused by its nam
     REQUIRE_FALSE(table.has_value());
     return table.error().message;
   };
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   CHECK_THAT(refusal([](auto& wire) { wire.set_shape(1, 0); }), Contains("conv1.weight"));
   CHECK_THAT(refusal([](auto& wire) { wire.set_shape(1, -5); }), Contains("-5"));
-  CHECK_THAT(refusal([](auto& wire) { wire.set_shape(1, kMost); }),
-             Contains(std::to_string(kMost)));
+  CHECK_THAT(refusal([](auto& wire) { wire.set_shape(1, kMax); }), Contains(std::to_string(kMax)));
   // The product wraps around to a small number.
   CHECK_THAT(refusal([](auto& wire) {
                wire.clear_shape();

@@ -49,9 +49,9 @@ TEST_CASE("backup workers need BSP and at least one other worker", "[policies]")
         "consistency: backup_workers needs mode: BSP, not SSP");
   CHECK(error_of("mode: ASYNC backup_workers: 1") ==
         "consistency: backup_workers needs mode: BSP, not ASYNC");
-  pb::Job everybody = job_of("mode: BSP backup_workers: 1");
-  everybody.clear_workers();
-  CHECK(to_policies(everybody).error().message ==
+  pb::Job all = job_of("mode: BSP backup_workers: 1");
+  all.clear_workers();
+  CHECK(to_policies(all).error().message ==
         "consistency: backup_workers 1 needs the job to say how many workers it has");
 }
 
@@ -85,8 +85,8 @@ TEST_CASE("delay compensation has a strength above 0 and a decay below 1", "[pol
 TEST_CASE("a moving slack has a range, and no fixed value", "[policies]") {
   const Policies moving = policies_of("dynamic_slack { least: 2 most: 9 }");
   REQUIRE(moving.find<DynamicSlackPolicy>());
-  CHECK(moving.find<DynamicSlackPolicy>()->range().least == Slack(2));
-  CHECK(moving.find<DynamicSlackPolicy>()->range().most == Slack(9));
+  CHECK(moving.find<DynamicSlackPolicy>()->range().min == Slack(2));
+  CHECK(moving.find<DynamicSlackPolicy>()->range().max == Slack(9));
   CHECK(moving.read_slack()->moving() == Slack(2));
   CHECK_FALSE(policies_of("slack: 2").read_slack()->moving());
   CHECK(error_of("slack: 3 dynamic_slack { least: 2 most: 9 }") ==
@@ -136,5 +136,5 @@ TEST_CASE("averaging that cannot work is reported", "[policies]") {
   pb::Job sum = job_of("mode: BSP periodic_averaging {}");
   sum.set_reduction(pb::Job::SUM);
   CHECK(to_policies(sum).error().message ==
-        "consistency: periodic_averaging takes the mean; leave reduction: SUM out");
+        "consistency: periodic_averaging takes the mean; omit reduction: SUM");
 }

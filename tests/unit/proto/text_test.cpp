@@ -49,12 +49,13 @@ TEST_CASE("an unsupported field of Caffe's is reported with its layer type", "[t
   CHECK(error_of("net_param {\n layer {\n  name: 'c' spp_param { pyramid_height: 2 } } }") ==
         "job.textproto:3:13: no field \"spp_param\" in LayerParameter: the layer is of type "
         "\"SPP\", which Caffe has and Tautline does not carry out");
-  CHECK(error_of("net_param { layers { window_data_param { source: 'l' } } }") ==
-        "job.textproto:1:22: no field \"window_data_param\" in V1LayerParameter: the layer is of "
-        "type "
-        "\"WindowData\", which is not read: bring the data into HDF5 for an HDF5Data layer, or "
-        "into an "
-        "LMDB for a Data layer (tautline convert)");
+  CHECK(
+      error_of("net_param { layers { window_data_param { source: 'l' } } }") ==
+      "job.textproto:1:22: no field \"window_data_param\" in V1LayerParameter: the layer is of "
+      "type "
+      "\"WindowData\", which is not supported: convert the data to HDF5 for an HDF5Data layer, or "
+      "into an "
+      "LMDB for a Data layer (tautline convert)");
   CHECK(
       error_of("net_param { layers { layer { name: 'c' } } }") ==
       "job.textproto:1:22: no field \"layer\" in V1LayerParameter: layers { layer { } } is Caffe's "

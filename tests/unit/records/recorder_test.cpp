@@ -27,8 +27,11 @@ std::vector<std::string> lines_of(const std::filesystem::path& file) {
   return lines;
 }
 
-void train(const pb::RecordsConfig& config, std::int64_t from, std::int64_t to) {
-  auto recorder = Recorder::open(config, "w0", JobId(3), Clock(from));
+constexpr std::uint64_t kToken = 17;
+
+void train(const pb::RecordsConfig& config, std::int64_t from, std::int64_t to,
+           std::uint64_t token = kToken) {
+  auto recorder = Recorder::open(config, "w0", JobId(3), token, Clock(from));
   REQUIRE(recorder.has_value());
   for (std::int64_t clock = from; clock < to; ++clock) {
     recorder.value()->on_clock({Clock(clock), 1.0, Duration(10), Duration(5), 8, nullptr});
@@ -39,7 +42,8 @@ TEST_CASE("without requested records there is no recorder and no folder", "[reco
   const test::TempFolder folder;
   pb::RecordsConfig config;
   config.set_folder((folder.path() / "records").string());
-  const auto recorder = Recorder::open(config, "w0", JobId(1), Clock(0));
+  config.set_metrics(false);
+  const auto recorder = Recorder::open(config, "w0", JobId(1), kToken, Clock(0));
   REQUIRE(recorder.has_value());
   CHECK(recorder.value() == nullptr);
   CHECK_FALSE(std::filesystem::exists(folder.path() / "records"));
@@ -71,11 +75,21 @@ TEST_CASE("a worker that starts later continues the file; one from clock 0 start
   CHECK(lines_of(file).size() == 1 + 2);
 }
 
+TEST_CASE("records of another job of the same number are left alone", "[records]") {
+  const test::TempFolder folder;
+  const pb::RecordsConfig config = config_for(folder);
+  train(config, 0, 4);
+  train(config, 0, 2, kToken + 1);
+  train(config, 2, 7, kToken + 1);
+  CHECK(lines_of(folder.path() / "job3-w0/metrics.csv").size() == 1 + 4);
+  CHECK(lines_of(folder.path() / "job3-w0-2/metrics.csv").size() == 1 + 7);
+}
+
 TEST_CASE("a folder that cannot be made is an error that names it and the setting", "[records]") {
   const test::TempFolder folder;
   pb::RecordsConfig config = config_for(folder);
   config.set_folder(folder.write("file", "").string());
-  const auto recorder = Recorder::open(config, "w0", JobId(1), Clock(0));
+  const auto recorder = Recorder::open(config, "w0", JobId(1), kToken, Clock(0));
   REQUIRE_FALSE(recorder.has_value());
   CHECK(recorder.error().message.find(config.folder()) != std::string::npos);
   CHECK(recorder.error().message.find("records { folder }") != std::string::npos);

@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,7 +33,7 @@ std::vector<TableSpec> tables() {
   return all;
 }
 
-/// Counts how often the system is asked for memory.
+/// Counts the requests for memory to the system.
 class CountingAllocator final : public BufferAllocator {
  public:
   void* allocate(std::size_t size) override {
@@ -76,16 +77,16 @@ class Service {
     layout_ = SliceLayout(tables(), all);
   }
 
-  /// Publishes the job as it stands in `job`.
+  /// Publishes the job as it is in `job`.
   void publish() {
     const auto view = job.view();
     for (auto& shard : shards_) (void)shard->set_job(view);
   }
   void order(std::uint64_t number, std::int64_t clock, const std::string& folder = "") {
-    pb::CheckpointOrder& wanted = *job.state.mutable_checkpoint();
-    wanted.set_number(number);
-    wanted.set_clock(clock);
-    wanted.set_folder(folder);
+    pb::CheckpointOrder& order = *job.state.mutable_checkpoint();
+    order.set_number(number);
+    order.set_clock(clock);
+    order.set_folder(folder);
     publish();
   }
   void push(std::uint32_t worker, std::int64_t clock) {
@@ -205,7 +206,7 @@ void write_checkpoint(Service& service, std::int64_t clock, const fs::path& fold
   test::put_file(folder / kManifestName, write_manifest(manifest));
 }
 
-/// The job that goes on from there, with so many members.
+/// The job that continues from there, with so many members.
 JobMaker resumed(const JobMaker& before, int members, std::int64_t clock, const fs::path& folder,
                  std::uint32_t slots) {
   JobMaker job = before;
@@ -277,6 +278,21 @@ TEST_CASE("a slice is captured when its V reaches the clock, and training contin
   }
   CHECK(same_bits(held, at_five));
   CHECK(service.captures().empty());
+}
+
+TEST_CASE("values that are not finite are not written", "[checkpoint]") {
+  const test::TempFolder folder;
+  Service service(job_of(1, Slack(0)), 1);
+  service.order(1, 2);
+  service.push_all(0, 2);
+  std::vector<ShardCapture> captures = service.captures();
+  REQUIRE(captures.size() == 1);
+  captures[0].order.folder = folder.path().string();
+  captures[0].slices[1].values.floats()[2] = std::numeric_limits<float>::infinity();
+  const auto file = write_shard_file(std::move(captures[0]), false);
+  REQUIRE_FALSE(file.has_value());
+  CHECK(file.error().message.find("has values that are not finite") != std::string::npos);
+  CHECK(fs::is_empty(folder.path()));
 }
 
 TEST_CASE("an order at a clock that BSP has passed is missed, and the next one is not",
@@ -568,20 +584,20 @@ TEST_CASE("spare memory that is requested again for one order is taken once", "[
   BufferPool states(Bytes(0));
   const SliceState slice(table, layout.slices()[0], *view, values, nullptr, &states);
   const std::vector<const SliceState*> slices{&slice};
-  const std::uint64_t wanted = 3 * BufferPool::rounded_size(64 * sizeof(float));
-  const auto memory = std::make_shared<TableMemory>(Bytes(wanted));
+  const std::uint64_t spare_bytes = 3 * BufferPool::rounded_size(64 * sizeof(float));
+  const auto memory = std::make_shared<TableMemory>(Bytes(spare_bytes));
   SpareMemory spares(values, states);
   for (int i = 0; i < 3; ++i) {
     const auto stock = spares.prepare(slices, memory);
     REQUIRE(stock.has_value());
-    CHECK(stock->bytes() == wanted);
+    CHECK(stock->bytes() == spare_bytes);
     stock->fill(false);
-    CHECK(values.usage().kept.value() + states.usage().kept.value() == wanted);
+    CHECK(values.usage().kept.value() + states.usage().kept.value() == spare_bytes);
   }
   CHECK(spares.give_back().has_value());
   CHECK_FALSE(spares.give_back().has_value());
   CHECK(values.usage().kept.value() + states.usage().kept.value() == 0);
-  CHECK(memory->take_spare(Bytes(wanted)).has_value());
+  CHECK(memory->take_spare(Bytes(spare_bytes)).has_value());
 }
 
 TEST_CASE("prepared memory is freed by the checkpoint thread", "[checkpoint]") {

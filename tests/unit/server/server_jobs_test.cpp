@@ -117,7 +117,7 @@ TEST_CASE("after the coordinator has forgotten this server no earlier state is r
   ServerJobs jobs(1);
   REQUIRE(jobs.take_job(maker.state) != nullptr);
   const auto over = jobs.clear();
-  // The shards must forget it too: the coordinator may number its jobs anew.
+  // The shards must forget it too: the coordinator may number its jobs again.
   REQUIRE(over.size() == 1);
   CHECK(over[0]->job == JobId(7));
   CHECK(over[0]->finished);

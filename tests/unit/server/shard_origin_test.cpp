@@ -20,7 +20,7 @@ Body only(const std::vector<Outgoing>& out) {
   return std::get<Body>(message.value().body);
 }
 
-/// Element i is i + 0.5; a file named "missing" is not there.
+/// Element i is i + 0.5; a file named "missing" does not exist.
 class HalfValues final : public InitialValues {
  public:
   Result<void> read(const TensorPlace& place, std::uint64_t first, std::span<float> out) override {
@@ -36,7 +36,7 @@ TableSpec begins_in(const std::string& file) {
   return table;
 }
 
-/// What a shard with slices of 4 elements says to a table that begins in this file.
+/// What a shard with slices of 4 elements says to a table that starts in this file.
 pb::OpenTablesReply open_beginning(Shard& shard, JobMaker& job, const TableSpec& table) {
   pb::DataHello hello;
   hello.set_wire_version(kWireVersion);
@@ -45,10 +45,10 @@ pb::OpenTablesReply open_beginning(Shard& shard, JobMaker& job, const TableSpec&
   DataMessage message = envelope;
   message.body = hello;
   REQUIRE(only<pb::DataHelloReply>(shard.handle(kPeer, message, TimePoint())).accepted());
-  pb::OpenTables wanted;
-  *wanted.add_tables() = to_wire(table);
+  pb::OpenTables requested;
+  *requested.add_tables() = to_wire(table);
   message = envelope;
-  message.body = wanted;
+  message.body = requested;
   return only<pb::OpenTablesReply>(shard.handle(kPeer, message, TimePoint()));
 }
 

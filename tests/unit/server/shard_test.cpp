@@ -48,13 +48,13 @@ struct Talk {
   }
   pb::OpenTablesReply open(PeerId from = kPeer) { return open(from, tables); }
   pb::OpenTablesReply open(PeerId from, const std::vector<TableSpec>& named) {
-    pb::OpenTables wanted;
-    for (const TableSpec& table : named) *wanted.add_tables() = to_wire(table);
-    return open(from, wanted);
+    pb::OpenTables requested;
+    for (const TableSpec& table : named) *requested.add_tables() = to_wire(table);
+    return open(from, requested);
   }
-  pb::OpenTablesReply open(PeerId from, const pb::OpenTables& wanted) {
+  pb::OpenTablesReply open(PeerId from, const pb::OpenTables& requested) {
     DataMessage message = envelope(0);
-    message.body = wanted;
+    message.body = requested;
     return only<pb::OpenTablesReply>(shard.handle(from, message, TimePoint()), from);
   }
   void start(PeerId from = kPeer) {
@@ -225,10 +225,10 @@ TEST_CASE("tables that cannot work are refused, and others can be opened afterwa
   Talk talk(JobMaker(1));
   REQUIRE(talk.hello().accepted());
   CHECK_FALSE(talk.open(kPeer, pb::OpenTables()).accepted());
-  pb::OpenTables wanted;
-  *wanted.add_tables() = to_wire(talk.tables[0]);
+  pb::OpenTables requested;
+  *requested.add_tables() = to_wire(talk.tables[0]);
   const auto refused = [&](const auto& change) {
-    pb::OpenTables broken = wanted;
+    pb::OpenTables broken = requested;
     change(*broken.mutable_tables(0));
     const auto reply = talk.open(kPeer, broken);
     CHECK_FALSE(reply.reason().empty());

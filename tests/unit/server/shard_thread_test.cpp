@@ -21,11 +21,11 @@ class Reports {
   void put(ShardReport report) {
     std::scoped_lock lock(mutex_);
     reports_.push_back(std::move(report));
-    came_.notify_all();
+    arrived_.notify_all();
   }
   std::optional<ShardReport> take() {
     std::unique_lock lock(mutex_);
-    if (!came_.wait_for(lock, kDeadline, [&] { return !reports_.empty(); })) return std::nullopt;
+    if (!arrived_.wait_for(lock, kDeadline, [&] { return !reports_.empty(); })) return std::nullopt;
     ShardReport report = reports_.front();
     reports_.pop_front();
     return report;
@@ -33,7 +33,7 @@ class Reports {
 
  private:
   std::mutex mutex_;
-  std::condition_variable came_;
+  std::condition_variable arrived_;
   std::deque<ShardReport> reports_;
 };
 
@@ -85,9 +85,9 @@ struct Line {
   }
   void open() {
     DataMessage message = envelope();
-    pb::OpenTables wanted;
-    *wanted.add_tables() = to_wire(test::make_table(0, {4}));
-    message.body = wanted;
+    pb::OpenTables requested;
+    *requested.add_tables() = to_wire(test::make_table(0, {4}));
+    message.body = requested;
     REQUIRE(std::get<pb::OpenTablesReply>(ask(message).body).accepted());
   }
   DataMessage snapshot() {

@@ -1,4 +1,4 @@
-// Policies beside the fixed bound, at one slice.
+// Policies next to the fixed bound, at one slice.
 #include <cmath>
 #include <vector>
 

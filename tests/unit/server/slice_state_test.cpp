@@ -111,6 +111,33 @@ TEST_CASE("initial values are a pure function of seed, table name, index and fil
                   std::span(whole).subspan(2, 3)));
 }
 
+TEST_CASE("a member's position is the clock that it computes, at most the slack ahead of V",
+          "[slice]") {
+  const Slack slack(2);
+  OneSlice one(JobMaker(2, slack));
+  const auto position = [&](std::uint32_t worker) {
+    return one.slice->position(WorkerId(worker), slack);
+  };
+  CHECK(position(0).clock == Clock(0));
+  CHECK_FALSE(position(0).waits);
+  for (std::int64_t clock = 0; clock < 3; ++clock) {
+    one.push(0, clock);
+    // The push has arrived, and its read has not.
+    CHECK(position(0).clock <= Clock(2));
+    const bool is_answered = one.read(0, clock + 1).has_value();
+    CHECK(position(0).waits == !is_answered);
+  }
+  // done(0) is 3, and V is 0: it waits for the values of clock 3, one beyond the bound.
+  CHECK(one.slice->done(WorkerId(0)) == Clock(3));
+  CHECK(position(0).clock == Clock(2));
+  CHECK(position(0).waits);
+  CHECK(position(1).clock == Clock(0));
+  one.push(1, 0);
+  CHECK(position(0).clock == Clock(3));
+  CHECK_FALSE(position(0).waits);
+  CHECK(one.slice->position(WorkerId(0), kAsync).clock == Clock(3));
+}
+
 TEST_CASE("a push is accepted only when its clock equals done(w)", "[slice]") {
   OneSlice one(JobMaker(2, Slack(1)));
   CHECK(one.push(0, 1) == PushVerdict::kAhead);
@@ -546,7 +573,7 @@ TEST_CASE("values that a checkpoint received never change, however many there ar
   std::vector<std::vector<std::vector<float>>> as_taken;
   std::vector<std::vector<float>> as_read;
   for (std::int64_t clock = 0; clock < 6; ++clock) {
-    // The second and third order find a slice that nobody has written to since the first.
+    // The second and third order find a slice that nothing has written to since the first.
     for (int again = 0; clock % 2 == 1 && again < 3; ++again) {
       pb::CheckpointOrder& order = *one.job.state.mutable_checkpoint();
       order.set_number(order.number() + 1);

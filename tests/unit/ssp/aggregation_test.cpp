@@ -81,6 +81,6 @@ TEST_CASE("with backup workers one update at least is waited for", "[aggregation
   const Membership one = bsp({member(0)});
   CHECK_FALSE(policy.next({}, one));
   CHECK(policy.next({{Clock(0), {WorkerId(0)}}}, one));
-  const Membership nobody = bsp({member(0, Clock(0), Clock(3))});
-  CHECK_FALSE(policy.next({{Clock(3), {WorkerId(0)}}}, nobody));
+  const Membership none = bsp({member(0, Clock(0), Clock(3))});
+  CHECK_FALSE(policy.next({{Clock(3), {WorkerId(0)}}}, none));
 }

@@ -21,10 +21,10 @@ PushTimes times(std::int64_t latest_ms, std::int64_t interval_ms) {
 
 /// Algorithm 2 as the paper writes it: both workers' next pushes in two lists, and the pair that
 /// lies closest together.
-std::int64_t reference(PushTimes fastest, PushTimes slowest, std::int64_t most) {
+std::int64_t reference(PushTimes fastest, PushTimes slowest, std::int64_t max_extra) {
   std::vector<double> fast;
   std::vector<double> slow;
-  for (std::int64_t i = 0; i <= most; ++i) {
+  for (std::int64_t i = 0; i <= max_extra; ++i) {
     fast.push_back(seconds(fastest.latest.since_origin()) +
                    static_cast<double>(i) * seconds(fastest.interval));
     slow.push_back(seconds(slowest.latest.since_origin()) +
@@ -73,7 +73,7 @@ class TwoSpeeds {
 TEST_CASE(
     "the fastest worker continues for the clocks that bring it nearest to a push of the slowest",
     "[dynamic-slack]") {
-  // The slowest pushes at 130 and 160; after three more clocks the fastest would stand at 130.
+  // The slowest pushes at 130 and 160; after three more clocks the fastest would be at 130.
   CHECK(extra_clocks(times(100, 10), times(100, 30), 8) == 3);
   // A push that is due now is waited for at once.
   CHECK(extra_clocks(times(129, 10), times(100, 30), 8) == 0);
@@ -86,15 +86,15 @@ TEST_CASE("the number of extra clocks is that of the paper's two lists", "[dynam
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 2000; ++round) {
-    const auto draw = [&](std::uint64_t most) {
-      return static_cast<std::int64_t>(random() % most);
+    const auto draw = [&](std::uint64_t max_extra) {
+      return static_cast<std::int64_t>(random() % max_extra);
     };
     const PushTimes fastest = times(1000 + draw(200), 1 + draw(40));
     const PushTimes slowest = times(900 + draw(300), 1 + draw(200));
-    const std::int64_t most = draw(12);
-    CAPTURE(round, most, fastest.latest.since_origin().count(), fastest.interval.count(),
+    const std::int64_t max_extra = draw(12);
+    CAPTURE(round, max_extra, fastest.latest.since_origin().count(), fastest.interval.count(),
             slowest.latest.since_origin().count(), slowest.interval.count());
-    REQUIRE(extra_clocks(fastest, slowest, most) == reference(fastest, slowest, most));
+    REQUIRE(extra_clocks(fastest, slowest, max_extra) == reference(fastest, slowest, max_extra));
   }
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("only the fastest worker is given extra clocks, and only once its pace
     slack.note_push(WorkerId(0), Clock(clock), at(10 * clock));
     if (clock < 4) slack.note_push(WorkerId(1), Clock(clock), at(12 * clock));
   }
-  // Worker 2 has pushed nothing: nobody knows how long it takes.
+  // Worker 2 has pushed nothing: its pace is unknown.
   CHECK(slack.slack_of_read(WorkerId(0), Clock(5), Slack(0)) == Slack(1));
   slack.note_push(WorkerId(2), Clock(0), at(0));
   slack.note_push(WorkerId(2), Clock(1), at(40));

@@ -40,28 +40,28 @@ data::Vocabulary letters() {
   return data::Vocabulary::of("abc\n", data::TextUnit::kCharacters, 0);
 }
 
-struct Made {
+struct Generated {
   std::unique_ptr<Backend> backend = make_cpu_backend({.device = DeviceKind::kCpu, .threads = 1});
   std::unique_ptr<TextSampler> sampler;
   std::string refusal;
 };
 
-Made make(const std::string& hidden, const TextSampler::Values& values) {
+Generated make(const std::string& hidden, const TextSampler::Values& values) {
   pb::NetParameter net;
   REQUIRE(parse_text(kData + hidden + kScores, "net", net).has_value());
-  Made made;
+  Generated generated;
   const auto graph = worker::sampling_graph(net);
   if (!graph) {
-    made.refusal = graph.error().message;
-    return made;
+    generated.refusal = graph.error().message;
+    return generated;
   }
-  auto created = TextSampler::create(graph.value(), letters(), values, *made.backend);
+  auto created = TextSampler::create(graph.value(), letters(), values, *generated.backend);
   if (created) {
-    made.sampler = std::move(created).value();
+    generated.sampler = std::move(created).value();
   } else {
-    made.refusal = created.error().message;
+    generated.refusal = created.error().message;
   }
-  return made;
+  return generated;
 }
 
 /// Each unit is followed by the next one: the scores are a row of a shifted identity.
@@ -88,26 +88,27 @@ std::string text_of(TextSampler& sampler, const SampleOptions& options) {
 }  // namespace
 
 TEST_CASE("at temperature 0 the likeliest unit follows", "[sample]") {
-  const Made made = make(kNoState, next_unit);
-  REQUIRE(made.refusal.empty());
-  CHECK(text_of(*made.sampler, {.prompt = "b", .length = 6, .temperature = 0}) == "bc\nabc\n");
-  CHECK(text_of(*made.sampler, {.prompt = "", .length = 3, .temperature = 0}) == "abc");
+  const Generated generated = make(kNoState, next_unit);
+  REQUIRE(generated.refusal.empty());
+  CHECK(text_of(*generated.sampler, {.prompt = "b", .length = 6, .temperature = 0}) == "bc\nabc\n");
+  CHECK(text_of(*generated.sampler, {.prompt = "", .length = 3, .temperature = 0}) == "abc");
 }
 
 TEST_CASE("a seed gives the same text again, and another seed another one", "[sample]") {
-  const Made made = make(kLstm, some_values);
-  REQUIRE(made.refusal.empty());
+  const Generated generated = make(kLstm, some_values);
+  REQUIRE(generated.refusal.empty());
   const SampleOptions options{.prompt = "ab", .length = 60, .temperature = 1, .seed = 5};
-  const std::string text = text_of(*made.sampler, options);
+  const std::string text = text_of(*generated.sampler, options);
   CHECK(text.size() == 62);
   CHECK(text.substr(0, 2) == "ab");
-  CHECK(text == text_of(*made.sampler, options));
-  CHECK(text != text_of(*made.sampler, {.prompt = "ab", .length = 60, .seed = 6}));
+  CHECK(text == text_of(*generated.sampler, options));
+  CHECK(text != text_of(*generated.sampler, {.prompt = "ab", .length = 60, .seed = 6}));
 }
 
 TEST_CASE("a low temperature draws almost only the likeliest unit", "[sample]") {
-  const Made made = make(kNoState, next_unit);
-  CHECK(text_of(*made.sampler, {.prompt = "a", .length = 7, .temperature = 0.05F}) == "abc\nabc\n");
+  const Generated generated = make(kNoState, next_unit);
+  CHECK(text_of(*generated.sampler, {.prompt = "a", .length = 7, .temperature = 0.05F}) ==
+        "abc\nabc\n");
 }
 
 TEST_CASE("a character LSTM learns a text by heart and writes it", "[sample]") {
@@ -181,7 +182,7 @@ TEST_CASE("a net that text cannot be sampled from is refused", "[sample]") {
                                          some_values, *backend);
   REQUIRE_FALSE(other.has_value());
   CHECK(other.error().message == "the net scores 5 units, and the vocabulary has 3 entries");
-  const Made made = make(kLstm, some_values);
-  CHECK(made.sampler->sample({.prompt = "a", .temperature = -1}).error().message ==
+  const Generated generated = make(kLstm, some_values);
+  CHECK(generated.sampler->sample({.prompt = "a", .temperature = -1}).error().message ==
         "the temperature is -1; it must be at least 0");
 }

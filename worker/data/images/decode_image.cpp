@@ -40,12 +40,12 @@ std::vector<Tap> taps_of(std::int64_t from, std::int64_t to) {
 }  // namespace
 
 Result<void> check_image_size(std::uint64_t height, std::uint64_t width, const std::string& name) {
-  if (height > 0 && width > 0 && height <= kMostImagePixels &&
-      width <= static_cast<std::uint64_t>(kMostImagePixels) / height) {
+  if (height > 0 && width > 0 && height <= kMaxImagePixels &&
+      width <= static_cast<std::uint64_t>(kMaxImagePixels) / height) {
     return ok();
   }
   return invalid(fmt::format("{}: an image of {}x{} pixels; 1 to {} are read", name, height, width,
-                             kMostImagePixels));
+                             kMaxImagePixels));
 }
 
 Result<DecodedImage> decode_image(std::span<const std::uint8_t> file, const std::string& name,

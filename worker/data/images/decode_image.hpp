@@ -17,21 +17,21 @@ struct DecodedImage {
 };
 
 /// Larger images are refused before memory is taken for them.
-inline constexpr std::int64_t kMostImagePixels = std::int64_t{1} << 26;
+inline constexpr std::int64_t kMaxImagePixels = std::int64_t{1} << 26;
 
-/// Decodes a JPEG or a PNG, told apart by their first bytes.
+/// Decodes a JPEG or a PNG, distinguished by their first bytes.
 /// name      of the image, for messages
-/// Errors    invalid: neither of the two, damaged, truncated, or more than kMostImagePixels pixels
+/// Errors    invalid: neither of the two, damaged, truncated, or more than kMaxImagePixels pixels
 [[nodiscard]] Result<DecodedImage> decode_image(std::span<const std::uint8_t> file,
                                                 const std::string& name, Colour colour);
 
-/// One of the two formats each. REQUIRES: a colour other than kAsStored means what it says.
+/// One of the two formats each. REQUIRES: a colour other than kAsStored is not changed.
 [[nodiscard]] Result<DecodedImage> decode_jpeg(std::span<const std::uint8_t> file,
                                                const std::string& name, Colour colour);
 [[nodiscard]] Result<DecodedImage> decode_png(std::span<const std::uint8_t> file,
                                               const std::string& name, Colour colour);
 
-/// Errors: invalid, a side of 0 or more than kMostImagePixels pixels in all.
+/// Errors: invalid, a side of 0 or more than kMaxImagePixels pixels in all.
 [[nodiscard]] Result<void> check_image_size(std::uint64_t height, std::uint64_t width,
                                             const std::string& name);
 

@@ -12,7 +12,7 @@
 namespace taut::data {
 namespace {
 
-/// libjpeg calls error_exit where it cannot go on, and expects not to be returned to.
+/// libjpeg calls error_exit if it cannot continue, and expects no return.
 struct ErrorManager {
   jpeg_error_mgr base;
   std::jmp_buf out;
@@ -50,7 +50,7 @@ bool decode(Decoding& work, std::span<const std::uint8_t> file, Colour colour) {
   jpeg_mem_src(&work.info, file.data(), static_cast<unsigned long>(file.size()));
   jpeg_read_header(&work.info, TRUE);
   const auto pixels = std::int64_t{work.info.image_height} * std::int64_t{work.info.image_width};
-  work.too_large = pixels > kMostImagePixels;
+  work.too_large = pixels > kMaxImagePixels;
   if (work.too_large) return false;
   const bool gray =
       colour == Colour::kGray || (colour == Colour::kAsStored && work.info.num_components == 1);

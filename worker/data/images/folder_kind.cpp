@@ -38,9 +38,9 @@ FolderKind kind_of(const fs::path& folder) {
 Error no_leveldb(const fs::path& folder) {
   return make_error(
       ErrorCode::kInvalid,
-      fmt::format("{}: is a LevelDB, which is not read: bring the images that it was made from "
-                  "into an LMDB with tautline convert, or name another data set with the job's "
-                  "data {{ folder: ... }}, or with --data",
+      fmt::format("{}: is a LevelDB, which is not supported: convert its images to an LMDB with "
+                  "tautline convert, or name another data set with the job's data {{ folder: ... "
+                  "}}, or with --data",
                   folder.string()));
 }
 

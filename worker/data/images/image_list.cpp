@@ -37,7 +37,7 @@ Result<Entry> parse_line(std::string_view line, const std::string& name, std::si
       return entry;
     }
   }
-  return invalid(fmt::format("{}:{}: \"{}\" is no path with a whole number behind it", name, number,
+  return invalid(fmt::format("{}:{}: \"{}\" is not a path followed by a whole number", name, number,
                              line.substr(0, 80)));
 }
 

@@ -26,9 +26,9 @@ constexpr std::uint16_t kLeaf = 0x02;
 constexpr std::uint16_t kMeta = 0x08;
 constexpr std::uint16_t kKinds = 0x6F;    // all kinds of pages; other flags are of no kind
 constexpr std::uint16_t kBigData = 0x01;  // a node whose value has its own pages
-constexpr std::uint64_t kLeastPage = 512;
-constexpr std::uint64_t kMostPage = 32768;
-constexpr int kMostDepth = 32;
+constexpr std::uint64_t kMinPage = 512;
+constexpr std::uint64_t kMaxPage = 32768;
+constexpr int kMaxDepth = 32;
 
 template <class T>
 T load(std::span<const std::byte> bytes, std::size_t offset) {
@@ -85,7 +85,7 @@ class Check {
                       name_, meta_.flags));
     }
     if (meta_.root == kNoPage) return ok();
-    if (meta_.depth < 1 || meta_.depth > kMostDepth) {
+    if (meta_.depth < 1 || meta_.depth > kMaxDepth) {
       return invalid(fmt::format("{}: damaged: a tree of depth {}", name_, meta_.depth));
     }
     seen_.resize(meta_.last_page + 1, false);
@@ -115,8 +115,8 @@ class Check {
     }
     Meta meta;
     meta.page_bytes = load<std::uint32_t>(bytes, kFree);
-    if (!std::has_single_bit(meta.page_bytes) || meta.page_bytes < kLeastPage ||
-        meta.page_bytes > kMostPage) {
+    if (!std::has_single_bit(meta.page_bytes) || meta.page_bytes < kMinPage ||
+        meta.page_bytes > kMaxPage) {
       return invalid(fmt::format("{}: damaged: pages of {} bytes", name_, meta.page_bytes));
     }
     meta.flags = load<std::uint16_t>(bytes, kTable + 4);
@@ -139,14 +139,14 @@ class Check {
     TAUT_TRY(file_.read_bytes(number * meta_.page_bytes, page.bytes));
     if (load<std::uint64_t>(page.bytes, 0) != number)
       return damaged(number, "it has another number");
-    const std::uint16_t wanted = level == meta_.depth ? kLeaf : kBranch;
-    if ((load<std::uint16_t>(page.bytes, 10) & kKinds) != wanted) {
-      return damaged(number, wanted == kLeaf ? "it is no leaf" : "it is no branch");
+    const std::uint16_t expected = level == meta_.depth ? kLeaf : kBranch;
+    if ((load<std::uint16_t>(page.bytes, 10) & kKinds) != expected) {
+      return damaged(number, expected == kLeaf ? "it is no leaf" : "it is no branch");
     }
     const std::size_t lower = load<std::uint16_t>(page.bytes, 12);
     // A branch with one child is none.
-    const std::size_t fewest = wanted == kLeaf ? 1 : 2;
-    if (lower > meta_.page_bytes || lower < kHeadBytes + 2 * fewest) {
+    const std::size_t min_keys = expected == kLeaf ? 1 : 2;
+    if (lower > meta_.page_bytes || lower < kHeadBytes + 2 * min_keys) {
       return damaged(number, fmt::format("its list of nodes ends at byte {}", lower));
     }
     page.nodes = (lower - kHeadBytes) / 2;
@@ -187,7 +187,7 @@ class Check {
       return damaged(page.number, fmt::format("node {} has a value of {} bytes", node, size));
     }
     if (value + sizeof(std::uint64_t) > meta_.page_bytes) {
-      return damaged(page.number, fmt::format("node {} ends behind it", node));
+      return damaged(page.number, fmt::format("node {} ends after it", node));
     }
     const auto first = load<std::uint64_t>(page.bytes, value);
     const std::uint64_t pages = meta_.last_page + 1;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 // Keys are Caffe's: eight digits and a path. Reserved address space costs nothing until it is used.
 constexpr std::size_t kWriterMapBytes = std::size_t{1} << 40;
 constexpr std::uint64_t kWritesInOne = 1000;
-constexpr unsigned kMostReaders = 1024;
+constexpr unsigned kMaxReaders = 1024;
 
 Error failed(const std::string& name, const char* what, int code, ErrorCode kind) {
   return make_error(kind, fmt::format("{}: LMDB, {}: {}", name, what, mdb_strerror(code)));
@@ -82,7 +82,7 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
   };
   int code = mdb_env_create(&state->env);
   if (code != 0) return refuse("making an environment", code);
-  mdb_env_set_maxreaders(state->env, kMostReaders);
+  mdb_env_set_maxreaders(state->env, kMaxReaders);
   // No lock file: no process writes while a training reads, and the folder may be read-only.
   code = mdb_env_open(state->env, state->name.c_str(), MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0644);
   if (code != 0) return refuse("opening", code);
@@ -147,7 +147,7 @@ Result<std::unique_ptr<LmdbWriter>> LmdbWriter::create(const fs::path& folder) {
   if (fs::exists(folder, fault)) {
     return make_error(
         ErrorCode::kExists,
-        fmt::format("{}: is there already; choose another name, or remove it", folder.string()));
+        fmt::format("{}: exists already; choose another name, or remove it", folder.string()));
   }
   fs::create_directories(folder, fault);
   if (fault) {

@@ -12,7 +12,7 @@ namespace taut::data {
 namespace {
 
 constexpr Bytes kLargestFile{1ULL << 30};
-constexpr std::int64_t kMostExtent = 1 << 20;
+constexpr std::int64_t kMaxExtent = 1 << 20;
 
 /// Extents of both of Caffe's spellings: shape { dim ... }, or num, channels, height, width.
 std::vector<std::int64_t> extents_of(const caffe::MeanBlob& blob) {
@@ -31,11 +31,12 @@ Result<MeanImage> parse_mean(const std::string& bytes, const std::string& name) 
   if (extents.size() == 4 && extents[0] == 1) extents.erase(extents.begin());
   const bool sound =
       extents.size() == 3 && std::all_of(extents.begin(), extents.end(), [](std::int64_t extent) {
-        return extent >= 1 && extent <= kMostExtent;
+        return extent >= 1 && extent <= kMaxExtent;
       });
   if (!sound) {
-    return invalid(fmt::format("{}: a mean of extents {}; 1 x channels x height x width are wanted",
-                               name, fmt::join(extents_of(blob), "x")));
+    return invalid(
+        fmt::format("{}: a mean of extents {}; 1 x channels x height x width is required", name,
+                    fmt::join(extents_of(blob), "x")));
   }
   MeanImage mean{{extents[0], extents[1], extents[2]}, {blob.data().begin(), blob.data().end()}};
   if (blob.data_size() == 0) {

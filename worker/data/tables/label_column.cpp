@@ -28,16 +28,16 @@ std::string shown(const std::vector<std::string>& names) {
                      names.size() > kShown ? ", ..." : "");
 }
 
-Result<std::size_t> find_column(const std::string& wanted, const std::vector<std::string>& names,
+Result<std::size_t> find_column(const std::string& requested, const std::vector<std::string>& names,
                                 std::size_t count, const std::string& name) {
-  const auto found = std::ranges::find(names, wanted);
+  const auto found = std::ranges::find(names, requested);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   std::size_t number = 0;
-  const char* end = wanted.data() + wanted.size();
-  const auto [stop, fault] = std::from_chars(wanted.data(), end, number);
+  const char* end = requested.data() + requested.size();
+  const auto [stop, fault] = std::from_chars(requested.data(), end, number);
   if (fault == std::errc() && stop == end && number >= 1 && number <= count) return number - 1;
   return invalid(fmt::format(
-      "{}: has no column \"{}\": name one of {}", name, wanted,
+      "{}: has no column \"{}\": name one of {}", name, requested,
       names.empty() ? fmt::format("its {} columns by its number, from 1 on", count)
                     : fmt::format("{}, or its number from 1 to {}", shown(names), count)));
 }
@@ -108,12 +108,12 @@ void set_labels(const std::vector<std::string>& labels, bool as_classes, Table& 
 }
 
 Result<void> check_table_size(std::uint64_t rows, std::uint64_t columns, const std::string& name) {
-  const std::uint64_t most = available_memory().value() / 2 / sizeof(float);
-  if (columns == 0 || rows <= most / columns) return ok();
+  const std::uint64_t limit = available_memory().value() / 2 / sizeof(float);
+  if (columns == 0 || rows <= limit / columns) return ok();
   return invalid(
       fmt::format("{}: {} rows of {} features; half of the available memory holds {} "
                   "numbers",
-                  name, rows, columns, most));
+                  name, rows, columns, limit));
 }
 
 }  // namespace taut::data

@@ -49,7 +49,7 @@ constexpr std::array kTypes{NumberType{"<f4", 4, number_at<float>},
                             NumberType{"<i8", 8, number_at<std::int64_t>},
                             NumberType{"<u8", 8, number_at<std::uint64_t>}};
 
-/// What an array's header says.
+/// An array's header.
 struct Head {
   const NumberType* type = nullptr;
   bool is_fortran = false;
@@ -58,7 +58,7 @@ struct Head {
   std::size_t data = 0;  // where the numbers start, bytes
 };
 
-/// The text behind 'key': in the header's dictionary; "" if it is not there.
+/// The text after 'key': in the header's dictionary; "" if absent.
 std::string_view value_of(std::string_view dictionary, std::string_view key) {
   const std::string quoted = fmt::format("'{}':", key);
   const std::size_t found = dictionary.find(quoted);
@@ -68,7 +68,7 @@ std::string_view value_of(std::string_view dictionary, std::string_view key) {
   return rest;
 }
 
-/// The extents in "(3, 4)"; nothing for what is not a tuple of numbers.
+/// The extents in "(3, 4)"; nothing if it is not a tuple of numbers.
 std::optional<std::vector<std::uint64_t>> extents_of(std::string_view text) {
   if (!text.starts_with('(')) return std::nullopt;
   text = text.substr(1, text.find(')') == std::string_view::npos ? 0 : text.find(')') - 1);
@@ -131,7 +131,7 @@ Result<Head> head_of(const std::string& bytes, const std::string& name) {
                          __builtin_mul_overflow(needed, head.columns, &needed);
   if (!overflows && needed == bytes.size() - head.data) return head;
   return invalid(
-      fmt::format("{}: {} x {} elements of {} bytes do not fit the {} bytes behind its "
+      fmt::format("{}: {} x {} elements of {} bytes do not fit the {} bytes after its "
                   "header: it is truncated or damaged",
                   name, head.rows, head.columns, head.type->bytes, bytes.size() - head.data));
 }

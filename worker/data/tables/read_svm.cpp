@@ -42,9 +42,8 @@ class SvmReader {
     const std::uint64_t base = has_zero_ ? 0 : 1;
     const std::uint64_t needed = highest_ + 1 - base;
     if (columns != 0 && needed > columns) {
-      return invalid(
-          fmt::format("{}: holds the index {}, which is beyond the {} features asked for", name_,
-                      highest_, columns));
+      return invalid(fmt::format("{}: has the index {}, which is beyond the requested {} features",
+                                 name_, highest_, columns));
     }
     Table table;
     table.rows = labels_.size();
@@ -131,7 +130,7 @@ Result<Table> parse_svm(const std::string& text, const TableOptions& options,
   if (!options.label.empty() || !options.drop.empty()) {
     return invalid(
         fmt::format("{}: columns of LIBSVM's text are not named: a line starts with its "
-                    "label; leave --label and --drop out",
+                    "label; omit --label and --drop",
                     name));
   }
   SvmReader reader(text, name);

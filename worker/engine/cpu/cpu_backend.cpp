@@ -21,7 +21,7 @@
 namespace taut {
 namespace cpu {
 
-bool lies_channels_last(const Extents& shape) {
+bool is_channels_last(const Extents& shape) {
   return shape.size() == 4 && shape[1] > 1 && shape[2] * shape[3] > 1;
 }
 
@@ -35,10 +35,10 @@ ImageShape image_shape(const Extents& shape) {
 namespace {
 
 constexpr std::size_t kAlignment = 64;            // a cache line, and the widest vector
-constexpr std::uint64_t kMaxBytes = 1ULL << 40U;  // of one block; more is a mistake
+constexpr std::uint64_t kMaxBytes = 1ULL << 40U;  // for one block; more is a mistake
 
-/// Bytes that were given out as device memory, in whole blocks. Of the process: all its backends
-/// share its memory, and a block may outlive the one that gave it.
+/// The bytes handed out as device memory, in whole blocks, for the whole process: all its backends
+/// share its memory, and a block may outlive the backend that allocated it.
 std::atomic<std::uint64_t> given_out = 0;
 
 void* new_block(Bytes size, std::string_view what) {
@@ -75,7 +75,7 @@ class CpuBackend final : public Backend, public MemoryMeter {
 
   void set_math(const MathOptions& options) override {
     if (options.precision == Precision::kFloat32) return;
-    log::warn("the solver asks for another precision, but the CPU computes in float32");
+    log::warn("the solver requests another precision, but the CPU computes in float32");
   }
 
   DeviceBuffer allocate(Bytes size, BufferKind, std::string_view name) override {
@@ -181,7 +181,7 @@ class CpuBackend final : public Backend, public MemoryMeter {
   static void move_tensor(Stream& stream, const Extents& shape, std::span<const float> from,
                           std::span<float> to, dnnl_cpu::ImageOrder order) {
     TAUT_CHECK(from.size() == to.size(), "a tensor copied between different sizes");
-    if (!cpu::lies_channels_last(shape)) {
+    if (!cpu::is_channels_last(shape)) {
       copy_elements(stream, from, to);
       return;
     }
@@ -191,7 +191,7 @@ class CpuBackend final : public Backend, public MemoryMeter {
     dnnl_cpu::ImageReorder(image, order).run(from.data(), to.data());
   }
 
-  /// oneDNN fits what it makes to the thread count of the maker.
+  /// oneDNN tailors its primitives to the thread count of the thread that creates them.
   void enter() const { cpu::InlineStream(threads_).enter(); }
 
   int threads_;

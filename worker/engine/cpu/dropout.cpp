@@ -19,7 +19,7 @@ std::size_t element_count(const Extents& shape) {
 class Dropout final : public DropoutOp {
  public:
   explicit Dropout(const DropoutSpec& spec) : spec_(spec), mask_(element_count(spec.shape)) {
-    if (!lies_channels_last(spec.shape)) return;
+    if (!is_channels_last(spec.shape)) return;
     drawn_ = OwnMemory(mask_.size());
     reorder_.emplace(image_shape(spec.shape), dnnl_cpu::ImageOrder::kChannelsLast);
   }
@@ -45,10 +45,9 @@ class Dropout final : public DropoutOp {
   }
 
  private:
-  /// Fills `mask`, in Caffe's order, with 0 for what is dropped and 1 / (1 - ratio) for what is
-  /// kept. Key, stream and counter hold seed, (slot, layer) and (clock, index) side by side, so no
-  /// two draws share a number; the name keeps them apart from the initial values under the same
-  /// seed.
+  /// Fills `mask`, in Caffe's order, with 0 for dropped elements and 1 / (1 - ratio) for kept ones.
+  /// Key, stream and counter hold seed, (slot, layer) and (clock, index), so no two draws share a
+  /// number; the name separates them from the initial values under the same seed.
   void draw(Clock clock, float* mask) const {
     const std::uint64_t key = spec_.seed ^ math::name_stream("dropout", 7);
     const std::uint64_t draws = std::uint64_t{spec_.slot} << 32U | spec_.layer;

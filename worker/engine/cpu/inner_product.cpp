@@ -10,7 +10,7 @@
 namespace taut::cpu {
 namespace {
 
-/// Three matrix products. The weights stay in Caffe's order: bringing a small bottom of images into
+/// Three matrix products. The weights stay in Caffe's order: converting a small bottom of images to
 /// it costs less than reordering large weights at every clock.
 class InnerProduct final : public LinearOp {
  public:
@@ -29,7 +29,7 @@ class InnerProduct final : public LinearOp {
                            .inner = spec.rows,
                            .columns = spec.transpose ? spec.outputs : spec.inputs,
                            .transpose_a = true}) {
-    if (!lies_channels_last(spec.bottom)) return;
+    if (!is_channels_last(spec.bottom)) return;
     const ImageShape image = image_shape(spec.bottom);
     rows_ = OwnMemory(image.count());
     to_rows_.emplace(image, dnnl_cpu::ImageOrder::kChannelsFirst);

@@ -49,9 +49,9 @@ std::size_t place_of(const AxisView& view, std::size_t position) {
 /// Labels are matched to positions in Caffe's order, which is the order in memory for axis 1 of
 /// images and for any axis of other tensors.
 AxisView view_of_scores(const char* layer, const Extents& shape, std::size_t axis) {
-  if (lies_channels_last(shape) && axis != 1) {
+  if (is_channels_last(shape) && axis != 1) {
     throw std::invalid_argument(
-        fmt::format("{}: the classes of images lie along axis 1, not {}", layer, axis));
+        fmt::format("{}: the classes of images must be along axis 1, not {}", layer, axis));
   }
   return view_along(shape, axis);
 }
@@ -134,7 +134,7 @@ class InfogainLoss final : public InfogainLossOp {
       if (ignores(spec_.ignore_label, label)) continue;
       const float* weights = row(matrix, label, position);
       for (std::size_t k = 0; k < view_.length; ++k) {
-        sum -= double{weights[k]} * std::log(std::max(p[k * view_.inner], kLeastProbability));
+        sum -= double{weights[k]} * std::log(std::max(p[k * view_.inner], kMinProbability));
       }
     }
     *loss.address() = static_cast<float>(sum / divisor(labels));
@@ -161,7 +161,7 @@ class InfogainLoss final : public InfogainLossOp {
   }
 
  private:
-  static constexpr float kLeastProbability = 1e-20F;  // Caffe's
+  static constexpr float kMinProbability = 1e-20F;  // Caffe's
 
   void check_sizes(DeviceSpan<const float> labels, DeviceSpan<const float> matrix) const {
     TAUT_CHECK(labels.size() == view_.positions(), "one label for each position");
@@ -205,7 +205,7 @@ class Accuracy final : public AccuracyOp {
       const std::size_t truth = class_of(label, position, view_.length);
       std::size_t rivals = 0;
       for (std::size_t k = 0; k < view_.length; ++k) {
-        // Written so that a score that is no number makes the answer wrong, never right.
+        // Written so that a NaN score makes the answer wrong, never right.
         const bool below = score[k * view_.inner] < score[truth * view_.inner];
         rivals += k != truth && !below ? 1 : 0;
       }

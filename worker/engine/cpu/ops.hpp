@@ -35,8 +35,8 @@ void apply_average(std::span<const DeviceGradient> contributions, float share,
 [[nodiscard]] double loss_divisor(Normalization normalization, std::size_t all, std::size_t counted,
                                   std::size_t batch);
 
-/// A tensor in memory, seen along one axis: element (o, k, i) is at (o * length + k) * inner + i.
-/// The pairs (o, i) count the other axes' positions in Caffe's order.
+/// A tensor in memory, viewed along one axis: element (o, k, i) is at (o * length + k) * inner + i.
+/// The pairs (o, i) number the other axes' positions in Caffe's order.
 struct AxisView {
   std::size_t outer = 1;
   std::size_t length = 1;
@@ -50,7 +50,7 @@ struct AxisView {
 void softmax_of(const float* in, float* out, std::size_t length, std::size_t step);
 
 /// Whether a tensor's order in memory differs from Caffe's: images of several channels and pixels.
-[[nodiscard]] bool lies_channels_last(const Extents& shape);
+[[nodiscard]] bool is_channels_last(const Extents& shape);
 [[nodiscard]] ImageShape image_shape(const Extents& shape);
 
 }  // namespace taut::cpu

@@ -84,7 +84,7 @@ class HingeLoss final : public HingeLossOp {
  public:
   explicit HingeLoss(const HingeLossSpec& spec)
       : squared_(spec.squared), records_(static_cast<std::size_t>(spec.shape[0])) {
-    if (lies_channels_last(spec.shape)) {
+    if (is_channels_last(spec.shape)) {
       throw std::invalid_argument(
           "its scores are images; put a Flatten or an InnerProduct layer before it");
     }
@@ -133,11 +133,11 @@ class ContrastiveLoss final : public ContrastiveLossOp {
   explicit ContrastiveLoss(const ContrastiveLossSpec& spec) : spec_(spec) {}
 
   void forward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b,
-               DeviceSpan<const float> alike, DeviceSpan<float> loss) override {
+               DeviceSpan<const float> similar, DeviceSpan<float> loss) override {
     double sum = 0;
     for (std::size_t pair = 0; pair < pairs(); ++pair) {
       const double square = square_distance(a, b, pair);
-      if (alike.address()[pair] != 0) {
+      if (similar.address()[pair] != 0) {
         sum += square;
       } else {
         const double gap =
@@ -149,10 +149,10 @@ class ContrastiveLoss final : public ContrastiveLossOp {
   }
 
   void backward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b,
-                DeviceSpan<const float> alike, float weight, DeviceSpan<float> a_gradient,
+                DeviceSpan<const float> similar, float weight, DeviceSpan<float> a_gradient,
                 DeviceSpan<float> b_gradient) override {
     for (std::size_t pair = 0; pair < pairs(); ++pair) {
-      const double slope = slope_of(square_distance(a, b, pair), alike.address()[pair] != 0);
+      const double slope = slope_of(square_distance(a, b, pair), similar.address()[pair] != 0);
       const auto scale = static_cast<float>(weight * slope / static_cast<double>(pairs()));
       for (std::size_t i = pair * features(); i < (pair + 1) * features(); ++i) {
         const float gradient = scale * (a.address()[i] - b.address()[i]);
@@ -176,9 +176,9 @@ class ContrastiveLoss final : public ContrastiveLossOp {
     return square;
   }
 
-  /// Of the pair's part of the sum, halved, by a - b.
-  [[nodiscard]] double slope_of(double square, bool are_alike) const {
-    if (are_alike) return 1;
+  /// The derivative of the pair's term of the sum, halved, with respect to a - b.
+  [[nodiscard]] double slope_of(double square, bool is_similar) const {
+    if (is_similar) return 1;
     if (spec_.legacy) return spec_.margin > square ? -1 : 0;
     const double distance = std::sqrt(square);
     return spec_.margin > distance ? -(spec_.margin - distance) / std::max(distance, 1e-4) : 0;
@@ -191,7 +191,7 @@ class ContrastiveLoss final : public ContrastiveLossOp {
 
 std::unique_ptr<PairLossOp> make_op(const PairLossSpec& spec) {
   if (spec.first != spec.second &&
-      (lies_channels_last(spec.first) || lies_channels_last(spec.second))) {
+      (is_channels_last(spec.first) || is_channels_last(spec.second))) {
     throw std::invalid_argument("images can only be compared with images; add a Reshape layer");
   }
   if (spec.kind == PairLossKind::kEuclidean) return std::make_unique<Euclidean>(spec);

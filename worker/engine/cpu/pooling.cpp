@@ -12,11 +12,11 @@
 namespace taut::cpu {
 namespace {
 
-/// One position of a window along one side.
+/// The extent of a window along one side.
 struct Reach {
   std::int64_t begin = 0;  // within the image
   std::int64_t end = 0;
-  std::int64_t padded = 0;  // what the divisor counts: within the padded image
+  std::int64_t padded = 0;  // counted by the divisor: within the padded image
 };
 
 Reach reach_of(std::int64_t position, std::int64_t size, std::int64_t kernel, std::int64_t stride,
@@ -26,8 +26,8 @@ Reach reach_of(std::int64_t position, std::int64_t size, std::int64_t kernel, st
   return {std::max<std::int64_t>(begin, 0), std::min(end, size), end - begin};
 }
 
-/// oneDNN's averages divide by the whole kernel, or by what lies inside the image; Caffe's by
-/// neither where the last window reaches over the padding. So this one is ours.
+/// oneDNN's averages divide by the whole kernel, or by the part inside the image; Caffe's by
+/// neither if the last window extends over the padding. Hence this implementation.
 class AveragePooling final : public PoolingOp {
  public:
   explicit AveragePooling(const PoolingSpec& spec) : spec_(spec) {}
@@ -81,7 +81,7 @@ class AveragePooling final : public PoolingOp {
                     });
   }
 
-  /// In the order in which the top's pixels lie.
+  /// In the order in which the top's pixels are stored.
   template <class Work>
   void for_each_window(const Work& work) const {
     const Window& window = spec_.window;
@@ -103,7 +103,7 @@ class AveragePooling final : public PoolingOp {
   PoolingSpec spec_;
 };
 
-/// Keeps which pixel of its plane each element of the top was drawn from.
+/// Records from which pixel of its plane each element of the top was drawn.
 class StochasticPooling final : public StochasticPoolingOp {
  public:
   explicit StochasticPooling(const StochasticPoolingSpec& spec)
@@ -131,7 +131,7 @@ class StochasticPooling final : public StochasticPoolingOp {
 
   void backward(Stream& stream, DeviceSpan<const float> top_gradient,
                 DeviceSpan<float> bottom_gradient) override {
-    TAUT_CHECK(spec_.training, "a stochastic pooling has a gradient in training alone");
+    TAUT_CHECK(spec_.training, "stochastic pooling has a gradient in training only");
     enter(stream);
     std::fill_n(bottom_gradient.address(), bottom_gradient.size(), 0.0F);
     each_element([&](const Place& place, std::int64_t) {
@@ -202,7 +202,7 @@ class StochasticPooling final : public StochasticPoolingOp {
       if (chosen < 0 && sum >= until) chosen = pixel;
       last = pixel;
     });
-    return chosen < 0 ? last : chosen;  // a sum that is no number
+    return chosen < 0 ? last : chosen;  // a NaN sum
   }
 
   [[nodiscard]] float weighed_mean(const float* plane, const Place& place) const {

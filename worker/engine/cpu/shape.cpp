@@ -33,8 +33,8 @@ void copy_part(const PartCopy& part, const float* from, float* to) {
 void reshape(const Extents& from_shape, const Extents& to_shape, DeviceSpan<const float> from,
              DeviceSpan<float> to) {
   TAUT_CHECK(from.size() == to.size(), "a reshape keeps the count");
-  const bool source_last = lies_channels_last(from_shape);
-  const bool target_last = lies_channels_last(to_shape);
+  const bool source_last = is_channels_last(from_shape);
+  const bool target_last = is_channels_last(to_shape);
   if (from_shape == to_shape || (!source_last && !target_last)) {
     std::copy_n(from.address(), from.size(), to.address());
     return;
@@ -120,7 +120,7 @@ class Reduction final : public ReductionOp {
 class ArgMax final : public ArgMaxOp {
  public:
   explicit ArgMax(const ArgMaxSpec& spec) : spec_(spec) {
-    if (spec.whole_record && lies_channels_last(spec.bottom))
+    if (spec.whole_record && is_channels_last(spec.bottom))
       rows_.resize(image_shape(spec.bottom).count());
   }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "cuda/kernels/sequence.hpp"
@@ -42,9 +43,8 @@ class Attention final : public AttentionOp {
   }
 
   OpMemory own_memory() const override {
-    return {
-        bytes_of({&packed_, &weights_, &dropped_}),
-        scratch_bytes({cuda::Matmul::kWorkspace, bytes(part_), bytes(squares_), bytes(3 * part_)})};
+    return {bytes_of({&packed_, &weights_, &dropped_}),
+            scratch_bytes({product_workspace(), bytes(part_), bytes(squares_), bytes(3 * part_)})};
   }
   void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
     lend_in_turn(kept, {&packed_, &weights_, &dropped_});
@@ -55,7 +55,7 @@ class Attention final : public AttentionOp {
                DeviceSpan<const float> mask, DeviceSpan<float> top) override {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace, mixed] = own.scratch<2>({cuda::Matmul::kWorkspace, bytes(part_)}, lent_);
+    const auto [workspace, mixed] = own.scratch<2>({product_workspace(), bytes(part_)}, lent_);
     cuda::pack_heads(queue, shape_, 3, qkv.address(), packed(kQueries));
     scores_.run(queue, packed(kQueries), packed(kKeys), nullptr, weights(), workspace, 0, scale_);
     cuda::attention_softmax(queue, shape_, mask.address(), weights());
@@ -70,7 +70,7 @@ class Attention final : public AttentionOp {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, dy_part, squares, heads_part] = own.scratch<4>(
-        {cuda::Matmul::kWorkspace, bytes(part_), bytes(squares_), bytes(3 * part_)}, lent_);
+        {product_workspace(), bytes(part_), bytes(squares_), bytes(3 * part_)}, lent_);
     auto* dy = static_cast<float*>(dy_part);
     auto* gradients = static_cast<float*>(squares);
     auto* heads = static_cast<float*>(heads_part);
@@ -99,10 +99,14 @@ class Attention final : public AttentionOp {
     spec.batch = shape.pairs();
     spec.numbers = device.wide_numbers();
     spec.deterministic = device.math().deterministic;
+    spec.workspace_limit = device.product_workspace();
     return cuda::Matmul(device.cublas_lt(), spec);
   }
   static std::size_t bytes(std::int64_t count) {
     return static_cast<std::size_t>(count) * sizeof(float);
+  }
+  [[nodiscard]] std::size_t product_workspace() const {
+    return std::max({scores_.workspace(), mixed_.workspace(), back_.workspace()});
   }
   [[nodiscard]] float* packed(Part part) const { return packed_.floats() + part * part_; }
   [[nodiscard]] float* weights() const { return weights_.floats(); }

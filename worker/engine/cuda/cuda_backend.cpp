@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "common/check.hpp"
+#include "cuda/capture_gate.hpp"
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/kernels/update.hpp"
 #include "cuda/system_driver.hpp"
@@ -31,7 +34,11 @@ class CudaEvent final : public Event {
   bool query() override {
     device_.enter();
     const cudaError_t status = cudaEventQuery(event_.get());
-    if (status == cudaErrorNotReady) return false;
+    if (status == cudaErrorNotReady) {
+      // The next launch's check would else find it.
+      (void)cudaGetLastError();
+      return false;
+    }
     cuda::check(status, "cudaEventQuery");
     device_.check_whole();
     return true;
@@ -51,7 +58,7 @@ class CudaEvent final : public Event {
 class CudaBackend final : public Backend, public MemoryMeter {
  public:
   CudaBackend(int index, cuda::DeviceFacts facts, bool graphs)
-      : device_(index, std::move(facts), Bytes(0)), graphs_(graphs) {}
+      : device_(index, std::move(facts)), graphs_(graphs) {}
 
   std::string description() const override {
     const cuda::DeviceFacts& facts = device_.facts();
@@ -62,6 +69,10 @@ class CudaBackend final : public Backend, public MemoryMeter {
   }
   bool shares_host_memory() const override { return false; }
   DeviceMemoryUse memory_use() const override { return device_.memory_use(); }
+  void check_usable() override {
+    // What sticks to the device is said by any call; this one waits for nothing.
+    (void)device_.memory_use();
+  }
   void set_math(const MathOptions& options) override { device_.set_math(options); }
 
   DeviceBuffer allocate(Bytes size, BufferKind, std::string_view name) override {
@@ -78,6 +89,7 @@ class CudaBackend final : public Backend, public MemoryMeter {
   }
   void unpin_host(std::span<std::byte> part) noexcept override {
     // Nothing guarantees that pending copies are waited for.
+    const std::unique_lock gate(cuda::captures());
     (void)cudaSetDevice(device_.index());
     (void)cudaDeviceSynchronize();
     if (cudaHostUnregister(part.data()) != cudaSuccess) (void)cudaGetLastError();
@@ -118,10 +130,7 @@ class CudaBackend final : public Backend, public MemoryMeter {
     CudaStream& own = on(stream);
     const std::vector<cuda::Scaled> scaled = scaled_of(gradients, values.size());
     const std::int64_t count = cuda_ops::count_of(values);
-    const cuda::UpdateArrays arrays{.values = values.address(),
-                                    .first = state.empty() ? nullptr : state[0].address(),
-                                    .second = state.size() < 2 ? nullptr : state[1].address(),
-                                    .count = count};
+    const cuda::UpdateArrays arrays = arrays_of(values, state);
     const auto [scratch] =
         own.scratch<1>({cuda::update_scratch(update.kind, scaled.size(), count)});
     cuda::apply_update(own.enter(), update.kind, update.step, scaled, update.scale, arrays,
@@ -135,6 +144,24 @@ class CudaBackend final : public Backend, public MemoryMeter {
     const auto [scratch] =
         own.scratch<1>({cuda::update_scratch(math::RuleKind::kSgd, scaled.size(), count)});
     cuda::apply_average(own.enter(), scaled, share, values.address(), count, scratch);
+  }
+  void apply_updates(Stream& stream, std::span<const TableUpdate> updates) override {
+    std::vector<cuda::ListedUpdate> listed;
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      const TableUpdate& one = updates[i];
+      const math::RuleKind kind = one.update.kind;
+      if (one.gradients.size() != 1 || cuda::needs_scratch(kind, 1)) {
+        apply_update(stream, one.update, one.gradients, one.values, one.state);
+      } else {
+        listed.push_back({.step = one.update.step,
+                          .gradient = scaled_of(one.gradients, one.values.size())[0],
+                          .scale = one.update.scale,
+                          .arrays = arrays_of(one.values, one.state)});
+      }
+      const bool is_last = i + 1 == updates.size() || updates[i + 1].update.kind != kind;
+      if (!is_last) continue;
+      cuda::apply_updates(on(stream).enter(), kind, std::exchange(listed, {}));
+    }
   }
   double sum_of_squares(Stream& stream, std::span<const DeviceSpan<const float>> of) override {
     CudaStream& own = on(stream);
@@ -226,6 +253,13 @@ class CudaBackend final : public Backend, public MemoryMeter {
     }
   }
 
+  static cuda::UpdateArrays arrays_of(DeviceSpan<float> values,
+                                      std::span<const DeviceSpan<float>> state) {
+    return {.values = values.address(),
+            .first = state.empty() ? nullptr : state[0].address(),
+            .second = state.size() < 2 ? nullptr : state[1].address(),
+            .count = cuda_ops::count_of(values)};
+  }
   static std::vector<cuda::Scaled> scaled_of(std::span<const DeviceGradient> gradients,
                                              std::size_t count) {
     TAUT_CHECK(!gradients.empty(), "one gradient or more");

@@ -20,14 +20,15 @@
 namespace taut {
 namespace {
 
-/// A worker's devices behind NCCL. A thread looks now and then whether one of them has failed: the
-/// others would wait for its part for ever, and whoever waits for them.
+/// A worker's devices behind NCCL. A thread polls for a device that has failed: the others, and
+/// every thread that waits for them, would wait for its part forever.
 class NcclGroup final : public DeviceGroup {
  public:
   NcclGroup(std::unique_ptr<cuda::Nccl> nccl, std::vector<CudaStream*> streams)
       : nccl_(std::move(nccl)), streams_(std::move(streams)), watch_([this] { watch(); }) {}
   ~NcclGroup() override {
-    // A communicator may only go when nothing of it is under way; the watch ends what never would.
+    // A communicator may be destroyed only when none of its work is pending; the watch ends work
+    // that would never finish.
     bool is_whole = true;
     for (CudaStream* const stream : streams_) {
       try {
@@ -37,7 +38,7 @@ class NcclGroup final : public DeviceGroup {
         is_whole = false;
       }
     }
-    // What a failed device had queued is never done.
+    // The queued work of a failed device is never done.
     if (!is_whole) cut_short();
     {
       std::scoped_lock lock(mutex_);
@@ -50,10 +51,10 @@ class NcclGroup final : public DeviceGroup {
   std::string description() const override { return nccl_->description(); }
 
   void spread(DeviceSpan<const float> from, std::span<const DeviceSpan<float>> into) override {
-    TAUT_CHECK(into.size() + 1 == streams_.size(), "one place for each member behind the first");
+    TAUT_CHECK(into.size() + 1 == streams_.size(), "one place for each member after the first");
     std::vector<cuda::Nccl::Part> parts(streams_.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      // NCCL does not write what the root reads and writes in one place.
+      // NCCL does not support the same memory as the root's input and output.
       float* const place = i == 0 ? const_cast<float*>(from.address()) : into[i - 1].address();
       parts[i] = {
           .from = i == 0 ? from.address() : place, .into = place, .stream = streams_[i]->enter()};
@@ -82,18 +83,19 @@ class NcclGroup final : public DeviceGroup {
     }
   }
 
-  /// Ends what is under way. Whatever then goes on would take garbage for an exchange's result, so
-  /// that is forbidden first.
+  /// Aborts the pending exchanges. Work queued after them would take garbage for their result, so
+  /// it is forbidden first.
   void cut_short() {
     for (CudaStream* const stream : streams_) stream->device().cut_off();
     nccl_->give_up();
   }
 
-  /// A fault in a device's kernels sticks to all that is asked of it from then on.
+  /// A fault in a device's kernels makes every later call on it fail.
   bool has_failed_device() const {
     for (CudaStream* const stream : streams_) {
       if (cudaSetDevice(stream->device().index()) != cudaSuccess) return true;
       const cudaError_t status = cudaStreamQuery(stream->get());
+      if (status != cudaSuccess) (void)cudaGetLastError();
       if (status != cudaSuccess && status != cudaErrorNotReady) return true;
     }
     return false;
@@ -106,7 +108,7 @@ class NcclGroup final : public DeviceGroup {
   std::mutex mutex_;  // guards over_
   std::condition_variable changed_;
   bool over_ = false;
-  std::thread watch_;  // last: it uses the rest
+  std::thread watch_;  // last: it uses the members above
 };
 
 Result<std::unique_ptr<DeviceGroup>> open_group(std::span<const DeviceGroup::Member> members) {

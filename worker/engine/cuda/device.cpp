@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda/matmul.hpp"
+
 namespace taut {
 
-CudaDevice::CudaDevice(int index, cuda::DeviceFacts facts, Bytes budget)
+CudaDevice::CudaDevice(int index, cuda::DeviceFacts facts)
     : index_(index),
       facts_(std::move(facts)),
-      arena_(index, facts_.name, budget),
+      arena_(index, facts_.name),
       cublas_lt_((enter(), cuda::make_cublas_lt())) {}
 
 void CudaDevice::enter() const {
@@ -68,8 +70,16 @@ cudnnHandle_t CudaDevice::cudnn() {
 
 std::size_t CudaDevice::workspace_limit() const {
   constexpr std::uint64_t kMaxBytes = 1ULL << 30U;
-  const std::uint64_t budget = arena_.budget().value();
-  return budget == 0 ? kMaxBytes : std::min(kMaxBytes, budget / 8);
+  // An algorithm's choice depends on it, and with it the bits: the same under every budget.
+  constexpr std::uint64_t kDeterministic = 32ULL << 20U;
+  constexpr std::uint64_t kShare = 8;  // of a budget
+  if (math_.deterministic) return kDeterministic;
+  const std::uint64_t budget = math_.budget.value();
+  return budget == 0 ? kMaxBytes : std::min(kMaxBytes, budget / kShare);
+}
+
+std::size_t CudaDevice::product_workspace() const {
+  return std::min(cuda::MatmulSpec::kMaxWorkspace, workspace_limit());
 }
 
 }  // namespace taut

@@ -20,7 +20,7 @@ namespace taut {
 /// Thread    any
 class CudaDevice {
  public:
-  CudaDevice(int index, cuda::DeviceFacts facts, Bytes budget);
+  CudaDevice(int index, cuda::DeviceFacts facts);
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] const cuda::DeviceFacts& facts() const { return facts_; }
@@ -55,8 +55,9 @@ class CudaDevice {
   /// For searches while operations are created; each stream has its own handles.
   [[nodiscard]] cudnnHandle_t cudnn();
   [[nodiscard]] cuda::ConvolutionCache& convolutions() { return convolutions_; }
-  /// The largest workspace of one convolution, in addition to its operands.
+  /// The largest workspace of one operation, in addition to its operands, and of a matrix product.
   [[nodiscard]] std::size_t workspace_limit() const;
+  [[nodiscard]] std::size_t product_workspace() const;
 
  private:
   [[noreturn]] void fail_cut_off() const;

@@ -14,8 +14,8 @@ namespace {
 
 using cuda::Numbers;
 
-/// How factors come to be in the numbers of a product, and its results float32 again. Gradients
-/// that become float16 are scaled on the way: what is small would vanish else.
+/// Converts factors to the number format of a product, and its results back to float32. Gradients
+/// that become float16 are scaled first, or small ones would vanish.
 class Factors {
  public:
   explicit Factors(CudaDevice& device) : numbers_(device.numbers()) {
@@ -26,7 +26,7 @@ class Factors {
 
   [[nodiscard]] Numbers numbers() const { return numbers_; }
   [[nodiscard]] bool is_half() const { return cuda::is_half(numbers_); }
-  /// Bytes that `count` of them take, where they are not the float32 that they come from.
+  /// Bytes of `count` of them if converted from float32; 0 if not.
   [[nodiscard]] std::size_t bytes(std::int64_t count) const {
     return is_half() ? static_cast<std::size_t>(count) * 2 : 0;
   }
@@ -37,7 +37,7 @@ class Factors {
     cuda::to_half(stream, numbers_, from, into, count);
     return into;
   }
-  /// A gradient; what comes of it is divided by scale() again.
+  /// A gradient; results computed from it are divided by scale() again.
   [[nodiscard]] const void* convert_gradient(cudaStream_t stream, const float* from, void* into,
                                              std::int64_t count, void* scratch) {
     if (numbers_ != Numbers::kFloat16) return convert(stream, from, into, count);
@@ -49,8 +49,8 @@ class Factors {
     cuda::to_half(stream, numbers_, from, into, count, scale_address());
     return into;
   }
-  /// The other factor of a product whose sums of `length` float16 must hold, beside a gradient;
-  /// what comes of it is divided by value_scale() again.
+  /// The factor that is no gradient, of a product whose sums of `length` terms must fit
+  /// float16; results computed from it are divided by value_scale() again.
   [[nodiscard]] const void* convert_value(cudaStream_t stream, const float* from, void* into,
                                           std::int64_t count, std::int64_t length, void* scratch) {
     if (numbers_ != Numbers::kFloat16) return convert(stream, from, into, count);
@@ -62,7 +62,7 @@ class Factors {
   [[nodiscard]] std::size_t gradient_scratch() const {
     return numbers_ == Numbers::kFloat16 ? cuda::magnitude_scratch() : 0;
   }
-  /// Null: results need no division.
+  /// nullptr: results need no division.
   [[nodiscard]] const float* scale() const { return scale_address(); }
   [[nodiscard]] const float* value_scale() const { return value_scale_address(); }
 
@@ -72,15 +72,15 @@ class Factors {
     return numbers_ == Numbers::kFloat16 ? scale_address() + 1 : nullptr;
   }
 
-  /// What the largest gradient is brought to: far enough below float16's 65504 that sums over a
-  /// kernel's channels stay there too.
+  /// The target for the largest gradient: far enough below float16's 65504 that sums over a
+  /// kernel's channels fit too.
   static constexpr float kTarget = 0.0625F;
-  /// What a sum over all places of all images stays below, whatever is added: within float16.
+  /// The bound of a sum over all places of all images: within float16.
   static constexpr float kLargestSum = 32768;
 
   Numbers numbers_;
   float fixed_scale_ = 0;
-  DeviceBuffer scales_;  // float16: of a gradient, of what it is multiplied with
+  DeviceBuffer scales_;  // float16: for a gradient, and for the other factor
 };
 
 cuda::ConvolutionKey key_of(const ConvolutionSpec& spec, const CudaDevice& device) {
@@ -104,6 +104,9 @@ cuda::ConvolutionKey key_of(const ConvolutionSpec& spec, const CudaDevice& devic
   key.numbers = device.numbers();
   key.deterministic = device.math().deterministic;
   key.to_bottom = spec.bottom_gradient;
+  key.workspace_limit = device.workspace_limit();
+  // A measurement takes memory of its own, which no budget has.
+  key.is_measured = !key.deterministic && device.math().budget == Bytes(0);
   return key;
 }
 
@@ -111,8 +114,7 @@ class Convolution final : public LinearOp {
  public:
   Convolution(CudaDevice& device, const ConvolutionSpec& spec)
       : factors_(device),
-        convolution_(device.cudnn(), device.convolutions(), key_of(spec, device),
-                     device.workspace_limit()),
+        convolution_(device.cudnn(), device.convolutions(), key_of(spec, device)),
         bottom_count_(static_cast<std::int64_t>(spec.bottom.count())),
         top_count_(static_cast<std::int64_t>(spec.top.count())),
         weight_count_(spec.top.c * (spec.bottom.c / spec.group) * spec.window.kernel_h *
@@ -144,7 +146,10 @@ class Convolution final : public LinearOp {
             : factors_.convert(queue, bottom.address(), x, bottom_count_);
     const void* by = factors_.convert(queue, weights.address(), w, weight_count_);
     convolution_.forward(own.cudnn(), from, by, target(top, y), workspace);
-    widen(queue, y, top, runs_backwards_ ? factors_.scale() : nullptr);
+    // What is too large for float16 would be infinite from here on.
+    const bool may_overflow = factors_.numbers() == Numbers::kFloat16 && !runs_backwards_;
+    widen(queue, y, top, runs_backwards_ ? factors_.scale() : nullptr, nullptr,
+          may_overflow ? own.fault() : nullptr);
     if (!bias_ || bias.empty()) return;
     cuda::affine_forward(queue, channels_, top.address(), nullptr, bias.address(), top.address());
   }
@@ -152,7 +157,7 @@ class Convolution final : public LinearOp {
   void backward_bottom(Stream& stream, DeviceSpan<const float> top_gradient,
                        DeviceSpan<const float> weights,
                        DeviceSpan<float> bottom_gradient) override {
-    TAUT_CHECK(convolution_.key().to_bottom, "a bottom's gradient that was not asked for");
+    TAUT_CHECK(convolution_.key().to_bottom, "a bottom's gradient that was not requested");
     check(bottom_gradient, weights, top_gradient);
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
@@ -185,7 +190,7 @@ class Convolution final : public LinearOp {
         {convolution_.workspace(), factors_.bytes(bottom_count_), factors_.bytes(top_count_),
          factors_.bytes(weight_count_), factors_.gradient_scratch()},
         lent_);
-    // cuDNN writes float16, so neither side may be as it is: a sum over all places of all images.
+    // cuDNN writes float16, so both factors must be scaled: a sum over all places of all images.
     const std::int64_t places = channels_.outer * channels_.inner;
     const auto bring = [&](DeviceSpan<const float> given, void* into, std::int64_t count,
                            bool is_gradient) {
@@ -206,15 +211,15 @@ class Convolution final : public LinearOp {
                    count_of(top) == top_count_,
                "a convolution keeps the shapes that it was made for");
   }
-  /// Where cuDNN writes: 16 bits first go into scratch memory.
+  /// The memory that cuDNN writes: 16-bit results go to scratch memory first.
   [[nodiscard]] void* target(DeviceSpan<float> final, void* scratch) const {
     return factors_.is_half() ? scratch : final.address();
   }
   void widen(cudaStream_t queue, const void* half, DeviceSpan<float> into, const float* scale,
-             const float* other_scale = nullptr) const {
+             const float* other_scale = nullptr, cuda::Fault* fault = nullptr) const {
     if (!factors_.is_half()) return;
     cuda::from_half(queue, factors_.numbers(), half, into.address(), count_of(into), scale,
-                    other_scale);
+                    other_scale, fault);
   }
 
   Factors factors_;
@@ -251,9 +256,8 @@ class InnerProduct final : public LinearOp {
 
   OpMemory own_memory() const override {
     return {{},
-            scratch_bytes({cuda::Matmul::kWorkspace, factors_.bytes(inputs()),
-                           factors_.bytes(outputs()), factors_.bytes(weights_count()),
-                           factors_.gradient_scratch()})};
+            scratch_bytes({product_workspace(), factors_.bytes(inputs()), factors_.bytes(outputs()),
+                           factors_.bytes(weights_count()), factors_.gradient_scratch()})};
   }
   void lend(DeviceSpan<float>, DeviceSpan<float> scratch) override { lent_ = scratch; }
 
@@ -263,8 +267,7 @@ class InnerProduct final : public LinearOp {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, x, w] = own.scratch<3>(
-        {cuda::Matmul::kWorkspace, factors_.bytes(inputs()), factors_.bytes(weights_count())},
-        lent_);
+        {product_workspace(), factors_.bytes(inputs()), factors_.bytes(weights_count())}, lent_);
     const void* from = factors_.convert(queue, bottom.address(), x, inputs());
     const void* by = factors_.convert(queue, weights.address(), w, weights_count());
     forward_.run(queue, from, by, bias.address(), top.address(), workspace);
@@ -277,7 +280,7 @@ class InnerProduct final : public LinearOp {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, dy, w, found] =
-        own.scratch<4>({cuda::Matmul::kWorkspace, factors_.bytes(outputs()),
+        own.scratch<4>({product_workspace(), factors_.bytes(outputs()),
                         factors_.bytes(weights_count()), factors_.gradient_scratch()},
                        lent_);
     const void* from =
@@ -299,8 +302,8 @@ class InnerProduct final : public LinearOp {
     if (weights_gradient.empty()) return;
     check(bottom, weights_gradient, top_gradient);
     const auto [workspace, x, dy, found] =
-        own.scratch<4>({cuda::Matmul::kWorkspace, factors_.bytes(inputs()),
-                        factors_.bytes(outputs()), factors_.gradient_scratch()},
+        own.scratch<4>({product_workspace(), factors_.bytes(inputs()), factors_.bytes(outputs()),
+                        factors_.gradient_scratch()},
                        lent_);
     const void* from =
         factors_.convert_gradient(queue, top_gradient.address(), dy, outputs(), found);
@@ -314,6 +317,7 @@ class InnerProduct final : public LinearOp {
   static cuda::MatmulSpec product(const CudaDevice& device, cuda::MatmulSpec spec) {
     spec.numbers = device.numbers();
     spec.deterministic = device.math().deterministic;
+    spec.workspace_limit = device.product_workspace();
     return spec;
   }
   template <class A, class B, class C>
@@ -325,6 +329,9 @@ class InnerProduct final : public LinearOp {
   void unscale(cudaStream_t queue, DeviceSpan<float> values) const {
     if (factors_.scale() == nullptr) return;
     cuda::divide_by(queue, values.address(), count_of(values), factors_.scale());
+  }
+  [[nodiscard]] std::size_t product_workspace() const {
+    return std::max({forward_.workspace(), to_bottom_.workspace(), to_weights_.workspace()});
   }
   [[nodiscard]] std::int64_t inputs() const { return spec_.rows * spec_.inputs; }
   [[nodiscard]] std::int64_t outputs() const { return spec_.rows * spec_.outputs; }

@@ -17,14 +17,13 @@ namespace {
 
 constexpr const char* kModule = "libtautline_cuda.so";
 
-/// A module to load in the place of libtautline_cuda.so: the device twin's (scripts/twin), which
-/// needs no driver.
+/// A module to load instead of libtautline_cuda.so: the device twin's (scripts/twin), which needs
+/// no driver.
 const char* named_module() {
   return std::getenv("TAUTLINE_CUDA_MODULE");
 }
 
-/// Where the module may lie: as it was built, as it was installed, or in a bundle, seen from this
-/// program.
+/// Where the module may be: as built, as installed, or in a bundle, relative to this program.
 std::vector<std::filesystem::path> places() {
   if (named_module() != nullptr) return {named_module()};
   std::error_code error;
@@ -45,12 +44,12 @@ Error not_loaded(const std::string& why) {
                     fmt::format("the CUDA backend is not usable: {}", why));
 }
 
-/// The module, loaded once and kept: a backend's code must not go away under it.
+/// The module, loaded once and never unloaded: a backend's code must stay.
 Result<void*> load() {
   for (const auto& place : places()) {
     std::error_code error;
     if (!std::filesystem::exists(place, error)) continue;
-    // Symbols stay its own: this program has many of them too.
+    // RTLD_LOCAL: this program defines many of the same symbols.
     void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module != nullptr) return module;
     // "libcudnn.so.9: cannot open shared object file: No such file or directory"
@@ -60,10 +59,10 @@ Result<void*> load() {
   if (named_module() != nullptr) {
     return not_loaded(fmt::format("TAUTLINE_CUDA_MODULE is {}: no such file", named_module()));
   }
-  return not_loaded(fmt::format("{} lies neither beside this program nor in its ../lib", kModule));
+  return not_loaded(fmt::format("{} is neither next to this program nor in its ../lib", kModule));
 }
 
-/// The module with its faces, loaded once.
+/// The module with its entry points, loaded once.
 struct Module {
   decltype(taut_cuda_module_open)* open = nullptr;
   decltype(taut_cuda_module_group)* group = nullptr;
@@ -76,7 +75,7 @@ Result<Module> module_of_this_build() {
                       "this build has no CUDA backend; use device CPU or AUTO");
   }
 #endif
-  // Without a driver there is no use in loading half a gigabyte of libraries to be told so.
+  // Without a driver it is useless to load half a gigabyte of libraries.
   if (named_module() == nullptr && dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return not_loaded("no NVIDIA driver is installed on this machine");
   }

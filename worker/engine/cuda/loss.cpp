@@ -249,17 +249,18 @@ class ContrastiveLoss final : public ContrastiveLossOp {
                .legacy = spec.legacy} {}
 
   void forward(Stream& stream, DeviceSpan<const float> a, DeviceSpan<const float> b,
-               DeviceSpan<const float> alike, DeviceSpan<float> loss) override {
+               DeviceSpan<const float> similar, DeviceSpan<float> loss) override {
     CudaStream& own = on(stream);
     void* scratch = sum_scratch(own, shape_.pairs);
-    cuda::contrastive_forward(own.enter(), shape_, a.address(), b.address(), alike.address(),
+    cuda::contrastive_forward(own.enter(), shape_, a.address(), b.address(), similar.address(),
                               loss.address(), scratch);
   }
   void backward(Stream& stream, DeviceSpan<const float> a, DeviceSpan<const float> b,
-                DeviceSpan<const float> alike, float weight, DeviceSpan<float> a_gradient,
+                DeviceSpan<const float> similar, float weight, DeviceSpan<float> a_gradient,
                 DeviceSpan<float> b_gradient) override {
     cuda::contrastive_backward(on(stream).enter(), shape_, a.address(), b.address(),
-                               alike.address(), weight, a_gradient.address(), b_gradient.address());
+                               similar.address(), weight, a_gradient.address(),
+                               b_gradient.address());
   }
 
  private:

@@ -97,7 +97,7 @@ class StochasticPooling final : public StochasticPoolingOp {
   }
   void backward(Stream& stream, DeviceSpan<const float> top_gradient,
                 DeviceSpan<float> bottom_gradient) override {
-    TAUT_CHECK(training_, "a stochastic pooling has a gradient in training alone");
+    TAUT_CHECK(training_, "stochastic pooling has a gradient in training only");
     cuda::max_pool_backward(on(stream).enter(), shape_, chosen_.integers(), top_gradient.address(),
                             bottom_gradient.address());
   }

@@ -27,9 +27,9 @@ cuda::RecurrentTables<T> tables_of(const RecurrentParameters<T>& parameters) {
           parameters.hidden_weight.address(), parameters.hidden_bias.address()};
 }
 
-/// All steps in one call of cuDNN's. Markers scale the state before the first step, and no other.
-/// The weights are brought into cuDNN's order at each call, into scratch memory: that costs less
-/// than to keep them twice.
+/// All steps in one cuDNN call. Markers scale the state before the first step, and no other. The
+/// weights are converted to cuDNN's order at each call, in scratch memory: that costs less than
+/// storing them twice.
 class FusedRecurrent final : public RecurrentOp {
  public:
   FusedRecurrent(CudaDevice& device, const RecurrentSpec& spec, const cuda::RecurrentShape& shape)
@@ -56,7 +56,7 @@ class FusedRecurrent final : public RecurrentOp {
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                DeviceSpan<const float> constant, const RecurrentParameters<const float>& parameters,
                Updated state, DeviceSpan<float> top) override {
-    TAUT_CHECK(constant.empty(), "constant sums that were not asked for");
+    TAUT_CHECK(constant.empty(), "constant sums that were not requested");
     TAUT_CHECK(count_of(bottom) == rows_ * spec_.inputs && count_of(top) == rows_ * spec_.hidden &&
                    (cont.empty() || count_of(cont) == rows_) && count_of(state) == state_count_,
                "a recurrent layer keeps the shapes that it was made for");
@@ -66,7 +66,7 @@ class FusedRecurrent final : public RecurrentOp {
         own.scratch<2>({layer_.workspace(), layer_.weight_bytes()}, lent_);
     begin(queue, cont, state);
     layer_.pack(own.cudnn(), queue, tables_of(parameters), weights);
-    // Kept apart from the top: a backward asks for it, and who reads the top may work over it.
+    // Separate from the top: backward reads it, and the top's reader may overwrite the top.
     layer_.forward(call_on(own, bottom, workspace), weights, outputs_.floats(), state.address());
     cuda::check(cudaMemcpyAsync(top.address(), outputs_.floats(), top.size_bytes().value(),
                                 cudaMemcpyDeviceToDevice, queue),
@@ -79,7 +79,7 @@ class FusedRecurrent final : public RecurrentOp {
                 DeviceSpan<float> constant_gradient, Updated state_gradient,
                 DeviceSpan<float> bottom_gradient) override {
     TAUT_CHECK(constant_gradient.empty() && state_gradient.empty() && !top_gradient.empty(),
-               "gradients of a state or of constant sums, which were not asked for");
+               "gradients of a state or of constant sums, which were not requested");
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
     const auto [workspace, weights, unwanted] = own.scratch<3>(
@@ -87,14 +87,14 @@ class FusedRecurrent final : public RecurrentOp {
         lent_);
     const cuda::Recurrent::Call call = call_on(own, bottom, workspace);
     layer_.pack(own.cudnn(), queue, tables_of(parameters), weights);
-    // The weights' gradients need this one first, whoever wants it.
+    // The weights' gradients need this one first, even if it is not requested itself.
     layer_.backward_bottom(
         call, weights, outputs_.floats(), top_gradient.address(),
         bottom_gradient.empty() ? static_cast<float*>(unwanted) : bottom_gradient.address());
     const bool any = !gradients.input_weight.empty() || !gradients.input_bias.empty() ||
                      !gradients.hidden_weight.empty() || !gradients.hidden_bias.empty();
     if (!any) return;
-    // Their place is free again.
+    // Their memory is free again.
     layer_.backward_weights(call, queue, outputs_.floats(), weights);
     layer_.unpack(own.cudnn(), queue, weights, tables_of(gradients));
   }
@@ -107,7 +107,7 @@ class FusedRecurrent final : public RecurrentOp {
     return static_cast<std::size_t>(rows_ * spec_.inputs) * sizeof(float);
   }
 
-  /// The state before the first step, kept for the way back.
+  /// The state before the first step, kept for the backward pass.
   void begin(cudaStream_t queue, DeviceSpan<const float> cont, DeviceSpan<float> state) {
     const float* const first = cont.empty() ? nullptr : cont.address();
     const std::int64_t each = step_.streams * step_.hidden;
@@ -139,9 +139,9 @@ class FusedRecurrent final : public RecurrentOp {
 }  // namespace
 
 std::unique_ptr<RecurrentOp> make_fused_recurrent(CudaDevice& device, const RecurrentSpec& spec) {
-  // cuDNN does not promise that its recurrent layers have the same bits in every run.
+  // cuDNN does not guarantee that its recurrent layers compute the same bits in every run.
   const bool can = spec.resets == Resets::kAtStart && !spec.constant && !spec.state_gradient &&
-                   !device.math().deterministic && spec.steps <= cuda::RecurrentShape::kMostSteps;
+                   !device.math().deterministic && spec.steps <= cuda::RecurrentShape::kMaxSteps;
   if (!can) return nullptr;
   return std::make_unique<FusedRecurrent>(device, spec,
                                           cuda::RecurrentShape{.cell = cell_of(spec.cell),

@@ -115,7 +115,7 @@ class Recurrent final : public RecurrentOp {
 
   OpMemory own_memory() const override {
     return {bytes_of({&gates_, &sums_, &before_, &c_, &tanh_c_, &dh_, &dc_}),
-            scratch_bytes({cuda::Matmul::kWorkspace, sums_scratch()})};
+            scratch_bytes({product_workspace(), sums_scratch()})};
   }
   void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
     lend_in_turn(kept, {&gates_, &sums_, &before_, &c_, &tanh_c_, &dh_, &dc_});
@@ -130,7 +130,7 @@ class Recurrent final : public RecurrentOp {
                "one row of sums for each stream");
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace] = own.scratch<1>({cuda::Matmul::kWorkspace}, lent_);
+    const auto [workspace] = own.scratch<1>({product_workspace()}, lent_);
     input_forward_.run(queue, bottom.address(), parameters.input_weight.address(),
                        parameters.input_bias.address(), at(gates_), workspace);
     if (!constant.empty()) {
@@ -160,8 +160,7 @@ class Recurrent final : public RecurrentOp {
                 DeviceSpan<float> bottom_gradient) override {
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace, partial] =
-        own.scratch<2>({cuda::Matmul::kWorkspace, sums_scratch()}, lent_);
+    const auto [workspace, partial] = own.scratch<2>({product_workspace(), sums_scratch()}, lent_);
     float* dh = at(dh_);                  // gradient of this step's h from later steps
     float* dh_before = at(dh_) + step();  // gradient that it passes on
     take_state_gradient(queue, state_gradient, dh);
@@ -208,7 +207,13 @@ class Recurrent final : public RecurrentOp {
   static cuda::Matmul product(CudaDevice& device, cuda::MatmulSpec spec) {
     spec.numbers = device.wide_numbers();
     spec.deterministic = device.math().deterministic;
+    spec.workspace_limit = device.product_workspace();
     return cuda::Matmul(device.cublas_lt(), spec);
+  }
+  [[nodiscard]] std::size_t product_workspace() const {
+    return std::max({input_forward_.workspace(), input_backward_.workspace(),
+                     input_weights_.workspace(), hidden_forward_.workspace(),
+                     hidden_backward_.workspace(), hidden_weights_.workspace()});
   }
   static float* at(const OwnMemory& memory) { return memory.floats(); }
   static void copy(cudaStream_t queue, const float* from, float* to, std::int64_t count) {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "common/check.hpp"
+#include "cuda/capture_gate.hpp"
 #include "cuda/kernels/elementwise.hpp"
 #include "worker/engine/data_fault.hpp"
 
@@ -61,6 +62,9 @@ void CudaStream::finish() {
   cuda::check(cudaMemsetAsync(on_device, 0, sizeof(cuda::Fault), enter()), "cudaMemsetAsync",
               "a stream's fault");
   const auto position = static_cast<std::size_t>(fault.position);
+  if (fault.kind == cuda::Fault::kOverflow) {
+    throw std::invalid_argument(overflow_fault(position, fault.limit));
+  }
   throw std::invalid_argument(fault.kind == cuda::Fault::kLabel
                                   ? label_fault(fault.value, position, fault.limit)
                                   : row_fault(fault.value, position, fault.limit));
@@ -118,9 +122,12 @@ bool CudaStream::begin_repeat(std::uint64_t key, Clock clock) {
     return false;
   }
   if (++repeat.passes <= kPassesBefore) return true;
-  // Calls of other threads are not part of the recording, and are not restricted.
+  // Calls of other threads are not part of the recording, and are not restricted, except that they
+  // may not wait for the device.
+  std::shared_lock gate(cuda::captures());
   cuda::check(cudaStreamBeginCapture(enter(), cudaStreamCaptureModeThreadLocal),
               "cudaStreamBeginCapture");
+  gate_ = std::move(gate);
   recording_ = &repeat;
   return true;
 }
@@ -129,7 +136,10 @@ void CudaStream::end_repeat() {
   if (recording_ == nullptr) return;
   Repeat& repeat = *recording_;
   recording_ = nullptr;
-  repeat.graph = end_capture();
+  {
+    const auto gate = std::move(gate_);
+    repeat.graph = end_capture();
+  }
   cuda::check(cudaGraphLaunch(repeat.graph.get(), enter()), "cudaGraphLaunch");
 }
 
@@ -138,6 +148,7 @@ void CudaStream::abandon_repeat() noexcept {
   recording_ = nullptr;
   cudaGraph_t graph = nullptr;
   (void)cudaStreamEndCapture(stream_.get(), &graph);
+  gate_ = {};
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
 }

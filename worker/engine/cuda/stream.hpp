@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -73,7 +74,8 @@ class CudaStream final : public Stream {
   std::optional<Clock> clock_;          // what the device's clock holds
   bool asks_for_faults_ = false;
   std::unordered_map<std::uint64_t, Repeat> repeats_;
-  Repeat* recording_ = nullptr;  // the recording in progress
+  Repeat* recording_ = nullptr;               // the recording in progress
+  std::shared_lock<std::shared_mutex> gate_;  // held during it
   bool has_recorded_ = false;
 };
 

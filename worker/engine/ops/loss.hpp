@@ -128,7 +128,7 @@ struct ContrastiveLossSpec {
   std::int64_t pairs = 0;
   std::int64_t features = 0;
   float margin = 1;
-  bool legacy = false;  // max(margin - d^2, 0) for what is not alike
+  bool legacy = false;  // max(margin - d^2, 0) for a dissimilar pair
 };
 
 /// loss = 1 / (2 pairs) * the sum over pairs of d^2 where they are alike (a label other than 0),
@@ -140,10 +140,10 @@ class ContrastiveLossOp : public DeviceOp {
  public:
   static constexpr std::string_view kName = "contrastive loss";
   virtual void forward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b,
-                       DeviceSpan<const float> alike, DeviceSpan<float> loss) = 0;
+                       DeviceSpan<const float> similar, DeviceSpan<float> loss) = 0;
   /// An empty gradient is not computed.
   virtual void backward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b,
-                        DeviceSpan<const float> alike, float weight, DeviceSpan<float> a_gradient,
+                        DeviceSpan<const float> similar, float weight, DeviceSpan<float> a_gradient,
                         DeviceSpan<float> b_gradient) = 0;
 };
 

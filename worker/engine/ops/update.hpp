@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "common/math/update_rules.hpp"
 #include "worker/engine/device_memory.hpp"
 
@@ -18,6 +20,14 @@ struct DeviceUpdate {
   math::RuleKind kind = math::RuleKind::kSgd;
   math::UpdateStep step;
   float scale = 1;
+};
+
+/// The update of a table, or of a part of one.
+struct TableUpdate {
+  DeviceUpdate update;
+  std::vector<DeviceGradient> gradients;
+  DeviceSpan<float> values;
+  std::vector<DeviceSpan<float>> state;
 };
 
 }  // namespace taut

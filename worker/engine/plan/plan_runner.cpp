@@ -31,11 +31,11 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vect
                                                      Arena& arena, Movers& movers) {
   std::unique_ptr<PlanRunner> runner(
       new PlanRunner(std::move(name), std::move(steps), arena, movers));
-  runner->made_ = make_trace(runner->steps_, buffers);
+  runner->cycle_ = make_trace(runner->steps_, buffers);
   PlanOptions options;
   options.budget = arena.options().budget;
   options.alignment = arena.options().alignment;
-  TAUT_TRY(runner->plan_, plan_memory(runner->made_.trace, options));
+  TAUT_TRY(runner->plan_, plan_memory(runner->cycle_.trace, options));
   runner->lay_out();
   runner->find_moves();
   return runner;
@@ -44,8 +44,8 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vect
 /// Finds the stay that each use of each step works in.
 void PlanRunner::lay_out() {
   const std::size_t count = steps_.size();
-  newest_.assign(made_.trace.buffers.size(), kNowhere);
-  std::vector<std::vector<std::size_t>> of_buffer(made_.trace.buffers.size());
+  newest_.assign(cycle_.trace.buffers.size(), kNowhere);
+  std::vector<std::vector<std::size_t>> of_buffer(cycle_.trace.buffers.size());
   for (const Residency& at : plan_.residencies) {
     of_buffer[at.buffer].push_back(stays_.size());
     Stay stay;
@@ -57,7 +57,7 @@ void PlanRunner::lay_out() {
   for (std::size_t step = 0; step < count; ++step) {
     auto& found = stays_of_.emplace_back();
     for (const Access& access : steps_[step].accesses) {
-      const std::size_t buffer = made_.numbers_of[access.buffer];
+      const std::size_t buffer = cycle_.numbers_of[access.buffer];
       const auto covers = [&](std::size_t number) {
         const Residency& at = stays_[number].at;
         return plan_.permanent[buffer] || (at.first_use <= step && step <= at.last_use) ||
@@ -92,16 +92,16 @@ void PlanRunner::find_moves() {
 }
 
 Bytes PlanRunner::bytes_of(const Stay& stay) const {
-  return made_.trace.buffers[stay.at.buffer].bytes;
+  return cycle_.trace.buffers[stay.at.buffer].bytes;
 }
 
 std::size_t PlanRunner::host_buffer_of(const Stay& stay) const {
-  return made_.buffer_of[stay.at.buffer];
+  return cycle_.buffer_of[stay.at.buffer];
 }
 
 /// Whether a stay's value is needed after the end of a cycle.
 bool PlanRunner::outlives(const Stay& stay) const {
-  return made_.trace.buffers[stay.at.buffer].lifetime == Lifetime::kForever &&
+  return cycle_.trace.buffers[stay.at.buffer].lifetime == Lifetime::kForever &&
          (plan_.permanent[stay.at.buffer] || stay.at.holds_across_end);
 }
 
@@ -237,14 +237,14 @@ void PlanRunner::run(Stream& compute, Stream& stream, const DeviceCall& call) {
 }
 
 std::byte* PlanRunner::newest(std::size_t buffer) const {
-  if (buffer >= made_.numbers_of.size()) return nullptr;
-  const std::size_t number = made_.numbers_of[buffer];
+  if (buffer >= cycle_.numbers_of.size()) return nullptr;
+  const std::size_t number = cycle_.numbers_of[buffer];
   if (number == CycleTrace::kNotUsed || newest_[number] == kNowhere) return nullptr;
   return stays_[newest_[number]].address;
 }
 
 std::string PlanRunner::expected() const {
-  return is_over() ? std::string("its end") : made_.trace.steps[step_].name;
+  return is_over() ? std::string("its end") : cycle_.trace.steps[step_].name;
 }
 
 }  // namespace taut

@@ -54,7 +54,7 @@ class PlanRunner {
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const MemoryPlan& plan() const { return plan_; }
-  [[nodiscard]] const AccessTrace& trace() const { return made_.trace; }
+  [[nodiscard]] const AccessTrace& trace() const { return cycle_.trace; }
   /// The next call, for messages.
   [[nodiscard]] std::string expected() const;
 
@@ -90,7 +90,7 @@ class PlanRunner {
 
   const std::string name_;
   const std::vector<TraceStep> steps_;
-  CycleTrace made_;
+  CycleTrace cycle_;
   MemoryPlan plan_;
   Arena& arena_;
   Movers& movers_;

@@ -21,6 +21,12 @@ std::string PlannedBackend::description() const {
   return fmt::format("{}, within {} bytes", WrappedBackend::description(), budget_.value());
 }
 
+void PlannedBackend::set_math(const MathOptions& options) {
+  MathOptions within = options;
+  within.budget = budget_;
+  WrappedBackend::set_math(within);
+}
+
 DeviceBuffer PlannedBackend::allocate(Bytes size, BufferKind kind, std::string_view name) {
   if (size.value() == 0) return {};
   if (size.value() >= kMaxVirtualBytes) {
@@ -167,13 +173,13 @@ bool PlannedBackend::copy_host_values(Stream& stream, const DeviceCall& call) {
 /// newest value, on the device or on the host.
 void PlannedBackend::look_at(Stream& stream, const DeviceCall& call) {
   const VirtualPlace place = place_of(call.operands[0].address);
-  if (std::byte* const there = loaded_ == nullptr ? nullptr : loaded_->newest(place.buffer)) {
+  if (std::byte* const newest = loaded_ == nullptr ? nullptr : loaded_->newest(place.buffer)) {
     const auto mark = inner().make_event();
     if (compute_ != nullptr && compute_ != &stream) {
       mark->record(*compute_);
       mark->wait(stream);
     }
-    std::byte* const address = there + place.offset;
+    std::byte* const address = newest + place.offset;
     call.run(stream, std::span(&address, 1));
     stream.finish();
     return;

@@ -36,6 +36,7 @@ class PlannedBackend final : public WrappedBackend {
   PlannedBackend(Backend& inner, const Options& options);
 
   std::string description() const override;
+  void set_math(const MathOptions& options) override;
   DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override;
   using WrappedBackend::allocate;
   void begin_cycle(Stream& compute, std::string_view name) override;

@@ -22,6 +22,7 @@ class WrappedBackend : public Backend {
 
   std::string description() const override { return inner_.description(); }
   bool shares_host_memory() const override { return false; }
+  void check_usable() override { inner_.check_usable(); }
   void set_math(const MathOptions& options) override { inner_.set_math(options); }
   HostBuffer allocate_host(Bytes size) override { return inner_.allocate_host(size); }
   std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }

@@ -15,7 +15,7 @@ pb::FillerParameter or_constant(bool given, const pb::FillerParameter& filler, f
   return constant;
 }
 
-/// The extents that have a number each: the second bottom's, or those that the fields say.
+/// The extents with one number each: the second bottom's, or those that the fields name.
 template <class P>
 Result<Shape> factors_of(const P& parameter, const std::string& field, const Shapes& bottoms) {
   const Shape& bottom = bottoms[0];
@@ -27,28 +27,28 @@ Result<Shape> factors_of(const P& parameter, const std::string& field, const Sha
     const auto count = static_cast<std::ptrdiff_t>(given.size());
     if (given.size() <= left && Shape(first, first + count) == given) return given;
     return invalid(
-        fmt::format("the second bottom has shape {}, which is no part of the first "
+        fmt::format("the second bottom has shape {}, which is not part of the first "
                     "one's {} from axis {} on",
                     to_string(given), to_string(bottom), axis));
   }
   const std::int64_t count =
       parameter.num_axes() == -1 ? static_cast<std::int64_t>(left) : parameter.num_axes();
   if (count < 0 || count > static_cast<std::int64_t>(left)) {
-    return invalid(fmt::format("{}.num_axes is {} from axis {} on, and the bottom has shape {}",
+    return invalid(fmt::format("{}.num_axes is {} from axis {} on, but the bottom has shape {}",
                                field, parameter.num_axes(), axis, to_string(bottom)));
   }
   return Shape(first, first + count);
 }
 
-/// As a parameter's: a single number is of shape 1.
+/// As for a parameter: a single number has shape 1.
 Shape parameter_shape(const Shape& factors) {
   return factors.empty() ? Shape{1} : factors;
 }
 
 Result<void> check_has_channels(const Shape& bottom) {
   if (bottom.size() >= 2) return ok();
-  return invalid(fmt::format("the bottom has shape {}, and its channels must lie along axis 1",
-                             to_string(bottom)));
+  return invalid(
+      fmt::format("the bottom has shape {}; its channels must be along axis 1", to_string(bottom)));
 }
 
 Result<LayerShapes> settle_batch_norm(const pb::LayerParameter& layer, const Shapes& bottoms,
@@ -57,18 +57,19 @@ Result<LayerShapes> settle_batch_norm(const pb::LayerParameter& layer, const Sha
   const Shape& bottom = bottoms[0];
   TAUT_TRY(check_has_channels(bottom));
   if (!(parameter.eps() > 0 && std::isfinite(parameter.eps()))) {
-    return invalid(fmt::format("batch_norm_param.eps is {}; it lies above 0", parameter.eps()));
+    return invalid(
+        fmt::format("batch_norm_param.eps must be greater than 0, is {}", parameter.eps()));
   }
   const float fraction = parameter.moving_average_fraction();
   if (!(fraction >= 0 && fraction <= 1)) {
     return invalid(
-        fmt::format("batch_norm_param.moving_average_fraction is {}; it lies in [0, 1]", fraction));
+        fmt::format("batch_norm_param.moving_average_fraction must be in [0, 1], is {}", fraction));
   }
   for (const pb::ParamSpec& spec : layer.param()) {
     if (spec.has_lr_mult() && spec.lr_mult() != 0) {
       return invalid(
           fmt::format("param.lr_mult is {}: running statistics are averaged, not "
-                      "learned; give 0 or leave it out",
+                      "learned; give 0 or omit it",
                       spec.lr_mult()));
     }
   }
@@ -130,18 +131,18 @@ Result<LayerShapes> settle_mvn(const pb::LayerParameter& layer, const Shapes& bo
 constexpr LayerRule kRules[]{
     LayerRule{.type = "MVN", .settle = settle_mvn},
     LayerRule{.type = "PReLU", .in_place = InPlace::kNewBlob, .settle = settle_prelu},
-    // A BatchNorm's gradient needs its top, a Scale's its bottom: after each other they share one.
+    // A BatchNorm's gradient needs its top, a Scale's its bottom: in sequence they share one blob.
     LayerRule{.type = "BatchNorm",
               .in_place = InPlace::kOver,
               .top_must_stay = true,
               .settle = settle_batch_norm},
     LayerRule{.type = "Scale",
-              .most_bottoms = 2,
+              .max_bottoms = 2,
               .differentiable_bottoms = 2,
               .in_place = InPlace::kNewBlob,
               .settle = settle_scale},
     LayerRule{.type = "Bias",
-              .most_bottoms = 2,
+              .max_bottoms = 2,
               .differentiable_bottoms = 2,
               .in_place = InPlace::kOver,
               .settle = settle_bias},

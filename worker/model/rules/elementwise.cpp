@@ -11,14 +11,14 @@ namespace {
 
 Result<void> check_finite(const char* field, std::initializer_list<float> values) {
   for (const float value : values) {
-    if (!std::isfinite(value)) return invalid(fmt::format("{} holds the number {}", field, value));
+    if (!std::isfinite(value)) return invalid(fmt::format("{} has the number {}", field, value));
   }
   return ok();
 }
 
 Result<void> check_base(const char* field, float base) {
   if (base == -1 || (base > 0 && std::isfinite(base))) return ok();
-  return invalid(fmt::format("{}.base is {}; it lies above 0, or is -1 for e", field, base));
+  return invalid(fmt::format("{}.base must be greater than 0, or -1 for e, is {}", field, base));
 }
 
 Result<LayerShapes> settle_unchanged(const pb::LayerParameter&, const Shapes& bottoms,
@@ -30,7 +30,7 @@ Result<LayerShapes> settle_relu(const pb::LayerParameter& layer, const Shapes& b
                                 const GraphOptions&) {
   const float slope = layer.relu_param().negative_slope();
   if (!(slope >= 0 && std::isfinite(slope))) {
-    return invalid(fmt::format("relu_param.negative_slope is {}; it begins at 0", slope));
+    return invalid(fmt::format("relu_param.negative_slope must be at least 0, is {}", slope));
   }
   return LayerShapes{{bottoms[0]}, {}};
 }
@@ -39,7 +39,7 @@ Result<LayerShapes> settle_dropout(const pb::LayerParameter& layer, const Shapes
                                    const GraphOptions&) {
   const float ratio = layer.dropout_param().dropout_ratio();
   if (!(ratio >= 0 && ratio < 1)) {
-    return invalid(fmt::format("dropout_param.dropout_ratio is {}; it lies in [0, 1)", ratio));
+    return invalid(fmt::format("dropout_param.dropout_ratio must be in [0, 1), is {}", ratio));
   }
   return LayerShapes{{bottoms[0]}, {}};
 }
@@ -48,7 +48,7 @@ Result<LayerShapes> settle_elu(const pb::LayerParameter& layer, const Shapes& bo
                                const GraphOptions&) {
   const float alpha = layer.elu_param().alpha();
   if (!(alpha >= 0 && std::isfinite(alpha))) {
-    return invalid(fmt::format("elu_param.alpha is {}; it begins at 0", alpha));
+    return invalid(fmt::format("elu_param.alpha must be at least 0, is {}", alpha));
   }
   return LayerShapes{{bottoms[0]}, {}};
 }
@@ -108,7 +108,7 @@ Result<LayerShapes> settle_eltwise(const pb::LayerParameter& layer, const Shapes
     if (bottoms[i] == bottoms[0]) continue;
     return invalid(
         fmt::format("bottom \"{}\" has shape {}, and bottom \"{}\" has shape {}: "
-                    "they must be alike",
+                    "they must be equal",
                     layer.bottom(0), to_string(bottoms[0]), layer.bottom(static_cast<int>(i)),
                     to_string(bottoms[i])));
   }
@@ -126,8 +126,8 @@ Result<LayerShapes> settle_eltwise(const pb::LayerParameter& layer, const Shapes
 }
 
 constexpr LayerRule kRules[]{
-    // A ReLU's gradient needs only its top's sign, so its top need not stay: it may be written over
-    // by what keeps the sign, or passes no gradient back where it does not.
+    // A ReLU's gradient needs only its top's sign, so the top may be overwritten by a layer that
+    // keeps the sign, or whose gradient is 0 where it does not.
     LayerRule{.type = "ReLU",
               .in_place = InPlace::kOver,
               .top_sign_must_stay = true,
@@ -149,14 +149,14 @@ constexpr LayerRule kRules[]{
               .settle = settle_elu},
     LayerRule{
         .type = "Exp", .in_place = InPlace::kOver, .top_must_stay = true, .settle = settle_exp},
-    // What reads its bottom for its gradient cannot work over it.
+    // A layer whose gradient reads its bottom cannot work in place.
     LayerRule{.type = "Power", .in_place = InPlace::kNewBlob, .settle = settle_power},
     LayerRule{.type = "Log", .in_place = InPlace::kNewBlob, .settle = settle_log},
     LayerRule{.type = "AbsVal", .in_place = InPlace::kNewBlob, .settle = settle_unchanged},
     LayerRule{.type = "BNLL", .in_place = InPlace::kNewBlob, .settle = settle_unchanged},
     LayerRule{.type = "Eltwise",
-              .fewest_bottoms = 2,
-              .most_bottoms = kUnlimited,
+              .min_bottoms = 2,
+              .max_bottoms = kUnlimited,
               .differentiable_bottoms = kUnlimited,
               .in_place = InPlace::kNewBlob,
               .settle = settle_eltwise},

@@ -12,15 +12,15 @@ namespace {
 
 Result<void> check_is_images(const Shape& bottom) {
   if (bottom.size() == 4) return ok();
-  return invalid(fmt::format("the bottom has shape {}, and must be images (N x C x H x W)",
-                             to_string(bottom)));
+  return invalid(
+      fmt::format("the bottom must be images (N x C x H x W), has shape {}", to_string(bottom)));
 }
 
-/// Images, or signals (N x C x W): the window is then of one side.
+/// Images, or signals (N x C x W), for which the window has one side.
 Result<std::size_t> sides_of(const Shape& bottom) {
   if (bottom.size() == 3 || bottom.size() == 4) return bottom.size() - 2;
   return invalid(
-      fmt::format("the bottom has shape {}, and must be images (N x C x H x W) or signals "
+      fmt::format("the bottom has shape {}, but must be images (N x C x H x W) or signals "
                   "(N x C x W)",
                   to_string(bottom)));
 }
@@ -29,7 +29,7 @@ Result<void> check_convolution(const pb::ConvolutionParameter& parameter, const 
                                std::int64_t outputs) {
   if (parameter.axis() != 1) {
     return invalid(
-        fmt::format("convolution_param.axis is {}: channels lie along axis 1", parameter.axis()));
+        fmt::format("convolution_param.axis is {}: channels are along axis 1", parameter.axis()));
   }
   const std::int64_t group = parameter.group();
   if (group == 0 || bottom[1] % group != 0 || outputs % group != 0) {
@@ -41,11 +41,11 @@ Result<void> check_convolution(const pb::ConvolutionParameter& parameter, const 
   return ok();
 }
 
-/// How long a side becomes: convolution_extent or deconvolution_extent.
+/// The new length of a side: convolution_extent or deconvolution_extent.
 using Extent = Result<std::int64_t> (*)(std::int64_t size, const WindowSide& side,
                                         const std::string& side_name);
 
-/// What Convolution and Deconvolution share: all but how a side grows or shrinks, and which of the
+/// Shared by Convolution and Deconvolution: all but how a side grows or shrinks, and which of the
 /// channels come first in the weights.
 Result<LayerShapes> settle_windows(const pb::LayerParameter& layer, const Shape& bottom,
                                    Extent extent, bool outputs_first) {
@@ -91,7 +91,7 @@ Result<LayerShapes> settle_pooling(const pb::LayerParameter& layer, const Shapes
   TAUT_TRY(const Window window, pooling_window(parameter, bottom[2], bottom[3]));
   if (parameter.pool() == pb::PoolingParameter::STOCHASTIC &&
       (window.height.pad != 0 || window.width.pad != 0)) {
-    return invalid("pooling_param.pool STOCHASTIC has no padding, as in Caffe: leave pad out");
+    return invalid("pooling_param.pool STOCHASTIC has no padding, as in Caffe: omit pad");
   }
   TAUT_TRY(const std::int64_t height,
            pooling_extent(bottom[2], window.height, "height", round_down));
@@ -105,7 +105,7 @@ Result<LayerShapes> settle_lrn(const pb::LayerParameter& layer, const Shapes& bo
   TAUT_TRY(check_is_images(bottoms[0]));
   const std::int64_t size = parameter.local_size();
   if (size % 2 == 0 || size > 1023) {
-    return invalid(fmt::format("lrn_param.local_size is {}; it is odd, and at most 1023", size));
+    return invalid(fmt::format("lrn_param.local_size must be odd and at most 1023, is {}", size));
   }
   for (const float value : {parameter.alpha(), parameter.beta(), parameter.k()}) {
     if (!std::isfinite(value)) {

@@ -28,14 +28,14 @@ Result<void> check_means(const pb::TransformationParameter& transform, const Rec
   const std::int64_t channels = record[0].shape[0];
   if (means == channels) return ok();
   return invalid(
-      fmt::format("transform_param.mean_value is given {} times; the records have {} channels",
+      fmt::format("transform_param.mean_value is given {} times, but the records have {} channels",
                   means, channels));
 }
 
-/// Errors: invalid, a field that is given neither once, nor for each top, nor (where `fewest` is 0)
-/// not at all.
-Result<void> check_given(const char* field, int given, int fewest, int tops) {
-  if (given == 1 || given == tops || (given == 0 && fewest == 0)) return ok();
+/// Errors: invalid, a field that is given neither once, nor for each top, nor (if `min_tops` is 0)
+/// never.
+Result<void> check_given(const char* field, int given, int min_tops, int tops) {
+  if (given == 1 || given == tops || (given == 0 && min_tops == 0)) return ok();
   return invalid(
       fmt::format("dummy_data_param.{} is given {} times for {} tops: give one for each, "
                   "or one for all",
@@ -55,7 +55,7 @@ std::pair<const char*, std::int64_t> given_batch(const pb::LayerParameter& layer
 Result<LayerShapes> batch_shapes(const pb::LayerParameter& layer, const RecordShape& record,
                                  std::int64_t batch) {
   if (static_cast<std::size_t>(layer.top_size()) > record.size()) {
-    return invalid(fmt::format("names {} tops, and the records hold {} fields", layer.top_size(),
+    return invalid(fmt::format("has {} tops, but the records have {} fields", layer.top_size(),
                                record.size()));
   }
   LayerShapes out;
@@ -77,8 +77,8 @@ Result<LayerShapes> settle_data(const pb::LayerParameter& layer, const Shapes&,
   }
   if (layer.type() == "HDF5Data" && layer.has_transform_param()) {
     return invalid(
-        "transform_param is given, and HDF5Data feeds its arrays as they are: put a Power layer "
-        "(scale, shift) behind it");
+        "transform_param is given, but HDF5Data does not transform its arrays: put a Power layer "
+        "(scale, shift) after it");
   }
   TAUT_TRY(const std::int64_t batch, batch_of(given, options));
   const RecordShape& record = record_of(layer.name(), options);
@@ -144,46 +144,46 @@ Result<LayerShapes> settle_input(const pb::LayerParameter& layer, const Shapes&,
 
 constexpr LayerRule kRules[]{
     LayerRule{.type = "Data",
-              .fewest_bottoms = 0,
-              .most_bottoms = 0,
-              .most_tops = 64,
+              .min_bottoms = 0,
+              .max_bottoms = 0,
+              .max_tops = 64,
               .differentiable_bottoms = 0,
               .top_must_stay = true,
               .is_fed = true,
               .settle = settle_data},
     LayerRule{.type = "ImageData",
-              .fewest_bottoms = 0,
-              .most_bottoms = 0,
-              .most_tops = 2,
+              .min_bottoms = 0,
+              .max_bottoms = 0,
+              .max_tops = 2,
               .differentiable_bottoms = 0,
               .top_must_stay = true,
               .is_fed = true,
               .settle = settle_data},
     LayerRule{.type = "HDF5Data",
-              .fewest_bottoms = 0,
-              .most_bottoms = 0,
-              .most_tops = 64,
+              .min_bottoms = 0,
+              .max_bottoms = 0,
+              .max_tops = 64,
               .differentiable_bottoms = 0,
               .top_must_stay = true,
               .is_fed = true,
               .settle = settle_data},
     LayerRule{.type = "DummyData",
-              .fewest_bottoms = 0,
-              .most_bottoms = 0,
-              .most_tops = 64,
+              .min_bottoms = 0,
+              .max_bottoms = 0,
+              .max_tops = 64,
               .differentiable_bottoms = 0,
               .top_must_stay = true,
               .is_fed = true,
               .settle = settle_dummy_data},
     LayerRule{.type = "Parameter",
-              .fewest_bottoms = 0,
-              .most_bottoms = 0,
+              .min_bottoms = 0,
+              .max_bottoms = 0,
               .differentiable_bottoms = 0,
               .settle = settle_parameter},
     LayerRule{.type = "Input",
-              .fewest_bottoms = 0,
-              .most_bottoms = 0,
-              .most_tops = 64,
+              .min_bottoms = 0,
+              .max_bottoms = 0,
+              .max_tops = 64,
               .differentiable_bottoms = 0,
               .top_must_stay = true,
               .is_fed = true,

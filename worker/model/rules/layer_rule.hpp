@@ -12,49 +12,49 @@
 
 namespace taut::model {
 
-/// A parameter that a layer wants: what "<layer>/<suffix>" is made of.
+/// A parameter of a layer, named "<layer>/<suffix>".
 struct ParameterWish {
   std::string suffix;
   Shape shape;
   pb::FillerParameter filler;
-  /// What becomes of it: kTrained may be frozen by its ParamSpec, others stay what they are.
+  /// Its treatment: kTrained may be frozen by its ParamSpec, the others cannot be changed.
   TableKind kind = TableKind::kTrained;
 };
 
-/// What a layer makes of its bottoms.
+/// What a layer produces from its bottoms.
 struct LayerShapes {
   std::vector<Shape> tops;
   std::vector<ParameterWish> parameters;  // weights first
 };
 
-/// What becomes of a top that has its bottom's name.
+/// The treatment of a top that has its bottom's name.
 enum class InPlace : std::uint8_t {
   kNever,    // the definition is refused
-  kNewBlob,  // a blob of its own all the same
-  kOver,     // written over the bottom, where nobody needs the bottom's values any more
+  kNewBlob,  // nevertheless a separate blob
+  kOver,     // written over the bottom, if no layer needs the bottom's values any more
 };
 
-/// What the graph must know of a layer type.
+/// The properties of a layer type that the graph depends on.
 struct LayerRule {
   std::string_view type;
-  std::size_t fewest_bottoms = 1;
-  std::size_t most_bottoms = 1;
-  std::size_t fewest_tops = 1;
-  std::size_t most_tops = 1;
-  /// The first so many bottoms can get a gradient; labels cannot.
+  std::size_t min_bottoms = 1;
+  std::size_t max_bottoms = 1;
+  std::size_t min_tops = 1;
+  std::size_t max_tops = 1;
+  /// This many leading bottoms can get a gradient; labels cannot.
   std::size_t differentiable_bottoms = 1;
-  /// One among them that cannot all the same: markers.
+  /// One of them that cannot nevertheless: markers.
   std::size_t marker_bottom = std::numeric_limits<std::size_t>::max();
   InPlace in_place = InPlace::kNever;
-  /// Its top keeps its values until the backward pass: nobody may work in place on it.
+  /// Its top keeps its values until the backward pass: no layer may work in place on it.
   bool top_must_stay = false;
   /// It computes nothing: its tops are written from outside, batch by batch.
   bool is_fed = false;
-  /// Its top keeps its elements' signs at least, and may be written over by what keeps them.
+  /// Its top must keep at least its elements' signs; layers that keep them may overwrite it.
   bool top_sign_must_stay = false;
-  /// Where it works in place: no element changes its sign, or its gradient is 0.
+  /// In place, no element changes its sign, or its gradient is 0.
   bool keeps_sign = false;
-  /// Its first top is a loss, of weight 1 where the definition says nothing.
+  /// Its first top is a loss, of weight 1 by default.
   bool is_loss = false;
   /// Bottoms have passed check_shape, and their number fits. Errors: invalid, without the layer's
   /// name, which the caller adds.

@@ -10,11 +10,11 @@ namespace {
 
 /// One label for every position of the scores outside of `axis`.
 Result<void> check_labels_fit(const Shape& scores, const Shape& labels, std::size_t axis) {
-  const auto wanted = element_count(scores) / static_cast<std::uint64_t>(scores[axis]);
-  if (element_count(labels) == wanted) return ok();
+  const auto expected = element_count(scores) / static_cast<std::uint64_t>(scores[axis]);
+  if (element_count(labels) == expected) return ok();
   return invalid(
-      fmt::format("scores of shape {} want {} labels, and the second bottom has shape {}",
-                  to_string(scores), wanted, to_string(labels)));
+      fmt::format("scores of shape {} need {} labels, but the second bottom has shape {}",
+                  to_string(scores), expected, to_string(labels)));
 }
 
 Shape without_ones(const Shape& shape) {
@@ -48,7 +48,8 @@ Result<LayerShapes> settle_infogain_loss(const pb::LayerParameter& layer, const 
            axis_index(parameter.axis(), bottoms[0], "infogain_loss_param.axis"));
   TAUT_TRY(check_labels_fit(bottoms[0], bottoms[1], axis));
   if (bottoms.size() < 3 && !parameter.has_source()) {
-    return invalid("needs the matrix as a third bottom, or as the file infogain_loss_param.source");
+    return invalid(
+        "requires the matrix as a third bottom, or as the file infogain_loss_param.source");
   }
   const std::int64_t classes = bottoms[0][axis];
   if (bottoms.size() > 2 && bottoms[2] != Shape{1, 1, classes, classes}) {
@@ -67,7 +68,7 @@ Result<LayerShapes> settle_accuracy(const pb::LayerParameter& layer, const Shape
   TAUT_TRY(check_labels_fit(bottoms[0], bottoms[1], axis));
   const std::int64_t top_k = layer.accuracy_param().top_k();
   if (top_k < 1 || top_k > bottoms[0][axis]) {
-    return invalid(fmt::format("accuracy_param.top_k is {}, and there are {} classes", top_k,
+    return invalid(fmt::format("accuracy_param.top_k is {}, but there are {} classes", top_k,
                                bottoms[0][axis]));
   }
   LayerShapes out{{Shape{}}, {}};
@@ -89,7 +90,7 @@ Result<LayerShapes> settle_hinge_loss(const pb::LayerParameter&, const Shapes& b
   TAUT_TRY(axis_index(1, bottoms[0], "the axis of the classes"));
   if (element_count(bottoms[1]) != static_cast<std::uint64_t>(bottoms[0][0])) {
     return invalid(
-        fmt::format("scores of shape {} want {} labels, and the second bottom has "
+        fmt::format("scores of shape {} need {} labels, but the second bottom has "
                     "shape {}",
                     to_string(bottoms[0]), bottoms[0][0], to_string(bottoms[1])));
   }
@@ -100,15 +101,15 @@ Result<LayerShapes> settle_contrastive_loss(const pb::LayerParameter& layer, con
                                             const GraphOptions&) {
   const float margin = layer.contrastive_loss_param().margin();
   if (!(margin >= 0 && std::isfinite(margin))) {
-    return invalid(fmt::format("contrastive_loss_param.margin is {}; it begins at 0", margin));
+    return invalid(fmt::format("contrastive_loss_param.margin must be at least 0, is {}", margin));
   }
   TAUT_TRY(axis_index(1, bottoms[0], "the axis of the features"));
   if (bottoms[0] != bottoms[1]) {
-    return invalid(fmt::format("the first two bottoms have shapes {} and {}, and must be alike",
+    return invalid(fmt::format("the first two bottoms have shapes {} and {}, which must be equal",
                                to_string(bottoms[0]), to_string(bottoms[1])));
   }
   if (element_count(bottoms[2]) != static_cast<std::uint64_t>(bottoms[0][0])) {
-    return invalid(fmt::format("{} pairs want as many labels, and the third bottom has shape {}",
+    return invalid(fmt::format("{} pairs need as many labels, but the third bottom has shape {}",
                                bottoms[0][0], to_string(bottoms[2])));
   }
   return LayerShapes{{Shape{}}, {}};
@@ -117,45 +118,45 @@ Result<LayerShapes> settle_contrastive_loss(const pb::LayerParameter& layer, con
 constexpr LayerRule kRules[]{
     LayerRule{.type = "Softmax", .top_must_stay = true, .settle = settle_softmax},
     LayerRule{.type = "SoftmaxWithLoss",
-              .fewest_bottoms = 2,
-              .most_bottoms = 2,
-              .most_tops = 2,
+              .min_bottoms = 2,
+              .max_bottoms = 2,
+              .max_tops = 2,
               .top_must_stay = true,
               .is_loss = true,
               .settle = settle_softmax_loss},
     LayerRule{.type = "InfogainLoss",
-              .fewest_bottoms = 2,
-              .most_bottoms = 3,
-              .most_tops = 2,
+              .min_bottoms = 2,
+              .max_bottoms = 3,
+              .max_tops = 2,
               .top_must_stay = true,
               .is_loss = true,
               .settle = settle_infogain_loss},
     LayerRule{.type = "EuclideanLoss",
-              .fewest_bottoms = 2,
-              .most_bottoms = 2,
+              .min_bottoms = 2,
+              .max_bottoms = 2,
               .differentiable_bottoms = 2,
               .is_loss = true,
               .settle = settle_pair_loss},
     LayerRule{.type = "SigmoidCrossEntropyLoss",
-              .fewest_bottoms = 2,
-              .most_bottoms = 2,
+              .min_bottoms = 2,
+              .max_bottoms = 2,
               .is_loss = true,
               .settle = settle_pair_loss},
     LayerRule{.type = "HingeLoss",
-              .fewest_bottoms = 2,
-              .most_bottoms = 2,
+              .min_bottoms = 2,
+              .max_bottoms = 2,
               .is_loss = true,
               .settle = settle_hinge_loss},
     LayerRule{.type = "ContrastiveLoss",
-              .fewest_bottoms = 3,
-              .most_bottoms = 3,
+              .min_bottoms = 3,
+              .max_bottoms = 3,
               .differentiable_bottoms = 2,
               .is_loss = true,
               .settle = settle_contrastive_loss},
     LayerRule{.type = "Accuracy",
-              .fewest_bottoms = 2,
-              .most_bottoms = 2,
-              .most_tops = 2,
+              .min_bottoms = 2,
+              .max_bottoms = 2,
+              .max_tops = 2,
               .differentiable_bottoms = 0,
               .settle = settle_accuracy},
 };

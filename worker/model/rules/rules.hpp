@@ -33,16 +33,17 @@ using LayerRules = std::span<const LayerRule>;
 TAUT_EACH_RULE_FAMILY(TAUT_DECLARE_RULES)
 #undef TAUT_DECLARE_RULES
 
-/// The most bottoms or tops of a layer that may have any number of them.
+/// The limit for layers that may have any number of bottoms or tops.
 inline constexpr std::size_t kUnlimited = 1024;
 
-/// The num_output of a layer's own parameters. Errors: invalid, where it is missing or 0.
-/// field  names the parameters, "convolution_param"
+/// The num_output of a layer's own parameters. Errors: invalid, if it is missing or 0.
+/// field  the parameters' name, e.g. "convolution_param"
 template <class Parameter>
 Result<std::int64_t> outputs_of(const Parameter& parameter, const char* field) {
   if (parameter.num_output() > 0) return std::int64_t{parameter.num_output()};
-  return invalid(fmt::format("{}.num_output is {}", field,
-                             parameter.has_num_output() ? "0; it begins at 1" : "missing"));
+  return invalid(
+      fmt::format("{}.num_output {}", field,
+                  parameter.has_num_output() ? "must be at least 1, is 0" : "is missing"));
 }
 
 }  // namespace taut::model::rules

@@ -13,9 +13,8 @@ namespace {
 
 Result<void> check_is_sequence(const Shape& bottom) {
   if (bottom.size() == 3) return ok();
-  return invalid(
-      fmt::format("the bottom has shape {}, and must be a sequence (T steps x N streams x C)",
-                  to_string(bottom)));
+  return invalid(fmt::format(
+      "the bottom must be a sequence (T steps x N streams x C), has shape {}", to_string(bottom)));
 }
 
 /// `what` names the second bottom: one number for each step of each stream.
@@ -23,19 +22,19 @@ Result<void> check_markers(const Shapes& bottoms, const char* what) {
   if (bottoms.size() < 2) return ok();
   const Shape& sequence = bottoms[0];
   if (bottoms[1] == Shape{sequence[0], sequence[1]}) return ok();
-  return invalid(fmt::format("the second bottom ({}) has shape {}; for a sequence of {} it is {}",
-                             what, to_string(bottoms[1]), to_string(sequence),
-                             to_string({sequence[0], sequence[1]})));
+  return invalid(fmt::format(
+      "the second bottom ({}) has shape {}; for a sequence of {} it must be {}", what,
+      to_string(bottoms[1]), to_string(sequence), to_string({sequence[0], sequence[1]})));
 }
 
 Result<std::int64_t> positive(std::uint32_t value, const char* field) {
   if (value > 0) return std::int64_t{value};
-  return invalid(fmt::format("{} is missing or 0; it begins at 1", field));
+  return invalid(fmt::format("{} must be at least 1, is missing or 0", field));
 }
 
 Result<void> check_ratio(float ratio, const char* field) {
   if (ratio >= 0 && ratio < 1) return ok();
-  return invalid(fmt::format("{} is {}; it lies in [0, 1)", field, ratio));
+  return invalid(fmt::format("{} must be in [0, 1), is {}", field, ratio));
 }
 
 std::int64_t gates_of(const std::string& type) {
@@ -43,15 +42,15 @@ std::int64_t gates_of(const std::string& type) {
   return type == "GRU" ? 3 : 1;
 }
 
-/// Whether as many bottoms and tops are named as expose_hidden says.
+/// Whether the numbers of bottoms and tops agree with expose_hidden.
 Result<void> check_ports(const pb::LayerParameter& layer, const RecurrentPorts& ports) {
   const auto bottoms = static_cast<std::size_t>(layer.bottom_size());
   const auto tops = static_cast<std::size_t>(layer.top_size());
-  const std::size_t fewest = ports.states == 0 ? 1 : 2 + ports.states;
-  const std::size_t most = 3 + ports.states;
+  const std::size_t min_count = ports.states == 0 ? 1 : 2 + ports.states;
+  const std::size_t max_count = 3 + ports.states;
   const bool is_lstm = ports.states == 2;
-  if (bottoms < fewest || bottoms > most) {
-    return invalid(fmt::format("wants {} to {} bottoms ({}), and names {}", fewest, most,
+  if (bottoms < min_count || bottoms > max_count) {
+    return invalid(fmt::format("requires {} to {} bottoms ({}), but has {}", min_count, max_count,
                                ports.states == 0
                                    ? "x, cont, x_static; states only with expose_hidden"
                                : is_lstm ? "with expose_hidden: x, cont, maybe x_static, h_0, c_0"
@@ -59,7 +58,7 @@ Result<void> check_ports(const pb::LayerParameter& layer, const RecurrentPorts& 
                                bottoms));
   }
   if (tops == 1 + ports.states) return ok();
-  return invalid(fmt::format("wants {} ({}), and names {}",
+  return invalid(fmt::format("requires {} ({}), but has {}",
                              ports.states == 0 ? "1 top"
                              : is_lstm         ? "3 tops"
                                                : "2 tops",
@@ -77,7 +76,7 @@ Result<void> check_static(const pb::LayerParameter& layer, const Shapes& bottoms
   const std::int64_t streams = bottoms[0][1];
   if (given.size() > 1 && given[0] == streams) return ok();
   return invalid(fmt::format(
-      "bottom \"{}\" (x_static) has shape {}; for a sequence of {} it is {} x features",
+      "bottom \"{}\" (x_static) has shape {}; for a sequence of {} it must be {} x features",
       layer.bottom(static_cast<int>(place)), to_string(given), to_string(bottoms[0]), streams));
 }
 
@@ -86,9 +85,10 @@ Result<void> check_states(const pb::LayerParameter& layer, const Shapes& bottoms
   for (std::size_t i = 0; i < ports.states; ++i) {
     const std::size_t place = ports.first_state_bottom() + i;
     if (bottoms[place] == state) continue;
-    return invalid(fmt::format("bottom \"{}\" ({}) has shape {}; for a sequence of {} it is {}",
-                               layer.bottom(static_cast<int>(place)), i == 0 ? "h_0" : "c_0",
-                               to_string(bottoms[place]), to_string(bottoms[0]), to_string(state)));
+    return invalid(
+        fmt::format("bottom \"{}\" ({}) has shape {}; for a sequence of {} it must be {}",
+                    layer.bottom(static_cast<int>(place)), i == 0 ? "h_0" : "c_0",
+                    to_string(bottoms[place]), to_string(bottoms[0]), to_string(state)));
   }
   return ok();
 }
@@ -100,9 +100,9 @@ Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& 
   TAUT_TRY(const std::int64_t outputs, positive(parameter.num_output(), "embed_param.num_output"));
   TAUT_TRY(const std::int64_t inputs, positive(parameter.input_dim(), "embed_param.input_dim"));
   if (bottoms[0].size() > 2) {
-    // Its top would be taken for images, whose order in memory is the backend's own.
+    // Its top would be taken for images, whose order in memory is the backend's choice.
     return invalid(
-        fmt::format("the bottom has shape {}, and must be numbers of rank 1 or 2 (N, or "
+        fmt::format("the bottom has shape {}, but must be numbers of rank 1 or 2 (N, or "
                     "T x N)",
                     to_string(bottoms[0])));
   }
@@ -172,13 +172,14 @@ Result<LayerShapes> settle_layer_norm(const pb::LayerParameter& layer, const Sha
   const Shape& bottom = bottoms[0];
   if (bottom.size() > 3) {
     return invalid(
-        fmt::format("the bottom has shape {}, and must be of rank 1 to 3 (N x C, or T x "
+        fmt::format("the bottom has shape {}, but must be of rank 1 to 3 (N x C, or T x "
                     "N x C)",
                     to_string(bottom)));
   }
   TAUT_TRY(const std::size_t axis, axis_index(parameter.axis(), bottom, "layer_norm_param.axis"));
   if (!(parameter.eps() > 0 && std::isfinite(parameter.eps()))) {
-    return invalid(fmt::format("layer_norm_param.eps is {}; it lies above 0", parameter.eps()));
+    return invalid(
+        fmt::format("layer_norm_param.eps must be greater than 0, is {}", parameter.eps()));
   }
   LayerShapes out{{bottom}, {}};
   if (!parameter.affine()) return out;
@@ -200,7 +201,7 @@ Result<LayerShapes> settle_attention(const pb::LayerParameter& layer, const Shap
   const std::int64_t channels = bottoms[0][2];
   const std::int64_t heads = parameter.num_heads();
   if (heads < 1 || channels % heads != 0) {
-    return invalid(fmt::format("attention_param.num_heads is {}, and must divide the {} channels",
+    return invalid(fmt::format("attention_param.num_heads is {}, but must divide the {} channels",
                                heads, channels));
   }
   TAUT_TRY(check_ratio(parameter.dropout_ratio(), "attention_param.dropout_ratio"));
@@ -231,26 +232,26 @@ constexpr LayerRule kRules[]{
     LayerRule{
         .type = "PositionEmbed", .in_place = InPlace::kNewBlob, .settle = settle_position_embed},
     LayerRule{.type = "RNN",
-              .most_bottoms = 4,
-              .most_tops = 2,
+              .max_bottoms = 4,
+              .max_tops = 2,
               .differentiable_bottoms = 4,
               .marker_bottom = 1,
               .top_must_stay = true,
               .settle = settle_recurrent},
     LayerRule{.type = "LSTM",
-              .most_bottoms = 5,
-              .most_tops = 3,
+              .max_bottoms = 5,
+              .max_tops = 3,
               .differentiable_bottoms = 5,
               .marker_bottom = 1,
               .settle = settle_recurrent},
     LayerRule{.type = "GRU",
-              .most_bottoms = 4,
-              .most_tops = 2,
+              .max_bottoms = 4,
+              .max_tops = 2,
               .differentiable_bottoms = 4,
               .marker_bottom = 1,
               .settle = settle_recurrent},
     LayerRule{.type = "LayerNorm", .settle = settle_layer_norm},
-    LayerRule{.type = "MultiHeadAttention", .most_bottoms = 2, .settle = settle_attention},
+    LayerRule{.type = "MultiHeadAttention", .max_bottoms = 2, .settle = settle_attention},
 };
 
 }  // namespace

@@ -9,21 +9,21 @@
 namespace taut::model::rules {
 namespace {
 
-/// The axis that Concat and Slice name under two spellings.
+/// The axis of Concat and Slice, which has two spellings.
 Result<std::size_t> axis_of_two(bool has_axis, std::int64_t axis, bool has_dim, std::int64_t dim,
                                 const Shape& shape, const std::string& fields) {
   if (has_axis && has_dim) {
-    return invalid(fmt::format("{}: two spellings of one thing, give one of them", fields));
+    return invalid(fmt::format("{}: two spellings of the same field: give one of them", fields));
   }
   return axis_index(has_dim ? dim : axis, shape, fields);
 }
 
 Result<void> check_top_k(std::int64_t top_k, std::int64_t of) {
   if (top_k >= 1 && top_k <= of) return ok();
-  return invalid(fmt::format("argmax_param.top_k is {}, and {} elements are ranked", top_k, of));
+  return invalid(fmt::format("argmax_param.top_k is {}, but {} elements are ranked", top_k, of));
 }
 
-/// The extents that reshape_param.shape says for bottom[begin, end).
+/// The extents that reshape_param.shape gives for bottom[begin, end).
 Result<Shape> reshaped(const Shape& bottom, std::size_t begin, std::size_t end,
                        const pb::BlobShape& given) {
   Shape out;
@@ -40,11 +40,13 @@ Result<Shape> reshaped(const Shape& bottom, std::size_t begin, std::size_t end,
       extent = bottom[from];
     }
     if (extent == -1) {
-      if (open >= 0) return invalid("reshape_param.shape has dim -1 twice: one can be worked out");
+      if (open >= 0)
+        return invalid("reshape_param.shape has dim -1 twice: only one can be computed");
       open = i;
     } else if (extent < 0) {
       return invalid(fmt::format(
-          "reshape_param.shape has dim {}; 0 copies, -1 is worked out, others begin at 1", extent));
+          "reshape_param.shape has dim {}; 0 copies, -1 is computed, others must be at least 1",
+          extent));
     } else {
       TAUT_TRY(check_shape({known, extent}, "reshape_param.shape"));
       known *= extent;
@@ -69,11 +71,11 @@ Result<LayerShapes> settle_concat(const pb::LayerParameter& layer, const Shapes&
                        parameter.concat_dim(), bottoms[0], "concat_param.axis or concat_dim"));
   Shape top = bottoms[0];
   for (std::size_t i = 1; i < bottoms.size(); ++i) {
-    Shape alike = bottoms[i];
-    if (alike.size() == top.size()) alike[axis] = top[axis];
-    if (alike != top) {
+    Shape expected = bottoms[i];
+    if (expected.size() == top.size()) expected[axis] = top[axis];
+    if (expected != top) {
       return invalid(
-          fmt::format("bottom \"{}\" has shape {}, and bottom \"{}\" has shape {}: only axis {} "
+          fmt::format("bottom \"{}\" has shape {}, but bottom \"{}\" has shape {}: only axis {} "
                       "may differ",
                       layer.bottom(0), to_string(bottoms[0]), layer.bottom(static_cast<int>(i)),
                       to_string(bottoms[i]), axis));
@@ -115,7 +117,7 @@ Result<LayerShapes> settle_slice(const pb::LayerParameter& layer, const Shapes& 
     if (end <= begin) {
       return invalid(
           fmt::format("slice_param.slice_point: a part from {} to {} of axis {}, whose "
-                      "extent is {}; points rise and stay inside",
+                      "extent is {}; points must rise and stay inside",
                       begin, end, axis, length));
     }
     Shape& top = out.tops.emplace_back(bottom);
@@ -133,7 +135,7 @@ Result<LayerShapes> settle_flatten(const pb::LayerParameter& layer, const Shapes
   TAUT_TRY(const std::size_t last,
            axis_index(parameter.end_axis(), bottom, "flatten_param.end_axis"));
   if (last < axis) {
-    return invalid(fmt::format("flatten_param: end_axis {} lies before axis {}", last, axis));
+    return invalid(fmt::format("flatten_param: end_axis {} is before axis {}", last, axis));
   }
   Shape top(bottom.begin(), bottom.begin() + static_cast<std::ptrdiff_t>(axis));
   top.push_back(extent_product(bottom, axis, last + 1));
@@ -146,16 +148,16 @@ Result<LayerShapes> settle_reshape(const pb::LayerParameter& layer, const Shapes
   const pb::ReshapeParameter& parameter = layer.reshape_param();
   const Shape& bottom = bottoms[0];
   const auto axes = static_cast<std::int64_t>(bottom.size());
-  // -1 stands behind the last axis here: extents can be added there.
+  // -1 is the place after the last axis here: extents can be added there.
   const std::int64_t first = parameter.axis() < 0 ? axes + parameter.axis() + 1 : parameter.axis();
   if (first < 0 || first > axes) {
-    return invalid(fmt::format("reshape_param.axis is {}, and the bottom has shape {}",
+    return invalid(fmt::format("reshape_param.axis is {}, but the bottom has shape {}",
                                parameter.axis(), to_string(bottom)));
   }
   const std::int64_t count = parameter.num_axes() == -1 ? axes - first : parameter.num_axes();
   if (count < 0 || first + count > axes) {
     return invalid(
-        fmt::format("reshape_param.num_axes is {} from axis {} on, and the bottom has "
+        fmt::format("reshape_param.num_axes is {} from axis {} on, but the bottom has "
                     "shape {}",
                     parameter.num_axes(), first, to_string(bottom)));
   }
@@ -168,7 +170,7 @@ Result<LayerShapes> settle_reshape(const pb::LayerParameter& layer, const Shapes
   TAUT_TRY(check_shape(top, "the top"));
   if (element_count(top) != element_count(bottom)) {
     return invalid(
-        fmt::format("the bottom of shape {} has {} elements, and the top of shape {} "
+        fmt::format("the bottom of shape {} has {} elements, but the top of shape {} "
                     "has {}",
                     to_string(bottom), element_count(bottom), to_string(top), element_count(top)));
   }
@@ -185,21 +187,22 @@ Result<LayerShapes> settle_crop(const pb::LayerParameter& layer, const Shapes& b
   const std::size_t cut = bottom.size() - first;
   if (given > 1 && given != cut) {
     return invalid(
-        fmt::format("crop_param.offset is given {} times, and {} axes follow from axis {} on: give "
+        fmt::format("crop_param.offset is given {} times for {} axes from axis {} on: give "
                     "one for each, "
                     "or one for all",
                     given, cut, first));
   }
   if (size.size() != bottom.size()) {
-    return invalid(fmt::format("the bottoms have shapes {} and {}: they must have as many axes",
-                               to_string(bottom), to_string(size)));
+    return invalid(
+        fmt::format("the bottoms have shapes {} and {}: they must have the same number of axes",
+                    to_string(bottom), to_string(size)));
   }
   Shape top = bottom;
   for (std::size_t axis = first; axis < bottom.size(); ++axis) {
     const std::int64_t offset = crop_offset(parameter, axis - first);
     if (offset + size[axis] > bottom[axis]) {
       return invalid(
-          fmt::format("the first bottom has shape {}, and axis {} of the second, {}, does not fit "
+          fmt::format("the first bottom has shape {}, but axis {} of the second, {}, does not fit "
                       "from offset {} "
                       "on",
                       to_string(bottom), axis, to_string(size), offset));
@@ -281,27 +284,27 @@ Result<LayerShapes> settle_arg_max(const pb::LayerParameter& layer, const Shapes
 
 constexpr LayerRule kRules[]{
     LayerRule{.type = "Concat",
-              .most_bottoms = kUnlimited,
+              .max_bottoms = kUnlimited,
               .differentiable_bottoms = kUnlimited,
               .settle = settle_concat},
-    LayerRule{.type = "Slice", .most_tops = kUnlimited, .settle = settle_slice},
+    LayerRule{.type = "Slice", .max_tops = kUnlimited, .settle = settle_slice},
     LayerRule{.type = "Flatten", .settle = settle_flatten},
     LayerRule{.type = "Reshape", .settle = settle_reshape},
-    LayerRule{.type = "Split", .most_tops = kUnlimited, .settle = settle_split},
+    LayerRule{.type = "Split", .max_tops = kUnlimited, .settle = settle_split},
     LayerRule{.type = "Silence",
-              .most_bottoms = kUnlimited,
-              .fewest_tops = 0,
-              .most_tops = 0,
+              .max_bottoms = kUnlimited,
+              .min_tops = 0,
+              .max_tops = 0,
               .differentiable_bottoms = 0,
               .settle = settle_silence},
     LayerRule{.type = "HDF5Output",
-              .fewest_bottoms = 2,
-              .most_bottoms = 2,
-              .fewest_tops = 0,
-              .most_tops = 0,
+              .min_bottoms = 2,
+              .max_bottoms = 2,
+              .min_tops = 0,
+              .max_tops = 0,
               .differentiable_bottoms = 0,
               .settle = settle_hdf5_output},
-    LayerRule{.type = "Crop", .fewest_bottoms = 2, .most_bottoms = 2, .settle = settle_crop},
+    LayerRule{.type = "Crop", .min_bottoms = 2, .max_bottoms = 2, .settle = settle_crop},
     LayerRule{.type = "Tile", .settle = settle_tile},
     LayerRule{.type = "Reduction", .settle = settle_reduction},
     LayerRule{.type = "ArgMax", .differentiable_bottoms = 0, .settle = settle_arg_max},

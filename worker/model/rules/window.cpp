@@ -18,18 +18,19 @@ struct Sides {
 
 Result<void> check_range(const std::string& field, std::int64_t value, std::int64_t least) {
   if (value >= least && value <= kLargest) return ok();
-  return invalid(fmt::format("{} is {}; it lies between {} and {}", field, value, least, kLargest));
+  return invalid(
+      fmt::format("{0} must be between {2} and {3}, is {1}", field, value, least, kLargest));
 }
 
-/// A pair of settings under Caffe's two spellings: `both` (said for both sides at once), or one for
-/// each side. REQUIRES: `both` holds at most two numbers.
+/// A pair of settings in Caffe's two spellings: `both` (for both sides at once), or one for each
+/// side. REQUIRES: `both` has at most two numbers.
 struct Spelled {
   std::string field;                      // "kernel_size"
   std::string stem;                       // "kernel", of kernel_h and kernel_w
-  std::optional<Sides> both;              // what `field` says
-  std::optional<std::int64_t> h;          // what <stem>_h says
-  std::optional<std::int64_t> w;          // what <stem>_w says
-  std::optional<std::int64_t> otherwise;  // what holds where nothing is said
+  std::optional<Sides> both;              // the value of `field`
+  std::optional<std::int64_t> h;          // the value of <stem>_h
+  std::optional<std::int64_t> w;          // the value of <stem>_w
+  std::optional<std::int64_t> otherwise;  // the default
   std::int64_t least = 1;
 };
 
@@ -66,12 +67,12 @@ Result<std::optional<Sides>> from_repeated(const std::string& field, const Value
   return std::optional<Sides>({values.Get(0), values.Get(values.size() - 1)});
 }
 
-std::optional<std::int64_t> if_said(bool said, std::int64_t value) {
-  return said ? std::optional(value) : std::nullopt;
+std::optional<std::int64_t> if_set(bool is_set, std::int64_t value) {
+  return is_set ? std::optional(value) : std::nullopt;
 }
 
-std::optional<Sides> both_if_said(bool said, std::int64_t value) {
-  return said ? std::optional<Sides>({value, value}) : std::nullopt;
+std::optional<Sides> both_if_set(bool is_set, std::int64_t value) {
+  return is_set ? std::optional<Sides>({value, value}) : std::nullopt;
 }
 
 Result<void> check_fits(std::int64_t size, const WindowSide& side, const std::string& side_name) {
@@ -93,7 +94,7 @@ Window window_of(Sides kernel, Sides stride, Sides pad, Sides dilation) {
 
 namespace {
 
-/// The window over signals of one side: the fields of two sides are not for it.
+/// The window over signals of one side, which has no fields for two sides.
 Result<Window> signal_window(const pb::ConvolutionParameter& p) {
   if (p.has_kernel_h() || p.has_kernel_w() || p.has_stride_h() || p.has_stride_w() ||
       p.has_pad_h() || p.has_pad_w()) {
@@ -128,20 +129,20 @@ Result<Window> convolution_window(const pb::ConvolutionParameter& p, std::size_t
   TAUT_TRY(const Sides kernel, settle({.field = "kernel_size",
                                        .stem = "kernel",
                                        .both = kernel_both,
-                                       .h = if_said(p.has_kernel_h(), p.kernel_h()),
-                                       .w = if_said(p.has_kernel_w(), p.kernel_w()),
+                                       .h = if_set(p.has_kernel_h(), p.kernel_h()),
+                                       .w = if_set(p.has_kernel_w(), p.kernel_w()),
                                        .otherwise = std::nullopt}));
   TAUT_TRY(const Sides stride, settle({.field = "stride",
                                        .stem = "stride",
                                        .both = stride_both,
-                                       .h = if_said(p.has_stride_h(), p.stride_h()),
-                                       .w = if_said(p.has_stride_w(), p.stride_w()),
+                                       .h = if_set(p.has_stride_h(), p.stride_h()),
+                                       .w = if_set(p.has_stride_w(), p.stride_w()),
                                        .otherwise = 1}));
   TAUT_TRY(const Sides pad, settle({.field = "pad",
                                     .stem = "pad",
                                     .both = pad_both,
-                                    .h = if_said(p.has_pad_h(), p.pad_h()),
-                                    .w = if_said(p.has_pad_w(), p.pad_w()),
+                                    .h = if_set(p.has_pad_h(), p.pad_h()),
+                                    .w = if_set(p.has_pad_w(), p.pad_w()),
                                     .otherwise = 0,
                                     .least = 0}));
   TAUT_TRY(const Sides dilation, settle({.field = "dilation",
@@ -157,28 +158,28 @@ Result<Window> pooling_window(const pb::PoolingParameter& p, std::int64_t height
                               std::int64_t width) {
   Spelled kernel_fields{.field = "kernel_size",
                         .stem = "kernel",
-                        .both = both_if_said(p.has_kernel_size(), p.kernel_size()),
-                        .h = if_said(p.has_kernel_h(), p.kernel_h()),
-                        .w = if_said(p.has_kernel_w(), p.kernel_w()),
+                        .both = both_if_set(p.has_kernel_size(), p.kernel_size()),
+                        .h = if_set(p.has_kernel_h(), p.kernel_h()),
+                        .w = if_set(p.has_kernel_w(), p.kernel_w()),
                         .otherwise = std::nullopt};
   if (p.global_pooling()) {
     if (kernel_fields.both || kernel_fields.h || kernel_fields.w) {
-      return invalid("global_pooling covers the whole image: leave the kernel's size out");
+      return invalid("global_pooling covers the whole image: omit the kernel's size");
     }
     kernel_fields.both = Sides{height, width};
   }
   TAUT_TRY(const Sides kernel, settle(kernel_fields));
   TAUT_TRY(const Sides stride, settle({.field = "stride",
                                        .stem = "stride",
-                                       .both = both_if_said(p.has_stride(), p.stride()),
-                                       .h = if_said(p.has_stride_h(), p.stride_h()),
-                                       .w = if_said(p.has_stride_w(), p.stride_w()),
+                                       .both = both_if_set(p.has_stride(), p.stride()),
+                                       .h = if_set(p.has_stride_h(), p.stride_h()),
+                                       .w = if_set(p.has_stride_w(), p.stride_w()),
                                        .otherwise = 1}));
   TAUT_TRY(const Sides pad, settle({.field = "pad",
                                     .stem = "pad",
-                                    .both = both_if_said(p.has_pad(), p.pad()),
-                                    .h = if_said(p.has_pad_h(), p.pad_h()),
-                                    .w = if_said(p.has_pad_w(), p.pad_w()),
+                                    .both = both_if_set(p.has_pad(), p.pad()),
+                                    .h = if_set(p.has_pad_h(), p.pad_h()),
+                                    .w = if_set(p.has_pad_w(), p.pad_w()),
                                     .otherwise = 0,
                                     .least = 0}));
   if (p.global_pooling() && (pad != Sides{} || stride != Sides{1, 1})) {

@@ -8,7 +8,7 @@
 namespace taut::dnnl_cpu {
 namespace {
 
-/// A parameter that the caller keeps in Caffe's order and a primitive may want in its own.
+/// A parameter that the caller stores in Caffe's order and a primitive may need in its own.
 class Parameter {
  public:
   Parameter(const memory::desc& callers, const memory::desc& primitives)
@@ -28,7 +28,7 @@ class Parameter {
     execute(load_, {{DNNL_ARG_FROM, callers_}, {DNNL_ARG_TO, own_}});
     return own_;
   }
-  /// Where the primitive writes; store() then brings it to the caller.
+  /// Where the primitive writes; store() then copies it to the caller.
   const memory& target(float* values) {
     point(callers_, values);
     if (place_.empty()) return callers_;
@@ -38,7 +38,7 @@ class Parameter {
   void store() {
     if (!place_.empty()) execute(store_, {{DNNL_ARG_FROM, own_}, {DNNL_ARG_TO, callers_}});
   }
-  /// What its own order takes, within a call.
+  /// The bytes of the primitive's own order, within a call.
   [[nodiscard]] cpu::OwnMemory& place() { return place_; }
   [[nodiscard]] const cpu::OwnMemory& place() const { return place_; }
 
@@ -152,10 +152,10 @@ class Convolution final : public LinearOp {
     point(top_, top_gradient.address());
     Arguments arguments{{DNNL_ARG_SRC, bottom_},
                         {DNNL_ARG_DIFF_DST, top_},
-                        {DNNL_ARG_DIFF_WEIGHTS,
-                         weights_gradient_->target(wanted(weights_gradient, unwanted_weights_))}};
+                        {DNNL_ARG_DIFF_WEIGHTS, weights_gradient_->target(requested(
+                                                    weights_gradient, unwanted_weights_))}};
     if (spec_.bias) {
-      point(bias_, wanted(bias_gradient, unwanted_bias_));
+      point(bias_, requested(bias_gradient, unwanted_bias_));
       arguments.emplace(DNNL_ARG_DIFF_BIAS, bias_);
     }
     backward_parameters_.run(std::move(arguments));
@@ -167,8 +167,8 @@ class Convolution final : public LinearOp {
     return static_cast<std::size_t>(spec_.top.c * (spec_.bottom.c / spec_.group) *
                                     spec_.window.kernel_h * spec_.window.kernel_w);
   }
-  /// The library writes both gradients or none, so one that nobody wants needs a place too.
-  static float* wanted(DeviceSpan<float> gradient, cpu::OwnMemory& instead) {
+  /// The library writes both gradients or neither, so an unneeded one needs a place too.
+  static float* requested(DeviceSpan<float> gradient, cpu::OwnMemory& instead) {
     return gradient.empty() ? instead.data() : gradient.address();
   }
 
@@ -186,8 +186,8 @@ class Convolution final : public LinearOp {
   cpu::OwnMemory unwanted_bias_;
 };
 
-/// A convolution of rank-3 tensors, which do not lie channels last: brings them into that order and
-/// back.
+/// A convolution of rank-3 tensors, which are not stored channels last: converts them to that order
+/// and back.
 class RowConvolution final : public LinearOp {
  public:
   explicit RowConvolution(const ConvolutionSpec& spec)

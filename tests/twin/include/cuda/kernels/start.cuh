@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string_view>
+#include <cstdint>
 #include <tuple>
 
 #include "tests/twin/kernels/device_code.hpp"
@@ -18,14 +18,15 @@
 namespace taut::cuda {
 
 template <class... Parameters, class... Arguments>
-void start(const char* name, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
-           cudaStream_t stream, const Arguments&... arguments) {
+void start(const char* name, std::int64_t elements, void (*kernel)(Parameters...), dim3 grid,
+           unsigned threads, cudaStream_t stream, const Arguments&... arguments) {
   const std::tuple<Parameters...> held(arguments...);
   twin::start_kernel({.name = name,
                       .grid = grid,
                       .threads = threads,
                       .stream = stream,
-                      .parameter_bytes = (sizeof(Parameters) + ... + 0)},
+                      .parameter_bytes = (sizeof(Parameters) + ... + 0),
+                      .elements = static_cast<std::uint64_t>(elements)},
                      [kernel, held] { std::apply(kernel, held); });
 }
 

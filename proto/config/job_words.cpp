@@ -1,10 +1,10 @@
-#include "cli/views/job_words.hpp"
+#include "proto/config/job_words.hpp"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-namespace taut::cli {
+namespace taut {
 namespace {
 
 constexpr std::array<std::string_view, 2> kImageLayers{"Data", "ImageData"};
@@ -14,11 +14,16 @@ bool is_text(const pb::LayerParameter& layer) {
 }
 
 bool is_sequence(const pb::LayerParameter& layer) {
-  return is_text(layer) || layer.data_param().rows() || layer.has_clip_param();
+  const bool is_clip = layer.has_clip_param() && layer.type() == "Data";  // else Caffe's Clip
+  return is_text(layer) || layer.data_param().rows() || is_clip;
 }
 
 bool is_image(const pb::LayerParameter& layer) {
   return std::ranges::find(kImageLayers, layer.type()) != kImageLayers.end();
+}
+
+bool is_table(const pb::LayerParameter& layer) {
+  return layer.type() == "HDF5Data";
 }
 
 }  // namespace
@@ -30,9 +35,17 @@ JobWords words_of(const pb::Job& job) {
     words.records = "sequences";
   } else if (std::ranges::any_of(layers, is_image)) {
     words.records = "images";
+  } else if (std::ranges::any_of(layers, is_table)) {
+    words.records = "rows";
   }
-  words.has_perplexity = std::ranges::any_of(layers, is_text);
+  words.items = words.records;
+  const auto text = std::ranges::find_if(layers, is_text);
+  if (text != layers.end()) {
+    words.has_perplexity = true;
+    words.items = "tokens";
+    words.items_per_record = std::max(1U, text->text_param().steps());
+  }
   return words;
 }
 
-}  // namespace taut::cli
+}  // namespace taut

@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/commands/command.hpp"
+#include "cli/control_client.hpp"
+#include "cli/views/job_text.hpp"
+#include "proto/state_word.hpp"
+
+namespace taut::cli {
+namespace {
+
+struct ResumeOptions {
+  std::uint64_t job = 0;
+  std::optional<std::int32_t> max_iter;
+  CoordinatorOption coordinator;
+};
+
+Result<std::string> resume(const ResumeOptions& options) {
+  TAUT_TRY(const std::string address, options.coordinator.resolve());
+  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(const pb::JobStatus job, client.job(JobId(options.job)));
+  if (!has_ended(job.state())) {
+    return invalid(fmt::format("job {} is {}; tautline stop {} saves and ends it", options.job,
+                               state_word(job.state()), options.job));
+  }
+  if (job.restarted_as() != 0) {
+    return invalid(fmt::format("job {} is continued by job {}", options.job, job.restarted_as()));
+  }
+  if (job.checkpoints().empty() && !job.has_resume()) {
+    return invalid(fmt::format("job {} has no checkpoint; submit it again", options.job));
+  }
+  const std::string from =
+      job.checkpoints().empty() ? job.resume().folder() : job.checkpoints().rbegin()->folder();
+  const std::int64_t clock =
+      job.checkpoints().empty() ? job.resume().clock() : job.checkpoints().rbegin()->clock();
+  pb::Job definition = job.definition();
+  if (options.max_iter) definition.mutable_solver_param()->set_max_iter(*options.max_iter);
+  if (clock >= definition.solver_param().max_iter()) {
+    return invalid(
+        fmt::format("job {} has trained all of its {} iterations; --max-iter N trains "
+                    "further",
+                    options.job, definition.solver_param().max_iter()));
+  }
+  definition.set_resume(from);
+  TAUT_TRY(const pb::SubmitReply reply, client.submit(definition));
+  std::string text = fmt::format("job {} continues job {} from clock {}: {}", reply.job(),
+                                 options.job, clock, from);
+  if (!reply.message().empty()) text += "\n" + reply.message();
+  return text;
+}
+
+}  // namespace
+
+void add_resume(Command& command, int& status) {
+  auto options = std::make_shared<ResumeOptions>();
+  command.whole_number("JOB", options->job, "Number of a job that has ended", 1).required();
+  command.whole_number("--max-iter", options->max_iter, "Iterations of each worker, in all", 1);
+  options->coordinator.add_to(command);
+  command.on_run([options, &status] {
+    if (const auto done = resume(*options)) {
+      fmt::print("{}\n", done.value());
+    } else {
+      status = fail("resume", done.error().message);
+    }
+  });
+}
+
+}  // namespace taut::cli

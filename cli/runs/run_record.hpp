@@ -1,0 +1,57 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+
+namespace taut::cli {
+
+/// What a run's folder says of it: a run of train, submit or sweep.
+struct RunRecord {
+  std::filesystem::path folder;
+  std::string name;     // the folder below the one that was searched
+  std::string kind;     // "train", "submit", "sweep"
+  std::string job;      // the job's name
+  std::string state;    // "done", "failed", ...; "unfinished" without a summary
+  std::string mode;     // "BSP", "SSP 2", "ASYNC"; empty: unknown
+  std::string began;    // ISO 8601, UTC
+  std::string command;  // as a line for a shell
+  std::string host;
+  std::string working_folder;
+  std::string project;  // the commit of the working folder's repository
+  std::string build;
+  std::string message;
+  std::size_t workers = 0;
+  std::int64_t iterations = 0;
+  std::int64_t max_iter = 0;
+  std::optional<double> accuracy;  // of the last test
+  std::optional<double> loss;      // of the last test
+  std::optional<double> images_per_second;
+  std::optional<double> seconds;  // the job itself
+  std::string parameters_sha256;
+  std::vector<std::string> checkpoints;  // folders, the newest last
+  std::string note;
+  std::vector<std::string> tags;
+};
+
+/// Whether a folder is one run's.
+[[nodiscard]] bool is_run(const std::filesystem::path& folder);
+
+/// Errors    not_found: the folder is no run's
+[[nodiscard]] Result<RunRecord> read_record(const std::filesystem::path& folder);
+
+/// The runs below a folder, a sweep's too, in the order in which they began.
+[[nodiscard]] std::vector<RunRecord> records_below(const std::filesystem::path& folder);
+
+/// The run that a user names: its folder, its name below `runs`, or a submitted job's number.
+/// Errors    not_found; invalid: the name fits several
+[[nodiscard]] Result<RunRecord> find_record(const std::filesystem::path& runs,
+                                            const std::string& name);
+
+/// Writes what a user says of the run next to its results: notes.json.
+[[nodiscard]] Result<void> write_notes(const RunRecord& run);
+
+}  // namespace taut::cli

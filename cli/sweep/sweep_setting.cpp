@@ -1,0 +1,78 @@
+#include "cli/sweep/sweep_setting.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "cli/run_origin.hpp"
+#include "common/files/file.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "began.json";
+
+bool is_for_tests(const pb::LayerParameter& layer) {
+  return std::ranges::any_of(layer.include(), [](const pb::NetStateRule& rule) {
+    return rule.has_phase() && rule.phase() == pb::TEST;
+  });
+}
+
+std::uint64_t batch_of(const pb::LayerParameter& layer) {
+  if (layer.has_data_param()) return layer.data_param().batch_size();
+  if (layer.has_image_data_param()) return layer.image_data_param().batch_size();
+  return layer.has_hdf5_data_param() ? layer.hdf5_data_param().batch_size() : 0;
+}
+
+}  // namespace
+
+Result<void> write_beginning(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / kFile, ignored)) return ok();
+  const pb::RunOrigin origin = run_origin();
+  const nlohmann::ordered_json began = {
+      {"began", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)))},
+      {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
+      {"project", origin.project()}};
+  return write_file_atomically(
+      folder / kFile, began.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+std::vector<std::pair<std::string, std::string>> beginning_of(const fs::path& folder) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  const auto text = read_file(folder / kFile);
+  if (!text) return lines;
+  const auto began = nlohmann::json::parse(text.value(), nullptr, false);
+  if (!began.is_object()) return lines;
+  if (began.contains("began")) lines.emplace_back("date", began.value("began", ""));
+  if (began.contains("command") && began["command"].is_array()) {
+    std::vector<std::string> words;
+    for (const auto& word : began["command"]) {
+      if (word.is_string()) words.push_back(word.get<std::string>());
+    }
+    if (!words.empty()) words[0] = fs::path(words[0]).filename().string();
+    lines.emplace_back("command", shell_line(words));
+  }
+  if (!began.value("project", "").empty()) {
+    lines.emplace_back("project", began.value("project", ""));
+  }
+  return lines;
+}
+
+std::string batch_text(const pb::Job& job) {
+  std::uint64_t batch = 0;
+  for (const pb::LayerParameter& layer : job.net_param().layer()) {
+    if (batch == 0 && !is_for_tests(layer)) batch = batch_of(layer);
+  }
+  if (batch == 0) return {};
+  batch *= static_cast<std::uint64_t>(std::max(1, job.solver_param().iter_size()));
+  return fmt::format("{} {}", batch, job.global_batch() ? "of all workers" : "of each worker");
+}
+
+}  // namespace taut::cli

@@ -1,0 +1,321 @@
+"""What a run leaves is kept: folders of jobs, logs, checkpoints, and what is said about them."""
+
+import csv
+import json
+import os
+import pathlib
+import re
+import shlex
+import time
+
+from cluster import *
+
+# Clocks long enough for every order of a checkpoint to come in time.
+PACE = ("--clock-time", "20")
+
+
+class Submitted(ClusterTest):
+    def start_cluster(self, workers=2, settings=""):
+        server = self.start_server(settings=settings)
+        for i in range(workers):
+            self.start_worker(f"worker{i}")
+        return server
+
+    def submit(self, job, *arguments):
+        answer = self.ask("submit", job, *arguments)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return int(answer.stdout.split()[1])
+
+    def place(self, job):
+        """The job's folder, as the status names it."""
+        found = next(j for j in self.status()["jobs"] if int(j["job"]) == job)
+        return pathlib.Path(found["run_folder"].split(":", 1)[1])
+
+    def rows(self, file):
+        with open(file, newline="") as lines:
+            return list(csv.DictReader(lines))
+
+    def test_a_submitted_job_leaves_what_train_leaves(self):
+        self.start_cluster()
+        job = self.job(iterations=30, workers=2)
+        answer = self.ask("submit", job, "--follow", timeout=60)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        place = self.folder / "runs/job1-tiny"
+        self.assertRegex(answer.stdout, rf"run folder: \S+:{place}\n")
+        self.assertEqual(self.place(1), place)
+        about = json.loads((place / "run.json").read_text())
+        self.assertEqual(about["command"][1:3], ["submit", str(job)])
+        self.assertEqual(about["kind"], "submit")
+        self.assertEqual(about["working_folder"], str(self.folder))
+        summary = json.loads((place / "summary.json").read_text())
+        self.assertEqual((summary["state"], summary["iterations"]), ("done", 30))
+        self.assertEqual(len(summary["parameters_sha256"]), 64)
+
+        def all_rows():
+            files = [place / f"job1-worker{i}/metrics.csv" for i in range(2)]
+            return all(f.exists() and len([r for r in self.rows(f) if r["loss"]]) == 30
+                       for f in files)
+        wait_until(all_rows, 20, "every worker's metrics")
+        for i in range(2):
+            own = self.folder / f"records/job1-worker{i}/metrics.csv"
+            self.assertEqual((place / f"job1-worker{i}/metrics.csv").read_text(), own.read_text())
+            log = place / f"worker{i}.log"
+            wait_until(lambda: log.exists() and "from clock 0" in log.read_text(), 10, "its log")
+        wait_until(lambda: (place / "server0.log").exists(), 10, "the server's log")
+        self.assertIn("job 1: DONE", (place / "coordinator.log").read_text())
+        # The final parameters, and the job as resolved, which trains again.
+        saved = pathlib.Path(summary["checkpoints"][-1]["folder"])
+        self.assertEqual(saved.name, "tiny_iter_30")
+        self.assertTrue((saved / "manifest.textproto").exists())
+        again = self.tautline("train", place / "job.textproto", "--resume", saved, "--max-iter", 40)
+        self.assertEqual(again.returncode, 0, again.stderr)
+
+    def test_a_job_that_says_so_leaves_no_final_parameters(self):
+        self.start_cluster(1)
+        job = self.job(iterations=5)
+        job.write_text(job.read_text().replace("momentum: 0.9",
+                                               "momentum: 0.9 snapshot_after_train: false"))
+        self.submit(job)
+        self.assertFalse(self.wait_for_job(1, "DONE").get("checkpoints"))
+        self.assertFalse((self.folder / "checkpoints").exists())
+
+    def test_numbers_of_jobs_continue_with_a_state_folder_and_without(self):
+        server = self.start_cluster(1)
+        self.submit(self.job(iterations=5))
+        self.wait_for_job(1, "DONE")
+        records = self.folder / "records/job1-worker0/metrics.csv"
+        first = records.read_text()
+        for settings, number in (("", 2), ('state_folder: ""', 3), ('state_folder: "other"', 4)):
+            server.terminate()
+            self.assert_ends(server)
+            server = self.start_daemon("server", "server0",
+                                       f"coordinator {{ {settings} }}")
+            wait_until(lambda: any(w["state"] == "idle" for w in self.status().get("workers", [])),
+                       20, "the worker")
+            self.assertEqual(self.submit(self.job(iterations=5)), number)
+            self.wait_for_job(number, "DONE")
+            self.assertTrue((self.folder / f"runs/job{number}-tiny/summary.json").exists())
+        self.assertEqual(records.read_text(), first)
+
+    def test_records_of_two_clusters_in_one_folder_do_not_mix(self):
+        for run in range(2):
+            server = self.start_cluster(1, 'state_folder: "" run_folder: ""')
+            self.submit(self.job(iterations=5))
+            self.wait_for_job(1, "DONE")
+            for process in self.processes:
+                process.terminate()
+                self.assert_ends(process)
+            self.coordinator = None
+        for name in ("job1-worker0", "job1-worker0-2"):
+            rows = self.rows(self.folder / "records" / name / "metrics.csv")
+            self.assertEqual(len([row for row in rows if row["loss"]]), 5)
+        # Nor do the checkpoints.
+        self.assertEqual(sorted(f.name for f in (self.folder / "checkpoints").iterdir()),
+                         ["tiny_iter_5", "tiny_iter_5-2"])
+
+    def test_a_job_is_saved_before_it_is_stopped_and_resumed_by_its_number(self):
+        self.start_cluster(1)
+        self.submit(self.job(iterations=1000000), *PACE)
+        self.wait_for_job(1, "RUNNING")
+        answer = self.ask("stop", 1)
+        self.assertIn("job 1 is saved, then stopped", answer.stdout)
+        stopped = self.wait_for_job(1, "STOPPED")
+        clock = int(stopped["checkpoints"][-1]["clock"])
+        self.assertIn(f"stopped by request; saved at clock {clock}: ", stopped["message"])
+        answer = self.ask("resume", 1, "--max-iter", clock + 10)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn(f"job 2 continues job 1 from clock {clock}: ", answer.stdout)
+        self.assertEqual(int(self.wait_for_job(2, "DONE")["resume"]["clock"]), clock)
+        self.assert_fails(self.ask("resume", 2), "has trained all of its")
+
+    def test_a_job_that_is_discarded_is_not_saved(self):
+        self.start_cluster(1)
+        self.submit(self.job(iterations=1000000), *PACE)
+        self.wait_for_job(1, "RUNNING")
+        self.assertEqual(self.ask("stop", 1, "--discard").returncode, 0)
+        self.assertFalse(self.wait_for_job(1, "STOPPED").get("checkpoints"))
+        self.assert_fails(self.ask("resume", 1), "has no checkpoint")
+
+    def test_a_job_that_loses_its_server_starts_again_by_itself(self):
+        self.start_server(settings="heartbeat_limit_s: 1")
+        victim = self.start_daemon("server", "server1")
+        self.start_worker()
+        folder = self.folder / "saved"
+        saving = f'restart: 1 checkpoint {{ every: 5 keep: 0 folder: "{folder}" }}'
+        job = self.job(iterations=150, extra=saving)
+        follow = self.start("tautline", "submit", job, *PACE, "--follow", "--coordinator",
+                            self.coordinator)
+        manifest = folder / "tiny_iter_10/manifest.textproto"
+        wait_until(manifest.exists, 30, "a checkpoint")
+        victim.kill()
+        out, error = follow.communicate(timeout=60)
+        self.assertEqual(follow.returncode, 0, error)
+        self.assertIn("job 2 continues it", out)
+        self.assertIn("job 2 done", out)
+        jobs = {int(job["job"]): job for job in self.status()["jobs"]}
+        self.assertEqual(jobs[1]["state"], "FAILED")
+        self.assertGreaterEqual(int(jobs[2]["resume"]["clock"]), 10)
+
+    def test_the_logs_of_a_job_are_shown_by_process_and_followed_to_its_end(self):
+        self.start_cluster()
+        self.submit(self.job(iterations=60, workers=2), *PACE)
+        self.wait_for_job(1, "RUNNING")
+        follow = self.start("tautline", "logs", "1", "--follow", "--coordinator", self.coordinator)
+        out, error = follow.communicate(timeout=60)
+        self.assertEqual(follow.returncode, 0, error)
+        self.assertIn("job 1: starts on 2 workers", out)
+        self.assertIn("job 1: DONE", out)
+        for process in (("--worker", 1), ("--process", "worker1")):
+            shown = wait_until(lambda: self.ask("logs", 1, *process).stdout, 10, "the log")
+            self.assertIn("job 1: member 1", shown)
+        self.assert_fails(self.ask("logs", 1, "--worker", 7),
+                          "job 1 has no worker 7; it has 0 to 1")
+        self.assert_fails(self.ask("logs", 9), "job 9 has no folder here")
+
+
+class Trained(ClusterTest):
+    def begin(self, *arguments, iterations=1000000, extra=""):
+        train = self.start("tautline", "train", self.job(iterations=iterations, extra=extra),
+                           "--output", self.folder / "run", *PACE, *arguments)
+        log = self.folder / "run/worker0.log"
+        wait_until(lambda: log.exists() and "from clock 0" in log.read_text(), what="training")
+        return train
+
+    def resume_line(self, error):
+        """The words of the line that continues the run."""
+        line = re.search(r"continue with: (tautline .*)$", error, re.M)
+        self.assertIsNotNone(line, error)
+        return shlex.split(line[1])
+
+    def assert_continues(self, error):
+        words = self.resume_line(error)
+        self.assertEqual(words[0], "tautline")
+        clock = int(words[-1].rsplit("_", 1)[1])
+        answer = self.tautline(*words[1:], "--max-iter", clock + 5,
+                               "--output", self.folder / "rest")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn(f"from clock {clock}", (self.folder / "rest/worker0.log").read_text())
+
+    def test_an_interrupted_run_is_saved_and_says_how_it_continues(self):
+        train = self.begin()
+        train.send_signal(signal.SIGINT)
+        _, error = train.communicate(timeout=60)
+        self.assertEqual(train.returncode, 130)
+        self.assertIn("saving before it ends", error)
+        summary = json.loads((self.folder / "run/summary.json").read_text())
+        self.assertEqual(summary["state"], "stopped")
+        self.assertEqual(len(summary["checkpoints"]), 1)
+        self.assert_continues(error)
+
+    def test_an_interrupted_run_that_is_discarded_is_not_saved(self):
+        train = self.begin("--discard")
+        train.send_signal(signal.SIGINT)
+        _, error = train.communicate(timeout=30)
+        self.assertEqual(train.returncode, 130)
+        self.assertNotIn("continue with", error)
+        self.assertEqual(list((self.folder / "run").glob("checkpoints/*/manifest.textproto")), [])
+
+    def test_a_second_ctrl_c_ends_a_run_that_cannot_be_saved(self):
+        train = self.begin()
+        worker = next(pid for pid, name in children_of(train.pid) if name == "worker0")
+        os.kill(worker, signal.SIGSTOP)
+        wait_until(lambda: state_of(worker) == "T", what="the stop")
+        train.send_signal(signal.SIGINT)
+        time.sleep(1)  # only then is another one a repetition
+        train.send_signal(signal.SIGINT)
+        _, error = train.communicate(timeout=30)
+        self.assertEqual(train.returncode, 130)
+        self.assertNotIn("continue with", error)
+
+    def test_a_run_whose_process_dies_says_how_it_continues(self):
+        train = self.begin(extra="checkpoint { every: 5 keep: 0 }")
+        saved = self.folder / "run/checkpoints/tiny_iter_10/manifest.textproto"
+        wait_until(saved.exists, 30, "a checkpoint")
+        time.sleep(1)  # for a status that knows of it
+        victim = next(pid for pid, name in children_of(train.pid) if name == "server0")
+        os.kill(victim, signal.SIGKILL)
+        _, error = train.communicate(timeout=30)
+        self.assertEqual(train.returncode, 1)
+        self.assertIn("server0 was killed by signal 9", error)
+        self.assert_continues(error)
+
+    def test_a_run_whose_process_dies_starts_again_by_itself(self):
+        train = self.begin(iterations=300, extra="restart: 1 checkpoint { every: 5 keep: 0 }")
+        saved = self.folder / "run/checkpoints/tiny_iter_10/manifest.textproto"
+        wait_until(saved.exists, 30, "a checkpoint")
+        time.sleep(1)  # for a status that knows of it
+        victim = next(pid for pid, name in children_of(train.pid) if name == "worker0")
+        os.kill(victim, signal.SIGKILL)
+        out, error = train.communicate(timeout=60)
+        self.assertEqual(train.returncode, 0, error)
+        self.assertIn("starts again from", error)
+        self.assertIn("0 restarts left", error)
+        self.assertIn(f"run folder: {self.folder / 'run-2'}", out)
+        self.assertEqual(json.loads((self.folder / "run-2/summary.json").read_text())["state"],
+                         "done")
+        # What the first one left is all there.
+        self.assertTrue((self.folder / "run/job1-worker0/metrics.csv").exists())
+
+
+class Kept(ClusterTest):
+    """`tautline runs`."""
+
+    def setUp(self):
+        super().setUp()
+        for number, slack in (("first", 0), ("second", 2)):
+            answer = self.tautline("train", self.job(iterations=10), "--slack", slack, "--output",
+                                   self.folder / "runs" / number)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+
+    def runs(self, *arguments):
+        answer = self.tautline("runs", *arguments)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout
+
+    def test_runs_are_listed_shown_noted_and_tagged(self):
+        out = self.runs("list")
+        self.assertRegex(out, r"(?m)^first  +train +done +BSP +1 +10 ")
+        self.assertRegex(out, r"(?m)^second +train +done +SSP 2 ")
+        self.runs("note", "first", "the", "baseline")
+        self.assertEqual(self.runs("tag", "first", "good", "old"), "first: good old\n")
+        self.assertEqual(self.runs("tag", "first", "old", "--remove"), "first: good\n")
+        shown = self.runs("show", "first")
+        for words in ("the baseline", "tags", "good", "tautline train", "--slack 0",
+                      str(self.folder / "runs/first/checkpoints/tiny_iter_10")):
+            self.assertIn(words, shown)
+        listed = json.loads(self.runs("list", "--tag", "good", "--json"))["runs"]
+        self.assertEqual([run["name"] for run in listed], ["first"])
+        self.assertEqual(listed[0]["note"], "the baseline")
+        self.assert_fails(self.tautline("runs", "show", "third"), 'no run "third" in runs')
+
+    def test_two_runs_are_compared_by_fields_figures_and_curves(self):
+        out = self.runs("compare", "first", "second", "--output", "both.html")
+        self.assertRegex(out, r"consistency\.slack +- +2")
+        self.assertRegex(out, r"mode +BSP +SSP 2")
+        self.assertRegex(out, r"test accuracy +[\d.]+ +[\d.]+ +[+-][\d.]+")
+        html = (self.folder / "both.html").read_text()
+        self.assertIn("Training loss", html)
+        self.assertIn("consistency.slack", html)
+        self.assertNotIn("<script", html)
+        self.assert_fails(self.tautline("runs", "compare", "first", "second", "--output",
+                                        "both.html"), "both.html exists")
+        self.assertIn("the jobs do not differ", self.runs("compare", "first", "first"))
+
+    def test_runs_are_removed_only_when_asked_twice(self):
+        answer = self.tautline("runs", "rm", "first")
+        self.assert_fails(answer, "--yes")
+        self.assertIn("would remove", answer.stdout)
+        self.assertTrue((self.folder / "runs/first/summary.json").exists())
+        self.runs("rm", "first", "--yes")
+        self.assertFalse((self.folder / "runs/first").exists())
+        self.assertTrue((self.folder / "runs/second/summary.json").exists())
+
+    def test_the_project_of_a_run_is_the_commit_of_its_working_folder(self):
+        git = self.folder / ".git"
+        (git / "refs/heads").mkdir(parents=True)
+        (git / "HEAD").write_text("ref: refs/heads/work\n")
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        (git / "refs/heads/work").write_text(commit + "\n")
+        answer = self.tautline("train", self.job(iterations=5), "--output", "runs/third")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual(json.loads(self.runs("show", "third", "--json"))["project"], commit)

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Runs the twin's tests on a CUDA backend that counts its lines, and prints which lines of cuda/
+and of the CUDA engine were executed."""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+REQUIRED = 95.0  # per cent
+
+
+def executed_lines(objects, root):
+    """Of each source, how often each line that has code was executed."""
+    lines = collections.defaultdict(lambda: collections.defaultdict(int))
+    for data in sorted(objects.rglob("*.gcda")):
+        text = subprocess.run(["gcov", "--json-format", "--stdout", data.name], cwd=data.parent,
+                              check=True, capture_output=True, text=True).stdout
+        for document in text.splitlines():
+            report = json.loads(document)
+            for file in report["files"]:
+                path = (pathlib.Path(report["current_working_directory"]) / file["file"]).resolve()
+                if not path.is_relative_to(root):
+                    continue
+                name = str(path.relative_to(root))
+                if not name.startswith(("cuda/", "worker/engine/cuda/")):
+                    continue
+                for line in file["lines"]:
+                    lines[name][line["line_number"]] += line["count"]
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--report", action="store_true", help="of what ran before; runs nothing")
+    options = parser.parse_args()
+    root = pathlib.Path(__file__).resolve().parents[3]
+    build = options.build.resolve()
+    objects = build / "tests/twin/covered"
+    if not options.report:
+        subprocess.run(["cmake", "--build", build, "--target", "twin-covered"], check=True,
+                       stdout=subprocess.DEVNULL)
+        for data in objects.rglob("*.gcda"):
+            data.unlink()
+        twin = [str(root / "scripts/twin"), "--build", str(build)]
+        module = str(build / "twin/covered/libtautline_cuda_twin.so")
+        covered = str(build / "tests/twin_covered")
+        for program, devices in [("taut_gpu_backend", "1"), ("taut_gpu_backend", "3"),
+                                 ("taut_gpu_against_cpu", "1"), ("taut_gpu_training", "1"),
+                                 (f"{covered}/taut_twin_kernels_covered", "1"),
+                                 (f"{covered}/taut_twin_wrappers_covered", "1"),
+                                 (f"{covered}/taut_twin_schedules_covered", "3")]:
+            done = subprocess.run([*twin, program], check=False, capture_output=True, text=True,
+                                  env=dict(os.environ, TAUTLINE_TWIN_MODULE=module,
+                                           TAUTLINE_TWIN_DEVICES=devices, TAUTLINE_TWIN_SEEDS="4"))
+            print(f"{pathlib.Path(program).name}, {devices} devices: ended with {done.returncode}",
+                  flush=True)
+            if done.returncode != 0:
+                print(done.stdout[-2000:], done.stderr[-1000:])
+    lines = executed_lines(objects, root)
+    left = []
+    all_lines = 0
+    all_executed = 0
+    print(f"{'file':<44} {'lines':>6} {'executed':>8}")
+    for name, counts in sorted(lines.items()):
+        text = (root / name).read_text().splitlines()
+        executed = sum(1 for count in counts.values() if count > 0)
+        print(f"{name:<44} {len(counts):>6} {100 * executed / len(counts):>7.1f}%")
+        all_lines += len(counts)
+        all_executed += executed
+        left += [f"{name}:{number}: {text[number - 1].strip()}"
+                 for number, count in sorted(counts.items()) if count == 0]
+    share = 100 * all_executed / max(all_lines, 1)
+    print("not executed:")
+    print("\n".join("  " + line for line in left))
+    print(f"{all_executed} of {all_lines} lines, {share:.1f} %; {REQUIRED:.0f} % are required")
+    sys.exit(0 if share >= REQUIRED else 1)
+
+
+if __name__ == "__main__":
+    main()
