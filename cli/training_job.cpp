@@ -59,7 +59,7 @@ Result<pb::Job> training_job(const TrainOptions& options) {
   const auto warnings = model::check_job(job, records_of(job).records);
   if (!warnings) {
     return make_error(warnings.error().code,
-                      model::with_layer_place(file, warnings.error().message));
+                      model::with_file_place(file, warnings.error().message));
   }
   for (const std::string& warning : warnings.value()) fmt::print(stderr, "warning: {}\n", warning);
   TAUT_TRY(const auto doubts, check_resume(job));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
 #include "cli/sweep/sweep.hpp"
+#include "cli/sweep/vary.hpp"
 #include "worker/model/file_kind.hpp"
 
 namespace taut::cli {
@@ -24,6 +26,10 @@ struct SweepArguments {
   std::vector<std::string> slack;
   std::vector<std::string> policies;
   std::vector<std::string> workers;
+  std::vector<pb::SweepVary> vary;
+  std::optional<std::uint32_t> draws;
+  std::optional<std::uint64_t> draw_seed;
+  std::optional<std::uint32_t> parallel;
   std::optional<std::uint32_t> seeds;
   std::vector<pb::Straggler> stragglers;
   std::optional<double> clock_time_ms;
@@ -37,6 +43,20 @@ struct SweepArguments {
   bool json = false;
 };
 
+/// A field that the file varies gets the values of the command line.
+void put_settings_over(const SweepArguments& arguments, pb::Sweep& sweep) {
+  for (const pb::SweepVary& vary : arguments.vary) {
+    const auto same = std::ranges::find(*sweep.mutable_vary(), vary.field(), &pb::SweepVary::field);
+    if (same == sweep.mutable_vary()->end()) {
+      *sweep.add_vary() = vary;
+    } else {
+      *same = vary;
+    }
+  }
+  if (arguments.draws) sweep.set_draws(*arguments.draws);
+  if (arguments.draw_seed) sweep.set_draw_seed(*arguments.draw_seed);
+}
+
 Result<void> put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
   if (!arguments.slack.empty()) sweep.clear_slack();
   for (const std::string& slack : arguments.slack) sweep.add_slack(slack);
@@ -48,6 +68,8 @@ Result<void> put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
   for (const std::string& workers : arguments.workers) {
     sweep.add_workers(static_cast<std::uint32_t>(std::stoul(workers)));
   }
+  put_settings_over(arguments, sweep);
+  if (arguments.parallel) sweep.set_parallel(*arguments.parallel);
   if (arguments.seeds) sweep.set_seeds(*arguments.seeds);
   if (!arguments.metric.empty()) sweep.set_metric(arguments.metric);
   if (arguments.target) {
@@ -87,6 +109,37 @@ Result<SweepOptions> settle(const SweepArguments& arguments) {
   return options;
 }
 
+void add_settings(Command& command, SweepArguments& arguments) {
+  constexpr std::uint64_t kMaxDraws = 1000;
+  const auto set = [&arguments](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      auto vary = parse_vary(text, "--vary");
+      if (vary) arguments.vary.push_back(std::move(vary.value()));
+    }
+  };
+  command
+      .texts(
+          "--vary", set,
+          "A field of the job and its values, e.g. solver.base_lr=0.01,0.1, or as a sweep file "
+          "has it: \"field: 'solver.base_lr' range { low: 0.001 high: 0.1 logarithmic: true }\"; "
+          "may be given several times. Without --slack, the job's own bound is used")
+      .value("FIELD=VALUES")
+      .check([](const std::string& text) {
+        const auto vary = parse_vary(text, "FIELD=VALUES");
+        return vary ? std::string() : vary.error().message;
+      });
+  command.whole_number("--draws", arguments.draws,
+                       "Combinations of the varied values that are drawn at random (default: every "
+                       "combination)",
+                       1, kMaxDraws);
+  command.whole_number("--draw-seed", arguments.draw_seed, "Seed of --draws (default: 1)");
+  command.whole_number(
+      "--parallel", arguments.parallel,
+      "Runs at the same time, at most as many as the machine has cores; where they "
+      "share cores, their times are not compared (default: 1)",
+      1, kMaxProcesses);
+}
+
 void add_axes(Command& command, SweepArguments& arguments) {
   constexpr std::uint64_t kMaxSeeds = 1000;
   command
@@ -110,6 +163,7 @@ void add_axes(Command& command, SweepArguments& arguments) {
       .check([](const std::string& text) {
         return command_line::check_whole_number(text, 1, kMaxProcesses);
       });
+  add_settings(command, arguments);
   command.whole_number("--seeds", arguments.seeds, "Repeats of each point (default: 3)", 1,
                        kMaxSeeds);
 }

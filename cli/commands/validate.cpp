@@ -188,7 +188,7 @@ Result<Findings> check_sweep(const fs::path& path) {
   TAUT_TRY(const SweepPlan plan, plan_sweep(options.sweep, base));
   Findings found;
   for (const SweepPoint& point : plan.points) {
-    found.lines.push_back(fmt::format("  {}, {}, {}", point.bound(), point.group(),
+    found.lines.push_back(fmt::format("  {}, {}, {}", point.name(), point.group(),
                                       counted(options.sweep.seeds(), "seed")));
   }
   return found;
@@ -249,7 +249,7 @@ bool validate(const std::string& file, const ValidateOptions& options) {
   if (checked) {
     found = std::move(checked.value());
   } else {
-    error = model::with_layer_place(file, checked.error().message);
+    error = model::with_file_place(file, checked.error().message);
   }
   if (options.strict && !found.missing.empty()) {
     error = fmt::format("{}: {}", file, found.missing.front());

@@ -11,9 +11,9 @@
 namespace taut::cli {
 namespace {
 
-constexpr double kWidth = 440;
+constexpr double kWidth = 452;
 constexpr double kHeight = 290;
-constexpr double kLeft = 56;
+constexpr double kLeft = 68;
 constexpr double kRight = 14;
 constexpr double kTop = 12;
 constexpr double kBottom = 46;
@@ -127,11 +127,14 @@ struct Scale {
   }
 };
 
-std::string open_svg(const ChartText& text, double height) {
+/// note   said after the title; empty: nothing
+std::string open_svg(const ChartText& text, double height, const std::string& note = "") {
+  const std::string shown =
+      note.empty() ? "" : " <span class=\"soft\">" + escape_html(note) + "</span>";
   return fmt::format(
-      "<figure><figcaption>{0}</figcaption><svg viewBox=\"0 0 {1} {2}\" role=\"img\" "
+      "<figure><figcaption>{0}{3}</figcaption><svg viewBox=\"0 0 {1} {2}\" role=\"img\" "
       "aria-label=\"{0}\">",
-      escape_html(text.title), kWidth, height);
+      escape_html(text.title), kWidth, height, shown);
 }
 
 std::string y_axis(const Scale& scale, const std::string& label, bool percent) {
@@ -220,10 +223,10 @@ std::string what_is_cut(const LineChart& chart) {
   }
   std::string text;
   if (most > chart.high) {
-    text = fmt::format("cut off above: up to {}", value_label(most, chart.percent));
+    text = fmt::format("cut off: up to {}", value_label(most, chart.percent));
   }
   if (least < chart.low) {
-    text += fmt::format("{}cut off below: down to {}", text.empty() ? "" : "; ",
+    text += fmt::format("{}down to {}", text.empty() ? "cut off: " : ", ",
                         value_label(least, chart.percent));
   }
   return text;
@@ -320,7 +323,7 @@ std::string line_chart(const LineChart& chart) {
     if (!series.band.x.empty()) right = std::max(right, series.band.x.back());
   }
   const Scale scale{0, right, chart.low, chart.high};
-  std::string svg = open_svg(chart.text, kHeight);
+  std::string svg = open_svg(chart.text, kHeight, what_is_cut(chart));
   // The name need not be unique: every chart's frame is the same.
   svg += fmt::format(
       "<clipPath id=\"frame\"><rect x=\"{0}\" y=\"{1}\" width=\"{2}\" "
@@ -338,9 +341,6 @@ std::string line_chart(const LineChart& chart) {
   if (has_mark) {
     svg += text_at(kWidth - kRight - 4, scale.y(*chart.mark) + 15, "end",
                    fmt::format("target {}", tick_label(*chart.mark, chart.percent)), "t small rim");
-  }
-  if (const std::string cut = what_is_cut(chart); !cut.empty()) {
-    svg += text_at(kWidth - kRight - 4, kTop + 6, "end", cut, "t small rim");
   }
   return svg + "</svg></figure>\n";
 }

@@ -40,6 +40,12 @@ std::string range_of(std::size_t least, std::size_t most) {
   return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
 }
 
+std::string joined(const std::vector<std::string>& parts, const std::string& between) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
+  return text;
+}
+
 /// "slack 1 and async"
 std::string list_of(const std::vector<std::string>& names) {
   std::string text;
@@ -116,6 +122,10 @@ std::vector<PointFigures> figures_of(const SweepPlan& plan,
   return points;
 }
 
+std::string kind_of(const std::vector<PointFigures>& points) {
+  return points.empty() ? "bound" : points.front().point.kind();
+}
+
 std::string rate_of(const std::vector<PointFigures>& points) {
   return points.empty() ? JobWords().rate() : words_of(points.front().point.job).rate();
 }
@@ -149,8 +159,9 @@ std::string obstacles(const std::vector<const PointFigures*>& reached) {
   std::vector<std::string> reasons;
   const std::size_t seeds = paired_seeds(reached);
   if (seeds < kSeedsNeeded) {
-    reasons.push_back(fmt::format("{} {}, and fewer than {} cannot be told from chance", seeds,
-                                  seeds == 1 ? "seed" : "seeds", kSeedsNeeded));
+    reasons.push_back(
+        fmt::format("{} {}, of which at least {} are needed to tell a lead from chance", seeds,
+                    seeds == 1 ? "seed" : "seeds", kSeedsNeeded));
   }
   Extent around;
   double soonest = std::numeric_limits<double>::max();
@@ -162,16 +173,23 @@ std::string obstacles(const std::vector<const PointFigures*>& reached) {
   }
   if (around.least < kTestsNeeded) {
     std::string reason = fmt::format(
-        "{} tests from a run's start to twice the clocks that the target takes, and at least {} "
-        "are "
-        "needed to place it",
+        "{} tests from a run's start to twice the clocks that the target takes, of which at least "
+        "{} "
+        "are needed to place it",
         range_of(around.least, around.most), kTestsNeeded);
     const auto interval = static_cast<std::int64_t>(2 * soonest / kTestsNeeded);
     reason += interval > 0 ? fmt::format(" (a test_interval of at most {})", interval)
                            : " (a target that takes longer)";
     reasons.push_back(std::move(reason));
   }
-  return reasons.empty() ? "" : "No verdict: " + list_of(reasons);
+  const bool shared = std::ranges::any_of(reached, [](const PointFigures* point) {
+    return std::ranges::any_of(point->runs,
+                               [](const RunResult& run) { return run.company.shares_cores(); });
+  });
+  if (shared) {
+    reasons.emplace_back("runs at the same time that shared cores, whose times are not comparable");
+  }
+  return reasons.empty() ? "" : "No verdict: " + joined(reasons, "; ");
 }
 
 /// The soonest bound against each other one. p-values are corrected for all pairs.
@@ -183,7 +201,7 @@ std::vector<PairedTest> paired_tests(const std::vector<const PointFigures*>& bou
       const std::vector<double> later = differences(*bounds[i], *bounds[j]);
       p.push_back(sign_flip_p(later));
       if (i > 0) continue;
-      tests.push_back({bounds[j]->point.bound(), later.size(), spread_of(later).mean, 1});
+      tests.push_back({bounds[j]->point.name(), later.size(), spread_of(later).mean, 1});
     }
   }
   const std::vector<double> adjusted = holm_adjusted(p);
@@ -192,16 +210,17 @@ std::vector<PairedTest> paired_tests(const std::vector<const PointFigures*>& bou
 }
 
 /// What more seeds could show, where these cannot show anything.
-std::string too_many_bounds(std::size_t seeds, std::size_t bounds) {
-  const double pairs = static_cast<double>(bounds) * static_cast<double>(bounds - 1) / 2;
+std::string too_many_points(std::size_t seeds, const std::vector<const PointFigures*>& points) {
+  const auto count = static_cast<double>(points.size());
+  const double pairs = count * (count - 1) / 2;
   const double lowest = std::min(1.0, pairs * lowest_sign_flip_p(seeds));
   if (lowest < kLevel) return "";
   std::size_t needed = seeds;
   while (pairs * lowest_sign_flip_p(needed) >= kLevel) ++needed;
   return fmt::format(
-      " With {} seeds and {} bounds no lead can be significant (the lowest p is {:.2g}); {} seeds "
+      " With {} seeds and {} {}s no lead can be significant (the lowest p is {:.2g}); {} seeds "
       "could show one.",
-      seeds, bounds, lowest, needed);
+      seeds, points.size(), points.front()->point.kind(), lowest, needed);
 }
 
 std::string capitalized(std::string name) {
@@ -218,15 +237,26 @@ Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& targ
     if (point.always_reached()) {
       reached.push_back(&point);
     } else {
-      never.push_back(point.point.bound());
+      never.push_back(point.point.name());
     }
   }
   const auto has_run = [](const PointFigures& point) { return !point.runs.empty(); };
   if (std::none_of(points.begin(), points.end(), has_run)) {
     return {"No run has finished, so there is nothing to compare.", false, {}};
   }
+  if (!target.is_fixed && !target.is_late && target.metric.is_share && target.value <= 0) {
+    return {
+        fmt::format("No verdict: a run's best {} rounds to 0 %, so there is no target that every "
+                    "run reached.",
+                    target.metric.title()),
+        false,
+        {}};
+  }
   if (reached.empty()) {
-    return {fmt::format("No bound reached {} in all of its runs.", target.text()), false, {}};
+    return {fmt::format("No {} reached {} in all of its runs.", points.front().point.kind(),
+                        target.text()),
+            false,
+            {}};
   }
   const std::string beside =
       never.empty() ? ""
@@ -238,37 +268,41 @@ Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& targ
     return a->to_target_s.mean < b->to_target_s.mean;
   });
   const PointFigures& best = *reached[0];
-  Verdict found{fmt::format("{} reached {} soonest, in {:.1f} s on average over {} seeds{}",
-                            capitalized(best.point.bound()), target.text(), best.to_target_s.mean,
-                            best.to_target_s.count, beside),
+  Verdict found{fmt::format("{} reached {} soonest, in {} s on average over {} seeds{}",
+                            capitalized(best.point.name()), target.text(),
+                            figure_text(best.to_target_s.mean, 1), best.to_target_s.count, beside),
                 true, paired_tests(reached)};
   if (reached.size() == 1) {
-    found.text += points.size() == 1 ? "." : "; no other bound always did.";
+    found.text +=
+        points.size() == 1 ? "." : fmt::format("; no other {} always did.", best.point.kind());
     return found;
   }
   const PairedTest& second = found.tests[0];
-  found.text += fmt::format(", {:.1f} s ({}) before {}; that lead is {} the noise (p = {:.2g})",
-                            second.later_s, percent(second.later_s / reached[1]->to_target_s.mean),
-                            second.bound, second.p < kLevel ? "beyond" : "within", second.p);
+  found.text += fmt::format(", {} s ({}) before {}; that lead is {} the noise (p = {:.2g})",
+                            figure_text(second.later_s, 1),
+                            percent(second.later_s / reached[1]->to_target_s.mean), second.name,
+                            second.p < kLevel ? "beyond" : "within", second.p);
   std::vector<std::string> beyond;
   for (std::size_t i = 1; i < found.tests.size(); ++i) {
     const PairedTest& test = found.tests[i];
     if (test.p >= kLevel) continue;
-    beyond.push_back(
-        fmt::format("{} ({:.1f} s later, p = {:.2g})", test.bound, test.later_s, test.p));
+    beyond.push_back(fmt::format("{} ({} s later, p = {:.2g})", test.name,
+                                 figure_text(test.later_s, 1), test.p));
   }
   if (!beyond.empty())
     found.text += fmt::format(", its lead over {} is beyond it", list_of(beyond));
-  found.text += "." + too_many_bounds(paired_seeds(reached), reached.size());
+  found.text += "." + too_many_points(paired_seeds(reached), reached);
   return found;
 }
 
 std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
                                   const SweepTarget& target) {
   const SweepMetric& metric = target.metric;
-  std::vector<std::string> lines{fmt::format(
-      "target: {}, {}", target.text(),
-      target.is_fixed ? "fixed before the runs"
+  std::vector<std::string> lines{
+      fmt::format("target: {}, {}", target.text(),
+                  target.is_fixed ? "fixed before the runs"
+                  : target.is_late
+                      ? "given after the runs"
                       : fmt::format("chosen after the runs: the {} that every run reached, rounded",
                                     metric.higher_is_better ? "highest" : "lowest"))};
   Extent tests;

@@ -32,6 +32,7 @@ struct SweepTarget {
   SweepMetric metric;
   double value = 0;
   bool is_fixed = false;  // by the user, before the runs
+  bool is_late = false;   // by the user, after the runs
 
   /// "85.0 % test accuracy"
   [[nodiscard]] std::string text() const { return metric.text(value) + " " + metric.title(); }
@@ -73,29 +74,32 @@ struct PointFigures {
                                                    const std::vector<SweepOutcome>& outcomes,
                                                    const SweepTarget& target);
 
+/// What the points of a group are: "bound" or "setting".
+[[nodiscard]] std::string kind_of(const std::vector<PointFigures>& points);
+
 /// The unit of the points' throughput, e.g. "images/s".
 [[nodiscard]] std::string rate_of(const std::vector<PointFigures>& points);
 
-/// The soonest bound against another one, seed by seed.
+/// The soonest point against another one, seed by seed.
 struct PairedTest {
-  std::string bound;  // the other one
+  std::string name;  // the other one
   std::size_t seeds = 0;
   double later_s = 0;  // the mean of the differences
   double p = 1;        // with Holm's correction
 };
 
-/// Which bound of one group reached the target soonest, by how much, and whether that is beyond the
-/// noise; or why the runs do not say.
+/// Which bound or setting of one group reached the target soonest, by how much, and whether that is
+/// beyond the noise; or why the runs do not say.
 struct Verdict {
   std::string text;
   bool is_given = false;          // false: the text says why not
   std::vector<PairedTest> tests;  // empty unless given
 };
 
-/// For the points of one group. Bounds are compared where every run reached the target: paired over
-/// the seeds, by the exact sign-flip test, at 5 % with Holm's correction over all pairs of bounds,
-/// because the soonest one is chosen by the same times. It takes kSeedsNeeded seeds, and in each
-/// run kTestsNeeded tests around the target.
+/// For the points of one group. They are compared where every run reached the target: paired over
+/// the seeds, by the exact sign-flip test, at 5 % with Holm's correction over all pairs, because
+/// the soonest one is chosen by the same times. It takes kSeedsNeeded seeds, in each run
+/// kTestsNeeded tests around the target, and no runs that shared cores with others.
 [[nodiscard]] Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target);
 
 /// How the verdict was reached, a line each: the target and when it was chosen, the tests of a run,

@@ -14,7 +14,17 @@ std::string cell(const std::string& text) {
 }
 
 std::string point_cells(const SweepPoint& point) {
-  return fmt::format("{},{},{}", cell(point.slack), point.workers, cell(point.variant));
+  std::string cells =
+      fmt::format("{},{},{}", cell(point.slack), point.workers, cell(point.variant));
+  for (const std::string& value : point.values) cells += "," + cell(value);
+  return cells;
+}
+
+/// The names of point_cells(): a varied field is a column.
+std::string point_columns(const SweepReport& report) {
+  std::string columns = "slack,workers,variant";
+  for (const std::string& field : report.fields) columns += "," + cell(field);
+  return columns;
 }
 
 std::string spread_cells(const Spread& spread) {
@@ -30,9 +40,9 @@ std::string optional_cell(const std::optional<double>& value) {
 std::string runs_csv(const SweepReport& report) {
   const SweepMetric& metric = report.target.metric;
   std::string csv = fmt::format(
-      "slack,workers,variant,seed,state,failure,wall_s,clocks,rate,wait_share,"
+      "{},seed,state,failure,wall_s,clocks,rate,wait_share,"
       "mean_staleness,{},{},seconds_to_target,clocks_to_target\n",
-      cell("final_" + metric.name), cell("best_" + metric.name));
+      point_columns(report), cell("final_" + metric.name), cell("best_" + metric.name));
   for (const SweepOutcome& outcome : report.outcomes) {
     const SweepPoint& point = report.points[outcome.run.point].point;
     csv += fmt::format("{},{},", point_cells(point), outcome.run.seed);
@@ -53,7 +63,7 @@ std::string runs_csv(const SweepReport& report) {
 }
 
 std::string points_csv(const SweepReport& report) {
-  std::string csv = "slack,workers,variant,runs,reached_target";
+  std::string csv = point_columns(report) + ",runs,reached_target";
   for (const std::string& name : {std::string("seconds_to_target"), std::string("clocks_to_target"),
                                   "final_" + report.target.metric.name, std::string("rate"),
                                   std::string("wait_share"), std::string("staleness")}) {
@@ -73,7 +83,7 @@ std::string points_csv(const SweepReport& report) {
 }
 
 std::string curves_csv(const SweepReport& report) {
-  std::string csv = "slack,workers,variant,seed,quantity,over,at,value\n";
+  std::string csv = point_columns(report) + ",seed,quantity,over,at,value\n";
   for (const SweepOutcome& outcome : report.outcomes) {
     if (!outcome.result) continue;
     const std::string head =

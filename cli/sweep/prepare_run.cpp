@@ -50,7 +50,7 @@ std::vector<std::pair<std::string, std::string>> describe_host() {
           {"system", fmt::format("{} {}", system.sysname, system.release)}};
 }
 
-Result<void> prepare_run(const fs::path& folder, const SweepRun& run) {
+Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Company& company) {
   std::error_code failed;
   // Files of an earlier attempt would be read as this one's.
   fs::remove_all(folder, failed);
@@ -65,10 +65,25 @@ Result<void> prepare_run(const fs::path& folder, const SweepRun& run) {
       {"workers", run.job.workers()},
       {"consistency", run.job.consistency().ShortDebugString()},
       {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-      {"load_average", load_average()}};
+      {"load_average", load_average()},
+      {"runs_at_once", company.runs},
+      {"compute_threads", company.threads},
+      {"cores", company.cores}};
   for (const auto& [what, value] : describe_host()) about[what] = value;
   TAUT_TRY(write_file_atomically(folder / "run.json", about.dump(2) + "\n"));
   return write_file_atomically(folder / "job.textproto", to_text(run.job));
+}
+
+Company company_of(const fs::path& folder) {
+  Company company;
+  const auto text = read_file(folder / "run.json");
+  if (!text) return company;
+  const auto about = nlohmann::json::parse(text.value(), nullptr, false);
+  if (!about.is_object()) return company;
+  company.runs = about.value("runs_at_once", 1U);
+  company.threads = about.value("compute_threads", 0U);
+  company.cores = about.value("cores", 0U);
+  return company;
 }
 
 bool is_done(const fs::path& folder, const SweepRun& run) {

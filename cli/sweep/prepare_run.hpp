@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -12,10 +13,23 @@ namespace taut::cli {
 /// What is the same for every run of this process: versions, and the machine.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> describe_host();
 
+/// The runs at the same time, and what they compute on.
+struct Company {
+  std::uint32_t runs = 1;     // at most; 1: a run is alone
+  std::uint32_t threads = 0;  // compute threads of one
+  std::uint32_t cores = 0;    // of the machine
+
+  [[nodiscard]] bool shares_cores() const { return runs > 1 && runs * threads > cores; }
+};
+
 /// Makes a run's folder with job.textproto, the job as resolved, and run.json: the point, versions,
 /// host, how busy the machine is.
 /// Errors    io
-[[nodiscard]] Result<void> prepare_run(const std::filesystem::path& folder, const SweepRun& run);
+[[nodiscard]] Result<void> prepare_run(const std::filesystem::path& folder, const SweepRun& run,
+                                       const Company& company);
+
+/// What prepare_run() wrote of a run's company.
+[[nodiscard]] Company company_of(const std::filesystem::path& folder);
 
 /// Whether the folder holds a finished run of exactly this job.
 [[nodiscard]] bool is_done(const std::filesystem::path& folder, const SweepRun& run);

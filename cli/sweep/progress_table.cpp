@@ -27,11 +27,8 @@ std::string progress_in(const std::filesystem::path& log) {
   return last;
 }
 
-std::string plus_minus(const Spread& spread, int digits, double factor = 1) {
-  if (spread.count == 0) return "-";
-  std::string text = fmt::format("{:.{}f}", factor * spread.mean, digits);
-  if (spread.count > 1) text += fmt::format(" +- {:.{}f}", factor * spread.deviation, digits);
-  return text;
+std::string plain(const Spread& spread, int digits, double factor = 1) {
+  return spread.count == 0 ? "-" : plus_minus(spread, digits, "+-", factor);
 }
 
 /// "accuracy %"
@@ -40,7 +37,7 @@ std::string final_heading(const SweepMetric& metric) {
 }
 
 std::string final_text(const PointFigures& point, const SweepMetric& metric) {
-  return metric.is_share ? plus_minus(point.final_value, 2, 100) : plus_minus(point.final_value, 4);
+  return metric.is_share ? plain(point.final_value, 2, 100) : plain(point.final_value, 4);
 }
 
 const std::vector<bool> kRight = {false, true, true, true, true, true, true, true};
@@ -49,7 +46,7 @@ const std::vector<bool> kRight = {false, true, true, true, true, true, true, tru
 
 SweepTable::SweepTable(const SweepPlan& plan, bool silent) : plan_(plan), silent_(silent) {}
 
-void SweepTable::draw(const SweepRun* running, double seconds, const std::string& progress) {
+void SweepTable::draw() {
   const SweepMetric& metric = plan_.metric;
   const auto figures = figures_of(plan_, outcomes_, {metric, 0, false});
   std::vector<Row> rows{
@@ -62,38 +59,47 @@ void SweepTable::draw(const SweepRun* running, double seconds, const std::string
       const auto done = std::find_if(
           outcomes_.begin(), outcomes_.end(),
           [&](const SweepOutcome& outcome) { return outcome.run.folder == run.folder; });
-      const bool now = running != nullptr && running->folder == run.folder;
+      const bool now = std::ranges::any_of(
+          running_, [&](const RunningRun& one) { return one.run->folder == run.folder; });
       runs += done != outcomes_.end() ? (done->result ? '#' : 'x') : (now ? '>' : '.');
     }
-    rows.push_back({point.point.bound() + ", " + point.point.group(), runs,
-                    final_text(point, metric), plus_minus(point.rate, 0),
-                    plus_minus(point.wait_share, 1, 100), plus_minus(point.staleness, 2)});
+    rows.push_back({point.point.name() + ", " + point.point.group(), runs,
+                    final_text(point, metric), plain(point.rate, 0),
+                    plain(point.wait_share, 1, 100), plain(point.staleness, 2)});
   }
   std::vector<std::string> lines = aligned(rows, kRight);
-  if (running != nullptr) {
-    std::string line = fmt::format("{} of {} runs; {} {}", outcomes_.size(), plan_.runs.size(),
-                                   running->folder, clock_time(seconds));
-    if (runs_timed_ > 0) {
-      const double each = runs_took_s_ / static_cast<double>(runs_timed_);
-      const auto left = static_cast<double>(plan_.runs.size() - outcomes_.size());
-      line += fmt::format("; left about {}", clock_time(std::max(0.0, each * left - seconds)));
+  for (const RunningRun& one : running_) {
+    lines.push_back(fmt::format("{} {}", one.run->folder, clock_time(one.seconds)));
+    if (std::string progress = progress_in(one.log); !progress.empty()) {
+      lines.push_back("  " + std::move(progress));
     }
-    lines.push_back(line);
-    lines.push_back(progress);
   }
+  if (!running_.empty()) lines.push_back(time_left());
   block_.show(lines);
 }
 
-void SweepTable::show_running(const SweepRun& run, double seconds,
-                              const std::filesystem::path& log) {
-  running_s_ = seconds;
-  if (!live_ || steady_now() < next_draw_) return;
-  next_draw_ = steady_now() + kBetweenDraws;
-  draw(&run, seconds, progress_in(log));
+/// "3 of 18 runs; left about 2:10"
+std::string SweepTable::time_left() const {
+  std::string line = fmt::format("{} of {} runs", outcomes_.size(), plan_.runs.size());
+  if (runs_timed_ == 0) return line;
+  const double each = runs_took_s_ / static_cast<double>(runs_timed_);
+  double left = each * static_cast<double>(plan_.runs.size() - outcomes_.size());
+  for (const RunningRun& one : running_) left -= std::min(one.seconds, each);
+  left /= static_cast<double>(running_.size());
+  return line + fmt::format("; left about {}", clock_time(std::max(0.0, left)));
 }
 
-void SweepTable::show_finished(const SweepOutcome& outcome) {
+void SweepTable::show_running(const std::vector<RunningRun>& running) {
+  running_ = running;
+  if (!live_ || steady_now() < next_draw_) return;
+  next_draw_ = steady_now() + kBetweenDraws;
+  draw();
+}
+
+void SweepTable::show_finished(const SweepOutcome& outcome, double took_s) {
   outcomes_.push_back(outcome);
+  std::erase_if(running_,
+                [&](const RunningRun& one) { return one.run->folder == outcome.run.folder; });
   std::string line =
       fmt::format("{}/{} {}: ", outcomes_.size(), plan_.runs.size(), outcome.run.folder);
   if (outcome.result) {
@@ -101,18 +107,17 @@ void SweepTable::show_finished(const SweepOutcome& outcome) {
                         outcome.result->final_value, outcome.result->rate,
                         words_of(outcome.run.job).rate(), 100 * outcome.result->wait_share,
                         outcome.result->wall_s);
-    if (running_s_ == 0) line += " (finished earlier)";
+    if (took_s == 0) line += " (finished earlier)";
   } else {
     line += outcome.failure == kNotRun ? outcome.failure : "failed: " + outcome.failure;
   }
-  if (running_s_ > 0) {
-    runs_took_s_ += running_s_;
+  if (took_s > 0) {
+    runs_took_s_ += took_s;
     ++runs_timed_;
-    running_s_ = 0;
   }
   if (live_) {
     if (!outcome.result) block_.print_above({line});
-    draw(nullptr, 0, {});
+    draw();
     return;
   }
   if (silent_) return;
@@ -127,8 +132,8 @@ std::vector<std::string> every_run(const std::vector<PointFigures>& points) {
   std::vector<Row> rows{{"", "seed", "s to target", "clocks to target", "tests around it"}};
   for (const PointFigures& point : points) {
     for (const auto& [seed, time] : point.by_seed) {
-      rows.push_back({point.point.bound() + ", " + point.point.group(), fmt::format("{}", seed),
-                      time ? fmt::format("{:.1f}", time->seconds) : "never",
+      rows.push_back({point.point.name() + ", " + point.point.group(), fmt::format("{}", seed),
+                      time ? figure_text(time->seconds, 1) : "never",
                       time ? fmt::format("{:.0f}", time->clocks) : "-",
                       time ? fmt::format("{}", time->tests_around) : "-"});
     }
@@ -143,16 +148,18 @@ std::vector<std::string> result_lines(const SweepReport& report) {
   const SweepMetric& metric = report.target.metric;
   std::vector<Row> rows{{"", "s to target", "clocks to target", final_heading(metric),
                          rate_of(report.points), "waiting %", "staleness"}};
-  for (const PointFigures& point : report.points) {
-    rows.push_back({point.point.bound() + ", " + point.point.group(),
-                    plus_minus(point.to_target_s, 1), plus_minus(point.to_target_clocks, 0),
-                    final_text(point, metric), plus_minus(point.rate, 0),
-                    plus_minus(point.wait_share, 1, 100), plus_minus(point.staleness, 2)});
+  const auto groups = groups_of(report.points, metric);
+  for (const auto& group : groups) {
+    for (const PointFigures& point : group) {
+      rows.push_back({point.point.name() + ", " + point.point.group(), plain(point.to_target_s, 1),
+                      plain(point.to_target_clocks, 0), final_text(point, metric),
+                      plain(point.rate, 0), plain(point.wait_share, 1, 100),
+                      plain(point.staleness, 2)});
+    }
   }
   std::vector<std::string> lines{""};
   for (std::string& line : aligned(rows, kRight)) lines.push_back(std::move(line));
   lines.emplace_back();
-  const auto groups = groups_of(report.points);
   for (const auto& group : groups) {
     const std::string before = groups.size() > 1 ? group.front().point.group() + ": " : "";
     const Verdict found = verdict(group, report.target);

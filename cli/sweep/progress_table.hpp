@@ -10,6 +10,13 @@
 
 namespace taut::cli {
 
+/// A run that has been started.
+struct RunningRun {
+  const SweepRun* run = nullptr;
+  double seconds = 0;
+  std::filesystem::path log;  // of its `tautline train`, whose last line of progress is shown
+};
+
 /// Shows a sweep while it goes: a table drawn in place on a terminal, a line for each run
 /// elsewhere. Thread: one.
 class SweepTable {
@@ -17,12 +24,13 @@ class SweepTable {
   /// silent   shows nothing
   SweepTable(const SweepPlan& plan, bool silent);
 
-  /// log  of the run's `tautline train`: its last line of progress is shown
-  void show_running(const SweepRun& run, double seconds, const std::filesystem::path& log);
-  void show_finished(const SweepOutcome& outcome);
+  void show_running(const std::vector<RunningRun>& running);
+  /// took_s    0: it had finished earlier
+  void show_finished(const SweepOutcome& outcome, double took_s);
 
  private:
-  void draw(const SweepRun* running, double seconds, const std::string& progress);
+  void draw();
+  [[nodiscard]] std::string time_left() const;
 
   const SweepPlan& plan_;
   const bool silent_;
@@ -31,7 +39,7 @@ class SweepTable {
   std::vector<SweepOutcome> outcomes_;
   double runs_took_s_ = 0;
   std::size_t runs_timed_ = 0;
-  double running_s_ = 0;
+  std::vector<RunningRun> running_;
   TimePoint next_draw_;
 };
 

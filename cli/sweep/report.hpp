@@ -12,6 +12,7 @@ namespace taut::cli {
 struct SweepReport {
   std::string name;
   SweepTarget target;
+  std::vector<std::string> fields;  // that are varied: their paths
   std::vector<PointFigures> points;
   std::vector<SweepOutcome> outcomes;
   std::vector<std::pair<std::string, std::string>> setting;  // what is the same for all runs
@@ -21,7 +22,7 @@ struct SweepReport {
 [[nodiscard]] std::string html_head(const std::string& title);
 
 /// One page that needs no network and no script: the verdict, a table, and charts for each group of
-/// points that differ in slack alone.
+/// points that are compared with each other.
 [[nodiscard]] std::string report_html(const SweepReport& report);
 
 /// One line for each run, and one for each point with mean and standard deviation over its seeds.
@@ -30,8 +31,9 @@ struct SweepReport {
 /// The metric and the training loss of each run over time and clocks, in long form.
 [[nodiscard]] std::string curves_csv(const SweepReport& report);
 
-/// The points of each group, in order: those that differ in slack alone.
+/// The points of each group: those that are compared with each other. Bounds are in order; settings
+/// from the best final value on.
 [[nodiscard]] std::vector<std::vector<PointFigures>> groups_of(
-    const std::vector<PointFigures>& points);
+    const std::vector<PointFigures>& points, const SweepMetric& metric);
 
 }  // namespace taut::cli

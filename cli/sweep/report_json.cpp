@@ -12,7 +12,15 @@ Json to_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}, {"runs", spread.count}};
 }
 
-Json to_json(const PointFigures& point, const SweepMetric& metric) {
+/// The varied fields with their values.
+Json setting_of(const SweepPoint& point, const std::vector<std::string>& fields) {
+  Json setting;
+  for (std::size_t i = 0; i < fields.size(); ++i) setting[fields[i]] = point.values[i];
+  return setting;
+}
+
+Json to_json(const PointFigures& point, const SweepReport& report) {
+  const SweepMetric& metric = report.target.metric;
   Json runs = Json::array();
   for (const auto& [seed, time] : point.by_seed) {
     runs.push_back({{"seed", seed},
@@ -23,6 +31,7 @@ Json to_json(const PointFigures& point, const SweepMetric& metric) {
   return {{"bound", point.point.slack},
           {"workers", point.point.workers},
           {"variant", point.point.variant.empty() ? Json() : Json(point.point.variant)},
+          {"setting", setting_of(point.point, report.fields)},
           {"runs", point.runs.size()},
           {"seconds_to_target", to_json(point.to_target_s)},
           {"clocks_to_target", to_json(point.to_target_clocks)},
@@ -38,14 +47,16 @@ Json to_json(const PointFigures& point, const SweepMetric& metric) {
 std::string report_json(const SweepReport& report, const std::filesystem::path& page) {
   const SweepTarget& target = report.target;
   Json points = Json::array();
-  for (const PointFigures& point : report.points) points.push_back(to_json(point, target.metric));
+  for (const PointFigures& point : report.points) points.push_back(to_json(point, report));
   Json verdicts = Json::array();
-  for (const auto& group : groups_of(report.points)) {
+  for (const auto& group : groups_of(report.points, target.metric)) {
     const Verdict found = verdict(group, target);
     Json tests = Json::array();
     for (const PairedTest& test : found.tests) {
-      tests.push_back(
-          {{"bound", test.bound}, {"seeds", test.seeds}, {"later_s", test.later_s}, {"p", test.p}});
+      tests.push_back({{group.front().point.kind(), test.name},
+                       {"seeds", test.seeds},
+                       {"later_s", test.later_s},
+                       {"p", test.p}});
     }
     verdicts.push_back({{"group", group.front().point.group()},
                         {"verdict", found.text},

@@ -194,6 +194,7 @@ Result<void> read_summary(const fs::path& path, RunResult& run) {
 Result<RunResult> read_run(const fs::path& folder, const SweepMetric& metric) {
   RunResult run;
   TAUT_TRY(read_summary(folder / "summary.json", run));
+  run.company = company_of(folder);
   std::vector<WorkerMetrics> workers;
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(folder, failed)) {

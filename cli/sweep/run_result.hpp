@@ -7,6 +7,7 @@
 
 #include "cli/sweep/curve.hpp"
 #include "cli/sweep/metric.hpp"
+#include "cli/sweep/prepare_run.hpp"
 #include "common/result.hpp"
 
 namespace taut::cli {
@@ -26,6 +27,7 @@ struct RunResult {
   double best_value = 0;
   std::map<std::int64_t, std::uint64_t> staleness;  // reads
   double mean_staleness = 0;
+  Company company;  // runs at the same time
 };
 
 /// Reads the summary.json and each worker's metrics.csv and tests.csv in a run's folder.

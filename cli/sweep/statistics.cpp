@@ -1,5 +1,7 @@
 #include "cli/sweep/statistics.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
@@ -22,6 +24,37 @@ Spread spread_of(std::span<const double> values) {
   for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
   if (values.size() > 1) spread.deviation = std::sqrt(squares / (count - 1));
   return spread;
+}
+
+namespace {
+
+constexpr int kMaxDigits = 9;
+
+/// After the point, so that the value has at least two that count.
+int digits_for(double value, int digits) {
+  if (value == 0 || !std::isfinite(value)) return digits;
+  return std::clamp(1 - static_cast<int>(std::floor(std::log10(std::abs(value)))), digits,
+                    kMaxDigits);
+}
+
+}  // namespace
+
+std::string figure_text(double value, int digits) {
+  return fmt::format("{:.{}f}", value, digits == 0 ? 0 : digits_for(value, digits));
+}
+
+std::string plus_minus(const Spread& spread, int digits, const std::string& sign, double factor) {
+  if (spread.count == 0) return "–";
+  const double deviation = factor * spread.deviation;
+  if (digits > 0) digits = digits_for(factor * spread.mean, digits);
+  // Half of the last digit is rounded up.
+  if (deviation > 0 && deviation < 0.5 * std::pow(10, -digits)) {
+    digits = std::min(kMaxDigits, -static_cast<int>(std::floor(std::log10(deviation))));
+  }
+  std::string text = fmt::format("{:.{}f}", factor * spread.mean, digits);
+  if (spread.count < 2) return text;
+  return text + (deviation > 0 ? fmt::format(" {} {:.{}f}", sign, deviation, digits)
+                               : fmt::format(" {} 0", sign));
 }
 
 double sign_flip_p(std::span<const double> differences) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace taut::cli {
@@ -13,6 +14,15 @@ struct Spread {
   double deviation = 0;  // sample standard deviation; 0 with fewer than two values
 };
 [[nodiscard]] Spread spread_of(std::span<const double> values);
+
+/// With so many digits, or more where the value would have fewer than two: "12.3", "0.027".
+[[nodiscard]] std::string figure_text(double value, int digits);
+
+/// "12.3 ± 0.4", both times `factor`; "–" without values. With more digits than `digits` where the
+/// mean would have fewer than two or the deviation look like 0.
+/// sign      between the two, e.g. "±"
+[[nodiscard]] std::string plus_minus(const Spread& spread, int digits, const std::string& sign,
+                                     double factor = 1);
 
 /// The probability of a sum at least as far from 0 if the sign of each difference were a coin's:
 /// two-sided. Exact up to 20 differences; beyond, by the normal distribution.

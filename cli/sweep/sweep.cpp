@@ -4,193 +4,24 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <sstream>
-#include <thread>
 
-#include "cli/child_process.hpp"
 #include "cli/commands/command.hpp"
 #include "cli/commands/train.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/sweep/prepare_run.hpp"
-#include "cli/sweep/progress_table.hpp"
-#include "cli/sweep/report.hpp"
-#include "cli/sweep/report_json.hpp"
+#include "cli/sweep/sweep_session.hpp"
 #include "cli/sweep/sweep_setting.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/file.hpp"
 #include "common/stop_signal.hpp"
-#include "common/time.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
-constexpr Duration kGrace{6'000'000};
-
-/// The runs of a sweep, one after the other, each a separate `tautline train`.
-class SweepSession {
- public:
-  SweepSession(const SweepOptions& options, SweepPlan plan, fs::path folder)
-      : options_(options),
-        plan_(std::move(plan)),
-        folder_(std::move(folder)),
-        table_(plan_, options.json) {}
-
-  /// Errors    a folder or a program that cannot be used; interrupted
-  [[nodiscard]] Result<void> run_all();
-  [[nodiscard]] Result<void> write_report();
-  [[nodiscard]] std::size_t failed() const;
-
- private:
-  [[nodiscard]] Result<std::string> run_one(const SweepRun& run);
-  void finish(const SweepRun& run, const std::string& failure);
-
-  const SweepOptions& options_;
-  const SweepPlan plan_;
-  const fs::path folder_;
-  SweepTable table_;
-  std::vector<SweepOutcome> outcomes_;
-};
-
-/// Returns why the run failed; empty: it did not.
-Result<std::string> SweepSession::run_one(const SweepRun& run) {
-  const fs::path folder = folder_ / run.folder;
-  TAUT_TRY(prepare_run(folder, run));
-  TAUT_TRY(const fs::path program, sibling_program("tautline"));
-  const pb::Sweep& sweep = options_.sweep;
-  TAUT_TRY(auto child,
-           ChildProcess::start(
-               {.name = run.folder,
-                .program = program,
-                .arguments = {"train", (folder / "job.textproto").string(), "--discard", "--output",
-                              folder.string(), "--servers", std::to_string(sweep.servers()),
-                              "--shards", std::to_string(sweep.shards()), "--threads",
-                              std::to_string(sweep.threads())},
-                .log = folder / "train.log"}));
-  std::vector<ChildProcess> children;
-  children.push_back(std::move(child));
-  const TimePoint began = steady_now();
-  while (children[0].running()) {
-    std::this_thread::sleep_for(kBetweenLooks);
-    const double took = seconds(steady_now() - began);
-    table_.show_running(run, took, folder / "train.log");
-    if (stop_signal() != 0) {
-      end_all(children, kGrace);
-      return make_error(ErrorCode::kClosed, "interrupted");
-    }
-    if (took > sweep.limit_s()) {
-      end_all(children, kGrace);
-      return fmt::format("took longer than limit_s, {:g} s", sweep.limit_s());
-    }
-  }
-  if (children[0].ended_well() && is_done(folder, run)) return std::string();
-  const std::string reason = failure_in(folder / "train.log");
-  return children[0].ended_well() ? reason : fmt::format("{} ({})", reason, children[0].ending());
-}
-
-void SweepSession::finish(const SweepRun& run, const std::string& failure) {
-  SweepOutcome outcome{run, std::nullopt, failure};
-  if (failure.empty()) {
-    if (auto result = read_run(folder_ / run.folder, plan_.metric)) {
-      outcome.result = std::move(result.value());
-    } else {
-      outcome.failure = result.error().message;
-    }
-  }
-  table_.show_finished(outcome);
-  outcomes_.push_back(std::move(outcome));
-}
-
-Result<void> SweepSession::run_all() {
-  for (const SweepRun& run : plan_.runs) {
-    std::string failure;
-    if (!is_done(folder_ / run.folder, run)) {
-      if (options_.report_only) {
-        failure = kNotRun;
-      } else {
-        TAUT_TRY(failure, run_one(run));
-      }
-    }
-    finish(run, failure);
-  }
-  return ok();
-}
-
-std::size_t SweepSession::failed() const {
-  return static_cast<std::size_t>(
-      std::count_if(outcomes_.begin(), outcomes_.end(),
-                    [](const SweepOutcome& outcome) { return !outcome.result; }));
-}
-
-/// "every 20 clocks", and that the sweep chose it.
-std::string test_interval_text(const SweepPoint& point) {
-  const std::int32_t interval = point.job.solver_param().test_interval();
-  std::string text = "every " + counted(interval, "clock");
-  if (interval == point.given_interval) return text;
-  if (point.given_interval == 0) return text + "; the job names no interval";
-  return text + fmt::format("; the job's own interval of {} gives a run too few",
-                            counted(point.given_interval, "clock"));
-}
-
-std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& options,
-                                                            const SweepPlan& plan) {
-  const pb::Job& job = plan.points.front().job;
-  std::vector<std::pair<std::string, std::string>> setting{
-      {"job", job.name()},
-      {"solver", fmt::format("{}, base_lr {:g} ({}), {} iterations of each worker",
-                             job.solver_param().type(), job.solver_param().base_lr(),
-                             job.solver_param().lr_policy(), job.solver_param().max_iter())},
-      {"servers",
-       fmt::format("{}, shards of each: {}", options.sweep.servers(), options.sweep.shards())},
-      {"runs", fmt::format("{}: {}, {} each", plan.runs.size(),
-                           counted(static_cast<std::int64_t>(plan.points.size()), "point"),
-                           counted(options.sweep.seeds(), "seed"))}};
-  if (const std::string batch = batch_text(job); !batch.empty()) {
-    setting.emplace_back("batch size", batch);
-  }
-  setting.emplace_back("tests", test_interval_text(plan.points.front()));
-  if (job.clock_time_ms() > 0) {
-    setting.emplace_back("clock time", fmt::format("at least {:g} ms", job.clock_time_ms()));
-  }
-  for (const pb::Straggler& straggler : job.straggler()) {
-    setting.emplace_back("straggler", straggler.ShortDebugString());
-  }
-  for (const pb::SweepPolicy& policy : options.sweep.policy()) {
-    setting.emplace_back(policy.name(), policy.consistency().ShortDebugString());
-  }
-  if (job.has_network()) setting.emplace_back("network", job.network().ShortDebugString());
-  for (auto& line : describe_host()) setting.push_back(std::move(line));
-  return setting;
-}
-
-Result<void> SweepSession::write_report() {
-  std::optional<double> given;
-  if (options_.sweep.has_target_accuracy()) given = options_.sweep.target_accuracy();
-  if (options_.sweep.has_target()) given = options_.sweep.target();
-  SweepReport report;
-  report.name = options_.sweep.name();
-  report.target = target_of(plan_.metric, given, outcomes_);
-  report.points = figures_of(plan_, outcomes_, report.target);
-  report.outcomes = outcomes_;
-  report.setting = setting_of(options_, plan_);
-  for (auto& line : beginning_of(folder_)) report.setting.push_back(std::move(line));
-  TAUT_TRY(write_file_atomically(folder_ / "runs.csv", runs_csv(report)));
-  TAUT_TRY(write_file_atomically(folder_ / "points.csv", points_csv(report)));
-  TAUT_TRY(write_file_atomically(folder_ / "curves.csv", curves_csv(report)));
-  TAUT_TRY(write_file_atomically(folder_ / "report.html", report_html(report)));
-  if (options_.json) {
-    fmt::print("{}\n", report_json(report, folder_ / "report.html"));
-    return ok();
-  }
-  for (const std::string& line : result_lines(report)) fmt::print("{}\n", line);
-  fmt::print("report: {}\n", (folder_ / "report.html").string());
-  return ok();
-}
 
 constexpr const char* kGridFile = "sweep.textproto";
 constexpr const char* kBaseFile = "base_job.textproto";
@@ -209,6 +40,12 @@ Result<std::optional<Grid>> grid_in(const fs::path& folder) {
   TAUT_TRY(read_text(folder / kGridFile, grid.sweep));
   TAUT_TRY(read_text(folder / kBaseFile, grid.base));
   return std::optional(std::move(grid));
+}
+
+bool have_one_target(const pb::Sweep& a, const pb::Sweep& b) {
+  return a.metric() == b.metric() && a.has_target() == b.has_target() && a.target() == b.target() &&
+         a.has_target_accuracy() == b.has_target_accuracy() &&
+         a.target_accuracy() == b.target_accuracy();
 }
 
 Result<void> write_grid(const fs::path& folder, const Grid& grid) {
@@ -271,7 +108,8 @@ Result<pb::SweepPolicy> load_policy(const std::string& file) {
 
 namespace {
 
-/// The folder's own grid, whatever grid the command line asks for; the target may be another.
+/// The folder's own grid, whatever grid the command line asks for; the metric and its target may be
+/// others.
 Result<Grid> grid_to_report(const SweepOptions& options) {
   const fs::path folder = folder_of(options);
   TAUT_TRY(std::optional<Grid> grid, grid_in(folder));
@@ -282,9 +120,15 @@ Result<Grid> grid_to_report(const SweepOptions& options) {
                     "leave out --report-only, which runs again only what has not finished",
                     folder.string(), kGridFile));
   }
-  if (options.sweep.has_target_accuracy()) {
-    grid->sweep.set_target_accuracy(options.sweep.target_accuracy());
+  const pb::Sweep& asked = options.sweep;
+  const bool has_target = asked.has_target() || asked.has_target_accuracy();
+  if (has_target || (asked.has_metric() && asked.metric() != grid->sweep.metric())) {
+    grid->sweep.clear_target();
+    grid->sweep.clear_target_accuracy();
   }
+  if (asked.has_metric()) grid->sweep.set_metric(asked.metric());
+  if (asked.has_target()) grid->sweep.set_target(asked.target());
+  if (asked.has_target_accuracy()) grid->sweep.set_target_accuracy(asked.target_accuracy());
   return std::move(*grid);
 }
 
@@ -310,6 +154,9 @@ int run_sweep(const SweepOptions& asked) {
     return kFailed;
   }
   const fs::path folder = folder_of(asked);
+  if (const auto before = grid_in(folder); before && before.value()) {
+    options.target_is_late = !have_one_target(before.value()->sweep, options.sweep);
+  }
   const auto outside = run_outside(folder, plan.value());
   if (!outside) return fail("sweep", outside.error().message);
   if (!outside.value().empty()) {

@@ -15,6 +15,7 @@ struct SweepOptions {
   std::string output;    // folder; an interrupted sweep continues there
   bool json = false;     // print the figures as one JSON object, and nothing else
   bool report_only = false;
+  bool target_is_late = false;  // the folder's runs were made for another target
 };
 
 /// Reads a sweep file. Its job is found as a job's own files are.
@@ -25,8 +26,8 @@ struct SweepOptions {
 /// Errors    not_found; invalid: with line and column, or a file without consistency
 [[nodiscard]] Result<pb::SweepPolicy> load_policy(const std::string& file);
 
-/// Runs the part of the grid that has not finished yet, one run after the other, and writes the
-/// report. Returns the exit status: 1 if a run failed.
+/// Runs the part of the grid that has not finished yet, and writes the report. Returns the exit
+/// status: 1 if a run failed.
 int run_sweep(const SweepOptions& options);
 
 }  // namespace taut::cli

@@ -11,6 +11,8 @@
 
 #include "cli/job_options.hpp"
 #include "cli/job_records.hpp"
+#include "cli/sweep/job_field.hpp"
+#include "cli/sweep/vary.hpp"
 #include "worker/model/job.hpp"
 
 namespace taut::cli {
@@ -37,10 +39,26 @@ struct Bound {
   bool is_policy = false;
 };
 
+/// The job's own consistency.
+Bound own_bound(const pb::Job& job) {
+  const pb::Consistency& own = job.consistency();
+  const std::string slack = own.mode() == pb::Consistency::ASYNC ? "async"
+                            : own.mode() == pb::Consistency::BSP ? "0"
+                                                                 : std::to_string(own.slack());
+  pb::Consistency rest = own;
+  rest.clear_mode();
+  rest.clear_slack();
+  if (rest.ByteSizeLong() > 0) return {"own", own, true};
+  return {slack, *consistency_of(slack)};
+}
+
 /// REQUIRES: check_axes() found nothing.
-std::vector<Bound> bounds_of(const pb::Sweep& sweep) {
+std::vector<Bound> bounds_of(const pb::Sweep& sweep, const pb::Job& job) {
   std::vector<std::string> slacks(sweep.slack().begin(), sweep.slack().end());
-  if (slacks.empty() && sweep.policy().empty()) slacks = {"0", "1", "2", "4", "8", "async"};
+  if (slacks.empty() && sweep.policy().empty()) {
+    if (!sweep.vary().empty()) return {own_bound(job)};
+    slacks = {"0", "1", "2", "4", "8", "async"};
+  }
   std::vector<Bound> bounds;
   for (const std::string& slack : slacks) bounds.push_back({slack, *consistency_of(slack)});
   for (const pb::SweepPolicy& policy : sweep.policy()) {
@@ -91,6 +109,10 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
              !(sweep.target() > 0 && sweep.target() < 1)) {
     findings.add(fmt::format("target: must be greater than 0 and less than 1, e.g. 0.85, is {}",
                              sweep.target()));
+  }
+  if (sweep.parallel() < 1 || sweep.parallel() > kMaxWorkers) {
+    findings.add(
+        fmt::format("parallel: must be from 1 to {}, is {}", kMaxWorkers, sweep.parallel()));
   }
   if (!(sweep.limit_s() > 0)) {
     findings.add(fmt::format("limit_s: must be greater than 0, is {}", sweep.limit_s()));
@@ -159,7 +181,7 @@ void settle_test_interval(SweepPoint& point) {
 
 void check_point(const SweepPoint& point, const std::string& metric, Findings& findings) {
   const auto say = [&](const std::string& what) {
-    findings.add(fmt::format("{}, {}: {}", point.bound(), point.group(), what));
+    findings.add(fmt::format("{}, {}: {}", point.name(), point.group(), what));
   };
   const auto checked = model::check_job(point.job, records_of(point.job).records);
   if (!checked) return say(checked.error().message);
@@ -180,6 +202,29 @@ std::string folder_word(const SweepPoint& point) {
   return point.slack == "async" ? "" : "slack";
 }
 
+/// The name of a run's folder. A setting that makes it long is named by its number.
+std::string folder_name(const SweepPoint& point, std::size_t setting, std::uint64_t seed) {
+  constexpr std::size_t kMaxSettingName = 60;
+  std::string name =
+      fmt::format("{}{}-workers{}", folder_word(point), as_file_name(point.slack), point.workers);
+  if (!point.variant.empty()) name += "-" + as_file_name(point.variant);
+  if (!point.setting.empty()) {
+    std::string words = as_file_name(point.setting);
+    if (words.size() > kMaxSettingName) words = fmt::format("setting{}", setting + 1);
+    name += "-" + words;
+  }
+  return name + fmt::format("-seed{}", seed);
+}
+
+/// "base_lr 0.01, momentum 0.9"
+std::string setting_name(const std::vector<std::string>& fields, const Setting& values) {
+  std::string name;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    name += fmt::format("{}{} {}", i == 0 ? "" : ", ", fields[i], values[i]);
+  }
+  return name;
+}
+
 }  // namespace
 
 std::string SweepPoint::bound() const {
@@ -190,7 +235,9 @@ std::string SweepPoint::bound() const {
 
 std::string SweepPoint::group() const {
   std::string name = fmt::format("{} worker{}", workers, workers == 1 ? "" : "s");
-  return variant.empty() ? name : name + ", " + variant;
+  if (is_by_setting) name = bound() + ", " + name;
+  if (!variant.empty()) name += ", " + variant;
+  return is_by_setting || setting.empty() ? name : name + ", " + setting;
 }
 
 void put_fields_over(const google::protobuf::Message& over, google::protobuf::Message& base) {
@@ -212,6 +259,70 @@ void put_fields_over(const google::protobuf::Message& over, google::protobuf::Me
   delete rest;
 }
 
+namespace {
+
+/// What the points of a sweep differ in.
+struct Axes {
+  std::vector<pb::SweepVariant> variants;
+  std::vector<std::uint32_t> workers;
+  std::vector<Setting> settings;
+  std::vector<Bound> bounds;
+  std::vector<std::string> fields;  // that are varied: their paths
+  std::vector<std::string> names;   // the same for people
+};
+
+/// REQUIRES: check_axes() found nothing.
+Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
+  Axes axes;
+  axes.variants.assign(sweep.variant().begin(), sweep.variant().end());
+  if (axes.variants.empty()) axes.variants.emplace_back();
+  axes.workers.assign(sweep.workers().begin(), sweep.workers().end());
+  if (axes.workers.empty()) axes.workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
+  TAUT_TRY(axes.settings, settings_of(sweep, whole));
+  axes.bounds = bounds_of(sweep, whole);
+  for (const pb::SweepVary& vary : sweep.vary()) axes.fields.push_back(vary.field());
+  axes.names = short_names(sweep);
+  return axes;
+}
+
+/// A point but for its fields that are varied, and its tests.
+SweepPoint point_of(const Axes& axes, const pb::Job& whole, const pb::SweepVariant& variant,
+                    std::uint32_t workers, const Setting& setting, const Bound& bound) {
+  SweepPoint point{bound.name, workers, variant.name(), whole, bound.is_policy};
+  point.values = setting;
+  point.setting = setting_name(axes.names, setting);
+  point.is_by_setting = axes.bounds.size() == 1 && !setting.empty();
+  put_fields_over(variant.job(), point.job);
+  *point.job.mutable_consistency() = bound.consistency;
+  point.job.set_workers(workers);
+  return point;
+}
+
+/// Sets the varied fields, shortens the interval of the tests where needed, and checks the job.
+void complete(SweepPoint& point, const Axes& axes, const std::string& metric, Findings& findings) {
+  for (std::size_t i = 0; i < axes.fields.size(); ++i) {
+    if (const auto set = set_job_field(axes.fields[i], point.values[i], point.job); !set) {
+      return findings.add(
+          fmt::format("{}, {}: {}", point.name(), point.group(), set.error().message));
+    }
+  }
+  settle_test_interval(point);
+  check_point(point, metric, findings);
+}
+
+SweepRun run_of(const SweepPoint& point, std::size_t number, std::size_t setting,
+                std::uint64_t seed) {
+  SweepRun run{number, seed, folder_name(point, setting, seed), point.job};
+  run.job.set_seed(seed);
+  pb::SolverParameter& solver = *run.job.mutable_solver_param();
+  solver.clear_random_seed();
+  // Hundreds of runs are compared by their figures: unless the job asks, none is saved.
+  if (!solver.has_snapshot_after_train()) solver.set_snapshot_after_train(false);
+  return run;
+}
+
+}  // namespace
+
 Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
   Findings findings;
   check_axes(sweep, findings);
@@ -219,41 +330,31 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
 
   pb::Job whole = base;
   put_fields_over(sweep.over(), whole);
-  const std::vector<Bound> bounds = bounds_of(sweep);
-  std::vector<std::uint32_t> workers(sweep.workers().begin(), sweep.workers().end());
-  if (workers.empty()) workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
-  std::vector<pb::SweepVariant> variants(sweep.variant().begin(), sweep.variant().end());
-  if (variants.empty()) variants.emplace_back();
-
+  TAUT_TRY(const Axes axes, axes_of(sweep, whole));
   SweepPlan plan;
-  for (const pb::SweepVariant& variant : variants) {
-    for (const std::uint32_t count : workers) {
-      for (const Bound& bound : bounds) {
-        SweepPoint point{bound.name, count, variant.name(), whole, bound.is_policy};
-        put_fields_over(variant.job(), point.job);
-        *point.job.mutable_consistency() = bound.consistency;
-        point.job.set_workers(count);
-        settle_test_interval(point);
-        check_point(point, sweep.metric(), findings);
-        plan.points.push_back(std::move(point));
+  plan.fields = axes.fields;
+  for (const pb::SweepVariant& variant : axes.variants) {
+    for (const std::uint32_t workers : axes.workers) {
+      for (const Setting& setting : axes.settings) {
+        for (const Bound& bound : axes.bounds) {
+          SweepPoint point = point_of(axes, whole, variant, workers, setting, bound);
+          complete(point, axes, sweep.metric(), findings);
+          plan.points.push_back(std::move(point));
+        }
       }
     }
   }
   if (!findings.lines().empty()) return invalid(findings.lines());
   TAUT_TRY(plan.metric, metric_of(sweep.metric(), plan.points.front().job));
+  std::set<std::string> folders;
   for (std::uint32_t repeat = 0; repeat < sweep.seeds(); ++repeat) {
     for (std::size_t i = 0; i < plan.points.size(); ++i) {
-      const SweepPoint& point = plan.points[i];
-      SweepRun run{i, whole.seed() + repeat, {}, point.job};
-      run.job.set_seed(run.seed);
-      pb::SolverParameter& solver = *run.job.mutable_solver_param();
-      solver.clear_random_seed();
-      // Hundreds of runs are compared by their figures: unless the job asks, none is saved.
-      if (!solver.has_snapshot_after_train()) solver.set_snapshot_after_train(false);
-      run.folder = fmt::format(
-          "{}{}-workers{}{}{}-seed{}", folder_word(point), as_file_name(point.slack), point.workers,
-          point.variant.empty() ? "" : "-", as_file_name(point.variant), run.seed);
-      plan.runs.push_back(std::move(run));
+      const std::size_t setting = i / axes.bounds.size() % axes.settings.size();
+      plan.runs.push_back(run_of(plan.points[i], i, setting, whole.seed() + repeat));
+      if (folders.insert(plan.runs.back().folder).second) continue;
+      return invalid(fmt::format(
+          "two runs have the folder {}: their values differ only in characters that no folder has",
+          plan.runs.back().folder));
     }
   }
   return plan;

@@ -25,11 +25,20 @@ struct SweepPoint {
   pb::Job job;
   bool is_policy = false;
   std::int32_t given_interval =
-      0;  // the solver's own test_interval; the job may have a shorter one
+      0;                     // the solver's own test_interval; the job may have a shorter one
+  std::string setting = {};  // "base_lr 0.01, momentum 0.9"; empty: nothing is varied
+  std::vector<std::string> values = {};  // of the varied fields, in the sweep's order
+  bool is_by_setting = false;            // settings are compared: there is one bound
 
   /// E.g. "slack 2", "BSP", "async", "dynamic_slack".
   [[nodiscard]] std::string bound() const;
-  /// What it shares with the points that only differ in slack or policy, e.g. "4 workers, bursts".
+  /// What is compared within a group: the bound, or the setting.
+  [[nodiscard]] std::string name() const { return is_by_setting ? setting : bound(); }
+  /// The same on an axis: "2" for "slack 2".
+  [[nodiscard]] const std::string& short_name() const { return is_by_setting ? setting : slack; }
+  /// "bound" or "setting"
+  [[nodiscard]] std::string kind() const { return is_by_setting ? "setting" : "bound"; }
+  /// What it shares with the points that it is compared with, e.g. "4 workers, bursts".
   [[nodiscard]] std::string group() const;
 };
 
@@ -44,14 +53,15 @@ struct SweepRun {
 struct SweepPlan {
   std::vector<SweepPoint> points;
   SweepMetric metric;
-  std::vector<SweepRun> runs;  // all points with the first seed, then all with the second, ...
+  std::vector<std::string> fields;  // that are varied: their paths
+  std::vector<SweepRun> runs;       // all points with the first seed, then all with the second, ...
 };
 
 /// Puts the fields of `over` over those of `base`: like protobuf's merge, but a repeated field that
 /// is given replaces the other.
 void put_fields_over(const google::protobuf::Message& over, google::protobuf::Message& base);
 
-/// The grid of a sweep. Where a solver's test_interval gives a run fewer than kTestsNeeded tests,
+/// The runs of a sweep. Where a solver's test_interval gives a run fewer than kTestsNeeded tests,
 /// the runs test more often.
 /// base      the whole job
 /// Errors    invalid: every value that cannot work, one a line

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/views/draw.hpp"
+#include "cli/views/net_view.hpp"
 #include "worker/model/net_cost.hpp"
 
 namespace taut::cli {
@@ -60,7 +61,7 @@ std::vector<std::string> net_summary(const model::Graph& graph) {
          layer.top_bytes == 0 ? "" : mebibytes(layer.top_bytes)});
   }
   std::vector<std::string> lines{
-      fmt::format("net {}, phase {}", graph.name, pb::Phase_Name(graph.phase))};
+      fmt::format("{}, phase {}", titled(graph), pb::Phase_Name(graph.phase))};
   for (std::string& line : aligned(rows, {false, false, false, true, true, true})) {
     lines.push_back(std::move(line));
   }

@@ -17,6 +17,10 @@ std::uint64_t parameters_of(const model::Graph& graph, const model::Node& node) 
 
 }  // namespace
 
+std::string titled(const model::Graph& graph) {
+  return graph.name.empty() ? "unnamed net" : "net " + graph.name;
+}
+
 std::vector<std::string> net_view(const model::Graph& graph) {
   std::vector<Row> rows;
   for (const model::Node& node : graph.nodes) {
@@ -33,7 +37,7 @@ std::vector<std::string> net_view(const model::Graph& graph) {
   std::uint64_t total = 0;
   for (const TableSpec& table : graph.parameters) total += table.count();
   std::vector<std::string> lines{
-      fmt::format("  net {}, phase {}: {} layers, {} parameters in {} tables", graph.name,
+      fmt::format("  {}, phase {}: {} layers, {} parameters in {} tables", titled(graph),
                   pb::Phase_Name(graph.phase), graph.nodes.size(),
                   grouped(static_cast<std::int64_t>(total)), graph.parameters.size())};
   const auto table = aligned(rows, {false, false, false, true});

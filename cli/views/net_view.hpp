@@ -7,6 +7,9 @@
 
 namespace taut::cli {
 
+/// "net LeNet", or "unnamed net".
+[[nodiscard]] std::string titled(const model::Graph& graph);
+
 /// A net of one phase as a table: each layer with its type, what it makes, and its parameters.
 [[nodiscard]] std::vector<std::string> net_view(const model::Graph& graph);
 

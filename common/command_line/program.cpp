@@ -71,6 +71,21 @@ std::string unexpected(const std::string& word, const CommandFacts& command) {
   return fmt::format("no command {}{}", in_quotes(word), did_you_mean(word, known));
 }
 
+/// CLI11 says "--mode: 1 required bsp|ssp|async missing" and "--seed: At Most 1 required but
+/// received 2".
+std::string wrong_number_of_values(const CLI::ParseError& error) {
+  constexpr std::string_view kBefore = ": 1 required ";
+  constexpr std::string_view kAfter = " missing";
+  const std::string what = error.what();
+  const std::size_t twice = what.find(": At Most 1 required");
+  if (twice != std::string::npos) return what.substr(0, twice) + " is given more than once";
+  const std::size_t at = what.find(kBefore);
+  if (at == std::string::npos || !what.ends_with(kAfter)) return what;
+  const std::size_t start = at + kBefore.size();
+  return fmt::format("{} has no value: {} is required", what.substr(0, at),
+                     what.substr(start, what.size() - kAfter.size() - start));
+}
+
 /// Why the command line is refused, without a final full stop.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CommandFacts command = facts_of(chosen_in(app));
@@ -81,6 +96,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
       chosen_in(app).get_subcommands().empty()) {
     return "no command is given";
   }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
+    return wrong_number_of_values(error);
   return error.what();
 }
 

@@ -79,7 +79,10 @@ class BadFiles(ClusterTest):
     def test_a_net_without_a_loss_is_refused_before_anything_starts(self):
         job = self.changed('layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" '
                            'bottom: "label" top: "loss" }', "")
-        self.assert_both_refuse(job, "no loss")
+        self.assert_both_refuse(job, f"{job}: the net's TRAIN phase has no loss")
+        unnamed = self.changed('name: "tiny"\n  layer', "layer")
+        self.assertIn("\n  unnamed net, phase TRAIN: 5 layers",
+                      self.tautline("validate", unnamed).stdout)
 
     def test_validate_names_mode_and_slack_and_prints_json(self):
         job = self.job(extra="consistency { mode: SSP slack: 3 }\n")

@@ -68,6 +68,13 @@ class Mistakes(ClusterTest):
         self.assert_usage("tautline-server", ["--confg=x"], 'did you mean "--config"?')
         self.assert_usage("tautline", ["stop", "1", "2"], '"2" is one argument too many')
 
+    def test_an_option_without_its_value_says_what_it_takes(self):
+        self.assert_usage("tautline", ["train", "--mode"],
+                          "--mode has no value: bsp|ssp|async is required")
+        self.assert_usage("tautline", ["submit", "--slack"], "--slack has no value: SLACK is")
+        self.assert_usage("tautline", ["train", "--seed", "1", "--seed", "2"],
+                          "--seed is given more than once")
+
     def test_a_daemon_without_a_config_is_a_usage_mistake(self):
         self.assert_usage("tautline-server", [], "--config")
         self.assert_usage("tautline-worker", [], "--config or --local")

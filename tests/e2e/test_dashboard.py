@@ -276,7 +276,7 @@ class Page(Served):
     CUT = """(() => {
       const cut = [];
       for (const one of document.querySelectorAll("main *, header *")) {
-        if (one.closest(".scroll, pre, .u-wrap, .grid") || !one.checkVisibility()) continue;
+        if (one.closest("pre, .u-wrap, .grid") || !one.checkVisibility()) continue;
         const box = one.getBoundingClientRect();
         if (box.right > innerWidth + 1 || one.scrollWidth > one.clientWidth + 1 &&
             getComputedStyle(one).overflowX === "hidden" && one.textContent) {
@@ -294,6 +294,10 @@ class Page(Served):
         self.open()
         self.follow()
         self.do("size", width=360, height=780)
+        # The header is one line.
+        self.assertEqual(self.text("#job-rows tr td:nth-child(2)"), "tiny")
+        self.assertEqual(self.do("run", js="new Set([...document.querySelectorAll('header button')]"
+                                           ".map((one) => one.offsetTop)).size"), 1)
         for dark in (False, True):
             for vision in ("none", "deuteranopia"):
                 self.do("vision", type=vision)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 
 from cluster import *
@@ -19,7 +20,7 @@ class Sweep(ClusterTest):
     def test_a_grid_ends_with_a_report_figures_and_a_sentence(self):
         answer = self.sweep("--slack", "0,2,async", "--workers", 2, "--seeds", 2, "--max-iter", 20)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
-        self.assertIn("No verdict: 2 seeds, and fewer than 6", answer.stdout)
+        self.assertIn("No verdict: 2 seeds, of which at least 6", answer.stdout)
         self.assertNotIn("soonest", answer.stdout)
         self.assertNotIn("p =", answer.stdout)
         self.assertIn("chosen after the runs", answer.stdout)
@@ -145,6 +146,69 @@ class Sweep(ClusterTest):
         again = self.sweep("--slack", "0", "--policy", late, "--workers", 2, "--seeds", 1)
         self.assert_fails(again, "policy-late_counts_less-workers2-seed1 is not part of this one")
 
+    def test_a_field_is_varied_as_a_grid_and_at_random(self):
+        answer = self.sweep("--vary", "solver.base_lr=0.01,0.1", "--vary", "solver.type=SGD,Adam",
+                            "--workers", 1, "--seeds", 1, "--json")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        report = json.loads(answer.stdout)
+        self.assertEqual(sorted(tuple(point["setting"].values()) for point in report["points"]),
+                         [("0.01", "Adam"), ("0.01", "SGD"), ("0.1", "Adam"), ("0.1", "SGD")])
+        self.assertEqual([run["solver.type"] for run in self.rows("runs.csv")],
+                         ["SGD", "Adam", "SGD", "Adam"])
+        folder = self.folder / "out/slack1-workers1-base_lr_0.1__type_Adam-seed1"
+        self.assertIn('type: "Adam"', (folder / "job.textproto").read_text())
+        html = (self.folder / "out/report.html").read_text()
+        self.assertIn("<td>base_lr 0.1, type Adam</td>", html)
+        drawn = self.file("drawn.textproto", f"""
+            job: "{self.job(iterations=20)}"  workers: 1  seeds: 1  draws: 3
+            vary {{ field: "solver.base_lr" range {{ low: 0.001 high: 0.1 logarithmic: true }} }}
+            vary {{ field: "net.layer[ip1].inner_product_param.num_output" value: [16, 32] }}
+            """)
+        answer = self.tautline("sweep", drawn, "--output", self.folder / "drawn", timeout=110)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertIn("3 points with 1 seed each", answer.stdout)
+
+    def test_a_field_that_does_not_exist_is_refused_before_the_first_run(self):
+        for vary, words in (
+                ("solver.bas_lr=0.1", 'no field "bas_lr" in SolverParameter; did you mean '
+                 '"base_lr"?'),
+                ("solver.base_lr=0.1,fast", 'solver.base_lr: must be a number, is "fast"'),
+                ("solver.momentum=0.5,1.5", "momentum 1.5, ")):
+            self.assert_fails(self.sweep("--vary", vary), words)
+            self.assertFalse((self.folder / "out").exists())
+        answer = self.sweep("--vary", "solver.base_lr")
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("must be FIELD=VALUE,...", answer.stderr)
+
+    def test_several_runs_at_once_say_that_their_times_are_not_comparable(self):
+        if os.cpu_count() < 2:
+            self.skipTest("one core runs one at a time")
+        threads = os.cpu_count()  # two runs with a worker for each core have too few
+        answer = self.sweep("--slack", "0,async", "--workers", threads, "--seeds", 2,
+                            "--parallel", 2, "--clock-time", 20)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual([run["state"] for run in self.rows("runs.csv")], ["done"] * 4)
+        self.assertEqual([(run["slack"], run["seed"]) for run in self.rows("runs.csv")],
+                         [("0", "1"), ("async", "1"), ("0", "2"), ("async", "2")])
+        html = (self.folder / "out/report.html").read_text()
+        self.assertIn("<dt>runs at once</dt>", html)
+        self.assertIn("times of runs side by side are not comparable", html)
+        self.assertIn("shared cores, whose times are not comparable", answer.stdout)
+        began = {name: json.loads((self.folder / "out" / name / "run.json").read_text())
+                 for name in (f"slack0-workers{threads}-seed1", f"async-workers{threads}-seed1")}
+        for run in began.values():
+            self.assertEqual(run["runs_at_once"], 2)
+
+    def test_a_target_that_is_given_with_the_report_is_of_after_the_runs(self):
+        grid = ("--slack", "0", "--workers", 1, "--seeds", 1)
+        answer = self.sweep(*grid, "--target", 0.01)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertIn("target: 1.0 % test accuracy, fixed before the runs", answer.stdout)
+        answer = self.sweep("--report-only", "--target", 0.02)
+        self.assertIn("target: 2.0 % test accuracy, given after the runs", answer.stdout)
+        answer = self.sweep("--report-only", "--metric", "loss")
+        self.assertIn("test loss, chosen after the runs", answer.stdout)
+
     def test_a_sweep_continues_where_it_was_interrupted(self):
         arguments = (self.job(iterations=40), "--output", self.folder / "out", "--slack", "0,1",
                      "--workers", 1, "--seeds", 2, "--clock-time", 20)
@@ -208,4 +272,4 @@ class Sweep(ClusterTest):
             answer = self.tautline("validate", sweep)
             self.assertEqual(answer.returncode, 0, answer.stderr)
             self.assertRegex(answer.stdout, r"a sweep file, fine")
-            self.assertTrue(re.search(r"async, 4 workers", answer.stdout))
+            self.assertRegex(answer.stdout, r"async, 4 workers|momentum [\d.]+, BSP, 2 workers")

@@ -121,4 +121,34 @@ std::string with_layer_place(const fs::path& path, const std::string& message) {
   return place ? *place + ": " + message : message;
 }
 
+namespace {
+
+/// Whether a message has ":LINE:COLUMN: ".
+bool has_line_and_column(const std::string& message) {
+  const auto is_digit = [&](std::size_t at) {
+    return at < message.size() && message[at] >= '0' && message[at] <= '9';
+  };
+  for (std::size_t at = message.find(':'); at != std::string::npos;
+       at = message.find(':', at + 1)) {
+    std::size_t end = at;
+    int numbers = 0;
+    while (end < message.size() && message[end] == ':' && is_digit(end + 1)) {
+      do ++end;
+      while (is_digit(end));
+      ++numbers;
+    }
+    if (numbers == 2 && message.compare(end, 2, ": ") == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string with_file_place(const fs::path& path, const std::string& message) {
+  std::string placed = with_layer_place(path, message);
+  const bool has_place = placed != message || has_line_and_column(message) ||
+                         message.find(path.string()) != std::string::npos;
+  return has_place ? placed : path.string() + ": " + message;
+}
+
 }  // namespace taut::model

@@ -12,4 +12,8 @@ namespace taut::model {
 [[nodiscard]] std::string with_layer_place(const std::filesystem::path& path,
                                            const std::string& message);
 
+/// As above; an error that has no place in a file and does not name the file is prefixed with it.
+[[nodiscard]] std::string with_file_place(const std::filesystem::path& path,
+                                          const std::string& message);
+
 }  // namespace taut::model

@@ -80,7 +80,8 @@ class Printer {
 
   void print_end() const {
     if (csv_ || json_ || labelled_ == 0) return;
-    fmt::print("the best class is the label of {} of {} items ({:.1f} %)\n", right_, labelled_,
+    fmt::print("the best class is the label of {} of {} item{} ({:.1f} %)\n", right_, labelled_,
+               labelled_ == 1 ? "" : "s",
                100 * static_cast<double>(right_) / static_cast<double>(labelled_));
   }
 

@@ -223,7 +223,7 @@
   const kClocks = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5,
                    1e6, 2e6, 5e6, 1e7];
   const atX = (v) => (byClock
-    ? group(v) : duration(v) + (v > 0 && v < 1 ? ` ${v.toFixed(1)} s` : ""));
+    ? group(v) : duration(v) + (v > 0 && v < 1 ? v.toFixed(1).slice(1) : ""));
   /** The axis that all charts share: from the start to the newest point of any of them. */
   function reach() {
     const x = byClock ? series.clock : series.t;
@@ -274,7 +274,6 @@
       stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 },
       ticks: { stroke: css("--line") }, font: "11px system-ui, 'DejaVu Sans', sans-serif",
     };
-    const x = (u, at) => at.map((v) => (byClock ? group(v) : duration(v)));
     // A single value would otherwise be on an axis up to 100.
     const range = (u, low, high) =>
       fromZero || low === high

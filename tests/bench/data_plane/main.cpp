@@ -329,7 +329,12 @@ int main(int argc, char** argv) {
   app.add_option("--coordinator", worker.coordinator, "")->group("");
   app.add_option("--size", worker.table_bytes, "")->group("");
   app.add_flag("--raw-server", raw_server, "")->group("");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    constexpr int kUsage = 2;
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
   // Rows appear as they are measured, also in a file or a pipe.
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
   if (raw_server) {

@@ -169,7 +169,7 @@ TEST_CASE("fewer than six seeds give no verdict, however far apart the bounds ar
   const Verdict found = verdict(points_with({{50, 51, 52, 53, 54}, {90, 91, 92, 93, 94}}), kHalf);
   CHECK_FALSE(found.is_given);
   CHECK(found.tests.empty());
-  CHECK_THAT(found.text, Contains("No verdict: 5 seeds, and fewer than 6"));
+  CHECK_THAT(found.text, Contains("No verdict: 5 seeds, of which at least 6"));
   CHECK_THAT(found.text, !Contains("soonest") && !Contains("p ="));
 }
 
@@ -231,6 +231,36 @@ TEST_CASE("a bound that does not always reach the target is named and not compar
   CHECK_THAT(verdict(points, kHalf).text, Contains("No bound reached 50.0 %"));
   for (PointFigures& point : points) point.runs.clear();
   CHECK(verdict(points, kHalf).text == "No run has finished, so there is nothing to compare.");
+}
+
+TEST_CASE("runs that shared cores with others give no verdict", "[sweep]") {
+  const std::vector<double> slow = {30, 31, 32, 33, 34, 35};
+  const std::vector<double> fast = {10, 11, 12, 13, 14, 15};
+  std::vector<PointFigures> points = points_with({slow, fast});
+  CHECK(verdict(points, kHalf).is_given);
+  for (RunResult& run : points[0].runs) run.company = {2, 2, 4};
+  CHECK(verdict(points, kHalf).is_given);
+  points[0].runs[3].company = {2, 3, 4};
+  const Verdict found = verdict(points, kHalf);
+  CHECK_FALSE(found.is_given);
+  CHECK_THAT(found.text, Contains("shared cores, whose times are not comparable"));
+  // One run alone may have more threads than there are cores.
+  CHECK_FALSE(Company{1, 8, 2}.shares_cores());
+}
+
+TEST_CASE("where a run learned nothing there is no target, and 0 % is none", "[sweep]") {
+  SweepTarget none;
+  const Verdict found = verdict(points_with({{10, 11, 12, 13, 14, 15}}), none);
+  CHECK_FALSE(found.is_given);
+  CHECK_THAT(found.text, Contains("best test accuracy rounds to 0 %"));
+  CHECK_THAT(found.text, !Contains("0.0 %"));
+}
+
+TEST_CASE("a target that is given after the runs says so", "[sweep]") {
+  SweepTarget late = kHalf;
+  late.is_fixed = false;
+  late.is_late = true;
+  CHECK_THAT(basis_of(points_with({{10, 11}}), late)[0], Contains("given after the runs"));
 }
 
 TEST_CASE("a metric that is better where it is lower is reached from above", "[sweep]") {

@@ -129,7 +129,48 @@ TEST_CASE("points that differ in more than slack get a section each", "[sweep]")
   two.points[1].point.workers = 4;
   const std::string html = report_html(two);
   CHECK_THAT(html, Contains("<h2>2 workers</h2>") && Contains("<h2>4 workers</h2>"));
-  CHECK(groups_of(two.points).size() == 2);
+  CHECK(groups_of(two.points, two.target.metric).size() == 2);
+}
+
+TEST_CASE("a report of settings has them from the best on, and charts of the best eight",
+          "[sweep]") {
+  SweepReport created = report();
+  created.fields = {"solver.base_lr"};
+  const PointFigures one = created.points[0];
+  created.points.clear();
+  for (int i = 0; i < 10; ++i) {
+    PointFigures point = one;
+    point.point.is_by_setting = true;
+    point.point.values = {fmt::format("0.{}", i)};
+    point.point.setting = "base_lr " + point.point.values[0];
+    point.final_value.mean = 0.1 * i;
+    created.points.push_back(point);
+  }
+  created.outcomes.clear();
+  const std::string html = report_html(created);
+  CHECK_THAT(html, Contains("which setting?") && Contains("<th>setting</th>"));
+  CHECK_THAT(html, Contains("the 8 settings with the best final accuracy of 10"));
+  CHECK(html.find("<td>base_lr 0.9</td>") < html.find("<td>base_lr 0.8</td>"));
+  CHECK_THAT(html, Contains("<td>base_lr 0.0</td>") && !Contains("</svg>base_lr 0.1</li>"));
+  CHECK_THAT(html, Contains("</svg>base_lr 0.2</li>") && !Contains("throughput goes from"));
+  CHECK_THAT(points_csv(created), Contains("slack,workers,variant,solver.base_lr,runs,"));
+  CHECK_THAT(points_csv(created), Contains("0,2,,0.3,2,"));
+}
+
+TEST_CASE("a deviation that is not 0 is never shown as 0", "[sweep]") {
+  CHECK(plus_minus({3, 12.34, 0.004}, 1, "±") == "12.340 ± 0.004");
+  CHECK(plus_minus({3, 12.34, 0.06}, 1, "±") == "12.3 ± 0.1");
+  CHECK(plus_minus({3, 12.34, 0}, 1, "±") == "12.3 ± 0");
+  CHECK(plus_minus({1, 12.34, 0}, 1, "±") == "12.3");
+  CHECK(plus_minus({2, 0.9, 0.00002}, 2, "+-", 100) == "90.000 +- 0.002");
+}
+
+TEST_CASE("a short time keeps two digits", "[sweep]") {
+  CHECK(plus_minus({1, 0.0274, 0}, 1, "±") == "0.027");
+  CHECK(figure_text(0.0274, 1) == "0.027");
+  CHECK(figure_text(13.84, 1) == "13.8");
+  CHECK(figure_text(0, 1) == "0.0");
+  CHECK(plus_minus({1, 1234.5, 0}, 0, "±") == "1234");
 }
 
 TEST_CASE("a bound whose runs all failed has a place and no figures", "[sweep]") {
@@ -170,7 +211,7 @@ TEST_CASE("lines carry markers, and a chart that cuts them off says so", "[sweep
   }
   chart.series.push_back({"slack 2", 2, band});
   const std::string svg = line_chart(chart);
-  CHECK_THAT(svg, Contains("cut off above: up to 7.5"));
+  CHECK_THAT(svg, Contains("cut off: up to 7.5"));
   CHECK(count_of(svg, "<polygon") >= 5);
   // The target's words come after the lines, which do not strike through them.
   CHECK(svg.rfind("target 0.5") > svg.rfind("<path"));

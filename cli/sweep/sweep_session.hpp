@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/child_process.hpp"
+#include "cli/sweep/prepare_run.hpp"
+#include "cli/sweep/progress_table.hpp"
+#include "cli/sweep/sweep.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+
+namespace taut::cli {
+
+/// The runs of a sweep, each a separate `tautline train`: one after the other, or several at the
+/// same time.
+class SweepSession {
+ public:
+  SweepSession(const SweepOptions& options, SweepPlan plan, std::filesystem::path folder);
+
+  /// Errors    a folder or a program that cannot be used; closed: interrupted
+  [[nodiscard]] Result<void> run_all();
+  [[nodiscard]] Result<void> write_report();
+  [[nodiscard]] std::size_t failed() const;
+
+ private:
+  /// A run that has been started and has not been read.
+  struct Active {
+    std::size_t number = 0;              // in the plan
+    std::vector<ChildProcess> children;  // one
+    TimePoint began;
+  };
+
+  /// Starts runs until as many run as may; those that are finished, and all if only the report is
+  /// to be written, are read.
+  [[nodiscard]] Result<void> start_runs();
+  [[nodiscard]] Result<Active> start(std::size_t number);
+  /// Reads the runs that have ended, and ends those that take too long.
+  void look_after(std::vector<Active>& active);
+  [[nodiscard]] std::string failure_of(const Active& active);
+  void finish(std::size_t number, const std::string& failure, double took_s);
+
+  const SweepOptions& options_;
+  const SweepPlan plan_;
+  const std::filesystem::path folder_;
+  const Company company_;
+  SweepTable table_;
+  std::size_t next_ = 0;  // run of the plan
+  std::vector<Active> active_;
+  std::map<std::size_t, SweepOutcome> outcomes_;  // by the run's number
+};
+
+}  // namespace taut::cli
