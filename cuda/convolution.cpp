@@ -4,10 +4,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <fstream>
 #include <initializer_list>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <stdexcept>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "common/log.hpp"
 
 namespace taut::cuda {
 namespace {
@@ -108,6 +117,7 @@ Choice<Algorithm> search(const ConvolutionKey& key, const ConvolutionDescriptor&
   // A measurement that runs out of memory is not a failure of the convolution.
   if (key.is_measured && measure(most, &count, answers.data()) == CUDNN_STATUS_SUCCESS &&
       usable()) {
+    choice.is_measured = true;
     return choice;
   }
   count = 0;
@@ -226,12 +236,109 @@ ConvolutionShapes::ConvolutionShapes(const ConvolutionKey& key) {
   to_weights = describe(key);
 }
 
+namespace {
+
+// Of the file: what is larger is none of ours.
+constexpr std::uintmax_t kMaxFileBytes = 16U << 20U;
+
+/// A line's numbers, in one order for reading and writing.
+template <class Visit>
+void visit_key(ConvolutionKey& key, const Visit& visit) {
+  for (std::int64_t* const side :
+       {&key.n, &key.c, &key.h, &key.w, &key.top_c, &key.top_h, &key.top_w, &key.kernel_h,
+        &key.kernel_w, &key.stride_h, &key.stride_w, &key.pad_h, &key.pad_w, &key.dilation_h,
+        &key.dilation_w, &key.group}) {
+    visit(*side);
+  }
+  const auto as_number = [&](auto& field) {
+    auto number = static_cast<std::int64_t>(field);
+    visit(number);
+    field = static_cast<std::remove_reference_t<decltype(field)>>(number);
+  };
+  as_number(key.numbers);
+  as_number(key.to_bottom);
+  as_number(key.workspace_limit);
+}
+
+template <class Visit>
+void visit_choices(ConvolutionChoices& choices, const Visit& visit) {
+  const auto one = [&](auto& choice) {
+    auto algorithm = static_cast<std::int64_t>(choice.algorithm);
+    auto math = static_cast<std::int64_t>(choice.math);
+    visit(algorithm);
+    visit(math);
+    choice.algorithm = static_cast<std::remove_reference_t<decltype(choice.algorithm)>>(algorithm);
+    choice.math = static_cast<cudnnMathType_t>(math);
+  };
+  one(choices.forward);
+  one(choices.bottom);
+  one(choices.weights);
+}
+
+/// Whether cuDNN takes the choices; fills in their workspaces.
+bool is_usable(cudnnHandle_t library, const ConvolutionKey& key, const ConvolutionShapes& shapes,
+               ConvolutionChoices& choices) {
+  const auto fits = [&](auto& choice) {
+    return workspace_of(library, shapes, choice) == CUDNN_STATUS_SUCCESS &&
+           choice.workspace <= key.workspace_limit;
+  };
+  return fits(choices.forward) && fits(choices.weights) && (!key.to_bottom || fits(choices.bottom));
+}
+
+}  // namespace
+
+void ConvolutionCache::read() {
+  std::error_code failed;
+  const std::uintmax_t bytes = std::filesystem::file_size(file_, failed);
+  if (failed || bytes > kMaxFileBytes) return;
+  std::ifstream file(file_);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream numbers(line);
+    ConvolutionKey key;
+    ConvolutionChoices choices;
+    const auto next = [&](std::int64_t& number) { numbers >> number; };
+    visit_key(key, next);
+    visit_choices(choices, next);
+    std::string rest;
+    if (numbers.fail() || numbers >> rest) continue;
+    key.is_measured = true;
+    kept_[key] = choices;
+  }
+}
+
+void ConvolutionCache::write(const ConvolutionKey& key, const ConvolutionChoices& choices) const {
+  std::string line;
+  const auto append = [&](std::int64_t number) { line += fmt::format("{} ", number); };
+  ConvolutionKey written_key = key;
+  ConvolutionChoices written = choices;
+  visit_key(written_key, append);
+  visit_choices(written, append);
+  line.back() = '\n';
+  std::error_code failed;
+  std::filesystem::create_directories(file_.parent_path(), failed);
+  // One line is one write at the file's end, whoever else writes.
+  std::ofstream file(file_, std::ios::app);
+  file << line << std::flush;
+  if (!file) log::debug("{}: the choice of convolutions is not kept", file_.string());
+}
+
 const ConvolutionChoices& ConvolutionCache::find(cudnnHandle_t library, const ConvolutionKey& key,
                                                  const ConvolutionShapes& shapes) {
   const std::scoped_lock lock(mutex_);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
-  return known_.emplace(key, search_all(library, key, shapes)).first->second;
+  const bool is_kept = key.is_measured && !key.deterministic && !file_.empty();
+  if (is_kept && !std::exchange(was_read_, true)) read();
+  const auto kept = kept_.find(key);
+  if (is_kept && kept != kept_.end() && is_usable(library, key, shapes, kept->second)) {
+    return known_.emplace(key, kept->second).first->second;
+  }
+  const ConvolutionChoices& found =
+      known_.emplace(key, search_all(library, key, shapes)).first->second;
+  const bool is_measured = found.forward.is_measured && found.weights.is_measured &&
+                           (found.bottom.is_measured || !key.to_bottom);
+  if (is_kept && is_measured) write(key, found);
+  return found;
 }
 
 Convolution::Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key)

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "cuda/convolution_key.hpp"
 #include "cuda/handles.hpp"
@@ -16,6 +18,7 @@ struct Choice {
   Algorithm algorithm{};
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
   std::size_t workspace = 0;
+  bool is_measured = false;
 };
 struct ConvolutionChoices {
   Choice<cudnnConvolutionFwdAlgo_t> forward;
@@ -34,10 +37,17 @@ struct ConvolutionShapes {
   ConvolutionDescriptor forward, to_bottom, to_weights;
 };
 
-/// The results of searches, by shape: each search is done once per process.
+/// The results of searches, by shape: each search is done once per process, and if it measures
+/// once for a file.
 /// Thread    any
 class ConvolutionCache {
  public:
+  ConvolutionCache() = default;
+  /// file  of choices for one device and one version of cuDNN, which processes share: each appends
+  ///       lines. What cannot be read or does not fit is searched again, and what cannot be written
+  ///       is not kept.
+  explicit ConvolutionCache(std::filesystem::path file) : file_(std::move(file)) {}
+
   /// The fastest algorithm whose workspace is within the key's limit, measured if the key says so;
   /// if it does not, or there is no memory to measure in, the one that cuDNN expects to be fastest.
   /// Errors    DeviceError: cuDNN has no algorithm for it
@@ -45,8 +55,14 @@ class ConvolutionCache {
                                                const ConvolutionShapes& shapes);
 
  private:
-  std::mutex mutex_;  // guards the map; its entries are never removed
+  void read();
+  void write(const ConvolutionKey& key, const ConvolutionChoices& choices) const;
+
+  const std::filesystem::path file_;  // empty: none
+  std::mutex mutex_;                  // guards the rest; entries of the map are never removed
   std::map<ConvolutionKey, ConvolutionChoices> known_;
+  bool was_read_ = false;
+  std::map<ConvolutionKey, ConvolutionChoices> kept_;  // of the file: not looked at yet
 };
 
 /// One convolution: bottom, top and their gradients in key.numbers' type (float32 for TF32).

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <chrono>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -139,11 +141,13 @@ void Nccl::together(std::span<const Part> parts, const char* call, std::size_t c
   if (communicators_->all.empty()) {
     fail(call, fmt::format("{} floats", count), "another device has failed");
   }
-  TAUT_CHECK(parts.size() == communicators_->all.size(), "one part for each device");
+  // Copied: an abort may come from another thread while the group ends.
+  const std::vector<void*> communicators = communicators_->all;
+  TAUT_CHECK(parts.size() == communicators.size(), "one part for each device");
   library_.check(library_.group_start(), "ncclGroupStart", count);
   int status = kSuccess;
   for (std::size_t i = 0; i < parts.size() && status == kSuccess; ++i) {
-    status = queue(library_, communicators_->all[i], parts[i], count);
+    status = queue(library_, communicators[i], parts[i], count);
   }
   // The group must be ended, whatever failed within it.
   const int ended = library_.group_end();
@@ -152,7 +156,8 @@ void Nccl::together(std::span<const Part> parts, const char* call, std::size_t c
 }
 
 bool Nccl::has_failed() {
-  std::scoped_lock lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
   for (void* const one : communicators_->all) {
     int status = kSuccess;
     const bool known = library_.async_error(one, &status) == kSuccess;
@@ -162,7 +167,9 @@ bool Nccl::has_failed() {
 }
 
 void Nccl::give_up() noexcept {
-  std::scoped_lock lock(mutex_);
+  // The abort also ends a call that waits within the lock.
+  constexpr std::chrono::seconds kPatience{2};
+  const std::unique_lock lock(mutex_, kPatience);
   communicators_->abort();
 }
 

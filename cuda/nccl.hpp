@@ -44,9 +44,11 @@ class Nccl {
   /// The mean over all parts' `from`, to the first one's `into`.
   void mean(std::span<const Part> parts, std::size_t count);
 
-  /// Whether NCCL has reported an error in pending work.
+  /// Whether NCCL has reported an error in pending work. Not while a call is under way, which says
+  /// itself what it meets.
   [[nodiscard]] bool has_failed();
-  /// Aborts pending work; from now on every exchange is an error.
+  /// Aborts pending work; from now on every exchange is an error. A call that is under way may wait
+  /// for a device that has failed: it is waited for only for a while.
   void give_up() noexcept;
 
  private:
@@ -57,7 +59,7 @@ class Nccl {
                 int (*queue)(const Library&, void*, const Part&, std::size_t));
 
   const Library& library_;
-  std::mutex mutex_;  // guards communicators_
+  std::timed_mutex mutex_;  // guards communicators_
   std::unique_ptr<Communicators> communicators_;
 };
 

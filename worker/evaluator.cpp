@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "worker/cache/initial_values.hpp"
+#include "worker/device/batch_memory.hpp"
 
 namespace taut::worker {
 namespace {
@@ -33,10 +34,17 @@ std::string accuracy_of(const model::Graph& graph) {
 
 }  // namespace
 
+Evaluator::Evaluator(std::size_t test, const model::Graph& graph, Backend& backend)
+    : test_(test),
+      backend_(&backend),
+      host_memory_(backend.shares_host_memory() ? nullptr : std::make_unique<BatchMemory>(backend)),
+      snapshot_(host_memory_ ? host_memory_.get() : std::pmr::get_default_resource()),
+      files_(graph) {}
+
 Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Backend& backend,
                                                      int iterations, std::size_t test) {
   const model::Graph& graph = *assets.test_graph(test);
-  std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph));
+  std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph, backend));
   for (const TableSpec& table : graph.parameters) {
     const auto& trained = assets.train_graph().parameters;
     const auto found = std::ranges::find(trained, table.name, &TableSpec::name);
@@ -51,7 +59,6 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
   }
   evaluator->assets_ = &assets;
   evaluator->accuracy_ = accuracy_of(graph);
-  evaluator->backend_ = &backend;
   evaluator->net_ = std::make_unique<Net>(graph, backend, Net::Options{});
   evaluator->stream_ = backend.make_stream();
   evaluator->iterations_ = iterations;
@@ -102,7 +109,7 @@ Result<TestResult> Evaluator::run(const ReadTable& read) {
     stream_->finish();
   }
   // A new loader, so that every test reads the same records.
-  TAUT_TRY(auto loader, assets_->test_loader(test_));
+  TAUT_TRY(auto loader, assets_->test_loader(test_, snapshot_.get_allocator().resource()));
   Sums sums;
   TAUT_TRY(files_.begin(static_cast<std::uint64_t>(iterations_)));
   for (int i = 0; i < iterations_; ++i) {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ class Evaluator {
     TableId table;  // in the training net
     DeviceBuffer values;
   };
-  Evaluator(std::size_t test, const model::Graph& graph) : test_(test), files_(graph) {}
+  Evaluator(std::size_t test, const model::Graph& graph, Backend& backend);
   /// Over the batches so far.
   struct Sums {
     double loss = 0;
@@ -53,11 +54,13 @@ class Evaluator {
 
   const std::size_t test_;
   const JobAssets* assets_ = nullptr;
-  Backend* backend_ = nullptr;
+  Backend* backend_;
+  // The device copies from it at its full speed; nullptr: its memory is the host's.
+  std::unique_ptr<std::pmr::memory_resource> host_memory_;
+  std::pmr::vector<float> snapshot_;  // copied to the device next
   std::unique_ptr<Net> net_;
   std::unique_ptr<Stream> stream_;
   std::vector<Parameter> parameters_;  // by the test net's numbering
-  std::vector<float> snapshot_;        // copied to the device next
   int iterations_ = 0;
   std::string accuracy_;  // the output that is the accuracy; "" if none
   std::string cycle_;

@@ -183,11 +183,14 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
   return replica;
 }
 
-Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader(std::size_t test) const {
+Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader(
+    std::size_t test, std::pmr::memory_resource* memory) const {
   data::FeedOptions options;
   options.part = data::Part::kTest;
   options.seed = job_.seed();
-  return start_loader(tests_[test], options, {});
+  data::DataLoader::Options loading;
+  loading.memory = memory;
+  return start_loader(tests_[test], options, loading);
 }
 
 }  // namespace taut::worker

@@ -76,7 +76,8 @@ class JobAssets {
   [[nodiscard]] const model::Graph* test_graph(std::size_t test = 0) const {
     return test < tests_.size() ? &tests_[test].graph : nullptr;
   }
-  [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> test_loader(std::size_t test = 0) const;
+  [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> test_loader(
+      std::size_t test, std::pmr::memory_resource* memory) const;
   [[nodiscard]] const pb::Job& job() const { return job_; }
 
  private:

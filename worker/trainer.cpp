@@ -28,7 +28,11 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhas
       options_(std::move(options)),
       board_(board) {
   report_.clock = options_.start;
+  const Backend& first = *replicas_[0].backend;
+  // What a straggler adds is measured by the compute, so the host then waits for it.
+  is_late_ = !first.shares_host_memory() && !first.needs_dry_run() && !options_.straggle;
   for (const Replica& replica : replicas_) {
+    carries_state_ = carries_state_ || !replica.net->carried_state().empty();
     const bool known = std::ranges::any_of(
         devices_, [&](const Device& device) { return device.backend == replica.backend; });
     if (!known) add_device(*replica.backend);
@@ -42,7 +46,18 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhas
 }
 
 void Trainer::add_device(Backend& backend) {
-  Device& device = devices_.emplace_back(Device{&backend, backend.make_stream(), {}});
+  Device& device = devices_.emplace_back();
+  device.backend = &backend;
+  device.stream = backend.make_stream();
+  if (is_late_) {
+    const std::size_t numbers = replicas_.size() * replicas_[0].net->loss_count() *
+                                static_cast<std::size_t>(options_.batches);
+    for (LateLoss& late : device.losses) {
+      late.numbers = backend.allocate_host(Bytes(numbers * sizeof(float)));
+      late.written = device.stream->make_mark();
+    }
+    device.feed = std::make_unique<BatchFeed>(backend);
+  }
   if (options_.batches == 1) return;
   for (const TableSpec& table : replicas_[0].net->parameters()) {
     const bool pushed = table.kind != TableKind::kFrozen;
@@ -65,8 +80,13 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     clock = std::min(clock, options_.end);
     if (clock == options_.end) break;
     log::set_context(options_.rank, clock.value());
+    // The nets are idle only when the last loss is there.
+    const bool tests_now = test_is_due(first, clock);
+    if (tests_now || (options_.before_clock && carries_state_)) {
+      TAUT_TRY(read_losses());
+    }
     if (options_.before_clock) options_.before_clock(first, clock);
-    if (test_is_due(first, clock)) {
+    if (tests_now) {
       TAUT_TRY(test(clock));
     }
     const TimePoint begin = steady_now();
@@ -76,9 +96,16 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     }
     TAUT_TRY(train_clock(clock));
     report_.wait += waited;
-    record(clock, waited + (steady_now() - begin));
+    const Duration took = waited + (steady_now() - begin);
+    if (unread_) {
+      unread_->took = took;
+      unread_->wait = report_.wait;
+    } else {
+      record(clock, took, report_.wait);
+    }
     clock = clock.next();
   }
+  TAUT_TRY(read_losses());
   log::clear_context();
   return clock;
 }
@@ -107,9 +134,11 @@ Result<void> Trainer::dry_run() {
   for (Step step{.clock = options_.start}; step.first < replicas_.size();
        step.first += devices_.size()) {
     const Fed nothing(replicas_[0].net->fed_count());
-    const std::vector<Fed> fed(devices_.size(), nothing);
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
-      TAUT_TRY(forward(step, fed));
+      for (std::size_t i = 0; i < devices_.size(); ++i) {
+        replica_of(step, i).net->set_batch(*devices_[i].stream, nothing);
+      }
+      TAUT_TRY(forward(step));
       backward(step);
       for (std::size_t i = 0; i < devices_.size(); ++i) {
         static_cast<void>(replica_of(step, i).net->loss(*devices_[i].stream));
@@ -131,25 +160,65 @@ Result<void> Trainer::train_clock(Clock clock) {
     const bool is_last_step = step.first + devices_.size() == replicas_.size();
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
       TAUT_TRY(std::vector<data::Batch> batches, next_batches(step));
-      std::vector<Fed> fed;
-      for (const data::Batch& batch : batches) fed.push_back(batch.spans());
-      TAUT_TRY(forward(step, fed));
+      take_batches(step, std::move(batches));
+      TAUT_TRY(forward(step));
       if (options_.straggle && is_last_step && is_last(step)) {
         straggle(clock, steady_now() - begin, waited_before);
       }
       const TimePoint turned = steady_now();
       backward(step);
       backward_ = steady_now() - turned;
+      if (is_late_) {
+        copy_losses(step);
+        continue;
+      }
       for (std::size_t i = 0; i < devices_.size(); ++i) {
         loss_ += replica_of(step, i).net->loss(*devices_[i].stream) / losses;
         // The stream has completed: nothing reads the batch any more.
-        replica_of(step, i).loader->recycle(std::move(batches[i]));
+        replica_of(step, i).loader->recycle(std::move(batches_[i]));
       }
     }
     for (std::size_t i = 0; i < devices_.size(); ++i) cache_.finish_clock(step.first + i, clock);
   }
   for (const Device& device : devices_) device.backend->end_cycle();
-  return options_.divergence.check("the loss", loss_, clock, board_);
+  if (!is_late_) return options_.divergence.check("the loss", loss_, clock, board_);
+  const std::size_t place = unread_ ? 1 - unread_->place : 0;
+  TAUT_TRY(read_losses());
+  unread_ = Unread{.clock = clock, .place = place};
+  return ok();
+}
+
+/// Queues the copies of a batch's losses to the host; the last ones of a clock are marked.
+void Trainer::copy_losses(const Step& step) {
+  const std::size_t count = replicas_[0].net->loss_count();
+  const std::size_t place = unread_ ? 1 - unread_->place : 0;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    const LateLoss& into = devices_[i].losses[place];
+    const std::size_t number = (step.first + i) * static_cast<std::size_t>(options_.batches) +
+                               static_cast<std::size_t>(step.batch);
+    replica_of(step, i).net->copy_losses(*devices_[i].stream,
+                                         into.numbers.as<float>().subspan(number * count, count));
+    if (step.first + devices_.size() == replicas_.size() && is_last(step)) into.written->record();
+  }
+}
+
+/// Waits for the losses of the clock before, and records it.
+Result<void> Trainer::read_losses() {
+  if (!unread_) return ok();
+  const Unread unread = *std::exchange(unread_, std::nullopt);
+  for (const Device& device : devices_) device.losses[unread.place].written->finish();
+  const std::size_t count = replicas_[0].net->loss_count();
+  const auto batches = static_cast<std::size_t>(options_.batches);
+  loss_ = 0;
+  for (std::size_t i = 0; i < replicas_.size() * batches; ++i) {
+    const Replica& replica = replicas_[i / batches];
+    const LateLoss& from = devices_[i / batches % devices_.size()].losses[unread.place];
+    loss_ += replica.net->loss_of(from.numbers.as<float>().subspan(i * count, count)) /
+             static_cast<double>(replicas_.size() * batches);
+  }
+  TAUT_TRY(options_.divergence.check("the loss", loss_, unread.clock, board_));
+  record(unread.clock, unread.took, unread.wait);
+  return ok();
 }
 
 /// A slow worker has read its parameters and has not pushed yet: it waits between forward and
@@ -187,11 +256,24 @@ Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
   return batches;
 }
 
-/// fed  by device
-Result<void> Trainer::forward(const Step& step, std::span<const Fed> fed) {
+/// Queues the way of batches, one for each device, to its net.
+void Trainer::take_batches(const Step& step, std::vector<data::Batch> batches) {
   for (std::size_t i = 0; i < devices_.size(); ++i) {
-    replica_of(step, i).net->set_batch(*devices_[i].stream, fed[i]);
+    const Device& device = devices_[i];
+    Replica& replica = replica_of(step, i);
+    if (device.feed == nullptr) {
+      replica.net->set_batch(*device.stream, batches[i].spans());
+      continue;
+    }
+    const Arriving arriving =
+        device.feed->bring(*device.stream, std::move(batches[i]), *replica.loader);
+    replica.net->set_batch(*device.stream, arriving);
+    device.feed->mark_taken(*device.stream);
   }
+  batches_ = std::move(batches);
+}
+
+Result<void> Trainer::forward(const Step& step) {
   // Layer by layer: work is only queued here, so no device waits for another one's net.
   const std::size_t layers = replicas_[0].net->layer_count();
   for (std::size_t layer = 0; layer < layers; ++layer) {
@@ -281,7 +363,8 @@ Result<void> Trainer::test(Clock clock) {
   return options_.divergence.check("the loss of the test", result.loss, clock, board_);
 }
 
-void Trainer::record(Clock clock, Duration took) {
+/// wait  in all, up to this clock's end
+void Trainer::record(Clock clock, Duration took, Duration wait) {
   losses_.push_back(loss_);
   if (losses_.size() > static_cast<std::size_t>(std::max(1, options_.average_loss))) {
     losses_.erase(losses_.begin());
@@ -299,7 +382,7 @@ void Trainer::record(Clock clock, Duration took) {
   report_.traffic = cache_.traffic();
   if (options_.recorder != nullptr) {
     options_.recorder->on_clock(
-        {clock, loss_, report_.compute, report_.wait, report_.images, &report_.staleness});
+        {clock, loss_, report_.compute, wait, report_.images, &report_.staleness});
   }
   board_.post(report_);
   if (options_.display > 0 && clock.value() % options_.display == 0) {

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/recent_rate.hpp"
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "proto/solver.pb.h"
+#include "worker/batch_feed.hpp"
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/divergence.hpp"
 #include "worker/engine/backend.hpp"
@@ -22,7 +25,9 @@ namespace taut::worker {
 /// The wait that an experiment adds to a clock, given the time of its compute.
 using Straggle = std::function<Duration(Clock, Duration compute)>;
 
-/// The training loop: the same with and without a server behind the cache.
+/// The training loop: the same with and without a server behind the cache. A device with its own
+/// memory computes while the host goes on: a clock's batch is on its way while the last clock is
+/// computed, and its loss is read when the next clock is queued.
 /// Thread    the compute thread
 class Trainer {
  public:
@@ -54,11 +59,26 @@ class Trainer {
 
  private:
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
+  /// Where a device writes the losses of one clock.
+  struct LateLoss {
+    HostBuffer numbers;
+    std::unique_ptr<Mark> written;
+  };
   /// A device, which computes one replica at a time.
   struct Device {
     Backend* backend;
-    std::unique_ptr<Stream> stream;
+    std::array<LateLoss, 2> losses{};    // of even clocks and of odd ones; none if not is_late_
+    std::unique_ptr<BatchFeed> feed;     // nullptr: batches are copied in the compute's stream
     std::vector<DeviceBuffer> gathered;  // by table: gradients of a clock's earlier batches
+    // Last, so that it ends first: queued work uses the others.
+    std::unique_ptr<Stream> stream;
+  };
+  /// A clock whose loss was not read yet.
+  struct Unread {
+    Clock clock;
+    std::size_t place = 0;  // of Device::losses
+    Duration took{0};
+    Duration wait{0};
   };
   /// One batch of a clock, on one replica for each device: batch 0 reads parameters, the last one
   /// sends the updates.
@@ -69,6 +89,7 @@ class Trainer {
   };
   /// The input of a replica: one blob for each input of the net.
   using Fed = std::vector<std::span<const float>>;
+  using Arriving = std::vector<DeviceSpan<const float>>;
   void add_device(Backend& backend);
   [[nodiscard]] Replica& replica_of(const Step& step, std::size_t device) const {
     return replicas_[step.first + device];
@@ -79,15 +100,18 @@ class Trainer {
   void straggle(Clock clock, Duration since_begin, Duration waited_before);
   [[nodiscard]] Clock draw_of(const Step& step) const;
   [[nodiscard]] Result<std::vector<data::Batch>> next_batches(const Step& step);
-  [[nodiscard]] Result<void> forward(const Step& step, std::span<const Fed> fed);
+  void take_batches(const Step& step, std::vector<data::Batch> batches);
+  [[nodiscard]] Result<void> forward(const Step& step);
   [[nodiscard]] Result<void> bring_parameters(const Step& step, std::size_t device,
                                               std::size_t layer);
   void backward(const Step& step);
   void send_gradients(const Step& step, std::size_t device, std::size_t layer);
   void gather(const Step& step, std::size_t device, TableId table);
   [[nodiscard]] bool is_last(const Step& step) const { return step.batch + 1 == options_.batches; }
+  void copy_losses(const Step& step);
+  [[nodiscard]] Result<void> read_losses();
   [[nodiscard]] Result<void> test(Clock clock);
-  void record(Clock clock, Duration took);
+  void record(Clock clock, Duration took, Duration wait);
   void record_table(const Device& device, TableId table, const char* what, Clock clock,
                     DeviceSpan<const float> values);
 
@@ -100,7 +124,11 @@ class Trainer {
   ProgressReport report_;
   std::vector<float> table_copy_;  // on the host, for its histogram
   std::vector<double> losses_;     // the last average_loss of them
-  double loss_ = 0;                // of this clock, over all replicas
+  double loss_ = 0;                // of a clock, over all replicas
+  bool is_late_ = false;
+  std::vector<data::Batch> batches_;  // that the devices compute with; empty if is_late_
+  std::optional<Unread> unread_;
+  bool carries_state_ = false;  // from one batch to the next
   const std::atomic<bool>* stop_ = nullptr;
   Duration backward_{0};  // how long the last one took
   RecentRate rate_;

@@ -5,13 +5,18 @@
 
 namespace taut::cuda {
 
-/// Records a fault, unless there is one already. fault  nullptr: not recorded
+/// Records a fault, unless another kernel found one or there is one at a lower position.
+/// fault  nullptr: not recorded
 __device__ inline void report_fault(Fault* fault, Fault::Kind kind, float value,
                                     std::int64_t position, std::int64_t limit) {
-  if (fault == nullptr || atomicCAS(&fault->kind, Fault::kNone, kind) != Fault::kNone) return;
-  fault->value = value;
-  fault->position = position;
+  if (fault == nullptr) return;
+  const std::int32_t known = atomicCAS(&fault->kind, Fault::kNone, kind);
+  if (known != Fault::kNone && known != kind) return;
   fault->limit = limit;
+  const std::int64_t counted = Fault::kLastPosition + 1 -
+                               (position < Fault::kLastPosition ? position : Fault::kLastPosition);
+  (void)atomicMax(&fault->first,
+                  (static_cast<unsigned long long>(counted) << 32U) | __float_as_uint(value));
 }
 
 }  // namespace taut::cuda

@@ -32,6 +32,7 @@ struct Options {
   std::size_t mib = 256;  // of each array
   int host_threads = 4;   // that move the host's memory, as a server's shards do
   bool only_limits = false;
+  bool dry_run = false;
 };
 
 struct Row {
@@ -230,8 +231,10 @@ int main(int count, char** arguments) {
   app.add_option("--mib", options.mib, "of each array")->check(CLI::Range(1, 1 << 16));
   app.add_option("--host-threads", options.host_threads, "that move the host's memory")
       ->check(CLI::Range(1, 1024));
+  app.add_flag("--dry-run", options.dry_run, "arrays of 1 MiB, and no speed is judged");
   app.add_flag("--limits", options.only_limits, "only copies with the host, and its memory");
   CLI11_PARSE(app, count, arguments);
+  if (options.dry_run) options.mib = 1;
   try {
     const auto choice = make_backend({.device = options.device});
     if (!choice) {
@@ -239,7 +242,10 @@ int main(int count, char** arguments) {
       return kNoDevice;
     }
     fmt::print("{}\n", choice.value().reason);
-    const std::vector<Row> rows = Bench(*choice.value().backend, options).run();
+    std::vector<Row> rows = Bench(*choice.value().backend, options).run();
+    for (Row& row : rows) {
+      if (options.dry_run) row.reach = 0;
+    }
     for (const Row& row : rows) {
       fmt::print("{:48} {:8.1f} GB/s{}\n", row.what, row.rate,
                  row.share > 0 ? fmt::format("  {:.0f} %", 100 * row.share) : "");

@@ -170,6 +170,39 @@ class GpuCheck(unittest.TestCase):
             again = self.check(folder, "--output", out, "--part", "bench")
             self.assertEqual(again.returncode, 0, again.stderr)
 
+    def test_a_compiler_of_pytorchs_that_fails_fails_nothing(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            self.make(folder / "time_net", "print('100 images/s')")
+            # PyTorch, but for a compiler that works.
+            (folder / "torch.py").write_text(
+                "import sys, unittest.mock\n"
+                "torch = unittest.mock.MagicMock()\n"
+                "torch.cuda.is_available.return_value = True\n"
+                "torch.compile.side_effect = RuntimeError('no compiler here')\n"
+                "sys.modules['torch'] = torch\n")
+            ran = run([sys.executable, SOURCE / "tests/bench/gpu_nets", "--net", "LeNet b64",
+                       "--time-net", folder / "time_net", "--json", folder / "rows.json"],
+                      {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder)})
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            said = {row["what"]: row for row in json.loads((folder / "rows.json").read_text())}
+            left_out = said["LeNet b64, tf32, torch.compile"]
+            self.assertIsNone(left_out["fine"])
+            self.assertIn("no compiler here", left_out["value"])
+
+    @unittest.skipUnless((BUILD / "twin/libtautline_cuda_twin.so").exists(), "no device twin")
+    def test_a_gpu_check_is_rehearsed_on_the_twin(self):
+        with tempfile.TemporaryDirectory() as name:
+            out = pathlib.Path(name) / "out"
+            checked = run([sys.executable, SOURCE / "scripts" / "gpu_check", "--twin", "--part",
+                           "smoke", "--part", "bench", "--output", out],
+                          {"PATH": "/usr/bin:/bin", "TAUTLINE_BUILD": str(BUILD)})
+            self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+            table = json.loads((out / "table.json").read_text())
+            self.assertEqual({row["part"] for row in table["rows"]}, {"smoke", "bench"})
+            self.assertFalse([row for row in table["rows"] if row["fine"] is False])
+            self.assertLessEqual(len(list(out.iterdir())), 8)
+
 
 if __name__ == "__main__":
     unittest.main()

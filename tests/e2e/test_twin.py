@@ -2,31 +2,14 @@
 fails."""
 
 import json
-import os
 import unittest
 
 from cluster import *
-
-BUILD = BIN.parent
-MODULE = BUILD / "twin" / "libtautline_cuda_twin.so"
+from twin import DATA, MODULE, TwinTest
 
 
 @unittest.skipUnless(MODULE.exists(), "no device twin is built")
-class Twin(ClusterTest):
-    def setUp(self):
-        super().setUp()
-        # As scripts/twin sets them.
-        added = {"TAUTLINE_CUDA_MODULE": str(MODULE),
-                 "LD_LIBRARY_PATH": str(BUILD / "twin")}
-        for name, value in added.items():
-            self.set_variable(name, value)
-
-    def set_variable(self, name, value):
-        before = os.environ.get(name)
-        os.environ[name] = value
-        self.addCleanup(lambda: os.environ.pop(name, None) if before is None
-                        else os.environ.__setitem__(name, before))
-
+class Twin(TwinTest):
     def test_the_device_twin_is_named_in_log_status_and_summary(self):
         run = self.folder / "run"
         trained = self.tautline("train", self.job(iterations=3), "--output", run, "--device",
@@ -40,6 +23,14 @@ class Twin(ClusterTest):
         wait_until(lambda: "device twin" in json.dumps(self.status()),
                    what="the twin in the status")
 
+    def test_an_exchange_that_waits_for_a_lost_device_ends_the_worker(self):
+        self.set_variable("TAUTLINE_TWIN_DEVICES", "2")
+        self.set_variable("TAUTLINE_TWIN_FAIL", "ncclGroupEnd 9 hangs")
+        run = self.folder / "run"
+        trained = self.tautline("train", self.job(iterations=50), "--output", run, "--device",
+                                "cuda", "--device-index", "0,1", "--workers", 1, timeout=60)
+        self.assertEqual(trained.returncode, 1, trained.stdout + trained.stderr)
+
     def test_a_worker_whose_device_has_failed_for_good_ends(self):
         self.set_variable("TAUTLINE_TWIN_FAIL", "cudaLaunchKernel 100 lost")
         self.start_server()
@@ -48,6 +39,30 @@ class Twin(ClusterTest):
         self.assertNotEqual(worker.wait(timeout=60), 0)
         log = (self.folder / "worker0.log").read_text()
         self.assertIn("the device has failed, so this worker ends", log)
+
+    @unittest.skipUnless(DATA.is_dir(), "the package dataset-fashion-mnist is not installed")
+    def test_100_clocks_of_lenet_on_the_twin_follow_the_cpus_under_two_schedules(self):
+        job = self.lenet("lenet", iterations=100, batch=4)
+        options = ["--workers", 2, "--mode", "bsp"]
+        here = self.train("cpu", job, *options, device="cpu")
+        first = self.train("first", job, *options, seed=1)
+        for worker in ("worker0", "worker1"):
+            expected, found = here.losses(worker), first.losses(worker)
+            self.assertEqual(len(found), 100)
+            for clock, (one, other) in enumerate(zip(expected, found, strict=True)):
+                self.assertAlmostEqual(one, other, delta=0.02, msg=f"{worker}, clock {clock}")
+        second = self.train("second", job, *options, seed=2)
+        self.assertEqual(first.digest(), second.digest())
+
+    @unittest.skipUnless(DATA.is_dir(), "the package dataset-fashion-mnist is not installed")
+    def test_one_worker_on_two_devices_learns_as_on_one(self):
+        self.set_variable("TAUTLINE_TWIN_DEVICES", "2")
+        job = self.lenet("lenet", iterations=20, batch=8)
+        alone = self.train("alone", job, "--workers", 1)
+        shared = self.train("shared", job, "--workers", 1, "--device-index", "0,1")
+        for one, other in zip(alone.losses("worker0"), shared.losses("worker0"), strict=True):
+            self.assertAlmostEqual(one, other, delta=0.02)
+        self.assertIn("2 devices share the batch", (shared.folder / "worker0.log").read_text())
 
 
 if __name__ == "__main__":

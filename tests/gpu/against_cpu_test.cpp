@@ -18,21 +18,23 @@ std::uint64_t fresh_seed() {
   return given != nullptr ? std::strtoull(given, nullptr, 10) : random_seed();
 }
 
+std::vector<Values> run(const LayerCase& test, std::uint64_t seed,
+                        std::shared_ptr<Backend> backend) {
+  LayerBench bench(test.definition, test.bottoms,
+                   {.phase = test.phase, .tops = test.tops, .backend = std::move(backend)});
+  fill_randomly(bench, seed, test.classes, test.labels_from_end);
+  bench.forward(Clock(5));
+  if (test.is_loss) {
+    for (Values& gradient : bench.top_gradients) gradient.assign(gradient.size(), 1.0F);
+  }
+  if (test.phase == pb::TRAIN) bench.backward();
+  return results_of(bench, test.phase == pb::TRAIN);
+}
+
 void check(const LayerCase& test, std::uint64_t seed) {
   INFO(test.definition << ", seed " << seed << " (TAUT_TEST_SEED repeats it)");
-  const auto run = [&](std::shared_ptr<Backend> backend) {
-    LayerBench bench(test.definition, test.bottoms,
-                     {.phase = test.phase, .tops = test.tops, .backend = std::move(backend)});
-    fill_randomly(bench, seed, test.classes, test.labels_from_end);
-    bench.forward(Clock(5));
-    if (test.is_loss) {
-      for (Values& gradient : bench.top_gradients) gradient.assign(gradient.size(), 1.0F);
-    }
-    if (test.phase == pb::TRAIN) bench.backward();
-    return results_of(bench, test.phase == pb::TRAIN);
-  };
-  const std::vector<Values> expected = run(cpu());
-  const std::vector<Values> actual = run(cuda_device());
+  const std::vector<Values> expected = run(test, seed, cpu());
+  const std::vector<Values> actual = run(test, seed, cuda_device());
   REQUIRE(expected.size() == actual.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     INFO("result " << i << " of " << expected.size());
@@ -46,6 +48,18 @@ void check_all(const std::vector<LayerCase>& cases) {
 }
 
 }  // namespace
+
+TEST_CASE("layers have the same bits twice by deterministic algorithms", "[gpu]") {
+  const auto device = cuda_device();
+  device->set_math({.deterministic = true});
+  for (const auto& cases : {linear_cases(), channel_cases(), sequence_cases()}) {
+    for (const LayerCase& test : cases) {
+      INFO(test.definition);
+      CHECK(run(test, 7, device) == run(test, 7, device));
+    }
+  }
+  device->set_math({});
+}
 
 TEST_CASE("convolutions and inner products agree with the CPU's", "[gpu][kernel]") {
   check_all(linear_cases());

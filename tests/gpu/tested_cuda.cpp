@@ -7,11 +7,13 @@
 namespace taut::test {
 
 const Result<std::shared_ptr<Backend>>& open_cuda() {
-  static const Result<std::shared_ptr<Backend>> device = []() -> Result<std::shared_ptr<Backend>> {
+  const auto open = []() -> Result<std::shared_ptr<Backend>> {
     TAUT_TRY(BackendChoice choice, make_backend({.device = DeviceKind::kCuda}));
     return std::shared_ptr<Backend>(std::move(choice.backend));
-  }();
-  return device;
+  };
+  // Never destroyed: CUDA's libraries may end before a static of ours.
+  static const auto* const device = new Result<std::shared_ptr<Backend>>(open());
+  return *device;
 }
 
 std::shared_ptr<Backend> cuda_device() {

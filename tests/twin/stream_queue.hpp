@@ -89,6 +89,7 @@ struct Fault {
     kDeviceLost,   // the device's sticky error from now on
   };
   Kind kind = kNone;
+  bool hangs = false;  // of an exchange: it does not return before it is aborted
 };
 [[nodiscard]] Fault next_fault(std::string_view call);
 /// The device's sticky error from now on, as work that fails while it runs leaves it.

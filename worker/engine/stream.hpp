@@ -1,6 +1,23 @@
 #pragma once
 
+#include <memory>
+
 namespace taut {
+
+/// A point in a stream's work for the host to wait at, while work that is queued later continues.
+/// Thread: the stream's.
+class Mark {
+ public:
+  Mark() = default;
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  virtual ~Mark() = default;
+
+  /// Marks what is queued so far.
+  virtual void record() = 0;
+  /// Blocks the host until the mark has been passed, or longer. Errors: as Stream::finish().
+  virtual void finish() = 0;
+};
 
 /// A queue of work on a device: work on one stream runs in order; two streams synchronize at events
 /// only. Thread: one at a time.
@@ -14,7 +31,25 @@ class Stream {
   /// Blocks the host until all queued work is done. It needs no deadline: the device finishes or
   /// fails. Errors: DeviceError.
   virtual void finish() = 0;
+
+  /// stream  outlives the mark. A stream without marks of its own is waited for as a whole.
+  [[nodiscard]] virtual std::unique_ptr<Mark> make_mark();
 };
+
+/// The mark of a stream without marks of its own.
+class WholeStream final : public Mark {
+ public:
+  explicit WholeStream(Stream& stream) : stream_(stream) {}
+  void record() override {}
+  void finish() override { stream_.finish(); }
+
+ private:
+  Stream& stream_;
+};
+
+inline std::unique_ptr<Mark> Stream::make_mark() {
+  return std::make_unique<WholeStream>(*this);
+}
 
 /// A point in a stream's work. An event that was never recorded has passed. Thread: record() by one
 /// at a time, while no other uses it; the rest by any.

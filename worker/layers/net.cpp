@@ -219,6 +219,13 @@ void Net::set_batch(Stream& stream, std::span<const std::span<const float>> fed)
   }
 }
 
+void Net::set_batch(Stream& stream, std::span<const DeviceSpan<const float>> fed) {
+  TAUT_CHECK(fed.size() == fed_.size(), "a batch has one blob for each that is fed");
+  for (std::size_t i = 0; i < fed_.size(); ++i) {
+    backend_.copy(stream, fed[i], blobs_[fed_[i]].value);
+  }
+}
+
 void Net::find_runs() {
   forward_runs_.resize(steps_.size());
   backward_runs_.resize(steps_.size());
@@ -345,12 +352,35 @@ float Net::read_number(Stream& stream, std::size_t blob) {
 
 double Net::loss(Stream& stream) {
   double sum = 0;
+  for (const Loss& one : losses()) sum += double{one.weight} * read_number(stream, one.blob);
+  return sum;
+}
+
+std::vector<Net::Loss> Net::losses() const {
+  std::vector<Loss> all;
   for (const model::Node& node : graph_.nodes) {
     for (std::size_t i = 0; i < node.tops.size(); ++i) {
-      if (node.loss_weights[i] == 0) continue;
-      sum += double{node.loss_weights[i]} * read_number(stream, node.tops[i]);
+      if (node.loss_weights[i] != 0) all.push_back({node.tops[i], node.loss_weights[i]});
     }
   }
+  return all;
+}
+
+std::size_t Net::loss_count() const {
+  return losses().size();
+}
+
+void Net::copy_losses(Stream& stream, std::span<float> into) {
+  std::size_t next = 0;
+  for (const Loss& one : losses()) {
+    backend_.copy_to_host(stream, blobs_[one.blob].value, into.subspan(next++, 1));
+  }
+}
+
+double Net::loss_of(std::span<const float> numbers) const {
+  double sum = 0;
+  std::size_t next = 0;
+  for (const Loss& one : losses()) sum += double{one.weight} * numbers[next++];
   return sum;
 }
 

@@ -59,6 +59,8 @@ class Net {
   void set_batch(Stream& stream, std::initializer_list<std::span<const float>> fed) {
     set_batch(stream, std::span(fed.begin(), fed.size()));
   }
+  /// Of what is on the device already, in the device's order.
+  void set_batch(Stream& stream, std::span<const DeviceSpan<const float>> fed);
 
   /// If the backend repeats, one call queues the layer and all that follow it up to the next one
   /// with parameters, and the calls for those do nothing.
@@ -78,6 +80,12 @@ class Net {
 
   /// The weighted sum of the losses of the last forward. Waits for the stream.
   [[nodiscard]] double loss(Stream& stream);
+  /// The same in two steps: copies the numbers that loss_of() sums, which are there when the stream
+  /// has passed.
+  /// into  loss_count() of them, in memory from Backend::allocate_host()
+  void copy_losses(Stream& stream, std::span<float> into);
+  [[nodiscard]] std::size_t loss_count() const;
+  [[nodiscard]] double loss_of(std::span<const float> numbers) const;
 
   /// What all layers keep from one batch to the next, in the layers' order.
   [[nodiscard]] std::vector<DeviceSpan<float>> carried_state();
@@ -105,6 +113,11 @@ class Net {
     DeviceSpan<float> gradient;
     DeviceSpan<float> part;  // empty: no other layer writes the gradient
   };
+  struct Loss {
+    std::size_t blob = 0;
+    float weight = 0;
+  };
+  [[nodiscard]] std::vector<Loss> losses() const;
   struct Step {
     std::unique_ptr<Layer> layer;  // nullptr: it is fed
     std::vector<Tensor> bottoms;

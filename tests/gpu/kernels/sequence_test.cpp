@@ -61,8 +61,8 @@ TEST_CASE("a number that names no row gives zeros and is written down", "[kernel
     CHECK(top.values(stream) == std::vector<float>{1, 2, 5, 6, 0, 0, 3, 4});
     const cuda::Fault found = fault.values(stream)[0];
     CHECK(found.kind == cuda::Fault::kRow);
-    CHECK(found.position == 2);
-    CHECK(found.value == 3);
+    CHECK(found.position() == 2);
+    CHECK(found.value() == 3);
     CHECK(found.limit == 3);
   });
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 namespace taut::twin {
 
 /// The shared memory of the running block: poisoned at its begin; the red zones are looked at when
@@ -7,5 +9,10 @@ namespace taut::twin {
 void begin_block_memory();
 void end_block_memory();
 void barrier_of_block_memory();
+
+/// An access by the running thread, of any memory: reports one of __shared__ memory that races with
+/// another thread's since the last barrier.
+/// code  where it is made
+void note_access(const void* begin, std::size_t bytes, bool is_write, const void* code);
 
 }  // namespace taut::twin

@@ -82,6 +82,14 @@ inline int atomicCAS(int* at, int expected, int value) {
   if (old == expected) *at = value;
   return old;
 }
+inline unsigned long long atomicMax(unsigned long long* at, unsigned long long value) {
+  const unsigned long long old = *at;
+  if (value > old) *at = value;
+  return old;
+}
+inline unsigned __float_as_uint(float value) {
+  return std::bit_cast<unsigned>(value);
+}
 inline int min(int a, int b) {
   return a < b ? a : b;
 }

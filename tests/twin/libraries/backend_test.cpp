@@ -26,7 +26,8 @@ using namespace taut;
 namespace {
 
 // Read when the first call requests the number of devices.
-const int two_devices = setenv("TAUTLINE_TWIN_DEVICES", "2", 1);
+const int two_devices =
+    setenv("TAUTLINE_TWIN_DEVICES", "2", 1) | setenv("TAUTLINE_CACHE", "off", 1);
 
 using Values = std::vector<float>;
 

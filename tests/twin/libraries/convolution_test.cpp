@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <span>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "tests/twin/libraries/broken_rule.hpp"
 #include "tests/twin/libraries/convolution_algorithms.hpp"
 #include "tests/twin/libraries/device_values.hpp"
+#include "tests/twin/runtime/seed.hpp"
 #include "tests/twin/stream_queue.hpp"
 
 using namespace taut::twin;
@@ -326,4 +328,26 @@ TEST_CASE("one thread at a time uses a handle of cuDNN", "[twin][cudnn]") {
     ask();
     other.join();
   });
+}
+
+TEST_CASE("algorithms that are not deterministic sum in an order of the seed", "[twin][cudnn]") {
+  const Convolution conv(shape_of(4, 3, 12, 4, 3, 1, 1), Format::kFloat32, CUDNN_FMA_MATH);
+  const DeviceValues x(some_values(conv.shape.bottom_count(), 1));
+  const DeviceValues dy(some_values(conv.shape.top_count(), 2));
+  const DeviceValues dw(conv.shape.weight_count()), workspace(1 << 18);
+  const auto outcomes = [&](cudnnConvolutionBwdFilterAlgo_t algorithm) {
+    std::set<Values> all;
+    const float one = 1, zero = 0;
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+      set_seed(seed);
+      REQUIRE(cudnnConvolutionBackwardFilter(conv.library, &one, conv.bottom, x.get(), conv.top,
+                                             dy.get(), conv.convolution, algorithm, workspace.get(),
+                                             workspace.bytes(), &zero, conv.weights,
+                                             dw.get()) == kFine);
+      all.insert(dw.read());
+    }
+    return all.size();
+  };
+  CHECK(outcomes(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0) > 1);
+  CHECK(outcomes(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1) == 1);
 }

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "tests/support/catch.hpp"
 #include "tests/twin/libraries/broken_rule.hpp"
 #include "tests/twin/libraries/device_values.hpp"
+#include "tests/twin/runtime/seed.hpp"
 #include "tests/twin/stream_queue.hpp"
 
 using namespace taut::twin;
@@ -335,4 +337,30 @@ TEST_CASE("a workspace is destroyed by the call that was given it", "[twin][cubl
     any = true;
   }
   CHECK(any);
+}
+
+TEST_CASE("sums in place have no order of their own, others have one", "[twin][cublaslt]") {
+  Product product({.m = 16, .n = 16, .k = 512});
+  product.align(16);
+  const DeviceValues a(some_values(16 * 512, 1)), b(some_values(16 * 512, 2)), d(256);
+  const DeviceValues workspace(1 << 18);
+  const auto most_outcomes = [&] {
+    std::size_t most = 0;
+    for (const auto& result : product.ask()) {
+      std::set<Values> outcomes;
+      for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+        set_seed(seed);
+        REQUIRE(product.run(result.algo, a.get(), b.get(), d.get(), workspace.get(),
+                            result.workspaceSize) == CUBLAS_STATUS_SUCCESS);
+        outcomes.insert(d.read());
+      }
+      most = std::max(most, outcomes.size());
+    }
+    return most;
+  };
+  CHECK(most_outcomes() > 1);
+  product.prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                 static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+                                            CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
+  CHECK(most_outcomes() == 1);
 }

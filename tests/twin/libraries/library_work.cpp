@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "tests/twin/runtime/seed.hpp"
+
 namespace taut::twin {
 namespace {
 
@@ -76,7 +78,7 @@ std::uint64_t chosen_number(const std::string& question, std::uint64_t bound) {
   const std::scoped_lock lock(mutex);
   const auto found = known.find(question);
   if (found != known.end()) return found->second;
-  return known.emplace(question, random_number(question, bound)).first->second;
+  return known.emplace(question, library_number(question, bound)).first->second;
 }
 
 void queue_work(const Work& work, std::function<void()> run) {

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,8 +70,8 @@ void require_live(const char* call, const ncclComm* communicator) {
                    fmt::format("{}: a communicator that was destroyed, or never made", call));
 }
 
-ncclResult_t faulted(const char* call) {
-  switch (next_fault(call).kind) {
+ncclResult_t status_of(const Fault& fault) {
+  switch (fault.kind) {
     case Fault::kNone:
       return ncclSuccess;
     case Fault::kRefused:
@@ -81,6 +83,10 @@ ncclResult_t faulted(const char* call) {
       return ncclUnhandledCudaError;
   }
   return ncclSuccess;
+}
+
+ncclResult_t faulted(const char* call) {
+  return status_of(next_fault(call));
 }
 
 /// One rank's part of an exchange, as it was called.
@@ -205,6 +211,15 @@ void check_whole(const std::vector<Part>& parts) {
     if (static_cast<std::size_t>(taking_part) % clique.devices.size() == 0) continue;
     report_violation("nccl.group", fmt::format("{}: {} of {} ranks take part in one group",
                                                part.what, taking_part, clique.devices.size()));
+  }
+}
+
+/// As a group that waits for a device that is lost.
+void wait_for_abort(const std::vector<Part>& parts) {
+  std::vector<std::shared_ptr<Clique>> cliques;
+  for (const Part& part : parts) cliques.push_back(part.communicator->clique);
+  for (const auto& clique : cliques) {
+    while (!clique->is_aborted[0]) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
@@ -351,9 +366,11 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
   if (group_depth == 0) return ncclInvalidUsage;
-  const ncclResult_t fault = faulted("ncclGroupEnd");
+  const Fault met = next_fault("ncclGroupEnd");
+  const ncclResult_t fault = status_of(met);
   if (--group_depth > 0) return ncclSuccess;
   const std::vector<Part> parts = std::exchange(group_parts, {});
+  if (met.hangs) wait_for_abort(parts);
   const ncclResult_t status = std::exchange(group_status, ncclSuccess);
   if (status != ncclSuccess) return status;
   if (fault != ncclSuccess) return fault;

@@ -183,3 +183,12 @@ TEST_CASE("a communicator and its stream are of one device", "[twin][nccl]") {
                      ranks.communicators[0], ranks.all[1]->stream);
   });
 }
+
+TEST_CASE("an exchange in place is at the same place", "[twin][nccl]") {
+  Ranks ranks(1);
+  const Rank& rank = *ranks.all[0];
+  REQUIRE_BROKEN("nccl.overlap", {
+    (void)ncclReduce(rank.from, rank.from + 1, kCount - 1, ncclFloat32, ncclAvg, 0,
+                     ranks.communicators[0], rank.stream);
+  });
+}

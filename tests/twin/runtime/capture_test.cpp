@@ -170,4 +170,23 @@ TEST_CASE("a replay that names memory given back since is named", "[twin]") {
   });
 }
 
+TEST_CASE("a stream that is captured may not be destroyed", "[twin]") {
+  const cudaStream_t captured = stream();
+  begin(captured);
+  REQUIRE_BROKEN("capture.destroyed", { (void)cudaStreamDestroy(captured); });
+  CHECK(end(captured) == cudaSuccess);
+}
+
+TEST_CASE("a graph is not launched into a capture", "[twin]") {
+  const cudaStream_t captured = stream();
+  begin(captured);
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(captured, &graph) == cudaSuccess);
+  cudaGraphExec_t ready = nullptr;
+  REQUIRE(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess);
+  begin(captured);
+  REQUIRE_BROKEN("graph.nested", { (void)cudaGraphLaunch(ready, captured); });
+  CHECK(end(captured) == cudaSuccess);
+}
+
 }  // namespace taut::twin

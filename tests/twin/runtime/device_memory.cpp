@@ -98,18 +98,13 @@ bool is_red(const std::byte* from, const std::byte* to) {
   return true;
 }
 
-/// The zones that share pages with what was written.
+/// The bytes of both zones that could be written. REQUIRES: the pages are open
 void check_red_zones(const OpenPages& written) {
   const Piece& piece = *written.piece;
-  std::byte* const end = piece.first_page + piece.page_bytes;
-  std::byte* const behind = piece.begin + piece.bytes;
-  const bool sees_begin = written.begin < piece.begin + kPage;
-  const bool sees_end = written.begin + written.bytes > behind - kPage;
-  if (!sees_begin && !sees_end) return;
-  protect(piece.first_page, piece.page_bytes, PROT_READ);
-  const bool before = !sees_begin || is_red(piece.first_page, piece.begin);
-  const bool after = !sees_end || is_red(behind, end);
-  protect(piece.first_page, piece.page_bytes, PROT_NONE);
+  const std::byte* const open_end = written.begin + written.bytes;
+  const std::byte* const behind = piece.begin + piece.bytes;
+  const bool before = is_red(written.begin, std::min<const std::byte*>(piece.begin, open_end));
+  const bool after = is_red(std::max<const std::byte*>(behind, written.begin), open_end);
   if (before && after) return;
   report_violation(
       "memory.bounds",
@@ -208,10 +203,10 @@ void open_memory(const Task& task) {
 }
 
 void close_memory() {
-  for (const OpenPages& one : memory().open) protect(one.begin, one.bytes, PROT_NONE);
   for (const OpenPages& one : memory().open) {
     if (one.is_write) check_red_zones(one);
   }
+  for (const OpenPages& one : memory().open) protect(one.begin, one.bytes, PROT_NONE);
   memory().open.clear();
 }
 

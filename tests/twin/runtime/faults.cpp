@@ -7,7 +7,8 @@
 #include "tests/twin/runtime/lock.hpp"
 #include "tests/twin/stream_queue.hpp"
 
-// Calls that are made to fail: TAUTLINE_TWIN_FAIL="cudaMalloc 3 refused", "any 120 lost". And how
+// Calls that are made to fail: TAUTLINE_TWIN_FAIL="cudaMalloc 3 refused", "any 120 lost",
+// "ncclGroupEnd 3 hangs" (the device is lost, and the call waits for its part for ever). And how
 // often each was made: TAUTLINE_TWIN_COUNTS names a file that is written at the process's end.
 namespace taut::twin {
 namespace {
@@ -16,6 +17,7 @@ struct Order {
   std::string call;  // "any"
   unsigned long long at = 0;
   Fault::Kind kind = Fault::kNone;
+  bool hangs = false;
 };
 
 Order order_of_test() {
@@ -25,12 +27,13 @@ Order order_of_test() {
   char call[64] = "";
   char kind[16] = "";
   if (std::sscanf(text, "%63s %llu %15s", call, &order.at, kind) != 3) {
-    report_violation("twin", "TAUTLINE_TWIN_FAIL is \"CALL NUMBER refused|memory|lost\"");
+    report_violation("twin", "TAUTLINE_TWIN_FAIL is \"CALL NUMBER refused|memory|lost|hangs\"");
   }
   order.call = call;
-  order.kind = std::string_view(kind) == "lost"     ? Fault::kDeviceLost
-               : std::string_view(kind) == "memory" ? Fault::kOutOfMemory
-                                                    : Fault::kRefused;
+  order.hangs = std::string_view(kind) == "hangs";
+  order.kind = order.hangs || std::string_view(kind) == "lost" ? Fault::kDeviceLost
+               : std::string_view(kind) == "memory"            ? Fault::kOutOfMemory
+                                                               : Fault::kRefused;
   return order;
 }
 
@@ -79,7 +82,7 @@ Fault next_fault(std::string_view call) {
   if (!is_named && !(own.order.call == "any" && own.order.at == own.all)) return {};
   std::fprintf(stderr, "device twin: %s, call %llu, is made to fail\n", found->first.c_str(),
                found->second);
-  return {own.order.kind};
+  return {own.order.kind, own.order.hangs};
 }
 
 }  // namespace taut::twin

@@ -56,6 +56,12 @@ Lateness lateness() {
   }
 }
 
+std::uint64_t library_number(std::string_view question, std::uint64_t bound) {
+  static const char* const text = std::getenv("TAUTLINE_TWIN_LIBRARIES");
+  const std::uint64_t value = text == nullptr ? seed() : std::strtoull(text, nullptr, 10);
+  return Random(value ^ hash_of(question)).below(bound);
+}
+
 std::uint64_t random_number(std::string_view purpose, std::uint64_t bound) {
   const Lock lock;
   auto& sequences = own().sequences;

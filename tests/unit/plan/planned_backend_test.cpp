@@ -277,6 +277,40 @@ TEST_CASE("random programs give the same numbers within a budget, however late t
   CHECK(moved > 100'000);
 }
 
+TEST_CASE("the compute does not wait in a budget for the copy of a gradient", "[budget]") {
+  const auto inner = cpu();
+  test::LateBackend late(*inner, {});
+  constexpr std::size_t kCount = 4096;
+  constexpr std::size_t kBuffers = 6;
+  PlannedBackend planned(late, {.budget = Bytes(3 * kCount * sizeof(float))});
+  const auto compute = planned.make_stream();
+  const auto copies = planned.make_copy_stream();
+  std::vector<DeviceBuffer> gradients;
+  std::vector<Values> arrived(kBuffers, Values(kCount));
+  for (std::size_t i = 0; i < kBuffers; ++i) gradients.push_back(planned.allocate_floats(kCount));
+  const auto step = [&](std::size_t i) {
+    planned.fill(*compute, gradients[i].as<float>(), static_cast<float>(i + 1));
+    planned.copy_to_host(*copies, gradients[i].as<float>(), arrived[i]);
+  };
+  const auto planning = planned.dry_run(*compute, "backward", [&]() -> Result<void> {
+    for (std::size_t i = 0; i < kBuffers; ++i) step(i);
+    return ok();
+  });
+  REQUIRE(planning.has_value());
+  planned.begin_cycle(*compute, "backward");
+  step(0);
+  step(1);
+  compute->finish();
+  // What nothing waits for is late.
+  CHECK(arrived[0] == Values(kCount));
+  for (std::size_t i = 2; i < kBuffers; ++i) step(i);
+  planned.end_cycle();
+  copies->finish();
+  for (std::size_t i = 0; i < kBuffers; ++i) {
+    CHECK(arrived[i] == Values(kCount, static_cast<float>(i + 1)));
+  }
+}
+
 TEST_CASE("recordings within a budget cover the calls between two moves of memory", "[budget]") {
   constexpr std::size_t kBuffers = kClasses * kEach;
   std::uint64_t moved = 0;

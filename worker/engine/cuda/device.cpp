@@ -1,17 +1,52 @@
 #include "worker/engine/cuda/device.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
 #include <utility>
 
 #include "cuda/matmul.hpp"
 
 namespace taut {
 
+namespace {
+
+/// Where the choices of convolutions are kept: TAUTLINE_CACHE, or the user's folder of caches.
+/// Empty: nowhere.
+std::filesystem::path choices_file(const std::string& device) {
+  const auto variable = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  std::filesystem::path folder = variable("TAUTLINE_CACHE");
+  if (folder == "off") return {};
+  if (folder.empty()) {
+    const std::string caches = variable("XDG_CACHE_HOME");
+    const std::string home = variable("HOME");
+    if (caches.empty() && home.empty()) return {};
+    folder =
+        caches.empty() ? std::filesystem::path(home) / ".cache" : std::filesystem::path(caches);
+    folder /= "tautline";
+  }
+  std::string name = device;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return folder / fmt::format("convolutions-{}-cudnn{}.txt", name, cudnnGetVersion());
+}
+
+}  // namespace
+
 CudaDevice::CudaDevice(int index, cuda::DeviceFacts facts)
     : index_(index),
       facts_(std::move(facts)),
       arena_(index, facts_.name),
-      cublas_lt_((enter(), cuda::make_cublas_lt())) {}
+      cublas_lt_((enter(), cuda::make_cublas_lt())),
+      convolutions_(choices_file(facts_.name)) {}
 
 void CudaDevice::enter() const {
   cuda::check(cudaSetDevice(index_), "cudaSetDevice");

@@ -46,28 +46,68 @@ cudaStream_t CudaStream::enter() {
   return stream_.get();
 }
 
+void CudaStream::copy_fault(const HostBuffer& into) {
+  if (!asks_for_faults_) return;
+  cuda::check(cudaMemcpyAsync(into.as<cuda::Fault>().data(), small_.as<std::byte>().address(),
+                              sizeof(cuda::Fault), cudaMemcpyDeviceToHost, enter()),
+              "cudaMemcpyAsync", "a stream's fault");
+}
+
 void CudaStream::finish() {
   TAUT_CHECK(recording_ == nullptr, "recorded work cannot be waited for");
-  auto* const on_device = reinterpret_cast<cuda::Fault*>(small_.as<std::byte>().address());
-  if (asks_for_faults_) {
-    cuda::check(cudaMemcpyAsync(found_.as<cuda::Fault>().data(), on_device, sizeof(cuda::Fault),
-                                cudaMemcpyDeviceToHost, enter()),
-                "cudaMemcpyAsync", "a stream's fault");
-  }
+  copy_fault(found_);
   cuda::check(cudaStreamSynchronize(enter()), "cudaStreamSynchronize");
   device_.check_whole();
-  if (!asks_for_faults_) return;
-  const cuda::Fault fault = found_.as<cuda::Fault>()[0];
+  if (asks_for_faults_) throw_fault(found_);
+}
+
+/// Throws the fault that was copied, if there is one, and clears it on the device.
+void CudaStream::throw_fault(const HostBuffer& found) {
+  const cuda::Fault fault = found.as<cuda::Fault>()[0];
   if (fault.kind == cuda::Fault::kNone) return;
-  cuda::check(cudaMemsetAsync(on_device, 0, sizeof(cuda::Fault), enter()), "cudaMemsetAsync",
-              "a stream's fault");
-  const auto position = static_cast<std::size_t>(fault.position);
+  cuda::check(cudaMemsetAsync(small_.as<std::byte>().address(), 0, sizeof(cuda::Fault), enter()),
+              "cudaMemsetAsync", "a stream's fault");
+  const auto position = static_cast<std::size_t>(fault.position());
   if (fault.kind == cuda::Fault::kOverflow) {
     throw std::invalid_argument(overflow_fault(position, fault.limit));
   }
   throw std::invalid_argument(fault.kind == cuda::Fault::kLabel
-                                  ? label_fault(fault.value, position, fault.limit)
-                                  : row_fault(fault.value, position, fault.limit));
+                                  ? label_fault(fault.value(), position, fault.limit)
+                                  : row_fault(fault.value(), position, fault.limit));
+}
+
+class CudaStream::CudaMark final : public Mark {
+ public:
+  explicit CudaMark(CudaStream& stream)
+      : stream_(stream), found_(allocate_pinned(Bytes(sizeof(cuda::Fault)))) {
+    found_.as<cuda::Fault>()[0] = {};
+    stream_.device_.enter();
+    passed_ = cuda::make_event();
+  }
+  ~CudaMark() override {
+    // The copy of a fault may be pending.
+    (void)cudaEventSynchronize(passed_.get());
+  }
+  void record() override {
+    stream_.copy_fault(found_);
+    cuda::check(cudaEventRecord(passed_.get(), stream_.enter()), "cudaEventRecord");
+  }
+  void finish() override {
+    stream_.device_.enter();
+    cuda::check(cudaEventSynchronize(passed_.get()), "cudaEventSynchronize");
+    stream_.device_.check_whole();
+    stream_.throw_fault(found_);
+  }
+
+ private:
+  CudaStream& stream_;
+  HostBuffer found_;
+  cuda::EventHandle passed_;
+};
+
+std::unique_ptr<Mark> CudaStream::make_mark() {
+  device_.enter();
+  return std::make_unique<CudaMark>(*this);
 }
 
 std::byte* CudaStream::reserve(std::size_t bytes) {

@@ -25,6 +25,8 @@ class CudaStream final : public Stream {
 
   /// Waits, and throws the fault that a kernel found. Errors: DeviceError; std::invalid_argument.
   void finish() override;
+  /// With the faults of the work that is marked, which finish() throws as the stream's does.
+  [[nodiscard]] std::unique_ptr<Mark> make_mark() override;
 
   /// Makes the stream's device the thread's, and returns the stream for a launch.
   [[nodiscard]] cudaStream_t enter();
@@ -61,6 +63,10 @@ class CudaStream final : public Stream {
     int passes = 0;
     cuda::GraphExecHandle graph;
   };
+  class CudaMark;
+  /// Queues a copy of the fault, if kernels may have found one.
+  void copy_fault(const HostBuffer& into);
+  void throw_fault(const HostBuffer& found);
   [[nodiscard]] cuda::GraphExecHandle end_capture();
   [[nodiscard]] std::byte* reserve(std::size_t bytes);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -14,6 +15,32 @@ namespace {
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> last = 0;
   return ++last;
+}
+
+// What a call on another stream uses (a gradient's copy) keeps its memory for so many steps more:
+// else the compute would wait for that call in its own step. The first of these that the budget has
+// room for without moving more.
+constexpr std::array<std::size_t, 3> kKeptSteps = {16, 4, 1};
+
+/// The steps, with a use behind each one on another stream.
+std::vector<TraceStep> with_kept(const std::vector<TraceStep>& steps, std::size_t kept) {
+  std::vector<TraceStep> made = steps;
+  const auto uses = [&](std::size_t step, std::size_t buffer) {
+    return std::ranges::find(steps[step].accesses, buffer, &Access::buffer) !=
+           steps[step].accesses.end();
+  };
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    if (steps[step].on_compute) continue;
+    const std::size_t last = std::min(step + kept, steps.size() - 1);
+    for (const Access& access : steps[step].accesses) {
+      bool is_used = false;
+      for (std::size_t i = step + 1; i <= last; ++i) is_used = is_used || uses(i, access.buffer);
+      if (!is_used && last > step) {
+        made[last].accesses.push_back({access.buffer, AccessMode::kRead});
+      }
+    }
+  }
+  return made;
 }
 
 }  // namespace
@@ -36,6 +63,14 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vect
   options.budget = arena.options().budget;
   options.alignment = arena.options().alignment;
   TAUT_TRY(runner->plan_, plan_memory(runner->cycle_.trace, options));
+  for (const std::size_t kept : kKeptSteps) {
+    CycleTrace cycle = make_trace(with_kept(runner->steps_, kept), buffers);
+    auto plan = plan_memory(cycle.trace, options);
+    if (!plan || plan.value().moved_bytes().value() > runner->plan_.moved_bytes().value()) continue;
+    runner->cycle_ = std::move(cycle);
+    runner->plan_ = std::move(plan.value());
+    break;
+  }
   runner->lay_out();
   runner->find_moves();
   return runner;

@@ -1,0 +1,60 @@
+// What the compiler calls at each access of memory in code that is compiled with
+// -fsanitize=thread: the accesses of kernels, whose __shared__ memory is looked at. The sanitizer's
+// own library is not linked.
+#include <cstddef>
+
+#include "tests/twin/kernels/block_memory.hpp"
+
+#define TAUT_ACCESS(name, bytes, is_write)                                     \
+  void name(void* at);                                                         \
+  void name(void* at) {                                                        \
+    taut::twin::note_access(at, bytes, is_write, __builtin_return_address(0)); \
+  }
+#define TAUT_ACCESSES(bytes)                              \
+  TAUT_ACCESS(__tsan_read##bytes, bytes, false)           \
+  TAUT_ACCESS(__tsan_write##bytes, bytes, true)           \
+  TAUT_ACCESS(__tsan_unaligned_read##bytes, bytes, false) \
+  TAUT_ACCESS(__tsan_unaligned_write##bytes, bytes, true)
+
+extern "C" {
+
+TAUT_ACCESSES(1)
+TAUT_ACCESSES(2)
+TAUT_ACCESSES(4)
+TAUT_ACCESSES(8)
+TAUT_ACCESSES(16)
+
+void __tsan_read_range(void* at, std::size_t bytes);
+void __tsan_read_range(void* at, std::size_t bytes) {
+  taut::twin::note_access(at, bytes, false, __builtin_return_address(0));
+}
+void __tsan_write_range(void* at, std::size_t bytes);
+void __tsan_write_range(void* at, std::size_t bytes) {
+  taut::twin::note_access(at, bytes, true, __builtin_return_address(0));
+}
+
+void __tsan_init();
+void __tsan_init() {}
+void __tsan_func_entry(void* caller);
+void __tsan_func_entry(void* /*caller*/) {}
+void __tsan_func_exit();
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void** place, void* value);
+void __tsan_vptr_update(void** /*place*/, void* /*value*/) {}
+void __tsan_vptr_read(void** place);
+void __tsan_vptr_read(void** /*place*/) {}
+
+// Of what the launches' own code is made of: counts of owners, and guards of statics.
+unsigned char __tsan_atomic8_load(const volatile unsigned char* at, int order);
+unsigned char __tsan_atomic8_load(const volatile unsigned char* at, int /*order*/) {
+  return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
+unsigned __tsan_atomic32_fetch_add(volatile unsigned* at, unsigned value, int order);
+unsigned __tsan_atomic32_fetch_add(volatile unsigned* at, unsigned value, int /*order*/) {
+  return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+}
+unsigned __tsan_atomic32_load(const volatile unsigned* at, int order);
+unsigned __tsan_atomic32_load(const volatile unsigned* at, int /*order*/) {
+  return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
+}
