@@ -278,7 +278,8 @@ class Page(Served):
       for (const one of document.querySelectorAll("main *, header *")) {
         if (one.closest("pre, .u-wrap, .grid") || !one.checkVisibility()) continue;
         const box = one.getBoundingClientRect();
-        if (box.right > innerWidth + 1 || one.scrollWidth > one.clientWidth + 1 &&
+        const edge = (one.closest(".scroll") || document.documentElement).getBoundingClientRect();
+        if (box.right > edge.right + 1 || one.scrollWidth > one.clientWidth + 1 &&
             getComputedStyle(one).overflowX === "hidden" && one.textContent) {
           cut.push(one.id || one.className || one.tagName);
         }
