@@ -35,6 +35,12 @@ std::string bar(double fraction, int width) {
   return fmt::format("[{:#<{}}{:-<{}}]", "", full, "", width - full);
 }
 
+std::string fit_name(const std::string& name, std::size_t width) {
+  if (name.size() <= width) return name;
+  const std::size_t back = (width - 2) / 2;
+  return name.substr(0, width - 2 - back) + ".." + name.substr(name.size() - back);
+}
+
 std::string fit(const std::string& line, std::size_t width) {
   constexpr char kEscape = '\x1b';
   std::size_t columns = 0;

@@ -22,6 +22,10 @@ namespace taut::cli {
 /// The line in at most `width` columns, ending in "…" where it is cut. Colours take no column.
 [[nodiscard]] std::string fit(const std::string& line, std::size_t width);
 
+/// A name in at most `width` columns, cut in the middle, where names that differ in a number at the
+/// end or in a word at the start keep both.
+[[nodiscard]] std::string fit_name(const std::string& name, std::size_t width);
+
 using Row = std::vector<std::string>;
 /// Rows as lines with aligned columns, two spaces apart; columns are left-aligned, or right-aligned
 /// where `right` says so.

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "cli/views/draw.hpp"
+#include "cli/views/worker_marks.hpp"
 #include "common/types.hpp"
 #include "proto/state_word.hpp"
 
@@ -51,9 +52,21 @@ std::string waiting_text(const pb::WorkerStatus& worker) {
   return spent > 0 ? fmt::format("waited {:.0f} %", 100 * own.wait_s() / spent) : std::string();
 }
 
+/// Columns of a worker's line without its name and its track: a clock of nine, "+12",
+/// "< straggler", "waited 100 %", and two between each.
+constexpr int kBesideTrack = 9 + 3 + 11 + 12 + 5 * 2;
+
+std::size_t widest_name(const pb::JobStatus& job, std::size_t limit) {
+  std::size_t widest = 0;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    widest = std::max(widest, std::min(worker.name().size(), limit));
+  }
+  return widest;
+}
+
 /// Each worker's clock on a scale from the slowest one's to the bound, as one shard sees them at
 /// one moment; without a scale where no shard has said so yet.
-std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width) {
+std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width, bool colours) {
   const bool bounded = job.slack() != Slack::unbounded().clocks();
   const std::int64_t first = job.clocks().version();
   const std::int64_t bound =
@@ -61,15 +74,24 @@ std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width) {
   std::int64_t last = bounded ? bound : first;
   for (const auto& member : job.clocks().members()) last = std::max(last, member.clock());
   std::vector<Row> rows;
+  constexpr int kSmallestName = 12;
+  const auto name_width = static_cast<std::size_t>(std::max(width / 4, kSmallestName));
+  const int track_width =
+      std::max(width - kBesideTrack - static_cast<int>(widest_name(job, name_width)), 8);
   for (const pb::WorkerStatus& worker : job.workers()) {
     const auto* member = takes_part(worker) ? clock_of(job, worker) : nullptr;
     const std::int64_t clock = member == nullptr ? worker.progress().clock() : member->clock();
-    rows.push_back({worker.name(), grouped(clock),
-                    member == nullptr ? "" : track(first, last, clock, bound, width),
+    rows.push_back({fit_name(worker.name(), name_width), grouped(clock),
+                    member == nullptr ? "" : track(first, last, clock, bound, track_width),
                     member == nullptr ? "" : fmt::format("{:+}", clock - first),
-                    state_word(worker.state()), waiting_text(worker)});
+                    state_of(job, worker), waiting_text(worker)});
   }
-  return aligned(rows, {false, true, false, true, false, true});
+  std::vector<std::string> lines = aligned(rows, {false, true, false, true, false, true});
+  if (!colours) return lines;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    lines[i] = coloured(mark_of(job, job.workers(static_cast<int>(i))), lines[i]);
+  }
+  return lines;
 }
 
 std::string loss_text(const JobProgress& progress) {
@@ -140,8 +162,8 @@ std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(const pb::JobSt
   return {reads.begin(), reads.end()};
 }
 
-std::vector<std::string> progress_block(const pb::JobStatus& job, int width,
-                                        const JobWords& words) {
+std::vector<std::string> progress_block(const pb::JobStatus& job, int width, const JobWords& words,
+                                        bool colours) {
   const JobProgress progress = progress_of(job);
   const double done = share(progress.iteration, job.max_iter());
   std::vector<std::string> lines;
@@ -160,7 +182,7 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width,
     figures += fmt::format(" at iteration {}", grouped(last.clock()));
   }
   lines.push_back(std::move(figures));
-  for (std::string& line : worker_tracks(job, std::max(width - 56, 10))) {
+  for (std::string& line : worker_tracks(job, width, colours)) {
     lines.push_back(std::move(line));
   }
   lines.push_back(drift_line(job, progress));

@@ -32,9 +32,12 @@ struct JobProgress {
 [[nodiscard]] std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(
     const pb::JobStatus& job);
 
-/// A running job as a block of lines: progress, rates, and each worker's clock on one scale.
+/// A running job as a block of lines: progress, rates, and each worker's clock on one scale, as
+/// wide as the rest of its line leaves it.
+/// colours    lost, stalled and slow workers have a colour
 [[nodiscard]] std::vector<std::string> progress_block(const pb::JobStatus& job, int width,
-                                                      const JobWords& words = {});
+                                                      const JobWords& words = {},
+                                                      bool colours = false);
 /// The same as one line, for logs.
 [[nodiscard]] std::string progress_line(const pb::JobStatus& job);
 /// "0.9125", or "-" where the net has no Accuracy.

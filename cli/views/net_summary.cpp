@@ -18,13 +18,6 @@ constexpr std::size_t kNameWidth = 28;
 constexpr std::size_t kTypeWidth = 16;
 constexpr std::size_t kShapeWidth = 18;
 
-/// Cut in the middle, where layers of one block have the same names on both sides seldom.
-std::string fitted(const std::string& text, std::size_t width) {
-  if (text.size() <= width) return text;
-  const std::size_t back = (width - 2) / 2;
-  return text.substr(0, width - 2 - back) + ".." + text.substr(text.size() - back);
-}
-
 /// "1.82 G", "96", "3.1 M": three digits that count.
 std::string short_count(std::uint64_t number) {
   constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
@@ -54,8 +47,8 @@ std::vector<std::string> net_summary(const model::Graph& graph) {
     const model::Node& node = graph.nodes[i];
     const model::LayerCost& layer = cost.layers[i];
     rows.push_back(
-        {fitted(node.definition.name(), kNameWidth), fitted(node.definition.type(), kTypeWidth),
-         fitted(tops_of(graph, node), kShapeWidth),
+        {fit_name(node.definition.name(), kNameWidth), fit_name(node.definition.type(), kTypeWidth),
+         fit_name(tops_of(graph, node), kShapeWidth),
          layer.parameters == 0 ? "" : grouped(static_cast<std::int64_t>(layer.parameters)),
          layer.multiply_adds == 0 ? "" : short_count(layer.multiply_adds),
          layer.top_bytes == 0 ? "" : mebibytes(layer.top_bytes)});

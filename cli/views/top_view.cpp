@@ -99,8 +99,7 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
   std::vector<std::string> lines;
   if (const pb::JobStatus* job = running_or_newest(status)) {
     const int room = std::clamp(height - 24, 4, 40);
-    append(lines, progress_block(slowest_workers(*job, room), width));
-    if (job->state() == pb::RUNNING) mark_workers(*job, colours_, lines);
+    append(lines, progress_block(slowest_workers(*job, room), width, {}, colours_));
     if (job->workers_size() > room) {
       lines.push_back(
           fmt::format("the {} slowest of {}", room, counted(job->workers_size(), "worker")));

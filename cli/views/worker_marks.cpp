@@ -1,10 +1,9 @@
 #include "cli/views/worker_marks.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 
 #include "cli/views/terminal.hpp"
+#include "proto/state_word.hpp"
 
 namespace taut::cli {
 namespace {
@@ -29,28 +28,10 @@ bool is_straggler(const pb::JobStatus& job, const pb::WorkerStatus& worker) {
   return others > 0 && wait_share(worker) < kHardly && waited / others > kMuch;
 }
 
-struct Look {
-  const char* colour;
-  std::string words;
-};
-
-Look look_of(WorkerMark mark, const pb::WorkerStatus& worker) {
-  switch (mark) {
-    case WorkerMark::kLost:
-      return {"\x1b[31m", "! lost"};
-    case WorkerMark::kStalled:
-      return {"\x1b[33m", fmt::format("? silent for {:.0f} s", worker.silent_s())};
-    case WorkerMark::kStraggler:
-      return {"\x1b[35m", "< straggler"};
-    case WorkerMark::kNone:
-      break;
-  }
-  return {"", ""};
-}
-
 }  // namespace
 
 WorkerMark mark_of(const pb::JobStatus& job, const pb::WorkerStatus& worker) {
+  if (job.state() != pb::RUNNING) return WorkerMark::kNone;
   constexpr double kLongSilence_s = 3;
   if (worker.state() == pb::PROCESS_LOST) return WorkerMark::kLost;
   if (worker.state() != pb::PROCESS_RUNNING) return WorkerMark::kNone;
@@ -58,19 +39,33 @@ WorkerMark mark_of(const pb::JobStatus& job, const pb::WorkerStatus& worker) {
   return is_straggler(job, worker) ? WorkerMark::kStraggler : WorkerMark::kNone;
 }
 
-void mark_workers(const pb::JobStatus& job, bool colours, std::vector<std::string>& lines) {
-  constexpr const char* kPlain = "\x1b[0m";
-  for (const pb::WorkerStatus& worker : job.workers()) {
-    const WorkerMark mark = mark_of(job, worker);
-    if (mark == WorkerMark::kNone) continue;
-    const Look look = look_of(mark, worker);
-    for (std::string& line : lines) {
-      if (!line.starts_with(worker.name() + " ")) continue;
-      line += "  " + look.words;
-      if (colours) line = look.colour + line + kPlain;
+std::string state_of(const pb::JobStatus& job, const pb::WorkerStatus& worker) {
+  switch (mark_of(job, worker)) {
+    case WorkerMark::kLost:
+      return "! lost";
+    case WorkerMark::kStalled:
+      return "? stalled";
+    case WorkerMark::kStraggler:
+      return "< straggler";
+    case WorkerMark::kNone:
       break;
-    }
   }
+  return state_word(worker.state());
+}
+
+std::string coloured(WorkerMark mark, const std::string& line) {
+  constexpr const char* kPlain = "\x1b[0m";
+  switch (mark) {
+    case WorkerMark::kLost:
+      return "\x1b[31m" + line + kPlain;
+    case WorkerMark::kStalled:
+      return "\x1b[33m" + line + kPlain;
+    case WorkerMark::kStraggler:
+      return "\x1b[35m" + line + kPlain;
+    case WorkerMark::kNone:
+      break;
+  }
+  return line;
 }
 
 bool shows_colours() {

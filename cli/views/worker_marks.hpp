@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "proto/control.pb.h"
 
@@ -14,9 +13,12 @@ enum class WorkerMark : std::uint8_t { kNone, kLost, kStalled, kStraggler };
 /// Lost; stalled: it has not been heard of for seconds; straggler: the one that others wait for.
 [[nodiscard]] WorkerMark mark_of(const pb::JobStatus& job, const pb::WorkerStatus& worker);
 
-/// Adds a sign and a word to each line that begins with the name of a marked worker; with colours,
-/// the line has the mark's colour too.
-void mark_workers(const pb::JobStatus& job, bool colours, std::vector<std::string>& lines);
+/// The worker's state in a word; of a marked one with a sign before it: "! lost", "? stalled",
+/// "< straggler".
+[[nodiscard]] std::string state_of(const pb::JobStatus& job, const pb::WorkerStatus& worker);
+
+/// The line in the mark's colour; unchanged without a mark.
+[[nodiscard]] std::string coloured(WorkerMark mark, const std::string& line);
 
 /// Whether standard output shows colours: a terminal, and NO_COLOR is not set.
 [[nodiscard]] bool shows_colours();

@@ -68,11 +68,7 @@ TEST_CASE("a line that is cut ends in dots, and colours take no room", "[cli]") 
 TEST_CASE("lost, silent and slow workers have a sign, and a colour where there are colours",
           "[cli]") {
   pb::JobStatus job = two_workers();
-  const auto lines = [&job](bool colours) {
-    std::vector<std::string> all = progress_block(job, 80);
-    mark_workers(job, colours, all);
-    return all;
-  };
+  const auto lines = [&job](bool colours) { return progress_block(job, 80, {}, colours); };
   CHECK_FALSE(holds(lines(true), "\x1b"));
   // worker0 does not wait, and worker1 waits for it.
   job.mutable_workers(0)->mutable_progress()->set_wait_s(0);
@@ -81,12 +77,40 @@ TEST_CASE("lost, silent and slow workers have a sign, and a colour where there a
   CHECK(mark_of(job, job.workers(1)) == WorkerMark::kNone);
   CHECK(holds(lines(false), "  < straggler"));
   CHECK_FALSE(holds(lines(false), "\x1b"));
-  CHECK(holds(lines(true), "  < straggler\x1b[0m"));
+  CHECK(holds(lines(true), "\x1b[35mworker0"));
   job.mutable_workers(0)->set_silent_s(12);
-  CHECK(holds(lines(false), "  ? silent for 12 s"));
+  job.mutable_workers(0)->set_is_stale(true);
+  CHECK(holds(lines(false), "  ? stalled"));
+  CHECK(holds(lines(false), "silent 12 s"));
   job.mutable_workers(0)->set_state(pb::PROCESS_LOST);
   CHECK(holds(lines(true), "\x1b[31mworker0"));
   CHECK(holds(lines(false), "  ! lost"));
+}
+
+TEST_CASE("a worker's line fits the terminal whatever its name, and its track takes the rest",
+          "[cli]") {
+  pb::JobStatus job = two_workers();
+  job.mutable_workers(0)->set_name("rack7-machine-of-the-long-name-worker0");
+  job.mutable_workers(1)->set_name("rack7-machine-of-the-long-name-worker1");
+  job.mutable_clocks()->set_version(250);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    auto& member = *job.mutable_clocks()->add_members();
+    member.set_worker(i);
+    member.set_clock(250 + i);
+  }
+  for (const int width : {64, 80, 100, 200}) {
+    int workers = 0;
+    for (const std::string& line : progress_block(job, width)) {
+      if (!line.starts_with("rack7")) continue;
+      ++workers;
+      CAPTURE(line);
+      CHECK(std::ssize(line) <= width);
+      CHECK(std::ssize(line) >= width - 16);
+      const char* const end = workers == 1 ? "r0 " : "r1 ";
+      CHECK(line.find(end) != std::string::npos);
+    }
+    CHECK(workers == 2);
+  }
 }
 
 TEST_CASE("numbers are grouped by thousands", "[cli]") {
