@@ -66,10 +66,14 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
       shard.contract = Contract::of(view);
       if (view.revision() > newest_revision_) {
         newest_revision_ = view.revision();
+        // What forgotten members did remains in the values.
+        auto former = std::move(newest_.members);
         newest_ = *shard.contract;
+        newest_.members.merge(former);
         if (auto wrong = check_cut(newest_)) return wrong;
       }
       for (auto& [key, slice] : shard.slices) {
+        if (auto wrong = slice->forgotten_early(*shard.contract)) return wrong;
         slice->take_view(*shard.contract);
         shard.touched.push_back(slice.get());
       }

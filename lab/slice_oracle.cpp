@@ -33,11 +33,30 @@ std::int64_t SliceOracle::done(std::uint32_t worker) const {
   return found == done_.end() ? -1 : found->second;
 }
 
+std::optional<Broken> SliceOracle::forgotten_early(const Contract& contract) const {
+  for (const auto& [worker, leave] : leave_) {
+    if (contract.members.contains(worker) || leave <= version_) continue;
+    return broken("forgotten", fmt::format("worker {}, which is a member until clock {}, is "
+                                           "forgotten at V = {}",
+                                           worker, leave, version_));
+  }
+  return std::nullopt;
+}
+
 void SliceOracle::take_view(const Contract& contract) {
+  const auto is_forgotten = [&](const auto& entry) {
+    return !contract.members.contains(entry.first);
+  };
+  leave_.clear();
   for (const auto& [worker, member] : contract.members) {
     done_.try_emplace(worker, member.join);
     applied_.try_emplace(worker, member.join);
+    leave_[worker] = member.leave;
   }
+  std::erase_if(done_, is_forgotten);
+  std::erase_if(applied_, is_forgotten);
+  std::erase_if(waiting_, is_forgotten);
+  std::erase_if(bases_, is_forgotten);
   for (auto held = held_.begin(); held != held_.end();) {
     std::erase_if(held->second, [&](std::uint32_t worker) {
       return held->first >= contract.members.at(worker).leave;
@@ -111,7 +130,9 @@ std::optional<Broken> SliceOracle::captured(const Event& event, std::span<const 
                                               count, worker, reported));
     }
     const std::int64_t least = aside_.least.at(worker);
-    const bool stays = contract.members.at(worker).leave > event.clock.value();
+    const auto member = contract.members.find(worker);
+    const bool stays =
+        member != contract.members.end() && member->second.leave > event.clock.value();
     if (count < least || (aside_.exact && stays && count != least)) {
       return broken("checkpoint", fmt::format("of clock {} holds {} updates of worker {}, not {}",
                                               event.clock.value(), count, worker, least));

@@ -20,6 +20,8 @@ class SliceOracle {
   SliceOracle(TableId table, SliceId slice);
 
   void take_view(const Contract& contract);
+  /// A view may omit a member only once V has reached the clock at which it left.
+  [[nodiscard]] std::optional<Broken> forgotten_early(const Contract& contract) const;
   [[nodiscard]] std::optional<Broken> request(const Event& item, const Contract& contract);
   [[nodiscard]] std::optional<Broken> reply(const Event& item, std::span<const float> values,
                                             const Contract& contract);
@@ -96,6 +98,7 @@ class SliceOracle {
   const TableId table_;
   const SliceId slice_;
   std::map<std::uint32_t, std::int64_t> done_;
+  std::map<std::uint32_t, std::int64_t> leave_;  // of the newest view's members
   std::int64_t version_ = 0;
   std::vector<float> values_;
   std::map<std::int64_t, std::vector<std::uint32_t>> held_;  // accepted, not applied; ascending

@@ -84,7 +84,9 @@ void ServerJobs::fill(std::uint64_t job, const Progress& progress,
   reply.set_revision(progress.revision);
   reply.set_error(progress.error);
   std::map<WorkerId, Clock> fenced;
+  reply.set_min_version(Clock::never().value());
   for (const auto& [shard, report] : progress.reports) {
+    reply.set_min_version(std::min(reply.min_version(), report.min_version.value()));
     reply.set_max_done(std::max(reply.max_done(), report.max_done.value()));
     for (const auto& [worker, done] : report.fenced) {
       const auto [entry, added] = fenced.emplace(worker, done);

@@ -378,6 +378,10 @@ ShardReport Shard::report(JobId id) const {
   if (found == jobs_.end()) return report;
   const JobState& job = found->second;
   report.revision = job.view->revision;
+  if (!job.tables.empty()) report.min_version = Clock::never();
+  for (const auto& [index, slice] : job.slices) {
+    if (slice->is_written()) report.min_version = std::min(report.min_version, slice->version());
+  }
   for (const Member& member : job.view->membership.members()) {
     // No worker pushes before the tables are open everywhere.
     Clock lowest = job.tables.empty() ? member.join : Clock::never();

@@ -33,6 +33,7 @@ struct ShardReport {
   std::uint64_t revision = 0;
   std::map<WorkerId, Clock> fenced;  // the lowest done(w) over this shard's slices
   Clock max_done;                    // the highest done(w) of any member on any slice
+  Clock min_version;                 // the lowest V of any slice that is written; never: none is
 };
 
 /// The tables that a shard has opened, and their memory.

@@ -208,6 +208,8 @@ SliceState::Position SliceState::position(WorkerId worker, Slack slack) const {
 }
 
 void SliceState::note_members(const JobView& job) {
+  std::erase_if(applied_,
+                [&](const auto& entry) { return job.membership.find(entry.first) == nullptr; });
   for (const Member& member : job.membership.members()) {
     applied_.try_emplace(member.worker, member.join);
   }

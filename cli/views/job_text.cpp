@@ -154,11 +154,13 @@ JobProgress progress_of(const pb::JobStatus& job) {
 
 std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(const pb::JobStatus& job) {
   std::map<std::int64_t, std::uint64_t> reads;
-  for (const pb::WorkerStatus& worker : job.workers()) {
-    for (const pb::StalenessBin& bin : worker.progress().staleness()) {
+  const auto add = [&reads](const auto& bins) {
+    for (const pb::StalenessBin& bin : bins) {
       if (bin.reads() > 0) reads[bin.staleness()] += bin.reads();
     }
-  }
+  };
+  add(job.former_staleness());
+  for (const pb::WorkerStatus& worker : job.workers()) add(worker.progress().staleness());
   return {reads.begin(), reads.end()};
 }
 
@@ -184,6 +186,9 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
   lines.push_back(std::move(figures));
   for (std::string& line : worker_tracks(job, width, colours)) {
     lines.push_back(std::move(line));
+  }
+  if (job.former_workers() > 0) {
+    lines.push_back(fmt::format("  {} left earlier", counted(job.former_workers(), "more worker")));
   }
   lines.push_back(drift_line(job, progress));
   return lines;

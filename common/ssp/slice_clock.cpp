@@ -13,6 +13,8 @@ bool SliceClock::update(const Membership& membership) {
         progress_.try_emplace(member.worker, Progress{member.join, member.join});
     entry->second.leave = member.leave;
   }
+  std::erase_if(progress_,
+                [&](const auto& entry) { return membership.find(entry.first) == nullptr; });
   return raise_version();
 }
 

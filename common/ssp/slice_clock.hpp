@@ -27,7 +27,8 @@ class SliceClock {
       : backup_workers_(backup_workers), schedule_(schedule) {}
 
   /// Takes over a new membership. A joined member starts at its join clock; one that has left
-  /// counts only while it owes an update from before it left. Returns whether V rose.
+  /// counts only while it owes an update from before it left; one that is no longer named is
+  /// forgotten. Returns whether V rose.
   bool update(const Membership& membership);
 
   /// Begins a member at another clock than its join clock: what was accepted before is known from a

@@ -151,7 +151,7 @@ void make_join(JobRecord& job, const Registry& registry, Notes& notes) {
   job.revise();
   if (!joins) return;
   pb::Member member;
-  member.set_worker(static_cast<std::uint32_t>(job.stored().members_size()));
+  member.set_worker(job.next_worker());
   member.set_incarnation(change.incarnation());
   member.set_name(change.joining());
   member.set_slot(free_slot(job));
@@ -186,6 +186,15 @@ bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
   return true;
 }
 
+/// The lowest V of any slice, as far as the servers have reported: it never falls.
+Clock lowest_version(const JobRecord& job) {
+  std::int64_t lowest = kNever;
+  for (const JobRecord::Server& server : job.servers) {
+    lowest = std::min(lowest, server.reply.min_version());
+  }
+  return Clock(lowest);
+}
+
 }  // namespace
 
 std::int64_t first_free_clock(const JobRecord& job) {
@@ -202,6 +211,8 @@ std::int64_t first_free_clock(const JobRecord& job) {
 }
 
 void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {
+  const bool is_quiet = !job.stored().has_preparing() && !job.stored().has_checkpoint();
+  if (is_quiet && job.servers_have(job.stored().revision())) job.forget_past(lowest_version(job));
   // A completed change may allow the next one; a started one waits for the servers.
   while (job.stored().has_preparing() ? conclude(job, registry, notes)
                                       : begin(job, registry, notes)) {

@@ -50,11 +50,13 @@ void close(JobRecord& job, pb::JobState shown, pb::JobState end_state, const std
 
 std::string what_was_lost(const JobRecord& job) {
   const auto& members = job.stored().members();
-  const auto lost = std::count_if(members.begin(), members.end(),
-                                  [](const pb::StoredMember& member) { return member.lost(); });
+  const auto former = static_cast<std::ptrdiff_t>(job.stored().former().members());
+  const auto lost =
+      former + std::count_if(members.begin(), members.end(),
+                             [](const pb::StoredMember& member) { return member.lost(); });
   if (lost == 0) return "";
-  std::string text =
-      fmt::format("{} of {} workers {} lost", lost, members.size(), lost == 1 ? "was" : "were");
+  std::string text = fmt::format("{} of {} workers {} lost", lost, former + members.size(),
+                                 lost == 1 ? "was" : "were");
   const bool evaluated =
       std::any_of(members.begin(), members.end(), [&](const pb::StoredMember& member) {
         return member.finished() && member.member().worker() == job.stored().evaluating();

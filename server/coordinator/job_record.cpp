@@ -1,5 +1,7 @@
 #include "server/coordinator/job_record.hpp"
 
+#include <map>
+
 #include "common/check.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
 
@@ -10,6 +12,27 @@ namespace {
 Duration duration_of(double seconds) {
   constexpr double kMax = 1e9;
   return Duration(static_cast<std::int64_t>(1e6 * std::clamp(seconds, 0.0, kMax)));
+}
+
+std::optional<TrainedSpan> joined(const std::optional<TrainedSpan>& a,
+                                  const std::optional<TrainedSpan>& b) {
+  if (!a || !b) return a ? a : b;
+  return TrainedSpan{std::min(a->from, b->from), std::max(a->to, b->to)};
+}
+
+void add_former(const pb::Progress& progress, pb::FormerMembers& former) {
+  former.set_members(former.members() + 1);
+  former.set_images(former.images() + progress.images());
+  std::map<std::int64_t, std::uint64_t> reads;
+  for (const auto* bins : {&former.staleness(), &progress.staleness()}) {
+    for (const pb::StalenessBin& bin : *bins) reads[bin.staleness()] += bin.reads();
+  }
+  former.clear_staleness();
+  for (const auto& [staleness, count] : reads) {
+    pb::StalenessBin& bin = *former.add_staleness();
+    bin.set_staleness(staleness);
+    bin.set_reads(count);
+  }
 }
 
 }  // namespace
@@ -34,6 +57,35 @@ void JobRecord::add_member(const pb::Member& member, std::uint64_t session,
   added.mutable_progress()->set_job(stored_.job());
   added.mutable_progress()->set_clock(member.join_clock());
   workers.emplace_back();
+}
+
+std::uint32_t JobRecord::next_worker() const {
+  const auto& members = stored_.members();
+  return members.empty() ? 0 : members.rbegin()->member().worker() + 1;
+}
+
+void JobRecord::forget_past(Clock version) {
+  std::ptrdiff_t past = 0;
+  for (int i = 0; i < stored_.members_size(); ++i) {
+    const pb::StoredMember& member = stored_.members(i);
+    const std::int64_t leave = member.member().leave_clock();
+    // Where nothing is ever written V is never(), and who has not left is no less a member.
+    const bool is_past = leave != Clock::never().value() && leave <= version.value();
+    if (is_past && !member.past()) change().mutable_members(i)->set_past(true);
+    if (is_past) ++past;
+  }
+  // The oldest come first. The last member stays, since its number is the highest.
+  for (int i = 0; past > kMaxPast && i + 1 < stored_.members_size();) {
+    if (!stored_.members(i).past()) {
+      ++i;
+      continue;
+    }
+    add_former(stored_.members(i).progress(), *change().mutable_former());
+    former_ = joined(former_, workers[static_cast<std::size_t>(i)].trained);
+    stored_.mutable_members()->DeleteSubrange(i, 1);
+    workers.erase(workers.begin() + i);
+    --past;
+  }
 }
 
 void JobRecord::revise_worker(int index) {
@@ -78,8 +130,8 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
   Worker& worker = workers[static_cast<std::size_t>(index)];
   worker.delivery.acknowledge(progress.revision());
   if (progress.images() > member.progress().images()) {
-    worker.trained_to = now + -duration_of(progress.since_trained_s());
-    worker.trained_from = worker.trained_to + -duration_of(progress.trained_s());
+    const TimePoint end = now + -duration_of(progress.since_trained_s());
+    worker.trained = TrainedSpan{end + -duration_of(progress.trained_s()), end};
   }
   // Saved at each change; it need not be saved at each heartbeat.
   *stored_.mutable_members(index)->mutable_progress() = progress;
@@ -100,17 +152,14 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
 }
 
 double JobRecord::records_per_second() const {
-  double records = 0;
-  std::optional<TimePoint> from;
-  TimePoint to;
+  auto records = static_cast<double>(stored_.former().images());
+  std::optional<TrainedSpan> span = former_;
   for (std::size_t i = 0; i < workers.size(); ++i) {
-    const Worker& worker = workers[i];
-    if (!worker.trained_from) continue;
-    from = from ? std::min(*from, *worker.trained_from) : *worker.trained_from;
-    to = std::max(to, worker.trained_to);
+    if (!workers[i].trained) continue;
+    span = joined(span, workers[i].trained);
     records += static_cast<double>(stored_.members(static_cast<int>(i)).progress().images());
   }
-  return from && to > *from ? records / seconds(to - *from) : 0;
+  return span && span->to > span->from ? records / seconds(span->to - span->from) : 0;
 }
 
 int JobRecord::find_member(Incarnation incarnation) const {
@@ -150,7 +199,7 @@ pb::ServerJob JobRecord::server_job(int server) const {
   state.set_revision(stored_.revision());
   *state.mutable_definition() = stored_.definition();
   for (const pb::StoredMember& member : stored_.members()) {
-    *state.add_members() = member.member();
+    if (!member.past()) *state.add_members() = member.member();
   }
   *state.mutable_modes() = stored_.modes();
   state.set_slack(stored_.slack());

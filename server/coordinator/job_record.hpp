@@ -37,6 +37,12 @@ class Delivery {
   TimePoint again_;
 };
 
+/// From the beginning of a first clock to the end of the last one so far.
+struct TrainedSpan {
+  TimePoint from;
+  TimePoint to;
+};
+
 /// One job: its stored record, and the progress of its servers and workers.
 /// Invariant: servers and workers correspond to stored().servers() and stored().members().
 class JobRecord {
@@ -45,12 +51,12 @@ class JobRecord {
     Delivery delivery;
     pb::ServerJobReply reply;  // the newest
   };
+  /// Members that left and are still shown by name.
+  static constexpr std::ptrdiff_t kMaxPast = 32;
   struct Worker {
     Delivery delivery;
-    bool notified = false;  // it may know of the job
-    // Of what it trained: the beginning of its first clock and the end of its last one so far.
-    std::optional<TimePoint> trained_from;
-    TimePoint trained_to;
+    bool notified = false;               // it may know of the job
+    std::optional<TrainedSpan> trained;  // nothing: no clock of it has ended
   };
 
   JobRecord(pb::StoredJob stored, TimePoint now)
@@ -88,6 +94,12 @@ class JobRecord {
 
   /// Adds a member that starts at `join`; it is notified once every server knows of it.
   void add_member(const pb::Member& member, std::uint64_t session, const std::string& device);
+  /// Members that left at or before `version`, below which no update is missing anywhere, are past:
+  /// servers forget them with the next revision, and of the record's past members only the newest
+  /// kMaxPast stay, the others as totals. REQUIRES: no checkpoint is ordered.
+  void forget_past(Clock version);
+  /// The number of the next member. Numbers are never given twice.
+  [[nodiscard]] std::uint32_t next_worker() const;
   /// A new desired state for every server.
   void revise() { change().set_revision(stored_.revision() + 1); }
   /// A new desired state for one worker.
@@ -122,6 +134,7 @@ class JobRecord {
 
  private:
   pb::StoredJob stored_;
+  std::optional<TrainedSpan> former_;  // of members that the record no longer has
   bool changed_ = true;
   TimePoint counted_to_;  // the record has the running time until then
   TimePoint closing_since_;

@@ -101,6 +101,8 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_checkpoint_failure(stored.checkpoint_failure());
   if (stored.has_resume()) *status.mutable_resume() = stored.resume();
   status.set_restarted_as(stored.restarted_as());
+  status.set_former_workers(stored.former().members());
+  *status.mutable_former_staleness() = stored.former().staleness();
   status.set_left_s(left_s(status, slowest - stored.resume().clock()));
   return status;
 }

@@ -32,11 +32,13 @@ Json worker_json(const pb::StoredMember& member) {
 
 Json staleness_json(const pb::StoredJob& job) {
   std::map<std::int64_t, std::uint64_t> reads;
-  for (const pb::StoredMember& member : job.members()) {
-    for (const pb::StalenessBin& bin : member.progress().staleness()) {
+  const auto add = [&reads](const auto& bins) {
+    for (const pb::StalenessBin& bin : bins) {
       if (bin.reads() > 0) reads[bin.staleness()] += bin.reads();
     }
-  }
+  };
+  add(job.former().staleness());
+  for (const pb::StoredMember& member : job.members()) add(member.progress().staleness());
   Json all = Json::array();
   for (const auto& [staleness, count] : reads) {
     all.push_back({{"staleness", staleness}, {"reads", count}});
@@ -92,6 +94,7 @@ std::string run_summary_json(const pb::StoredJob& job, const RunPlaces& places) 
                       {"max_iter", job.definition().solver_param().max_iter()},
                       {"running_s", job.running_s()},
                       {"workers", workers},
+                      {"former_workers", job.former().members()},
                       {"staleness", staleness_json(job)},
                       {"evaluations", evaluations_json(job)},
                       {"checkpoints", checkpoints},

@@ -1,3 +1,4 @@
+#include "server/coordinator/job_record.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 
@@ -127,9 +128,54 @@ TEST_CASE("a worker that joins takes the free slot from a clock above every push
   CHECK(joined.start_clock() > 10);
   CHECK(running.state().epoch() == 2);
   CHECK(running.state().hold_from() == kNever);
-  CHECK(running.state().members(3).join_clock() == joined.start_clock());
+  CHECK(running.state().members().rbegin()->worker() == 3);
+  CHECK(running.state().members().rbegin()->join_clock() == joined.start_clock());
   CHECK(running.continues("w3"));
   CHECK(running.continues("w0"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("servers forget members that left, and the record keeps the newest by name",
+          "[coordinator][epoch]") {
+  Running running(2, 2, 2);
+  FakeCluster& cluster = running.cluster;
+  constexpr int kLives = 50;
+  for (int life = 1; life <= kLives; ++life) {
+    cluster.kill("w1");
+    cluster.run_for(1s);
+    cluster.add_worker("w1");
+    REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.job().has_value(); }));
+    // Numbers are never given twice: a late message of an earlier life is nobody else's.
+    CHECK(cluster.at("w1").worker.job()->worker() == static_cast<std::uint32_t>(life) + 1);
+    REQUIRE(running.continues("w1"));
+    // The member that left last may still hold V back.
+    REQUIRE(running.state().members_size() <= 3);
+    REQUIRE(running.state("s1").members_size() <= 3);
+  }
+  CHECK(cluster.broken().empty());
+  const pb::JobStatus status = cluster.status(running.job);
+  CHECK(status.workers_size() <= 2 + 1 + JobRecord::kMaxPast);
+  CHECK(status.workers_size() + static_cast<int>(status.former_workers()) == 2 + kLives);
+  CHECK(status.workers(0).name() == "w0");
+  CHECK(status.workers(0).state() == pb::PROCESS_RUNNING);
+}
+
+TEST_CASE("a coordinator that restarts goes on forgetting members", "[coordinator][epoch]") {
+  Running running(1, 2, 2);
+  FakeCluster& cluster = running.cluster;
+  const auto another_life = [&] {
+    cluster.kill("w1");
+    cluster.run_for(1s);
+    cluster.add_worker("w1");
+    REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.job().has_value(); }));
+    REQUIRE(running.continues("w1"));
+  };
+  for (int life = 0; life < 3; ++life) another_life();
+  cluster.restart_coordinator(1s);
+  REQUIRE(running.continues("w0"));
+  for (int life = 0; life < 3; ++life) another_life();
+  CHECK(cluster.at("w1").worker.job()->worker() == 7);
+  CHECK(running.state().members_size() <= 3);
   CHECK(cluster.broken().empty());
 }
 

@@ -55,6 +55,12 @@ void FakeServer::check(const Kept& kept, const pb::ServerJob& next) {
     if (!holds) broken.push_back(fmt::format("job {}: {}", next.job(), what));
   };
   if (next.finished()) return;
+  for (const pb::Member& member : kept.state.members()) {
+    const bool is_kept = std::ranges::any_of(
+        next.members(), [&](const pb::Member& one) { return one.worker() == member.worker(); });
+    expect(is_kept || Clock(member.leave_clock()) <= kept.clock.version(),
+           fmt::format("worker {} is forgotten before V is past its clocks", member.worker()));
+  }
   for (const pb::Member& member : next.members()) {
     const auto& before = kept.state.members();
     const auto known = std::find_if(before.begin(), before.end(), [&](const pb::Member& one) {
@@ -110,6 +116,7 @@ pb::Heartbeat FakeServer::report() const {
     reply.set_job(id);
     reply.set_revision(kept.state.revision());
     reply.set_max_done(kept.max_done);
+    reply.set_min_version(kept.clock.version().value());
     reply.set_error(kept.state.finished() ? "" : refuses);
     for (const pb::Member& member : kept.state.members()) {
       if (!member.fenced() || kept.state.finished()) continue;

@@ -98,6 +98,20 @@ TEST_CASE("a read is answered exactly when the contract allows it", "[clock]") {
   }
 }
 
+TEST_CASE("a member that is no longer named is forgotten, and V stays", "[clock]") {
+  SliceClock clock;
+  Member left = member(1);
+  clock.update(members({member(0), left}));
+  for (int i = 0; i < 3; ++i) push_next(clock, 0);
+  push_next(clock, 1);
+  left.leave = Clock(1);
+  clock.update(members({member(0), left}));
+  CHECK(clock.version() == Clock(3));
+  CHECK_FALSE(clock.update(members({member(0)})));
+  CHECK(clock.version() == Clock(3));
+  CHECK(clock.holds_back(WorkerId(0), Clock(4)) == WorkerId(0));
+}
+
 TEST_CASE("with a backup worker a clock is over when all but one have pushed it", "[clock]") {
   SliceClock clock(1);
   clock.update(members({member(0), member(1), member(2)}));
