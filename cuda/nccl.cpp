@@ -134,20 +134,24 @@ std::string Nccl::description() const {
   return fmt::format("NCCL {}", version_text(library_.version));
 }
 
-/// Queues all devices' parts of one exchange; each part waits for the others.
-void Nccl::together(std::span<const Part> parts, const char* call, std::size_t count,
+/// Queues all devices' parts of exchanges as one group; each part waits for the others.
+void Nccl::together(std::span<const Exchange> exchanges, const char* call,
                     int (*queue)(const Library&, void*, const Part&, std::size_t)) {
+  std::size_t count = 0;
+  for (const Exchange& one : exchanges) count += one.count;
   std::scoped_lock lock(mutex_);
   if (communicators_->all.empty()) {
     fail(call, fmt::format("{} floats", count), "another device has failed");
   }
   // Copied: an abort may come from another thread while the group ends.
   const std::vector<void*> communicators = communicators_->all;
-  TAUT_CHECK(parts.size() == communicators.size(), "one part for each device");
   library_.check(library_.group_start(), "ncclGroupStart", count);
   int status = kSuccess;
-  for (std::size_t i = 0; i < parts.size() && status == kSuccess; ++i) {
-    status = queue(library_, communicators[i], parts[i], count);
+  for (const Exchange& one : exchanges) {
+    TAUT_CHECK(one.parts.size() == communicators.size(), "one part for each device");
+    for (std::size_t i = 0; i < communicators.size() && status == kSuccess; ++i) {
+      status = queue(library_, communicators[i], one.parts[i], one.count);
+    }
   }
   // The group must be ended, whatever failed within it.
   const int ended = library_.group_end();
@@ -174,15 +178,16 @@ void Nccl::give_up() noexcept {
 }
 
 void Nccl::spread(std::span<const Part> parts, std::size_t count) {
-  together(parts, "ncclBroadcast", count,
+  const Exchange one{{parts.begin(), parts.end()}, count};
+  together(std::span(&one, 1), "ncclBroadcast",
            [](const Library& library, void* communicator, const Part& part, std::size_t elements) {
              return library.broadcast(part.from, part.into, elements, kFloat, kRoot, communicator,
                                       part.stream);
            });
 }
 
-void Nccl::mean(std::span<const Part> parts, std::size_t count) {
-  together(parts, "ncclReduce", count,
+void Nccl::mean(std::span<const Exchange> exchanges) {
+  together(exchanges, "ncclReduce",
            [](const Library& library, void* communicator, const Part& part, std::size_t elements) {
              return library.reduce(part.from, part.into, elements, kFloat, kAverage, kRoot,
                                    communicator, part.stream);

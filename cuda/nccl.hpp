@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/result.hpp"
 
@@ -39,10 +40,17 @@ class Nccl {
     cudaStream_t stream = nullptr;
   };
 
+  /// Of one table.
+  struct Exchange {
+    std::vector<Part> parts;  // one for each device
+    std::size_t count = 0;    // floats
+  };
+
   /// Copies the first part's `from` to every part's `into`.
   void spread(std::span<const Part> parts, std::size_t count);
-  /// The mean over all parts' `from`, to the first one's `into`.
-  void mean(std::span<const Part> parts, std::size_t count);
+  /// The mean over all parts' `from`, to the first one's `into`; of all exchanges in one group,
+  /// which costs a device one launch.
+  void mean(std::span<const Exchange> exchanges);
 
   /// Whether NCCL has reported an error in pending work. Not while a call is under way, which says
   /// itself what it meets.
@@ -55,7 +63,7 @@ class Nccl {
   struct Library;
   struct Communicators;
   Nccl(const Library& library, std::unique_ptr<Communicators> communicators);
-  void together(std::span<const Part> parts, const char* call, std::size_t count,
+  void together(std::span<const Exchange> exchanges, const char* call,
                 int (*queue)(const Library&, void*, const Part&, std::size_t));
 
   const Library& library_;

@@ -19,10 +19,10 @@ struct Row {
   const char* name;
   double agreement;  // at least; 1: the same direction
 };
-constexpr Row kRows[] = {{Precision::kFloat32, "float32", 0.999},
-                         {Precision::kTf32, "TF32", 0.99},
-                         {Precision::kBfloat16, "bfloat16", 0.9},
-                         {Precision::kFloat16, "float16", 0.97}};
+constexpr Row kRows[] = {{Precision::kFloat32, "float32", 0.9999},
+                         {Precision::kTf32, "TF32", 0.9999},
+                         {Precision::kBfloat16, "bfloat16", 0.999},
+                         {Precision::kFloat16, "float16", 0.999}};
 
 struct NetCase {
   const char* model;

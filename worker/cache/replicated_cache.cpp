@@ -8,6 +8,13 @@
 #include "common/log.hpp"
 
 namespace taut {
+namespace {
+
+// Gradients of so many bytes are averaged in one exchange: enough for the devices' full rate, and
+// few enough for backward to go on meanwhile.
+constexpr Bytes kTogether{4ULL << 20U};
+
+}  // namespace
 
 ReplicatedCache::ReplicatedCache(std::unique_ptr<ParameterCache> first,
                                  std::span<Backend* const> devices,
@@ -102,24 +109,30 @@ void ReplicatedCache::publish(std::size_t replica, TableId id, Clock clock) {
   part.used->wait(*devices_[replica].exchange);
   if (++table.published < devices_.size()) return;
   table.published = 0;
-  if (overlap_) {
-    average(id, clock);
-  } else {
-    computed_.push_back(id);
-  }
+  computed_.push_back(id);
+  computed_bytes_ = Bytes(computed_bytes_.value() + part.gradient.size().value());
+  if (overlap_ && computed_bytes_ >= kTogether) average(clock);
 }
 
-void ReplicatedCache::average(TableId id, Clock clock) {
-  std::vector<DeviceSpan<const float>> gradients;
-  for (const Part& part : tables_[id.value()].parts) gradients.push_back(part.gradient.as<float>());
-  group_->mean(gradients, first_->gradient(0, id));
-  first_->publish(0, id, clock);
+/// The gradients that were published since the last call, in one exchange.
+void ReplicatedCache::average(Clock clock) {
+  std::vector<DeviceGroup::Mean> means;
+  for (const TableId id : computed_) {
+    DeviceGroup::Mean& one = means.emplace_back();
+    for (const Part& part : tables_[id.value()].parts) {
+      one.parts.emplace_back(part.gradient.as<float>());
+    }
+    one.into = first_->gradient(0, id);
+  }
+  if (!means.empty()) group_->means(means);
+  for (const TableId id : std::exchange(computed_, {})) first_->publish(0, id, clock);
+  computed_bytes_ = Bytes(0);
 }
 
 void ReplicatedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
   if (++finished_ < devices_.size()) return;
   finished_ = 0;
-  for (const TableId id : std::exchange(computed_, {})) average(id, clock);
+  average(clock);
   first_->finish_clock(0, clock);
 }
 

@@ -17,7 +17,7 @@ namespace taut {
 ///
 /// The exchange has a separate stream on every device, in parallel with the compute: a table's
 /// gradients are averaged when the last device has computed its own, while backward continues, and
-/// the compute waits for single tables only.
+/// the compute waits for single tables only. Small tables are averaged together, in one exchange.
 class ReplicatedCache final : public ParameterCache {
  public:
   struct Options {
@@ -72,15 +72,16 @@ class ReplicatedCache final : public ParameterCache {
   };
   void add_table(const TableSpec& spec);
   void spread(Table& table);
-  void average(TableId id, Clock clock);
+  void average(Clock clock);
 
   std::unique_ptr<ParameterCache> first_;
   const bool overlap_;
   std::vector<Device> devices_;
   std::unique_ptr<DeviceGroup> group_;
   std::vector<Table> tables_;
-  std::vector<TableId> computed_;  // without overlap: of this clock, to be averaged at its end
-  std::size_t finished_ = 0;       // the number of replicas that published all tables of this clock
+  std::vector<TableId> computed_;  // of this clock, to be averaged together
+  Bytes computed_bytes_{0};
+  std::size_t finished_ = 0;  // the number of replicas that published all tables of this clock
 };
 
 }  // namespace taut

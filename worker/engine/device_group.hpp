@@ -37,6 +37,14 @@ class DeviceGroup {
   /// The mean over all members' parts, into memory of the first one's.
   /// parts  one for each member, of into's size, none of them into
   virtual void mean(std::span<const DeviceSpan<const float>> parts, DeviceSpan<float> into) = 0;
+  struct Mean {
+    std::vector<DeviceSpan<const float>> parts;
+    DeviceSpan<float> into;
+  };
+  /// mean() of each, which share no memory: a group may do all in one exchange.
+  virtual void means(std::span<const Mean> all) {
+    for (const Mean& one : all) mean(one.parts, one.into);
+  }
 };
 
 enum class GroupOrder : std::uint8_t {

@@ -24,6 +24,8 @@ def cause_of(text, code):
         return check.group(0)[:60]
     if "agree(" in text or "CHECK( found )" in text:
         return "other numbers"
+    if "has diverged" in text:
+        return "the training diverges"
     thrown = re.search(r"(CUDA device[^\n]{0,60}|terminate called[^\n]{0,60})", text)
     if thrown:
         return thrown.group(1)
@@ -67,8 +69,9 @@ def run_failures(twin, program, scenario, seeds):
 
 
 def last_seed(text):
+    """"first": the training that the others are compared with, under which all runs at once."""
     seeds = re.findall(r"\bseed (\d+)", text)
-    return int(seeds[-1]) if seeds else 0
+    return int(seeds[-1]) if seeds else "first"
 
 
 def main():
@@ -85,7 +88,7 @@ def main():
                    stdout=subprocess.DEVNULL)
     twin = [str(root / "scripts/twin"), "--build", str(options.build)]
     missed = []
-    print(f"{'planted bug':<26} {'seed':>4} {'s':>4}  found by")
+    print(f"{'planted bug':<26} {'seed':>5} {'s':>4}  found by")
     for name in names:
         begin = time.monotonic()
         program = options.build / "tests/twin_mutants" / f"taut_twin_mutant_{name}"
@@ -93,10 +96,10 @@ def main():
         took = time.monotonic() - begin
         if found is None:
             missed.append(name)
-            print(f"{name:<26} {'-':>4} {took:>4.0f}  not found in {options.seeds} seeds",
+            print(f"{name:<26} {'-':>5} {took:>4.0f}  not found in {options.seeds} seeds",
                   flush=True)
         else:
-            print(f"{name:<26} {found[0]:>4} {took:>4.0f}  {found[1]}", flush=True)
+            print(f"{name:<26} {found[0]:>5} {took:>4.0f}  {found[1]}", flush=True)
     print(f"{len(names) - len(missed)} of {len(names)} planted bugs were found")
     sys.exit(1 if missed else 0)
 

@@ -58,9 +58,10 @@ layer { name: 'last' type: 'InnerProduct' bottom: 'lstm' top: 'last'
         inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'last' bottom: 'label' top: 'loss' })";
 
-constexpr std::array<Scenario, 6> kScenarios = {{
+constexpr std::array<Scenario, 7> kScenarios = {{
     {.name = "served", .net = kImages},
-    {.name = "alone", .net = kImages, .is_local = true},
+    {.name = "alone", .net = kImages, .is_local = true, .batches = 4},
+    {.name = "halves", .net = kImages, .precision = Precision::kFloat16},
     {.name = "sequences", .net = kSequences, .deterministic = false},
     {.name = "planned", .net = kImages, .is_planned = true},
     {.name = "copying devices", .devices = 2, .net = kImages},
@@ -73,6 +74,7 @@ pb::Job job_of(const Scenario& scenario) {
   REQUIRE(parse_text(scenario.net, scenario.name, *job.mutable_net_param()).has_value());
   job.mutable_solver_param()->set_base_lr(0.05F);
   job.mutable_solver_param()->set_momentum(0.9F);
+  job.mutable_solver_param()->set_iter_size(scenario.batches);
   return job;
 }
 
@@ -109,7 +111,9 @@ class Training {
   }
 
   Result<Tables> run(std::int64_t clocks, Tables* at_end) {
-    for (Backend* const one : devices_) one->set_math({.deterministic = scenario_.deterministic});
+    for (Backend* const one : devices_) {
+      one->set_math({.precision = scenario_.precision, .deterministic = scenario_.deterministic});
+    }
     const auto count = static_cast<std::uint32_t>(devices_.size());
     TAUT_TRY(const JobAssets assets, JobAssets::open(job_, 1, count));
     std::vector<Replica> replicas;
@@ -147,10 +151,11 @@ class Training {
   }
 
   /// The cache computes on the trainer's streams as long as it is asked for values.
-  static Result<Tables> loop(const JobAssets& assets, std::vector<Replica>& replicas,
-                             ParameterCache& cache, std::int64_t clocks) {
+  Result<Tables> loop(const JobAssets& assets, std::vector<Replica>& replicas,
+                      ParameterCache& cache, std::int64_t clocks) const {
     Trainer::Options options;
     options.end = Clock(clocks);
+    options.batches = scenario_.batches;
     ProgressBoard board;
     Trainer trainer(replicas, cache, nullptr, options, board);
     const std::atomic<bool> stop = false;

@@ -24,6 +24,8 @@ struct Scenario {
   bool nccl = false;        // else copies between devices
   bool is_planned = false;  // within a budget below what the net needs at once
   bool is_local = false;    // without a server
+  int batches = 1;          // of a clock
+  Precision precision = Precision::kFloat32;
 };
 
 /// Those that scripts/twin runs under each seed.

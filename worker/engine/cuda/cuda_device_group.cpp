@@ -63,6 +63,18 @@ class NcclGroup final : public DeviceGroup {
   }
 
   void mean(std::span<const DeviceSpan<const float>> from, DeviceSpan<float> into) override {
+    const cuda::Nccl::Exchange one = exchange_of(from, into);
+    nccl_->mean(std::span(&one, 1));
+  }
+  void means(std::span<const Mean> all) override {
+    std::vector<cuda::Nccl::Exchange> exchanges;
+    for (const Mean& one : all) exchanges.push_back(exchange_of(one.parts, one.into));
+    nccl_->mean(exchanges);
+  }
+
+ private:
+  cuda::Nccl::Exchange exchange_of(std::span<const DeviceSpan<const float>> from,
+                                   DeviceSpan<float> into) const {
     TAUT_CHECK(from.size() == streams_.size(), "one part for each member");
     std::vector<cuda::Nccl::Part> parts(streams_.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -70,10 +82,9 @@ class NcclGroup final : public DeviceGroup {
                   .into = i == 0 ? into.address() : nullptr,
                   .stream = streams_[i]->enter()};
     }
-    nccl_->mean(parts, into.size());
+    return {std::move(parts), into.size()};
   }
 
- private:
   void watch() {
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kBetweenLooks, [this] { return over_; })) {
