@@ -66,11 +66,24 @@ FigurePair figure(const std::string& what, const std::optional<double>& first,
                   const std::optional<double>& second, int digits) {
   FigurePair pair{what, shown(first, digits), shown(second, digits), {}};
   if (first && second) pair.difference = fmt::format("{:+.{}f}", *second - *first, digits);
+  // "+0.0000" and "-0.0" are no difference.
+  if (pair.difference.find_first_not_of("+-0.") == std::string::npos) pair.difference.clear();
   return pair;
 }
 
 FigurePair words(const std::string& what, const std::string& first, const std::string& second) {
   return {what, first.empty() ? "-" : first, second.empty() ? "-" : second, {}};
+}
+
+/// Rates of different units have no difference.
+FigurePair rates(const RunRecord& first, const RunRecord& second) {
+  if (first.rate_unit == second.rate_unit) {
+    return figure(first.rate_unit, first.rate, second.rate, 0);
+  }
+  return {"rate",
+          shown(first.rate, 0) + " " + first.rate_unit,
+          shown(second.rate, 0) + " " + second.rate_unit,
+          {}};
 }
 
 std::vector<FigurePair> figures_of(const RunRecord& first, const RunRecord& second) {
@@ -82,7 +95,7 @@ std::vector<FigurePair> figures_of(const RunRecord& first, const RunRecord& seco
              static_cast<double>(second.iterations), 0),
       figure("test accuracy", first.accuracy, second.accuracy, 4),
       figure("test loss", first.loss, second.loss, 4),
-      figure("records/s", first.images_per_second, second.images_per_second, 0),
+      rates(first, second),
       figure("seconds", first.seconds, second.seconds, 1),
       words("parameters sha256", first.parameters_sha256.substr(0, 16),
             second.parameters_sha256.substr(0, 16)),
@@ -211,12 +224,22 @@ Result<RunComparison> compare(const RunRecord& first, const RunRecord& second) {
 }
 
 std::vector<std::string> comparison_lines(const RunComparison& comparison) {
+  // A command line in the table would make all of its columns as wide.
+  constexpr std::size_t kWidest = 32;
   std::vector<Row> rows{{"", comparison.first.name, comparison.second.name, "difference"}};
+  std::vector<Row> long_rows;
   for (const FigurePair& pair : comparison.figures) {
-    rows.push_back({pair.what, pair.first, pair.second, pair.difference});
+    if (std::max(pair.first.size(), pair.second.size()) <= kWidest) {
+      rows.push_back({pair.what, pair.first, pair.second, pair.difference});
+    } else {
+      long_rows.push_back({pair.what, comparison.first.name, pair.first});
+      long_rows.push_back({"", comparison.second.name, pair.second});
+    }
   }
   std::vector<std::string> lines = aligned(rows);
   lines.emplace_back();
+  for (std::string& line : aligned(long_rows)) lines.push_back(std::move(line));
+  if (!long_rows.empty()) lines.emplace_back();
   if (comparison.fields.empty()) {
     lines.emplace_back("the jobs do not differ");
     return lines;

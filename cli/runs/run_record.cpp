@@ -79,6 +79,12 @@ void add_summary(const json& summary, RunRecord& run) {
   run.iterations = number_of(summary, "iterations");
   run.max_iter = number_of(summary, "max_iter");
   run.images_per_second = figure_of(summary, "images_per_second");
+  run.rate = figure_of(summary, "rate");
+  run.rate_unit = text_of(summary, "rate_unit");
+  if (run.rate_unit.empty()) {  // of a version without it
+    run.rate = run.images_per_second;
+    run.rate_unit = "records/s";
+  }
   run.seconds = figure_of(summary, "running_s");
   run.parameters_sha256 = text_of(summary, "parameters_sha256");
   const auto tests = summary.find("evaluations");

@@ -27,10 +27,12 @@ struct RunRecord {
   std::size_t workers = 0;
   std::int64_t iterations = 0;
   std::int64_t max_iter = 0;
-  std::optional<double> accuracy;  // of the last test
-  std::optional<double> loss;      // of the last test
-  std::optional<double> images_per_second;
-  std::optional<double> seconds;  // the job itself
+  std::optional<double> accuracy;           // of the last test
+  std::optional<double> loss;               // of the last test
+  std::optional<double> images_per_second;  // records of any kind
+  std::optional<double> rate;               // of rate_unit
+  std::string rate_unit;                    // "images/s", "tokens/s"
+  std::optional<double> seconds;            // the job itself
   std::string parameters_sha256;
   std::vector<std::string> checkpoints;  // folders, the newest last
   std::string note;

@@ -12,10 +12,13 @@ Json to_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}, {"runs", spread.count}};
 }
 
-/// The varied fields with their values.
+/// The varied fields with their values, numbers as numbers.
 Json setting_of(const SweepPoint& point, const std::vector<std::string>& fields) {
   Json setting;
-  for (std::size_t i = 0; i < fields.size(); ++i) setting[fields[i]] = point.values[i];
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const Json number = Json::parse(point.values[i], nullptr, false);
+    setting[fields[i]] = number.is_number() ? number : Json(point.values[i]);
+  }
   return setting;
 }
 

@@ -292,7 +292,12 @@ class Kept(ClusterTest):
         out = self.runs("compare", "first", "second", "--output", "both.html")
         self.assertRegex(out, r"consistency\.slack +- +2")
         self.assertRegex(out, r"mode +BSP +SSP 2")
-        self.assertRegex(out, r"test accuracy +[\d.]+ +[\d.]+ +[+-][\d.]+")
+        self.assertRegex(out, r"images/s +\d+ +\d+ +[+-]\d+")
+        # Command lines are below the table.
+        self.assertRegex(out, r"command +first +\S*tautline train .*\n +second +\S*tautline ")
+        self.assertLess(max(len(line) for line in out.split("command")[0].splitlines()), 100)
+        # One worker reads the same under any bound: what does not differ has no difference.
+        self.assertRegex(out, r"test accuracy +([\d.]+) +\1\n")
         html = (self.folder / "both.html").read_text()
         self.assertIn("Training loss", html)
         self.assertIn("consistency.slack", html)

@@ -152,7 +152,7 @@ class Sweep(ClusterTest):
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         report = json.loads(answer.stdout)
         self.assertEqual(sorted(tuple(point["setting"].values()) for point in report["points"]),
-                         [("0.01", "Adam"), ("0.01", "SGD"), ("0.1", "Adam"), ("0.1", "SGD")])
+                         [(0.01, "Adam"), (0.01, "SGD"), (0.1, "Adam"), (0.1, "SGD")])
         self.assertEqual([run["solver.type"] for run in self.rows("runs.csv")],
                          ["SGD", "Adam", "SGD", "Adam"])
         folder = self.folder / "out/slack1-workers1-base_lr_0.1__type_Adam-seed1"
