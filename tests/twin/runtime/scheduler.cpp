@@ -164,6 +164,8 @@ bool is_running_here() {
 const Operation* pending_use(const void* begin, std::size_t bytes) {
   const auto* const first = static_cast<const std::byte*>(begin);
   for (const Work& work : scheduler().pending) {
+    // A lost device runs nothing any more.
+    if (device_status(work->task.device) != cudaSuccess) continue;
     for (const Access& access : work->task.accesses) {
       const auto* const at = static_cast<const std::byte*>(access.begin);
       if (at < first + bytes && first < at + access.bytes) return work.get();

@@ -41,6 +41,17 @@ void write(const Reference& reference, const char* path) {
   REQUIRE(file.good());
 }
 
+// Where NCCL fails, devices exchange by copies, which add in another order.
+constexpr double kOtherOrder = 1e-4;
+
+bool is_same(const std::vector<float>& found, const std::vector<float>& expected) {
+  if (!chosen().nccl || found.size() != expected.size()) return found == expected;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] != Approx(expected[i]).margin(kOtherOrder)) return false;
+  }
+  return true;
+}
+
 /// tables  as long as the reference's
 Reference read(const char* path, const Tables& tables) {
   std::ifstream file(path, std::ios::binary);
@@ -83,8 +94,8 @@ TEST_CASE("a call that fails ends the training or changes nothing", "[.failure]"
   for (std::size_t table = 0; table < at_end.size(); ++table) {
     INFO("table " << table);
     bool found = false;
-    for (const Tables& tables : reference) found = found || tables[table] == at_end[table];
+    for (const Tables& tables : reference) found = found || is_same(at_end[table], tables[table]);
     CHECK(found);
+    if (outcome == "went on") CHECK(is_same(at_end[table], reference.back()[table]));
   }
-  if (outcome == "went on") CHECK(at_end == reference.back());
 }

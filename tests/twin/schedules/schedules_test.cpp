@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/catch.hpp"
+#include "tests/twin/counts.hpp"
 #include "tests/twin/runtime/seed.hpp"
 #include "tests/twin/schedules/scenarios.hpp"
 
@@ -86,5 +87,20 @@ TEST_CASE("trainings have the same bits under every schedule", "[twin][schedules
       std::printf("%llu seeds\n", static_cast<unsigned long long>(seed));
       std::fflush(stdout);
     }
+  }
+}
+
+TEST_CASE("small gradients of several devices are averaged in one exchange", "[twin][schedules]") {
+  for (const Scenario& scenario : scenarios()) {
+    if (!scenario.nccl || !is_chosen(scenario)) continue;
+    const std::uint64_t groups = twin::calls_of("ncclGroupEnd");
+    const std::uint64_t spread = twin::calls_of("ncclBroadcast");
+    const Run run{.clocks = 3};
+    (void)trained(scenario, run);
+    const auto devices = static_cast<std::uint64_t>(scenario.devices);
+    const std::uint64_t spreads = (twin::calls_of("ncclBroadcast") - spread) / devices;
+    // A table's values are a group of their own, all gradients of a clock are one.
+    CHECK(twin::calls_of("ncclGroupEnd") - groups ==
+          spreads + static_cast<std::uint64_t>(run.clocks));
   }
 }
