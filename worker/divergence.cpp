@@ -24,7 +24,9 @@ DivergenceRule::DivergenceRule(const pb::SolverParameter& solver) : advice_(advi
 Result<void> DivergenceRule::check(const std::string& what, double value, Clock clock,
                                    ProgressBoard& board) const {
   if (std::isfinite(value)) return ok();
-  return diverged(fmt::format("{} is {}", what, value), clock, board);
+  // The sign of a NaN means nothing.
+  const double shown = std::isnan(value) ? std::abs(value) : value;
+  return diverged(fmt::format("{} is {}", what, shown), clock, board);
 }
 
 Result<void> DivergenceRule::check(const std::string& parameter, std::span<const float> values,

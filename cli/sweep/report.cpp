@@ -54,6 +54,25 @@ std::string figure(const Spread& spread, int digits, double factor = 1) {
   return plus_minus(spread, digits, "±", factor);
 }
 
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+/// Escaped, with no line break between a number and what it counts.
+std::string prose(const std::string& text) {
+  std::string joined;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool is_joint = text[at] == ' ' && at > 0 && is_digit(text[at - 1]) &&
+                          at + 1 < text.size() && !is_digit(text[at + 1]) && text[at + 1] != '(';
+    if (is_joint) {
+      joined += "\u00a0";
+    } else {
+      joined += text[at];
+    }
+  }
+  return escape_html(joined);
+}
+
 std::string final_text(const PointFigures& point, const SweepMetric& metric) {
   return metric.is_share ? figure(point.final_value, 2, 100) : figure(point.final_value, 4);
 }
@@ -133,7 +152,7 @@ std::string trend(std::vector<PointFigures> points) {
     text += fmt::format("; the clocks that it takes to the target go from {:.0f} to {:.0f}",
                         first.to_target_clocks.mean, last.to_target_clocks.mean);
   }
-  return "<p>" + escape_html(text) + ".</p>\n";
+  return "<p>" + prose(text) + ".</p>\n";
 }
 
 std::string group_section(const std::vector<PointFigures>& points, const SweepTarget& target,
@@ -143,9 +162,9 @@ std::string group_section(const std::vector<PointFigures>& points, const SweepTa
     html += fmt::format("<h2>{}</h2>\n", escape_html(points.front().point.group()));
   }
   const Verdict found = verdict(points, target);
-  html += fmt::format("<p class=\"verdict\">{}</p>\n<ul class=\"soft\">", escape_html(found.text));
+  html += fmt::format("<p class=\"verdict\">{}</p>\n<ul class=\"soft\">", prose(found.text));
   for (const std::string& line : basis_of(points, target)) {
-    html += fmt::format("<li>{}</li>", escape_html(line));
+    html += fmt::format("<li>{}</li>", prose(line));
   }
   html += "</ul>\n" + trend(points) + table(points, target.metric, found.is_given);
   html += runs_table(points);

@@ -134,7 +134,7 @@ JobProgress progress_of(const pb::JobStatus& job) {
     ++taking_part;
     slowest = std::min(slowest, own.clock());
     fastest = std::max(fastest, own.clock());
-    if (own.clock() == 0) continue;  // no loss yet
+    if (own.images() == 0) continue;  // no loss yet, at whatever clock it continues
     losses += own.loss();
     ++with_loss;
   }

@@ -224,10 +224,11 @@ TEST_CASE("a worker that is silent shows since when, and not what it waited", "[
 
 TEST_CASE("a worker without an iteration has no loss, and the job's is the others'", "[cli]") {
   pb::JobStatus job = two_workers();
-  job.mutable_workers(0)->mutable_progress()->set_clock(0);
+  // It has joined at clock 250, and trained nothing.
+  job.mutable_workers(0)->mutable_progress()->set_images(0);
   job.mutable_workers(0)->mutable_progress()->set_loss(0);
   CHECK(progress_of(job).loss == 1.5);
-  job.mutable_workers(1)->mutable_progress()->set_clock(0);
+  job.mutable_workers(1)->mutable_progress()->set_images(0);
   CHECK_FALSE(progress_of(job).loss);
   CHECK(progress_line(job).find("loss -") != std::string::npos);
 }

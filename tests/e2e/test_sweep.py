@@ -37,7 +37,7 @@ class Sweep(ClusterTest):
         points = self.rows("points.csv")
         self.assertEqual([point["runs"] for point in points], ["2", "2", "2"])
         html = (self.folder / "out/report.html").read_text()
-        self.assertIn("No verdict: 2 seeds", html)
+        self.assertIn("No verdict: 2\u00a0seeds", html)
         self.assertIn("every clock", html.replace("every 1 clock", "every clock"))
         self.assertIn("<dt>batch size</dt><dd>8 of each worker</dd>", html)
         self.assertRegex(html, r"<dt>date</dt><dd>\d{4}-\d\d-\d\d \d\d:\d\d UTC</dd>")

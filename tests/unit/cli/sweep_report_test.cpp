@@ -81,7 +81,7 @@ TEST_CASE("a report is self-contained: no script, no address, every text escaped
 
 TEST_CASE("a report names the verdict, the failed runs and the setting", "[sweep]") {
   const std::string html = report_html(report(6));
-  CHECK_THAT(html, Contains("Async reached 50.0 % test accuracy soonest"));
+  CHECK_THAT(html, Contains("Async reached 50.0\u00a0% test accuracy soonest"));
   CHECK_THAT(html, Contains("class=\"best\""));
   CHECK_THAT(html, Contains("chosen after the runs"));
   CHECK_THAT(html, Contains("slackasync-seed7: worker1 was killed, &quot;9&quot;"));
@@ -90,7 +90,7 @@ TEST_CASE("a report names the verdict, the failed runs and the setting", "[sweep
 
 TEST_CASE("a report of two seeds lists every run and marks no bound", "[sweep]") {
   const std::string html = report_html(report());
-  CHECK_THAT(html, Contains("No verdict: 2 seeds"));
+  CHECK_THAT(html, Contains("No verdict: 2\u00a0seeds"));
   CHECK_THAT(html, !Contains("soonest, in") && !Contains("class=\"best\""));
   CHECK_THAT(html, Contains("<tr><td>BSP</td><td>20.0</td><td>20.0</td></tr>"));
   CHECK_THAT(html, Contains("<tr><td>async</td><td>10.5</td><td>11.0</td></tr>"));
@@ -111,7 +111,7 @@ TEST_CASE("a policy is a row, a series and a name under its dots like any bound"
   created.points[1].point.slack = "delay, compensated";
   created.points[1].point.is_policy = true;
   const std::string html = report_html(created);
-  CHECK_THAT(html, Contains("Delay, compensated reached 50.0 % test accuracy soonest"));
+  CHECK_THAT(html, Contains("Delay, compensated reached 50.0\u00a0% test accuracy soonest"));
   CHECK_THAT(html, Contains("<td>delay, compensated</td>") && Contains("slack or policy"));
   // No axis leads from a bound to a policy.
   CHECK_THAT(report_html(report()), Contains("throughput goes from"));
