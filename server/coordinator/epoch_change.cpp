@@ -159,6 +159,13 @@ void make_join(JobRecord& job, const Registry& registry, Notes& notes) {
   member.set_leave_clock(kNever);
   job.add_member(member, worker->session, worker->device);
   job.choose_evaluator();
+  const auto& members = job.stored().members();
+  const auto working = std::count_if(members.begin(), members.end(),
+                                     [&](const pb::StoredMember& one) { return job.works(one); });
+  // In place of the loss that the status has told of.
+  job.change().set_message(
+      fmt::format("worker \"{}\" has joined from clock {} on; {} of {} workers", member.name(),
+                  clock, working, job.stored().slots()));
   notes.push_back(fmt::format("job {}: worker \"{}\" has joined as {} from clock {} on",
                               job.stored().job(), member.name(), member.worker(), clock));
 }

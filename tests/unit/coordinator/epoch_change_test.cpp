@@ -132,6 +132,9 @@ TEST_CASE("a worker that joins takes the free slot from a clock above every push
   CHECK(running.state().members().rbegin()->join_clock() == joined.start_clock());
   CHECK(running.continues("w3"));
   CHECK(running.continues("w0"));
+  // The status tells no more of the loss.
+  CHECK_THAT(cluster.status(running.job).message(),
+             StartsWith("worker \"w3\" has joined from clock ") && Contains("; 3 of 3 workers"));
   CHECK(cluster.broken().empty());
 }
 
