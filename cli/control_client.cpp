@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "cli/run_origin.hpp"
@@ -17,6 +18,7 @@ namespace {
 
 // A request that is not answered by then is sent again; a coordinator treats the copy as one.
 constexpr Duration kResendAfter = std::chrono::milliseconds(500);
+constexpr Duration kRedirectPause = std::chrono::milliseconds(100);
 
 std::uint64_t random_number() {
   std::random_device device;
@@ -31,18 +33,19 @@ ZmqContext& context() {
 
 }  // namespace
 
-ControlClient::ControlClient(std::unique_ptr<Endpoint> endpoint, PeerId peer, std::string address,
-                             Duration deadline)
+ControlClient::ControlClient(std::unique_ptr<Endpoint> endpoint, PeerId peer,
+                             CoordinatorAddresses addresses, Duration deadline)
     : endpoint_(std::move(endpoint)),
       peer_(peer),
-      address_(std::move(address)),
+      addresses_(std::move(addresses)),
       deadline_(deadline),
       session_(random_number()) {}
 
 Result<ControlClient> ControlClient::connect(std::unique_ptr<Endpoint> endpoint,
                                              const std::string& address, Duration deadline) {
-  TAUT_TRY(const PeerId peer, endpoint->connect(address));
-  ControlClient client(std::move(endpoint), peer, address, deadline);
+  CoordinatorAddresses addresses(address);
+  TAUT_TRY(const PeerId peer, endpoint->connect(addresses.current()));
+  ControlClient client(std::move(endpoint), peer, std::move(addresses), deadline);
   TAUT_TRY(client.ask(client.hello()));
   return client;
 }
@@ -69,9 +72,14 @@ Result<bool> ControlClient::await(std::uint64_t number, TimePoint until,
     const auto incoming = endpoint_->receive(left);
     if (!incoming) continue;
     TAUT_TRY(answer, decode_control(incoming->message));
+    if (answer.has_hello_reply() && answer.hello_reply().stands_by()) {
+      redirected_ = answer.hello_reply().leader();
+      return false;
+    }
     if (answer.has_hello_reply() && !answer.hello_reply().accepted()) {
-      return make_error(ErrorCode::kMismatch, fmt::format("the coordinator at {} refused: {}",
-                                                          address_, answer.hello_reply().reason()));
+      return make_error(ErrorCode::kMismatch,
+                        fmt::format("the coordinator at {} refused: {}", addresses_.current(),
+                                    answer.hello_reply().reason()));
     }
     if (answer.request() == number) return true;
   }
@@ -89,12 +97,27 @@ Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
     const TimePoint until = std::min(deadline, steady_now() + kResendAfter);
     TAUT_TRY(const bool answered, await(request.request(), until, answer));
     if (answered) return answer;
+    TAUT_TRY(move_on());
   }
   return make_error(
       ErrorCode::kTimeout,
       fmt::format("no coordinator at {} answered in {:g} s; start tautline-server with "
                   "coordinator {{}} in its config, or name another address with --coordinator",
-                  address_, seconds(deadline_)));
+                  addresses_.text(), seconds(deadline_)));
+}
+
+/// To the place that a coordinator named, or, after silence, to the next one of several.
+Result<void> ControlClient::move_on() {
+  const bool is_silent = !redirected_;
+  if (is_silent && addresses_.count() == 1) return ok();
+  const std::string leader = std::exchange(redirected_, std::nullopt).value_or("");
+  // Where none leads yet, every coordinator redirects.
+  if (!is_silent && leader.empty()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(kRedirectPause.count()));
+  }
+  endpoint_->disconnect(peer_);
+  TAUT_TRY(peer_, endpoint_->connect(addresses_.next(leader)));
+  return ok();
 }
 
 Result<pb::SubmitReply> ControlClient::submit(const pb::Job& definition) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/net/endpoint.hpp"
@@ -9,14 +10,17 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
+#include "proto/coordinator_addresses.hpp"
 
 namespace taut::cli {
 
 /// Asks the coordinator and waits for its answers. Each request is sent again until it is answered
-/// or its deadline passes; the coordinator may be restarted in between. Thread: one.
+/// or its deadline passes; meanwhile the coordinator may be restarted, or another one take over.
+/// Thread: one.
 class ControlClient {
  public:
   /// Connects and sends the hello.
+  /// address  of all that could coordinate, separated by commas
   /// Errors    timeout: no answer from there; mismatch: a coordinator of another wire version
   [[nodiscard]] static Result<ControlClient> connect(std::unique_ptr<Endpoint> endpoint,
                                                      const std::string& address, Duration deadline);
@@ -44,28 +48,31 @@ class ControlClient {
   void set_deadline(Duration deadline) { deadline_ = deadline; }
 
  private:
-  ControlClient(std::unique_ptr<Endpoint> endpoint, PeerId peer, std::string address,
+  ControlClient(std::unique_ptr<Endpoint> endpoint, PeerId peer, CoordinatorAddresses addresses,
                 Duration deadline);
 
   /// The answer to `request`. Errors: timeout, mismatch.
   [[nodiscard]] Result<pb::ControlMessage> ask(pb::ControlMessage request);
   [[nodiscard]] Result<pb::CommandReply> command(pb::ControlMessage request);
   [[nodiscard]] Result<std::string> command_line(pb::ControlMessage request);
-  /// The next message that answers `number`; false once `until` has passed.
+  /// The next message that answers `number`; false once `until` has passed, or another place is to
+  /// be asked.
   [[nodiscard]] Result<bool> await(std::uint64_t number, TimePoint until,
                                    pb::ControlMessage& answer);
   void send(const pb::ControlMessage& message);
+  [[nodiscard]] Result<void> move_on();
   [[nodiscard]] pb::ControlMessage hello();
 
   std::unique_ptr<Endpoint> endpoint_;
   PeerId peer_;
-  std::string address_;
+  CoordinatorAddresses addresses_;
+  std::optional<std::string> redirected_;  // to a leader, or, if empty, to any other place
   Duration deadline_;
   std::uint64_t session_;
   std::uint64_t next_request_ = 1;
 };
 
-/// Over ZeroMQ, to "host:port".
+/// Over ZeroMQ, to "host:port", or to one of several.
 [[nodiscard]] Result<ControlClient> connect_control(const std::string& address, double wait_s);
 
 }  // namespace taut::cli

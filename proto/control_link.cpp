@@ -13,26 +13,34 @@ namespace {
 
 // Heartbeats are answered: several unanswered ones are no coincidence.
 constexpr Duration kSilence = std::chrono::seconds(3);
+constexpr Duration kSilenceOfSeveral = std::chrono::seconds(1);
 constexpr int kHeartbeats = 4;
 
 }  // namespace
 
 Result<std::unique_ptr<ControlLink>> ControlLink::open(std::unique_ptr<Endpoint> endpoint,
-                                                       const std::string& coordinator_address,
+                                                       const std::string& addresses,
                                                        ControlIdentity identity,
                                                        ControlTimings timings) {
-  TAUT_TRY(const PeerId coordinator, endpoint->connect(coordinator_address));
-  return std::unique_ptr<ControlLink>(new ControlLink(std::move(endpoint), coordinator_address,
+  CoordinatorAddresses known(addresses);
+  // Another one may lead by then.
+  if (known.count() > 1) {
+    timings.silence_limit =
+        std::min(timings.silence_limit,
+                 std::max(kSilenceOfSeveral, kHeartbeats * timings.heartbeat_interval));
+  }
+  TAUT_TRY(const PeerId coordinator, endpoint->connect(known.current()));
+  return std::unique_ptr<ControlLink>(new ControlLink(std::move(endpoint), std::move(known),
                                                       coordinator, std::move(identity), timings));
 }
 
-ControlLink::ControlLink(std::unique_ptr<Endpoint> endpoint, std::string address,
+ControlLink::ControlLink(std::unique_ptr<Endpoint> endpoint, CoordinatorAddresses addresses,
                          PeerId coordinator, ControlIdentity identity, ControlTimings timings)
     : endpoint_(std::move(endpoint)),
-      address_(std::move(address)),
+      addresses_(std::move(addresses)),
       coordinator_(coordinator),
       session_(std::move(identity), timings, steady_now()),
-      silence_("the coordinator at " + address_,
+      silence_("the coordinator at " + addresses_.text(),
                std::max(kSilence, kHeartbeats * timings.heartbeat_interval), steady_now()) {}
 
 std::vector<ControlEvent> ControlLink::step(Duration wait) {
@@ -57,7 +65,9 @@ std::vector<ControlEvent> ControlLink::step(Duration wait) {
 void ControlLink::act(ControlOutput output, std::vector<ControlEvent>& events) {
   if (output.reconnect) {
     endpoint_->disconnect(coordinator_);
-    if (auto again = endpoint_->connect(address_)) coordinator_ = again.value();
+    if (auto again = endpoint_->connect(addresses_.next(output.leader))) {
+      coordinator_ = again.value();
+    }
   }
   for (const pb::ControlMessage& message : output.messages) {
     // A lost message is sent again: the session repeats it until it is answered.

@@ -7,19 +7,23 @@
 #include "common/net/endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/control_session.hpp"
+#include "proto/coordinator_addresses.hpp"
 #include "proto/silence_watch.hpp"
 
 namespace taut {
 
-/// A ControlSession on a real connection: one daemon's connection to the coordinator. Silence is
+/// A ControlSession on a real connection: one daemon's connection to the coordinator. Where several
+/// could coordinate, it goes from one to the next until it has found the one that does. Silence is
 /// logged.
 /// Thread    one; wake() from any
 class ControlLink {
  public:
+  /// addresses  of all that could coordinate, separated by commas
   /// Errors    invalid: a malformed address
-  [[nodiscard]] static Result<std::unique_ptr<ControlLink>> open(
-      std::unique_ptr<Endpoint> endpoint, const std::string& coordinator_address,
-      ControlIdentity identity, ControlTimings timings);
+  [[nodiscard]] static Result<std::unique_ptr<ControlLink>> open(std::unique_ptr<Endpoint> endpoint,
+                                                                 const std::string& addresses,
+                                                                 ControlIdentity identity,
+                                                                 ControlTimings timings);
 
   /// Sends what is due and receives, waiting up to `wait`. Returns the events.
   [[nodiscard]] std::vector<ControlEvent> step(Duration wait);
@@ -31,12 +35,12 @@ class ControlLink {
   [[nodiscard]] const ControlSession& session() const { return session_; }
 
  private:
-  ControlLink(std::unique_ptr<Endpoint> endpoint, std::string address, PeerId coordinator,
-              ControlIdentity identity, ControlTimings timings);
+  ControlLink(std::unique_ptr<Endpoint> endpoint, CoordinatorAddresses addresses,
+              PeerId coordinator, ControlIdentity identity, ControlTimings timings);
   void act(ControlOutput output, std::vector<ControlEvent>& events);
 
   std::unique_ptr<Endpoint> endpoint_;
-  const std::string address_;
+  CoordinatorAddresses addresses_;
   PeerId coordinator_;
   ControlSession session_;
   SilenceWatch silence_;

@@ -7,6 +7,12 @@
 #include "proto/wire_version.hpp"
 
 namespace taut {
+namespace {
+
+// Where none leads, every coordinator redirects.
+constexpr Duration kRedirectPause = std::chrono::milliseconds(100);
+
+}  // namespace
 
 ControlSession::ControlSession(ControlIdentity identity, ControlTimings timings, TimePoint now)
     : identity_(std::move(identity)),
@@ -128,8 +134,17 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
 
 void ControlSession::on_hello_reply(const pb::ControlMessage& message, TimePoint now,
                                     ControlOutput& out) {
-  if (state_ != State::kGreeting || message.request() < greeting_request_) return;
   const pb::HelloReply& reply = message.hello_reply();
+  // Also to a heartbeat: the coordinator led when it was greeted.
+  if (reply.stands_by() && reply.wire_version() == kWireVersion) {
+    if (message.request() < greeting_request_) return;
+    out.reconnect = true;
+    out.leader = reply.leader();
+    greet(now);
+    next_send_ = now + kRedirectPause;
+    return;
+  }
+  if (state_ != State::kGreeting || message.request() < greeting_request_) return;
   if (reply.wire_version() != kWireVersion || !reply.accepted()) {
     state_ = State::kRefused;
     out.events.emplace_back(control_event::Refused{

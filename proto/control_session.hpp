@@ -70,6 +70,7 @@ using ControlEvent =
 
 struct ControlOutput {
   bool reconnect = false;  // before sending: replace the connection
+  std::string leader;      // with reconnect: where the coordinator is; empty: not known
   std::vector<pb::ControlMessage> messages;
   std::vector<ControlEvent> events;
 };

@@ -16,6 +16,8 @@
 #include "proto/config/cluster_config.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
+#include "server/coordinator/etcd/etcd_leadership.hpp"
+#include "server/coordinator/etcd/etcd_store.hpp"
 #include "server/coordinator/store.hpp"
 #include "server/dashboard/server_metrics.hpp"
 
@@ -59,25 +61,40 @@ Result<void> ServerDaemon::join_coordinator() {
   ControlTimings timings;
   timings.heartbeat_interval = from_seconds(config_.heartbeat_interval_s());
   timings.wait_limit = from_seconds(config_.start_wait_s());
-  TAUT_TRY(link_,
-           ControlLink::open(context_.make_endpoint(), coordinator_address_, identity, timings));
+  // The one that is hosted here, unless another one may lead.
+  const bool is_one_of_several = !config_.server().coordinator().etcd().empty();
+  TAUT_TRY(link_, ControlLink::open(
+                      context_.make_endpoint(),
+                      is_one_of_several ? config_.coordinator_address() : coordinator_address_,
+                      identity, timings));
   return ok();
 }
 
 Result<void> ServerDaemon::start_coordinator() {
   // A restarted daemon listens on its earlier port, even if the system chose it.
-  if (coordinator_address_.empty()) coordinator_address_ = config_.coordinator_address();
+  const pb::CoordinatorConfig& settings = config_.server().coordinator();
+  if (coordinator_address_.empty()) {
+    coordinator_address_ =
+        settings.has_address() ? settings.address() : config_.coordinator_address();
+  }
   if (!config_.server().has_coordinator()) return ok();
   TAUT_TRY(check_listen_address(coordinator_address_, config_));
-  const pb::CoordinatorConfig& settings = config_.server().coordinator();
   std::unique_ptr<CoordinatorStore> store;
-  if (settings.state_folder().empty()) {
+  std::shared_ptr<const Leadership> leadership;
+  if (!settings.etcd().empty()) {
+    const EtcdOptions etcd{.members = {settings.etcd().begin(), settings.etcd().end()},
+                           .prefix = settings.etcd_prefix()};
+    leadership = std::make_shared<EtcdLeadership>(etcd, coordinator_address_,
+                                                  from_seconds(settings.lease_s()));
+    store = make_etcd_store(etcd, leadership);
+  } else if (settings.state_folder().empty()) {
     store = make_memory_store();
   } else {
     TAUT_TRY(store, open_sqlite_store(settings.state_folder()));
   }
   CoordinatorThread::Config thread;
   thread.address = coordinator_address_;
+  thread.leadership = std::move(leadership);
   thread.coordinator.session = new_session();
   thread.coordinator.heartbeat_limit = from_seconds(settings.heartbeat_limit_s());
   thread.run_folder = settings.run_folder();

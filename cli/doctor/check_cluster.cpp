@@ -75,7 +75,12 @@ Findings check_config(const pb::ClusterConfig& config) {
   if (config.has_server()) {
     listens("server.listen", config.server().listen());
     if (config.server().has_coordinator()) {
-      listens("coordinator_address", config.coordinator_address());
+      const pb::CoordinatorConfig& own = config.server().coordinator();
+      if (own.has_address()) {
+        listens("server.coordinator.address", own.address());
+      } else {
+        listens("coordinator_address", config.coordinator_address());
+      }
       if (config.has_http()) listens("http.dashboard", config.http().dashboard());
     }
   }

@@ -24,7 +24,9 @@ std::vector<Listener> listeners_of(const pb::ClusterConfig& config) {
   std::vector<Listener> all;
   const pb::ServerConfig& server = config.server();
   if (server.has_coordinator()) {
-    all.push_back({"coordinator", config.coordinator_address(), "coordinator_address"});
+    const pb::CoordinatorConfig& own = server.coordinator();
+    all.push_back({"coordinator", own.has_address() ? own.address() : config.coordinator_address(),
+                   "coordinator_address"});
     if (config.has_http()) {
       all.push_back({"dashboard", config.http().dashboard(), "http { dashboard }"});
     }

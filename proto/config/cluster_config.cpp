@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/text.hpp"
+#include "proto/coordinator_addresses.hpp"
 
 namespace taut {
 namespace {
@@ -35,6 +38,37 @@ Result<void> check_address(const std::string& file, const char* field, const std
   return invalid(fmt::format("{}: {} \"{}\" is not \"host:port\"", file, field, address));
 }
 
+/// Where the coordinators are, and what the one of this process, if any, is told.
+Result<void> check_coordinators(const std::string& file, const pb::ClusterConfig& config) {
+  const auto addresses = listed_addresses(config.coordinator_address());
+  for (const std::string& address : addresses) {
+    TAUT_TRY(check_address(file, "coordinator_address", address));
+  }
+  const pb::CoordinatorConfig& own = config.server().coordinator();
+  for (const std::string& member : own.etcd()) {
+    TAUT_TRY(check_address(file, "server.coordinator.etcd", member));
+  }
+  TAUT_TRY(check_range(file, "server.coordinator.lease_s", own.lease_s(), 1, 3600));
+  if (!config.server().has_coordinator()) return ok();
+  if (own.has_address()) {
+    TAUT_TRY(check_address(file, "server.coordinator.address", own.address()));
+  }
+  if (addresses.size() == 1) return ok();
+  if (std::ranges::find(addresses, own.address()) == addresses.end()) {
+    return invalid(
+        fmt::format("{}: server.coordinator.address is \"{}\"; it must be one of {}, "
+                    "which coordinator_address lists",
+                    file, own.address(), config.coordinator_address()));
+  }
+  if (own.etcd().empty()) {
+    return invalid(
+        fmt::format("{}: coordinator_address lists {} coordinators, which need a store "
+                    "in common: name its members with server.coordinator.etcd",
+                    file, addresses.size()));
+  }
+  return ok();
+}
+
 }  // namespace
 
 bool is_address(const std::string& address) {
@@ -50,7 +84,7 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   pb::ClusterConfig config;
   TAUT_TRY(read_text(path, config));
   const std::string file = path.string();
-  TAUT_TRY(check_address(file, "coordinator_address", config.coordinator_address()));
+  TAUT_TRY(check_coordinators(file, config));
   TAUT_TRY(check_address(file, "http.dashboard", config.http().dashboard()));
   TAUT_TRY(check_address(file, "http.metrics", config.http().metrics()));
   TAUT_TRY(check_range(file, "server.shards", config.server().shards(), 0, 256));

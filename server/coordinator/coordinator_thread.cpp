@@ -12,12 +12,15 @@
 #include "proto/control_message.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "proto/record_sender.hpp"
+#include "proto/wire_version.hpp"
 
 namespace taut {
 namespace {
 
 constexpr Duration kWarningInterval = std::chrono::seconds(1);
 constexpr std::size_t kLogLines = 100;
+constexpr Duration kStandByTick = std::chrono::milliseconds(20);
+constexpr Duration kDeposedPause = std::chrono::milliseconds(500);
 // Answers to this peer stay within the process.
 constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 
@@ -55,10 +58,9 @@ Result<std::unique_ptr<CoordinatorThread>> CoordinatorThread::start(
     std::unique_ptr<Endpoint> endpoint, std::unique_ptr<CoordinatorStore> store, Config config) {
   std::unique_ptr<CoordinatorThread> thread(
       new CoordinatorThread(std::move(endpoint), std::move(store), std::move(config)));
-  TAUT_TRY(thread->recovered_, thread->store_->load());
-  // Also where the store is new: the folders of earlier jobs keep their numbers.
-  pb::StoredCounters& counters = thread->recovered_.counters;
-  counters.set_next_job(std::max(counters.next_job(), thread->runs_.next_job()));
+  if (!thread->config_.leadership) {
+    TAUT_TRY(thread->recover());
+  }
   // The endpoint belongs to the thread that serves it, binding included.
   std::promise<Result<std::string>> bound;
   std::future<Result<std::string>> address = bound.get_future();
@@ -90,12 +92,39 @@ std::string CoordinatorThread::failure() const {
   return failure_;
 }
 
+Result<void> CoordinatorThread::recover() {
+  TAUT_TRY(recovered_, store_->load());
+  // Also where the store is new: the folders of earlier jobs keep their numbers.
+  pb::StoredCounters& counters = recovered_.counters;
+  counters.set_next_job(std::max(counters.next_job(), runs_.next_job()));
+  return ok();
+}
+
+bool CoordinatorThread::leads() const {
+  return !deposed_ && (!config_.leadership || config_.leadership->term());
+}
+
 void CoordinatorThread::run() {
   try {
     keeper_ = std::make_unique<CheckpointKeeper>([this] { endpoint_->wake(); });
-    for (const auto& [id, job] : recovered_.jobs) runs_.begin(job, {});
-    Coordinator coordinator(config_.coordinator, std::exchange(recovered_, {}), steady_now());
-    serve(coordinator);
+    if (!config_.leadership) {
+      lead();
+      return;
+    }
+    while (!stopping_) {
+      stand_by();
+      if (stopping_) break;
+      deposed_ = false;
+      if (const auto recovered = recover(); recovered) {
+        note("leads from now on");
+        lead();
+        note("leads no more");
+      } else {
+        warn(fmt::format("the state cannot be read: {}", recovered.error().message));
+      }
+      unsaved_ = {};
+      undone_ = {};
+    }
   } catch (const std::exception& failure) {
     log::error("the coordinator steps down: {}", failure.what());
     std::scoped_lock lock(failure_mutex_);
@@ -103,9 +132,53 @@ void CoordinatorThread::run() {
   }
 }
 
+void CoordinatorThread::lead() {
+  for (const auto& [id, job] : recovered_.jobs) runs_.begin(job, {});
+  CoordinatorOptions options = config_.coordinator;
+  // To its processes every term is a coordinator that has restarted.
+  if (config_.leadership) {
+    options.session += static_cast<std::uint64_t>(config_.leadership->term().value_or(0));
+  }
+  Coordinator coordinator(options, std::exchange(recovered_, {}), steady_now());
+  serve(coordinator);
+}
+
+pb::ControlMessage CoordinatorThread::redirection(std::uint64_t request) const {
+  pb::ControlMessage message;
+  message.set_request(request);
+  pb::HelloReply& reply = *message.mutable_hello_reply();
+  reply.set_wire_version(kWireVersion);
+  reply.set_build(build_name());
+  reply.set_stands_by(true);
+  const std::string leader = config_.leadership->leader();
+  // Its own address is of an earlier term, and leads nowhere.
+  if (leader != config_.address) reply.set_leader(leader);
+  reply.set_reason(leader.empty() ? "this coordinator stands by, and none leads yet"
+                                  : "this coordinator stands by for the one at " + leader);
+  return message;
+}
+
+/// Until it leads, or is stopped.
+void CoordinatorThread::stand_by() {
+  stands_by_ = true;
+  TimePoint waits_until = steady_now();
+  while (!stopping_ && !(leads() && steady_now() >= waits_until)) {
+    // A deposed leader waits for its own loss to be known here.
+    if (std::exchange(deposed_, false)) waits_until = steady_now() + kDeposedPause;
+    while (auto question = questions_.pop(Duration::zero())) question->reset();
+    std::optional<Incoming> incoming = endpoint_->receive(kStandByTick);
+    if (!incoming) continue;
+    const Result<pb::ControlMessage> message = decode_control(incoming->message);
+    if (!message) continue;
+    const auto answer = redirection(message.value().request());
+    [[maybe_unused]] const auto sent = endpoint_->send(incoming->from, encode(answer));
+  }
+  stands_by_ = false;
+}
+
 void CoordinatorThread::serve(Coordinator& coordinator) {
   TimePoint next_tick = steady_now();
-  while (!stopping_) {
+  while (!stopping_ && leads()) {
     if (steady_now() >= next_tick) {
       carry_out(coordinator.tick(steady_now()));
       next_tick = steady_now() + config_.tick;
@@ -173,7 +246,12 @@ bool CoordinatorThread::save() {
     unsaved_ = {};
     return true;
   }
-  if (saved.error().code == ErrorCode::kClosed) throw std::runtime_error(saved.error().message);
+  if (saved.error().code == ErrorCode::kClosed) {
+    if (!config_.leadership) throw std::runtime_error(saved.error().message);
+    log::warn("{}", saved.error().message);
+    deposed_ = true;
+    return false;
+  }
   warn(fmt::format("the coordinator's state cannot be saved, so nothing new is decided: {}",
                    saved.error().message));
   return false;
@@ -195,6 +273,9 @@ Result<pb::ControlMessage> CoordinatorThread::ask(const pb::ControlMessage& requ
   try {
     return answer.get();
   } catch (const std::future_error&) {
+    if (stands_by_) {
+      return make_error(ErrorCode::kUnavailable, redirection(0).hello_reply().reason());
+    }
     return make_error(ErrorCode::kUnavailable,
                       "the coordinator cannot save its state, so it answers no request");
   }
@@ -222,9 +303,19 @@ std::optional<pb::ControlMessage> CoordinatorThread::answer_outside(pb::ControlM
   return answer;
 }
 
-std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(pb::ControlMessage& message) {
+std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(
+    pb::ControlMessage& message) const {
   if (!message.has_submit()) return std::nullopt;
   pb::Submit& submit = *message.mutable_submit();
+  const std::size_t bytes = submit.definition().ByteSizeLong();
+  if (bytes > store_->max_definition()) {
+    pb::ControlMessage refusal;
+    refusal.set_request(message.request());
+    refusal.mutable_submit_reply()->set_error(
+        fmt::format("the job's definition has {} bytes; the coordinator's store takes {}", bytes,
+                    store_->max_definition()));
+    return refusal;
+  }
   submit.clear_resume();
   if (!submit.definition().has_resume()) return std::nullopt;
   // Every byte is checked by the servers, which read it anyway.

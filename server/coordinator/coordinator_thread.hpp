@@ -17,24 +17,27 @@
 #include "common/time.hpp"
 #include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/leadership.hpp"
 #include "server/coordinator/run_keeper.hpp"
 #include "server/coordinator/store.hpp"
 
 namespace taut {
 
 /// Runs a Coordinator over a socket and a store: changes are saved before anything is sent.
-/// Malformed frames are logged and dropped; nothing that a peer sends ends it.
+/// Malformed frames are logged and dropped; nothing that a peer sends ends it. Where several
+/// processes could coordinate, it stands by until it leads, and names the leader to whoever asks.
 /// Thread    owned and used by one thread; the coordinator has a dedicated one
 class CoordinatorThread {
  public:
   struct Config {
     CoordinatorOptions coordinator;
-    std::string address;               // "host:port"; port 0: chosen by the system
-    std::filesystem::path run_folder;  // of the jobs' folders; empty: none is kept
+    std::string address;                           // "host:port"; port 0: chosen by the system
+    std::filesystem::path run_folder;              // of the jobs' folders; empty: none is kept
+    std::shared_ptr<const Leadership> leadership;  // nullptr: it always leads
     Duration tick = std::chrono::milliseconds(100);
   };
 
-  /// Listens, and recovers the stored state.
+  /// Listens, and recovers the stored state; where it may have to stand by, once it leads.
   /// Errors    of binding (exists: the port is in use), of loading the store
   [[nodiscard]] static Result<std::unique_ptr<CoordinatorThread>> start(
       std::unique_ptr<Endpoint> endpoint, std::unique_ptr<CoordinatorStore> store, Config config);
@@ -59,6 +62,10 @@ class CoordinatorThread {
   CoordinatorThread(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<CoordinatorStore> store,
                     Config config);
   void run();
+  void lead();
+  [[nodiscard]] bool leads() const;
+  void stand_by();
+  [[nodiscard]] Result<void> recover();
   void serve(Coordinator& coordinator);
   void carry_out(CoordinatorOutput output);
   /// Whether everything that changed is on the disk.
@@ -66,8 +73,9 @@ class CoordinatorThread {
   void answer_questions(Coordinator& coordinator);
   /// The answer to what the state machine need not know, or to a submission that is refused.
   std::optional<pb::ControlMessage> answer_outside(pb::ControlMessage& message);
+  [[nodiscard]] pb::ControlMessage redirection(std::uint64_t request) const;
   /// Adds to a resuming submission what its checkpoint contains. Returns the refusal, if any.
-  static std::optional<pb::ControlMessage> settle_resume(pb::ControlMessage& message);
+  [[nodiscard]] std::optional<pb::ControlMessage> settle_resume(pb::ControlMessage& message) const;
   void note(const std::string& text);
   /// Makes the folders of new jobs and the summaries of ended ones.
   void keep(const CoordinatorChanges& changes);
@@ -94,6 +102,8 @@ class CoordinatorThread {
   std::deque<pb::LogLine> log_;       // the newest lines
   std::string address_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> stands_by_{false};
+  bool deposed_ = false;  // the store has refused a save: another process leads
   mutable std::mutex failure_mutex_;
   std::string failure_;
   std::unique_ptr<CheckpointKeeper> keeper_;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <memory>
 
 #include "common/result.hpp"
@@ -19,6 +21,10 @@ class CoordinatorStore {
   /// Errors    io: nothing was stored, and a later save may succeed; closed: the disk's content is
   ///           unknown (a failed fsync), so this store cannot be used any more and must be reopened
   [[nodiscard]] virtual Result<void> save(const CoordinatorChanges& changes) = 0;
+  /// The largest definition of a job that can be stored, in bytes.
+  [[nodiscard]] virtual std::size_t max_definition() const {
+    return std::numeric_limits<std::size_t>::max();
+  }
 };
 
 /// Keeps the state in memory. `records` may be passed from one store to the next, as

@@ -1,5 +1,7 @@
 #include "server/coordinator/coordinator_thread.hpp"
 
+#include <atomic>
+
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"
@@ -52,11 +54,41 @@ class FullStore final : public CoordinatorStore {
   std::unique_ptr<CoordinatorStore> kept_;
 };
 
+/// Leads when the test says so.
+class SetLeadership final : public Leadership {
+ public:
+  std::optional<std::int64_t> term() const override {
+    const std::int64_t now = held;
+    return now > 0 ? std::optional(now) : std::nullopt;
+  }
+  std::string leader() const override { return "other:7600"; }
+
+  std::atomic<std::int64_t> held = 0;
+};
+
+/// A store that another leader has taken over.
+class TakenStore final : public CoordinatorStore {
+ public:
+  explicit TakenStore(std::shared_ptr<std::atomic<bool>> taken)
+      : taken_(std::move(taken)), kept_(make_memory_store()) {}
+  Result<CoordinatorRecords> load() override { return kept_->load(); }
+  Result<void> save(const CoordinatorChanges& changes) override {
+    if (*taken_) return make_error(ErrorCode::kClosed, "another coordinator leads");
+    return kept_->save(changes);
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> taken_;
+  std::unique_ptr<CoordinatorStore> kept_;
+};
+
 std::unique_ptr<CoordinatorThread> start(ZmqContext& context,
-                                         std::unique_ptr<CoordinatorStore> store) {
+                                         std::unique_ptr<CoordinatorStore> store,
+                                         std::shared_ptr<const Leadership> leadership = nullptr) {
   CoordinatorThread::Config config;
   config.address = "127.0.0.1:0";
   config.tick = 10ms;
+  config.leadership = std::move(leadership);
   return CoordinatorThread::start(context.make_endpoint(), std::move(store), config).value();
 }
 
@@ -73,6 +105,56 @@ TEST_CASE("the coordinator's thread answers over a socket and ends on request", 
   CHECK(reply.hello_reply().accepted());
   thread->stop();
   thread->stop();
+  CHECK(thread->failure().empty());
+}
+
+TEST_CASE("a coordinator stands by until it leads, and redirects", "[coordinator]") {
+  ZmqContext context;
+  const auto leadership = std::make_shared<SetLeadership>();
+  const auto taken = std::make_shared<std::atomic<bool>>(false);
+  const auto thread = start(context, std::make_unique<TakenStore>(taken), leadership);
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  std::uint64_t number = 10;
+  const auto ask = [&](pb::ControlMessage message) {
+    message.set_request(++number);
+    REQUIRE(endpoint->send(coordinator, encode(message)).has_value());
+    return await_reply(*endpoint, number).hello_reply();
+  };
+  const auto becomes = [&](bool leads) {
+    const TimePoint deadline = steady_now() + kPatience;
+    while (steady_now() < deadline) {
+      if (ask(hello(kWireVersion)).accepted() == leads) return true;
+    }
+    return false;
+  };
+  const pb::HelloReply redirection = ask(hello(kWireVersion));
+  CHECK(redirection.stands_by());
+  CHECK_FALSE(redirection.accepted());
+  CHECK(redirection.leader() == "other:7600");
+  CHECK(redirection.wire_version() == kWireVersion);
+  pb::ControlMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  CHECK(ask(heartbeat).stands_by());
+  pb::ControlMessage question;
+  question.mutable_status_request();
+  const auto refused = thread->ask(question, kPatience);
+  CHECK_THAT(refused.error().message, Contains("stands by for the one at other:7600"));
+
+  leadership->held = 7;
+  REQUIRE(becomes(true));
+  CHECK(thread->ask(question, kPatience).has_value());
+  leadership->held = 0;
+  REQUIRE(becomes(false));
+  // Deposed by its store before it knows: what it would decide is decided by nobody.
+  leadership->held = 8;
+  REQUIRE(becomes(true));
+  *taken = true;
+  pb::ControlMessage other = hello(kWireVersion);
+  other.mutable_hello()->set_name("w1");
+  other.mutable_hello()->set_session(2);
+  REQUIRE(endpoint->send(coordinator, encode(other)).has_value());
+  REQUIRE(becomes(false));
   CHECK(thread->failure().empty());
 }
 

@@ -73,6 +73,15 @@ TEST_CASE("an address of the coordinator is a host and a port that exists", "[cl
     if (!config) CHECK_THAT(config.error().message, Contains("coordinator_address"));
   }
   CHECK(load("coordinator_address: '[::1]:7600'").has_value());
+  CHECK(load("coordinator_address: 'a:7600, b:7600'").has_value());
+  const std::string three = "coordinator_address: 'a:1,b:2,c:3' server { coordinator { ";
+  CHECK(load(three + "address: 'b:2' etcd: 'a:2379' } }").has_value());
+  CHECK_THAT(load(three + "etcd: 'a:2379' } }").error().message,
+             Contains("server.coordinator.address is \"\"; it must be one of a:1,b:2,c:3"));
+  CHECK_THAT(load(three + "address: 'b:2' } }").error().message,
+             Contains("lists 3 coordinators, which need a store in common"));
+  CHECK_THAT(load("server { coordinator { etcd: 'a' } }").error().message,
+             Contains("server.coordinator.etcd \"a\" is not"));
   CHECK(load("coordinator_address: 'node7.cluster:7600'").has_value());
 }
 

@@ -1,5 +1,6 @@
 #include "proto/control_session.hpp"
 
+#include "proto/coordinator_addresses.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
 
@@ -180,6 +181,49 @@ TEST_CASE("a silent coordinator is reconnected to and greeted again", "[control]
   CHECK(output.messages[0].has_hello());
   CHECK_FALSE(session.accepted());
   CHECK_FALSE(session.tick(kStart + 6s).reconnect);
+}
+
+TEST_CASE("a coordinator that stands by redirects, whatever it was sent", "[control]") {
+  const auto redirection = [](std::uint64_t request, const std::string& leader) {
+    pb::ControlMessage message;
+    message.set_request(request);
+    message.mutable_hello_reply()->set_wire_version(kWireVersion);
+    message.mutable_hello_reply()->set_stands_by(true);
+    message.mutable_hello_reply()->set_leader(leader);
+    return message;
+  };
+  ControlSession session(worker(), {}, kStart);
+  const std::uint64_t first = sent(session.tick(kStart));
+  ControlOutput out = session.handle(redirection(first, "b:2"), kStart);
+  CHECK(out.reconnect);
+  CHECK(out.leader == "b:2");
+  CHECK(out.events.empty());
+  // A second copy says nothing new, or it would be redirected for ever.
+  CHECK_FALSE(session.handle(redirection(first, "b:2"), kStart).reconnect);
+  const std::uint64_t second = sent(session.tick(kStart + 200ms));
+  REQUIRE(session.handle(accepted(second, 3), kStart + 200ms).events.size() == 1);
+  // It was deposed: the answer to a heartbeat redirects too, and the life goes on.
+  const std::uint64_t heartbeat = sent(session.tick(kStart + 1s));
+  out = session.handle(redirection(heartbeat, ""), kStart + 1s);
+  CHECK(out.reconnect);
+  CHECK_FALSE(session.accepted());
+  const std::uint64_t third = sent(session.tick(kStart + 2s));
+  out = session.handle(accepted(third, 3), kStart + 2s);
+  REQUIRE(out.events.size() == 1);
+  CHECK(std::holds_alternative<control_event::Accepted>(out.events[0]));
+}
+
+TEST_CASE("of several coordinators the next one is tried, or the leader that was named",
+          "[control]") {
+  CHECK(listed_addresses("a:1") == std::vector<std::string>{"a:1"});
+  CoordinatorAddresses addresses("a:1, b:2,c:3");
+  CHECK(addresses.count() == 3);
+  CHECK(addresses.current() == "a:1");
+  CHECK(addresses.next("") == "b:2");
+  CHECK(addresses.next("a:1") == "a:1");
+  // A leader that does not answer is left, even if it is named again.
+  CHECK(addresses.next("a:1") == "c:3");
+  CHECK(addresses.next("") == "a:1");
 }
 
 TEST_CASE("a coordinator that never answers is reported after the wait limit", "[control]") {

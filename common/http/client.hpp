@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/result.hpp"
+#include "common/time.hpp"
+
+namespace taut::http {
+
+/// The answer to a request.
+struct Answer {
+  unsigned status = 0;
+  std::string body;
+};
+
+/// A connection to one HTTP/1.1 server, made when it is first needed and again once it broke.
+/// Thread    one
+class Client {
+ public:
+  /// The largest answer that is taken.
+  static constexpr std::size_t kMaxAnswer = 256ULL << 20U;
+
+  /// address  "host:port"
+  explicit Client(std::string address);
+  ~Client();
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+
+  /// Posts a JSON text and waits for the answer, connecting included.
+  /// Errors    timeout; unavailable: no connection, or it broke; in both cases the server may have
+  ///           done what was requested, or do it yet
+  [[nodiscard]] Result<Answer> post(const std::string& path, const std::string& json,
+                                    Duration wait);
+
+  [[nodiscard]] const std::string& address() const;
+
+ private:
+  class Connection;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace taut::http

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace taut {
+
+/// The addresses of a text that may list several, separated by commas.
+[[nodiscard]] std::vector<std::string> listed_addresses(const std::string& text);
+
+/// Where a coordinator may be, and which of these places is tried.
+class CoordinatorAddresses {
+ public:
+  /// text  as in the cluster file: "a:7600,b:7600"
+  explicit CoordinatorAddresses(const std::string& text)
+      : text_(text), all_(listed_addresses(text)), current_(all_.front()) {}
+
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] const std::string& current() const { return current_; }
+  [[nodiscard]] std::size_t count() const { return all_.size(); }
+  /// The place to try from now on: the leader that was named, or the next of the list.
+  const std::string& next(const std::string& leader);
+
+ private:
+  std::string text_;
+  std::vector<std::string> all_;
+  std::string current_;
+  std::size_t index_ = 0;
+};
+
+}  // namespace taut

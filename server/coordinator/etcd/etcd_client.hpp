@@ -1,0 +1,46 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/http/client.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+
+namespace taut {
+
+/// Where an etcd cluster answers, and which of its keys are ours.
+struct EtcdOptions {
+  std::vector<std::string> members;  // "host:port", of clients
+  std::string prefix;                // of every key
+  Duration wait{1'000'000};          // for each member's answer
+};
+
+/// Keys and values travel as base64.
+[[nodiscard]] std::string to_base64(std::string_view bytes);
+/// Errors    invalid: not base64
+[[nodiscard]] Result<std::string> from_base64(std::string_view text);
+
+/// Requests to etcd through its JSON gateway, to the member that answered last, else to the next.
+/// Source    etcd's documentation, "gRPC gateway", version 3.4
+/// Thread    one
+class EtcdClient {
+ public:
+  explicit EtcdClient(const EtcdOptions& options);
+
+  /// Posts a request, such as "/v3/kv/range". It may be carried out more than once, and later.
+  /// Errors    unavailable: no member answered; invalid: etcd refused it, with its reason
+  [[nodiscard]] Result<nlohmann::json> call(const std::string& path, const nlohmann::json& request);
+
+ private:
+  [[nodiscard]] Result<nlohmann::json> ask(http::Client& member, const std::string& path,
+                                           const std::string& request);
+
+  const Duration wait_;
+  std::vector<http::Client> members_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace taut

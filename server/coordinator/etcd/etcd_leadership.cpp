@@ -1,0 +1,144 @@
+#include "server/coordinator/etcd/etcd_leadership.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/log.hpp"
+#include "server/coordinator/etcd/etcd_number.hpp"
+
+namespace taut {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr Duration kLook{200'000};  // between two looks at who leads
+
+/// One silent member must not cost the lease: there is time to ask the others.
+EtcdOptions settled(EtcdOptions options, Duration lease) {
+  options.wait = std::min(options.wait, lease / 4);
+  return options;
+}
+
+}  // namespace
+
+EtcdLeadership::EtcdLeadership(EtcdOptions options, std::string address, Duration lease)
+    : options_(settled(std::move(options), lease)),
+      address_(std::move(address)),
+      lease_(lease),
+      client_(options_),
+      thread_([this] { run(); }) {}
+
+EtcdLeadership::~EtcdLeadership() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::optional<std::int64_t> EtcdLeadership::term() const {
+  const std::scoped_lock lock(mutex_);
+  if (term_ == 0 || steady_now() >= until_) return std::nullopt;
+  return term_;
+}
+
+std::string EtcdLeadership::leader() const {
+  const std::scoped_lock lock(mutex_);
+  return leader_;
+}
+
+void EtcdLeadership::run() {
+  while (true) {
+    const auto done = has_lease_ ? keep() : look();
+    {
+      const std::scoped_lock lock(mutex_);
+      const std::string trouble = done ? "" : done.error().message;
+      if (!trouble.empty() && trouble_.empty()) {
+        log::warn("who coordinates cannot be settled: {}", trouble);
+      } else if (trouble.empty() && !trouble_.empty()) {
+        log::info("etcd answers again");
+      }
+      trouble_ = trouble;
+    }
+    pause(has_lease_ && done ? lease_ / 4 : kLook);
+    const std::scoped_lock lock(mutex_);
+    if (stopping_) break;
+  }
+  if (!lease_id_.empty()) {
+    [[maybe_unused]] const auto revoked = client_.call("/v3/lease/revoke", {{"ID", lease_id_}});
+  }
+}
+
+/// Stands for election where nobody leads.
+Result<void> EtcdLeadership::look() {
+  const std::string key = to_base64(options_.prefix + "/leader");
+  TAUT_TRY(const Json found, client_.call("/v3/kv/range", {{"key", key}}));
+  const auto pairs = found.find("kvs");
+  if (pairs == found.end() || pairs->empty()) return stand();
+  TAUT_TRY(std::string leader, from_base64(pairs->at(0).value("value", "")));
+  // One's own key is of an earlier life of this process: it ends with its lease.
+  const std::scoped_lock lock(mutex_);
+  leader_ = std::move(leader);
+  return ok();
+}
+
+Result<void> EtcdLeadership::stand() {
+  const TimePoint began = steady_now();
+  if (lease_id_.empty()) {
+    const std::int64_t whole = (lease_.count() + 999'999) / 1'000'000;
+    TAUT_TRY(const Json granted, client_.call("/v3/lease/grant", {{"TTL", std::to_string(whole)}}));
+    lease_id_ = granted.value("ID", "");
+    if (lease_id_.empty()) return invalid("etcd granted a lease without a number");
+  }
+  const std::string key = to_base64(options_.prefix + "/leader");
+  const Json absent = {
+      {"key", key}, {"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}};
+  const Json put = {
+      {"requestPut", {{"key", key}, {"value", to_base64(address_)}, {"lease", lease_id_}}}};
+  const Json get = {{"requestRange", {{"key", key}}}};
+  TAUT_TRY(const Json answer, client_.call("/v3/kv/txn", {{"compare", Json::array({absent})},
+                                                          {"success", Json::array({put})},
+                                                          {"failure", Json::array({get})}}));
+  if (!answer.value("succeeded", false)) return ok();
+  has_lease_ = true;
+  const std::scoped_lock lock(mutex_);
+  term_ = etcd_number(answer.at("header"), "revision");
+  until_ = began + lease_ * 3 / 4;
+  leader_ = address_;
+  log::info("this process leads, term {}", term_);
+  return ok();
+}
+
+/// A term that was left for want of an answer is taken up again where its lease has outlived the
+/// silence: nobody else can have led meanwhile.
+Result<void> EtcdLeadership::keep() {
+  const TimePoint began = steady_now();
+  TAUT_TRY(const Json answer, client_.call("/v3/lease/keepalive", {{"ID", lease_id_}}));
+  const Json result = answer.value("result", Json::object());
+  if (etcd_number(result, "TTL") <= 0) {
+    lose();
+    return ok();
+  }
+  const std::scoped_lock lock(mutex_);
+  until_ = began + lease_ * 3 / 4;
+  return ok();
+}
+
+/// What was led is over: the next term needs a new lease.
+void EtcdLeadership::lose() {
+  has_lease_ = false;
+  const std::scoped_lock lock(mutex_);
+  log::warn("term {} is over: the lease was not kept alive", term_);
+  term_ = 0;
+  leader_.clear();
+  lease_id_.clear();
+}
+
+void EtcdLeadership::pause(Duration length) {
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, std::chrono::microseconds(length.count()), [this] { return stopping_; });
+}
+
+}  // namespace taut

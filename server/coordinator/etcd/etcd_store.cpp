@@ -1,0 +1,185 @@
+#include "server/coordinator/etcd/etcd_store.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "server/coordinator/etcd/etcd_number.hpp"
+
+namespace taut {
+namespace {
+
+using Json = nlohmann::json;
+
+// etcd takes requests of 1.5 MiB by default, and base64 makes 4 bytes of 3; the rest is for records
+// that change with the definition.
+constexpr std::size_t kMaxDefinition = 768ULL << 10U;
+constexpr std::size_t kMaxOperations = 128;  // of a transaction, by default
+
+class EtcdStore final : public CoordinatorStore {
+ public:
+  EtcdStore(const EtcdOptions& options, std::shared_ptr<const Leadership> leadership)
+      : prefix_(options.prefix + "/"), leadership_(std::move(leadership)), client_(options) {}
+
+  Result<CoordinatorRecords> load() override;
+  Result<void> save(const CoordinatorChanges& changes) override;
+  [[nodiscard]] std::size_t max_definition() const override { return kMaxDefinition; }
+
+ private:
+  Result<void> take(const std::string& name, const std::string& value, std::int64_t revision,
+                    CoordinatorRecords& records);
+  [[nodiscard]] Json put(const std::string& name, const std::string& value) const;
+  [[nodiscard]] Json drop(const std::string& name) const;
+  [[nodiscard]] Json operations_of(const CoordinatorChanges& changes) const;
+  Result<void> commit(const Json& operations);
+  [[nodiscard]] Error over() const {
+    return make_error(ErrorCode::kClosed, "another coordinator leads: its term has begun");
+  }
+
+  const std::string prefix_;
+  const std::shared_ptr<const Leadership> leadership_;
+  EtcdClient client_;
+  std::int64_t term_ = 0;
+  std::int64_t saves_ = 0;      // the number of the newest save that was tried
+  std::int64_t fenced_at_ = 0;  // the revision of PREFIX/fence; 0: it does not exist
+  std::set<JobId> defined_;     // whose definition is stored
+};
+
+Result<CoordinatorRecords> EtcdStore::load() {
+  const auto term = leadership_->term();
+  if (!term) return over();
+  term_ = *term;
+  fenced_at_ = 0;
+  defined_.clear();
+  // All keys with the prefix: '0' follows '/'.
+  std::string end = prefix_;
+  end.back() = '0';
+  const auto found =
+      client_.call("/v3/kv/range", {{"key", to_base64(prefix_)}, {"range_end", to_base64(end)}});
+  if (!found) return make_error(ErrorCode::kIo, found.error().message);
+  CoordinatorRecords records;
+  for (const Json& pair : found.value().value("kvs", Json::array())) {
+    TAUT_TRY(const std::string key, from_base64(pair.value("key", "")));
+    TAUT_TRY(const std::string value, from_base64(pair.value("value", "")));
+    TAUT_TRY(take(key.substr(prefix_.size()), value, etcd_number(pair, "mod_revision"), records));
+  }
+  return records;
+}
+
+Result<void> EtcdStore::take(const std::string& name, const std::string& value,
+                             std::int64_t revision, CoordinatorRecords& records) {
+  const auto damaged = [&] {
+    return invalid(fmt::format("etcd: the record {}{} is damaged", prefix_, name));
+  };
+  const auto slash = name.find('/');
+  const std::string kind = name.substr(0, slash);
+  if (kind == "fence") {
+    fenced_at_ = revision;
+    saves_ = std::max(saves_, std::atol(value.c_str()));
+  } else if (kind == "counters") {
+    if (!records.counters.ParseFromString(value)) return damaged();
+  } else if (slash != std::string::npos && (kind == "jobs" || kind == "definitions")) {
+    const JobId id(std::strtoull(name.c_str() + slash + 1, nullptr, 10));
+    pb::StoredJob& job = records.jobs[id];
+    if (kind == "definitions") {
+      defined_.insert(id);
+      if (!job.mutable_definition()->ParseFromString(value)) return damaged();
+    } else if (!job.MergeFromString(value)) {
+      return damaged();
+    }
+  }
+  return ok();
+}
+
+Json EtcdStore::put(const std::string& name, const std::string& value) const {
+  return {{"requestPut", {{"key", to_base64(prefix_ + name)}, {"value", to_base64(value)}}}};
+}
+
+Json EtcdStore::drop(const std::string& name) const {
+  return {{"requestDeleteRange", {{"key", to_base64(prefix_ + name)}}}};
+}
+
+Json EtcdStore::operations_of(const CoordinatorChanges& changes) const {
+  Json operations = Json::array();
+  if (changes.counters) {
+    operations.push_back(put("counters", changes.counters->SerializeAsString()));
+  }
+  for (const auto& [id, job] : changes.jobs) {
+    if (!defined_.contains(id)) {
+      operations.push_back(
+          put(fmt::format("definitions/{}", id.value()), job.definition().SerializeAsString()));
+    }
+    pb::StoredJob record = job;
+    record.clear_definition();
+    operations.push_back(put(fmt::format("jobs/{}", id.value()), record.SerializeAsString()));
+  }
+  for (const JobId id : changes.forgotten) {
+    operations.push_back(drop(fmt::format("jobs/{}", id.value())));
+    operations.push_back(drop(fmt::format("definitions/{}", id.value())));
+  }
+  return operations;
+}
+
+Result<void> EtcdStore::save(const CoordinatorChanges& changes) {
+  Json operations = operations_of(changes);
+  operations.push_back(put("fence", std::to_string(++saves_)));
+  if (operations.size() > kMaxOperations) {
+    return make_error(ErrorCode::kIo, fmt::format("etcd: {} changes at once, it takes {}",
+                                                  operations.size(), kMaxOperations));
+  }
+  TAUT_TRY(commit(operations));
+  for (const auto& [id, job] : changes.jobs) defined_.insert(id);
+  for (const JobId id : changes.forgotten) defined_.erase(id);
+  return ok();
+}
+
+/// Tries again where a save of ours before this one was made after all.
+Result<void> EtcdStore::commit(const Json& operations) {
+  constexpr int kTries = 3;
+  const std::string leader = to_base64(prefix_ + "leader");
+  const std::string fence = to_base64(prefix_ + "fence");
+  const Json reads = {{{"requestRange", {{"key", leader}}}}, {{"requestRange", {{"key", fence}}}}};
+  for (int i = 0; i < kTries; ++i) {
+    const Json leads = {{"key", leader},
+                        {"target", "CREATE"},
+                        {"result", "EQUAL"},
+                        {"create_revision", std::to_string(term_)}};
+    const Json is_next = {{"key", fence},
+                          {"target", "MOD"},
+                          {"result", "EQUAL"},
+                          {"mod_revision", std::to_string(fenced_at_)}};
+    const auto answer = client_.call(
+        "/v3/kv/txn", {{"compare", {leads, is_next}}, {"success", operations}, {"failure", reads}});
+    if (!answer) return make_error(ErrorCode::kIo, answer.error().message);
+    if (answer.value().value("succeeded", false)) {
+      fenced_at_ = etcd_number(answer.value().at("header"), "revision");
+      return ok();
+    }
+    const Json found = answer.value().value("responses", Json::array());
+    const auto pair = [&found](std::size_t index) {
+      const Json none = Json::array();
+      if (found.size() <= index) return Json();
+      const Json pairs = found[index].value("response_range", Json::object()).value("kvs", none);
+      return pairs.empty() ? Json() : pairs[0];
+    };
+    if (pair(0).is_null() || etcd_number(pair(0), "create_revision") != term_) return over();
+    if (pair(1).is_null()) return make_error(ErrorCode::kIo, "etcd: the fence is missing");
+    TAUT_TRY(const std::string newest, from_base64(pair(1).value("value", "")));
+    fenced_at_ = etcd_number(pair(1), "mod_revision");
+    // This very save, whose answer was lost.
+    if (newest == std::to_string(saves_)) return ok();
+  }
+  return make_error(ErrorCode::kIo, "etcd: other saves came between several times");
+}
+
+}  // namespace
+
+std::unique_ptr<CoordinatorStore> make_etcd_store(const EtcdOptions& options,
+                                                  std::shared_ptr<const Leadership> leadership) {
+  return std::make_unique<EtcdStore>(options, std::move(leadership));
+}
+
+}  // namespace taut

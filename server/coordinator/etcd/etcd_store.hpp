@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+
+#include "server/coordinator/etcd/etcd_client.hpp"
+#include "server/coordinator/leadership.hpp"
+#include "server/coordinator/store.hpp"
+
+namespace taut {
+
+/// Keeps the state in etcd, where another coordinator finds it. load() begins a term, and each save
+/// of it is one transaction that etcd carries out only as long as that term's leader holds its key,
+/// and in the order in which saves were made: one that was delayed on its way changes nothing.
+///
+/// Keys    PREFIX/counters; PREFIX/jobs/N, without its definition, which never changes and is under
+///         PREFIX/definitions/N; PREFIX/fence, the number of the newest save
+/// Errors of load() and save(): closed: the term is over; io: etcd does not answer, and it is not
+/// known whether a save was made, which the next one settles
+[[nodiscard]] std::unique_ptr<CoordinatorStore> make_etcd_store(
+    const EtcdOptions& options, std::shared_ptr<const Leadership> leadership);
+
+}  // namespace taut

@@ -1,0 +1,178 @@
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "server/coordinator/etcd/etcd_leadership.hpp"
+#include "server/coordinator/etcd/etcd_store.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_etcd.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace taut {
+namespace {
+
+bool wait_until(const std::function<bool()>& condition) {
+  const TimePoint deadline = steady_now() + 20s;
+  while (steady_now() < deadline) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+EtcdOptions options_of(const FakeEtcd& etcd) {
+  return {.members = {etcd.address()}, .prefix = "test"};
+}
+
+CoordinatorChanges change_of(std::uint64_t job, const std::string& message) {
+  CoordinatorChanges changes;
+  changes.counters.emplace().set_next_job(job + 1);
+  pb::StoredJob& stored = changes.jobs[JobId(job)];
+  stored.set_job(job);
+  stored.set_message(message);
+  stored.mutable_definition()->set_name("net" + std::to_string(job));
+  return changes;
+}
+
+/// A leader and its store.
+struct Leader {
+  explicit Leader(const FakeEtcd& etcd, const std::string& address = "a:1", Duration lease = 60s)
+      : leadership(std::make_shared<EtcdLeadership>(options_of(etcd), address, lease)),
+        store(make_etcd_store(options_of(etcd), leadership)) {}
+  bool leads() const {
+    return wait_until([this] { return leadership->term().has_value(); });
+  }
+
+  std::shared_ptr<EtcdLeadership> leadership;
+  std::unique_ptr<CoordinatorStore> store;
+};
+
+}  // namespace
+
+TEST_CASE("base64 gives back every byte", "[etcd]") {
+  for (std::size_t size = 0; size < 40; ++size) {
+    std::string bytes;
+    for (std::size_t i = 0; i < size; ++i) bytes += static_cast<char>(37 * i + size);
+    CHECK(from_base64(to_base64(bytes)).value() == bytes);
+  }
+  for (const char* text : {"abc", "ab=c", "====", "a\n=="}) CHECK_FALSE(from_base64(text));
+}
+
+TEST_CASE("what one leader saved, the next one finds", "[etcd]") {
+  FakeEtcd etcd;
+  std::int64_t term = 0;
+  {
+    const Leader first(etcd);
+    REQUIRE(first.leads());
+    term = *first.leadership->term();
+    CHECK(first.leadership->leader() == "a:1");
+    REQUIRE(first.store->load().value().jobs.empty());
+    REQUIRE(first.store->save(change_of(1, "runs")).has_value());
+    REQUIRE(first.store->save(change_of(2, "waits")).has_value());
+    CoordinatorChanges changes = change_of(1, "has ended");
+    changes.forgotten.insert(JobId(2));
+    REQUIRE(first.store->save(changes).has_value());
+  }
+  // The leadership was given up, not left to the lease of a minute.
+  const Leader second(etcd, "b:2");
+  REQUIRE(second.leads());
+  CHECK(*second.leadership->term() > term);
+  const auto records = second.store->load();
+  REQUIRE(records.has_value());
+  REQUIRE(records.value().jobs.size() == 1);
+  const pb::StoredJob& job = records.value().jobs.at(JobId(1));
+  CHECK(job.message() == "has ended");
+  CHECK(job.definition().name() == "net1");
+  CHECK(records.value().counters.next_job() == 2);
+  CHECK(etcd.value("test/definitions/2").empty());
+}
+
+TEST_CASE("of two, one leads and the other knows its address", "[etcd]") {
+  FakeEtcd etcd;
+  auto first = std::make_unique<Leader>(etcd, "a:1");
+  REQUIRE(first->leads());
+  const Leader second(etcd, "b:2");
+  REQUIRE(wait_until([&] { return second.leadership->leader() == "a:1"; }));
+  CHECK_FALSE(second.leadership->term());
+  CHECK(second.store->load().error().code == ErrorCode::kClosed);
+  first.reset();
+  CHECK(second.leads());
+  CHECK(second.leadership->leader() == "b:2");
+}
+
+TEST_CASE("a save of a term that is over is refused, and changes nothing", "[etcd]") {
+  FakeEtcd etcd;
+  const Leader first(etcd);
+  REQUIRE(first.leads());
+  REQUIRE(first.store->load().has_value());
+  REQUIRE(first.store->save(change_of(1, "of the first")).has_value());
+  // As if its lease had ended and another had led, before it noticed.
+  etcd.expire_leases();
+  const Leader second(etcd, "b:2");
+  REQUIRE(second.leads());
+  const auto late = first.store->save(change_of(1, "of a deposed one"));
+  REQUIRE_FALSE(late.has_value());
+  CHECK(late.error().code == ErrorCode::kClosed);
+  CHECK(second.store->load().value().jobs.at(JobId(1)).message() == "of the first");
+}
+
+TEST_CASE("a leader whose lease has ended stops leading, and stands again", "[etcd]") {
+  FakeEtcd etcd;
+  const Leader only(etcd, "a:1", 1s);
+  REQUIRE(only.leads());
+  const std::int64_t term = *only.leadership->term();
+  etcd.expire_leases();
+  REQUIRE(wait_until([&] {
+    const auto now = only.leadership->term();
+    return now && *now > term;
+  }));
+}
+
+TEST_CASE("a save whose answer is lost is settled by the next one", "[etcd]") {
+  FakeEtcd etcd;
+  const Leader leader(etcd);
+  REQUIRE(leader.leads());
+  REQUIRE(leader.store->load().has_value());
+  etcd.lose_answers(true);
+  const auto unknown = leader.store->save(change_of(1, "first"));
+  REQUIRE_FALSE(unknown.has_value());
+  CHECK(unknown.error().code == ErrorCode::kIo);
+  CHECK_THAT(unknown.error().message, Contains("request timed out"));
+  etcd.lose_answers(false);
+  CHECK(etcd.value("test/fence") == "1");
+  REQUIRE(leader.store->save(change_of(1, "second")).has_value());
+  CHECK(etcd.value("test/fence") == "2");
+  CHECK(leader.store->load().value().jobs.at(JobId(1)).message() == "second");
+}
+
+TEST_CASE("a save that arrives late changes nothing", "[etcd]") {
+  FakeEtcd etcd;
+  const Leader leader(etcd);
+  REQUIRE(leader.leads());
+  REQUIRE(leader.store->load().has_value());
+  REQUIRE(leader.store->save(change_of(1, "first")).has_value());
+  etcd.delay(true);
+  REQUIRE_FALSE(leader.store->save(change_of(1, "delayed")).has_value());
+  etcd.delay(false);
+  REQUIRE(leader.store->save(change_of(1, "third")).has_value());
+  CHECK(etcd.carry_out_delayed() == 0);
+  CHECK(leader.store->load().value().jobs.at(JobId(1)).message() == "third");
+}
+
+TEST_CASE("a member that does not answer is passed over", "[etcd]") {
+  FakeEtcd etcd;
+  EtcdOptions options = options_of(etcd);
+  options.members.insert(options.members.begin(), "127.0.0.1:1");
+  EtcdClient client(options);
+  const auto answer = client.call("/v3/kv/range", {{"key", to_base64("test/none")}});
+  REQUIRE(answer.has_value());
+  options.members.pop_back();
+  EtcdClient nobody(options);
+  const auto none = nobody.call("/v3/kv/range", {{"key", to_base64("test/none")}});
+  CHECK(none.error().code == ErrorCode::kUnavailable);
+  CHECK_THAT(none.error().message, Contains("no member of etcd answers: 127.0.0.1:1/v3/kv/range"));
+}
+
+}  // namespace taut
