@@ -68,6 +68,10 @@ def main():
         print(f"{what}: {value}", flush=True)
 
     sizes = DRY_RUN if given.dry_run else ON_A_GPU
+    if given.dry_run and given.device == "cuda":
+        # Its operations take more memory than the CPU's.
+        sizes.within = ON_A_GPU.within
+        sizes.large = (*DRY_RUN.large[:4], 7 * 10**6, DRY_RUN.large[5])
     table = Rows(Runs(places, output, given.seconds), Jobs(given.configs.resolve(), output), sizes,
                  judge)
     for part in given.rows or Rows.PARTS:

@@ -69,7 +69,7 @@ class Runs:
         together share memory."""
         text = self.program(f"{name}_plan", [
             self.places.programs / "tautline-worker", "--local", job,
-            "--device", self.places.device, "--device-memory-budget", "1TiB", "--plan"], 60)
+            "--device", self.places.device, "--device-memory-budget", "1024GiB", "--plan"], 60)
         return float(re.search(r"most at once ([0-9.]+) MiB", text)[1]) * 2**20
 
 
