@@ -295,6 +295,21 @@ Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& targ
   return found;
 }
 
+std::string best_final(const std::vector<PointFigures>& points, const SweepMetric& metric) {
+  const PointFigures* best = nullptr;
+  for (const PointFigures& point : points) {
+    if (!point.point.is_by_setting || point.runs.empty()) continue;
+    if (best == nullptr || metric.better(point.final_value.mean, best->final_value.mean)) {
+      best = &point;
+    }
+  }
+  if (best == nullptr) return {};
+  const std::size_t seeds = best->runs.size();
+  return fmt::format("The best final {} is {}, with {}: the mean over {} {}, of the best of {}.",
+                     metric.title(), metric.text(best->final_value.mean), best->point.name(), seeds,
+                     seeds == 1 ? "seed" : "seeds", points.size());
+}
+
 std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
                                   const SweepTarget& target) {
   const SweepMetric& metric = target.metric;

@@ -102,6 +102,11 @@ struct Verdict {
 /// kTestsNeeded tests around the target, and no runs that shared cores with others.
 [[nodiscard]] Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target);
 
+/// Which setting has the best final value, on the mean; empty where bounds are compared, or where
+/// no run has finished.
+[[nodiscard]] std::string best_final(const std::vector<PointFigures>& points,
+                                     const SweepMetric& metric);
+
 /// How the verdict was reached, a line each: the target and when it was chosen, the tests of a run,
 /// what the size of the test set adds to the error.
 [[nodiscard]] std::vector<std::string> basis_of(const std::vector<PointFigures>& points,

@@ -167,6 +167,9 @@ std::vector<std::string> result_lines(const SweepReport& report) {
       for (std::string& line : every_run(group)) lines.push_back(std::move(line));
       lines.emplace_back();
     }
+    if (std::string best = best_final(group, metric); !best.empty()) {
+      lines.push_back(before + best);
+    }
     lines.push_back(before + found.text);
     for (std::string& line : basis_of(group, report.target))
       lines.push_back("  " + std::move(line));

@@ -166,6 +166,9 @@ std::string group_section(const std::vector<PointFigures>& points, const SweepTa
   for (const std::string& line : basis_of(points, target)) {
     html += fmt::format("<li>{}</li>", prose(line));
   }
+  if (const std::string best = best_final(points, target.metric); !best.empty()) {
+    html += "<li>" + prose(best) + "</li>";
+  }
   html += "</ul>\n" + trend(points) + table(points, target.metric, found.is_given);
   html += runs_table(points);
   if (points.size() <= kSeriesStyles || kind_of(points) != "setting") {

@@ -13,6 +13,25 @@ namespace {
 
 constexpr std::size_t kPlaces = 120;
 
+// A setting's name is too long for an axis, so there it has a number, which the legend explains.
+
+std::string number_of(std::size_t i) {
+  return fmt::format("#{}", i + 1);
+}
+
+std::string label_of(const PointFigures& figures, std::size_t i) {
+  return figures.point.is_by_setting ? number_of(i) : figures.point.slack;
+}
+
+std::string row_name_of(const PointFigures& figures, std::size_t i) {
+  return figures.point.is_by_setting ? number_of(i) : figures.point.name();
+}
+
+std::string legend_of(const PointFigures& figures, std::size_t i) {
+  const std::string name = figures.point.name();
+  return figures.point.is_by_setting ? number_of(i) + ": " + name : name;
+}
+
 /// Every run's curve of one kind, point by point, on places up to the longest run's end.
 std::vector<BandSeries> series_of(const std::vector<PointFigures>& points,
                                   Curve RunResult::*curve) {
@@ -88,7 +107,7 @@ std::string figure_chart(const std::vector<PointFigures>& points, const ChartTex
                          double RunResult::*field, bool percent) {
   DotChart chart{text, {}, percent};
   for (std::size_t i = 0; i < points.size(); ++i) {
-    DotCategory category{points[i].point.short_name(), i, {}, {}};
+    DotCategory category{label_of(points[i], i), i, {}, {}};
     for (const RunResult& run : points[i].runs) category.values.push_back(run.*field);
     chart.categories.push_back(std::move(category));
   }
@@ -108,7 +127,7 @@ std::string target_chart(const std::vector<PointFigures>& points, const ChartTex
     } else if (!point.always_reached()) {
       note = fmt::format("{} of {}", (point.*values).size(), point.runs.size());
     }
-    chart.categories.push_back({point.point.short_name(), i, point.*values, note});
+    chart.categories.push_back({label_of(point, i), i, point.*values, note});
   }
   return dot_chart(chart);
 }
@@ -138,7 +157,7 @@ std::string staleness_chart(const std::vector<PointFigures>& points) {
   bool is_rest = false;
   std::vector<HistogramRow> rows;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    HistogramRow row{points[i].point.name(), i, {}};
+    HistogramRow row{row_name_of(points[i], i), i, {}};
     double reads = 0;
     for (const RunResult& run : points[i].runs) {
       for (const auto& [staleness, count] : run.staleness) {
@@ -170,7 +189,7 @@ std::string report_charts(const std::vector<PointFigures>& points, const SweepTa
   const std::string axis = axis_of(points);
   std::string html = fmt::format("<ul class=\"legend\" aria-label=\"{}s\">", kind_of(points));
   for (std::size_t i = 0; i < points.size(); ++i) {
-    html += fmt::format("<li>{}{}</li>", swatch(i), escape_html(points[i].point.name()));
+    html += fmt::format("<li>{}{}</li>", swatch(i), escape_html(legend_of(points[i], i)));
   }
   html += "</ul>\n<div class=\"charts\">\n";
   html += metric_chart(points, &RunResult::test_by_time, target, "wall time", "seconds");

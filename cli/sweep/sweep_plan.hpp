@@ -34,8 +34,6 @@ struct SweepPoint {
   [[nodiscard]] std::string bound() const;
   /// What is compared within a group: the bound, or the setting.
   [[nodiscard]] std::string name() const { return is_by_setting ? setting : bound(); }
-  /// The same on an axis: "2" for "slack 2".
-  [[nodiscard]] const std::string& short_name() const { return is_by_setting ? setting : slack; }
   /// "bound" or "setting"
   [[nodiscard]] std::string kind() const { return is_by_setting ? "setting" : "bound"; }
   /// What it shares with the points that it is compared with, e.g. "4 workers, bursts".

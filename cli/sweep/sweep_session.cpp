@@ -55,15 +55,22 @@ std::string test_interval_text(const SweepPoint& point) {
                             counted(point.given_interval, "clock"));
 }
 
+std::string solver_text(const pb::Sweep& sweep, const pb::Job& job) {
+  const bool is_varied = std::ranges::any_of(
+      sweep.vary(), [](const pb::SweepVary& vary) { return vary.field().starts_with("solver"); });
+  if (is_varied) return "varied: below, and in each run's job.textproto";
+  const pb::SolverParameter& solver = job.solver_param();
+  return fmt::format("{}, base_lr {:g} ({}), {} iterations of each worker", solver.type(),
+                     solver.base_lr(), solver.lr_policy(), solver.max_iter());
+}
+
 std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& options,
                                                             const SweepPlan& plan,
                                                             const Company& company) {
   const pb::Job& job = plan.points.front().job;
   std::vector<std::pair<std::string, std::string>> setting{
       {"job", job.name()},
-      {"solver", fmt::format("{}, base_lr {:g} ({}), {} iterations of each worker",
-                             job.solver_param().type(), job.solver_param().base_lr(),
-                             job.solver_param().lr_policy(), job.solver_param().max_iter())},
+      {"solver", solver_text(options.sweep, job)},
       {"servers",
        fmt::format("{}, shards of each: {}", options.sweep.servers(), options.sweep.shards())},
       {"runs", fmt::format("{}: {}, {} each", plan.runs.size(),

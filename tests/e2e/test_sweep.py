@@ -167,6 +167,8 @@ class Sweep(ClusterTest):
         answer = self.tautline("sweep", drawn, "--output", self.folder / "drawn", timeout=110)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         self.assertIn("3 points with 1 seed each", answer.stdout)
+        self.assertRegex(answer.stdout, r"The best final test accuracy is [\d.]+ %, with base_lr "
+                                        r".*: the mean over 1 seed, of the best of 3\.")
 
     def test_a_field_that_does_not_exist_is_refused_before_the_first_run(self):
         for vary, words in (

@@ -151,8 +151,12 @@ TEST_CASE("a report of settings has them from the best on, and charts of the bes
   CHECK_THAT(html, Contains("which setting?") && Contains("<th>setting</th>"));
   CHECK_THAT(html, Contains("the 8 settings with the best final accuracy of 10"));
   CHECK(html.find("<td>base_lr 0.9</td>") < html.find("<td>base_lr 0.8</td>"));
-  CHECK_THAT(html, Contains("<td>base_lr 0.0</td>") && !Contains("</svg>base_lr 0.1</li>"));
-  CHECK_THAT(html, Contains("</svg>base_lr 0.2</li>") && !Contains("throughput goes from"));
+  CHECK_THAT(html, Contains("<td>base_lr 0.0</td>") && !Contains(": base_lr 0.1</li>"));
+  CHECK_THAT(html, Contains("</svg>#8: base_lr 0.2</li>") && !Contains("throughput goes from"));
+  // Axes have the numbers, which the legend explains: the names are too long for them.
+  CHECK_THAT(html, Contains(">#8</text>") && !Contains(">base_lr 0.2</text>"));
+  CHECK_THAT(html, Contains("The best final test accuracy is 90.0\u00a0%, with base_lr 0.9: the "
+                            "mean over 2\u00a0seeds, of the best of 10."));
   CHECK_THAT(points_csv(created), Contains("slack,workers,variant,solver.base_lr,runs,"));
   CHECK_THAT(points_csv(created), Contains("0,2,,0.3,2,"));
 }
