@@ -176,7 +176,7 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
                               grouped(progress.iteration), grouped(job.max_iter())));
   std::string figures =
       fmt::format("loss {}  {} {}  {}", loss_text(progress),
-                  grouped(static_cast<std::int64_t>(job.rate())), rate_unit(job), times(job));
+                  grouped(std::llround(job.rate())), rate_unit(job), times(job));
   if (job.evaluations_size() > 0) {
     const pb::Evaluation& last = job.evaluations(job.evaluations_size() - 1);
     figures += words.has_perplexity ? fmt::format("  perplexity {:.3f}", std::exp(last.loss()))

@@ -39,7 +39,7 @@ std::vector<Row> table(const RunSummary& run) {
       {"iterations",
        fmt::format("{} of {}", grouped(progress_of(job).iteration), grouped(job.max_iter()))},
       {"wall time", fmt::format("{:.1f} s, the job itself {:.1f} s", run.wall_s, job.running_s())},
-      {rate_unit(job), grouped(static_cast<std::int64_t>(job.rate()))}};
+      {rate_unit(job), grouped(std::llround(job.rate()))}};
   if (run.first_iteration_s > 0) {
     rows.push_back(
         {"first iteration", fmt::format("{:.2f} s after the start", run.first_iteration_s)});
