@@ -18,7 +18,9 @@ namespace {
 std::int64_t sliced_channels(const pb::NetParameter& net, const std::string& images) {
   for (const pb::LayerParameter& layer : net.layer()) {
     const pb::SliceParameter& slice = layer.slice_param();
-    const bool of_channels = (slice.has_slice_dim() ? slice.slice_dim() : slice.axis()) == 1;
+    const std::int64_t axis =
+        slice.has_slice_dim() ? std::int64_t{slice.slice_dim()} : std::int64_t{slice.axis()};
+    const bool of_channels = axis == 1;
     if (layer.type() != "Slice" || !of_channels || layer.bottom_size() != 1) continue;
     if (layer.bottom(0) != images) continue;
     if (slice.slice_point_size() == 0) return layer.top_size();
@@ -57,7 +59,7 @@ JobRecords records_of(const pb::Job& job) {
   JobRecords found;
   found.records.otherwise = labelled_image(1, 28, 28);
   std::vector<model::NetChoice> nets = model::nets_of(job);
-  if (nets.size() == 1) nets.push_back({pb::TEST, 0});
+  if (nets.size() == 1) nets.emplace_back(pb::TEST, 0);
   found.records.tests.resize(nets.size() - 1);
   for (const model::NetChoice& choice : nets) {
     const auto layers = model::data_of(job, choice);

@@ -45,7 +45,7 @@ bool is_commit(const std::string& text) {
 
 /// What a symbolic reference such as refs/heads/main stands for.
 std::string commit_of(const fs::path& git, const std::string& reference) {
-  if (const std::string commit = first_line(git / reference); is_commit(commit)) return commit;
+  if (std::string commit = first_line(git / reference); is_commit(commit)) return commit;
   const auto packed = read_file(git / "packed-refs");
   if (!packed) return {};
   const std::size_t at = packed.value().find(" " + reference + "\n");
@@ -70,7 +70,7 @@ std::string project_commit(fs::path folder) {
   const std::string head = first_line(git / "HEAD");
   if (!head.starts_with(kSymbolic)) return is_commit(head) ? head : std::string();
   const std::string reference = head.substr(kSymbolic.size());
-  if (const std::string commit = commit_of(git, reference); !commit.empty()) return commit;
+  if (std::string commit = commit_of(git, reference); !commit.empty()) return commit;
   // Of a further working tree, the references are in the first one's folder.
   const std::string common = first_line(git / "commondir");
   return common.empty() ? std::string() : commit_of(git / common, reference);

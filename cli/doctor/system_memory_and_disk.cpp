@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -62,7 +62,7 @@ std::string why_unwritable(const fs::path& folder) {
   if (file < 0) return std::strerror(errno);
   const std::array<char, 4096> some{};
   const bool is_written = write(file, some.data(), some.size()) == ssize_t{some.size()};
-  const std::string why = is_written ? "" : "the disk is full";
+  std::string why = is_written ? "" : "the disk is full";
   close(file);
   unlink(pattern.c_str());
   return why;

@@ -264,6 +264,7 @@ std::string comparison_html(const RunComparison& comparison) {
   html += fmt::format("<li>{}{}</li><li>{}{}</li></ul>\n", swatch(0), escape_html(first.name),
                       swatch(1), escape_html(second.name));
   std::vector<std::array<std::string, 4>> rows;
+  rows.reserve(std::max(figures.size(), fields.size()));
   for (const FigurePair& pair : figures) {
     rows.push_back({pair.what, pair.first, pair.second, pair.difference});
   }
