@@ -110,8 +110,7 @@ class Cluster {
     while (next_event_ < plan_.events.size() && TimePoint(plan_.events[next_event_].at) <= now) {
       happen(plan_.events[next_event_++]);
     }
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      Place& place = places_[i];
+    for (Place& place : places_) {
       if (place.node && !place.paused && place.wake <= now) step(place);
     }
   }

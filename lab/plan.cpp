@@ -113,7 +113,7 @@ class EventDrawer {
         worker_loses_coordinator ? plan_.heartbeat_limit * 3 : plan_.heartbeat_limit / 3;
     const Duration from = moment();
     const Duration to = from + Duration(random_.between(1000, longest.count()));
-    const std::uint64_t kinds = random_.between(1, 3);
+    const auto kinds = static_cast<std::uint64_t>(random_.between(1, 3));
     if ((kinds & 1U) != 0) {
       add(from, Kind::kBlock, a, b);
       add(to, Kind::kUnblock, a, b);

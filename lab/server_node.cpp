@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lab/nodes.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/wire_version.hpp"
@@ -42,12 +44,11 @@ void ServerNode::step(TimePoint now) {
 }
 
 void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) {
-  for (OneShard& one : shards_) {
-    if (one.socket != socket) continue;
-    world_.history.add_items(Event::Kind::kRequest, now, one.shard->id(), from, message);
-    say(one, one.shard->handle(from, std::move(message), now), now);
-    record_captures(static_cast<std::size_t>(&one - shards_.data()), now);
-  }
+  const auto found = std::ranges::find(shards_, socket, &OneShard::socket);
+  if (found == shards_.end()) return;
+  world_.history.add_items(Event::Kind::kRequest, now, found->shard->id(), from, message);
+  say(*found, found->shard->handle(from, std::move(message), now), now);
+  record_captures(static_cast<std::size_t>(found - shards_.begin()), now);
 }
 
 /// Records what a shard has captured, and acts as the disk, which writes it at once.

@@ -170,7 +170,8 @@ bool SliceOracle::is_over(std::int64_t clock, const Contract& contract) const {
 
 void SliceOracle::apply_ready(const Contract& contract) {
   while (!held_.empty()) {
-    const auto& [clock, workers] = *held_.begin();
+    const std::int64_t clock = held_.begin()->first;
+    const std::vector<std::uint32_t>& workers = held_.begin()->second;
     if (!contract.aggregates_at(clock)) {
       apply(clock, {workers.front()}, contract);
       continue;

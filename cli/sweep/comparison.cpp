@@ -27,6 +27,7 @@ struct Extent {
 template <class Field>
 Spread over_runs(const std::vector<RunResult>& runs, Field field) {
   std::vector<double> values;
+  values.reserve(runs.size());
   for (const RunResult& run : runs) values.push_back(run.*field);
   return spread_of(values);
 }

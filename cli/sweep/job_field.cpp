@@ -78,6 +78,7 @@ const FieldDescriptor* field_of(const Descriptor& type, const std::string& name,
 std::string unknown_field(const std::string& path, const Descriptor& type,
                           const std::string& name) {
   std::vector<std::string> known;
+  known.reserve(static_cast<std::size_t>(type.field_count()));
   for (int i = 0; i < type.field_count(); ++i) known.push_back(type.field(i)->name());
   return fmt::format("{}: no field \"{}\" in {}{}", path, name, type.name(),
                      did_you_mean(name, known));
@@ -208,6 +209,7 @@ Result<double> number(const std::string& path, const std::string& text) {
 Result<void> put_word(const std::string& path, const Place& place, const std::string& text) {
   std::vector<std::string> known;
   const auto& type = *place.field->enum_type();
+  known.reserve(static_cast<std::size_t>(type.value_count()));
   for (int i = 0; i < type.value_count(); ++i) known.push_back(type.value(i)->name());
   const EnumValueDescriptor* value = type.FindValueByName(text);
   if (value == nullptr) {

@@ -142,7 +142,7 @@ void read_losses(const std::vector<WorkerMetrics>& workers, double began, RunRes
   std::vector<double> clock;
   std::vector<double> loss;
   for (const WorkerMetrics& worker : workers) {
-    for (std::size_t i = 0; i < worker.at.size(); ++i) at.push_back(worker.at[i] - began);
+    for (const double time : worker.at) at.push_back(time - began);
     clock.insert(clock.end(), worker.clock.begin(), worker.clock.end());
     loss.insert(loss.end(), worker.loss.begin(), worker.loss.end());
   }

@@ -60,6 +60,7 @@ std::vector<Bound> bounds_of(const pb::Sweep& sweep, const pb::Job& job) {
     slacks = {"0", "1", "2", "4", "8", "async"};
   }
   std::vector<Bound> bounds;
+  bounds.reserve(slacks.size());
   for (const std::string& slack : slacks) bounds.push_back({slack, *consistency_of(slack)});
   for (const pb::SweepPolicy& policy : sweep.policy()) {
     bounds.push_back({policy.name(), policy.consistency(), true});
@@ -77,7 +78,7 @@ std::string as_file_name(std::string name) {
 /// Collects every mistake, so that all of them are reported at once.
 class Findings {
  public:
-  void add(std::string line) {
+  void add(const std::string& line) {
     if (known_.insert(line).second) lines_ += (lines_.empty() ? "" : "\n") + line;
   }
   [[nodiscard]] const std::string& lines() const { return lines_; }

@@ -174,9 +174,8 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
   lines.push_back(fmt::format("{} {:3.0f} %  iteration {} of {}",
                               bar(done, std::max(width - 44, 10)), 100 * done,
                               grouped(progress.iteration), grouped(job.max_iter())));
-  std::string figures =
-      fmt::format("loss {}  {} {}  {}", loss_text(progress),
-                  grouped(std::llround(job.rate())), rate_unit(job), times(job));
+  std::string figures = fmt::format("loss {}  {} {}  {}", loss_text(progress),
+                                    grouped(std::llround(job.rate())), rate_unit(job), times(job));
   if (job.evaluations_size() > 0) {
     const pb::Evaluation& last = job.evaluations(job.evaluations_size() - 1);
     figures += words.has_perplexity ? fmt::format("  perplexity {:.3f}", std::exp(last.loss()))

@@ -76,7 +76,7 @@ std::string unexpected(const std::string& word, const CommandFacts& command) {
 std::string wrong_number_of_values(const CLI::ParseError& error) {
   constexpr std::string_view kBefore = ": 1 required ";
   constexpr std::string_view kAfter = " missing";
-  const std::string what = error.what();
+  std::string what = error.what();
   const std::size_t twice = what.find(": At Most 1 required");
   if (twice != std::string::npos) return what.substr(0, twice) + " is given more than once";
   const std::size_t at = what.find(kBefore);

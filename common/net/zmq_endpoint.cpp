@@ -30,7 +30,7 @@ zmq::message_t to_zmq(const Frame& frame) {
   auto owner = std::make_unique<std::shared_ptr<const void>>(frame.owner());
   zmq::message_t message(const_cast<std::byte*>(frame.bytes().data()), frame.size(), release_owner,
                          owner.get());
-  owner.release();
+  [[maybe_unused]] const auto* const kept = owner.release();
   return message;
 }
 

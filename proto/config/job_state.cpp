@@ -28,6 +28,7 @@ Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
       std::ranges::find(kPolicies, solver.lr_policy(), &math::LearningRatePolicy::name);
   if (found == kPolicies.end()) {
     std::vector<std::string_view> names;
+    names.reserve(kPolicies.size());
     for (const math::LearningRatePolicy& policy : kPolicies) names.push_back(policy.name);
     return invalid(fmt::format("lr_policy \"{}\" is unknown; choose one of {}", solver.lr_policy(),
                                fmt::join(names, ", ")));

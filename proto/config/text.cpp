@@ -81,11 +81,12 @@ const Descriptor* enclosing(const Descriptor& root, std::string_view before) {
 /// Protobuf names an unknown word and its field, but not the words that are known.
 std::string unknown_word(const std::string& word, const std::string& field,
                          const Descriptor* type) {
-  const std::string problem = fmt::format("{}: no value \"{}\"", field, word);
+  std::string problem = fmt::format("{}: no value \"{}\"", field, word);
   const auto* known_field = type == nullptr ? nullptr : type->FindFieldByName(field);
   const auto* known = known_field == nullptr ? nullptr : known_field->enum_type();
   if (known == nullptr) return problem;
   std::vector<std::string> words;
+  words.reserve(static_cast<std::size_t>(known->value_count()));
   for (int i = 0; i < known->value_count(); ++i) words.push_back(known->value(i)->name());
   return fmt::format("{}{}; known are {}", problem, did_you_mean(word, words),
                      fmt::join(words, ", "));

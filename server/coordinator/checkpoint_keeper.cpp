@@ -153,6 +153,7 @@ CheckpointKeeper::~CheckpointKeeper() {
 
 void CheckpointKeeper::put(CheckpointTask task) {
   if (tasks_.push(std::move(task), Duration::zero())) return;
+  // A task that the queue did not take is unchanged. NOLINTNEXTLINE(bugprone-use-after-move)
   give({std::move(task), "too many checkpoints are waiting to be completed", {}});
 }
 

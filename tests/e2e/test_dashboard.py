@@ -323,6 +323,13 @@ class Page(Served):
         self.do("await", js="document.querySelector('#stale-note').textContent"
                             ".includes('since slack 3, from clock ')")
         self.follow(30)
+        # The table has the clocks of one moment, which are never farther apart than the slack.
+        for _ in range(20):
+            clocks = self.do("run", js="[...document.querySelectorAll('#worker-rows tr')].map((row)"
+                                       " => Number(row.cells[2].textContent.replace(/\\D/g, '')))")
+            self.assertEqual(len(clocks), 2)
+            self.assertLessEqual(max(clocks) - min(clocks), 3)
+            time.sleep(0.05)
         for dark in (False, True):
             for vision in ("none", "deuteranopia"):
                 self.do("vision", type=vision)
@@ -375,6 +382,10 @@ class Page(Served):
                     self.do("vision", type=vision)
                     shot = f"report-{name}-{'dark' if dark else 'light'}-{vision}.png"
                     self.do("shot", file=str(SHOTS / shot))
+                # The simulation has done something.
+                seen = {(SHOTS / f"report-{name}-{'dark' if dark else 'light'}-{vision}.png")
+                        .read_bytes() for vision in ("none", "deuteranopia")}
+                self.assertEqual(len(seen), 2)
                 page = "document.documentElement"
                 self.assertTrue(self.do("run", js=f"{page}.scrollWidth <= {page}.clientWidth"))
         # The table is wider than the phone, and scrolls inside itself.

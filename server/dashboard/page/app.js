@@ -388,8 +388,10 @@
   function showWorkers(job, waits) {
     const w = job.by_worker;
     const order = w.name.map((_, i) => i);
+    // As in the chart, of all workers at one moment; its own report of one that has left.
+    const clock = order.map((i) => w.at[i] ?? w.clock[i]);
     const many = order.length > kRows;
-    if (many) order.sort((a, b) => w.clock[a] - w.clock[b] || a - b);
+    if (many) order.sort((a, b) => clock[a] - clock[b] || a - b);
     const shown = $("all-workers").checked ? order : order.slice(0, kRows);
     const rows = shown.map((i) => {
       const row = document.createElement("tr");
@@ -397,7 +399,7 @@
       row.className = w.state[i] === "lost" ? "lost" : stale ? "stale" : "";
       cell(row, w.name[i]);
       cell(row, w.state[i] + (stale ? `, silent ${w.silent_s[i].toFixed(0)} s` : ""));
-      cell(row, group(w.clock[i]), "n");
+      cell(row, group(clock[i]), "n");
       const trains = w.state[i] === "running" && !stale;
       cell(row, trains ? group(w.images_per_second[i]) : "–", "n");
       const waited = cell(row, "");

@@ -7,6 +7,7 @@ import { chromium } from "playwright-core";
 
 const browser = await chromium.launch({ executablePath: process.argv[2], args: ["--no-sandbox"] });
 const page = await browser.newPage({ viewport: { width: 1360, height: 900 } });
+let session = null;
 const faults = [];
 const outside = [];
 page.on("pageerror", (error) => faults.push(String(error)));
@@ -37,9 +38,9 @@ const acts = {
   scheme: ({ dark }) => page.emulateMedia({ colorScheme: dark ? "dark" : "light" }),
   // "deuteranopia", "none" and what else the browser simulates.
   vision: async ({ type }) => {
-    const session = await page.context().newCDPSession(page);
+    // It lasts for as long as the session.
+    session = session || (await page.context().newCDPSession(page));
     await session.send("Emulation.setEmulatedVisionDeficiency", { type });
-    await session.detach();
   },
   faults: () => faults.splice(0),
   outside: () => outside,
