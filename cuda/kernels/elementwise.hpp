@@ -21,8 +21,19 @@ struct Scaled {
   float factor;
 };
 /// out = the sum of factor * values, in the order given; out may be one of them.
+/// relu  the sum's negative numbers become 0
 void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out,
-                  std::int64_t count);
+                  std::int64_t count, bool relu = false);
+
+/// Where a gradient goes, times a factor; nullptr: nowhere.
+struct ScaledTarget {
+  float* values;
+  float factor;
+};
+/// Both targets = factor * top_gradient where the top is above 0, else 0.
+void rectified_sum_backward(cudaStream_t stream, const float* top, const float* top_gradient,
+                            const ScaledTarget& first, const ScaledTarget& second,
+                            std::int64_t count);
 
 /// top = function.value(bottom); bottom_gradient = top_gradient * function.slope(at).
 void activation_forward(cudaStream_t stream, const math::Activation& function, const float* bottom,
@@ -53,8 +64,9 @@ struct AxisView {
 
 /// top = bottom * factors + summands, one of each for every index of the length; either may be
 /// nullptr.
+/// relu  negative numbers become 0
 void affine_forward(cudaStream_t stream, const AxisView& view, const float* bottom,
-                    const float* factors, const float* summands, float* top);
+                    const float* factors, const float* summands, float* top, bool relu = false);
 void prelu_forward(cudaStream_t stream, const AxisView& view, const float* bottom,
                    const float* slopes, float* top);
 void prelu_backward(cudaStream_t stream, const AxisView& view, const float* bottom,

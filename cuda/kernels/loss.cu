@@ -19,43 +19,78 @@ __device__ float warp_reduce(float value, const F& f) {
   return value;
 }
 
-/// One warp per row, if the classes are neighbours in memory.
+/// The largest value of a block's threads, for all of them; NaN is not larger than any.
+__device__ float block_max_for_all(float value) {
+  using Parts = float[kWarps];
+  TAUT_SHARED(Parts, parts);
+  value = warp_reduce(value, [](float a, float b) { return a > b ? a : b; });
+  __syncthreads();  // of an earlier call's readers
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = parts[0];
+  for (int warp = 1; warp < kWarps; ++warp) value = parts[warp] > value ? parts[warp] : value;
+  return value;
+}
+
+/// Of the threads that share a row: a warp, or a block if there are few long rows.
+template <int kWidth>
+__device__ float row_max(float value) {
+  if constexpr (kWidth == kThreads) return block_max_for_all(value);
+  return warp_reduce(value, [](float a, float b) { return a > b ? a : b; });
+}
+template <int kWidth>
+__device__ float row_sum(float value) {
+  if constexpr (kWidth == kThreads) return block_sum_for_all(value);
+  return warp_reduce(value, [](float a, float b) { return a + b; });
+}
+
+/// kWidth threads per row, if the classes are neighbours in memory.
+template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
     softmax_rows_kernel(std::int64_t rows, std::int64_t length, const float* bottom, float* top) {
-  const unsigned lane = threadIdx.x % 32;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-       row < rows; row += static_cast<std::int64_t>(gridDim.x) * kWarps) {
+  constexpr int kRows = kThreads / kWidth;
+  const unsigned lane = threadIdx.x % kWidth;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWidth;
+       row < rows; row += static_cast<std::int64_t>(gridDim.x) * kRows) {
     const float* x = bottom + row * length;
     float* y = top + row * length;
     float largest = -FLT_MAX;
-    for (std::int64_t k = lane; k < length; k += 32) largest = x[k] > largest ? x[k] : largest;
-    largest = warp_reduce(largest, [](float a, float b) { return a > b ? a : b; });
+    for (std::int64_t k = lane; k < length; k += kWidth) largest = x[k] > largest ? x[k] : largest;
+    largest = row_max<kWidth>(largest);
     float sum = 0;
-    for (std::int64_t k = lane; k < length; k += 32) {
+    for (std::int64_t k = lane; k < length; k += kWidth) {
       const float e = expf(x[k] - largest);
       y[k] = e;
       sum += e;
     }
-    sum = warp_reduce(sum, [](float a, float b) { return a + b; });
-    for (std::int64_t k = lane; k < length; k += 32) y[k] /= sum;
+    sum = row_sum<kWidth>(sum);
+    for (std::int64_t k = lane; k < length; k += kWidth) y[k] /= sum;
   }
 }
 
+template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
     softmax_rows_backward_kernel(std::int64_t rows, std::int64_t length, const float* top,
                                  const float* top_gradient, float* bottom_gradient) {
-  const unsigned lane = threadIdx.x % 32;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-       row < rows; row += static_cast<std::int64_t>(gridDim.x) * kWarps) {
+  constexpr int kRows = kThreads / kWidth;
+  const unsigned lane = threadIdx.x % kWidth;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWidth;
+       row < rows; row += static_cast<std::int64_t>(gridDim.x) * kRows) {
     const float* y = top + row * length;
     const float* dy = top_gradient + row * length;
     float dot = 0;
-    for (std::int64_t k = lane; k < length; k += 32) dot += y[k] * dy[k];
-    dot = warp_reduce(dot, [](float a, float b) { return a + b; });
-    for (std::int64_t k = lane; k < length; k += 32) {
+    for (std::int64_t k = lane; k < length; k += kWidth) dot += y[k] * dy[k];
+    dot = row_sum<kWidth>(dot);
+    for (std::int64_t k = lane; k < length; k += kWidth) {
       bottom_gradient[row * length + k] = y[k] * (dy[k] - dot);
     }
   }
+}
+
+/// Whether a block for each row keeps more of a device busy than a warp.
+bool are_few_long(std::int64_t rows, std::int64_t length) {
+  constexpr std::int64_t kManyRows = 1024;
+  return rows < kManyRows && length >= 2 * kThreads;
 }
 
 /// The class that a label names; negative: ignored, or no class.
@@ -68,17 +103,46 @@ __device__ std::int64_t class_of(const Labels& labels, std::int64_t position,
   return -1;
 }
 
-/// Whether fewer than top_k other classes score at least as high as the label.
-__device__ bool is_right(const AxisView& view, const float* scores, std::int64_t position,
-                         std::int64_t truth, std::int64_t top_k) {
-  const float* score = scores + first_at(view, position);
-  std::int64_t rivals = 0;
-  for (std::int64_t k = 0; k < view.length; ++k) {
+/// How many other classes score at least as high as the label, of those that a thread looks at:
+/// every `step`th from `begin` on.
+/// score  of the position's first class
+__device__ int rivals_of(const AxisView& view, const float* score, std::int64_t truth,
+                         std::int64_t begin, std::int64_t step) {
+  int rivals = 0;
+  for (std::int64_t k = begin; k < view.length; k += step) {
     // Written so that a NaN score makes the answer wrong, never right.
     const bool below = score[k * view.inner] < score[truth * view.inner];
     rivals += k != truth && !below ? 1 : 0;
   }
-  return rivals < top_k;
+  return rivals;
+}
+
+/// What a position counts for: 1, or 0 if top_k classes or more score at least as high as its
+/// label, or nothing.
+constexpr float kUncounted = -1;
+
+/// One warp per position, if the classes are neighbours in memory.
+__global__ void __launch_bounds__(kThreads)
+    accuracy_marks_kernel(AxisView view, const float* scores, Labels labels, std::int64_t top_k,
+                          float* marks) {
+  const unsigned lane = threadIdx.x % 32;
+  Labels own = labels;
+  if (lane != 0) own.fault = nullptr;
+  for (std::int64_t position = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+       position < view.outer; position += static_cast<std::int64_t>(gridDim.x) * kWarps) {
+    const std::int64_t truth = class_of(own, position, view.length);
+    int rivals = 0;
+    if (truth >= 0) rivals = rivals_of(view, scores + position * view.length, truth, lane, 32);
+    for (int offset = 16; offset > 0; offset /= 2) {
+      rivals += __shfl_xor_sync(0xffffffffU, rivals, offset);
+    }
+    if (lane == 0) marks[position] = truth < 0 ? kUncounted : (rivals < top_k ? 1.0F : 0.0F);
+  }
+}
+
+/// The reduction's scratch memory is behind the marks.
+std::size_t mark_bytes(const AxisView& view) {
+  return (static_cast<std::size_t>(view.positions()) * sizeof(float) + 255) / 256 * 256;
 }
 
 /// Every position once per class: a class's block looks for its own labels.
@@ -90,14 +154,33 @@ __device__ double divisor_of(const Divisor& divisor, double counted) {
   return divisor.counted ? fmax(counted, 1.0) : divisor.fixed;
 }
 
+/// By a warp, for all its lanes.
 __device__ double square_distance(const ContrastiveShape& shape, const float* a, const float* b,
                                   std::int64_t pair) {
   double square = 0;
-  for (std::int64_t i = pair * shape.features; i < (pair + 1) * shape.features; ++i) {
+  for (std::int64_t i = pair * shape.features + threadIdx.x % 32; i < (pair + 1) * shape.features;
+       i += 32) {
     const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
     square += difference * difference;
   }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    square += __shfl_xor_sync(0xffffffffU, square, offset);
+  }
   return square;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    contrastive_squares_kernel(ContrastiveShape shape, const float* a, const float* b,
+                               double* squares) {
+  for (std::int64_t pair = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+       pair < shape.pairs; pair += static_cast<std::int64_t>(gridDim.x) * kWarps) {
+    const double square = square_distance(shape, a, b, pair);
+    if (threadIdx.x % 32 == 0) squares[pair] = square;
+  }
+}
+
+std::size_t square_bytes(const ContrastiveShape& shape) {
+  return (static_cast<std::size_t>(shape.pairs) * sizeof(double) + 255) / 256 * 256;
 }
 
 /// The derivative of the pair's term of the sum, halved, with respect to a - b.
@@ -108,16 +191,40 @@ __device__ double contrastive_slope(const ContrastiveShape& shape, double square
   return shape.margin > distance ? -(shape.margin - distance) / at_least(distance, 1e-4) : 0;
 }
 
+__global__ void __launch_bounds__(kThreads)
+    contrastive_backward_kernel(ContrastiveShape shape, const float* a, const float* b,
+                                const float* similar, float weight, float* a_gradient,
+                                float* b_gradient) {
+  for (std::int64_t pair = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+       pair < shape.pairs; pair += static_cast<std::int64_t>(gridDim.x) * kWarps) {
+    const double slope =
+        contrastive_slope(shape, square_distance(shape, a, b, pair), similar[pair] != 0);
+    const auto scale = static_cast<float>(weight * slope / static_cast<double>(shape.pairs));
+    for (std::int64_t i = pair * shape.features + threadIdx.x % 32; i < (pair + 1) * shape.features;
+         i += 32) {
+      const float gradient = scale * (a[i] - b[i]);
+      if (a_gradient != nullptr) a_gradient[i] = gradient;
+      if (b_gradient != nullptr) b_gradient[i] = -gradient;
+    }
+  }
+}
+
 }  // namespace
 
 void softmax_forward(cudaStream_t stream, const AxisView& view, const float* bottom, float* top) {
   if (view.inner == 1) {
-    launch({stream, "softmax_forward", view.count(), blocks_for(view.outer, kWarps)},
-           softmax_rows_kernel, view.outer, view.length, bottom, top);
+    if (are_few_long(view.outer, view.length)) {
+      launch({stream, "softmax_forward", view.count(), blocks_for(view.outer, 1)},
+             softmax_rows_kernel<kThreads>, view.outer, view.length, bottom, top);
+    } else {
+      launch({stream, "softmax_forward", view.count(), blocks_for(view.outer, kWarps)},
+             softmax_rows_kernel<32>, view.outer, view.length, bottom, top);
+    }
     return;
   }
+  const FirstAt first(view);
   each(stream, "softmax_forward", view.positions(), [=] __device__(std::int64_t position) {
-    const std::int64_t at = first_at(view, position);
+    const std::int64_t at = first(position);
     const float* x = bottom + at;
     float* y = top + at;
     float largest = x[0];
@@ -138,13 +245,20 @@ void softmax_forward(cudaStream_t stream, const AxisView& view, const float* bot
 void softmax_backward(cudaStream_t stream, const AxisView& view, const float* top,
                       const float* top_gradient, float* bottom_gradient) {
   if (view.inner == 1) {
-    launch({stream, "softmax_backward", view.count(), blocks_for(view.outer, kWarps)},
-           softmax_rows_backward_kernel, view.outer, view.length, top, top_gradient,
-           bottom_gradient);
+    if (are_few_long(view.outer, view.length)) {
+      launch({stream, "softmax_backward", view.count(), blocks_for(view.outer, 1)},
+             softmax_rows_backward_kernel<kThreads>, view.outer, view.length, top, top_gradient,
+             bottom_gradient);
+    } else {
+      launch({stream, "softmax_backward", view.count(), blocks_for(view.outer, kWarps)},
+             softmax_rows_backward_kernel<32>, view.outer, view.length, top, top_gradient,
+             bottom_gradient);
+    }
     return;
   }
+  const FirstAt first(view);
   each(stream, "softmax_backward", view.positions(), [=] __device__(std::int64_t position) {
-    const std::int64_t at = first_at(view, position);
+    const std::int64_t at = first(position);
     float dot = 0;
     for (std::int64_t k = 0; k < view.length; ++k) {
       dot += top[at + k * view.inner] * top_gradient[at + k * view.inner];
@@ -159,12 +273,13 @@ void softmax_backward(cudaStream_t stream, const AxisView& view, const float* to
 void softmax_loss_forward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                           const Labels& labels, const Divisor& divisor, float* loss,
                           double* divisor_out, void* scratch) {
+  const FirstAt start(view);
   reduce(
       stream, "softmax_loss_forward", all_of(view.positions()), scratch,
       [=] __device__(std::int64_t position, std::int64_t, double& first, double& second) {
         const std::int64_t k = class_of(labels, position, view.length);
         if (k < 0) return;
-        const float likely = probabilities[first_at(view, position) + k * view.inner];
+        const float likely = probabilities[start(position) + k * view.inner];
         first -= logf(likely > FLT_MIN ? likely : (likely == likely ? FLT_MIN : likely));
         second += 1;
       },
@@ -177,12 +292,14 @@ void softmax_loss_forward(cudaStream_t stream, const AxisView& view, const float
 void softmax_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                            const Labels& labels, float weight, const double* divisor,
                            float* bottom_gradient) {
+  const Divider by_inner(view.inner, view.count());
+  const Divider by_length(view.length, view.count());
   each(stream, "softmax_loss_backward", view.count(), [=] __device__(std::int64_t i) {
-    const std::int64_t inner = i % view.inner;
-    const std::int64_t row = i / view.inner;
-    const std::int64_t k = row % view.length;
-    const std::int64_t truth =
-        class_of(labels, row / view.length * view.inner + inner, view.length);
+    const std::int64_t row = by_inner(i);
+    const std::int64_t record = by_length(row);
+    const std::int64_t k = row - record * view.length;
+    const std::int64_t position = record * view.inner + (i - row * view.inner);
+    const std::int64_t truth = class_of(labels, position, view.length);
     const auto scale = weight / static_cast<float>(*divisor);
     bottom_gradient[i] = truth < 0 ? 0.0F : scale * probabilities[i] - (k == truth ? scale : 0.0F);
   });
@@ -192,12 +309,13 @@ void infogain_loss_forward(cudaStream_t stream, const AxisView& view, const floa
                            const Labels& labels, const float* matrix, const Divisor& divisor,
                            float* loss, double* divisor_out, void* scratch) {
   constexpr float kMinProbability = 1e-20F;  // Caffe's
+  const FirstAt start(view);
   reduce(
       stream, "infogain_loss_forward", all_of(view.positions()), scratch,
       [=] __device__(std::int64_t position, std::int64_t, double& first, double& second) {
         const std::int64_t truth = class_of(labels, position, view.length);
         if (truth < 0) return;
-        const float* p = probabilities + first_at(view, position);
+        const float* p = probabilities + start(position);
         const float* weights = matrix + truth * view.length;
         for (std::int64_t k = 0; k < view.length; ++k) {
           const float likely = p[k * view.inner];
@@ -216,9 +334,10 @@ void infogain_loss_forward(cudaStream_t stream, const AxisView& view, const floa
 void infogain_loss_backward(cudaStream_t stream, const AxisView& view, const float* probabilities,
                             const Labels& labels, const float* matrix, float weight,
                             const double* divisor, float* bottom_gradient) {
+  const FirstAt first(view);
   each(stream, "infogain_loss_backward", view.positions(), [=] __device__(std::int64_t position) {
     const std::int64_t truth = class_of(labels, position, view.length);
-    const std::int64_t at = first_at(view, position);
+    const std::int64_t at = first(position);
     const float* weights = matrix + (truth < 0 ? 0 : truth) * view.length;
     const auto scale = weight / static_cast<float>(*divisor);
     float sum = 0;
@@ -231,17 +350,33 @@ void infogain_loss_backward(cudaStream_t stream, const AxisView& view, const flo
 }
 
 std::size_t accuracy_scratch(const AxisView& view) {
-  return std::max(reduce_scratch(all_of(view.positions())), reduce_scratch(each_class(view)));
+  return mark_bytes(view) +
+         std::max(reduce_scratch(all_of(view.positions())), reduce_scratch(each_class(view)));
 }
 
 void accuracy(cudaStream_t stream, const AxisView& view, const float* scores, const Labels& labels,
               std::int64_t top_k, float* accuracy, float* by_class, void* scratch) {
+  auto* const marks = static_cast<float*>(scratch);
+  void* const rest = static_cast<std::byte*>(scratch) + mark_bytes(view);
+  const std::int64_t positions = view.positions();
+  if (view.inner == 1) {
+    launch({stream, "accuracy of each", view.count(), blocks_for(positions, kWarps)},
+           accuracy_marks_kernel, view, scores, labels, top_k, marks);
+  } else {
+    const FirstAt first(view);
+    each(stream, "accuracy of each", positions, [=] __device__(std::int64_t position) {
+      const std::int64_t truth = class_of(labels, position, view.length);
+      marks[position] = kUncounted;
+      if (truth < 0) return;
+      const int rivals = rivals_of(view, scores + first(position), truth, 0, 1);
+      marks[position] = rivals < top_k ? 1.0F : 0.0F;
+    });
+  }
   reduce(
-      stream, "accuracy", all_of(view.positions()), scratch,
+      stream, "accuracy", all_of(positions), rest,
       [=] __device__(std::int64_t position, std::int64_t, double& first, double& second) {
-        const std::int64_t truth = class_of(labels, position, view.length);
-        if (truth < 0) return;
-        first += is_right(view, scores, position, truth, top_k) ? 1 : 0;
+        if (marks[position] == kUncounted) return;
+        first += marks[position];
         second += 1;
       },
       [=] __device__(std::int64_t, const Sums& total) {
@@ -250,13 +385,12 @@ void accuracy(cudaStream_t stream, const AxisView& view, const float* scores, co
   if (by_class == nullptr) return;
   Labels reported = labels;
   reported.fault = nullptr;
-  const std::int64_t positions = view.positions();
   reduce(
-      stream, "accuracy of each class", each_class(view), scratch,
+      stream, "accuracy of each class", each_class(view), rest,
       [=] __device__(std::int64_t i, std::int64_t k, double& first, double& second) {
         const std::int64_t position = i - k * positions;
         if (class_of(reported, position, view.length) != k) return;
-        first += is_right(view, scores, position, k, top_k) ? 1 : 0;
+        first += marks[position];
         second += 1;
       },
       [=] __device__(std::int64_t k, const Sums& total) {
@@ -266,10 +400,11 @@ void accuracy(cudaStream_t stream, const AxisView& view, const float* scores, co
 
 void arg_max(cudaStream_t stream, const AxisView& view, const float* bottom, std::int64_t top_k,
              const RankSteps& steps, float* indices, float* values) {
+  const Divider by_inner(view.inner, view.positions());
   each(stream, "arg_max", view.positions(), [=] __device__(std::int64_t position) {
-    const std::int64_t o = position / view.inner;
+    const std::int64_t o = by_inner(position);
     const std::int64_t i = position - o * view.inner;
-    const float* x = bottom + first_at(view, position);
+    const float* x = bottom + o * view.length * view.inner + i;
     std::int64_t last = -1;  // the previous one in the ranking
     for (std::int64_t rank = 0; rank < top_k; ++rank) {
       std::int64_t best = -1;
@@ -342,10 +477,11 @@ void sigmoid_cross_entropy_backward(cudaStream_t stream, const float* a, const L
 void hinge_forward(cudaStream_t stream, const float* scores, const Labels& labels,
                    std::int64_t records, std::int64_t classes, bool squared, float* loss,
                    void* scratch) {
+  const Divider by_classes(classes, records * classes);
   reduce(
       stream, "hinge_forward", all_of(records * classes), scratch,
       [=] __device__(std::int64_t i, std::int64_t, double& first, double&) {
-        const std::int64_t record = i / classes;
+        const std::int64_t record = by_classes(i);
         const std::int64_t truth = class_of(labels, record, classes);
         const float sign = i - record * classes == truth ? 1.0F : -1.0F;
         const double gap = at_least(1 - sign * scores[i], 0.0);
@@ -360,8 +496,9 @@ void hinge_backward(cudaStream_t stream, const float* scores, const Labels& labe
                     std::int64_t records, std::int64_t classes, bool squared, float weight,
                     float* gradient) {
   const float scale = weight / static_cast<float>(records);
+  const Divider by_classes(classes, records * classes);
   each(stream, "hinge_backward", records * classes, [=] __device__(std::int64_t i) {
-    const std::int64_t record = i / classes;
+    const std::int64_t record = by_classes(i);
     const std::int64_t truth = class_of(labels, record, classes);
     const float sign = i - record * classes == truth ? 1.0F : -1.0F;
     const float gap = 1 - sign * scores[i];
@@ -370,12 +507,21 @@ void hinge_backward(cudaStream_t stream, const float* scores, const Labels& labe
   });
 }
 
+std::size_t contrastive_scratch(const ContrastiveShape& shape) {
+  return square_bytes(shape) + reduce_scratch(all_of(shape.pairs));
+}
+
 void contrastive_forward(cudaStream_t stream, const ContrastiveShape& shape, const float* a,
                          const float* b, const float* similar, float* loss, void* scratch) {
+  auto* const squares = static_cast<double*>(scratch);
+  launch({stream, "contrastive squares", shape.pairs * shape.features,
+          blocks_for(shape.pairs, kWarps)},
+         contrastive_squares_kernel, shape, a, b, squares);
   reduce(
-      stream, "contrastive_forward", all_of(shape.pairs), scratch,
+      stream, "contrastive_forward", all_of(shape.pairs),
+      static_cast<std::byte*>(scratch) + square_bytes(shape),
       [=] __device__(std::int64_t pair, std::int64_t, double& first, double&) {
-        const double square = square_distance(shape, a, b, pair);
+        const double square = squares[pair];
         if (similar[pair] != 0) {
           first += square;
           return;
@@ -391,16 +537,9 @@ void contrastive_forward(cudaStream_t stream, const ContrastiveShape& shape, con
 void contrastive_backward(cudaStream_t stream, const ContrastiveShape& shape, const float* a,
                           const float* b, const float* similar, float weight, float* a_gradient,
                           float* b_gradient) {
-  each(stream, "contrastive_backward", shape.pairs, [=] __device__(std::int64_t pair) {
-    const double slope =
-        contrastive_slope(shape, square_distance(shape, a, b, pair), similar[pair] != 0);
-    const auto scale = static_cast<float>(weight * slope / static_cast<double>(shape.pairs));
-    for (std::int64_t i = pair * shape.features; i < (pair + 1) * shape.features; ++i) {
-      const float gradient = scale * (a[i] - b[i]);
-      if (a_gradient != nullptr) a_gradient[i] = gradient;
-      if (b_gradient != nullptr) b_gradient[i] = -gradient;
-    }
-  });
+  launch({stream, "contrastive_backward", shape.pairs * shape.features,
+          blocks_for(shape.pairs, kWarps)},
+         contrastive_backward_kernel, shape, a, b, similar, weight, a_gradient, b_gradient);
 }
 
 }  // namespace taut::cuda

@@ -82,6 +82,8 @@ struct ContrastiveShape {
   float margin = 1;
   bool legacy = false;
 };
+/// The scratch bytes of contrastive_forward().
+[[nodiscard]] std::size_t contrastive_scratch(const ContrastiveShape& shape);
 void contrastive_forward(cudaStream_t stream, const ContrastiveShape& shape, const float* a,
                          const float* b, const float* similar, float* loss, void* scratch);
 /// Either gradient may be nullptr.

@@ -4,30 +4,9 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/reduce.hpp"
-
-// Batch, layer and local response normalization. Images are stored as N, C, H, W. Formulas and
-// sources are at the operations in worker/engine/ops.
+// Layer and local response normalization. Images are stored as N, C, H, W. Formulas and sources are
+// at the operations in worker/engine/ops.
 namespace taut::cuda {
-
-/// mean, variance, shift, factor  [view.length] each; shift is the mean, factor 1 / sqrt(variance +
-/// epsilon). mean and variance may be nullptr.
-void batch_norm_statistics(cudaStream_t stream, const AxisView& view, const float* bottom,
-                           float epsilon, float* mean, float* variance, float* shift, float* factor,
-                           void* scratch);
-/// Shift and factor from sums that are divided by *weight; 0 makes them 0.
-void batch_norm_kept(cudaStream_t stream, std::int64_t channels, const float* mean,
-                     const float* variance, const float* weight, float epsilon, float* shift,
-                     float* factor);
-void batch_norm_normalize(cudaStream_t stream, const AxisView& view, const float* bottom,
-                          const float* shift, const float* factor, float* top);
-/// mean[k] = mean of dy, slope[k] = mean of dy * y
-void batch_norm_slopes(cudaStream_t stream, const AxisView& view, const float* top,
-                       const float* top_gradient, float* mean, float* slope, void* scratch);
-/// mean, slope  nullptr: the statistics were constants
-void batch_norm_backward(cudaStream_t stream, const AxisView& view, const float* top,
-                         const float* top_gradient, const float* factor, const float* mean,
-                         const float* slope, float* bottom_gradient);
 
 /// The divisor of a row's distances from its mean: the root of variance and epsilon, the root of
 /// the variance plus epsilon, or 1.

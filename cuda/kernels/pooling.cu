@@ -71,6 +71,31 @@ struct Sides {
   int h, w, top_h, top_w, kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
 };
 
+/// One warp for each window, as that of global pooling, whose rows its lanes read side by side.
+__global__ void __launch_bounds__(kThreads)
+    average_large_windows_kernel(std::int64_t tops, Sides sides, const float* bottom, float* top) {
+  constexpr int kWarps = kThreads / 32;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32; i < tops;
+       i += static_cast<std::int64_t>(gridDim.x) * kWarps) {
+    const Place place = place_of(i, sides.top_h, sides.top_w);
+    const float* plane = bottom + place.plane * sides.h * sides.w;
+    const Window rows = sides.rows(place.y);
+    const Window columns = sides.columns(place.x);
+    const int width = columns.end - columns.begin;
+    const int area = (rows.end - rows.begin) * width;
+    float sum = 0;
+    for (int at = lane; at < area; at += 32) {
+      const int y = at / width;
+      sum += plane[(rows.begin + y) * sides.w + columns.begin + (at - y * width)];
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
+      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+    }
+    if (lane == 0) top[i] = sum * (1 / static_cast<float>(rows.padded * columns.padded));
+  }
+}
+
 std::int64_t tops(const PoolShape& shape) {
   return shape.planes * shape.top_h * shape.top_w;
 }
@@ -128,6 +153,12 @@ void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const std::i
 void average_pool_forward(cudaStream_t stream, const PoolShape& shape, const float* bottom,
                           float* top) {
   const Sides sides(shape);
+  constexpr std::int64_t kLargeWindow = 32;
+  if (shape.kernel_h * shape.kernel_w >= kLargeWindow) {
+    launch({stream, "average_pool_forward", tops(shape), blocks_for(tops(shape), kThreads / 32)},
+           average_large_windows_kernel, tops(shape), sides, bottom, top);
+    return;
+  }
   each(stream, "average_pool_forward", tops(shape), [=] __device__(std::int64_t i) {
     const Place place = place_of(i, sides.top_h, sides.top_w);
     const float* plane = bottom + place.plane * sides.h * sides.w;

@@ -1,5 +1,6 @@
 #include "cuda/kernels/reduce.hpp"
 
+#include "cuda/kernels/place_of.cuh"
 #include "cuda/kernels/reduce.cuh"
 
 namespace taut::cuda {
@@ -10,17 +11,28 @@ __device__ double part_of(SumOf of, double x) {
   return of == SumOf::kAbsolutes ? fabs(x) : x;
 }
 
+constexpr std::int64_t kShortRow = 256;  // a warp's
+
+/// One warp per row.
 __global__ void __launch_bounds__(kThreads)
-    row_reduction_kernel(SumOf of, float factor, std::int64_t rows, std::int64_t length,
-                         const float* bottom, float* top) {
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    short_row_reduction_kernel(SumOf of, float factor, std::int64_t rows, std::int64_t length,
+                               const float* bottom, float* top) {
+  constexpr int kWarps = kThreads / 32;
+  const unsigned lane = threadIdx.x % 32;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+       row < rows; row += static_cast<std::int64_t>(gridDim.x) * kWarps) {
     double sum = 0;
-    for (std::int64_t i = threadIdx.x; i < length; i += kThreads) {
-      sum += part_of(of, bottom[row * length + i]);
+    for (std::int64_t i = lane; i < length; i += 32) sum += part_of(of, bottom[row * length + i]);
+    for (int offset = 16; offset > 0; offset /= 2) {
+      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
     }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) top[row] = static_cast<float>(factor * sum);
+    if (lane == 0) top[row] = static_cast<float>(factor * sum);
   }
+}
+
+/// Each row as an index of the length.
+AxisView rows_of(std::int64_t rows, std::int64_t length) {
+  return {.outer = 1, .length = rows, .inner = length};
 }
 
 }  // namespace
@@ -93,18 +105,35 @@ void sum_of_squares(cudaStream_t stream, const float* values, std::int64_t count
       });
 }
 
+std::size_t row_reduction_scratch(std::int64_t rows, std::int64_t length) {
+  return length <= kShortRow ? 0 : reduce_scratch(rows_of(rows, length));
+}
+
 void row_reduction(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,
-                   std::int64_t length, const float* bottom, float* top) {
+                   std::int64_t length, const float* bottom, float* top, void* scratch) {
   if (rows <= 0) return;
-  launch({stream, "row_reduction", rows * length, blocks_for(rows, 1)}, row_reduction_kernel, of,
-         factor, rows, length, bottom, top);
+  if (length <= kShortRow) {
+    launch({stream, "row_reduction", rows * length, blocks_for(rows, kThreads / 32)},
+           short_row_reduction_kernel, of, factor, rows, length, bottom, top);
+    return;
+  }
+  // Several blocks share a row where there are few.
+  reduce(
+      stream, "row_reduction", rows_of(rows, length), scratch,
+      [=] __device__(std::int64_t i, std::int64_t, double& first, double&) {
+        first += part_of(of, bottom[i]);
+      },
+      [=] __device__(std::int64_t row, const Sums& total) {
+        top[row] = static_cast<float>(factor * total.first);
+      });
 }
 
 void row_reduction_backward(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,
                             std::int64_t length, const float* bottom, const float* top_gradient,
                             float* bottom_gradient) {
+  const Divider row_of(length, rows * length);
   each(stream, "row_reduction_backward", rows * length, [=] __device__(std::int64_t i) {
-    const float slope = factor * top_gradient[i / length];
+    const float slope = factor * top_gradient[row_of(i)];
     if (of == SumOf::kValues) {
       bottom_gradient[i] = slope;
       return;

@@ -18,6 +18,10 @@ __device__ inline double at_least(double value, double least) {
   return value < least ? least : value;
 }
 
+__device__ inline float inverse_deviation(double variance, float epsilon) {
+  return static_cast<float>(1 / sqrt(variance + static_cast<double>(epsilon)));
+}
+
 /// The terms of a reduction.
 struct Sums {
   double first;

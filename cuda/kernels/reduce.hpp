@@ -33,9 +33,11 @@ void sum_of_squares(cudaStream_t stream, const float* values, std::int64_t count
                     bool keep, void* scratch);
 
 enum class SumOf : std::uint8_t { kValues, kAbsolutes, kSquares };
+/// The scratch bytes of row_reduction().
+[[nodiscard]] std::size_t row_reduction_scratch(std::int64_t rows, std::int64_t length);
 /// top[row] = factor * the sum over a row of `length` elements
 void row_reduction(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,
-                   std::int64_t length, const float* bottom, float* top);
+                   std::int64_t length, const float* bottom, float* top, void* scratch);
 void row_reduction_backward(cudaStream_t stream, SumOf of, float factor, std::int64_t rows,
                             std::int64_t length, const float* bottom, const float* top_gradient,
                             float* bottom_gradient);

@@ -5,6 +5,7 @@
 #include "cuda/kernels/elementwise.hpp"
 #include "cuda/kernels/fault.cuh"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/place_of.cuh"
 
 namespace taut::cuda {
 namespace {
@@ -18,47 +19,73 @@ __device__ std::int64_t row_of(const EmbedShape& shape, const float* bottom,
   return -1;
 }
 
-/// One block for each place of the batch. The first place that names a row owns it, and adds up all
-/// places that name it, in order.
+constexpr int kListed = 2 * kThreads;
+
+/// The places of a batch that name rows of one block, in order.
+struct PlaceList {
+  std::int64_t place[kListed];
+  std::int64_t row[kListed];
+  int next[kListed];  // the next one of the same row; -1: none
+  int is_first[kListed];
+  int found[kThreads / 32];  // by each warp
+};
+
+/// Finds each listed place's successor of the same row, and the first place of each row.
+__device__ void link_list(PlaceList& list, int count) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+    int next = i + 1;
+    while (next < count && list.row[next] != list.row[i]) ++next;
+    int before = i - 1;
+    while (before >= 0 && list.row[before] != list.row[i]) --before;
+    list.next[i] = next < count ? next : -1;
+    list.is_first[i] = before < 0 ? 1 : 0;
+  }
+}
+
+/// A block for all rows with the same remainder: it reads each place's number once, and adds up
+/// what the places of each row have, in order.
+/// blocks  a power of two
 __global__ void __launch_bounds__(kThreads)
-    embed_backward_kernel(EmbedShape shape, const float* bottom, const float* top_gradient,
-                          float* weights_gradient) {
-  using Matches = std::int64_t[kThreads];
-  using WarpCounts = int[kThreads / 32];
-  TAUT_SHARED(Matches, matches);
-  TAUT_SHARED(WarpCounts, warp_counts);
+    embed_backward_kernel(EmbedShape shape, std::int64_t blocks, const float* bottom,
+                          const float* top_gradient, float* weights_gradient) {
+  TAUT_SHARED(PlaceList, list);
   const unsigned lane = threadIdx.x % 32;
   const unsigned warp = threadIdx.x / 32;
-  for (std::int64_t own = blockIdx.x; own < shape.count; own += gridDim.x) {
-    const std::int64_t row = row_of(shape, bottom, own);
-    if (row < 0) continue;
-    int named_before = 0;
-    for (std::int64_t j = threadIdx.x; j < own; j += kThreads) {
-      named_before |= row_of(shape, bottom, j) == row ? 1 : 0;
+  int count = 0;  // the same for all threads
+  for (std::int64_t begin = 0; begin < shape.count; begin += kThreads) {
+    const std::int64_t j = begin + threadIdx.x;
+    const std::int64_t row = j < shape.count ? row_of(shape, bottom, j) : -1;
+    const bool is_own = row >= 0 && (row & (blocks - 1)) == blockIdx.x;
+    const unsigned votes = __ballot_sync(0xffffffffU, is_own);
+    if (lane == 0) list.found[warp] = __popc(votes);
+    __syncthreads();
+    int place = count + __popc(votes & ((1U << lane) - 1U));
+    for (unsigned w = 0; w < kThreads / 32; ++w) {
+      if (w < warp) place += list.found[w];
+      count += list.found[w];
     }
-    if (__syncthreads_or(named_before) != 0) continue;
-    float* into = weights_gradient + row * shape.outputs;
-    for (std::int64_t begin = own; begin < shape.count; begin += kThreads) {
-      const std::int64_t j = begin + threadIdx.x;
-      const bool is_match = j < shape.count && row_of(shape, bottom, j) == row;
-      const unsigned votes = __ballot_sync(0xffffffffU, is_match);
-      if (lane == 0) warp_counts[warp] = __popc(votes);
-      __syncthreads();
-      int place = __popc(votes & ((1U << lane) - 1U));
-      int total = 0;
-      for (unsigned w = 0; w < kThreads / 32; ++w) {
-        if (w < warp) place += warp_counts[w];
-        total += warp_counts[w];
-      }
-      if (is_match) matches[place] = j;
-      __syncthreads();
-      for (std::int64_t k = threadIdx.x; total > 0 && k < shape.outputs; k += kThreads) {
+    if (is_own) {
+      list.place[place] = j;
+      list.row[place] = row;
+    }
+    __syncthreads();
+    const bool is_last = begin + kThreads >= shape.count;
+    if (count + kThreads <= kListed && !is_last) continue;
+    link_list(list, count);
+    __syncthreads();
+    for (int i = 0; i < count; ++i) {
+      if (list.is_first[i] == 0) continue;
+      float* into = weights_gradient + list.row[i] * shape.outputs;
+      for (std::int64_t k = threadIdx.x; k < shape.outputs; k += kThreads) {
         float sum = into[k];
-        for (int m = 0; m < total; ++m) sum += top_gradient[matches[m] * shape.outputs + k];
+        for (int at = i; at >= 0; at = list.next[at]) {
+          sum += top_gradient[list.place[at] * shape.outputs + k];
+        }
         into[k] = sum;
       }
-      __syncthreads();
     }
+    __syncthreads();
+    count = 0;
   }
 }
 
@@ -78,8 +105,9 @@ __device__ float or_zero(const float* values, std::int64_t i) {
 template <class Work>
 void each_unit(cudaStream_t stream, const char* name, const StepShape& shape, const Work& work) {
   const std::int64_t hidden = shape.hidden;
+  const Divider by_hidden(hidden, shape.streams * hidden);
   each(stream, name, shape.streams * hidden, [=] __device__(std::int64_t i) {
-    const std::int64_t n = i / hidden;
+    const std::int64_t n = by_hidden(i);
     work(n, i - n * hidden, i);
   });
 }
@@ -144,27 +172,48 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// The place of element i of [parts, pairs, steps, depth] in [steps, streams, parts * channels].
-__device__ std::int64_t unpacked_place(const AttentionShape& shape, std::int64_t parts,
-                                       std::int64_t i) {
-  const std::int64_t d = i % shape.depth;
-  std::int64_t rest = i / shape.depth;
-  const std::int64_t t = rest % shape.steps;
-  rest /= shape.steps;
-  const std::int64_t head = rest % shape.heads;
-  rest /= shape.heads;
-  const std::int64_t n = rest % shape.streams;
-  const std::int64_t part = rest / shape.streams;
-  return (t * shape.streams + n) * parts * shape.channels() + part * shape.channels() +
-         head * shape.depth + d;
-}
+class UnpackedPlace {
+ public:
+  UnpackedPlace(const AttentionShape& shape, std::int64_t parts)
+      : shape_(shape),
+        parts_(parts),
+        by_depth_(shape.depth, count()),
+        by_steps_(shape.steps, count()),
+        by_heads_(shape.heads, count()),
+        by_streams_(shape.streams, count()) {}
+
+  [[nodiscard]] std::int64_t count() const {
+    return parts_ * shape_.pairs() * shape_.steps * shape_.depth;
+  }
+  __device__ std::int64_t operator()(std::int64_t i) const {
+    const std::int64_t row = by_depth_(i);
+    const std::int64_t pair = by_steps_(row);
+    const std::int64_t stream = by_heads_(pair);  // of a part
+    const std::int64_t part = by_streams_(stream);
+    const std::int64_t t = row - pair * shape_.steps;
+    const std::int64_t n = stream - part * shape_.streams;
+    const std::int64_t head = pair - stream * shape_.heads;
+    return (t * shape_.streams + n) * parts_ * shape_.channels() + part * shape_.channels() +
+           head * shape_.depth + (i - row * shape_.depth);
+  }
+
+ private:
+  AttentionShape shape_;
+  std::int64_t parts_;
+  Divider by_depth_;
+  Divider by_steps_;
+  Divider by_heads_;
+  Divider by_streams_;
+};
 
 }  // namespace
 
 void embed_forward(cudaStream_t stream, const EmbedShape& shape, const float* bottom,
                    const float* weights, const float* bias, float* top, Fault* fault) {
   const std::int64_t width = shape.outputs;
+  const Divider by_width(width, shape.count * width);
   each(stream, "embed_forward", shape.count * width, [=] __device__(std::int64_t i) {
-    const std::int64_t position = i / width;
+    const std::int64_t position = by_width(i);
     const std::int64_t k = i - position * width;
     const std::int64_t row = row_of(shape, bottom, position);
     if (row < 0) {
@@ -180,25 +229,33 @@ void embed_backward(cudaStream_t stream, const EmbedShape& shape, const float* b
                     const float* top_gradient, float* weights_gradient) {
   fill(stream, weights_gradient, shape.inputs * shape.outputs, 0);
   if (shape.count <= 0) return;
-  launch({stream, "embed_backward", shape.count * shape.outputs, blocks_for(shape.count, 1)},
-         embed_backward_kernel, shape, bottom, top_gradient, weights_gradient);
+  // Each block reads all numbers, and has some places to add up.
+  constexpr std::int64_t kMaxRemainders = 1024;
+  constexpr std::int64_t kPlacesEach = 16;
+  std::int64_t blocks = 1;
+  while (blocks < kMaxRemainders && blocks * kPlacesEach < shape.count) blocks *= 2;
+  launch({stream, "embed_backward", shape.count * shape.outputs, static_cast<unsigned>(blocks)},
+         embed_backward_kernel, shape, blocks, bottom, top_gradient, weights_gradient);
 }
 
 void position_embed_forward(cudaStream_t stream, std::int64_t steps, std::int64_t streams,
                             std::int64_t channels, const float* bottom, const float* weights,
                             float* top) {
-  each(stream, "position_embed_forward", steps * streams * channels,
-       [=] __device__(std::int64_t i) {
-         const std::int64_t row = i / channels;
-         top[i] = bottom[i] + weights[row / streams * channels + (i - row * channels)];
-       });
+  const std::int64_t count = steps * streams * channels;
+  const Divider by_channels(channels, count);
+  const Divider by_streams(streams, count);
+  each(stream, "position_embed_forward", count, [=] __device__(std::int64_t i) {
+    const std::int64_t row = by_channels(i);
+    top[i] = bottom[i] + weights[by_streams(row) * channels + (i - row * channels)];
+  });
 }
 
 void position_embed_backward(cudaStream_t stream, std::int64_t steps, std::int64_t streams,
                              std::int64_t channels, const float* top_gradient,
                              float* weights_gradient) {
+  const Divider by_channels(channels, steps * channels);
   each(stream, "position_embed_backward", steps * channels, [=] __device__(std::int64_t i) {
-    const std::int64_t t = i / channels;
+    const std::int64_t t = by_channels(i);
     const std::int64_t k = i - t * channels;
     float sum = 0;
     for (std::int64_t n = 0; n < streams; ++n) {
@@ -218,8 +275,9 @@ void take_over(cudaStream_t stream, const StepShape& shape, const float* h, cons
 
 void repeat_row(cudaStream_t stream, std::int64_t rows, std::int64_t width, const float* row,
                 float* out) {
+  const Divider by_width(width, rows * width);
   each(stream, "repeat_row", rows * width,
-       [=] __device__(std::int64_t i) { out[i] = row[i % width]; });
+       [=] __device__(std::int64_t i) { out[i] = row[i - by_width(i) * width]; });
 }
 
 void rnn_step(cudaStream_t stream, const StepShape& shape, float* gates, float* h,
@@ -334,14 +392,16 @@ void gru_step_backward(cudaStream_t stream, const StepShape& shape, float* gates
 
 void pack_heads(cudaStream_t stream, const AttentionShape& shape, std::int64_t parts,
                 const float* from, float* to) {
-  each(stream, "pack_heads", parts * shape.pairs() * shape.steps * shape.depth,
-       [=] __device__(std::int64_t i) { to[i] = from[unpacked_place(shape, parts, i)]; });
+  const UnpackedPlace place(shape, parts);
+  each(stream, "pack_heads", place.count(),
+       [=] __device__(std::int64_t i) { to[i] = from[place(i)]; });
 }
 
 void unpack_heads(cudaStream_t stream, const AttentionShape& shape, std::int64_t parts,
                   const float* from, float* to) {
-  each(stream, "unpack_heads", parts * shape.pairs() * shape.steps * shape.depth,
-       [=] __device__(std::int64_t i) { to[unpacked_place(shape, parts, i)] = from[i]; });
+  const UnpackedPlace place(shape, parts);
+  each(stream, "unpack_heads", place.count(),
+       [=] __device__(std::int64_t i) { to[place(i)] = from[i]; });
 }
 
 void attention_softmax(cudaStream_t stream, const AttentionShape& shape, const float* mask,

@@ -5,6 +5,7 @@
 
 #include "common/check.hpp"
 #include "common/math/update_rules.hpp"
+#include "cuda/kernels/pack.cuh"
 #include "cuda/kernels/reduce.cuh"
 
 namespace taut::cuda {
@@ -22,36 +23,6 @@ Gradients gradients_of(std::span<const Scaled> list) {
   return gradients;
 }
 
-/// Four neighbours, or one if arrays are not aligned or end.
-template <int kWidth>
-struct Pack {
-  float at[kWidth];
-};
-
-template <int kWidth>
-__device__ Pack<kWidth> load(const float* from, std::int64_t i) {
-  Pack<kWidth> pack;
-  if constexpr (kWidth == 4) {
-    const float4 x = reinterpret_cast<const float4*>(from)[i];
-    pack.at[0] = x.x;
-    pack.at[1] = x.y;
-    pack.at[2] = x.z;
-    pack.at[3] = x.w;
-  } else {
-    pack.at[0] = from[i];
-  }
-  return pack;
-}
-
-template <int kWidth>
-__device__ void store(const Pack<kWidth>& pack, float* to, std::int64_t i) {
-  if constexpr (kWidth == 4) {
-    reinterpret_cast<float4*>(to)[i] = make_float4(pack.at[0], pack.at[1], pack.at[2], pack.at[3]);
-  } else {
-    to[i] = pack.at[0];
-  }
-}
-
 /// The sum in the order given, as on the CPU: the first one sets it.
 template <int kWidth>
 __device__ Pack<kWidth> summed(const Gradients& gradients, std::int64_t i) {
@@ -64,22 +35,33 @@ __device__ Pack<kWidth> summed(const Gradients& gradients, std::int64_t i) {
   return sum;
 }
 
+/// What an operation reads and writes in addition to the states that it reads.
+enum class Pass : std::uint8_t {
+  kWhole,   // gradients and values read, values and states written
+  kGather,  // gradients read, states written
+  kAlong,   // values read and written
+};
+
 /// Op is called as a rule: op(w, g, first, second) returns the new value and changes the states.
 template <int kWidth, class Op>
 __device__ void update_at(const Gradients& gradients, float scale, const UpdateArrays& arrays,
                           std::int64_t i, const Op& op) {
-  const Pack<kWidth> g = summed<kWidth>(gradients, i);
-  Pack<kWidth> w = load<kWidth>(arrays.values, i);
+  Pack<kWidth> g{};
+  Pack<kWidth> w{};
   Pack<kWidth> first{};
   Pack<kWidth> second{};
+  if constexpr (Op::kPass != Pass::kAlong) g = summed<kWidth>(gradients, i);
+  if constexpr (Op::kPass != Pass::kGather) w = load<kWidth>(arrays.values, i);
   if constexpr (Op::kStates > 0) first = load<kWidth>(arrays.first, i);
   if constexpr (Op::kStates > 1) second = load<kWidth>(arrays.second, i);
   for (int k = 0; k < kWidth; ++k) {
     w.at[k] = op(w.at[k], g.at[k] * scale, first.at[k], second.at[k]);
   }
-  store<kWidth>(w, arrays.values, i);
-  if constexpr (Op::kStates > 0) store<kWidth>(first, arrays.first, i);
-  if constexpr (Op::kStates > 1) store<kWidth>(second, arrays.second, i);
+  if constexpr (Op::kPass != Pass::kGather) store<kWidth>(w, arrays.values, i);
+  if constexpr (Op::kPass != Pass::kAlong && Op::kStates > 0) store<kWidth>(first, arrays.first, i);
+  if constexpr (Op::kPass != Pass::kAlong && Op::kStates > 1) {
+    store<kWidth>(second, arrays.second, i);
+  }
 }
 
 template <class Op>
@@ -106,6 +88,7 @@ void launch_update(cudaStream_t stream, const char* name, const Gradients& gradi
 /// The whole step of a rule.
 template <class Rule>
 struct Step {
+  static constexpr Pass kPass = Pass::kWhole;
   static constexpr int kStates = Rule::kInfo.state_count;
   math::UpdateStep step;
   __device__ float operator()(float w, float g, float& first, float& second) const {
@@ -166,6 +149,7 @@ void launch_list(cudaStream_t stream, std::span<const ListedUpdate> updates) {
 /// The two passes of a rule that is scaled by norms over the slice.
 template <class Rule>
 struct Gather {
+  static constexpr Pass kPass = Pass::kGather;
   static constexpr int kStates = Rule::kInfo.state_count;
   math::UpdateStep step;
   __device__ float operator()(float w, float g, float& first, float& second) const {
@@ -175,6 +159,7 @@ struct Gather {
 };
 template <class Rule>
 struct Along {
+  static constexpr Pass kPass = Pass::kAlong;
   static constexpr int kStates = Rule::kInfo.state_count;
   math::UpdateStep step;
   const float* ratio;

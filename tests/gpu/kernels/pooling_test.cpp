@@ -82,6 +82,19 @@ const PoolShape kShapes[] = {
      .pad_h = 1,
      .pad_w = 1},
     {.planes = 40, .h = 5, .w = 5, .top_h = 1, .top_w = 1, .kernel_h = 5, .kernel_w = 5},
+    // Large windows: of a whole plane, and over the edge.
+    {.planes = 40, .h = 7, .w = 7, .top_h = 1, .top_w = 1, .kernel_h = 7, .kernel_w = 7},
+    {.planes = 2,
+     .h = 11,
+     .w = 9,
+     .top_h = 3,
+     .top_w = 2,
+     .kernel_h = 5,
+     .kernel_w = 7,
+     .stride_h = 4,
+     .stride_w = 4,
+     .pad_h = 1,
+     .pad_w = 2},
 };
 
 }  // namespace

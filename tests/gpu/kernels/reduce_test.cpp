@@ -72,14 +72,22 @@ TEST_CASE("a sum of squares is added to the kept sum", "[kernels]") {
 }
 
 TEST_CASE("rows shorter and longer than a block are reduced", "[kernels]") {
-  for (const std::int64_t length : {1, 31, 255, 256, 257, 1000}) {
-    on_each_schedule([length] {
+  struct Rows {
+    std::int64_t rows;
+    std::int64_t length;
+  };
+  // The last one is shared by several blocks.
+  for (const auto& [rows, length] :
+       {Rows{5, 1}, {5, 31}, {5, 255}, {5, 256}, {5, 257}, {5, 1000}, {300, 20}, {1, 20'000}}) {
+    on_each_schedule([rows = rows, length = length] {
       const TestStream stream;
-      const std::int64_t rows = 5;
       const auto values = random_floats(rows * length, 3);
       const Array<float> in(values);
       const Array<float> out(rows);
-      cuda::row_reduction(stream, cuda::SumOf::kAbsolutes, 0.5F, rows, length, in.at(), out.at());
+      const Array<char> scratch(
+          static_cast<std::int64_t>(cuda::row_reduction_scratch(rows, length)));
+      cuda::row_reduction(stream, cuda::SumOf::kAbsolutes, 0.5F, rows, length, in.at(), out.at(),
+                          scratch.at());
       std::vector<double> expected(place(rows));
       for (std::int64_t i = 0; i < rows * length; ++i) {
         expected[place(i / length)] += 0.5 * std::abs(values[place(i)]);

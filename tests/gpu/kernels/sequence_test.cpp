@@ -23,19 +23,25 @@ std::vector<float> numbers_below(std::int64_t rows, std::int64_t count, unsigned
 
 TEST_CASE("rows named several times are summed in their places' order, wide ones too",
           "[kernels]") {
+  struct Sizes {
+    std::int64_t count;
+    std::int64_t inputs;
+  };
   for (const std::int64_t outputs : {1, 255, 256, 300, 520}) {
-    for (const std::int64_t count : {1, 40, 600}) {
-      on_each_schedule([&] {
+    // Few places, more than rows, several rows for a block, more places of a row than it lists.
+    for (const auto& [count, inputs] : {Sizes{1, 13}, {40, 13}, {600, 13}, {600, 300}, {1700, 2}}) {
+      if (count > 1000 && outputs > 1) continue;
+      on_each_schedule([&, count = count, inputs = inputs] {
         const TestStream stream;
-        const cuda::EmbedShape shape{.count = count, .inputs = 13, .outputs = outputs};
-        auto numbers = numbers_below(13, count, 1);
+        const cuda::EmbedShape shape{.count = count, .inputs = inputs, .outputs = outputs};
+        auto numbers = numbers_below(inputs, count, 1);
         if (count > 5) numbers[5] = -1;  // names no row
         const auto slopes = random_floats(count * outputs, 2);
         const Array<float> bottom(numbers);
         const Array<float> top_gradient(slopes);
-        const Array<float> gradient(13 * outputs);
+        const Array<float> gradient(inputs * outputs);
         cuda::embed_backward(stream, shape, bottom.at(), top_gradient.at(), gradient.at());
-        std::vector<float> expected(place(13 * outputs));
+        std::vector<float> expected(place(inputs * outputs));
         for (std::int64_t n = 0; n < count; ++n) {
           if (numbers[place(n)] < 0) continue;
           const auto row = static_cast<std::int64_t>(numbers[place(n)]);

@@ -251,7 +251,7 @@ class ContrastiveLoss final : public ContrastiveLossOp {
   void forward(Stream& stream, DeviceSpan<const float> a, DeviceSpan<const float> b,
                DeviceSpan<const float> similar, DeviceSpan<float> loss) override {
     CudaStream& own = on(stream);
-    void* scratch = sum_scratch(own, shape_.pairs);
+    const auto [scratch] = own.scratch<1>({cuda::contrastive_scratch(shape_)});
     cuda::contrastive_forward(own.enter(), shape_, a.address(), b.address(), similar.address(),
                               loss.address(), scratch);
   }
@@ -280,8 +280,10 @@ class Reduction final : public ReductionOp {
   }
 
   void forward(Stream& stream, DeviceSpan<const float> bottom, DeviceSpan<float> top) override {
-    cuda::row_reduction(on(stream).enter(), of_, factor_, rows_, length_, bottom.address(),
-                        top.address());
+    CudaStream& own = on(stream);
+    const auto [scratch] = own.scratch<1>({cuda::row_reduction_scratch(rows_, length_)});
+    cuda::row_reduction(own.enter(), of_, factor_, rows_, length_, bottom.address(), top.address(),
+                        scratch);
   }
   void backward(Stream& stream, Bottom bottom, DeviceSpan<const float> top_gradient,
                 DeviceSpan<float> bottom_gradient) override {

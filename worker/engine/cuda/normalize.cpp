@@ -1,6 +1,6 @@
 #include "cuda/kernels/normalize.hpp"
 
-#include "common/check.hpp"
+#include "cuda/kernels/batch_norm.hpp"
 #include "cuda/kernels/reduce.hpp"
 #include "worker/engine/cuda/ops.hpp"
 #include "worker/engine/cuda/own_memory.hpp"
