@@ -78,6 +78,46 @@ TEST_CASE("gradients too small for float16 are scaled, and are correct", "[gpu]"
   check_against_cpu(3e-3, 1e6F);
 }
 
+TEST_CASE("a gradient in 16 bits is converted again if other work came between", "[gpu]") {
+  const With with({.precision = Precision::kFloat16, .deterministic = true});
+  const auto device = cuda_device();
+  const auto stream = device->make_stream();
+  constexpr std::size_t kRows = 8;
+  constexpr std::size_t kColumns = 64;
+  const InnerProductSpec spec{.bottom = {kRows, kColumns},
+                              .rows = kRows,
+                              .inputs = kColumns,
+                              .outputs = kColumns,
+                              .bias = false};
+  const auto op = device->make(spec);
+  const auto other = device->make(spec);
+  const auto place = [&](std::size_t count, std::uint64_t seed) {
+    DeviceBuffer buffer = device->allocate_floats(count);
+    const Values values = random_values(count, seed);
+    device->copy_to_device(*stream, values, buffer.as<float>());
+    stream->finish();
+    return buffer;
+  };
+  const DeviceBuffer x = place(kRows * kColumns, 1);
+  const DeviceBuffer w = place(kColumns * kColumns, 2);
+  const DeviceBuffer dy = place(kRows * kColumns, 3);
+  const DeviceBuffer other_dy = place(kRows * kColumns, 4);
+  const DeviceBuffer dw = place(kColumns * kColumns, 5);
+  const auto bottom_gradient = [&](bool comes_between) {
+    const DeviceBuffer dx = place(kRows * kColumns, 6);
+    op->backward_parameters(*stream, x.as<float>(), dy.as<float>(), dw.as<float>(), {});
+    if (comes_between) {
+      other->backward_parameters(*stream, x.as<float>(), other_dy.as<float>(), dw.as<float>(), {});
+    }
+    op->backward_bottom(*stream, dy.as<float>(), w.as<float>(), dx.as<float>());
+    Values values(kRows * kColumns);
+    device->copy_to_host(*stream, dx.as<float>(), values);
+    stream->finish();
+    return values;
+  };
+  CHECK(bottom_gradient(false) == bottom_gradient(true));
+}
+
 TEST_CASE("a deconvolution's gradients are scaled where float16 would lose them and not its values",
           "[gpu]") {
   const With with({.precision = Precision::kFloat16});

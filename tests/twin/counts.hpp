@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 
 // What was asked of the twin's devices, counted: what a device would have to do, whatever its
@@ -23,6 +25,10 @@ struct WorkCounts {
 
 /// Since the process began. Thread: any.
 [[nodiscard]] WorkCounts work_counts();
+/// The host's waits that the calling thread made.
+[[nodiscard]] std::uint64_t waits_of_this_thread();
+/// How often each kernel was launched since the process began, by its name. Thread: any.
+[[nodiscard]] std::map<std::string, std::uint64_t> launches_by_name();
 /// How often a call of the runtime or of a library was made. Thread: any.
 [[nodiscard]] std::uint64_t calls_of(std::string_view call);
 

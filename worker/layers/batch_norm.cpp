@@ -1,44 +1,50 @@
+#include "worker/layers/fused.hpp"
 #include "worker/layers/layer_makers.hpp"
 
 namespace taut::layers {
 namespace {
 
-/// Parameters: the running sums of mean and variance, and the sum of their weights. An averaged
-/// table gets new values instead of a gradient.
+/// The batch's statistics, and the running sums that they are added to: the parameters of a
+/// BatchNorm, averaged tables that get new values instead of gradients.
 /// Source    Caffe, src/caffe/layers/batch_norm_layer.cpp
-class BatchNorm final : public Layer {
+class Statistics {
  public:
-  BatchNorm(Backend& backend, const Extents& shape, const pb::BatchNormParameter& parameter)
+  Statistics(Backend& backend, const Extents& shape, const pb::BatchNormParameter& parameter)
       : backend_(backend),
-        op_(backend.make(BatchNormSpec{.shape = shape, .epsilon = parameter.eps()})),
         fraction_(parameter.moving_average_fraction()),
         mean_(backend.allocate_floats(static_cast<std::size_t>(shape[1]), "a batch's means")),
         variance_(
-            backend.allocate_floats(static_cast<std::size_t>(shape[1]), "a batch's variances")),
-        one_(backend.allocate_floats(1, "the weight of a batch")) {
+            backend.allocate_floats(static_cast<std::size_t>(shape[1]), "a batch's variances")) {
     const auto count =
         static_cast<float>(model::element_count(shape)) / static_cast<float>(shape[1]);
     unbiased_ = count > 1 ? count / (count - 1) : 1;
+    if (FusingBackend* const fused = fusing(backend)) {
+      sums_ = fused->make_fused(RunningStatisticsSpec{
+          .channels = shape[1], .fraction = fraction_, .unbiased = unbiased_});
+      return;
+    }
+    one_ = backend.allocate_floats(1, "the weight of a batch");
     const std::unique_ptr<Stream> stream = backend.make_stream();
     backend.fill(*stream, one_.as<float>(), 1);
     stream->finish();
   }
 
-  void forward(const Ports& ports, Stream& stream, Clock) override {
-    op_->forward(stream, ports.bottoms[0].value, ports.tops[0].value, mean_.as<float>(),
-                 variance_.as<float>());
-  }
+  [[nodiscard]] DeviceSpan<float> mean() const { return mean_.as<float>(); }
+  [[nodiscard]] DeviceSpan<float> variance() const { return variance_.as<float>(); }
 
-  void backward(const Ports& ports, Stream& stream) override {
-    move(stream, ports.parameters[0], mean_.as<float>(), 1);
-    move(stream, ports.parameters[1], variance_.as<float>(), unbiased_);
-    move(stream, ports.parameters[2], one_.as<float>(), 1);
-    if (ports.bottoms[0].gradient.empty()) return;
-    op_->backward(stream, ports.tops[0].value, ports.tops[0].gradient, ports.bottoms[0].gradient);
+  /// The decayed sums plus the newest numbers.
+  void add_to(std::span<const Parameter> sums, Stream& stream) {
+    if (sums_) {
+      sums_->backward(stream, mean(), variance(), sums[0].value, sums[1].value, sums[2].value,
+                      sums[0].gradient, sums[1].gradient, sums[2].gradient);
+      return;
+    }
+    move(stream, sums[0], mean(), 1);
+    move(stream, sums[1], variance(), unbiased_);
+    move(stream, sums[2], one_.as<float>(), 1);
   }
 
  private:
-  /// The decayed sum plus the newest numbers.
   void move(Stream& stream, const Parameter& sum, DeviceSpan<const float> newest, float factor) {
     if (sum.gradient.empty()) return;
     const Term terms[] = {{sum.value, fraction_}, {newest, factor}};
@@ -46,12 +52,75 @@ class BatchNorm final : public Layer {
   }
 
   Backend& backend_;
-  std::unique_ptr<BatchNormOp> op_;
+  std::unique_ptr<RunningStatisticsOp> sums_;  // nullptr: one after another
   float fraction_;
   float unbiased_ = 1;  // from a variance divided by the count to one divided by one less
   DeviceBuffer mean_;
   DeviceBuffer variance_;
   DeviceBuffer one_;
+};
+
+/// With the batch's statistics.
+class BatchNorm final : public Layer {
+ public:
+  BatchNorm(Backend& backend, const Extents& shape, const pb::BatchNormParameter& parameter)
+      : op_(backend.make(BatchNormSpec{.shape = shape, .epsilon = parameter.eps()})),
+        statistics_(backend, shape, parameter) {}
+
+  void forward(const Ports& ports, Stream& stream, Clock) override {
+    op_->forward(stream, ports.bottoms[0].value, ports.tops[0].value, statistics_.mean(),
+                 statistics_.variance());
+  }
+  void backward(const Ports& ports, Stream& stream) override {
+    statistics_.add_to(ports.parameters, stream);
+    if (ports.bottoms[0].gradient.empty()) return;
+    op_->backward(stream, ports.tops[0].value, ports.tops[0].gradient, ports.bottoms[0].gradient);
+  }
+
+ private:
+  std::unique_ptr<BatchNormOp> op_;
+  Statistics statistics_;
+};
+
+/// A BatchNorm of which ScaledBatchNorm computes all but the running sums.
+class StatisticsOnly final : public Layer {
+ public:
+  explicit StatisticsOnly(std::shared_ptr<Statistics> statistics)
+      : statistics_(std::move(statistics)) {}
+
+  void forward(const Ports&, Stream&, Clock) override {}
+  void backward(const Ports& ports, Stream& stream) override {
+    statistics_->add_to(ports.parameters, stream);
+  }
+
+ private:
+  std::shared_ptr<Statistics> statistics_;
+};
+
+/// A BatchNorm, the Scale behind it, and a ReLU where there is one. Its bottom is the BatchNorm's,
+/// its parameters and its top are the Scale's.
+class ScaledBatchNorm final : public Layer {
+ public:
+  ScaledBatchNorm(std::unique_ptr<ScaledBatchNormOp> op, std::shared_ptr<Statistics> statistics)
+      : op_(std::move(op)), statistics_(std::move(statistics)) {}
+
+  void forward(const Ports& ports, Stream& stream, Clock) override {
+    op_->forward(stream, ports.bottoms[0].value, ports.parameters[0].value, summands(ports).value,
+                 ports.tops[0].value, statistics_->mean(), statistics_->variance());
+  }
+  void backward(const Ports& ports, Stream& stream) override {
+    op_->backward(stream, ports.bottoms[0].value, ports.parameters[0].value, summands(ports).value,
+                  ports.tops[0].gradient, ports.bottoms[0].gradient, ports.parameters[0].gradient,
+                  summands(ports).gradient);
+  }
+
+ private:
+  static Parameter summands(const Ports& ports) {
+    return ports.parameters.size() > 1 ? ports.parameters[1] : Parameter{};
+  }
+
+  std::unique_ptr<ScaledBatchNormOp> op_;
+  std::shared_ptr<Statistics> statistics_;
 };
 
 /// With the kept statistics: testing, and training that does not change them.
@@ -74,14 +143,29 @@ class KeptBatchNorm final : public Layer {
 
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const LayerSetup& setup) {
   const pb::BatchNormParameter& parameter = setup.node.definition.batch_norm_param();
-  const bool kept =
-      parameter.has_use_global_stats() ? parameter.use_global_stats() : !setup.training;
-  if (!kept) return std::make_unique<BatchNorm>(backend, setup.bottoms[0], parameter);
-  return std::make_unique<KeptBatchNorm>(
-      backend.make(BatchNormSpec{.shape = setup.bottoms[0], .epsilon = parameter.eps()}));
+  if (has_kept_statistics(setup.node, setup.training)) {
+    return std::make_unique<KeptBatchNorm>(
+        backend.make(BatchNormSpec{.shape = setup.bottoms[0], .epsilon = parameter.eps()}));
+  }
+  return std::make_unique<BatchNorm>(backend, setup.bottoms[0], parameter);
 }
 
 }  // namespace
+
+bool has_kept_statistics(const model::Node& node, bool training) {
+  const pb::BatchNormParameter& parameter = node.definition.batch_norm_param();
+  return parameter.has_use_global_stats() ? parameter.use_global_stats() : !training;
+}
+
+ScaledBatchNormLayers make_scaled_batch_norm(Backend& backend, FusingBackend& fused,
+                                             const LayerSetup& norm, bool relu) {
+  const pb::BatchNormParameter& parameter = norm.node.definition.batch_norm_param();
+  const auto statistics = std::make_shared<Statistics>(backend, norm.bottoms[0], parameter);
+  auto op = fused.make_fused(
+      ScaledBatchNormSpec{.shape = norm.bottoms[0], .epsilon = parameter.eps(), .relu = relu});
+  return {.norm = std::make_unique<StatisticsOnly>(statistics),
+          .scale = std::make_unique<ScaledBatchNorm>(std::move(op), statistics)};
+}
 
 LayerTypes batch_norm_layers() {
   static constexpr LayerType kTypes[]{

@@ -1,3 +1,4 @@
+#include "worker/layers/fused.hpp"
 #include "worker/layers/layer_makers.hpp"
 
 namespace taut::layers {
@@ -28,6 +29,23 @@ class WeightedSum final : public Layer {
   std::vector<float> factors_;
 };
 
+/// With the ReLU behind it.
+class RectifiedSum final : public Layer {
+ public:
+  explicit RectifiedSum(std::unique_ptr<RectifiedSumOp> op) : op_(std::move(op)) {}
+
+  void forward(const Ports& ports, Stream& stream, Clock) override {
+    op_->forward(stream, ports.bottoms[0].value, ports.bottoms[1].value, ports.tops[0].value);
+  }
+  void backward(const Ports& ports, Stream& stream) override {
+    op_->backward(stream, ports.tops[0].value, ports.tops[0].gradient, ports.bottoms[0].gradient,
+                  ports.bottoms[1].gradient);
+  }
+
+ private:
+  std::unique_ptr<RectifiedSumOp> op_;
+};
+
 class Eltwise final : public Layer {
  public:
   explicit Eltwise(std::unique_ptr<EltwiseOp> op) : op_(std::move(op)) {}
@@ -52,12 +70,17 @@ class Eltwise final : public Layer {
   std::unique_ptr<EltwiseOp> op_;
 };
 
+std::vector<float> factors_of(const LayerSetup& setup) {
+  const auto& given = setup.node.definition.eltwise_param().coeff();
+  std::vector<float> factors(given.begin(), given.end());
+  factors.resize(setup.bottoms.size(), 1.0F);
+  return factors;
+}
+
 std::unique_ptr<Layer> make_eltwise(Backend& backend, const LayerSetup& setup) {
   const pb::EltwiseParameter& parameter = setup.node.definition.eltwise_param();
   if (parameter.operation() == pb::EltwiseParameter::SUM) {
-    std::vector<float> factors(parameter.coeff().begin(), parameter.coeff().end());
-    factors.resize(setup.bottoms.size(), 1.0F);
-    return std::make_unique<WeightedSum>(backend, std::move(factors));
+    return std::make_unique<WeightedSum>(backend, factors_of(setup));
   }
   const bool is_product = parameter.operation() == pb::EltwiseParameter::PROD;
   return std::make_unique<Eltwise>(
@@ -65,6 +88,12 @@ std::unique_ptr<Layer> make_eltwise(Backend& backend, const LayerSetup& setup) {
 }
 
 }  // namespace
+
+std::unique_ptr<Layer> make_rectified_sum(FusingBackend& fused, const LayerSetup& setup) {
+  const std::vector<float> factors = factors_of(setup);
+  return std::make_unique<RectifiedSum>(
+      fused.make_fused(RectifiedSumSpec{{factors[0], factors[1]}}));
+}
 
 LayerTypes eltwise_layers() {
   static constexpr LayerType kTypes[]{

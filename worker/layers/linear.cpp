@@ -1,5 +1,6 @@
 #include <stdexcept>
 
+#include "worker/layers/fused.hpp"
 #include "worker/layers/layer_makers.hpp"
 #include "worker/model/rules/window.hpp"
 
@@ -35,16 +36,19 @@ class Linear final : public Layer {
   std::unique_ptr<LinearOp> op_;
 };
 
-std::unique_ptr<Layer> make_convolution(Backend& backend, const LayerSetup& setup) {
+ConvolutionSpec convolution_of(const LayerSetup& setup) {
   const pb::ConvolutionParameter& parameter = setup.node.definition.convolution_param();
-  return std::make_unique<Linear>(
-      backend.make(ConvolutionSpec{.bottom = image_of(setup.bottoms[0]),
-                                   .top = image_of(setup.tops[0]),
-                                   .rows = setup.bottoms[0].size() == 3,
-                                   .window = convolution_window_of(setup),
-                                   .group = parameter.group(),
-                                   .bias = parameter.bias_term(),
-                                   .bottom_gradient = setup.bottom_gradients[0]}));
+  return {.bottom = image_of(setup.bottoms[0]),
+          .top = image_of(setup.tops[0]),
+          .rows = setup.bottoms[0].size() == 3,
+          .window = convolution_window_of(setup),
+          .group = parameter.group(),
+          .bias = parameter.bias_term(),
+          .bottom_gradient = setup.bottom_gradients[0]};
+}
+
+std::unique_ptr<Layer> make_convolution(Backend& backend, const LayerSetup& setup) {
+  return std::make_unique<Linear>(backend.make(convolution_of(setup)));
 }
 
 std::unique_ptr<Layer> make_inner_product(Backend& backend, const LayerSetup& setup) {
@@ -73,6 +77,11 @@ Window convolution_window_of(const LayerSetup& setup) {
   if (!settled) throw std::invalid_argument(settled.error().message);
   const auto& [h, w] = settled.value();
   return {h.kernel, w.kernel, h.stride, w.stride, h.pad, w.pad, h.dilation, w.dilation};
+}
+
+std::unique_ptr<Layer> make_rectified_convolution(FusingBackend& backend, const LayerSetup& setup) {
+  return std::make_unique<Linear>(
+      backend.make_fused(RectifiedConvolutionSpec{convolution_of(setup)}));
 }
 
 LayerTypes linear_layers() {

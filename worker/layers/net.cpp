@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "common/check.hpp"
+#include "worker/layers/fused.hpp"
 
 namespace taut {
 namespace {
@@ -66,6 +67,9 @@ Net::Net(const model::Graph& graph, Backend& backend, const Options& options)
   allocate_blobs();
   make_steps(options);
   share_bottom_gradients();
+  for (std::size_t i = 1; i < steps_.size(); ++i) {
+    if (steps_[i].has_bottoms_before) steps_[i].bottoms = steps_[i - 1].bottoms;
+  }
   share_parameter_gradients();
   find_runs();
 }
@@ -94,6 +98,7 @@ bool Net::needs_gradient(std::size_t layer, std::size_t bottom) const {
 }
 
 void Net::make_steps(const Options& options) {
+  layers::LayerMaker maker(graph_, backend_);
   for (std::size_t index = 0; index < graph_.nodes.size(); ++index) {
     const model::Node& node = graph_.nodes[index];
     Step& step = steps_.emplace_back();
@@ -122,7 +127,11 @@ void Net::make_steps(const Options& options) {
     }
     step.parameters.resize(node.parameters.size());
     step.partial.resize(node.parameters.size());
-    if (!node.is_fed) step.layer = make_layer(backend_, setup);
+    if (node.is_fed) continue;
+    layers::LayerMaker::Made made = maker.make(setup);
+    step.layer = std::move(made.layer);
+    step.has_forward = made.has_forward;
+    step.has_bottoms_before = made.has_bottoms_before;
   }
 }
 
@@ -232,11 +241,11 @@ void Net::find_runs() {
   std::size_t begin = 0;
   for (std::size_t layer = 1; layer <= steps_.size(); ++layer) {
     if (layer < steps_.size() && graph_.nodes[layer].parameters.empty()) continue;
-    // A fed layer queues nothing.
-    const bool is_fed = std::all_of(steps_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    steps_.begin() + static_cast<std::ptrdiff_t>(layer),
-                                    [](const Step& step) { return step.layer == nullptr; });
-    if (!is_fed) forward_runs_[begin] = {begin, layer};
+    const bool queues_something =
+        std::any_of(steps_.begin() + static_cast<std::ptrdiff_t>(begin),
+                    steps_.begin() + static_cast<std::ptrdiff_t>(layer),
+                    [](const Step& step) { return step.layer != nullptr && step.has_forward; });
+    if (queues_something) forward_runs_[begin] = {begin, layer};
     begin = layer;
   }
   std::size_t end = steps_.size();
@@ -312,6 +321,8 @@ void Net::backward_layer(std::size_t layer, Stream& stream) {
   }
   if (step.layer == nullptr || !(node.needs_backward || step.has_statistics)) return;
   for (std::size_t k = 0; k < node.parameters.size(); ++k) {
+    // A layer without a forward of its own has not seen it yet.
+    step.parameters[k].value = parameters_[node.parameters[k]].value;
     if (graph_.parameters[node.parameters[k]].kind == TableKind::kFrozen) continue;
     const DeviceSpan<float> bound = parameters_[node.parameters[k]].gradient;
     TAUT_CHECK(!bound.empty(), "backward before a gradient was bound");

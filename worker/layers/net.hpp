@@ -119,7 +119,9 @@ class Net {
   };
   [[nodiscard]] std::vector<Loss> losses() const;
   struct Step {
-    std::unique_ptr<Layer> layer;  // nullptr: it is fed
+    std::unique_ptr<Layer> layer;     // nullptr: it is fed
+    bool has_forward = true;          // false: the layer behind or in front of it computes it too
+    bool has_bottoms_before = false;  // it computes the step before it, too
     std::vector<Tensor> bottoms;
     std::vector<Tensor> tops;
     std::vector<Parameter> parameters;       // values and gradients as bound

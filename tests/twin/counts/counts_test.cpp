@@ -4,17 +4,20 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "proto/config/job_state.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "tests/unit/worker/small_training.hpp"
+#include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/device/pinned_parts.hpp"
 #include "worker/trainer.hpp"
@@ -29,69 +32,124 @@ namespace {
 struct Counted {
   const char* model = "";
   std::vector<Fed> fed;
+  std::uint64_t max_launches = 0;  // of kernels in a clock
+  Precision precision = Precision::kFloat32;
+  const char* name = "";  // of the precision
 };
 
 const std::vector<Counted>& all_counted() {
   static const std::vector<Counted> all = {
-      {"lenet", {{{64, 1, 28, 28}, 0}, {{64}, 10}}},
-      {"alexnet", {{{32, 3, 227, 227}, 0}, {{32}, 1000}}},
-      {"resnet50", {{{8, 3, 224, 224}, 0}, {{8}, 1000}}},
-      {"row_lstm", {{{28, 64, 28}, 0}, {{64}, 10}}},
+      {"lenet", {{{64, 1, 28, 28}, 0}, {{64}, 10}}, 17},
+      {"alexnet", {{{32, 3, 227, 227}, 0}, {{32}, 1000}}, 44},
+      {"resnet50", {{{8, 3, 224, 224}, 0}, {{8}, 1000}}, 367},
+      {"row_lstm", {{{28, 64, 28}, 0}, {{64}, 10}}, 12},
+      {"resnet50", {{{8, 3, 224, 224}, 0}, {{8}, 1000}}, 800, Precision::kBfloat16, ", bf16"},
+      {"resnet50", {{{8, 3, 224, 224}, 0}, {{8}, 1000}}, 1000, Precision::kFloat16, ", f16"},
   };
   return all;
 }
 
-WorkCounts minus(const WorkCounts& a, const WorkCounts& b) {
-  WorkCounts rest;
-  const auto one = [&](auto field) { rest.*field = a.*field - b.*field; };
-  one(&WorkCounts::kernels);
-  one(&WorkCounts::kernel_elements);
-  one(&WorkCounts::library_calls);
-  one(&WorkCounts::graph_launches);
-  one(&WorkCounts::copies_to_device);
-  one(&WorkCounts::bytes_to_device);
-  one(&WorkCounts::copies_to_host);
-  one(&WorkCounts::bytes_to_host);
-  one(&WorkCounts::copies_on_device);
-  one(&WorkCounts::bytes_on_device);
-  one(&WorkCounts::waits);
-  return rest;
+constexpr auto kFields = std::to_array<std::uint64_t WorkCounts::*>(
+    {&WorkCounts::kernels, &WorkCounts::kernel_elements, &WorkCounts::library_calls,
+     &WorkCounts::graph_launches, &WorkCounts::copies_to_device, &WorkCounts::bytes_to_device,
+     &WorkCounts::copies_to_host, &WorkCounts::bytes_to_host, &WorkCounts::copies_on_device,
+     &WorkCounts::bytes_on_device, &WorkCounts::waits});
+
+struct ClockCounts {
+  WorkCounts work;
+  std::uint64_t own_waits = 0;  // of the thread that computes
+  std::map<std::string, std::uint64_t> launches;
+};
+
+/// What is counted from one moment to another, for each of so many clocks.
+ClockCounts each_of(std::uint64_t clocks, const ClockCounts& until, const ClockCounts& from) {
+  const auto share = [clocks](std::uint64_t all) { return (all + clocks / 2) / clocks; };
+  ClockCounts each;
+  for (const auto field : kFields) {
+    each.work.*field = share(until.work.*field - from.work.*field);
+  }
+  each.own_waits = share(until.own_waits - from.own_waits);
+  for (const auto& [name, count] : until.launches) {
+    const auto before = from.launches.find(name);
+    each.launches[name] = share(count - (before == from.launches.end() ? 0 : before->second));
+  }
+  return each;
 }
 
-/// Of one clock, when all that is recorded is replayed.
-WorkCounts count_clock(Backend& backend, const pb::Job& job, std::uint64_t& activations) {
-  constexpr std::int64_t kClocks = 10;
+std::unique_ptr<ParameterCache> own_values(Backend& backend, const JobAssets& assets,
+                                           const pb::Job& job) {
+  LocalCache::Options options;
+  options.rule = to_update_rule(job.solver_param()).value();
+  return std::make_unique<LocalCache>(backend, assets.train_graph().parameters, options);
+}
+
+/// A blob's elements, each one once, however many layers work in place.
+std::uint64_t activations_of(const model::Graph& graph) {
+  std::uint64_t elements = 0;
+  for (const model::Blob& blob : graph.blobs) elements += model::element_count(blob.shape);
+  return elements;
+}
+
+/// Of one clock, when all that is recorded is replayed. Copies of values and gradients run ahead
+/// or behind, so it is the mean of several.
+/// with_server  a worker with a server; else one that updates its own values
+ClockCounts count_clock(Backend& backend, const pb::Job& job, bool with_server,
+                        std::uint64_t& activations) {
+  constexpr std::int64_t kFirst = 8;
+  constexpr std::int64_t kClocks = 8;
   JobMaker maker(1, Slack(0), 2);
   *maker.state.mutable_definition() = job;
   ServedJob served(maker);
   const JobAssets assets = JobAssets::open(job, 1).value();
-  for (const model::Blob& blob : assets.train_graph().blobs) {
-    activations += model::element_count(blob.shape);
-  }
+  activations = activations_of(assets.train_graph());
   std::vector<Replica> replicas;
   replicas.push_back(assets.make_replica(backend, 0, 1, Clock(0)).value());
   ClientOptions options = served.options(WorkerId(0));
   options.shared_memory = SharedArena::create(Bytes(0), pinning(backend)).value();
   Client client(served.context.make_endpoint(), options);
-  ServedCache::Options caching;
-  caching.wait = 10 * kDeadline;
-  const auto cache =
-      ServedCache::open(client, backend, assets.train_graph().parameters, caching).value();
-  WorkCounts last;
-  WorkCounts before;
+  std::unique_ptr<ParameterCache> cache;
+  if (with_server) {
+    ServedCache::Options caching;
+    caching.wait = 10 * kDeadline;
+    cache = ServedCache::open(client, backend, assets.train_graph().parameters, caching).value();
+  } else {
+    cache = own_values(backend, assets, job);
+  }
+  ClockCounts from;
+  ClockCounts until;
   Trainer::Options training;
-  training.end = Clock(kClocks);
-  training.before_clock = [&](Clock, Clock) { before = std::exchange(last, twin::work_counts()); };
+  training.end = Clock(kFirst + kClocks + 1);
+  training.before_clock = [&](Clock clock, Clock) {
+    const ClockCounts now{twin::work_counts(), twin::waits_of_this_thread(),
+                          twin::launches_by_name()};
+    if (clock == Clock(kFirst)) from = now;
+    if (clock == Clock(kFirst + kClocks)) until = now;
+  };
   ProgressBoard board;
   Trainer trainer(replicas, *cache, nullptr, training, board);
   const std::atomic<bool> stop = false;
   REQUIRE(trainer.run(stop).has_value());
   REQUIRE(cache->flush(10 * kDeadline).has_value());
-  return minus(last, before);
+  return each_of(kClocks, until, from);
 }
 
 double mebibytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0);
+}
+
+void print(const std::string& name, const ClockCounts& counts, std::uint64_t activations) {
+  const WorkCounts& work = counts.work;
+  fmt::print("{:<15} {:>8} {:>8} {:>7} {:>7} {:>9.2f} {:>7} {:>9.2f} {:>9.2f} {:>6} {:>5}\n", name,
+             work.kernels, work.library_calls, work.graph_launches, work.copies_to_device,
+             mebibytes(work.bytes_to_device), work.copies_to_host, mebibytes(work.bytes_to_host),
+             static_cast<double>(work.kernel_elements) / static_cast<double>(activations),
+             work.waits, counts.own_waits);
+  if (std::getenv("TAUTLINE_TWIN_NAMES") != nullptr) {
+    for (const auto& [kernel, launches] : counts.launches) {
+      if (launches > 0) fmt::print("    {:>5}  {}\n", launches, kernel);
+    }
+  }
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -99,21 +157,24 @@ double mebibytes(std::uint64_t bytes) {
 TEST_CASE("a clock's launches, copies, bytes and waits", "[counts]") {
   twin::count_only(true);
   const char* const only = std::getenv("TAUTLINE_TWIN_MODEL");
-  fmt::print("{:<10} {:>8} {:>8} {:>7} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6}\n", "model", "kernels",
-             "library", "graphs", "to dev", "MiB", "to host", "MiB", "passes", "waits");
+  fmt::print("{:<15} {:>8} {:>8} {:>7} {:>7} {:>9} {:>7} {:>9} {:>9} {:>6} {:>5}\n", "model",
+             "kernels", "library", "graphs", "to dev", "MiB", "to host", "MiB", "passes", "waits",
+             "own");
   for (const Counted& counted : all_counted()) {
-    if (only != nullptr && std::string(only) != counted.model) continue;
-    auto choice = make_backend({.device = DeviceKind::kCuda});
-    if (!choice) FAIL(choice.error().message);
-    std::uint64_t activations = 0;
-    const WorkCounts counts =
-        count_clock(*choice.value().backend, job_of(counted.model, counted.fed), activations);
-    fmt::print("{:<10} {:>8} {:>8} {:>7} {:>7} {:>9.2f} {:>7} {:>9.2f} {:>9.1f} {:>6}\n",
-               counted.model, counts.kernels, counts.library_calls, counts.graph_launches,
-               counts.copies_to_device, mebibytes(counts.bytes_to_device), counts.copies_to_host,
-               mebibytes(counts.bytes_to_host),
-               static_cast<double>(counts.kernel_elements) / static_cast<double>(activations),
-               counts.waits);
-    std::fflush(stdout);
+    if (only != nullptr && only != fmt::format("{}{}", counted.model, counted.name)) continue;
+    for (const bool with_server : {true, false}) {
+      auto choice = make_backend({.device = DeviceKind::kCuda});
+      if (!choice) FAIL(choice.error().message);
+      choice.value().backend->set_math({.precision = counted.precision});
+      std::uint64_t activations = 0;
+      const ClockCounts counts = count_clock(
+          *choice.value().backend, job_of(counted.model, counted.fed), with_server, activations);
+      print(fmt::format("{}{}{}", counted.model, counted.name, with_server ? "" : ", alone"),
+            counts, activations);
+      // For the batch before the last and the loss before this one. The sender waits for gradients.
+      CHECK(counts.own_waits <= 2);
+      if (!with_server) continue;
+      CHECK(counts.work.kernels <= counted.max_launches);
+    }
   }
 }

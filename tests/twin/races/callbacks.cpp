@@ -2,13 +2,43 @@
 // -fsanitize=thread: the accesses of kernels, whose __shared__ memory is looked at. The sanitizer's
 // own library is not linked.
 #include <cstddef>
+#include <cstdint>
 
 #include "tests/twin/kernels/block_memory.hpp"
+#include "tests/twin/races/passes.hpp"
 
-#define TAUT_ACCESS(name, bytes, is_write)                                     \
-  void name(void* at);                                                         \
-  void name(void* at) {                                                        \
-    taut::twin::note_access(at, bytes, is_write, __builtin_return_address(0)); \
+namespace taut::twin {
+namespace {
+
+struct Watched {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+  std::uint64_t bytes = 0;
+};
+Watched watched;  // kernels run one at a time, whichever thread runs them
+
+void note(void* at, std::size_t bytes, bool is_write, void* from) {
+  const auto* const place = static_cast<const std::byte*>(at);
+  if (place >= watched.begin && place < watched.end) watched.bytes += bytes;
+  note_access(at, bytes, is_write, from);
+}
+
+}  // namespace
+
+void watch(std::span<const std::byte> memory) {
+  watched = {memory.data(), memory.data() + memory.size(), 0};
+}
+
+std::uint64_t watched_bytes() {
+  return watched.bytes;
+}
+
+}  // namespace taut::twin
+
+#define TAUT_ACCESS(name, bytes, is_write)                              \
+  void name(void* at);                                                  \
+  void name(void* at) {                                                 \
+    taut::twin::note(at, bytes, is_write, __builtin_return_address(0)); \
   }
 #define TAUT_ACCESSES(bytes)                              \
   TAUT_ACCESS(__tsan_read##bytes, bytes, false)           \
@@ -26,11 +56,11 @@ TAUT_ACCESSES(16)
 
 void __tsan_read_range(void* at, std::size_t bytes);
 void __tsan_read_range(void* at, std::size_t bytes) {
-  taut::twin::note_access(at, bytes, false, __builtin_return_address(0));
+  taut::twin::note(at, bytes, false, __builtin_return_address(0));
 }
 void __tsan_write_range(void* at, std::size_t bytes);
 void __tsan_write_range(void* at, std::size_t bytes) {
-  taut::twin::note_access(at, bytes, true, __builtin_return_address(0));
+  taut::twin::note(at, bytes, true, __builtin_return_address(0));
 }
 
 void __tsan_init();

@@ -6,6 +6,12 @@ namespace taut::twin {
 namespace {
 
 bool is_counting_only = false;
+thread_local std::uint64_t own_waits = 0;
+
+std::map<std::string, std::uint64_t>& names() {
+  static auto* const all = new std::map<std::string, std::uint64_t>;
+  return *all;
+}
 
 }  // namespace
 
@@ -21,6 +27,7 @@ void count(const Task& task) {
       break;
     case TaskKind::kKernel:
       ++counts.kernels;
+      ++names()[task.what];
       counts.kernel_elements += task.amount;
       break;
     case TaskKind::kLibrary:
@@ -39,6 +46,20 @@ void count(const Task& task) {
       counts.bytes_on_device += task.amount;
       break;
   }
+}
+
+void count_wait() {
+  ++counted().waits;
+  ++own_waits;
+}
+
+std::uint64_t waits_of_this_thread() {
+  return own_waits;
+}
+
+std::map<std::string, std::uint64_t> launches_by_name() {
+  const Lock lock;
+  return names();
 }
 
 bool counts_only() {

@@ -10,6 +10,8 @@ namespace taut::twin {
 [[nodiscard]] WorkCounts& counted();
 /// Adds a task that was queued.
 void count(const Task& task);
+/// Adds a wait of the calling thread.
+void count_wait();
 [[nodiscard]] bool counts_only();
 
 }  // namespace taut::twin

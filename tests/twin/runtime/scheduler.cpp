@@ -128,8 +128,9 @@ Work queue(Task task, std::vector<Work> after) {
   return work;
 }
 
-void wait_for(Lock& lock, const Work& work) {
-  ++counted().waits;
+namespace {
+
+void wait_until_done(Lock& lock, const Work& work) {
   if (work == nullptr) return;
   while (!work->is_done) {
     // Other threads may have queued or run something meanwhile.
@@ -137,14 +138,20 @@ void wait_for(Lock& lock, const Work& work) {
   }
 }
 
+}  // namespace
+
+void wait_for(Lock& lock, const Work& work) {
+  count_wait();
+  wait_until_done(lock, work);
+}
+
 void wait_for_device(Lock& lock, int device) {
+  count_wait();
   // What is queued by others meanwhile is not waited for.
   const std::vector<Work> now = scheduler().pending;
-  const std::uint64_t waits = counted().waits;
   for (const Work& work : now) {
-    if (work->task.device == device) wait_for(lock, work);
+    if (work->task.device == device) wait_until_done(lock, work);
   }
-  counted().waits = waits + 1;
 }
 
 bool poll(const Work& work) {

@@ -26,7 +26,8 @@ using namespace taut::worker;
 
 namespace {
 
-// Every kind of table, and dropout, whose draw a replay repeats at another clock.
+// Every kind of table, layers that are computed at once, and dropout, whose draw a replay repeats
+// at another clock.
 constexpr const char* kImages = R"(
 layer { name: 'made up' type: 'DummyData' top: 'data' top: 'label'
   dummy_data_param { shape { dim: 6 dim: 2 dim: 8 dim: 8 } shape { dim: 6 }
@@ -35,7 +36,9 @@ layer { name: 'made up' type: 'DummyData' top: 'data' top: 'label'
 layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
         convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: 'xavier' } } }
 layer { name: 'norm' type: 'BatchNorm' bottom: 'conv' top: 'norm' }
-layer { name: 'pool' type: 'Pooling' bottom: 'norm' top: 'pool'
+layer { name: 'scale' type: 'Scale' bottom: 'norm' top: 'scale' scale_param { bias_term: true } }
+layer { name: 'bent' type: 'ReLU' bottom: 'scale' top: 'scale' }
+layer { name: 'pool' type: 'Pooling' bottom: 'scale' top: 'pool'
         pooling_param { kernel_size: 2 stride: 2 } }
 layer { name: 'drop' type: 'Dropout' bottom: 'pool' top: 'pool' }
 layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip'

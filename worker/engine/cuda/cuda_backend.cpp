@@ -13,6 +13,7 @@
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/kernels/update.hpp"
 #include "cuda/system_driver.hpp"
+#include "worker/engine/cuda/fused.hpp"
 #include "worker/engine/cuda/module.hpp"
 #include "worker/engine/cuda/ops.hpp"
 #include "worker/engine/cuda/stream.hpp"
@@ -55,7 +56,7 @@ class CudaEvent final : public Event {
 };
 
 /// Tensors are stored in Caffe's order, images as N, C, H, W.
-class CudaBackend final : public Backend, public MemoryMeter {
+class CudaBackend final : public Backend, public MemoryMeter, public FusingBackend {
  public:
   CudaBackend(int index, cuda::DeviceFacts facts, bool graphs)
       : device_(index, std::move(facts)), graphs_(graphs) {}
@@ -231,6 +232,14 @@ class CudaBackend final : public Backend, public MemoryMeter {
   void abandon_repeat(Stream& stream) noexcept override {
     if (graphs_) on(stream).abandon_repeat();
   }
+
+  bool fuses() const override { return true; }
+#define TAUT_MAKE_FUSED(Spec)                                       \
+  std::unique_ptr<Spec::Op> make_fused(const Spec& spec) override { \
+    return cuda_ops::make_op(device_, spec);                        \
+  }
+  TAUT_EACH_FUSED_SPEC(TAUT_MAKE_FUSED)
+#undef TAUT_MAKE_FUSED
 
  protected:
   std::unique_ptr<DeviceOp> make_op(OpSpec spec) override {

@@ -1,11 +1,13 @@
 #include <algorithm>
+#include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #include "common/check.hpp"
 #include "cuda/kernels/half.hpp"
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/matmul.hpp"
-#include "worker/engine/cuda/ops.hpp"
+#include "worker/engine/cuda/fused.hpp"
 #include "worker/engine/cuda/own_memory.hpp"
 #include "worker/engine/cuda/stream.hpp"
 
@@ -83,6 +85,32 @@ class Factors {
   DeviceBuffer scales_;  // float16: for a gradient, and for the other factor
 };
 
+/// A top's gradient in 16 bits, which backward_parameters() leaves in a stream's scratch memory to
+/// the backward_bottom() that follows it directly.
+class ConvertedGradient {
+ public:
+  /// lent  scratch memory that is another's after the call: nothing is left there
+  void leave(const CudaStream& stream, DeviceSpan<const float> gradient, const void* at,
+             DeviceSpan<float> lent) {
+    stream_ = lent.empty() ? &stream : nullptr;
+    gradient_ = gradient.address();
+    at_ = at;
+    uses_ = stream.scratch_uses();
+  }
+  /// Whether it is at `at` after backward_bottom(), and nothing else, took scratch memory.
+  [[nodiscard]] bool take(const CudaStream& stream, DeviceSpan<const float> gradient,
+                          const void* at) {
+    return std::exchange(stream_, nullptr) == &stream && gradient_ == gradient.address() &&
+           at_ == at && uses_ + 1 == stream.scratch_uses();
+  }
+
+ private:
+  const CudaStream* stream_ = nullptr;
+  const float* gradient_ = nullptr;
+  const void* at_ = nullptr;
+  std::uint64_t uses_ = 0;
+};
+
 cuda::ConvolutionKey key_of(const ConvolutionSpec& spec, const CudaDevice& device) {
   cuda::ConvolutionKey key;
   key.n = spec.bottom.n;
@@ -112,7 +140,8 @@ cuda::ConvolutionKey key_of(const ConvolutionSpec& spec, const CudaDevice& devic
 
 class Convolution final : public LinearOp {
  public:
-  Convolution(CudaDevice& device, const ConvolutionSpec& spec)
+  /// relu  a ReLU behind the bias
+  Convolution(CudaDevice& device, const ConvolutionSpec& spec, bool relu)
       : factors_(device),
         convolution_(device.cudnn(), device.convolutions(), key_of(spec, device)),
         bottom_count_(static_cast<std::int64_t>(spec.bottom.count())),
@@ -121,6 +150,7 @@ class Convolution final : public LinearOp {
                       spec.window.kernel_w),
         channels_{.outer = spec.top.n, .length = spec.top.c, .inner = spec.top.h * spec.top.w},
         bias_(spec.bias),
+        relu_(relu),
         runs_backwards_(spec.runs_backwards) {}
 
   OpMemory own_memory() const override {
@@ -150,8 +180,10 @@ class Convolution final : public LinearOp {
     const bool may_overflow = factors_.numbers() == Numbers::kFloat16 && !runs_backwards_;
     widen(queue, y, top, runs_backwards_ ? factors_.scale() : nullptr, nullptr,
           may_overflow ? own.fault() : nullptr);
-    if (!bias_ || bias.empty()) return;
-    cuda::affine_forward(queue, channels_, top.address(), nullptr, bias.address(), top.address());
+    const bool adds_bias = bias_ && !bias.empty();
+    if (!adds_bias && !relu_) return;
+    cuda::affine_forward(queue, channels_, top.address(), nullptr,
+                         adds_bias ? bias.address() : nullptr, top.address(), relu_);
   }
 
   void backward_bottom(Stream& stream, DeviceSpan<const float> top_gradient,
@@ -161,14 +193,16 @@ class Convolution final : public LinearOp {
     check(bottom_gradient, weights, top_gradient);
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace, dy, w, dx, found] = own.scratch<5>(
-        {convolution_.workspace(), factors_.bytes(top_count_), factors_.bytes(weight_count_),
+    const auto [dy, workspace, w, dx, found] = own.scratch<5>(
+        {factors_.bytes(top_count_), convolution_.workspace(), factors_.bytes(weight_count_),
          factors_.bytes(bottom_count_), factors_.gradient_scratch()},
         lent_);
-    const void* from =
-        runs_backwards_
-            ? factors_.convert(queue, top_gradient.address(), dy, top_count_)
-            : factors_.convert_gradient(queue, top_gradient.address(), dy, top_count_, found);
+    const void* from = dy;
+    if (!converted_.take(own, top_gradient, dy) || !factors_.is_half()) {
+      from = runs_backwards_
+                 ? factors_.convert(queue, top_gradient.address(), dy, top_count_)
+                 : factors_.convert_gradient(queue, top_gradient.address(), dy, top_count_, found);
+    }
     const void* by = factors_.convert(queue, weights.address(), w, weight_count_);
     convolution_.backward_bottom(own.cudnn(), from, by, target(bottom_gradient, dx), workspace);
     widen(queue, dx, bottom_gradient, runs_backwards_ ? nullptr : factors_.scale());
@@ -186,8 +220,8 @@ class Convolution final : public LinearOp {
     }
     if (weights_gradient.empty()) return;
     check(bottom, weights_gradient, top_gradient);
-    const auto [workspace, x, dy, dw, found] = own.scratch<5>(
-        {convolution_.workspace(), factors_.bytes(bottom_count_), factors_.bytes(top_count_),
+    const auto [dy, workspace, x, dw, found] = own.scratch<5>(
+        {factors_.bytes(top_count_), convolution_.workspace(), factors_.bytes(bottom_count_),
          factors_.bytes(weight_count_), factors_.gradient_scratch()},
         lent_);
     // cuDNN writes float16, so both factors must be scaled: a sum over all places of all images.
@@ -202,6 +236,8 @@ class Convolution final : public LinearOp {
     const void* by = bring(top_gradient, dy, top_count_, !runs_backwards_);
     convolution_.backward_weights(own.cudnn(), from, by, target(weights_gradient, dw), workspace);
     widen(queue, dw, weights_gradient, factors_.scale(), factors_.value_scale());
+    // A deconvolution's has another scale where it is no gradient.
+    if (!runs_backwards_) converted_.leave(own, top_gradient, dy, lent_);
   }
 
  private:
@@ -228,7 +264,9 @@ class Convolution final : public LinearOp {
   std::int64_t top_count_;
   std::int64_t weight_count_;
   cuda::AxisView channels_;  // of the top
+  ConvertedGradient converted_;
   bool bias_;
+  bool relu_;
   bool runs_backwards_;
   DeviceSpan<float> lent_;  // scratch memory
 };
@@ -279,12 +317,14 @@ class InnerProduct final : public LinearOp {
     check(bottom_gradient, weights, top_gradient);
     CudaStream& own = on(stream);
     cudaStream_t queue = own.enter();
-    const auto [workspace, dy, w, found] =
-        own.scratch<4>({product_workspace(), factors_.bytes(outputs()),
+    const auto [dy, workspace, w, found] =
+        own.scratch<4>({factors_.bytes(outputs()), product_workspace(),
                         factors_.bytes(weights_count()), factors_.gradient_scratch()},
                        lent_);
-    const void* from =
-        factors_.convert_gradient(queue, top_gradient.address(), dy, outputs(), found);
+    const void* from = dy;
+    if (!converted_.take(own, top_gradient, dy) || !factors_.is_half()) {
+      from = factors_.convert_gradient(queue, top_gradient.address(), dy, outputs(), found);
+    }
     const void* by = factors_.convert(queue, weights.address(), w, weights_count());
     to_bottom_.run(queue, from, by, nullptr, bottom_gradient.address(), workspace);
     unscale(queue, bottom_gradient);
@@ -301,8 +341,8 @@ class InnerProduct final : public LinearOp {
     }
     if (weights_gradient.empty()) return;
     check(bottom, weights_gradient, top_gradient);
-    const auto [workspace, x, dy, found] =
-        own.scratch<4>({product_workspace(), factors_.bytes(inputs()), factors_.bytes(outputs()),
+    const auto [dy, workspace, x, found] =
+        own.scratch<4>({factors_.bytes(outputs()), product_workspace(), factors_.bytes(inputs()),
                         factors_.gradient_scratch()},
                        lent_);
     const void* from =
@@ -311,6 +351,7 @@ class InnerProduct final : public LinearOp {
     to_weights_.run(queue, spec_.transpose ? by : from, spec_.transpose ? from : by, nullptr,
                     weights_gradient.address(), workspace);
     unscale(queue, weights_gradient);
+    converted_.leave(own, top_gradient, dy, lent_);
   }
 
  private:
@@ -343,13 +384,17 @@ class InnerProduct final : public LinearOp {
   cuda::Matmul to_bottom_;
   cuda::Matmul to_weights_;
   cuda::AxisView columns_;  // of the top
+  ConvertedGradient converted_;
   DeviceSpan<float> lent_;  // scratch memory
 };
 
 }  // namespace
 
 std::unique_ptr<LinearOp> make_op(CudaDevice& device, const ConvolutionSpec& spec) {
-  return std::make_unique<Convolution>(device, spec);
+  return std::make_unique<Convolution>(device, spec, false);
+}
+std::unique_ptr<LinearOp> make_op(CudaDevice& device, const RectifiedConvolutionSpec& spec) {
+  return std::make_unique<Convolution>(device, spec.convolution, true);
 }
 
 std::unique_ptr<LinearOp> make_op(CudaDevice& device, const InnerProductSpec& spec) {

@@ -113,6 +113,7 @@ std::unique_ptr<Mark> CudaStream::make_mark() {
 std::byte* CudaStream::reserve(std::size_t bytes) {
   if (scratch_.size().value() >= bytes) return scratch_.as<std::byte>().address();
   TAUT_CHECK(recording_ == nullptr, "scratch memory grows before work is recorded");
+  ++scratch_uses_;
   cuda::check(cudaStreamSynchronize(enter()), "cudaStreamSynchronize");
   if (has_recorded_) {
     outgrown_.push_back(std::move(scratch_));

@@ -41,6 +41,9 @@ class CudaStream final : public Stream {
   [[nodiscard]] std::array<void*, kParts> scratch(const std::array<std::size_t, kParts>& sizes,
                                                   DeviceSpan<float> lent = {});
 
+  /// How often scratch memory was used or moved: unchanged, it still holds what was left there.
+  [[nodiscard]] std::uint64_t scratch_uses() const { return scratch_uses_; }
+
   /// A handle that queues on this stream.
   [[nodiscard]] cudnnHandle_t cudnn();
   /// Where kernels report a fault; from now on finish() checks it.
@@ -74,6 +77,7 @@ class CudaStream final : public Stream {
   cuda::StreamHandle stream_;
   cuda::CudnnHandle cudnn_;
   DeviceBuffer scratch_;
+  std::uint64_t scratch_uses_ = 0;
   std::vector<DeviceBuffer> outgrown_;  // that recorded work still refers to
   DeviceBuffer small_;                  // the fault, then the clock
   HostBuffer found_;                    // the fault, on the host
@@ -93,6 +97,7 @@ class CudaStream final : public Stream {
 template <std::size_t kParts>
 std::array<void*, kParts> CudaStream::scratch(const std::array<std::size_t, kParts>& sizes,
                                               DeviceSpan<float> lent) {
+  ++scratch_uses_;
   std::size_t total = 0;
   std::array<std::size_t, kParts> offsets{};
   for (std::size_t i = 0; i < kParts; ++i) {

@@ -4,6 +4,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/check.hpp"
 #include "worker/engine/plan/wrapped_call.hpp"
 #include "worker/engine/plan/wrapped_op.hpp"
 
@@ -144,5 +145,13 @@ std::unique_ptr<DeviceOp> WrappedBackend::make_op(OpSpec spec) {
       },
       spec);
 }
+
+#define TAUT_WRAP_FUSED(Spec)                                                  \
+  std::unique_ptr<Spec::Op> WrappedBackend::make_fused(const Spec& spec) {     \
+    TAUT_CHECK(fuses(), "a backend that has no operations of several layers"); \
+    return wrapped::wrap(*this, spec, fusing(inner_)->make_fused(spec));       \
+  }
+TAUT_EACH_FUSED_SPEC(TAUT_WRAP_FUSED)
+#undef TAUT_WRAP_FUSED
 
 }  // namespace taut

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "worker/engine/backend.hpp"
+#include "worker/engine/fused_ops.hpp"
 #include "worker/engine/plan/device_call.hpp"
 
 namespace taut {
@@ -12,7 +13,7 @@ namespace taut {
 /// decides when, where and whether it runs. What it allocates may be addresses that only it can map
 /// to memory.
 /// Thread    as the wrapped backend's
-class WrappedBackend : public Backend {
+class WrappedBackend : public Backend, public FusingBackend {
  public:
   /// inner  outlives this
   explicit WrappedBackend(Backend& inner) : inner_(inner) {}
@@ -52,8 +53,15 @@ class WrappedBackend : public Backend {
   void read_tensor(Stream&, const Extents& shape, DeviceSpan<const float> from,
                    std::span<float> to) override;
 
+  bool fuses() const override { return fusing(inner_) != nullptr; }
+#define TAUT_WRAP_FUSED(Spec) std::unique_ptr<Spec::Op> make_fused(const Spec& spec) override;
+  TAUT_EACH_FUSED_SPEC(TAUT_WRAP_FUSED)
+#undef TAUT_WRAP_FUSED
+
  protected:
-  [[nodiscard]] Backend& inner() { return inner_; }
+  [[nodiscard]] Backend& inner() {
+    return inner_;
+  }
   std::unique_ptr<DeviceOp> make_op(OpSpec spec) override;
 
  private:
