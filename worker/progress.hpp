@@ -30,7 +30,7 @@ struct ProgressReport {
   double loss = 0;  // averaged over the last average_loss clocks
   std::uint64_t images = 0;
   Duration compute{0};
-  Duration wait{0};                          // for parameters and data
+  Duration wait{0};                          // of these clocks, for parameters and data
   std::optional<TimePoint> first_iteration;  // when the first clock's compute started
   TimePoint last_iteration;                  // when the last one's ended
   StalenessHistogram staleness;
@@ -51,6 +51,24 @@ class ProgressBoard {
     std::scoped_lock lock(mutex_);
     return report_;
   }
+  /// The compute waits from now on, for other workers' updates or for data.
+  void begin_wait(TimePoint now) {
+    std::scoped_lock lock(mutex_);
+    waits_since_ = now;
+  }
+  /// Returns how long it waited.
+  Duration end_wait(TimePoint now) {
+    std::scoped_lock lock(mutex_);
+    const Duration wait = waits_since_ ? now - *waits_since_ : Duration(0);
+    waits_since_.reset();
+    waited_ += wait;
+    return wait;
+  }
+  /// Every wait so far, with the one that still continues.
+  [[nodiscard]] Duration waited(TimePoint now) const {
+    std::scoped_lock lock(mutex_);
+    return waited_ + (waits_since_ ? now - *waits_since_ : Duration(0));
+  }
   /// Where the run writes its metrics.csv; empty: nowhere.
   void set_metrics_file(const std::filesystem::path& file) {
     std::scoped_lock lock(mutex_);
@@ -67,6 +85,8 @@ class ProgressBoard {
   const std::shared_ptr<ClientLoad> load_ = std::make_shared<ClientLoad>();
   mutable std::mutex mutex_;
   ProgressReport report_;
+  Duration waited_{0};  // waits that have ended
+  std::optional<TimePoint> waits_since_;
   std::filesystem::path metrics_file_;
 };
 

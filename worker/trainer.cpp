@@ -74,9 +74,11 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   Clock clock = options_.start;
   while (clock < options_.end && !stop) {
     const Clock first = clock;
-    const TimePoint asked = steady_now();
-    TAUT_TRY(clock, cache_.begin_clock(first));
-    const Duration waited = steady_now() - asked;
+    board_.begin_wait(steady_now());
+    auto begun = cache_.begin_clock(first);
+    const Duration waited = board_.end_wait(steady_now());
+    TAUT_TRY(clock, std::move(begun));
+    waited_ += waited;
     clock = std::min(clock, options_.end);
     if (clock == options_.end) break;
     log::set_context(options_.rank, clock.value());
@@ -95,13 +97,12 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
       rate_.take(begin, 0);
     }
     TAUT_TRY(train_clock(clock));
-    report_.wait += waited;
     const Duration took = waited + (steady_now() - begin);
     if (unread_) {
       unread_->took = took;
-      unread_->wait = report_.wait;
+      unread_->wait = waited_;
     } else {
-      record(clock, took, report_.wait);
+      record(clock, took, waited_);
     }
     clock = clock.next();
   }
@@ -154,7 +155,7 @@ Result<void> Trainer::train_clock(Clock clock) {
   loss_ = 0;
   for (const Device& device : devices_) device.backend->begin_cycle(*device.stream, kCycle);
   const TimePoint begin = steady_now();
-  const Duration waited_before = report_.wait;
+  const Duration waited_before = waited_;
   const double losses = static_cast<double>(replicas_.size()) * options_.batches;
   for (Step step{.clock = clock}; step.first < replicas_.size(); step.first += devices_.size()) {
     const bool is_last_step = step.first + devices_.size() == replicas_.size();
@@ -224,7 +225,7 @@ Result<void> Trainer::read_losses() {
 /// A slow worker has read its parameters and has not pushed yet: it waits between forward and
 /// backward. How long backward will take is known from the last clock.
 void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before) {
-  const Duration compute = since_begin - (report_.wait - waited_before) + backward_;
+  const Duration compute = since_begin - (waited_ - waited_before) + backward_;
   const TimePoint until = steady_now() + options_.straggle(clock, compute);
   constexpr Duration kStep{20'000};
   for (TimePoint now = steady_now(); now < until && !*stop_; now = steady_now()) {
@@ -239,20 +240,24 @@ Clock Trainer::draw_of(const Step& step) const {
 
 /// The batches of a draw; those of skipped clocks are returned.
 Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
-  const TimePoint begin = steady_now();
-  const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
-  std::vector<data::Batch> batches;
-  for (std::size_t i = 0; i < devices_.size(); ++i) {
-    data::DataLoader& loader = *replica_of(step, i).loader;
-    auto loaded = loader.next(kDataWait);
-    while (loaded && loaded.value().clock < draw_of(step)) {
-      loader.recycle(std::move(loaded.value()));
-      loaded = loader.next(kDataWait);
+  const auto load = [&]() -> Result<std::vector<data::Batch>> {
+    const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
+    std::vector<data::Batch> batches;
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      data::DataLoader& loader = *replica_of(step, i).loader;
+      auto loaded = loader.next(kDataWait);
+      while (loaded && loaded.value().clock < draw_of(step)) {
+        loader.recycle(std::move(loaded.value()));
+        loaded = loader.next(kDataWait);
+      }
+      TAUT_TRY(data::Batch batch, std::move(loaded));
+      batches.push_back(std::move(batch));
     }
-    TAUT_TRY(data::Batch batch, std::move(loaded));
-    batches.push_back(std::move(batch));
-  }
-  report_.wait += steady_now() - begin;
+    return batches;
+  };
+  board_.begin_wait(steady_now());
+  auto batches = load();
+  waited_ += board_.end_wait(steady_now());
   return batches;
 }
 
@@ -292,14 +297,14 @@ Result<void> Trainer::bring_parameters(const Step& step, std::size_t device, std
   Net& net = *replica_of(step, device).net;
   for (const std::size_t parameter : net.parameters_of(layer)) {
     const TableId table(static_cast<std::uint32_t>(parameter));
-    const TimePoint asked = steady_now();
+    board_.begin_wait(steady_now());
     auto acquired = [&] {
       const timeline::Span span(timeline::Row::kWait, net.parameters()[parameter].name,
                                 step.clock.value());
       return cache_.acquire(step.first + device, table, step.clock);
     }();
+    waited_ += board_.end_wait(steady_now());
     TAUT_TRY(const auto values, std::move(acquired));
-    report_.wait += steady_now() - asked;
     net.bind_value(parameter, values);
     record_table(devices_[device], table, "value", step.clock, values);
   }
@@ -372,6 +377,7 @@ void Trainer::record(Clock clock, Duration took, Duration wait) {
   report_.loss =
       std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(losses_.size());
   report_.clock = clock.next();
+  report_.wait = wait;
   report_.compute += took;
   for (const Replica& replica : replicas_) {
     report_.images += static_cast<std::uint64_t>(replica.batch * options_.batches);

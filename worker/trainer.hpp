@@ -125,6 +125,7 @@ class Trainer {
   std::vector<float> table_copy_;  // on the host, for its histogram
   std::vector<double> losses_;     // the last average_loss of them
   double loss_ = 0;                // of a clock, over all replicas
+  Duration waited_{0};             // for parameters and data
   bool is_late_ = false;
   std::vector<data::Batch> batches_;  // that the devices compute with; empty if is_late_
   std::optional<Unread> unread_;

@@ -257,7 +257,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
     }
   }
   progress.set_compute_s(seconds(report.compute - report.wait));
-  progress.set_wait_s(seconds(report.wait));
+  progress.set_wait_s(seconds(run.board.waited(now)));
   for (const auto& [staleness, reads] : report.staleness) {
     pb::StalenessBin& bin = *progress.add_staleness();
     bin.set_staleness(staleness);

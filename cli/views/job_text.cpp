@@ -22,11 +22,13 @@ bool takes_part(const pb::WorkerStatus& worker) {
   return worker.state() != pb::PROCESS_LOST;
 }
 
-/// The time since the job started, and the time left.
-std::string times(const pb::JobStatus& job) {
-  std::string text = fmt::format("elapsed {}", clock_time(job.running_s()));
-  if (job.left_s() > 0) text += fmt::format("  left {}", clock_time(job.left_s()));
-  return text;
+std::string elapsed_text(const pb::JobStatus& job) {
+  return "elapsed " + clock_time(job.running_s());
+}
+
+/// Empty where it is not known.
+std::string left_text(const pb::JobStatus& job) {
+  return job.left_s() > 0 ? "left " + clock_time(job.left_s()) : std::string();
 }
 
 double share(std::int64_t part, std::int64_t whole) {
@@ -42,14 +44,15 @@ const pb::JobClocks::MemberClock* clock_of(const pb::JobStatus& job,
   return nullptr;
 }
 
-/// What a worker waited so far; or how long it has been silent, since its figures are as old.
-std::string waiting_text(const pb::WorkerStatus& worker) {
+/// What a worker waits, or waited since the start; or how long it has been silent, since its
+/// figures are as old.
+std::string waiting_text(const pb::WorkerStatus& worker, const WaitShares& waits, bool is_recent) {
   if (worker.is_stale() && worker.state() == pb::PROCESS_RUNNING) {
     return fmt::format("silent {:.0f} s", worker.silent_s());
   }
-  const pb::Progress& own = worker.progress();
-  const double spent = own.compute_s() + own.wait_s();
-  return spent > 0 ? fmt::format("waited {:.0f} %", 100 * own.wait_s() / spent) : std::string();
+  const auto share = waits.find(worker.name());
+  if (share == waits.end()) return {};
+  return fmt::format("{} {:.0f} %", is_recent ? "waits" : "waited", 100 * share->second);
 }
 
 /// Columns of a worker's line without its name and its track: a clock of nine, "+12",
@@ -66,7 +69,12 @@ std::size_t widest_name(const pb::JobStatus& job, std::size_t limit) {
 
 /// Each worker's clock on a scale from the slowest one's to the bound, as one shard sees them at
 /// one moment; without a scale where no shard has said so yet.
-std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width, bool colours) {
+std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width, bool colours,
+                                       const WaitShares* recent) {
+  const WaitShares since_start = waits_since_start(job);
+  const bool is_recent = recent != nullptr && !recent->empty();
+  const WaitShares& shown = is_recent ? *recent : since_start;
+  std::vector<WorkerMark> marks;
   const bool bounded = job.slack() != Slack::unbounded().clocks();
   const std::int64_t first = job.clocks().version();
   const std::int64_t bound =
@@ -81,21 +89,58 @@ std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width, bool
   for (const pb::WorkerStatus& worker : job.workers()) {
     const auto* member = takes_part(worker) ? clock_of(job, worker) : nullptr;
     const std::int64_t clock = member == nullptr ? worker.progress().clock() : member->clock();
+    marks.push_back(mark_of(job, worker, recent != nullptr ? *recent : since_start));
     rows.push_back({fit_name(worker.name(), name_width), grouped(clock),
                     member == nullptr ? "" : track(first, last, clock, bound, track_width),
                     member == nullptr ? "" : fmt::format("{:+}", clock - first),
-                    state_of(job, worker), waiting_text(worker)});
+                    state_of(marks.back(), worker), waiting_text(worker, shown, is_recent)});
   }
   std::vector<std::string> lines = aligned(rows, {false, true, false, true, false, true});
   if (!colours) return lines;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    lines[i] = coloured(mark_of(job, job.workers(static_cast<int>(i))), lines[i]);
+    lines[i] = coloured(marks[i], lines[i]);
   }
   return lines;
 }
 
+std::string rate_text(const pb::JobStatus& job) {
+  return fmt::format("{} {}", grouped(std::llround(job.rate())), rate_unit(job));
+}
+
+/// "accuracy 0.9125 at iteration 1,000"; empty before the first test.
+std::string newest_test(const pb::JobStatus& job, const JobWords& words, const char* at) {
+  if (job.evaluations().empty()) return {};
+  const pb::Evaluation& last = job.evaluations(job.evaluations_size() - 1);
+  return (words.has_perplexity ? fmt::format("perplexity {:.3f}", std::exp(last.loss()))
+                               : "accuracy " + accuracy_text(last)) +
+         at + grouped(last.clock());
+}
+
+std::string spaced(const std::vector<std::string>& parts) {
+  std::string line;
+  for (const std::string& part : parts) line += (line.empty() || part.empty() ? "" : "  ") + part;
+  return line;
+}
+
 std::string loss_text(const JobProgress& progress) {
   return progress.loss ? fmt::format("{:.4f}", *progress.loss) : "-";
+}
+
+/// What fits: the times go before the accuracy does.
+std::string figures_line(const pb::JobStatus& job, const JobProgress& progress, int width,
+                         const JobWords& words) {
+  const std::string loss = "loss " + loss_text(progress);
+  const std::string test = newest_test(job, words, " at iteration ");
+  const std::vector<std::vector<std::string>> choices = {
+      {loss, rate_text(job), elapsed_text(job), left_text(job), test},
+      {loss, rate_text(job), left_text(job), test},
+      {loss, rate_text(job), test},
+      {loss, rate_text(job), newest_test(job, words, " at ")},
+      {loss, newest_test(job, words, " at ")}};
+  for (const auto& parts : choices) {
+    if (std::string line = spaced(parts); std::ssize(line) < width) return line;
+  }
+  return spaced(choices.back());
 }
 
 std::string drift_line(const pb::JobStatus& job, const JobProgress& progress) {
@@ -165,7 +210,7 @@ std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(const pb::JobSt
 }
 
 std::vector<std::string> progress_block(const pb::JobStatus& job, int width, const JobWords& words,
-                                        bool colours) {
+                                        bool colours, const WaitShares* recent) {
   const JobProgress progress = progress_of(job);
   const double done = share(progress.iteration, job.max_iter());
   std::vector<std::string> lines;
@@ -174,16 +219,8 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
   lines.push_back(fmt::format("{} {:3.0f} %  iteration {} of {}",
                               bar(done, std::max(width - 44, 10)), 100 * done,
                               grouped(progress.iteration), grouped(job.max_iter())));
-  std::string figures = fmt::format("loss {}  {} {}  {}", loss_text(progress),
-                                    grouped(std::llround(job.rate())), rate_unit(job), times(job));
-  if (job.evaluations_size() > 0) {
-    const pb::Evaluation& last = job.evaluations(job.evaluations_size() - 1);
-    figures += words.has_perplexity ? fmt::format("  perplexity {:.3f}", std::exp(last.loss()))
-                                    : "  accuracy " + accuracy_text(last);
-    figures += fmt::format(" at iteration {}", grouped(last.clock()));
-  }
-  lines.push_back(std::move(figures));
-  for (std::string& line : worker_tracks(job, width, colours)) {
+  lines.push_back(figures_line(job, progress, width, words));
+  for (std::string& line : worker_tracks(job, width, colours, recent)) {
     lines.push_back(std::move(line));
   }
   if (job.former_workers() > 0) {
@@ -198,13 +235,14 @@ std::string progress_line(const pb::JobStatus& job) {
   std::string clocks;
   for (const pb::WorkerStatus& worker : job.workers()) {
     const auto* member = takes_part(worker) ? clock_of(job, worker) : nullptr;
-    clocks += fmt::format(" {}{}", member == nullptr ? worker.progress().clock() : member->clock(),
-                          takes_part(worker) ? "" : " (lost)");
+    const std::int64_t clock = member == nullptr ? worker.progress().clock() : member->clock();
+    clocks += fmt::format(" {}{}", grouped(clock), takes_part(worker) ? "" : " (lost)");
   }
-  return fmt::format("iteration {} of {} ({:.0f} %)  loss {}  {:.0f} {}  clocks{}  {}",
-                     progress.iteration, job.max_iter(),
-                     100 * share(progress.iteration, job.max_iter()), loss_text(progress),
-                     job.rate(), rate_unit(job), clocks, times(job));
+  const std::string done =
+      fmt::format("iteration {} of {} ({:.0f} %)", grouped(progress.iteration),
+                  grouped(job.max_iter()), 100 * share(progress.iteration, job.max_iter()));
+  return spaced({done, "loss " + loss_text(progress), rate_text(job), "clocks" + clocks,
+                 elapsed_text(job), left_text(job)});
 }
 
 std::string accuracy_text(const pb::Evaluation& evaluation) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/views/worker_marks.hpp"
 #include "proto/config/job_words.hpp"
 #include "proto/control.pb.h"
 
@@ -35,9 +36,11 @@ struct JobProgress {
 /// A running job as a block of lines: progress, rates, and each worker's clock on one scale, as
 /// wide as the rest of its line leaves it.
 /// colours    lost, stalled and slow workers have a colour
+/// recent     what its workers waited over the last seconds; nullptr: the share since the start
 [[nodiscard]] std::vector<std::string> progress_block(const pb::JobStatus& job, int width,
                                                       const JobWords& words = {},
-                                                      bool colours = false);
+                                                      bool colours = false,
+                                                      const WaitShares* recent = nullptr);
 /// The same as one line, for logs.
 [[nodiscard]] std::string progress_line(const pb::JobStatus& job);
 /// "0.9125", or "-" where the net has no Accuracy.

@@ -24,7 +24,9 @@ void ProgressDisplay::show(const pb::JobStatus& job) {
     print({evaluation_line(job.evaluations(tests_shown_), words_)});
   }
   if (live_) {
-    block_.show(progress_block(job, terminal_width(), words_));
+    waits_.take(job, steady_now());
+    const WaitShares recent = waits_.shares();
+    block_.show(progress_block(job, terminal_width(), words_, false, &recent));
   } else if (steady_now() >= next_line_ && job.state() == pb::RUNNING) {
     next_line_ = steady_now() + kBetweenLines;
     print({progress_line(job)});

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/views/terminal.hpp"
+#include "cli/views/worker_marks.hpp"
 #include "common/time.hpp"
 #include "proto/config/job_words.hpp"
 #include "proto/control.pb.h"
@@ -23,6 +24,7 @@ class ProgressDisplay {
   const JobWords words_;
   const bool live_ = on_terminal();
   LiveBlock block_;
+  RecentWaits waits_;
   int tests_shown_ = 0;
   TimePoint next_line_;
 };

@@ -99,7 +99,9 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
   std::vector<std::string> lines;
   if (const pb::JobStatus* job = running_or_newest(status)) {
     const int room = std::clamp(height - 24, 4, 40);
-    append(lines, progress_block(slowest_workers(*job, room), width, {}, colours_));
+    waits_.take(*job, now);
+    const WaitShares recent = waits_.shares();
+    append(lines, progress_block(slowest_workers(*job, room), width, {}, colours_, &recent));
     if (job->workers_size() > room) {
       lines.push_back(
           fmt::format("the {} slowest of {}", room, counted(job->workers_size(), "worker")));

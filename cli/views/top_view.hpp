@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/views/worker_marks.hpp"
 #include "common/time.hpp"
 #include "proto/control.pb.h"
 
@@ -26,6 +27,7 @@ class TopView {
                                                 int bar_width) const;
 
   const bool colours_;
+  RecentWaits waits_;
   pb::StatusReply before_;
   TimePoint drawn_;
 };

@@ -1,5 +1,6 @@
 #include "cli/views/worker_marks.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "cli/views/terminal.hpp"
@@ -8,39 +9,77 @@
 namespace taut::cli {
 namespace {
 
-double wait_share(const pb::WorkerStatus& worker) {
-  const pb::Progress& own = worker.progress();
-  const double spent = own.compute_s() + own.wait_s();
-  return spent > 0 ? own.wait_s() / spent : 0;
-}
-
 /// The others wait for it: it hardly waits, and they do, on the mean.
-bool is_straggler(const pb::JobStatus& job, const pb::WorkerStatus& worker) {
+bool is_straggler(const pb::JobStatus& job, const pb::WorkerStatus& worker,
+                  const WaitShares& waits) {
   constexpr double kHardly = 0.1;
   constexpr double kMuch = 0.25;
+  const auto own = waits.find(worker.name());
+  if (own == waits.end()) return false;
   double waited = 0;
   int others = 0;
   for (const pb::WorkerStatus& other : job.workers()) {
+    const auto share = waits.find(other.name());
     if (other.name() == worker.name() || other.state() != pb::PROCESS_RUNNING) continue;
-    waited += wait_share(other);
+    if (share == waits.end()) continue;
+    waited += share->second;
     ++others;
   }
-  return others > 0 && wait_share(worker) < kHardly && waited / others > kMuch;
+  return others > 0 && own->second < kHardly && waited / others > kMuch;
 }
 
 }  // namespace
 
-WorkerMark mark_of(const pb::JobStatus& job, const pb::WorkerStatus& worker) {
+WaitShares waits_since_start(const pb::JobStatus& job) {
+  WaitShares shares;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const pb::Progress& own = worker.progress();
+    const double spent = own.compute_s() + own.wait_s();
+    if (spent > 0) shares[worker.name()] = own.wait_s() / spent;
+  }
+  return shares;
+}
+
+void RecentWaits::take(const pb::JobStatus& job, TimePoint now) {
+  constexpr Duration kSpan{4'000'000};
+  if (job.job() != job_) past_.clear();
+  job_ = job.job();
+  std::map<std::string, Heard> heard;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    if (worker.state() != pb::PROCESS_RUNNING) continue;
+    heard[worker.name()] = {now + from_seconds(-worker.silent_s()), worker.progress().wait_s()};
+  }
+  past_.emplace_back(now, std::move(heard));
+  while (past_.size() > 2 && now - past_[1].first >= kSpan) past_.pop_front();
+}
+
+WaitShares RecentWaits::shares() const {
+  constexpr double kShortest_s = 1;
+  WaitShares shares;
+  if (past_.empty()) return shares;
+  for (const auto& [name, newest] : past_.back().second) {
+    const auto then = past_.front().second.find(name);
+    if (then == past_.front().second.end()) continue;
+    const double span_s = seconds(newest.at - then->second.at);
+    const double wait_s = newest.wait_s - then->second.wait_s;
+    // A worker that started again counts from 0.
+    if (span_s >= kShortest_s && wait_s >= 0) shares[name] = std::min(1.0, wait_s / span_s);
+  }
+  return shares;
+}
+
+WorkerMark mark_of(const pb::JobStatus& job, const pb::WorkerStatus& worker,
+                   const WaitShares& waits) {
   if (job.state() != pb::RUNNING) return WorkerMark::kNone;
   constexpr double kLongSilence_s = 3;
   if (worker.state() == pb::PROCESS_LOST) return WorkerMark::kLost;
   if (worker.state() != pb::PROCESS_RUNNING) return WorkerMark::kNone;
   if (worker.silent_s() > kLongSilence_s) return WorkerMark::kStalled;
-  return is_straggler(job, worker) ? WorkerMark::kStraggler : WorkerMark::kNone;
+  return is_straggler(job, worker, waits) ? WorkerMark::kStraggler : WorkerMark::kNone;
 }
 
-std::string state_of(const pb::JobStatus& job, const pb::WorkerStatus& worker) {
-  switch (mark_of(job, worker)) {
+std::string state_of(WorkerMark mark, const pb::WorkerStatus& worker) {
+  switch (mark) {
     case WorkerMark::kLost:
       return "! lost";
     case WorkerMark::kStalled:

@@ -25,12 +25,22 @@ pb::ProcessState state_of(const JobRecord& job, const pb::StoredMember& member) 
   return job.has_ended() ? pb::PROCESS_IDLE : pb::PROCESS_RUNNING;
 }
 
-/// At the mean pace of the clocks that were trained since the job started; 0: not known.
-/// trained  clocks of its slowest worker, without those before a checkpoint that it resumes from
-double left_s(const pb::JobStatus& status, std::int64_t trained) {
-  const std::int64_t left = status.max_iter() - status.resume().clock() - trained;
-  if (status.state() != pb::RUNNING || trained <= 0 || left <= 0) return 0;
-  return status.running_s() * static_cast<double>(left) / static_cast<double>(trained);
+// Of a shorter training the pace is mostly that of its first clocks.
+constexpr double kPaceKnown_s = 3;
+
+/// The clocks of a worker's process, and the time that they took.
+struct Pace {
+  std::int64_t clock = 0;
+  std::int64_t trained = 0;  // from where it began: the checkpoint, or where it joined
+  double seconds = 0;
+};
+
+/// At the mean pace of the slowest worker since its first clock; 0: not known yet.
+double left_s(const pb::JobStatus& status, const Pace& slowest) {
+  const std::int64_t left = status.max_iter() - slowest.clock;
+  if (status.state() != pb::RUNNING || left <= 0) return 0;
+  if (slowest.trained <= 0 || slowest.seconds < kPaceKnown_s) return 0;
+  return slowest.seconds * static_cast<double>(left) / static_cast<double>(slowest.trained);
 }
 
 template <class Status>
@@ -67,7 +77,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_max_iter(stored.definition().solver_param().max_iter());
   const JobWords words = words_of(stored.definition());
   double running = 0;
-  std::int64_t slowest = stored.definition().solver_param().max_iter();
+  Pace slowest{stored.definition().solver_param().max_iter()};
   for (const pb::StoredMember& stored_member : stored.members()) {
     const pb::Member& member = stored_member.member();
     pb::WorkerStatus& worker = *status.add_workers();
@@ -85,8 +95,10 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
       worker.set_rate(words.items_per_record * worker.progress().images_per_second());
       running += worker.rate();
     }
-    if (worker.state() != pb::PROCESS_LOST) {
-      slowest = std::min(slowest, std::max(worker.progress().clock(), member.join_clock()));
+    const std::int64_t from = std::max(member.join_clock(), stored.resume().clock());
+    const std::int64_t clock = std::max(worker.progress().clock(), from);
+    if (worker.state() != pb::PROCESS_LOST && clock < slowest.clock) {
+      slowest = {clock, clock - from, worker.progress().trained_s()};
     }
   }
   const bool has_ended = stored.state() >= pb::DONE;
@@ -103,7 +115,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_restarted_as(stored.restarted_as());
   status.set_former_workers(stored.former().members());
   *status.mutable_former_staleness() = stored.former().staleness();
-  status.set_left_s(left_s(status, slowest - stored.resume().clock()));
+  status.set_left_s(left_s(status, slowest));
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/views/message_json.hpp"
 #include "cli/views/run_summary.hpp"
 #include "cli/views/status_view.hpp"
+#include "cli/views/top_view.hpp"
 #include "cli/views/worker_marks.hpp"
 #include "common/types.hpp"
 #include "proto/config/job_words.hpp"
@@ -73,8 +74,8 @@ TEST_CASE("lost, silent and slow workers have a sign, and a colour where there a
   // worker0 does not wait, and worker1 waits for it.
   job.mutable_workers(0)->mutable_progress()->set_wait_s(0);
   job.mutable_workers(1)->mutable_progress()->set_wait_s(6);
-  CHECK(mark_of(job, job.workers(0)) == WorkerMark::kStraggler);
-  CHECK(mark_of(job, job.workers(1)) == WorkerMark::kNone);
+  CHECK(mark_of(job, job.workers(0), waits_since_start(job)) == WorkerMark::kStraggler);
+  CHECK(mark_of(job, job.workers(1), waits_since_start(job)) == WorkerMark::kNone);
   CHECK(holds(lines(false), "  < straggler"));
   CHECK_FALSE(holds(lines(false), "\x1b"));
   CHECK(holds(lines(true), "\x1b[35mworker0"));
@@ -85,6 +86,74 @@ TEST_CASE("lost, silent and slow workers have a sign, and a colour where there a
   job.mutable_workers(0)->set_state(pb::PROCESS_LOST);
   CHECK(holds(lines(true), "\x1b[31mworker0"));
   CHECK(holds(lines(false), "  ! lost"));
+}
+
+TEST_CASE("the straggler is the one that others wait for now, and not since the start", "[cli]") {
+  pb::StatusReply status;
+  pb::JobStatus& job = *status.add_jobs() = two_workers();
+  const auto waits = [&](int worker, double wait_s) {
+    job.mutable_workers(worker)->mutable_progress()->set_wait_s(wait_s);
+  };
+  // For an hour worker1 waited for worker0.
+  waits(0, 0);
+  waits(1, 1800);
+  TopView top(false);
+  TimePoint now = steady_now();
+  const auto lines = top.draw(status, now, 100, 40);
+  CHECK(holds(lines, "waited 100 %"));
+  CHECK_FALSE(holds(lines, "straggler"));
+  // Since two seconds worker0 waits, and finishes no clock meanwhile.
+  for (int frame = 1; frame <= 4; ++frame) {
+    waits(0, 0.5 * frame);
+    now = now + std::chrono::milliseconds(500);
+    const auto later = top.draw(status, now, 100, 40);
+    if (frame < 4) continue;
+    CHECK(holds(later, "waits 100 %"));
+    CHECK(holds(later, "waits 0 %"));
+    bool marked = false;
+    for (const std::string& line : later) {
+      if (line.starts_with("worker0")) CHECK(line.find("straggler") == std::string::npos);
+      if (line.starts_with("worker1")) marked = line.find("< straggler") != std::string::npos;
+    }
+    CHECK(marked);
+  }
+  // A status is of one moment: it has the share since the start.
+  CHECK(holds(status_view(status, 100), "waited 100 %"));
+}
+
+TEST_CASE("a worker that started again has no share of waiting until it is known", "[cli]") {
+  pb::JobStatus job = two_workers();
+  RecentWaits waits;
+  const TimePoint now = steady_now();
+  waits.take(job, now);
+  CHECK(waits.shares().empty());
+  job.mutable_workers(0)->mutable_progress()->set_wait_s(0.25);
+  job.mutable_workers(1)->mutable_progress()->set_wait_s(3);
+  job.mutable_workers(1)->set_silent_s(0.5);  // its figures are of then
+  waits.take(job, now + std::chrono::milliseconds(2500));
+  CHECK_FALSE(waits.shares().contains("worker0"));
+  CHECK(waits.shares().at("worker1") == Approx(0.5));
+}
+
+TEST_CASE("a narrow terminal cuts the times, and keeps the accuracy with its iteration", "[cli]") {
+  pb::JobStatus job = two_workers();
+  pb::Evaluation& test = *job.add_evaluations();
+  test.set_clock(1000);
+  test.set_accuracy(0.9125);
+  CHECK(holds(progress_block(job, 100), "left 1:00  accuracy 0.9125 at iteration 1,000"));
+  CHECK(holds(progress_block(job, 80), "images/s  left 1:00  accuracy 0.9125 at iteration 1,000"));
+  CHECK(holds(progress_block(job, 60), "2,000 images/s  accuracy 0.9125 at 1,000"));
+  CHECK(holds(progress_block(job, 40), "loss 1.0000  accuracy 0.9125 at 1,000"));
+}
+
+TEST_CASE("a line of a log groups thousands as the terminal does", "[cli]") {
+  pb::JobStatus job = two_workers();
+  job.set_max_iter(20'000);
+  job.mutable_workers(0)->mutable_progress()->set_clock(12'345);
+  job.mutable_workers(1)->mutable_progress()->set_clock(12'346);
+  CHECK(progress_line(job) ==
+        "iteration 12,345 of 20,000 (62 %)  loss 1.0000  2,000 images/s  clocks 12,345 12,346  "
+        "elapsed 0:20  left 1:00");
 }
 
 TEST_CASE("a worker's line fits the terminal whatever its name, and its track takes the rest",

@@ -387,10 +387,25 @@ TEST_CASE("the time left counts no clock from before the checkpoint", "[coordina
   fill(cluster, 1, 1);
   const std::uint64_t job = cluster.submit(make_job(1, 1000)).job();
   REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 20; }));
-  cluster.run_for(1s);
+  cluster.run_for(5s);
   const pb::JobStatus status = cluster.status(job);
-  const auto done = static_cast<double>(status.workers(0).progress().clock());
-  CHECK(status.left_s() == Approx(status.running_s() * (1000 - done) / done));
+  const pb::Progress& worker = status.workers(0).progress();
+  const auto done = static_cast<double>(worker.clock());
+  CHECK(status.left_s() == Approx(worker.trained_s() * (1000 - done) / done));
+}
+
+TEST_CASE("a job that has just started or resumed has no time left until its pace is known",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  const std::uint64_t job = cluster.submit(make_job(1, 1000)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 20; }));
+  cluster.run_for(1s);
+  const pb::JobStatus early = cluster.status(job);
+  CHECK(early.workers(0).progress().clock() > 20);
+  CHECK(early.left_s() == 0);
+  cluster.run_for(4s);
+  CHECK(cluster.status(job).left_s() > 0);
 }
 
 TEST_CASE("the status lists jobs, servers and workers with their silence", "[coordinator]") {

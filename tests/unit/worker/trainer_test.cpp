@@ -108,6 +108,7 @@ class FailingCache final : public ParameterCache {
   Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table,
                                           Clock clock) override {
     if (clock >= from_) return make_error(ErrorCode::kStale, "stale incarnation");
+    if (on_acquire) on_acquire();
     return inner_.acquire(replica, table, clock);
   }
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override {
@@ -124,6 +125,8 @@ class FailingCache final : public ParameterCache {
   }
   Result<void> flush(Duration wait) override { return inner_.flush(wait); }
   const StalenessHistogram& staleness() const override { return inner_.staleness(); }
+
+  std::function<void()> on_acquire;
 
  private:
   ParameterCache& inner_;
@@ -552,6 +555,50 @@ TEST_CASE("a run whose parameters are refused ends with the reason", "[trainer]"
   REQUIRE_FALSE(ended.has_value());
   CHECK(ended.error().code == ErrorCode::kStale);
   CHECK(board.read().clock == Clock(3));
+}
+
+TEST_CASE("a wait that still continues is counted, and so are those that have ended", "[trainer]") {
+  ProgressBoard board;
+  const TimePoint start = steady_now();
+  CHECK(board.waited(start) == Duration(0));
+  board.begin_wait(start);
+  CHECK(board.waited(start + Duration(700)) == Duration(700));
+  CHECK(board.end_wait(start + Duration(1000)) == Duration(1000));
+  CHECK(board.waited(start + Duration(5000)) == Duration(1000));
+  board.begin_wait(start + Duration(5000));
+  CHECK(board.waited(start + Duration(5500)) == Duration(1500));
+}
+
+TEST_CASE("while the compute asks for parameters it waits, and not while it computes",
+          "[trainer]") {
+  const TinyJob tiny;
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+  const auto inner = local_cache(tiny, assets, *backend, 1);
+  ProgressBoard board;
+  const auto waits = [&board] {
+    const TimePoint now = steady_now();
+    return board.waited(now + Duration(1'000'000)) - board.waited(now) == Duration(1'000'000);
+  };
+  FailingCache cache(*inner, kEnd);
+  int asked = 0;
+  cache.on_acquire = [&] {
+    ++asked;
+    CHECK(waits());
+  };
+  Trainer::Options options = until(kEnd);
+  options.straggle = [&](Clock /*clock*/, Duration /*compute*/) {
+    CHECK_FALSE(waits());
+    return Duration(0);
+  };
+  const std::atomic<bool> stop = false;
+  Trainer trainer(replicas, cache, nullptr, options, board);
+  REQUIRE(trainer.run(stop).has_value());
+  CHECK(asked > 0);
+  CHECK_FALSE(waits());
+  CHECK(board.read().wait <= board.waited(steady_now()));
 }
 
 TEST_CASE("a training that ends with parameters that are not finite has diverged", "[trainer]") {
