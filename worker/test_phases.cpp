@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/time.hpp"
 
 namespace taut::worker {
 namespace {
@@ -42,6 +43,7 @@ Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, 
 
 Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder* recorder) {
   const bool is_initial = clock == Clock(0) && !is_resumed_;
+  const TimePoint began = steady_now();
   TestResult first;
   for (std::size_t test = 0; test < evaluators_.size(); ++test) {
     Evaluator& evaluator = *evaluators_[test];
@@ -55,7 +57,7 @@ Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder*
     }
   }
   if (recorder == nullptr) return first;
-  TestFigures figures{clock, first.accuracy, first.loss, {}};
+  TestFigures figures{clock, first.accuracy, first.loss, {}, seconds(steady_now() - began)};
   for (const OutputMeans::Mean& output : first.outputs) {
     if (output.is_known) figures.outputs.emplace_back(output.name, output.value);
   }

@@ -57,13 +57,9 @@ void put_settings_over(const SweepArguments& arguments, pb::Sweep& sweep) {
   if (arguments.draw_seed) sweep.set_draw_seed(*arguments.draw_seed);
 }
 
-Result<void> put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
+void put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
   if (!arguments.slack.empty()) sweep.clear_slack();
   for (const std::string& slack : arguments.slack) sweep.add_slack(slack);
-  if (!arguments.policies.empty()) sweep.clear_policy();
-  for (const std::string& file : arguments.policies) {
-    TAUT_TRY(*sweep.add_policy(), load_policy(file));
-  }
   if (!arguments.workers.empty()) sweep.clear_workers();
   for (const std::string& workers : arguments.workers) {
     sweep.add_workers(static_cast<std::uint32_t>(std::stoul(workers)));
@@ -86,7 +82,6 @@ Result<void> put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
   for (const pb::Straggler& straggler : arguments.stragglers) *over.add_straggler() = straggler;
   if (arguments.clock_time_ms) over.set_clock_time_ms(*arguments.clock_time_ms);
   if (arguments.max_iter) over.mutable_solver_param()->set_max_iter(*arguments.max_iter);
-  return ok();
 }
 
 Result<SweepOptions> settle(const SweepArguments& arguments) {
@@ -105,7 +100,12 @@ Result<SweepOptions> settle(const SweepArguments& arguments) {
   options.output = arguments.output;
   options.report_only = arguments.report_only;
   options.json = arguments.json;
-  TAUT_TRY(put_axes_over(arguments, options.sweep));
+  if (!arguments.policies.empty()) options.sweep.clear_policy();
+  for (const std::string& file : arguments.policies) {
+    TAUT_TRY(*options.sweep.add_policy(), load_policy(file));
+  }
+  options.from_files = options.sweep;
+  put_axes_over(arguments, options.sweep);
   return options;
 }
 

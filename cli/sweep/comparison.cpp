@@ -59,6 +59,21 @@ std::string list_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::size_t seeds_needed(std::size_t bounds) {
+  return differences_needed(std::max<std::size_t>(1, bounds * (bounds - 1) / 2), kLevel);
+}
+
+std::string too_few_seeds(const SweepPlan& plan, std::size_t seeds) {
+  std::map<std::string, std::size_t> groups;
+  for (const SweepPoint& point : plan.points) ++groups[point.group()];
+  std::size_t most = 0;
+  for (const auto& [name, count] : groups) most = std::max(most, count);
+  if (most < 2 || seeds >= seeds_needed(most)) return {};
+  return fmt::format("With {} {} there will be no verdict on {} {}s; with {} there can be one.",
+                     seeds, seeds == 1 ? "seed" : "seeds", most, plan.points.front().kind(),
+                     seeds_needed(most));
+}
+
 SweepTarget target_of(const SweepMetric& metric, std::optional<double> given,
                       const std::vector<SweepOutcome>& outcomes) {
   SweepTarget target{metric, given.value_or(0), given.has_value()};
@@ -117,6 +132,11 @@ std::vector<PointFigures> figures_of(const SweepPlan& plan,
     point.rate = over_runs(point.runs, &RunResult::rate);
     point.wait_share = over_runs(point.runs, &RunResult::wait_share);
     point.staleness = over_runs(point.runs, &RunResult::mean_staleness);
+    std::vector<double> test_shares;
+    for (const RunResult& run : point.runs) {
+      if (run.test_share) test_shares.push_back(*run.test_share);
+    }
+    point.test_share = spread_of(test_shares);
     point.to_target_s = spread_of(point.seconds_to_target);
     point.to_target_clocks = spread_of(point.clocks_to_target);
   }
@@ -155,14 +175,41 @@ std::size_t paired_seeds(const std::vector<const PointFigures*>& bounds) {
   return least;
 }
 
+/// What a point's tests take of its runs' time, where that is too much for its times to be its own;
+/// empty: it is not.
+std::string too_much_testing(const std::vector<const PointFigures*>& reached) {
+  const auto share = [](const PointFigures* point) { return point->test_share.mean; };
+  const PointFigures& most = **std::ranges::max_element(reached, {}, share);
+  const double tests = most.test_share.mean;
+  if (tests <= kMaxTestShare) return {};
+  std::string reason = fmt::format(
+      "tests that take {:.0f} % of a run's time ({}), of which at most {:.0f} % leave it to the "
+      "training",
+      100 * tests, most.point.name(), 100 * kMaxTestShare);
+  constexpr double kRounding = 1e-9;
+  // With the training unchanged, tests may take kMaxTestShare of the whole.
+  const double factor = kMaxTestShare / (1 - kMaxTestShare) * (1 - tests) / tests;
+  const pb::SolverParameter& solver = most.point.job.solver_param();
+  const int given = solver.test_iter_size() > 0 ? solver.test_iter(0) : 0;
+  const int fewer = static_cast<int>(factor * given + kRounding);
+  reason += fewer > 0 ? fmt::format(" (a test_iter of at most {}, or ", fewer) : " (";
+  return reason +
+         fmt::format(
+             "a target that takes {:.0f} times as many clocks, with the same number of tests)",
+             std::ceil(1 / factor - kRounding));
+}
+
 /// Why the runs give no verdict; empty: they do.
 std::string obstacles(const std::vector<const PointFigures*>& reached) {
   std::vector<std::string> reasons;
   const std::size_t seeds = paired_seeds(reached);
-  if (seeds < kSeedsNeeded) {
-    reasons.push_back(
-        fmt::format("{} {}, of which at least {} are needed to tell a lead from chance", seeds,
-                    seeds == 1 ? "seed" : "seeds", kSeedsNeeded));
+  if (const std::size_t needed = seeds_needed(reached.size()); seeds < needed) {
+    reasons.push_back(fmt::format(
+        "{} {}, of which at least {} are needed to tell a lead{} from chance", seeds,
+        seeds == 1 ? "seed" : "seeds", needed,
+        reached.size() > 2
+            ? fmt::format(" among {} {}s", reached.size(), reached.front()->point.kind())
+            : ""));
   }
   Extent around;
   double soonest = std::numeric_limits<double>::max();
@@ -181,6 +228,9 @@ std::string obstacles(const std::vector<const PointFigures*>& reached) {
     const auto interval = static_cast<std::int64_t>(2 * soonest / kTestsNeeded);
     reason += interval > 0 ? fmt::format(" (a test_interval of at most {})", interval)
                            : " (a target that takes longer)";
+    reasons.push_back(std::move(reason));
+  }
+  if (std::string reason = too_much_testing(reached); !reason.empty()) {
     reasons.push_back(std::move(reason));
   }
   const bool shared = std::ranges::any_of(reached, [](const PointFigures* point) {
@@ -208,20 +258,6 @@ std::vector<PairedTest> paired_tests(const std::vector<const PointFigures*>& bou
   const std::vector<double> adjusted = holm_adjusted(p);
   for (std::size_t i = 0; i < tests.size(); ++i) tests[i].p = adjusted[i];
   return tests;
-}
-
-/// What more seeds could show, where these cannot show anything.
-std::string too_many_points(std::size_t seeds, const std::vector<const PointFigures*>& points) {
-  const auto count = static_cast<double>(points.size());
-  const double pairs = count * (count - 1) / 2;
-  const double lowest = std::min(1.0, pairs * lowest_sign_flip_p(seeds));
-  if (lowest < kLevel) return "";
-  std::size_t needed = seeds;
-  while (pairs * lowest_sign_flip_p(needed) >= kLevel) ++needed;
-  return fmt::format(
-      " With {} seeds and {} {}s no lead can be significant (the lowest p is {:.2g}); {} seeds "
-      "could show one.",
-      seeds, points.size(), points.front()->point.kind(), lowest, needed);
 }
 
 std::string capitalized(std::string name) {
@@ -292,7 +328,7 @@ Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& targ
   }
   if (!beyond.empty())
     found.text += fmt::format(", its lead over {} is beyond it", list_of(beyond));
-  found.text += "." + too_many_points(paired_seeds(reached), reached);
+  found.text += ".";
   return found;
 }
 
@@ -310,6 +346,28 @@ std::string best_final(const std::vector<PointFigures>& points, const SweepMetri
                      metric.title(), metric.text(best->final_value.mean), best->point.name(), seeds,
                      seeds == 1 ? "seed" : "seeds", points.size());
 }
+
+namespace {
+
+/// "tests take 2.1 % of a run's time (BSP) to 4.0 % (async)"; empty without runs.
+std::string test_shares(const std::vector<PointFigures>& points) {
+  std::vector<const PointFigures*> known;
+  bool any = false;
+  for (const PointFigures& point : points) {
+    any = any || !point.runs.empty();
+    if (point.test_share.count > 0) known.push_back(&point);
+  }
+  if (!any) return {};
+  if (known.empty()) return "tests' share of a run's time: not in its records";
+  const auto [least, most] = std::ranges::minmax_element(
+      known, {}, [](const PointFigures* point) { return point->test_share.mean; });
+  std::string line = "tests' share of a run's time: " + percent((*least)->test_share.mean);
+  if (known.size() == 1) return line;
+  return line + fmt::format(" ({}) to {} ({})", (*least)->point.name(),
+                            percent((*most)->test_share.mean), (*most)->point.name());
+}
+
+}  // namespace
 
 std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
                                   const SweepTarget& target) {
@@ -335,6 +393,7 @@ std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
       line += fmt::format(", {} around the target", range_of(around.least, around.most));
     lines.push_back(std::move(line));
   }
+  if (std::string line = test_shares(points); !line.empty()) lines.push_back(std::move(line));
   if (metric.test_records > 0) {
     std::string line = fmt::format("records of a test: {}", metric.test_records);
     if (const double error = metric.test_error(target.value); error > 0) {

@@ -17,8 +17,12 @@ namespace taut::cli {
 /// Why a run that was never started has no result.
 inline constexpr const char* kNotRun = "not run yet";
 
-/// Seeds from which on bounds are compared: with fewer, no difference can be told from chance.
-inline constexpr std::size_t kSeedsNeeded = 6;
+/// Seeds from which on so many bounds are compared: with fewer, no lead among them can be told from
+/// chance by the test of verdict(), however large it is.
+[[nodiscard]] std::size_t seeds_needed(std::size_t bounds);
+
+/// The share of a run's time up to which tests leave the bounds' times their own.
+inline constexpr double kMaxTestShare = 0.1;
 
 /// A run as it ended: with a result, or a reason why it has none.
 struct SweepOutcome {
@@ -26,6 +30,10 @@ struct SweepOutcome {
   std::optional<RunResult> result;
   std::string failure;
 };
+
+/// That a plan's seeds are too few to compare its bounds, with the number that is not, before
+/// anything has run; empty: they are enough, or there is nothing to compare.
+[[nodiscard]] std::string too_few_seeds(const SweepPlan& plan, std::size_t seeds);
 
 /// The value of the metric to which times are compared.
 struct SweepTarget {
@@ -56,6 +64,7 @@ struct PointFigures {
   Spread rate;
   Spread wait_share;
   Spread staleness;
+  Spread test_share;  // of those whose records say it
   Spread to_target_s;
   Spread to_target_clocks;
 
@@ -98,8 +107,9 @@ struct Verdict {
 
 /// For the points of one group. They are compared where every run reached the target: paired over
 /// the seeds, by the exact sign-flip test, at 5 % with Holm's correction over all pairs, because
-/// the soonest one is chosen by the same times. It takes kSeedsNeeded seeds, in each run
-/// kTestsNeeded tests around the target, and no runs that shared cores with others.
+/// the soonest one is chosen by the same times. It takes seeds_needed() seeds, in each run
+/// kTestsNeeded tests around the target that take at most kMaxTestShare of its time, and no runs
+/// that shared cores with others.
 [[nodiscard]] Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target);
 
 /// Which setting has the best final value, on the mean; empty where bounds are compared, or where
@@ -107,8 +117,8 @@ struct Verdict {
 [[nodiscard]] std::string best_final(const std::vector<PointFigures>& points,
                                      const SweepMetric& metric);
 
-/// How the verdict was reached, a line each: the target and when it was chosen, the tests of a run,
-/// what the size of the test set adds to the error.
+/// How the verdict was reached, a line each: the target and when it was chosen, the tests of a run
+/// and what they take of its time, what the size of the test set adds to the error.
 [[nodiscard]] std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
                                                 const SweepTarget& target);
 

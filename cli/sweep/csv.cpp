@@ -41,22 +41,23 @@ std::string runs_csv(const SweepReport& report) {
   const SweepMetric& metric = report.target.metric;
   std::string csv = fmt::format(
       "{},seed,state,failure,wall_s,clocks,rate,wait_share,"
-      "mean_staleness,{},{},seconds_to_target,clocks_to_target\n",
+      "mean_staleness,test_share,{},{},seconds_to_target,clocks_to_target\n",
       point_columns(report), cell("final_" + metric.name), cell("best_" + metric.name));
   for (const SweepOutcome& outcome : report.outcomes) {
     const SweepPoint& point = report.points[outcome.run.point].point;
     csv += fmt::format("{},{},", point_cells(point), outcome.run.seed);
     if (!outcome.result) {
-      csv += fmt::format("failed,{},,,,,,,,,\n", cell(outcome.failure));
+      csv += fmt::format("failed,{},,,,,,,,,,\n", cell(outcome.failure));
       continue;
     }
     const RunResult& run = *outcome.result;
     const auto reached = [&](const Curve& curve) {
       return first_reaching(curve, report.target.value, metric.higher_is_better);
     };
-    csv += fmt::format("done,,{:.3f},{:.6g},{:.1f},{:.5f},{:.4f},{:.6g},{:.6g},{},{}\n", run.wall_s,
-                       run.clocks, run.rate, run.wait_share, run.mean_staleness, run.final_value,
-                       run.best_value, optional_cell(reached(run.test_by_time)),
+    csv += fmt::format("done,,{:.3f},{:.6g},{:.1f},{:.5f},{:.4f},{},{:.6g},{:.6g},{},{}\n",
+                       run.wall_s, run.clocks, run.rate, run.wait_share, run.mean_staleness,
+                       optional_cell(run.test_share), run.final_value, run.best_value,
+                       optional_cell(reached(run.test_by_time)),
                        optional_cell(reached(run.test_by_clock)));
   }
   return csv;
@@ -64,17 +65,19 @@ std::string runs_csv(const SweepReport& report) {
 
 std::string points_csv(const SweepReport& report) {
   std::string csv = point_columns(report) + ",runs,reached_target";
-  for (const std::string& name : {std::string("seconds_to_target"), std::string("clocks_to_target"),
-                                  "final_" + report.target.metric.name, std::string("rate"),
-                                  std::string("wait_share"), std::string("staleness")}) {
+  for (const std::string& name :
+       {std::string("seconds_to_target"), std::string("clocks_to_target"),
+        "final_" + report.target.metric.name, std::string("rate"), std::string("wait_share"),
+        std::string("staleness"), std::string("test_share")}) {
     csv += fmt::format(",{},{}", cell(name + "_mean"), cell(name + "_sd"));
   }
   csv += "\n";
   for (const PointFigures& point : report.points) {
     csv += fmt::format("{},{},{}", point_cells(point.point), point.runs.size(),
                        point.seconds_to_target.size());
-    for (const Spread* spread : {&point.to_target_s, &point.to_target_clocks, &point.final_value,
-                                 &point.rate, &point.wait_share, &point.staleness}) {
+    for (const Spread* spread :
+         {&point.to_target_s, &point.to_target_clocks, &point.final_value, &point.rate,
+          &point.wait_share, &point.staleness, &point.test_share}) {
       csv += "," + spread_cells(*spread);
     }
     csv += "\n";

@@ -42,6 +42,7 @@ Json to_json(const PointFigures& point, const SweepReport& report) {
           {"rate", to_json(point.rate)},
           {"waiting_share", to_json(point.wait_share)},
           {"staleness", to_json(point.staleness)},
+          {"test_share", to_json(point.test_share)},
           {"by_seed", runs}};
 }
 
@@ -64,6 +65,7 @@ std::string report_json(const SweepReport& report, const std::filesystem::path& 
     verdicts.push_back({{"group", group.front().point.group()},
                         {"verdict", found.text},
                         {"given", found.is_given},
+                        {"seeds_needed", seeds_needed(group.size())},
                         {"against", tests},
                         {"basis", basis_of(group, target)}});
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "common/files/file.hpp"
@@ -25,7 +26,9 @@ struct WorkerMetrics {
   double began = 0;
   double compute_s = 0;
   double wait_s = 0;
-  Curve tests;  // the metric over seconds since 1970
+  Curve tests;                                        // the metric over seconds since 1970
+  std::vector<std::pair<double, double>> tests_took;  // seconds since 1970 at the end, seconds
+  bool has_test_times = false;
 };
 
 double number(const std::string& cell) {
@@ -61,10 +64,12 @@ class CsvLines {
   bool next() {
     for (std::string line; std::getline(lines_, line);) {
       cells_ = cells_of(line);
-      if (cells_.size() == columns_.size()) return true;
+      // More cells than columns: an earlier build began the file.
+      if (cells_.size() >= columns_.size()) return true;
     }
     return false;
   }
+  [[nodiscard]] bool has(const char* name) const { return columns_.contains(name); }
   [[nodiscard]] const std::string& cell(const char* name) const {
     return cells_[columns_.at(name)];
   }
@@ -109,12 +114,14 @@ Result<WorkerMetrics> read_metrics(const fs::path& path, const SweepMetric& metr
            CsvLines::open(path, {"clock", "unix_time_s", "wall_s", "loss", "images", "compute_s",
                                  "wait_s", "test_accuracy", "test_loss"}));
   WorkerMetrics metrics;
+  metrics.has_test_times = csv.has("test_s");
   while (csv.next()) {
     const double at = csv.value("unix_time_s");
     if (metrics.began == 0) metrics.began = at - csv.value("wall_s");
     if (csv.cell("images").empty()) {  // a test's line, of a net with an Accuracy or without
       const double value = value_in(csv, metric);
       if (!std::isnan(value)) metrics.tests.add(at, value);
+      if (metrics.has_test_times) metrics.tests_took.emplace_back(at, csv.value("test_s"));
       continue;
     }
     metrics.at.push_back(at);
@@ -135,6 +142,20 @@ double clocks_at(const WorkerMetrics& worker, double at) {
   return after == worker.at.begin()
              ? 0
              : worker.clock[static_cast<std::size_t>(after - worker.at.begin() - 1)];
+}
+
+/// Of a run's time, from its beginning to its last clock. The last test is made after that.
+std::optional<double> test_share(const std::vector<WorkerMetrics>& workers, double began,
+                                 double ended) {
+  if (ended <= began) return std::nullopt;
+  double tested_s = 0;
+  for (const WorkerMetrics& worker : workers) {
+    if (!worker.has_test_times) return std::nullopt;
+    for (const auto& [at, took_s] : worker.tests_took) {
+      if (at <= ended) tested_s += took_s;
+    }
+  }
+  return tested_s / (ended - began);
 }
 
 void read_losses(const std::vector<WorkerMetrics>& workers, double began, RunResult& run) {
@@ -219,6 +240,7 @@ Result<RunResult> read_run(const fs::path& folder, const SweepMetric& metric) {
     run.clocks += worker.clock.back() / static_cast<double>(workers.size());
   }
   run.wall_s = ended - began;
+  run.test_share = test_share(workers, began, ended);
   run.wait_share = compute_s + wait_s > 0 ? wait_s / (compute_s + wait_s) : 0;
   read_losses(workers, began, run);
   read_tests(workers, began, metric, run);

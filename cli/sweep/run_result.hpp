@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "cli/sweep/curve.hpp"
@@ -27,6 +28,9 @@ struct RunResult {
   double best_value = 0;
   std::map<std::int64_t, std::uint64_t> staleness;  // reads
   double mean_staleness = 0;
+  /// Of wall_s, in tests: other workers wait for the one that tests, or move ahead of it. nullopt:
+  /// the run's records do not say.
+  std::optional<double> test_share;
   Company company;  // runs at the same time
 };
 

@@ -86,8 +86,16 @@ double sign_flip_p(std::span<const double> differences) {
 }
 
 double lowest_sign_flip_p(std::size_t differences) {
-  return std::min(1.0,
-                  std::ldexp(1.0, 1 - static_cast<int>(std::min<std::size_t>(differences, 1000))));
+  if (differences == 0) return 1;
+  // Of all signs, only the two choices that are equal give as large a sum.
+  if (differences <= kMaxExact) return std::ldexp(1.0, 1 - static_cast<int>(differences));
+  return sign_flip_p(std::vector<double>(differences, 1.0));
+}
+
+std::size_t differences_needed(std::size_t pairs, double level) {
+  std::size_t needed = 1;
+  while (static_cast<double>(pairs) * lowest_sign_flip_p(needed) >= level) ++needed;
+  return needed;
 }
 
 std::vector<double> holm_adjusted(std::span<const double> p) {

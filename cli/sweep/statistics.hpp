@@ -29,8 +29,12 @@ struct Spread {
 /// Source    Fisher, "The Design of Experiments", 1935, section 21
 [[nodiscard]] double sign_flip_p(std::span<const double> differences);
 
-/// The lowest p-value that sign_flip_p() can give for so many differences.
+/// The lowest p-value that sign_flip_p() can give for so many differences: that of equal ones.
 [[nodiscard]] double lowest_sign_flip_p(std::size_t differences);
+
+/// The fewest differences of each pair with which sign_flip_p() can be below `level` for one pair,
+/// after Holm's correction over all of them.
+[[nodiscard]] std::size_t differences_needed(std::size_t pairs, double level);
 
 /// The p-values of several tests, raised so that the chance of a false alarm in any of them stays
 /// that of one.

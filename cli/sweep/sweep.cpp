@@ -10,6 +10,7 @@
 #include "cli/commands/command.hpp"
 #include "cli/commands/train.hpp"
 #include "cli/install_paths.hpp"
+#include "cli/sweep/comparison.hpp"
 #include "cli/sweep/prepare_run.hpp"
 #include "cli/sweep/sweep_session.hpp"
 #include "cli/sweep/sweep_setting.hpp"
@@ -139,6 +140,26 @@ Result<Grid> grid_to_run(const SweepOptions& options) {
   return grid;
 }
 
+/// The first lines of a sweep: what it will run, and what these runs cannot show.
+void print_plan(const SweepOptions& options, const SweepPlan& plan, const fs::path& folder) {
+  fmt::print("{}: {} with {} each, {}, folder {}\n", options.sweep.name(),
+             counted(std::ssize(plan.points), "point"), counted(options.sweep.seeds(), "seed"),
+             counted(std::ssize(plan.runs), "run"), folder.string());
+  if (!options.report_only) {
+    if (const std::string line = too_few_seeds(plan, options.sweep.seeds()); !line.empty()) {
+      fmt::print("{}\n", line);
+    }
+  }
+  std::fflush(stdout);
+}
+
+/// Whether the sweep can be planned but for what was typed: the mistake is then one of usage.
+bool is_of_options(const SweepOptions& asked, const pb::Job& base) {
+  if (!asked.report_only) return plan_sweep(asked.from_files, base).has_value();
+  const auto grid = grid_in(folder_of(asked));
+  return grid && grid.value() && plan_sweep(grid.value()->sweep, base).has_value();
+}
+
 }  // namespace
 
 int run_sweep(const SweepOptions& asked) {
@@ -151,7 +172,7 @@ int run_sweep(const SweepOptions& asked) {
   if (!plan) {
     std::istringstream lines(plan.error().message);
     for (std::string line; std::getline(lines, line);) fail("sweep", line);
-    return kFailed;
+    return is_of_options(asked, grid.value().base) ? kUsage : kFailed;
   }
   const fs::path folder = folder_of(asked);
   if (const auto before = grid_in(folder); before && before.value()) {
@@ -176,13 +197,7 @@ int run_sweep(const SweepOptions& asked) {
     if (written) written = write_beginning(folder);
     if (!written) return fail("sweep", written.error().message);
   }
-  if (!options.json)
-    fmt::print("{}: {} with {} each, {}, folder {}\n", options.sweep.name(),
-               counted(static_cast<std::int64_t>(plan.value().points.size()), "point"),
-               counted(options.sweep.seeds(), "seed"),
-               counted(static_cast<std::int64_t>(plan.value().runs.size()), "run"),
-               folder.string());
-  std::fflush(stdout);
+  if (!options.json) print_plan(options, plan.value(), folder);
   SweepSession session(options, std::move(plan.value()), folder);
   if (const auto ran = session.run_all(); !ran) {
     if (stop_signal() == 0) return fail("sweep", ran.error().message);

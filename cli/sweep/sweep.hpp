@@ -10,6 +10,7 @@ namespace taut::cli {
 /// The options of `tautline sweep`, put over the sweep file.
 struct SweepOptions {
   pb::Sweep sweep;
+  pb::Sweep from_files;  // the same without what was typed
   std::string job_file;  // empty: the default job
   std::string data;      // folder; empty: what the job names
   std::string output;    // folder; an interrupted sweep continues there

@@ -190,7 +190,10 @@ void check_point(const SweepPoint& point, const std::string& metric, Findings& f
   if (point.job.solver_param().test_iter_size() == 0) {
     return say("solver: test_iter is required: without tests there is nothing to compare");
   }
-  if (const auto given = metric_of(metric, point.job); !given) say(given.error().message);
+  // Of every point with the same tests: said once.
+  if (const auto given = metric_of(metric, point.job); !given) {
+    findings.add(given.error().message);
+  }
 }
 
 }  // namespace

@@ -20,7 +20,10 @@ class Sweep(ClusterTest):
     def test_a_grid_ends_with_a_report_figures_and_a_sentence(self):
         answer = self.sweep("--slack", "0,2,async", "--workers", 2, "--seeds", 2, "--max-iter", 20)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
-        self.assertIn("No verdict: 2 seeds, of which at least 6", answer.stdout)
+        self.assertIn("With 2 seeds there will be no verdict on 3 bounds; with 7 there can be "
+                      "one.\n", answer.stdout)
+        self.assertIn("No verdict: 2 seeds, of which at least 7", answer.stdout)
+        self.assertRegex(answer.stdout, r"tests' share of a run's time: [\d.]+ % \(")
         self.assertNotIn("soonest", answer.stdout)
         self.assertNotIn("p =", answer.stdout)
         self.assertIn("chosen after the runs", answer.stdout)
@@ -33,6 +36,7 @@ class Sweep(ClusterTest):
         for run in runs:
             self.assertGreater(float(run["rate"]), 0)
             self.assertTrue(0 <= float(run["wait_share"]) <= 1)
+            self.assertTrue(0 < float(run["test_share"]) <= 1)
         self.assertEqual(float(runs[0]["mean_staleness"]), 0)
         points = self.rows("points.csv")
         self.assertEqual([point["runs"] for point in points], ["2", "2", "2"])
@@ -78,13 +82,17 @@ class Sweep(ClusterTest):
             self.assertRegex(verdict["verdict"], r"reached 1 test loss soonest.*6 seeds.*\(p = ")
             self.assertEqual([test["seeds"] for test in verdict["against"]], [6])
         else:
-            self.assertRegex(verdict["verdict"], r"tests from a run's start|No bound reached")
+            self.assertRegex(verdict["verdict"], r"tests from a run's start|tests that take|"
+                             r"No bound reached")
         for run in self.rows("runs.csv"):
             self.assertIn("final_loss", run)
 
     def test_a_metric_that_the_job_cannot_give_is_refused_before_the_first_run(self):
         answer = self.sweep("--metric", "perplexity", "--slack", "0", "--seeds", 1)
-        self.assert_fails(answer, 'give no "perplexity"; choose one of: accuracy, loss')
+        self.assert_fails(answer, 'give no "perplexity"; choose one of: accuracy, loss', status=2)
+        answer = self.sweep("--metric", "bogus")  # of six bounds
+        self.assert_fails(answer, 'give no "bogus"', status=2)
+        self.assertEqual(len(answer.stderr.splitlines()), 1, answer.stderr)
         self.assertFalse((self.folder / "out").exists())
         job = self.job(iterations=20)
         job.write_text(re.sub(r'  layer { name: "accuracy".*\n.*\n', "", job.read_text()))
@@ -175,8 +183,9 @@ class Sweep(ClusterTest):
                 ("solver.bas_lr=0.1", 'no field "bas_lr" in SolverParameter; did you mean '
                  '"base_lr"?'),
                 ("solver.base_lr=0.1,fast", 'solver.base_lr: must be a number, is "fast"'),
+                ("foo=1", 'no field "foo"'),
                 ("solver.momentum=0.5,1.5", "momentum 1.5, ")):
-            self.assert_fails(self.sweep("--vary", vary), words)
+            self.assert_fails(self.sweep("--vary", vary), words, status=2)
             self.assertFalse((self.folder / "out").exists())
         answer = self.sweep("--vary", "solver.base_lr")
         self.assertEqual(answer.returncode, 2)
@@ -253,16 +262,18 @@ class Sweep(ClusterTest):
         self.assertIn("took longer than limit_s, 2 s", answer.stdout)
 
     def test_impossible_points_are_named_before_anything_starts(self):
-        for arguments, words in (
+        for arguments, words, status in (
                 (("--workers", "2,4", "--straggler", "worker: 3 slowdown: 2"),
-                 ("2 workers: straggler[0] names worker 3",)),
-                (("--policy", SOURCE / "configs/jobs/fashion_none.textproto"), ("fashion_none",)),
+                 ("2 workers: straggler[0] names worker 3",), 2),
+                (("--slack", "0,0"), ("slack 0 is named twice",), 2),
+                (("--policy", SOURCE / "configs/jobs/fashion_none.textproto"), ("fashion_none",),
+                 1),
                 (("--policy", self.file("empty.textproto", "workers: 2")),
-                 ("empty.textproto", "has no consistency")),
+                 ("empty.textproto", "has no consistency"), 1),
                 (("--workers", "2", "--policy",
                   self.file("spare.textproto", "consistency { mode: BSP backup_workers: 2 }")),
-                 ("spare, 2 workers: consistency: backup_workers 2 of 2",))):
-            self.assert_fails(self.sweep(*arguments), *words)
+                 ("spare, 2 workers: consistency: backup_workers 2 of 2",), 1)):
+            self.assert_fails(self.sweep(*arguments), *words, status=status)
             self.assertFalse((self.folder / "out").exists())
         bad = self.file("bad.textproto", 'job: "nowhere.textproto" slack: "1" seeds: 1')
         self.assert_fails(self.tautline("sweep", bad), "nowhere.textproto")

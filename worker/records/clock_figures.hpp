@@ -45,6 +45,7 @@ struct TestFigures {
   double loss = 0;
   std::vector<std::pair<std::string, double>> outputs =
       {};  // every number that the test net outputs
+  double took_s = 0;
 };
 
 /// Converts totals to intervals. Thread: one.

@@ -17,11 +17,11 @@ std::string csv_cell(const std::string& text) {
 
 std::string metrics_header() {
   return "clock,unix_time_s,wall_s,loss,images,images_per_second,compute_s,wait_s,reads,"
-         "staleness_mean,staleness_max,test_accuracy,test_loss\n";
+         "staleness_mean,staleness_max,test_accuracy,test_loss,test_s\n";
 }
 
 std::string metrics_line(const IntervalFigures& interval, double wall_s, double unix_time_s) {
-  return fmt::format("{},{:.6f},{:.6f},{:.9g},{},{:.2f},{:.6f},{:.6f},{},{:.4f},{},,\n",
+  return fmt::format("{},{:.6f},{:.6f},{:.9g},{},{:.2f},{:.6f},{:.6f},{},{:.4f},{},,,\n",
                      interval.clock.value(), unix_time_s, wall_s, interval.loss, interval.images,
                      interval.images_per_second(), interval.compute_s, interval.wait_s,
                      interval.reads, interval.staleness_mean, interval.staleness_max);
@@ -29,8 +29,8 @@ std::string metrics_line(const IntervalFigures& interval, double wall_s, double 
 
 std::string metrics_line(const TestFigures& test, double wall_s, double unix_time_s) {
   const std::string accuracy = test.accuracy ? fmt::format("{:.6g}", *test.accuracy) : "";
-  return fmt::format("{},{:.6f},{:.6f},,,,,,,,,{},{:.9g}\n", test.clock.value(), unix_time_s,
-                     wall_s, accuracy, test.loss);
+  return fmt::format("{},{:.6f},{:.6f},,,,,,,,,{},{:.9g},{:.6f}\n", test.clock.value(), unix_time_s,
+                     wall_s, accuracy, test.loss, test.took_s);
 }
 
 std::string tests_header() {

@@ -184,14 +184,61 @@ TEST_CASE("two tests of a run give no verdict, and say which interval would", "[
   CHECK(verdict(points_with({near, far}, 20), kHalf).is_given);
 }
 
-TEST_CASE("more bounds than seeds can tell apart are named", "[sweep]") {
+TEST_CASE("the seeds that a verdict needs follow from the test and the number of bounds",
+          "[sweep]") {
+  // For each pair the lowest p-value of n seeds is 2 / 2^n, times the pairs.
+  CHECK(seeds_needed(1) == 6);
+  CHECK(seeds_needed(2) == 6);
+  CHECK(seeds_needed(3) == 7);
+  CHECK(seeds_needed(4) == 8);
+  CHECK(seeds_needed(6) == 10);
+  CHECK(differences_needed(1, 0.05) == 6);
+  // Where the test is the normal distribution's, its lowest p-values count.
+  CHECK(lowest_sign_flip_p(25) == sign_flip_p(std::vector<double>(25, 3.0)));
+  CHECK(differences_needed(500'000, 0.05) > 25);
+
   const std::vector<double> near = {50, 51, 52, 53, 54, 55};
   const std::vector<double> far = {90, 91, 92, 93, 94, 95};
   const Verdict found = verdict(points_with({near, far, far}), kHalf);
-  // Three pairs of bounds: 3 * 2 / 64.
-  CHECK_THAT(found.text, Contains("With 6 seeds and 3 bounds no lead can be significant (the "
-                                  "lowest p is 0.094); 7 seeds could show one."));
-  CHECK_THAT(verdict(points_with({near, far}), kHalf).text, !Contains("no lead can"));
+  CHECK_FALSE(found.is_given);
+  CHECK_THAT(found.text, Contains("No verdict: 6 seeds, of which at least 7 are needed to tell a "
+                                  "lead among 3 bounds from chance"));
+  CHECK(verdict(points_with({near, far}), kHalf).is_given);
+}
+
+TEST_CASE("a plan says before it runs which number of seeds could give a verdict", "[sweep]") {
+  SweepPlan plan;
+  for (const char* slack : {"0", "1", "2", "async"}) plan.points.push_back({slack, 2, "", {}});
+  plan.points.push_back({"0", 4, "", {}});  // in a group of its own
+  CHECK(too_few_seeds(plan, 3) ==
+        "With 3 seeds there will be no verdict on 4 bounds; with 8 there can be one.");
+  CHECK(too_few_seeds(plan, 8).empty());
+  plan.points.resize(1);
+  CHECK(too_few_seeds(plan, 1).empty());
+}
+
+TEST_CASE("tests that dominate a run's time give no verdict, and say what would", "[sweep]") {
+  const std::vector<double> near = {50, 51, 52, 53, 54, 55};
+  const std::vector<double> far = {90, 91, 92, 93, 94, 95};
+  auto points = points_with({near, far});
+  CHECK_THAT(basis_of(points, kHalf)[2], Contains("not in its records"));
+  points[0].test_share = spread({0.02, 0.04});
+  points[1].test_share = spread({0.1, 0.1});
+  CHECK(verdict(points, kHalf).is_given);
+  CHECK(basis_of(points, kHalf)[2] ==
+        "tests' share of a run's time: 3.0 % (BSP) to 10.0 % (slack 1)");
+  points[1].test_share = spread({0.5, 0.5});
+  points[1].point.job.mutable_solver_param()->add_test_iter(100);
+  Verdict found = verdict(points, kHalf);
+  CHECK_FALSE(found.is_given);
+  // As much training as testing: a ninth of the tests is a tenth of the whole.
+  CHECK(found.text ==
+        "No verdict: tests that take 50 % of a run's time (slack 1), of which at most 10 % leave "
+        "it to the training (a test_iter of at most 11, or a target that takes 9 times as many "
+        "clocks, with the same number of tests). Every run is listed.");
+  points[1].point.job.mutable_solver_param()->set_test_iter(0, 4);
+  CHECK_THAT(verdict(points, kHalf).text,
+             Contains("training (a target that takes 9 times as many clocks, with"));
 }
 
 TEST_CASE("seeds are paired: only those that both bounds have count", "[sweep]") {
@@ -277,17 +324,17 @@ TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") 
   const test::TempFolder folder;
   const std::string header =
       "clock,unix_time_s,wall_s,loss,images,images_per_second,compute_s,wait_s,reads,"
-      "staleness_mean,staleness_max,test_accuracy,test_loss\n";
+      "staleness_mean,staleness_max,test_accuracy,test_loss,test_s\n";
   folder.write("job1-worker0/metrics.csv", header +
-                                               "0,101,1,2.0,64,64,0.75,0.25,8,0,0,,\n"
-                                               "1,102,2,,,,,,,,,0.5,1.1\n"
-                                               "1,103,3,1.0,64,64,0.75,0.25,8,0,0,,\n"
-                                               "2,104,4,,,,,,,,,0.75,0.9\n"
-                                               "2,104.5,4.5,,,,,,,,,,0.9\n"
+                                               "0,101,1,2.0,64,64,0.75,0.25,8,0,0,,,\n"
+                                               "1,102,2,,,,,,,,,0.5,1.1,0.5\n"
+                                               "1,103,3,1.0,64,64,0.75,0.25,8,0,0,,,\n"
+                                               "2,104,4,,,,,,,,,0.75,0.9,0.5\n"
+                                               "2,104.5,4.5,,,,,,,,,,0.9,0.25\n"
                                                "2,105,5,1.0,6");
   folder.write("job1-worker1/metrics.csv", header +
-                                               "0,102,1,3.0,64,64,1,0,8,0,0,,\n"
-                                               "1,104,3,1.0,64,64,1,0,8,0,0,,\n");
+                                               "0,102,1,3.0,64,64,1,0,8,0,0,,,\n"
+                                               "1,104,3,1.0,64,64,1,0,8,0,0,,,\n");
   folder.write("summary.json",
                "{\"rate\":64,\"staleness\":[{\"staleness\":0,\"reads\":3},"
                "{\"staleness\":2,\"reads\":1}]}");
@@ -304,6 +351,8 @@ TEST_CASE("a run is read from its workers' metrics and its summary", "[sweep]") 
   CHECK(run.final_value == 0.75);
   CHECK(run.mean_staleness == 0.5);
   CHECK(run.staleness.at(2) == 1);
+  // The test at 104.5 is after the last clock.
+  CHECK(run.test_share == Approx(0.25));
 
   const auto with = [&](const std::string& name) {
     const auto found = read_run(folder.path(), SweepMetric{name, false, false, 0});

@@ -181,6 +181,8 @@ TEST_CASE("a metric that a job's tests do not give is refused with those that th
              Contains("the job's tests give no \"perplexity\"; choose one of: accuracy, loss, "
                       "each[0], each[1]"));
   CHECK_THAT(refusal_of("metric: 'each[10]'"), Contains("no \"each[10]\""));
+  // Once, though no point of the six can give it.
+  CHECK_THAT(refusal_of("metric: 'bogus'"), !Contains("\n"));
   const std::string without =
       "over { net_param { layer { name: 'in' type: 'Data' top: 'data' top: 'label' "
       "  data_param { batch_size: 4 } } "
