@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "cli/checkpoint_paths.hpp"
+#include "cli/commands/job_arguments.hpp"
 #include "cli/commands/train.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/job_records.hpp"
@@ -52,12 +54,18 @@ Result<pb::Job> training_job(const TrainOptions& options) {
     file = configs / "jobs" / "fashion_lenet.textproto";
   }
   TAUT_TRY(pb::Job job, model::load_job(file));
-  put_over(on_this_machine(options.job), job);
+  const JobOptions typed = on_this_machine(options.job);
+  pb::Job given = job;
+  put_over(typed, job);
   if (job.workers() == 0) job.set_workers(kDefaultWorkers);
   TAUT_TRY(model::settle_weights(file, file, job));
   TAUT_TRY(require_data(job));
   const auto warnings = model::check_job(job, records_of(job).records);
   if (!warnings) {
+    if (given.workers() == 0) given.set_workers(kDefaultWorkers);
+    blame_options(typed, std::move(given), warnings.error().message, [](const pb::Job& one) {
+      return model::check_job(one, records_of(one).records).has_value();
+    });
     return make_error(warnings.error().code,
                       model::with_file_place(file, warnings.error().message));
   }

@@ -82,7 +82,10 @@ int main(int argc, char** argv) {
   command.text("--config", arguments.config, "The daemon's config, text protobuf")
       .required()
       .value("CLUSTERFILE");
-  command.text("--name", arguments.name, "Overrides server.name");
+  command.text("--name", arguments.name, "Overrides server.name")
+      .check([](const std::string& name) {
+        return std::string(name.empty() ? "must not be empty" : "");
+      });
   command
       .text("--ready-file", arguments.ready_file,
             "Written once everything listens: the addresses, one a line")

@@ -141,7 +141,10 @@ taut::Result<void> run(const Arguments& arguments, bool& log_is_file) {
 }
 
 void add_daemon_options(taut::command_line::Command& command, Arguments& arguments) {
-  command.text("--name", arguments.name, "Overrides worker.name");
+  command.text("--name", arguments.name, "Overrides worker.name")
+      .check([](const std::string& name) {
+        return std::string(name.empty() ? "must not be empty" : "");
+      });
   command
       .text("--ready-file", arguments.ready_file,
             "Written once the coordinator has accepted this worker")

@@ -99,4 +99,14 @@ void check_job_options(const JobOptions& options) {
                   slack.to_string(), lower(pb::Consistency::Mode_Name(*options.mode))));
 }
 
+void blame_options(const JobOptions& options, pb::Job job, const std::string& mistake,
+                   const std::function<bool(const pb::Job&)>& can_train) {
+  JobOptions files;
+  files.data = options.data;
+  files.resume = options.resume;
+  files.weights = options.weights;
+  put_over(files, job);
+  if (can_train(job)) throw UsageError(mistake);
+}
+
 }  // namespace taut::cli

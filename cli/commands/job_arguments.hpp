@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,13 @@ void add_job_options(Command& command, const std::shared_ptr<JobOptions>& option
 
 /// Throws UsageError where --slack and --mode contradict each other.
 void check_job_options(const JobOptions& options);
+
+/// Throws UsageError with what is wrong with a job where the options made it so: where the job
+/// itself, with the files that they name, can be trained. Mistakes in files are none of usage.
+/// job       without the options
+/// can_train what found the mistake
+void blame_options(const JobOptions& options, pb::Job job, const std::string& mistake,
+                   const std::function<bool(const pb::Job&)>& can_train);
 
 /// A number of clocks, or async.
 command_line::Option slack_option(Command& command, const std::string& name,

@@ -188,6 +188,7 @@ bool is_written(const RunRecord& run) {
   return false;
 }
 
+/// Throws UsageError without --yes.
 Result<void> remove_runs(const RunsOptions& options) {
   std::vector<RunRecord> chosen;
   for (const std::string& name : options.words) {
@@ -204,7 +205,7 @@ Result<void> remove_runs(const RunsOptions& options) {
     fmt::print("{}{}\n", options.yes ? "removes " : "would remove ", run.folder.string());
   }
   if (!options.yes) {
-    return invalid("nothing is removed without --yes; checkpoints in the folders go too");
+    throw UsageError("nothing is removed without --yes; checkpoints in the folders go too");
   }
   for (const RunRecord& run : chosen) {
     std::error_code failed;

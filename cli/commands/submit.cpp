@@ -91,12 +91,21 @@ Result<void> settle_weights(const SubmitOptions& options, pb::Job& job) {
   return ok();
 }
 
-/// Prints the job's warnings. If the data is not on this machine, the workers check the nets'
-/// shapes.
-Result<void> warn(const pb::Job& job) {
+/// The job's warnings. If the data is not on this machine, the workers check the nets' shapes.
+Result<std::vector<std::string>> check(const pb::Job& job) {
   const JobRecords known = records_of(job);
-  auto checked =
-      known.unknown.empty() ? model::check_job(job, known.records) : model::check_job_itself(job);
+  return known.unknown.empty() ? model::check_job(job, known.records)
+                               : model::check_job_itself(job);
+}
+
+/// Prints the job's warnings.
+/// given  the job without the options
+Result<void> warn(const SubmitOptions& options, const pb::Job& given, const pb::Job& job) {
+  auto checked = check(job);
+  if (!checked) {
+    blame_options(options.job, given, checked.error().message,
+                  [](const pb::Job& one) { return check(one).has_value(); });
+  }
   TAUT_TRY(const std::vector<std::string> warnings, std::move(checked));
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
   return ok();
@@ -105,10 +114,11 @@ Result<void> warn(const pb::Job& job) {
 Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
   TAUT_TRY(pb::Job job, model::load_job(options.job_file));
+  const pb::Job given = job;
   put_over(options.job, job);
   settle_checkpoint_paths("checkpoints", job);
   settle_last_checkpoint(job);
-  TAUT_TRY(warn(job));
+  TAUT_TRY(warn(options, given, job));
   TAUT_TRY(settle_weights(options, job));
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
   TAUT_TRY(const pb::SubmitReply reply, client.submit(job));

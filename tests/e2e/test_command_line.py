@@ -79,6 +79,8 @@ class Mistakes(ClusterTest):
         self.assert_usage("tautline-server", [], "--config")
         self.assert_usage("tautline-worker", [], "--config or --local")
         self.assert_usage("tautline-worker", ["--config", "a", "--local", "b"], "--local")
+        for program in ("tautline-server", "tautline-worker"):
+            self.assert_usage(program, ["--config", "a", "--name", ""], "--name: must not be empty")
 
     def test_a_number_out_of_range_names_the_range(self):
         for arguments, word in ((["status", "abc"], "whole number of at least 1"),
@@ -108,6 +110,15 @@ class Mistakes(ClusterTest):
         for command in (["train"], ["submit", "job"]):
             self.assert_usage("tautline", [*command, "--mode", "ssp", "--slack", "async"],
                               "--slack async contradicts --mode ssp")
+
+    def test_an_option_that_the_job_cannot_take_is_a_usage_mistake_and_a_bad_job_is_none(self):
+        job = self.job(workers=2)
+        for command in ("train", "submit"):
+            self.assert_usage("tautline", [command, job, "--straggler", "worker: 7 slowdown: 2"],
+                              "names worker 7; the job has 2")
+        bad = self.job(workers=2, extra="straggler { worker: 7 slowdown: 2 }")
+        for command in ("train", "submit"):
+            self.assert_fails(self.tautline(command, bad, "--seed", 3), "names worker 7")
 
     def test_a_straggler_that_cannot_be_read_is_a_usage_mistake_everywhere(self):
         for command in (["train"], ["submit", "job"], ["sweep"]):

@@ -308,7 +308,7 @@ class Kept(ClusterTest):
 
     def test_runs_are_removed_only_when_asked_twice(self):
         answer = self.tautline("runs", "rm", "first")
-        self.assert_fails(answer, "--yes")
+        self.assert_fails(answer, "--yes", status=2)
         self.assertIn("would remove", answer.stdout)
         self.assertTrue((self.folder / "runs/first/summary.json").exists())
         self.runs("rm", "first", "--yes")

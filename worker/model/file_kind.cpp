@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/did_you_mean.hpp"
 #include "common/files/file.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
@@ -54,6 +55,22 @@ int known_names(const google::protobuf::Descriptor& schema, const std::vector<st
   return known;
 }
 
+/// The first name that is near one of a schema's: ": no field "wrkers"; did you mean "workers"?";
+/// empty: there is none.
+template <class Schemas>
+std::string nearest_field(const std::vector<std::string>& names, const Schemas& schemas) {
+  std::vector<std::string> known;
+  for (const auto& [kind, schema] : schemas) {
+    for (int i = 0; i < schema->field_count(); ++i) known.push_back(schema->field(i)->name());
+  }
+  for (const std::string& name : names) {
+    if (const std::string guess = did_you_mean(name, known); !guess.empty()) {
+      return fmt::format(": no field \"{}\"{}", name, guess);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string to_string(FileKind kind) {
@@ -93,8 +110,8 @@ Result<FileKind> file_kind(std::string_view text, const std::string& name) {
     }
   }
   if (most > 0) return best;
-  return invalid(
-      fmt::format("{}: has no field of a job, a net, a solver, a cluster or a sweep", name));
+  return invalid(fmt::format("{}: has no field of a job, a net, a solver, a cluster or a sweep{}",
+                             name, nearest_field(names, schemas)));
 }
 
 Result<FileKind> file_kind(const std::filesystem::path& path) {
