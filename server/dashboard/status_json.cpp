@@ -86,7 +86,7 @@ json workers_of(const pb::JobStatus& job) {
     columns["images_per_second"].push_back(number(worker.rate(), 1));
     columns["compute_s"].push_back(number(own.compute_s(), 1e2));
     columns["wait_s"].push_back(number(own.wait_s(), 1e2));
-    columns["silent_s"].push_back(number(worker.silent_s(), 10));
+    columns["silent_s"].push_back(number(worker.silent_s(), 1e3));
     columns["is_stale"].push_back(worker.is_stale());
     const auto known = at.find(worker.worker());
     columns["at"].push_back(known == at.end() ? json() : json(known->second));

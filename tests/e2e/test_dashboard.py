@@ -314,6 +314,42 @@ class Page(Served):
         self.do("click", at="#ask-no")
         self.assertEqual(self.do("faults"), [])
 
+    TIP_BELOW_TOP = """(() => {
+      const tip = [...document.querySelectorAll(".tip")].find((one) => !one.hidden);
+      const plot = tip.parentElement.querySelector(".u-over");
+      return tip.getBoundingClientRect().top - plot.getBoundingClientRect().top;
+    })()"""
+
+    # Pixels in the mark's colour before and after its line, which has most of them.
+    MARK = """(() => {
+      const canvas = document.querySelector("#loss-plot canvas");
+      const { data, width } =
+        canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      const columns = new Array(width).fill(0);
+      for (let i = 0; i < data.length; i += 4) {
+        // A line between two columns is half as red in both.
+        if (data[i + 3] > 100 && data[i] - data[i + 2] > 60) columns[(i / 4) % width] += 1;
+      }
+      const line = columns.indexOf(Math.max(...columns));
+      const sum = (from, to) => columns.slice(from, to).reduce((a, b) => a + b, 0);
+      return [sum(0, line - 2), sum(line + 3)];
+    })()"""
+
+    def test_the_tiles_have_the_accuracys_iteration_and_the_waits_of_now(self):
+        self.begin(workers=2, slowdown_ms=1500)
+        self.open()
+        self.do("await", js="/^at [0-9,]+$/.test(document.querySelector('#t-tested').textContent)")
+        self.assertRegex(self.text("#t-accuracy"), r"^[\d.]+ %$")
+        # The other worker waits for the first one, whose clock takes longer than the seconds that
+        # are shown: the share is known all the time.
+        waits = ("[...document.querySelectorAll('#worker-rows tr')].map((row) =>"
+                 " parseFloat(row.cells[4].textContent))")
+        self.do("await", js=f"(([a, b]) => a < 40 && b > 30)({waits})")
+        for _ in range(25):
+            self.assertTrue(self.do("run", js=f"{waits}.every(Number.isFinite)"))
+            time.sleep(0.2)
+        self.assertEqual(self.do("faults"), [])
+
     def test_charts_mark_where_the_slack_changed_and_give_values_under_the_pointer(self):
         self.begin(workers=2)
         self.open()
@@ -330,12 +366,17 @@ class Page(Served):
             self.assertEqual(len(clocks), 2)
             self.assertLessEqual(max(clocks) - min(clocks), 3)
             time.sleep(0.05)
+        before, after = self.do("run", js=self.MARK)
+        self.assertEqual(before, 0, "the mark's line strikes through its name")
+        self.assertGreater(after, 20, "the mark has no name")
         for dark in (False, True):
             for vision in ("none", "deuteranopia"):
                 self.do("vision", type=vision)
                 self.do("hover", at="#loss-plot .u-over", x=60, y=40)
                 self.do("await", js="[...document.querySelectorAll('.tip')].some((tip) =>"
                                     " !tip.hidden && /: loss [0-9.]+$/.test(tip.textContent))")
+                # Below the name of the mark, which is in the first line of the plot.
+                self.assertGreaterEqual(self.do("run", js=self.TIP_BELOW_TOP), 14)
                 name = f"desk-{'dark' if dark else 'light'}-{vision}.png"
                 self.do("shot", file=str(SHOTS / name))
             self.do("click", at="#theme")

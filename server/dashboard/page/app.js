@@ -5,6 +5,7 @@
   const $ = (id) => document.getElementById(id);
   const { css, group } = Draw;
   const kWindow_s = 4; // rates are over the last seconds
+  const kSpan_s = 1; // over a shorter one a share says little
   const kPoints = 1200;
   const kRows = 16;
   const kOld_s = 3; // without an event
@@ -150,15 +151,16 @@
     document.body.dataset.frames = Number(document.body.dataset.frames || 0) + 1;
   }
 
-  /** Each worker's share of waiting over the last seconds; null where it did nothing. */
+  /** Each worker's share of waiting over the last seconds, with a wait that still continues; null
+   *  before it has reported for a second. */
   function waiting(job) {
     const w = job.by_worker;
     const old = past[0].job && past[0].job.id === job.id ? past[0].job.by_worker : null;
     return w.name.map((name, i) => {
-      const same = old && old.name[i] === name ? i : -1;
-      const wait = w.wait_s[i] - (same < 0 ? 0 : old.wait_s[same]);
-      const spent = wait + w.compute_s[i] - (same < 0 ? 0 : old.compute_s[same]);
-      return spent > 0 ? Math.min(1, Math.max(0, wait / spent)) : null;
+      if (!old || old.name[i] !== name) return null;
+      const span = now.time - w.silent_s[i] - (past[0].time - old.silent_s[i]);
+      const wait = w.wait_s[i] - old.wait_s[i];
+      return span >= kSpan_s && wait >= 0 ? Math.min(1, wait / span) : null;
     });
   }
 
@@ -175,6 +177,8 @@
     text("t-clock", `${group(job.clock)} of ${group(job.max_iter)}`);
     text("t-loss", job.loss === null ? "–" : job.loss.toFixed(4));
     text("t-accuracy", job.accuracy === null ? "–" : (100 * job.accuracy).toFixed(2) + " %");
+    const tested = job.tests.clock;
+    text("t-tested", tested.length ? `at ${group(tested[tested.length - 1])}` : "");
     text("t-rate", group(job.images_per_second));
     for (const id of ["rate-name", "rate-column"]) text(id, job.rate_unit);
     const w = job.by_worker;
@@ -236,6 +240,8 @@
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = css("--red");
     ctx.font = `${11 * ratio}px system-ui, 'DejaVu Sans', sans-serif`;
+    ctx.textAlign = "left"; // the axes leave another one
+    ctx.textBaseline = "alphabetic";
     ctx.lineWidth = ratio;
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     let free = -Infinity;
@@ -248,7 +254,8 @@
       ctx.stroke();
       const name = boundName(change.to);
       const wide = ctx.measureText(name).width + 6 * ratio;
-      const left = Math.min(x + 3 * ratio, bbox.left + bbox.width - wide);
+      const fits = x + wide <= bbox.left + bbox.width;
+      const left = fits ? x + 3 * ratio : x - wide + 3 * ratio;
       if (left < free) continue; // labels do not cover each other; every line is drawn
       ctx.fillText(name, left, bbox.top + 10 * ratio);
       free = left + wide;
@@ -263,6 +270,8 @@
     if (tip.hidden) return;
     const x = byClock ? `clock ${group(u.data[0][at])}` : atX(u.data[0][at]);
     tip.textContent = `${x}: ${label} ${values(value)}`;
+    // Below the names of the marks.
+    tip.style.top = u.over.offsetTop + 18 + "px";
     const right = u.cursor.left > u.over.clientWidth / 2;
     tip.style.left = right ? "" : u.over.offsetLeft + u.cursor.left + 10 + "px";
     tip.style.right = right
