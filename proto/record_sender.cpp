@@ -14,7 +14,7 @@ namespace taut {
 namespace {
 
 // Of the jobs before the last ones, what has not been sent by now is only on this machine.
-constexpr std::size_t kMaxRecords = 16;
+constexpr std::size_t kMaxRecords = 24;
 
 std::string read_file_from(const std::filesystem::path& path, std::uint64_t offset) {
   std::ifstream in(path, std::ios::binary);
@@ -50,16 +50,17 @@ void RecordSender::begin(JobId job) {
   if (records_.size() > kMaxRecords) records_.erase(records_.begin());
 }
 
-void RecordSender::set_metrics(JobId job, const std::filesystem::path& file) {
+void RecordSender::set_file(JobId job, pb::RecordPart::Kind kind,
+                            const std::filesystem::path& file) {
   const bool known = std::ranges::any_of(records_, [&](const Record& record) {
-    return record.job == job && record.kind == pb::RecordPart::METRICS && record.file == file;
+    return record.job == job && record.kind == kind && record.file == file;
   });
   if (known) return;
-  Record& metrics = records_.emplace_back();
-  metrics.job = job;
-  metrics.kind = pb::RecordPart::METRICS;
-  metrics.file = file;
-  metrics.kept_at = place_on_host(file);
+  Record& added = records_.emplace_back();
+  added.job = job;
+  added.kind = kind;
+  added.file = file;
+  added.kept_at = place_on_host(file);
   if (records_.size() > kMaxRecords) records_.erase(records_.begin());
 }
 
@@ -74,7 +75,7 @@ void RecordSender::end(JobId job) {
 std::string RecordSender::read(const Record& record, std::uint64_t& offset) const {
   if (record.sent >= record.end) return {};
   offset = record.sent;
-  if (record.kind == pb::RecordPart::METRICS) return read_file_from(record.file, record.sent);
+  if (record.kind != pb::RecordPart::LOG) return read_file_from(record.file, record.sent);
   const std::size_t most = std::min<std::uint64_t>(kMaxRecordPart, record.end - record.sent);
   log::Excerpt excerpt = log::read_from(record.begin + record.sent, most);
   offset = excerpt.begin - record.begin;

@@ -16,8 +16,8 @@ inline constexpr std::uint64_t kRecordIsComplete = std::numeric_limits<std::uint
 inline constexpr std::size_t kMaxRecordPart = std::size_t{256} << 10U;  // bytes
 
 /// Sends what this process writes about its jobs to the coordinator, a part with each heartbeat:
-/// its log while it has the job, and a worker's metrics.csv. A part is repeated until the
-/// coordinator's mark says that it has it. Records of earlier jobs are sent to their end.
+/// its log while it has the job, and a worker's metrics.csv and tests.csv. A part is repeated until
+/// the coordinator's mark says that it has it. Records of earlier jobs are sent to their end.
 /// Thread    its owner's
 class RecordSender {
  public:
@@ -26,8 +26,8 @@ class RecordSender {
 
   /// The process has the job from now on. A repetition changes nothing.
   void begin(JobId job);
-  /// The job's metrics.csv, which may still grow.
-  void set_metrics(JobId job, const std::filesystem::path& file);
+  /// A file of the job, METRICS or TESTS, which may not exist yet and may still grow.
+  void set_file(JobId job, pb::RecordPart::Kind kind, const std::filesystem::path& file);
   /// The job is over: its records do not grow any more.
   void end(JobId job);
 
@@ -38,7 +38,7 @@ class RecordSender {
   struct Record {
     JobId job;
     pb::RecordPart::Kind kind = pb::RecordPart::LOG;
-    std::filesystem::path file;             // METRICS
+    std::filesystem::path file;             // METRICS, TESTS
     std::uint64_t begin = 0;                // LOG: the log's position when the job began
     std::uint64_t end = kRecordIsComplete;  // of a log: its bytes; unknown while the job runs
     std::uint64_t sent = 0;                 // bytes that the coordinator has

@@ -106,14 +106,15 @@ Result<pb::CheckpointFile> write_shard_file(ShardCapture capture, const std::ato
   TAUT_TRY(add(std::as_bytes(std::span(head.bytes))));
   for (SliceImage& image : capture.slices) {
     if (stop) return make_error(ErrorCode::kClosed, path.string() + ": the server ends");
-    if (!math::all_finite(image.values.floats())) {
-      return invalid(
-          fmt::format("table \"{}\" has values that are not finite: the training has "
-                      "diverged",
-                      capture.tables[image.place.table.value()].name));
-    }
     std::vector<Buffer> parts = std::move(image.states);
     parts.insert(parts.begin(), std::move(image.values));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (math::all_finite(parts[i].floats())) continue;
+      return invalid(
+          fmt::format("table \"{}\" has {} that are not finite: the training has diverged",
+                      capture.tables[image.place.table.value()].name,
+                      i == 0 ? "values" : "values of the solver's state"));
+    }
     for (const Buffer& part : parts) {
       TAUT_TRY(add(part.bytes()));
     }

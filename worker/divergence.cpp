@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/log.hpp"
 #include "common/math/finite.hpp"
 
 namespace taut::worker {
@@ -19,29 +20,35 @@ std::string advice_for(const pb::SolverParameter& solver) {
 
 }  // namespace
 
-DivergenceRule::DivergenceRule(const pb::SolverParameter& solver) : advice_(advice_for(solver)) {}
+double without_sign_of_nan(double value) {
+  return std::isnan(value) ? std::abs(value) : value;
+}
+
+DivergenceRule::DivergenceRule(const pb::Job& job)
+    : advice_(advice_for(job.solver_param())),
+      continues_(job.on_divergence() == pb::Job::CONTINUE) {}
 
 Result<void> DivergenceRule::check(const std::string& what, double value, Clock clock,
                                    ProgressBoard& board) const {
   if (std::isfinite(value)) return ok();
-  // The sign of a NaN means nothing.
-  const double shown = std::isnan(value) ? std::abs(value) : value;
-  return diverged(fmt::format("{} is {}", what, shown), clock, board);
+  return note(fmt::format("{} is {}", what, without_sign_of_nan(value)), clock, board);
 }
 
 Result<void> DivergenceRule::check(const std::string& parameter, std::span<const float> values,
                                    Clock clock, ProgressBoard& board) const {
   if (math::all_finite(values)) return ok();
-  return diverged(fmt::format("parameter \"{}\" has values that are not finite", parameter), clock,
-                  board);
+  return note(fmt::format("parameter \"{}\" has values that are not finite", parameter), clock,
+              board);
 }
 
-Error DivergenceRule::diverged(const std::string& text, Clock clock, ProgressBoard& board) const {
-  ProgressReport report = board.read();
-  report.diverged = true;
-  board.post(report);
-  return invalid(fmt::format("{} at iteration {}: the training has diverged; try {}", text,
-                             clock.value(), advice_));
+Result<void> DivergenceRule::note(const std::string& text, Clock clock,
+                                  ProgressBoard& board) const {
+  const bool is_first = board.note_divergence();
+  const std::string message = fmt::format("{} at iteration {}: the training has diverged; try {}",
+                                          text, clock.value(), advice_);
+  if (!continues_) return invalid(message);
+  if (is_first) log::warn("{}; it continues, as on_divergence says", message);
+  return ok();
 }
 
 }  // namespace taut::worker

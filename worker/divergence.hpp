@@ -4,19 +4,23 @@
 #include <string>
 
 #include "common/result.hpp"
-#include "proto/solver.pb.h"
+#include "proto/job.pb.h"
 #include "worker/progress.hpp"
 
 namespace taut::worker {
 
-/// Ends a training that has diverged: what it computed is no finite number.
+/// The value, of a NaN without its sign, which means nothing and would be shown.
+[[nodiscard]] double without_sign_of_nan(double value);
+
+/// What a job's on_divergence says of numbers that are not finite.
 class DivergenceRule {
  public:
   DivergenceRule() = default;
-  explicit DivergenceRule(const pb::SolverParameter& solver);
+  explicit DivergenceRule(const pb::Job& job);
 
   /// Checks what was computed at a clock, of which `what` names a number, e.g. "the loss".
-  /// Errors    invalid: it is not finite; the board's report says so
+  /// If it is not finite, the board's reports say so; under CONTINUE the first time is logged.
+  /// Errors    invalid: it is not finite, and the job must STOP
   [[nodiscard]] Result<void> check(const std::string& what, double value, Clock clock,
                                    ProgressBoard& board) const;
   /// Overload for the values of a parameter.
@@ -24,9 +28,10 @@ class DivergenceRule {
                                    Clock clock, ProgressBoard& board) const;
 
  private:
-  [[nodiscard]] Error diverged(const std::string& text, Clock clock, ProgressBoard& board) const;
+  [[nodiscard]] Result<void> note(const std::string& text, Clock clock, ProgressBoard& board) const;
 
   std::string advice_ = "a lower base_lr, or clip_gradients";
+  bool continues_ = false;
 };
 
 }  // namespace taut::worker

@@ -158,9 +158,10 @@ class StopWatch {
 
 }  // namespace
 
-Trainer::Options trainer_options(const pb::SolverParameter& solver) {
+Trainer::Options trainer_options(const pb::Job& job) {
+  const pb::SolverParameter& solver = job.solver_param();
   Trainer::Options options;
-  options.divergence = DivergenceRule(solver);
+  options.divergence = DivergenceRule(job);
   options.end = Clock(solver.max_iter());
   options.batches = solver.iter_size();
   options.average_loss = solver.average_loss();
@@ -232,7 +233,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   if (job.evaluates()) {
     TAUT_TRY(tests, TestPhases::create(assets, backend));
   }
-  Trainer::Options options = trainer_options(solver);
+  Trainer::Options options = trainer_options(definition);
   const DivergenceRule divergence = options.divergence;
   options.start = start;
   options.rank = job.worker();

@@ -22,8 +22,8 @@ struct JobOutcome {
   std::string parameters_sha256;  // of the final parameters, if this process evaluates
 };
 
-/// The trainer's options that follow from a solver.
-[[nodiscard]] Trainer::Options trainer_options(const pb::SolverParameter& solver);
+/// The trainer's options that follow from a job.
+[[nodiscard]] Trainer::Options trainer_options(const pb::Job& job);
 
 /// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32.
 /// until       waits until every table holds all updates before this clock

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/time.hpp"
@@ -36,7 +37,7 @@ struct ProgressReport {
   StalenessHistogram staleness;
   Client::Traffic traffic;
   std::vector<TestResult> tests;
-  bool diverged = false;  // the loss is no number any more
+  bool diverged = false;  // a loss or a parameter was not finite
 };
 
 /// The newest report, shared by the compute thread that writes it and the thread that sends it.
@@ -45,7 +46,14 @@ class ProgressBoard {
  public:
   void post(const ProgressReport& report) {
     std::scoped_lock lock(mutex_);
+    const bool diverged = report_.diverged;
     report_ = report;
+    report_.diverged |= diverged;
+  }
+  /// The reports from now on say that the training has diverged. Returns whether none did before.
+  bool note_divergence() {
+    std::scoped_lock lock(mutex_);
+    return !std::exchange(report_.diverged, true);
   }
   [[nodiscard]] ProgressReport read() const {
     std::scoped_lock lock(mutex_);

@@ -16,6 +16,7 @@
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/device/devices.hpp"
+#include "worker/divergence.hpp"
 #include "worker/worker_metrics.hpp"
 
 namespace taut::worker {
@@ -29,7 +30,7 @@ void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
     one.set_clock(test.clock.value());
     // The field has no presence; NaN means absent, since an accuracy is never NaN.
     one.set_accuracy(test.accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
-    one.set_loss(test.loss);
+    one.set_loss(without_sign_of_nan(test.loss));
   }
 }
 
@@ -246,7 +247,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   progress.set_revision(run.job.revision());
   progress.set_incarnation(run.job.incarnation());
   progress.set_clock(std::max(report.clock.value(), run.job.start_clock()));
-  progress.set_loss(report.loss);
+  progress.set_loss(without_sign_of_nan(report.loss));
   progress.set_images(report.images);
   const TimePoint now = steady_now();
   if (report.first_iteration) {
@@ -282,7 +283,10 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
 /// Offers what the run writes to the coordinator.
 void WorkerDaemon::record(Run& run) {
   const JobId job(run.job.job());
-  if (const auto file = run.board.metrics_file(); !file.empty()) records_.set_metrics(job, file);
+  if (const auto file = run.board.metrics_file(); !file.empty()) {
+    records_.set_file(job, pb::RecordPart::METRICS, file);
+    records_.set_file(job, pb::RecordPart::TESTS, file.parent_path() / "tests.csv");
+  }
   std::scoped_lock lock(run.mutex);
   if (run.finished && !std::exchange(run.recorded, true)) records_.end(job);
 }

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "cli/commands/command.hpp"
+#include "cli/commands/follow_job.hpp"
 #include "cli/control_client.hpp"
 #include "cli/views/job_text.hpp"
 #include "proto/state_word.hpp"
@@ -15,11 +17,12 @@ namespace {
 
 struct ResumeOptions {
   std::uint64_t job = 0;
+  bool follow = false;
   std::optional<std::int32_t> max_iter;
   CoordinatorOption coordinator;
 };
 
-Result<std::string> resume(const ResumeOptions& options) {
+Result<void> resume(const ResumeOptions& options) {
   TAUT_TRY(const std::string address, options.coordinator.resolve());
   TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
   TAUT_TRY(const pb::JobStatus job, client.job(JobId(options.job)));
@@ -29,6 +32,11 @@ Result<std::string> resume(const ResumeOptions& options) {
   }
   if (job.restarted_as() != 0) {
     return invalid(fmt::format("job {} is continued by job {}", options.job, job.restarted_as()));
+  }
+  if (job.diverged()) {
+    const std::string advice =
+        job.advice().empty() ? "submit it with a lower base_lr" : job.advice();
+    return invalid(fmt::format("job {} has diverged, and would again; {}", options.job, advice));
   }
   if (job.checkpoints().empty() && !job.has_resume()) {
     return invalid(fmt::format("job {} has no checkpoint; submit it again", options.job));
@@ -47,10 +55,14 @@ Result<std::string> resume(const ResumeOptions& options) {
   }
   definition.set_resume(from);
   TAUT_TRY(const pb::SubmitReply reply, client.submit(definition));
-  std::string text = fmt::format("job {} continues job {} from clock {}: {}", reply.job(),
-                                 options.job, clock, from);
-  if (!reply.message().empty()) text += "\n" + reply.message();
-  return text;
+  fmt::print("job {} continues job {} from clock {}: {}\n", reply.job(), options.job, clock, from);
+  if (!reply.message().empty()) fmt::print("{}\n", reply.message());
+  std::fflush(stdout);
+  if (!options.follow) return ok();
+  return follow_job(client, JobId(reply.job()), words_of(definition),
+                    [](const pb::JobStatus& ended) {
+                      return fmt::format("tautline resume {} --follow", ended.job());
+                    });
 }
 
 }  // namespace
@@ -59,13 +71,10 @@ void add_resume(Command& command, int& status) {
   auto options = std::make_shared<ResumeOptions>();
   command.whole_number("JOB", options->job, "Number of a job that has ended", 1).required();
   command.whole_number("--max-iter", options->max_iter, "Iterations of each worker, in all", 1);
+  command.flag("--follow", options->follow, "Shows its progress until it ends");
   options->coordinator.add_to(command);
   command.on_run([options, &status] {
-    if (const auto done = resume(*options)) {
-      fmt::print("{}\n", done.value());
-    } else {
-      status = fail("resume", done.error().message);
-    }
+    if (const auto done = resume(*options); !done) status = fail("resume", done.error().message);
   });
 }
 

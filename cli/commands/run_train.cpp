@@ -62,7 +62,7 @@ class TrainRun {
   void end();
   /// The newest checkpoint that this run has written; empty: none.
   [[nodiscard]] std::string newest_checkpoint() const;
-  /// Whether starting again from a checkpoint would end in the same way.
+  /// The job failed by diverging: starting again from a checkpoint would end in the same way.
   [[nodiscard]] bool diverged() const;
 
   /// The newest status of the job.
@@ -219,8 +219,7 @@ std::string TrainRun::newest_checkpoint() const {
 }
 
 bool TrainRun::diverged() const {
-  return std::ranges::any_of(
-      seen_.workers(), [](const pb::WorkerStatus& worker) { return worker.progress().diverged(); });
+  return seen_.diverged();
 }
 
 void TrainRun::end() {
@@ -301,6 +300,7 @@ struct Attempt {
   int status = kFailed;
   std::string error;       // why it failed; empty: it did not
   std::string checkpoint;  // the newest that it has written; empty: none
+  std::string advice;      // how it continues from there
   bool may_restart = false;
   std::filesystem::path folder;
 };
@@ -330,6 +330,12 @@ Attempt attempt(const TrainOptions& options, pb::Job job) {
   result.checkpoint = run.newest_checkpoint();
   run.end();
   result.may_restart = stop_signal() == 0 && !run.diverged();
+  if (!result.checkpoint.empty()) {
+    result.advice =
+        (run.diverged() ? "with a lower base_lr, continue from its last good checkpoint with: "
+                        : "continue with: ") +
+        resume_line(result.checkpoint);
+  }
   if (stop_signal() != 0) {
     result.error =
         fmt::format("ended by signal {}; logs in {}", stop_signal(), result.folder.string());
@@ -346,7 +352,8 @@ Attempt attempt(const TrainOptions& options, pb::Job job) {
                            .shards = options.shards,
                            .wall_s = wall_s,
                            .first_iteration_s = run.first_iteration_s(),
-                           .folder = result.folder.string()};
+                           .folder = result.folder.string(),
+                           .advice = status.state() == pb::DONE ? std::string() : result.advice};
   // A run that was stopped has a summary too, which is not what its user waits for.
   if (result.error.empty()) print_summary(summary, options.json);
   if (const auto kept = write_summary(summary); !kept && result.error.empty()) {
@@ -387,10 +394,8 @@ int run_train(const TrainOptions& asked) {
     std::string message = done.error;
     const bool restarts = left > 0 && done.may_restart && stop_signal() == 0;
     if (!restarts) {
-      if (!done.checkpoint.empty()) {
-        // Below the lines of a log that may be part of the message.
-        message += "\n  continue with: " + resume_line(done.checkpoint);
-      }
+      // Below the lines of a log that may be part of the message.
+      if (!done.advice.empty()) message += "\n  " + done.advice;
       fail("train", message);
       return done.status;
     }

@@ -5,20 +5,16 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/command.hpp"
+#include "cli/commands/follow_job.hpp"
 #include "cli/commands/job_arguments.hpp"
 #include "cli/control_client.hpp"
 #include "cli/job_records.hpp"
 #include "cli/run_origin.hpp"
-#include "cli/views/job_text.hpp"
-#include "cli/views/progress_display.hpp"
-#include "common/stop_signal.hpp"
-#include "proto/state_word.hpp"
 #include "worker/model/job.hpp"
 #include "worker/model/layer_place.hpp"
 #include "worker/model/weights.hpp"
@@ -32,45 +28,6 @@ struct SubmitOptions {
   JobOptions job;
   CoordinatorOption coordinator;
 };
-
-/// Shows the job until it ends. Errors: it failed or was stopped; interrupted; no answer.
-Result<void> follow(ControlClient& client, JobId first, const JobWords& words) {
-  JobId id = first;
-  constexpr auto kBetween = std::chrono::milliseconds(200);
-  watch_stop_signals();
-  ProgressDisplay display(words);
-  while (stop_signal() == 0) {
-    TAUT_TRY(const pb::StatusReply status, client.status(id));
-    if (status.jobs_size() != 1) return invalid("the coordinator's status does not hold the job");
-    const pb::JobStatus& job = status.jobs(0);
-    display.show(job);
-    if (has_ended(job.state())) {
-      if (job.restarted_as() != 0) {
-        fmt::print("job {} failed: {}\n", job.job(), job.message());
-        id = JobId(job.restarted_as());
-        continue;
-      }
-      if (job.state() != pb::DONE) {
-        const std::string hint =
-            job.checkpoints().empty()
-                ? std::string()
-                : "; continue with: " + resume_line(job.checkpoints().rbegin()->folder());
-        return invalid(fmt::format("job {} {}: {}{}", job.job(), state_word(job.state()),
-                                   job.message(), hint));
-      }
-      fmt::print("job {} done in {:.1f} s\n", job.job(), job.running_s());
-      if (!job.parameters_sha256().empty()) {
-        fmt::print("parameters sha256: {}\n", job.parameters_sha256());
-      }
-      if (!job.run_folder().empty()) fmt::print("run folder: {}\n", job.run_folder());
-      return ok();
-    }
-    std::this_thread::sleep_for(kBetween);
-  }
-  return make_error(
-      ErrorCode::kClosed,
-      fmt::format("interrupted; job {0} continues: tautline stop {0} ends it", id.value()));
-}
 
 /// Reads the weights that are on this machine, and says what matches the net.
 Result<void> settle_weights(const SubmitOptions& options, pb::Job& job) {
@@ -127,7 +84,10 @@ Result<void> submit(const SubmitOptions& options) {
       options.follow ? "" : fmt::format("; tautline status {} --watch follows it", reply.job()));
   if (!reply.message().empty()) fmt::print("{}\n", reply.message());
   std::fflush(stdout);
-  return options.follow ? follow(client, JobId(reply.job()), words_of(job)) : ok();
+  if (!options.follow) return ok();
+  return follow_job(client, JobId(reply.job()), words_of(job), [](const pb::JobStatus& ended) {
+    return resume_line(ended.checkpoints().rbegin()->folder());
+  });
 }
 
 }  // namespace

@@ -92,6 +92,9 @@ std::vector<std::string> summary_lines(const RunSummary& run) {
   for (const pb::KeptCheckpoint& kept : run.job.checkpoints()) {
     lines.push_back(fmt::format("checkpoint at {}: {}", grouped(kept.clock()), kept.folder()));
   }
+  // Why a job failed is said apart from its summary.
+  const bool has_note = run.job.state() == pb::DONE && !run.job.message().empty();
+  if (has_note) lines.push_back("note: " + run.job.message());
   if (!run.job.checkpoint_failure().empty()) lines.push_back(run.job.checkpoint_failure());
   lines.push_back("run folder: " + run.folder);
   return lines;
@@ -133,6 +136,7 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                       {"job_id", job.job()},
                       {"state", state_word(job.state())},
                       {"message", job.message()},
+                      {"advice", run.advice},
                       {"mode", job.mode()},
                       // Unbounded has no number.
                       {"slack", job.mode() == "ASYNC" ? Json() : Json(job.slack())},

@@ -13,6 +13,11 @@ void append(std::vector<std::string>& lines, const std::vector<std::string>& mor
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
+std::string note_of(const pb::JobStatus& job) {
+  if (job.message().empty() || job.advice().empty()) return job.message() + job.advice();
+  return job.message() + "; " + job.advice();
+}
+
 std::vector<std::string> job_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"JOB", "NAME", "STATE", "MODE", "ITERATION", "ACCURACY", "TIME", "NOTE"}};
   for (const pb::JobStatus& job : status.jobs()) {
@@ -21,7 +26,7 @@ std::vector<std::string> job_table(const pb::StatusReply& status) {
                     mode_name(job),
                     fmt::format("{}/{}", progress_of(job).iteration, job.max_iter()),
                     tests > 0 ? accuracy_text(job.evaluations(tests - 1)) : "-",
-                    clock_time(job.running_s()), job.message()});
+                    clock_time(job.running_s()), note_of(job)});
   }
   return aligned(rows, {true});
 }

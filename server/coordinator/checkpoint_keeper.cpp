@@ -135,13 +135,20 @@ Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<st
     TAUT_TRY(place, put_in_place(task));
   }
   remove_leftovers(task, notes);
-  for (const std::string& folder : task.older) {
-    if (const auto removed = remove_checkpoint(folder); !removed) {
-      notes.push_back("an older checkpoint was not removed: " + removed.error().message);
-    }
-  }
   return place;
 }
+
+namespace {
+
+void remove_unkept(const CheckpointTask& task, std::vector<std::string>& notes) {
+  for (const std::string& folder : task.unkept) {
+    if (const auto removed = remove_checkpoint(folder); !removed) {
+      notes.push_back("a checkpoint was not removed: " + removed.error().message);
+    }
+  }
+}
+
+}  // namespace
 
 CheckpointKeeper::CheckpointKeeper(std::function<void()> on_done)
     : on_done_(std::move(on_done)), thread_([this] { run(); }) {}
@@ -185,6 +192,8 @@ void CheckpointKeeper::run() {
       } else {
         done.error = finished.error().message;
       }
+    } else if (done.task.kind == CheckpointTask::Kind::kRemove) {
+      remove_unkept(done.task, done.notes);
     } else if (const auto removed = remove_checkpoint(done.task.aside); !removed) {
       done.error = removed.error().message;
       done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);

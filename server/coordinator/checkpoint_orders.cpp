@@ -208,16 +208,71 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
   return manifest;
 }
 
-/// The checkpoints to remove once another one is complete.
-std::vector<std::string> too_many(const pb::StoredJob& stored, const std::string& next) {
-  std::vector<std::string> older;
-  const std::uint32_t keep = stored.definition().checkpoint().keep();
-  if (keep == 0) return older;
-  const int max_kept = static_cast<int>(std::min<std::uint32_t>(keep, 1U << 20U)) - 1;
-  for (int i = 0; i + max_kept < stored.checkpoints_size(); ++i) {
-    if (stored.checkpoints(i).folder() != next) older.push_back(stored.checkpoints(i).folder());
+/// Removes those kept checkpoints that `is_unkept` says, from the list at once.
+template <class Predicate>
+void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std::string& why,
+                 Predicate is_unkept) {
+  CheckpointTask task;
+  task.kind = CheckpointTask::Kind::kRemove;
+  task.job = JobId(job.stored().job());
+  auto& kept = *job.change().mutable_checkpoints();
+  for (int i = 0; i < kept.size();) {
+    if (!is_unkept(kept[i])) {
+      ++i;
+      continue;
+    }
+    if (!why.empty()) {
+      notes.push_back(fmt::format("job {}: the checkpoint at clock {} is removed: {}",
+                                  job.stored().job(), kept[i].clock(), why));
+    }
+    task.unkept.push_back(kept[i].folder());
+    kept.DeleteSubrange(i, 1);
   }
-  return older;
+  tasks.push_back(std::move(task));
+}
+
+/// Whether a checkpoint's parameters are good as far as this job can tell.
+bool has_proved(const JobRecord& job, std::int64_t clock) {
+  const pb::StoredJob& stored = job.stored();
+  if (stored.definition().on_divergence() == pb::Job::CONTINUE) return true;
+  const pb::JobState state = stored.closing() ? stored.end_state() : stored.state();
+  if (state != pb::RUNNING) return state != pb::FAILED;
+  bool any = false;
+  for (const pb::StoredMember& member : stored.members()) {
+    if (member.lost()) continue;
+    // The evaluator tests at a clock before it trains it, and at the end before it has finished.
+    if (!member.finished() && member.progress().clock() <= clock) return false;
+    any = true;
+  }
+  return any;
+}
+
+void remove_old(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
+  const auto& kept = job.stored().checkpoints();
+  const std::uint32_t keep = job.stored().definition().checkpoint().keep();
+  if (keep == 0 || static_cast<std::uint32_t>(kept.size()) <= keep) return;
+  const int first = kept.size() - static_cast<int>(keep);
+  const bool has_good =
+      std::any_of(kept.begin() + first, kept.end(),
+                  [&](const pb::KeptCheckpoint& one) { return has_proved(job, one.clock()); });
+  if (!has_good) return;
+  remove_kept(job, tasks, notes, "",
+              [first, seen = 0](const auto& /*kept*/) mutable { return seen++ < first; });
+}
+
+/// The parameters of a clock whose loss or test was not finite are finite, but a training that
+/// continues from them diverges again.
+void remove_diverged(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
+  if (!job.stored().diverged()) return;
+  std::int64_t from = Clock::never().value();
+  for (const pb::StoredMember& member : job.stored().members()) {
+    if (member.progress().diverged()) from = std::min(from, member.progress().clock());
+  }
+  const auto is_bad = [from](const pb::KeptCheckpoint& one) { return one.clock() >= from; };
+  if (std::ranges::none_of(job.stored().checkpoints(), is_bad)) return;
+  remove_kept(job, tasks, notes,
+              fmt::format("the training had diverged by clock {}, as was seen afterwards", from),
+              is_bad);
 }
 
 void finish(JobRecord& job, CheckpointTasks& tasks) {
@@ -228,7 +283,6 @@ void finish(JobRecord& job, CheckpointTasks& tasks) {
   task.aside = stored.checkpoint().folder();
   task.folder = folder_of(stored, stored.checkpoint().clock());
   task.manifest = manifest_of(job);
-  task.older = too_many(stored, task.folder);
   tasks.push_back(std::move(task));
   job.finishes_checkpoint = true;
 }
@@ -293,6 +347,8 @@ void order_first_checkpoint(JobRecord& job, Notes& notes) {
 void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks,
                         Notes& notes) {
   const pb::StoredJob& stored = job.stored();
+  remove_diverged(job, tasks, notes);
+  remove_old(job, tasks, notes);
   if (stored.state() != pb::RUNNING || stored.closing()) {
     const bool under_way = stored.has_checkpoint() && !job.finishes_checkpoint;
     if (under_way) give_up(job, "the job has ended", tasks, notes);
@@ -332,11 +388,9 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   pb::StoredJob& stored = job.change();
   const std::int64_t clock = stored.checkpoint().clock();
   const std::string& folder = task.folder;
-  const std::vector<std::string> removed = too_many(stored, folder);
   auto& kept = *stored.mutable_checkpoints();
   for (int i = kept.size(); i-- > 0;) {
-    const bool is_removed = std::ranges::find(removed, kept[i].folder()) != removed.end();
-    if (is_removed || kept[i].folder() == folder) kept.DeleteSubrange(i, 1);
+    if (kept[i].folder() == folder) kept.DeleteSubrange(i, 1);
   }
   pb::KeptCheckpoint& newest = *stored.add_checkpoints();
   newest.set_clock(clock);

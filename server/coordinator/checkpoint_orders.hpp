@@ -16,6 +16,7 @@ struct CheckpointTask {
   enum class Kind : std::uint8_t {
     kFinish,  // its parts are written: add the manifest and move the folder to its final path
     kDrop,    // it will not be completed: remove its parts
+    kRemove,  // complete checkpoints that are not kept any more
   };
   Kind kind = Kind::kFinish;
   JobId job;
@@ -23,7 +24,7 @@ struct CheckpointTask {
   std::string aside;         // the folder of the parts
   std::string folder;        // kFinish: the final path; once finished, the path that was free
   pb::CheckpointManifest manifest;
-  std::vector<std::string> older;  // kFinish: checkpoints to remove afterwards
+  std::vector<std::string> unkept;  // kRemove: their folders
 };
 using CheckpointTasks = std::vector<CheckpointTask>;
 
@@ -38,7 +39,10 @@ void order_first_checkpoint(JobRecord& job, Notes& notes);
 
 /// Advances a job's checkpoints: one order at a time, ahead of every worker. When all parts
 /// are written it must be finished; if one was too late or failed, it is dropped and the next one
-/// ordered. Orders of an ending job are dropped. Call it whenever anything may have changed.
+/// ordered. Orders of an ending job are dropped. Older checkpoints are removed once a newer one has
+/// proved good: every worker has trained with its parameters, and what was to be tested has been.
+/// Of a job that has diverged, those go that are not older than that.
+/// Call it whenever anything may have changed.
 /// limit  how long a job whose workers have finished waits for its last checkpoint
 void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks,
                         Notes& notes);

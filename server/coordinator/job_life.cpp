@@ -65,6 +65,17 @@ std::string what_was_lost(const JobRecord& job) {
   return text;
 }
 
+/// What a user of a job that is done should know.
+std::string remarks_on(const JobRecord& job) {
+  std::string text = what_was_lost(job);
+  const bool diverged = std::ranges::any_of(
+      job.stored().members(),
+      [](const pb::StoredMember& member) { return member.progress().diverged(); });
+  if (!diverged) return text;
+  if (!text.empty()) text += "; ";
+  return text + "the training has diverged, which on_divergence: CONTINUE allows";
+}
+
 void lose_member(JobRecord& job, int index, const std::string& reason, Notes& notes) {
   pb::StoredMember& member = *job.change().mutable_members(index);
   member.set_lost(true);
@@ -351,7 +362,7 @@ void note_end(JobRecord& job, const EndLimits& limits, TimePoint now, Notes& not
     });
     const bool any_lost = any([](const pb::StoredMember& member) { return member.lost(); });
     if (cut_due || (any_lost && !job.servers_have(job.stored().revision()))) return;
-    job.change().set_message(what_was_lost(job));
+    job.change().set_message(remarks_on(job));
     end(job, pb::DONE, now, notes);
   } else {
     note_empty(job, limits.worker_wait, now, notes);

@@ -49,19 +49,25 @@ void set_state(Status& status, pb::ProcessState state) {
   status.set_state_word(state_word(state));
 }
 
-std::string message_of(const pb::StoredJob& stored) {
-  std::string message = stored.message();
-  if (stored.state() != pb::FAILED) return message;
-  if (stored.restarted_as() != 0) {
-    return message + fmt::format("; job {} continues it", stored.restarted_as());
-  }
-  if (stored.checkpoints().empty()) return message;
-  const pb::KeptCheckpoint& newest = stored.checkpoints(stored.checkpoints_size() - 1);
-  return message + fmt::format("; tautline resume {} continues from clock {}: {}", stored.job(),
-                               newest.clock(), newest.folder());
-}
-
 }  // namespace
+
+std::string advice_for(const pb::StoredJob& stored) {
+  if (stored.state() != pb::FAILED && stored.state() != pb::STOPPED) return {};
+  if (stored.restarted_as() != 0) return fmt::format("job {} continues it", stored.restarted_as());
+  if (stored.checkpoints().empty()) return {};
+  const pb::KeptCheckpoint& newest = stored.checkpoints(stored.checkpoints_size() - 1);
+  if (stored.diverged()) {
+    return fmt::format(
+        "with a lower base_lr, tautline submit --resume {} continues from its last good "
+        "checkpoint, of clock {}",
+        newest.folder(), newest.clock());
+  }
+  // Its message names the checkpoint that was made when it was stopped.
+  if (stored.state() == pb::STOPPED)
+    return fmt::format("tautline resume {} continues it", stored.job());
+  return fmt::format("tautline resume {} continues from clock {}: {}", stored.job(), newest.clock(),
+                     newest.folder());
+}
 
 pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const std::string& waiting,
                          TimePoint now) {
@@ -70,7 +76,8 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_job(stored.job());
   status.set_name(stored.definition().name());
   status.set_state(stored.state());
-  status.set_message(stored.state() == pb::SUBMITTED ? waiting : message_of(stored));
+  status.set_message(stored.state() == pb::SUBMITTED ? waiting : stored.message());
+  status.set_advice(advice_for(stored));
   status.set_mode(mode_name(stored.slack()));
   status.set_slack(stored.slack());
   status.set_epoch(stored.epoch());
@@ -113,6 +120,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_checkpoint_failure(stored.checkpoint_failure());
   if (stored.has_resume()) *status.mutable_resume() = stored.resume();
   status.set_restarted_as(stored.restarted_as());
+  status.set_diverged(stored.diverged());
   status.set_former_workers(stored.former().members());
   *status.mutable_former_staleness() = stored.former().staleness();
   status.set_left_s(left_s(status, slowest));

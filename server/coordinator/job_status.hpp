@@ -7,6 +7,9 @@
 
 namespace taut {
 
+/// How a job that failed or was stopped can be continued; empty: it cannot, or need not.
+[[nodiscard]] std::string advice_for(const pb::StoredJob& stored);
+
 /// The status of a job for users. `waiting` is what a submitted one waits for.
 [[nodiscard]] pb::JobStatus job_status(const JobRecord& job, const Registry& registry,
                                        const std::string& waiting, TimePoint now);

@@ -20,6 +20,7 @@
 #include "proto/config/text.hpp"
 #include "proto/record_sender.hpp"
 #include "proto/wire_version.hpp"
+#include "server/coordinator/job_status.hpp"
 #include "server/coordinator/run_summary.hpp"
 
 namespace taut {
@@ -27,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a worker's metrics.csv the first so many bytes are kept, of a log the last.
+// Of a worker's metrics.csv and tests.csv the first so many bytes are kept, of a log the last.
 constexpr std::uint64_t kMaxMetrics = std::uint64_t{64} << 20U;
 constexpr std::uint64_t kMaxLog = std::uint64_t{4} << 20U;
 constexpr const char* kOwnLog = "coordinator.log";
@@ -168,6 +169,9 @@ void RunKeeper::end(const pb::StoredJob& job) {
   if (found == runs_.end() || found->second.folder.empty()) return;
   Run& run = found->second;
   if (std::exchange(run.ended, true)) return;
+  if (const std::string advice = advice_for(job); !advice.empty()) {
+    note(JobId(job.job()), fmt::format("job {}: {}", job.job(), advice));
+  }
   RunPlaces places;
   places.folder = run.folder.string();
   for (const auto& [of, record] : run.records) {
@@ -182,13 +186,15 @@ fs::path RunKeeper::path_of(const Run& run, JobId job, const std::string& proces
                             pb::RecordPart::Kind kind) const {
   const std::string name = as_file_name(process);
   if (kind == pb::RecordPart::LOG) return run.folder / (name + ".log");
-  return run.folder / fmt::format("job{}-{}", job.value(), name) / "metrics.csv";
+  return run.folder / fmt::format("job{}-{}", job.value(), name) /
+         (kind == pb::RecordPart::TESTS ? "tests.csv" : "metrics.csv");
 }
 
 std::uint64_t RunKeeper::take(JobId job, const std::string& process, const pb::RecordPart& part) {
   const auto found = runs_.find(job);
+  const bool is_log = part.kind() == pb::RecordPart::LOG;
   const bool is_known =
-      part.kind() == pb::RecordPart::METRICS || part.kind() == pb::RecordPart::LOG;
+      is_log || part.kind() == pb::RecordPart::METRICS || part.kind() == pb::RecordPart::TESTS;
   if (found == runs_.end() || found->second.folder.empty() || !is_known ||
       part.text().size() > kMaxRecordPart) {
     return kRecordIsComplete;
@@ -201,18 +207,17 @@ std::uint64_t RunKeeper::take(JobId job, const std::string& process, const pb::R
     std::error_code failed;
     fs::create_directories(record.path.parent_path(), failed);
     // After a restart, or of a process that has joined again: what is here stays.
-    record.end = part.kind() == pb::RecordPart::METRICS ? size_of(record.path) : part.offset();
+    record.end = is_log ? part.offset() : size_of(record.path);
     record.kept_at = part.kept_at();
   }
-  if (part.kind() == pb::RecordPart::LOG && part.offset() == 0 &&
-      part.kept_at() != record.kept_at) {
+  if (is_log && part.offset() == 0 && part.kept_at() != record.kept_at) {
     record.kept_at = part.kept_at();
   }
   const std::uint64_t end = part.offset() + part.text().size();
   if (end <= record.end) return record.end;
   std::string_view text = part.text();
   if (part.offset() < record.end) text.remove_prefix(record.end - part.offset());
-  if (part.kind() == pb::RecordPart::METRICS && size_of(record.path) + text.size() > kMaxMetrics) {
+  if (!is_log && size_of(record.path) + text.size() > kMaxMetrics) {
     record.is_cut = true;
     return kRecordIsComplete;
   }
@@ -221,7 +226,7 @@ std::uint64_t RunKeeper::take(JobId job, const std::string& process, const pb::R
     return kRecordIsComplete;
   }
   record.end = end;
-  if (part.kind() == pb::RecordPart::LOG && size_of(record.path) > kMaxLog) {
+  if (is_log && size_of(record.path) > kMaxLog) {
     record.is_cut = true;
     if (!keep_end(record.path)) give_up(job, run, "its log cannot be shortened");
   }

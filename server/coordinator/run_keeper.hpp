@@ -12,9 +12,10 @@
 namespace taut {
 
 /// Keeps a folder for each job, with what `tautline train` leaves of a run: job.textproto as
-/// resolved, run.json, coordinator.log, each process's log and metrics.csv as far as they were sent
-/// here, and summary.json. Names are FOLDER/jobN-NAME, or FOLDER/jobN-NAME-2, ... if that is of
-/// another job. A folder that cannot be written costs its job's records, and nothing else.
+/// resolved, run.json, coordinator.log, each process's log, metrics.csv and tests.csv as far as
+/// they were sent here, and summary.json. Names are FOLDER/jobN-NAME, or FOLDER/jobN-NAME-2, ... if
+/// that is of another job. A folder that cannot be written costs its job's records, and nothing
+/// else.
 /// Thread    one; it writes files, without waiting for the disk
 class RunKeeper {
  public:

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/types.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/state_word.hpp"
+#include "server/coordinator/job_status.hpp"
 
 namespace taut {
 namespace {
@@ -46,13 +48,14 @@ Json staleness_json(const pb::StoredJob& job) {
   return all;
 }
 
-Json evaluations_json(const pb::StoredJob& job) {
+Json evaluations_json(const pb::StoredJob& job, const JobWords& words) {
   std::map<std::int64_t, const pb::Evaluation*> by_clock;
   for (const pb::Evaluation& one : job.evaluations()) by_clock[one.clock()] = &one;
   Json all = Json::array();
   for (const auto& [clock, one] : by_clock) {
     // JSON has no NaN: null where the net has no Accuracy.
     all.push_back({{"iteration", clock}, {"accuracy", one->accuracy()}, {"loss", one->loss()}});
+    if (words.has_perplexity) all.back()["perplexity"] = std::exp(one->loss());
   }
   return all;
 }
@@ -71,6 +74,7 @@ std::int64_t iterations_of(const pb::StoredJob& job) {
 
 std::string run_summary_json(const pb::StoredJob& job, const RunPlaces& places) {
   const Slack slack(job.slack());
+  const JobWords words = words_of(job.definition());
   Json workers = Json::array();
   for (const pb::StoredMember& member : job.members()) workers.push_back(worker_json(member));
   Json checkpoints = Json::array();
@@ -86,6 +90,7 @@ std::string run_summary_json(const pb::StoredJob& job, const RunPlaces& places) 
                       {"job_id", job.job()},
                       {"state", state_word(job.state())},
                       {"message", job.message()},
+                      {"advice", advice_for(job)},
                       {"mode", mode},
                       // Unbounded has no number.
                       {"slack", slack.is_unbounded() ? Json() : Json(job.slack())},
@@ -93,10 +98,14 @@ std::string run_summary_json(const pb::StoredJob& job, const RunPlaces& places) 
                       {"iterations", iterations_of(job)},
                       {"max_iter", job.definition().solver_param().max_iter()},
                       {"running_s", job.running_s()},
+                      {"records", words.records},
+                      {"images_per_second", job.records_per_second()},
+                      {"rate", words.items_per_record * job.records_per_second()},
+                      {"rate_unit", words.rate()},
                       {"workers", workers},
                       {"former_workers", job.former().members()},
                       {"staleness", staleness_json(job)},
-                      {"evaluations", evaluations_json(job)},
+                      {"evaluations", evaluations_json(job, words)},
                       {"checkpoints", checkpoints},
                       {"parameters_sha256", job.parameters_sha256()},
                       {"records_kept_at", records}};

@@ -41,6 +41,7 @@ json job_in_short(const pb::JobStatus& job) {
           {"name", job.name()},
           {"state", state_word(job.state())},
           {"message", job.message()},
+          {"advice", job.advice()},
           {"mode", job.mode()},
           {"slack", slack_of(job)},
           {"epoch", job.epoch()},

@@ -17,6 +17,7 @@ class Submit(ClusterTest):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertRegex(answer.stdout,
                          r"job 1 done in \d+\.\d s\nparameters sha256: [0-9a-f]{64}\n"
+                         r"checkpoint at 30: .*/checkpoints/tiny_iter_30\n"
                          r"run folder: .*/runs/job1-tiny\n$")
 
     def test_submit_accepts_the_options_of_train(self):

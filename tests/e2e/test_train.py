@@ -109,6 +109,23 @@ class Train(ClusterTest):
         summary = json.loads((self.folder / "out/summary.json").read_text())
         self.assertEqual(summary["state"], "failed")
 
+    def test_on_divergence_continue_trains_to_the_end_and_only_warns(self):
+        job = self.job(iterations=30, extra="on_divergence: CONTINUE\n")
+        job.write_text(job.read_text().replace("base_lr: 0.1", "base_lr: 1e30"))
+        answer = self.tautline("train", job, "--output", self.folder / "out")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("note: the training has diverged, which on_divergence: CONTINUE allows",
+                      answer.stdout)
+        self.assertNotIn("-nan", answer.stdout)
+        summary = json.loads((self.folder / "out/summary.json").read_text())
+        self.assertEqual((summary["state"], summary["iterations"]), ("done", 30))
+        log = (self.folder / "out/worker0.log").read_text()
+        self.assertEqual(log.count("the training has diverged; try a base_lr below 1e+30"), 1, log)
+        # No checkpoint has values that are not finite.
+        self.assertEqual(list((self.folder / "out").glob("checkpoints/*_iter_30")), [])
+        alone = self.run_program("tautline-worker", "--local", job)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+
     def test_parameters_that_overflow_in_the_last_clock_end_the_job_as_failed(self):
         # The only loss is finite, and so is its gradient; the step is not.
         job = self.job(iterations=1)

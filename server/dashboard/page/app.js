@@ -169,8 +169,9 @@
     const state = job.state === "running" ? `running, ${modeName(job)}` : job.state;
     text("job-state", state);
     $("job-state").className = "state " + job.state;
-    $("job-message").hidden = !job.message;
-    text("job-message", job.message);
+    const note = [job.message, job.advice].filter(Boolean).join("; ");
+    $("job-message").hidden = !note;
+    text("job-message", note);
     const share = job.max_iter > 0 ? Math.min(1, job.clock / job.max_iter) : 0;
     $("bar").firstElementChild.style.width = 100 * share + "%";
     $("bar").setAttribute("aria-valuenow", (100 * share).toFixed(0));

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -151,15 +153,14 @@ TEST_CASE("a job that fails starts again from its newest checkpoint, so often as
   const std::uint64_t second = cluster.status(first).restarted_as();
   REQUIRE(second == first + 1);
   const std::int64_t newest = cluster.kept(first).back();
-  CHECK(cluster.status(first).message().ends_with("; job 2 continues it"));
+  CHECK(cluster.status(first).advice() == "job 2 continues it");
   REQUIRE(cluster.run_until_state(second, pb::RUNNING));
   CHECK(cluster.status(second).resume().clock() == newest);
   REQUIRE(cluster.run_until([&] { return !cluster.kept(second).empty(); }));
   cluster.kill("s0");
   REQUIRE(cluster.run_until_state(second, pb::FAILED));
   CHECK(cluster.status(second).restarted_as() == 0);
-  CHECK(cluster.status(second).message().find("; tautline resume 2 continues from clock ") !=
-        std::string::npos);
+  CHECK(cluster.status(second).advice().starts_with("tautline resume 2 continues from clock "));
 }
 
 TEST_CASE("servers are notified that no further checkpoint is ordered, and keep no memory for one",
@@ -231,9 +232,54 @@ TEST_CASE("a job that has diverged names its last checkpoint, and keeps it", "[c
   const pb::JobStatus status = cluster.status(job);
   REQUIRE(!status.checkpoints().empty());
   const pb::KeptCheckpoint& last = *status.checkpoints().rbegin();
-  CHECK(status.message() ==
-        "worker \"w1\": the loss is nan; tautline resume 1 continues from clock " +
-            std::to_string(last.clock()) + ": " + last.folder());
+  CHECK(status.message() == "worker \"w1\": the loss is nan");
+  CHECK(status.diverged());
+  CHECK(status.advice() == "with a lower base_lr, tautline submit --resume " + last.folder() +
+                               " continues from its last good checkpoint, of clock " +
+                               std::to_string(last.clock()));
+}
+
+TEST_CASE("a checkpoint whose test was not finite goes, and the good one before it stays",
+          "[checkpoint]") {
+  for (const std::uint32_t keep : {0U, 1U, 2U}) {
+    Cluster cluster;
+    cluster.at("w0").worker.tests = true;
+    const std::uint64_t job = cluster.start(saved_job(30, keep));
+    REQUIRE(cluster.run_until([&] {
+      const Clocks kept = cluster.kept(job);
+      return !kept.empty() && kept.back() == 30;
+    }));
+    // The test of its parameters has not ended, so an older one has not gone for it.
+    const Clocks before = cluster.kept(job);
+    REQUIRE(before.size() >= 2);
+    const std::string last = cluster.status(job).checkpoints().rbegin()->folder();
+    cluster.at("w0").worker.fails = "the loss of the test is nan";
+    cluster.at("w0").worker.diverges = true;
+    REQUIRE(cluster.run_until_state(job, pb::FAILED));
+    CHECK(cluster.kept(job) == Clocks(before.begin(), before.end() - 1));
+    CHECK(cluster.status(job).advice().find(
+              fmt::format("its last good checkpoint, of clock {}", before[before.size() - 2])) !=
+          std::string::npos);
+    REQUIRE(cluster.tasks.back().kind == CheckpointTask::Kind::kRemove);
+    CHECK(cluster.tasks.back().unkept == std::vector<std::string>{last});
+    CHECK(cluster.noted("the checkpoint at clock 30 is removed: the training had diverged"));
+  }
+}
+
+TEST_CASE("an older checkpoint goes when the newest has proved good, and not before",
+          "[checkpoint]") {
+  Cluster cluster;
+  cluster.at("w0").worker.tests = true;
+  const std::uint64_t job = cluster.start(saved_job(30, 1));
+  REQUIRE(cluster.run_until([&] {
+    const Clocks kept = cluster.kept(job);
+    return !kept.empty() && kept.back() == 30;
+  }));
+  cluster.run_for(std::chrono::seconds(2));
+  CHECK(cluster.kept(job).size() == 2);
+  cluster.at("w0").worker.tests = false;
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.kept(job) == Clocks{30});
 }
 
 TEST_CASE("a manifest that cannot be written costs a checkpoint too", "[checkpoint]") {
@@ -275,8 +321,8 @@ TEST_CASE("older checkpoints beyond those to keep are named for removal", "[chec
   std::vector<std::string> made;
   std::vector<std::string> removed;
   for (const CheckpointTask& task : cluster.tasks) {
-    made.push_back(task.folder);
-    removed.insert(removed.end(), task.older.begin(), task.older.end());
+    if (task.kind == CheckpointTask::Kind::kFinish) made.push_back(task.folder);
+    removed.insert(removed.end(), task.unkept.begin(), task.unkept.end());
   }
   made.resize(made.size() - 2);
   CHECK(removed == made);

@@ -65,8 +65,10 @@ class FakeWorker {
   bool stuck = false;     // neither trains nor heeds a stop
   std::string fails;      // why it gives up
   bool diverges = false;  // what fails is the training, not the worker
+  bool tests = false;     // it has trained all clocks, and its last test lasts
 
  private:
+  void finish();
   std::optional<pb::WorkerJob> job_;
   std::uint64_t began_ = 0;  // job and life that the progress is of
   std::uint64_t began_as_ = 0;

@@ -59,6 +59,7 @@ TEST_CASE("a job's folder has its definition, its origin, records, the log and a
   keeper.begin(job, origin);
   keeper.note(JobId(3), "job 3: starts");
   CHECK(keeper.take(JobId(3), "w0", part_of(pb::RecordPart::METRICS, 0, "clock\n0\n")) == 8);
+  CHECK(keeper.take(JobId(3), "w0", part_of(pb::RecordPart::TESTS, 0, "output\n")) == 7);
   CHECK(keeper.take(JobId(3), "w0", part_of(pb::RecordPart::LOG, 0, "hello\n")) == 6);
   job.set_state(pb::DONE);
   keeper.end(job);
@@ -66,6 +67,7 @@ TEST_CASE("a job's folder has its definition, its origin, records, the log and a
   CHECK_THAT(text_of(run / "job.textproto"), Catch::Matchers::Contains("workers: 1"));
   CHECK_THAT(text_of(run / "coordinator.log"), Catch::Matchers::Contains("job 3: starts\n"));
   CHECK(text_of(run / "job3-w0/metrics.csv") == "clock\n0\n");
+  CHECK(text_of(run / "job3-w0/tests.csv") == "output\n");
   CHECK(text_of(run / "w0.log") == "hello\n");
   const auto about = nlohmann::json::parse(text_of(run / "run.json"));
   CHECK(about["command"].size() == 2);

@@ -26,8 +26,8 @@ TEST_CASE("a record is sent part by part, each until it is there", "[control]") 
   const std::string whole = "clock,loss\n" + std::string(kMaxRecordPart, 'x');
   const auto file = folder.write("metrics.csv", whole);
   RecordSender sender("");
-  sender.set_metrics(JobId(3), file);
-  sender.set_metrics(JobId(3), file);
+  sender.set_file(JobId(3), pb::RecordPart::METRICS, file);
+  sender.set_file(JobId(3), pb::RecordPart::METRICS, file);
   for (int repeated = 0; repeated < 2; ++repeated) {
     const pb::Heartbeat first = parts_of(sender);
     REQUIRE(first.records_size() == 1);
@@ -46,6 +46,22 @@ TEST_CASE("a record is sent part by part, each until it is there", "[control]") 
   folder.write("metrics.csv", whole + "more");
   CHECK(parts_of(sender).records(0).text() == "more");
   sender.take({mark_of(3, pb::RecordPart::METRICS, kRecordIsComplete)});
+  CHECK(parts_of(sender).records().empty());
+}
+
+TEST_CASE("a file that does not exist yet is sent once it does", "[control]") {
+  const test::TempFolder folder;
+  RecordSender sender("");
+  sender.set_file(JobId(3), pb::RecordPart::METRICS, folder.write("metrics.csv", "clock\n"));
+  sender.set_file(JobId(3), pb::RecordPart::TESTS, folder.path() / "tests.csv");
+  sender.take({mark_of(3, pb::RecordPart::METRICS, 6)});
+  CHECK(parts_of(sender).records().empty());
+  folder.write("tests.csv", "output\n");
+  const pb::Heartbeat parts = parts_of(sender);
+  REQUIRE(parts.records_size() == 1);
+  CHECK(parts.records(0).kind() == pb::RecordPart::TESTS);
+  CHECK(parts.records(0).text() == "output\n");
+  sender.take({mark_of(3, pb::RecordPart::TESTS, 7)});
   CHECK(parts_of(sender).records().empty());
 }
 

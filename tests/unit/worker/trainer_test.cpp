@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/log.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/client/served_job.hpp"
@@ -171,7 +172,7 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
   TinyJob tiny;
   const int batches = GENERATE(1, 3);
   tiny.job.mutable_solver_param()->set_iter_size(batches);
-  const Trainer::Options whole = trainer_options(tiny.job.solver_param());
+  const Trainer::Options whole = trainer_options(tiny.job);
   REQUIRE(whole.end == kEnd);
   const JobAssets assets = tiny.assets();
   const auto backend = cpu();
@@ -247,7 +248,7 @@ TEST_CASE("devices that share a batch move parameters as one device does", "[tra
           std::move(cache), devices, assets.train_graph().parameters, ReplicatedCache::Options());
     }
     ProgressBoard board;
-    Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job.solver_param()), board);
+    Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job), board);
     REQUIRE(trainer.run(stop).value() == kEnd);
     CHECK(board.read().images == 4 * 6);
     return std::pair(values_of(*cache, assets.train_graph()), board.read().loss);
@@ -285,7 +286,7 @@ TEST_CASE("several small batches of a clock move parameters as one large batch",
     replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
     const auto cache = local_cache(tiny, assets, *backend, 1);
     ProgressBoard board;
-    Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job.solver_param()), board);
+    Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job), board);
     REQUIRE(trainer.run(stop).value() == kEnd);
     CHECK(board.read().images == 8 * 6);
     return std::pair(values_of(*cache, assets.train_graph()), board.read().loss);
@@ -613,7 +614,7 @@ TEST_CASE("a training that ends with parameters that are not finite has diverged
   ProgressBoard board;
   const auto digest = [&] {
     return digest_parameters(*cache, assets.train_graph(), Clock(0), Duration(0), stop,
-                             DivergenceRule(tiny.job.solver_param()), board);
+                             DivergenceRule(tiny.job), board);
   };
   CHECK(digest().has_value());
   CHECK_FALSE(board.read().diverged);
@@ -644,8 +645,7 @@ TEST_CASE("a test whose loss is no number ends the run", "[trainer]") {
     BrokenSnapshots cache(*inner);
     std::vector<Replica> replicas;
     replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
-    Trainer trainer(replicas, cache, phases.value().get(), trainer_options(tiny.job.solver_param()),
-                    board);
+    Trainer trainer(replicas, cache, phases.value().get(), trainer_options(tiny.job), board);
     return trainer.run(stop);
   };
   ProgressBoard board;
@@ -654,6 +654,37 @@ TEST_CASE("a test whose loss is no number ends the run", "[trainer]") {
   CHECK_THAT(ended.error().message, Contains("the loss of the test is nan at iteration 2: the "
                                              "training has diverged; try a base_lr below 0.1"));
   CHECK(board.read().diverged);
+}
+
+TEST_CASE("on_divergence: CONTINUE trains to the end, and logs the first number that is not finite",
+          "[trainer]") {
+  TinyJob tiny;
+  tiny.job.set_on_divergence(pb::Job::CONTINUE);
+  pb::SolverParameter& solver = *tiny.job.mutable_solver_param();
+  solver.set_base_lr(1e30F);
+  solver.set_max_iter(20);
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  const std::atomic<bool> stop = false;
+  ProgressBoard board;
+  REQUIRE(log::start({.role = "worker", .name = "w0", .file = ""}).has_value());
+  const std::uint64_t before = log::position();
+  Trainer trainer(replicas, *cache, nullptr, trainer_options(tiny.job), board);
+  const auto ended = trainer.run(stop);
+  REQUIRE(ended.has_value());
+  CHECK(ended.value() == Clock(20));
+  const auto digest = digest_parameters(*cache, assets.train_graph(), Clock(20), Duration(0), stop,
+                                        DivergenceRule(tiny.job), board);
+  CHECK(digest.has_value());
+  CHECK(board.read().diverged);
+  const std::string text = log::read_from(before, 1U << 16U).text;
+  const std::size_t first = text.find("the training has diverged; try a base_lr below 1e+30");
+  REQUIRE(first != std::string::npos);
+  CHECK(text.find("it continues, as on_divergence says") != std::string::npos);
+  CHECK(text.find("has diverged", first + 20) == std::string::npos);
 }
 
 TEST_CASE("a loss that is no number ends the run with what to try", "[trainer]") {
