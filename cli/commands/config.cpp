@@ -9,6 +9,7 @@
 #include "cli/views/settings_text.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/config/text.hpp"
+#include "worker/model/field_places.hpp"
 #include "worker/model/file_kind.hpp"
 #include "worker/model/job.hpp"
 
@@ -20,8 +21,18 @@ struct ShowOptions {
   JobOptions job;
 };
 
-void print(const google::protobuf::Message& effective, const google::protobuf::Message& file) {
-  for (const std::string& line : settings_text(effective, file)) fmt::print("{}\n", line);
+Result<void> print(const std::string& file, const google::protobuf::Message& effective,
+                   const google::protobuf::Message& from_file) {
+  TAUT_TRY(const auto places, model::field_places(file));
+  // What no file sets by itself, such as a job's name, follows from the file that was named.
+  const auto place_of = [&](const std::string& field) {
+    const auto found = places.find(field);
+    return found == places.end() ? file : found->second;
+  };
+  for (const std::string& line : settings_text(effective, from_file, place_of)) {
+    fmt::print("{}\n", line);
+  }
+  return ok();
 }
 
 Result<void> show(const ShowOptions& options) {
@@ -29,14 +40,12 @@ Result<void> show(const ShowOptions& options) {
   if (kind == model::FileKind::kCluster) {
     pb::ClusterConfig config;
     TAUT_TRY(read_text(options.file, config));
-    print(config, config);
-    return ok();
+    return print(options.file, config, config);
   }
   TAUT_TRY(const pb::Job file, model::load_job(options.file));
   pb::Job effective = file;
   put_over(options.job, effective);
-  print(effective, file);
-  return ok();
+  return print(options.file, effective, file);
 }
 
 }  // namespace
@@ -45,7 +54,7 @@ void add_config(Command& config, int& status) {
   config.require_command();
   Command command = config.command(
       "show",
-      "Prints every setting that is in force, and whether it is from a flag, the file or a "
+      "Prints every setting that is in force, and where it is from: a flag, a line of a file or a "
       "default",
       "Example: tautline config show configs/jobs/fashion_lenet.textproto --slack 3");
   auto options = std::make_shared<ShowOptions>();

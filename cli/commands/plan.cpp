@@ -32,7 +32,9 @@ int become_worker(const PlanArguments& arguments) {
                                     std::to_string(arguments.budget),
                                     "--plan",
                                     "--replicas",
-                                    std::to_string(arguments.replicas)};
+                                    std::to_string(arguments.replicas),
+                                    "--speaks-as",
+                                    "tautline plan"};
   if (!arguments.data.empty()) words.insert(words.end(), {"--data", arguments.data});
   std::vector<char*> pointers;
   pointers.reserve(words.size() + 1);

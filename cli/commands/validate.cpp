@@ -131,8 +131,12 @@ Result<Findings> check_net(const fs::path& path) {
       continue;
     }
     for (const model::LayerData& layer : layers.value()) {
-      const auto missing = model::missing_data(layer.place);
-      found.missing.insert(found.missing.end(), missing.begin(), missing.end());
+      for (std::string& line : model::missing_data(layer.place)) {
+        // Both phases may read the same data.
+        if (std::ranges::find(found.missing, line) == found.missing.end()) {
+          found.missing.push_back(std::move(line));
+        }
+      }
     }
   }
   TAUT_TRY(describe_graphs(job, found));

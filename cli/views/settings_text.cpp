@@ -19,54 +19,62 @@ constexpr std::size_t kOriginColumn = 48;
 
 class Settings {
  public:
-  void add(const Message& effective, const Message* file, const std::string& indent) {
+  explicit Settings(const PlaceOf& place_of) : place_of_(place_of) {}
+
+  /// path      of the message in the whole, e.g. "solver_param."; it has as many dots as it is deep
+  void add(const Message& effective, const Message* file, const std::string& path) {
     for (int i = 0; i < effective.GetDescriptor()->field_count(); ++i) {
-      add_field(effective, file, *effective.GetDescriptor()->field(i), indent);
+      add_field(effective, file, *effective.GetDescriptor()->field(i), path);
     }
   }
 
   [[nodiscard]] std::vector<std::string> lines() && { return std::move(lines_); }
 
  private:
+  static std::string indent_of(const std::string& path) {
+    return std::string(2 * static_cast<std::size_t>(std::ranges::count(path, '.')), ' ');
+  }
+
   void add_field(const Message& effective, const Message* file, const FieldDescriptor& field,
-                 const std::string& indent) {
+                 const std::string& path) {
     const auto& reflection = *effective.GetReflection();
     const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     if (field.is_repeated()) {
       for (int at = 0; at < reflection.FieldSize(effective, &field); ++at) {
-        add_value(effective, file, field, at, indent);
+        add_value(effective, file, field, at, path);
       }
     } else if (!is_message) {
-      add_value(effective, file, field, -1, indent);
+      add_value(effective, file, field, -1, path);
     } else if (reflection.HasField(effective, &field)) {
-      add_message(effective, file, field, indent);
+      add_message(effective, file, field, path);
     }
   }
 
   void add_message(const Message& effective, const Message* file, const FieldDescriptor& field,
-                   const std::string& indent) {
+                   const std::string& path) {
     const Message& value = effective.GetReflection()->GetMessage(effective, &field);
+    const std::string indent = indent_of(path);
     if (const auto* net = dynamic_cast<const pb::NetParameter*>(&value)) {
       add_line(fmt::format("{}# {}: \"{}\", {} layers", indent, field.name(), net->name(),
                            net->layer_size()),
-               "file");
+               place_of_(path + field.name()));
       return;
     }
     const bool in_file = file != nullptr && file->GetReflection()->HasField(*file, &field);
     lines_.push_back(indent + field.name() + " {");
     add(value, in_file ? &file->GetReflection()->GetMessage(*file, &field) : nullptr,
-        indent + "  ");
+        path + field.name() + ".");
     lines_.push_back(indent + "}");
   }
 
   /// at   -1: the field is not repeated
   void add_value(const Message& effective, const Message* file, const FieldDescriptor& field,
-                 int at, const std::string& indent) {
+                 int at, const std::string& path) {
     const std::string value = text_of(effective, field, at);
     const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    add_line(fmt::format("{}{}{} {}", indent, field.name(), is_message ? " {" : ":",
+    add_line(fmt::format("{}{}{} {}", indent_of(path), field.name(), is_message ? " {" : ":",
                          is_message ? value + " }" : value),
-             origin_of(effective, file, field, at, value));
+             origin_of(effective, file, field, at, path));
   }
 
   static std::string text_of(const Message& message, const FieldDescriptor& field, int at) {
@@ -78,8 +86,9 @@ class Settings {
     return text;
   }
 
-  static const char* origin_of(const Message& effective, const Message* file,
-                               const FieldDescriptor& field, int at, const std::string& value) {
+  [[nodiscard]] std::string origin_of(const Message& effective, const Message* file,
+                                      const FieldDescriptor& field, int at,
+                                      const std::string& path) const {
     const auto is_in = [&](const Message& message) {
       const auto& reflection = *message.GetReflection();
       return at < 0 ? reflection.HasField(message, &field)
@@ -87,20 +96,24 @@ class Settings {
     };
     const bool in_file = file != nullptr && is_in(*file);
     if (!is_in(effective)) return in_file ? "flag" : "default";
-    return in_file && text_of(*file, field, at) == value ? "file" : "flag";
+    if (!in_file || text_of(*file, field, at) != text_of(effective, field, at)) return "flag";
+    const std::string name = path + field.name();
+    return place_of_(at < 0 ? name : fmt::format("{}[{}]", name, at));
   }
 
   void add_line(const std::string& text, const std::string& origin) {
     lines_.push_back(fmt::format("{:<{}}  # {}", text, kOriginColumn, origin));
   }
 
+  const PlaceOf& place_of_;
   std::vector<std::string> lines_;
 };
 
 }  // namespace
 
-std::vector<std::string> settings_text(const Message& effective, const Message& from_file) {
-  Settings settings;
+std::vector<std::string> settings_text(const Message& effective, const Message& from_file,
+                                       const PlaceOf& place_of) {
+  Settings settings(place_of);
   settings.add(effective, &from_file, "");
   return std::move(settings).lines();
 }

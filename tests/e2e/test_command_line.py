@@ -139,16 +139,42 @@ class Mistakes(ClusterTest):
 
 
 class Settings(ClusterTest):
-    def test_config_show_says_which_settings_are_from_a_flag_the_file_or_a_default(self):
-        job = self.job(extra="consistency { mode: SSP slack: 2 }\n")
+    def test_config_show_says_which_settings_are_from_a_flag_a_line_of_a_file_or_a_default(self):
+        text = self.job().read_text()
+        solver = text.index("solver_param {")
+        self.file("solver.prototxt", text[solver + len("solver_param {"):text.rindex("}")])
+        job = self.file("split.textproto", text[:solver] + 'solver: "solver.prototxt"\n'
+                        "consistency { mode: SSP\nslack: 2 }\n")
         answer = self.tautline("config", "show", job, "--seed", 7)
         self.assertEqual(answer.returncode, 0, answer.stderr)
-        for line in (r"^seed: 7 +# flag$", r"^workers: 1 +# file$", r"^  slack: 2 +# file$",
-                     r"^  base_lr: 0.1 +# file$", r"^  snapshot: 0 +# default$",
-                     r'^# net_param: "tiny", 6 layers +# file$'):
-            self.assertRegex(answer.stdout, re.compile(line, re.MULTILINE))
+
+        def place(file, word):
+            lines = (self.folder / file).read_text().splitlines()
+            return rf"\S*{file}:{next(i for i, line in enumerate(lines, 1) if word in line)}"
+        for line in (r"^seed: 7 +# flag$", r"^workers: 1 +# " + place("split.textproto", "workers"),
+                     r"^  slack: 2 +# " + place("split.textproto", "slack: 2"),
+                     r"^  base_lr: 0.1 +# " + place("solver.prototxt", "base_lr"),
+                     r"^  snapshot: 0 +# default",
+                     r'^# net_param: "tiny", 6 layers +# ' + place("split.textproto", "net_param")):
+            self.assertRegex(answer.stdout, re.compile(line + "$", re.MULTILINE))
         flagged = self.tautline("config", "show", job, "--slack", "async").stdout
         self.assertRegex(flagged, re.compile(r"^  mode: ASYNC +# flag$", re.MULTILINE))
+
+    def test_data_that_both_phases_read_is_missed_once(self):
+        net = self.file("net.prototxt", 'name: "n"' + "".join(
+            'layer { name: "d" type: "Data" top: "data" top: "label" include { phase: %s } '
+            'data_param { source: "nowhere" backend: LMDB batch_size: 4 } }' % phase
+            for phase in ("TRAIN", "TEST")) +
+            'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" '
+            "inner_product_param { num_output: 10 } } "
+            'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" }')
+        answer = self.tautline("validate", net)
+        self.assertEqual(answer.stderr.count('data "nowhere" does not exist'), 1, answer.stderr)
+
+    def test_a_plan_that_is_too_small_is_refused_in_the_name_of_the_command(self):
+        answer = self.tautline("plan", self.job(), "--budget", 1)
+        self.assert_fails(answer, "tautline plan: ")
+        self.assertNotIn("tautline-worker:", answer.stderr)
 
     def test_config_show_reads_cluster_files(self):
         answer = self.tautline("config", "show", SOURCE / "configs/clusters/local.textproto")

@@ -70,10 +70,13 @@ TEST_CASE("settings are shown with their origin: flag, file or default", "[cli]"
   pb::Job effective = file;
   effective.set_workers(4);
   effective.mutable_solver_param()->set_stepvalue(1, 7);
-  const auto lines = settings_text(effective, file);
-  CHECK(holds(lines, "name: \"j\"                                         # file"));
+  const auto lines =
+      settings_text(effective, file, [](const std::string& field) { return "job:1 " + field; });
+  CHECK(holds(lines, "name: \"j\"                                         # job:1 name"));
   CHECK(holds(lines, "workers: 4                                        # flag"));
-  CHECK(holds(lines, "  stepvalue: 3                                    # file"));
+  CHECK(holds(lines,
+              "  stepvalue: 3                                    # job:1 "
+              "solver_param.stepvalue[0]"));
   CHECK(holds(lines, "  stepvalue: 7                                    # flag"));
   CHECK(holds(lines, "  momentum: 0                                     # default"));
 }
