@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,7 +14,9 @@
 #include "cli/runs/run_comparison.hpp"
 #include "cli/runs/run_record.hpp"
 #include "cli/views/draw.hpp"
+#include "cli/views/terminal.hpp"
 #include "common/files/file.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
 
 namespace taut::cli {
 namespace {
@@ -30,6 +33,7 @@ struct RunsOptions {
   bool json = false;
   bool remove = false;
   bool yes = false;
+  bool checkpoints = false;
 };
 
 std::string shown(const std::optional<double>& value, int digits) {
@@ -46,6 +50,7 @@ nlohmann::ordered_json json_of(const RunRecord& run) {
           {"job", run.job},
           {"state", run.state},
           {"message", run.message},
+          {"advice", run.advice},
           {"mode", run.mode},
           {"workers", run.workers},
           {"iterations", run.iterations},
@@ -68,6 +73,18 @@ nlohmann::ordered_json json_of(const RunRecord& run) {
           {"note", run.note}};
 }
 
+std::vector<std::string> table_of(const std::vector<RunRecord>& runs) {
+  std::vector<Row> rows{{"run", "kind", "state", "mode", "workers", "iterations", "accuracy",
+                         "loss", "began", "tags"}};
+  for (const RunRecord& run : runs) {
+    rows.push_back({run.name, run.kind, run.state, run.mode.empty() ? "-" : run.mode,
+                    std::to_string(run.workers), grouped(run.iterations), shown(run.accuracy, 4),
+                    shown(run.loss, 4), run.began.empty() ? "-" : run.began,
+                    fmt::format("{}", fmt::join(run.tags, " "))});
+  }
+  return aligned(rows, {false, false, false, false, true, true, true, true, false, false});
+}
+
 Result<void> list(const RunsOptions& options) {
   std::error_code ignored;
   if (!fs::is_directory(options.runs, ignored)) {
@@ -86,65 +103,76 @@ Result<void> list(const RunsOptions& options) {
     fmt::print("{}\n", nlohmann::ordered_json({{"runs", all}}).dump());
     return ok();
   }
-  std::vector<Row> rows{{"run", "kind", "state", "mode", "workers", "iterations", "accuracy",
-                         "loss", "began", "tags"}};
-  for (const RunRecord& run : runs) {
-    rows.push_back({run.name, run.kind, run.state, run.mode.empty() ? "-" : run.mode,
-                    std::to_string(run.workers), grouped(run.iterations), shown(run.accuracy, 4),
-                    shown(run.loss, 4), run.began.empty() ? "-" : run.began,
-                    fmt::format("{}", fmt::join(run.tags, " "))});
-  }
   if (runs.empty()) {
     fmt::print("no runs in {}\n", options.runs);
-    return ok();
-  }
-  for (const std::string& line :
-       aligned(rows, {false, false, false, false, true, true, true, true, false, false})) {
-    fmt::print("{}\n", line);
+  } else {
+    print_lines(table_of(runs));
   }
   return ok();
 }
 
 Result<void> show(const RunsOptions& options) {
   TAUT_TRY(const RunRecord run, find_record(options.runs, options.name));
+  const bool is_whole_sweep = is_sweep(run.folder);
+  std::vector<RunRecord> runs;
+  if (is_whole_sweep) runs = records_below(run.folder);
   if (options.json) {
-    fmt::print("{}\n", json_of(run).dump());
+    nlohmann::ordered_json about = json_of(run);
+    for (const RunRecord& one : runs) about["runs"].push_back(json_of(one));
+    fmt::print("{}\n", about.dump());
     return ok();
   }
-  std::vector<Row> rows{
-      {"run", run.name},
-      {"kind", run.kind},
-      {"job", run.job},
-      {"state", run.state},
-      {"message", run.message},
-      {"mode", run.mode},
-      {"workers", std::to_string(run.workers)},
-      {"iterations", fmt::format("{} of {}", grouped(run.iterations), grouped(run.max_iter))},
-      {"test accuracy", shown(run.accuracy, 4)},
-      {"test loss", shown(run.loss, 4)},
-      {run.rate_unit, shown(run.rate, 0)},
-      {"seconds", shown(run.seconds, 1)},
-      {"parameters sha256", run.parameters_sha256},
-      {"began", run.began},
-      {"command", run.command},
-      {"host", run.host},
-      {"working folder", run.working_folder},
-      {"project", run.project},
-      {"build", run.build},
-      {"tags", fmt::format("{}", fmt::join(run.tags, " "))},
-      {"note", run.note}};
-  for (const std::string& folder : run.checkpoints) rows.push_back({"checkpoint", folder});
+  const auto of_run = [&](std::string text) { return is_whole_sweep ? std::string() : text; };
+  std::vector<Row> rows{{"run", run.name},
+                        {"kind", run.kind},
+                        {"job", run.job},
+                        {"state", run.state},
+                        {"message", run.message},
+                        {"advice", run.advice},
+                        {"mode", run.mode},
+                        {"workers", of_run(std::to_string(run.workers))},
+                        {"iterations", of_run(fmt::format("{} of {}", grouped(run.iterations),
+                                                          grouped(run.max_iter)))},
+                        {"test accuracy", shown(run.accuracy, 4)},
+                        {"test loss", shown(run.loss, 4)},
+                        {run.rate_unit, shown(run.rate, 0)},
+                        {"seconds", shown(run.seconds, 1)},
+                        {"parameters sha256", run.parameters_sha256},
+                        {"began", run.began},
+                        {"command", run.command},
+                        {"host", run.host},
+                        {"working folder", run.working_folder},
+                        {"project", run.project},
+                        {"build", run.build},
+                        {"tags", fmt::format("{}", fmt::join(run.tags, " "))},
+                        {"note", run.note}};
+  if (!is_whole_sweep) {
+    for (const std::string& folder : run.checkpoints) rows.push_back({"checkpoint", folder});
+  }
   rows.push_back({"folder", run.folder.string()});
+  std::error_code ignored;
+  if (const fs::path report = run.folder / "report.html"; fs::exists(report, ignored)) {
+    rows.push_back({"report", report.string()});
+  }
   std::erase_if(rows, [](const Row& row) { return row[1].empty() || row[1] == "-"; });
   for (const std::string& line : aligned(rows)) fmt::print("{}\n", line);
+  if (runs.empty()) return ok();
+  fmt::print("\n");
+  print_lines(table_of(runs));
   return ok();
 }
 
 Result<void> compare_two(const RunsOptions& options) {
   TAUT_TRY(const RunRecord first, find_record(options.runs, options.name));
   TAUT_TRY(const RunRecord second, find_record(options.runs, options.second));
+  for (const RunRecord* run : {&first, &second}) {
+    if (!is_sweep(run->folder)) continue;
+    return invalid(fmt::format(
+        "{0} is a whole sweep, whose report compares its runs; tautline runs show {0} names them",
+        run->name));
+  }
   TAUT_TRY(const RunComparison comparison, compare(first, second));
-  for (const std::string& line : comparison_lines(comparison)) fmt::print("{}\n", line);
+  print_lines(comparison_lines(comparison));
   if (options.output.empty()) return ok();
   std::error_code ignored;
   if (fs::exists(options.output, ignored)) {
@@ -158,6 +186,10 @@ Result<void> compare_two(const RunsOptions& options) {
 
 Result<void> note(const RunsOptions& options) {
   TAUT_TRY(RunRecord run, find_record(options.runs, options.name));
+  if (options.words.empty() && !options.remove) {
+    fmt::print("{}\n", run.note.empty() ? run.name + " has no note" : run.note);
+    return ok();
+  }
   run.note = fmt::format("{}", fmt::join(options.words, " "));
   return write_notes(run);
 }
@@ -171,6 +203,38 @@ Result<void> tag(const RunsOptions& options) {
   TAUT_TRY(write_notes(run));
   fmt::print("{}: {}\n", run.name,
              run.tags.empty() ? "no tags" : fmt::format("{}", fmt::join(run.tags, " ")));
+  return ok();
+}
+
+/// The run's checkpoints on this machine that are not in its folder.
+std::vector<fs::path> checkpoints_elsewhere(const RunRecord& run) {
+  std::error_code ignored;
+  const fs::path own = fs::weakly_canonical(run.folder, ignored);
+  std::vector<fs::path> elsewhere;
+  for (const std::string& folder : run.checkpoints) {
+    const fs::path place = fs::weakly_canonical(folder, ignored);
+    const auto [end, unused] = std::mismatch(own.begin(), own.end(), place.begin(), place.end());
+    if (end != own.end() && fs::exists(place / kManifestName, ignored)) elsewhere.push_back(place);
+  }
+  return elsewhere;
+}
+
+/// Removes what belongs to a checkpoint; its folder stays where it has other files too.
+Result<void> remove_checkpoint(const fs::path& folder) {
+  TAUT_TRY(const std::string text, read_file(folder / kManifestName));
+  TAUT_TRY(const pb::CheckpointManifest manifest,
+           parse_manifest(text, (folder / kManifestName).string()));
+  std::error_code failed;
+  // The manifest first: without it, the rest is not a complete checkpoint.
+  fs::remove(folder / kManifestName, failed);
+  for (const pb::CheckpointFile& file : manifest.files()) {
+    if (!failed) fs::remove(folder / fs::path(file.name()).filename(), failed);
+  }
+  if (failed) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{} cannot be removed: {}", folder.string(), failed.message()));
+  }
+  fs::remove(folder, failed);
   return ok();
 }
 
@@ -201,13 +265,27 @@ Result<void> remove_runs(const RunsOptions& options) {
     }
     chosen.push_back(std::move(run));
   }
+  const char* const removes = options.yes ? "removes " : "would remove ";
   for (const RunRecord& run : chosen) {
-    fmt::print("{}{}\n", options.yes ? "removes " : "would remove ", run.folder.string());
+    fmt::print("{}{}\n", removes, run.folder.string());
+    for (const fs::path& checkpoint : checkpoints_elsewhere(run)) {
+      if (options.checkpoints) {
+        fmt::print("{}{}\n", removes, checkpoint.string());
+      } else {
+        fmt::print("leaves its checkpoint {}; --checkpoints removes it too\n", checkpoint.string());
+      }
+    }
   }
+  std::fflush(stdout);
   if (!options.yes) {
     throw UsageError("nothing is removed without --yes; checkpoints in the folders go too");
   }
   for (const RunRecord& run : chosen) {
+    if (options.checkpoints) {
+      for (const fs::path& checkpoint : checkpoints_elsewhere(run)) {
+        TAUT_TRY(remove_checkpoint(checkpoint));
+      }
+    }
     std::error_code failed;
     fs::remove_all(run.folder, failed);
     if (failed) {
@@ -267,10 +345,13 @@ void add_runs(Command& runs, int& status) {
       .value("FILE");
 
   options = fresh();
-  command = add_one(runs, "note", "Writes a note about a run, in place of an earlier one",
-                    "tautline runs note first \"the data was shuffled\"", options, note, status);
+  command =
+      add_one(runs, "note", "Writes a note about a run in place of an earlier one, or shows it",
+              "tautline runs note first \"the data was shuffled\"", options, note, status);
   one_run(command, options);
-  command.texts("TEXT", options->words, "The note; nothing removes it").value("TEXT");
+  auto text = command.texts("TEXT", options->words, "The note; without it, the run's is shown");
+  text.value("TEXT");
+  command.flag("--remove", options->remove, "Removes the note").excludes(text);
 
   options = fresh();
   command = add_one(runs, "tag", "Adds tags to a run", "tautline runs tag first baseline", options,
@@ -284,6 +365,8 @@ void add_runs(Command& runs, int& status) {
                     "tautline runs rm first --yes", options, remove_runs, status);
   command.texts("RUN", options->words, "The runs").required().value("RUN");
   command.flag("--yes", options->yes, "Removes them; without it they are only shown");
+  command.flag("--checkpoints", options->checkpoints,
+               "Removes their checkpoints in other folders too");
 }
 
 }  // namespace taut::cli

@@ -71,6 +71,7 @@ void add_summary(const json& summary, RunRecord& run) {
   if (run.state.empty()) run.state = "unfinished";
   if (run.job.empty()) run.job = text_of(summary, "job");
   run.message = text_of(summary, "message");
+  run.advice = text_of(summary, "advice");
   run.mode = text_of(summary, "mode");
   if (run.mode == "SSP") run.mode += fmt::format(" {}", number_of(summary, "slack"));
   if (const auto workers = summary.find("workers"); workers != summary.end()) {
@@ -116,6 +117,35 @@ void collect(const fs::path& folder, int depth, std::vector<RunRecord>& found) {
   }
 }
 
+void add_notes(RunRecord& run) {
+  const json notes = read_json(run.folder / kNotes);
+  run.note = text_of(notes, "note");
+  run.tags = words_of(notes, "tags");
+}
+
+RunRecord sweep_record(const fs::path& folder) {
+  RunRecord sweep;
+  sweep.folder = folder;
+  sweep.name = folder.filename().string();
+  const json began = read_json(folder / "began.json");
+  sweep.began = text_of(began, "began");
+  sweep.command = shell_line(words_of(began, "command"));
+  sweep.project = text_of(began, "project");
+  std::vector<RunRecord> runs;
+  collect(folder, kMaxDepth - 1, runs);
+  std::size_t done = 0;
+  for (const RunRecord& run : runs) {
+    done += run.state == "done" ? 1 : 0;
+    sweep.checkpoints.insert(sweep.checkpoints.end(), run.checkpoints.begin(),
+                             run.checkpoints.end());
+  }
+  sweep.kind = "whole sweep";
+  sweep.state = done == runs.size() ? "done" : "unfinished";
+  sweep.message = fmt::format("{} of {} runs done", done, runs.size());
+  add_notes(sweep);
+  return sweep;
+}
+
 }  // namespace
 
 bool is_run(const fs::path& folder) {
@@ -126,7 +156,14 @@ bool is_run(const fs::path& folder) {
           fs::exists(folder / "server0.textproto", ignored));
 }
 
+bool is_sweep(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "sweep.textproto", ignored) &&
+         fs::exists(folder / "base_job.textproto", ignored);
+}
+
 Result<RunRecord> read_record(const fs::path& folder) {
+  if (is_sweep(folder)) return sweep_record(folder);
   if (!is_run(folder)) {
     return make_error(ErrorCode::kNotFound,
                       fmt::format("{} is no run's folder: it has no job.textproto with a run.json "
@@ -138,9 +175,7 @@ Result<RunRecord> read_record(const fs::path& folder) {
   run.name = folder.filename().string();
   add_origin(read_json(folder / "run.json"), run);
   add_summary(read_json(folder / "summary.json"), run);
-  const json notes = read_json(folder / kNotes);
-  run.note = text_of(notes, "note");
-  run.tags = words_of(notes, "tags");
+  add_notes(run);
   return run;
 }
 
@@ -155,8 +190,9 @@ std::vector<RunRecord> records_below(const fs::path& folder) {
 }
 
 Result<RunRecord> find_record(const fs::path& runs, const std::string& name) {
-  if (is_run(name)) {
-    TAUT_TRY(RunRecord run, read_record(name));
+  for (const fs::path& folder : {fs::path(name), runs / name}) {
+    if (!is_run(folder) && !is_sweep(folder)) continue;
+    TAUT_TRY(RunRecord run, read_record(folder));
     run.name = name;
     return run;
   }

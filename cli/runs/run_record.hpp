@@ -9,7 +9,7 @@
 
 namespace taut::cli {
 
-/// What a run's folder says of it: a run of train, submit or sweep.
+/// What a folder says of its run: one of train, submit or sweep, or a whole sweep.
 struct RunRecord {
   std::filesystem::path folder;
   std::string name;     // the folder below the one that was searched
@@ -24,6 +24,7 @@ struct RunRecord {
   std::string project;  // the commit of the working folder's repository
   std::string build;
   std::string message;
+  std::string advice;  // how it is continued; empty: it is done, or has no checkpoint
   std::size_t workers = 0;
   std::int64_t iterations = 0;
   std::int64_t max_iter = 0;
@@ -41,14 +42,18 @@ struct RunRecord {
 
 /// Whether a folder is one run's.
 [[nodiscard]] bool is_run(const std::filesystem::path& folder);
+/// Whether a folder is a whole sweep's, with its runs in it.
+[[nodiscard]] bool is_sweep(const std::filesystem::path& folder);
 
-/// Errors    not_found: the folder is no run's
+/// Of a sweep: how it began, how many of its runs are done, and the checkpoints of them all.
+/// Errors    not_found: the folder is no run's and no sweep's
 [[nodiscard]] Result<RunRecord> read_record(const std::filesystem::path& folder);
 
 /// The runs below a folder, a sweep's too, in the order in which they began.
 [[nodiscard]] std::vector<RunRecord> records_below(const std::filesystem::path& folder);
 
-/// The run that a user names: its folder, its name below `runs`, or a submitted job's number.
+/// The run that a user names: its folder, its name below `runs`, or a submitted job's number. A
+/// sweep has a folder or a name too.
 /// Errors    not_found; invalid: the name fits several
 [[nodiscard]] Result<RunRecord> find_record(const std::filesystem::path& runs,
                                             const std::string& name);

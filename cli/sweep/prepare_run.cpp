@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "cli/run_origin.hpp"
 #include "common/files/file.hpp"
 #include "proto/config/text.hpp"
 #include "proto/wire_version.hpp"
@@ -59,7 +60,10 @@ Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Comp
     return make_error(ErrorCode::kIo, fmt::format("cannot make the run's folder {}: {}",
                                                   folder.string(), failed.message()));
   }
+  const pb::RunOrigin origin = run_origin();
   nlohmann::ordered_json about = {
+      {"kind", "sweep"},
+      {"name", run.job.name()},
       {"folder", run.folder},
       {"seed", run.seed},
       {"workers", run.job.workers()},
@@ -68,9 +72,14 @@ Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Comp
       {"load_average", load_average()},
       {"runs_at_once", company.runs},
       {"compute_threads", company.threads},
-      {"cores", company.cores}};
+      {"cores", company.cores},
+      {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
+      {"working_folder", origin.folder()},
+      {"project", origin.project()}};
   for (const auto& [what, value] : describe_host()) about[what] = value;
-  TAUT_TRY(write_file_atomically(folder / "run.json", about.dump(2) + "\n"));
+  TAUT_TRY(write_file_atomically(
+      folder / "run.json",
+      about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
   return write_file_atomically(folder / "job.textproto", to_text(run.job));
 }
 

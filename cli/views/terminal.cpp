@@ -29,6 +29,12 @@ int terminal_height() {
   return 50;
 }
 
+void print_lines(const std::vector<std::string>& lines) {
+  const bool is_cut = isatty(STDOUT_FILENO) == 1;
+  const auto width = static_cast<std::size_t>(terminal_width());
+  for (const std::string& line : lines) fmt::print("{}\n", is_cut ? fit(line, width) : line);
+}
+
 void LiveBlock::erase() {
   // Up by the block's height, then clear to the end of the screen.
   if (!shown_.empty()) fmt::print("\x1b[{}A\r\x1b[J", shown_.size());

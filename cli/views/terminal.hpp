@@ -12,6 +12,8 @@ namespace taut::cli {
 [[nodiscard]] int terminal_width();
 /// Its height in lines; 50 where that is not known.
 [[nodiscard]] int terminal_height();
+/// Prints lines; where standard output is a terminal, cut to its width.
+void print_lines(const std::vector<std::string>& lines);
 
 /// Lines at the end of standard output that are redrawn in place. Thread: one.
 class LiveBlock {

@@ -1,17 +1,31 @@
 """What a run leaves is kept: folders of jobs, logs, checkpoints, and what is said about them."""
 
 import csv
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shlex
+import struct
+import termios
 import time
 
 from cluster import *
 
 # Clocks long enough for every order of a checkpoint to come in time.
 PACE = ("--clock-time", "20")
+
+
+def blow_up_in_tests(job):
+    """The parameters stay finite, and what the tests make of them does not."""
+    text = job.read_text()
+    layer = ('layer { name: "blow" type: "Power" bottom: "ip2" top: "ip2" include { phase: TEST } '
+             "power_param { scale: 3e38 } }\n  ")
+    at = text.index('layer { name: "accuracy"')
+    text = text[:at] + layer + text[at:]
+    job.write_text(text.replace("momentum: 0.9", "momentum: 0.9 test_initialization: false"))
 
 
 class Submitted(ClusterTest):
@@ -56,6 +70,13 @@ class Submitted(ClusterTest):
             return all(f.exists() and len([r for r in self.rows(f) if r["loss"]]) == 30
                        for f in files)
         wait_until(all_rows, 20, "every worker's metrics")
+        # One of the workers has tested.
+        wait_until(lambda: list(place.glob("job1-worker*/tests.csv")), 20, "the tests' outputs")
+        tests, = place.glob("job1-worker*/tests.csv")
+        self.assertEqual(tests.read_text(),
+                         (self.folder / "records" / tests.relative_to(place)).read_text())
+        self.assertEqual(summary["rate_unit"], "images/s")
+        self.assertGreater(summary["rate"], 0)
         for i in range(2):
             own = self.folder / f"records/job1-worker{i}/metrics.csv"
             self.assertEqual((place / f"job1-worker{i}/metrics.csv").read_text(), own.read_text())
@@ -66,6 +87,7 @@ class Submitted(ClusterTest):
         # The final parameters, and the job as resolved, which trains again.
         saved = pathlib.Path(summary["checkpoints"][-1]["folder"])
         self.assertEqual(saved.name, "tiny_iter_30")
+        self.assertIn(f"checkpoint at 30: {saved}\n", answer.stdout)
         self.assertTrue((saved / "manifest.textproto").exists())
         again = self.tautline("train", place / "job.textproto", "--resume", saved, "--max-iter", 40)
         self.assertEqual(again.returncode, 0, again.stderr)
@@ -127,6 +149,29 @@ class Submitted(ClusterTest):
         self.assertIn(f"job 2 continues job 1 from clock {clock}: ", answer.stdout)
         self.assertEqual(int(self.wait_for_job(2, "DONE")["resume"]["clock"]), clock)
         self.assert_fails(self.ask("resume", 2), "has trained all of its")
+        # What the job's folder has says so too.
+        place = self.place(1)
+        advice = "tautline resume 1 continues it"
+        self.assertEqual(json.loads((place / "summary.json").read_text())["advice"], advice)
+        self.assertIn(f"job 1: {advice}\n", (place / "coordinator.log").read_text())
+        follow = self.ask("resume", 2, "--max-iter", clock + 20, "--follow", timeout=60)
+        self.assertEqual(follow.returncode, 0, follow.stderr)
+        self.assertIn(f"job 3 continues job 2 from clock {clock + 10}: ", follow.stdout)
+        self.assertIn("job 3 done", follow.stdout)
+        self.assertIn(f"checkpoint at {clock + 20:,}: ", follow.stdout)
+
+    def test_a_job_that_has_diverged_is_not_resumed_as_it_is(self):
+        self.start_cluster(1)
+        job = self.job(iterations=30, extra="checkpoint { every: 10 keep: 1 }")
+        blow_up_in_tests(job)
+        answer = self.ask("submit", job, *PACE, "--follow", timeout=60)
+        self.assert_fails(answer, "the loss of the test is nan", "try a base_lr below 0.1",
+                          "with a lower base_lr, continue from its last good checkpoint with: "
+                          "tautline submit", f"--resume {self.folder}/checkpoints/tiny_iter_20\n")
+        failed = self.wait_for_job(1, "FAILED")
+        self.assertEqual([int(kept["clock"]) for kept in failed["checkpoints"]], [20])
+        self.assert_fails(self.ask("resume", 1), "job 1 has diverged, and would again; with a "
+                          "lower base_lr, tautline submit --resume ", "/tiny_iter_20 continues")
 
     def test_a_job_that_is_discarded_is_not_saved(self):
         self.start_cluster(1)
@@ -215,6 +260,23 @@ class Trained(ClusterTest):
         self.assertNotIn("continue with", error)
         self.assertEqual(list((self.folder / "run").glob("checkpoints/*/manifest.textproto")), [])
 
+    def test_a_run_whose_last_test_is_not_finite_keeps_the_good_checkpoint_alone(self):
+        job = self.job(iterations=30, extra="checkpoint { every: 10 keep: 1 }")
+        blow_up_in_tests(job)
+        answer = self.tautline("train", job, "--output", self.folder / "run", *PACE)
+        self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+        good = self.folder / "run/checkpoints/tiny_iter_20"
+        self.assertIn("the loss of the test is nan at iteration 30: the training has diverged; try "
+                      "a base_lr below 0.1", answer.stderr)
+        self.assertRegex(answer.stderr, r"with a lower base_lr, continue from its last good "
+                         rf"checkpoint with: tautline train .* --resume {good}\n")
+        # Its cluster has ended with it.
+        self.assertNotIn("tautline resume", answer.stderr)
+        self.assertEqual(list(good.parent.iterdir()), [good])
+        summary = json.loads((self.folder / "run/summary.json").read_text())
+        self.assertEqual([kept["iteration"] for kept in summary["checkpoints"]], [20])
+        self.assertIn(f"--resume {good}", summary["advice"])
+
     def test_a_second_ctrl_c_ends_a_run_that_cannot_be_saved(self):
         train = self.begin()
         worker = next(pid for pid, name in children_of(train.pid) if name == "worker0")
@@ -288,6 +350,42 @@ class Kept(ClusterTest):
         self.assertEqual(listed[0]["note"], "the baseline")
         self.assert_fails(self.tautline("runs", "show", "third"), 'no run "third" in runs')
 
+    def test_a_note_without_a_text_is_shown_and_only_an_option_removes_it(self):
+        self.assertEqual(self.runs("note", "first"), "first has no note\n")
+        self.runs("note", "first", "the", "baseline")
+        self.assertEqual(self.runs("note", "first"), "the baseline\n")
+        answer = self.tautline("runs", "note", "first", "text", "--remove")
+        self.assertEqual(answer.returncode, 2, answer.stderr)
+        self.assertEqual(self.runs("note", "first"), "the baseline\n")
+        self.runs("note", "first", "--remove")
+        self.assertEqual(self.runs("note", "first"), "first has no note\n")
+
+    def on_terminal(self, width, *arguments):
+        """What the command prints on a terminal so wide."""
+        child, terminal = pty.fork()
+        if child == 0:
+            fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+            os.chdir(self.folder)
+            os.execv(BIN / "tautline", ["tautline", *arguments])
+        out = b""
+        while True:
+            try:
+                out += os.read(terminal, 65536) or b""
+            except OSError:  # the other end has closed
+                break
+        os.close(terminal)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        return out.decode().replace("\r\n", "\n")
+
+    def test_lists_and_comparisons_are_cut_to_the_terminal_and_whole_in_a_pipe(self):
+        for command in (("list",), ("compare", "first", "second")):
+            whole = self.runs(*command).splitlines()
+            self.assertGreater(max(map(len, whole)), 60)
+            self.assertNotIn("…", "".join(whole))
+            shown = self.on_terminal(60, "runs", *command).splitlines()
+            self.assertEqual([line if len(line) <= 60 else line[:59] + "…" for line in whole],
+                             shown)
+
     def test_two_runs_are_compared_by_fields_figures_and_curves(self):
         out = self.runs("compare", "first", "second", "--output", "both.html")
         self.assertRegex(out, r"consistency\.slack +- +2")
@@ -314,6 +412,42 @@ class Kept(ClusterTest):
         self.runs("rm", "first", "--yes")
         self.assertFalse((self.folder / "runs/first").exists())
         self.assertTrue((self.folder / "runs/second/summary.json").exists())
+
+    def test_checkpoints_elsewhere_are_named_and_removed_only_when_asked(self):
+        folder = self.folder / "saved"
+        job = self.job(iterations=10, extra=f'checkpoint {{ folder: "{folder}" }}')
+        for name in ("third", "fourth"):
+            answer = self.tautline("train", job, "--output", f"runs/{name}")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+        kept, removed = folder / "tiny_iter_10", folder / "tiny_iter_10-2"
+        (removed / "notes.txt").write_text("mine")
+        out = self.runs("rm", "third", "--yes")
+        self.assertIn(f"leaves its checkpoint {kept}; --checkpoints removes it too", out)
+        out = self.runs("rm", "fourth", "--yes", "--checkpoints")
+        self.assertIn(f"removes {removed}\n", out)
+        self.assertTrue((kept / "manifest.textproto").exists())
+        self.assertEqual([file.name for file in removed.iterdir()], ["notes.txt"])
+
+    def test_a_sweep_is_shown_with_its_runs_and_they_say_how_it_was_started(self):
+        job = self.job(iterations=10)
+        answer = self.tautline("sweep", job, "--slack", "0,1", "--workers", 1, "--seeds", 1,
+                               "--output", "runs/grid", timeout=120)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        shown = self.runs("show", "grid")
+        self.assertRegex(shown, r"kind +whole sweep")
+        self.assertRegex(shown, r"message +2 of 2 runs done")
+        self.assertRegex(shown, r"command +\S*tautline sweep ")
+        self.assertIn(str(pathlib.Path("runs/grid/report.html")), shown)
+        names = re.findall(r"(?m)^(\S+) +sweep +done", shown)
+        self.assertEqual(len(names), 2, shown)
+        run = json.loads(self.runs("show", f"grid/{names[0]}", "--json"))
+        self.assertIn("tautline sweep ", run["command"])
+        self.assertEqual((run["kind"], run["job"], run["working_folder"]),
+                         ("sweep", "tiny", str(self.folder)))
+        self.runs("tag", "grid", "kept")
+        self.assertEqual(json.loads(self.runs("show", "grid", "--json"))["tags"], ["kept"])
+        self.assert_fails(self.tautline("runs", "compare", "grid", "first"),
+                          "grid is a whole sweep")
 
     def test_the_project_of_a_run_is_the_commit_of_its_working_folder(self):
         git = self.folder / ".git"
