@@ -183,9 +183,9 @@ std::string too_much_testing(const std::vector<const PointFigures*>& reached) {
   const double tests = most.test_share.mean;
   if (tests <= kMaxTestShare) return {};
   std::string reason = fmt::format(
-      "tests that take {:.0f} % of a run's time ({}), of which at most {:.0f} % leave it to the "
+      "tests that take {} of a run's time ({}), of which at most {:.0f} % leave it to the "
       "training",
-      100 * tests, most.point.name(), 100 * kMaxTestShare);
+      percent(tests), most.point.name(), 100 * kMaxTestShare);
   constexpr double kRounding = 1e-9;
   // With the training unchanged, tests may take kMaxTestShare of the whole.
   const double factor = kMaxTestShare / (1 - kMaxTestShare) * (1 - tests) / tests;
@@ -195,8 +195,8 @@ std::string too_much_testing(const std::vector<const PointFigures*>& reached) {
   reason += fewer > 0 ? fmt::format(" (a test_iter of at most {}, or ", fewer) : " (";
   return reason +
          fmt::format(
-             "a target that takes {:.0f} times as many clocks, with the same number of tests)",
-             std::ceil(1 / factor - kRounding));
+             "a target that takes {:g} times as many clocks, with the same number of tests)",
+             std::ceil(10 / factor - kRounding) / 10);
 }
 
 /// Why the runs give no verdict; empty: they do.

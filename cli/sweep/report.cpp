@@ -84,12 +84,12 @@ std::string table(const std::vector<PointFigures>& points, const SweepMetric& me
     const bool sooner = best == nullptr || point.to_target_s.mean < best->to_target_s.mean;
     if (marked && point.always_reached() && sooner) best = &point;
   }
-  std::string html =
-      "<div class=\"wide\"><table><thead><tr><th>" + kind_of(points) +
-      "</th><th>runs</th><th>time to target, s</th>"
-      "<th>clocks to target</th><th>final " +
-      escape_html(metric.name) + (metric.is_share ? ", %" : "") + "</th><th>" + rate_of(points) +
-      "</th><th>waiting, %</th><th>tests, %</th><th>mean staleness</th></tr></thead><tbody>\n";
+  std::string html = "<div class=\"wide\"><table><thead><tr><th>" + kind_of(points) +
+                     "</th><th>runs</th><th>time to target, s</th>"
+                     "<th>clocks to target</th><th>final " +
+                     escape_html(metric.name) + (metric.is_share ? ", %" : "") + "</th><th>" +
+                     rate_of(points) +
+                     "</th><th>waiting, %</th><th>mean staleness</th></tr></thead><tbody>\n";
   for (const PointFigures& point : points) {
     std::string reached = figure(point.to_target_s, 1);
     if (!point.always_reached() && !point.runs.empty()) {
@@ -98,11 +98,10 @@ std::string table(const std::vector<PointFigures>& points, const SweepMetric& me
     }
     html += fmt::format(
         "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}"
-        "</td><td>{}</td></tr>\n",
+        "</td></tr>\n",
         &point == best ? " class=\"best\"" : "", escape_html(point.point.name()), point.runs.size(),
         reached, figure(point.to_target_clocks, 0), final_text(point, metric),
-        figure(point.rate, 0), figure(point.wait_share, 1, 100), figure(point.test_share, 1, 100),
-        figure(point.staleness, 2));
+        figure(point.rate, 0), figure(point.wait_share, 1, 100), figure(point.staleness, 2));
   }
   return html + "</tbody></table></div>\n";
 }
@@ -244,7 +243,8 @@ std::string report_html(const SweepReport& report) {
          "the target is where the line between two tests crosses it. Noise: the exact sign-flip "
          "test of the differences seed by seed, two-sided, at the 5 % level with Holm’s correction "
          "over all pairs that are compared. Staleness is the clock of a read minus the version it "
-         "got. Tests: their share of a run's time. The figures are "
+         "got. The "
+         "figures are "
          "in runs.csv, points.csv and curves.csv next to this page.</p>\n</body>\n</html>\n";
 }
 

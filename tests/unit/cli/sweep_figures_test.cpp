@@ -233,9 +233,14 @@ TEST_CASE("tests that dominate a run's time give no verdict, and say what would"
   CHECK_FALSE(found.is_given);
   // As much training as testing: a ninth of the tests is a tenth of the whole.
   CHECK(found.text ==
-        "No verdict: tests that take 50 % of a run's time (slack 1), of which at most 10 % leave "
+        "No verdict: tests that take 50.0 % of a run's time (slack 1), of which at most 10 % leave "
         "it to the training (a test_iter of at most 11, or a target that takes 9 times as many "
         "clocks, with the same number of tests). Every run is listed.");
+  points[1].test_share = spread({0.104, 0.104});
+  CHECK_THAT(verdict(points, kHalf).text,
+             Contains("tests that take 10.4 % of a run's time") &&
+                 Contains("a test_iter of at most 95, or a target that takes 1.1 times as many"));
+  points[1].test_share = spread({0.5, 0.5});
   points[1].point.job.mutable_solver_param()->set_test_iter(0, 4);
   CHECK_THAT(verdict(points, kHalf).text,
              Contains("training (a target that takes 9 times as many clocks, with"));
