@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,29 @@ class CheckLayout(unittest.TestCase):
         done = subprocess.run([sys.executable, SCRIPT, "--root", self.root, *arguments],
                               capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
+
+    def test_a_picture_that_is_older_than_what_draws_it_is_reported(self):
+        script = os.path.join(self.root, "scripts", "make_pictures")
+        os.makedirs(os.path.dirname(script))
+        shutil.copy(os.path.join(os.path.dirname(SCRIPT), "make_pictures"), script)
+        with open(script, encoding="utf-8") as file:
+            drawn_by = set(re.findall(r'"((?:cli|server)/[^"]+\.\w+)"', file.read()))
+        self.assertIn("server/dashboard/page/app.js", drawn_by)
+        for path in drawn_by:
+            self.write(path, "// drawn\nx = 1\n")
+        os.makedirs(os.path.join(self.root, "docs/pictures"))
+        self.assertEqual(self.check("pictures")[0], 1)
+        pictures = ["tutorial_train.png", "tutorial_top.png", "tutorial_dashboard.png",
+                    "sweep_report.png"]
+        subprocess.run([sys.executable, script, "--confirm", *pictures], check=True)
+        self.assertEqual(self.check("pictures"), (0, "0 violations\n"))
+        self.write("server/dashboard/page/app.js", "// drawn otherwise\nx = 1\n")
+        self.assertEqual(self.check("pictures"), (0, "0 violations\n"))
+        self.write("server/dashboard/page/app.js", "// drawn\nx = 2\n")
+        code, output = self.check("pictures")
+        self.assertEqual(code, 1)
+        self.assertIn("tutorial_dashboard.png was made before its sources changed", output)
+        self.assertIn("1 violations", output)
 
     def test_includes_that_the_table_allows_pass(self):
         self.write("server/shard.cpp", '#include "common/result.hpp"\n#include "proto/job.pb.h"\n')
