@@ -263,19 +263,19 @@ Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
 
 /// Queues the way of batches, one for each device, to its net.
 void Trainer::take_batches(const Step& step, std::vector<data::Batch> batches) {
+  batches_ = std::move(batches);
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     const Device& device = devices_[i];
     Replica& replica = replica_of(step, i);
     if (device.feed == nullptr) {
-      replica.net->set_batch(*device.stream, batches[i].spans());
+      replica.net->set_batch(*device.stream, batches_[i].spans());
       continue;
     }
     const Arriving arriving =
-        device.feed->bring(*device.stream, std::move(batches[i]), *replica.loader);
+        device.feed->bring(*device.stream, std::move(batches_[i]), *replica.loader);
     replica.net->set_batch(*device.stream, arriving);
     device.feed->mark_taken(*device.stream);
   }
-  batches_ = std::move(batches);
 }
 
 Result<void> Trainer::forward(const Step& step) {

@@ -120,6 +120,9 @@ class Trainer {
   TestPhases* tests_;
   const Options options_;
   ProgressBoard& board_;
+  // That the devices compute with; of no records if is_late_. Before the devices: if one fails,
+  // copies from here may be queued until its stream ends.
+  std::vector<data::Batch> batches_;
   std::vector<Device> devices_;  // replica i is on device i modulo their number
   ProgressReport report_;
   std::vector<float> table_copy_;  // on the host, for its histogram
@@ -127,7 +130,6 @@ class Trainer {
   double loss_ = 0;                // of a clock, over all replicas
   Duration waited_{0};             // for parameters and data
   bool is_late_ = false;
-  std::vector<data::Batch> batches_;  // that the devices compute with; empty if is_late_
   std::optional<Unread> unread_;
   bool carries_state_ = false;  // from one batch to the next
   const std::atomic<bool>* stop_ = nullptr;

@@ -7,6 +7,7 @@
 #include "common/check.hpp"
 #include "common/log.hpp"
 #include "worker/engine/cuda/cuda_backend.hpp"
+#include "worker/engine/relying_stream.hpp"
 
 namespace taut {
 namespace {
@@ -21,6 +22,13 @@ class CopyingGroup final : public DeviceGroup {
       ready_.push_back(member.backend->make_event());
       taken_.push_back(member.backend->make_event());
     }
+    relying_ = dynamic_cast<RelyingStream*>(members_[0].stream);
+    for (std::size_t i = 1; relying_ != nullptr && i < members_.size(); ++i) {
+      relying_->rely_on(*members_[i].stream);
+    }
+  }
+  ~CopyingGroup() override {
+    if (relying_ != nullptr) relying_->rely_on_none();
   }
 
   std::string description() const override { return "copies between the devices"; }
@@ -67,6 +75,7 @@ class CopyingGroup final : public DeviceGroup {
   }
 
   const std::vector<Member> members_;
+  RelyingStream* relying_ = nullptr;           // the first member's; nullptr: it cannot fail alone
   std::vector<std::unique_ptr<Event>> ready_;  // of each member: its part is ready
   std::vector<std::unique_ptr<Event>> taken_;  // of each member: it has read its part
   DeviceBuffer arriving_;

@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 DEADLINE_S = 120
+SCENARIOS = ["served", "alone", "halves", "sequences", "planned", "copying devices", "NCCL"]
 
 
 class Runner:
@@ -20,16 +21,22 @@ class Runner:
         self.command = [str(root / "scripts/twin"), "--build", str(build),
                         str(build / "tests/taut_twin_schedules")]
         self.environment = dict(os.environ, TAUTLINE_TWIN_SCENARIO=scenario,
-                                TAUTLINE_TWIN_REFERENCE=str(folder / f"{scenario}.reference"))
+                                TAUTLINE_TWIN_REFERENCE=str(folder / f"{scenario}.reference"),
+                                # Under each seed the algorithms of the reference.
+                                TAUTLINE_TWIN_LIBRARIES="1")
 
     def run(self, test, **more):
         return subprocess.run([*self.command, test], env={**self.environment, **more}, check=False,
                               capture_output=True, text=True, errors="replace", timeout=DEADLINE_S)
 
-    def outcome(self, failure):
-        """went on, ended, or what is wrong."""
+    def outcome(self, failure, seeds):
+        """went on, ended, or what is wrong under one of the seeds."""
+        found = [self.outcome_under(failure, seed) for seed in range(1, seeds + 1)]
+        return next((one for one in found if one[0].isupper()), found[0])
+
+    def outcome_under(self, failure, seed):
         try:
-            done = self.run("[.failure]", TAUTLINE_TWIN_FAIL=failure)
+            done = self.run("[.failure]", TAUTLINE_TWIN_FAIL=failure, TAUTLINE_TWIN_SEED=str(seed))
         except subprocess.TimeoutExpired:
             return "WAITS FOR EVER"
         if "is made to fail" not in done.stderr:
@@ -57,14 +64,21 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--scenario", action="append", help="served, sequences, planned, NCCL, ...")
     parser.add_argument("--calls", help="only those that begin so")
+    parser.add_argument("--seeds", type=int, default=1, help="each failure under so many schedules")
     options = parser.parse_args()
     bad = []
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
-        for scenario in options.scenario or ["served", "sequences", "NCCL"]:
+        for scenario in options.scenario or SCENARIOS:
             runner = Runner(options.build, scenario, folder)
-            if runner.run("[.reference]").returncode != 0:
-                sys.exit(f"{scenario}: no training without a failure")
+            reference = runner.run("[.reference]")
+            if reference.returncode != 0:
+                sys.exit(f"{scenario}: no training without a failure\n{reference.stdout}")
+            # Found without failures, which would change what there is room for.
+            budgets = [line.split()[1] for line in reference.stdout.splitlines()
+                       if line.startswith("budget ")]
+            if budgets:
+                runner.environment["TAUTLINE_TWIN_BUDGET"] = budgets[0]
             failures = []
             for call, count in sorted(counts_of(runner, folder).items()):
                 if options.calls and not call.startswith(options.calls):
@@ -72,7 +86,8 @@ def main():
                 for at in sorted({1, (count + 1) // 2, count}):
                     failures += [f"{call} {at} {kind}" for kind in ("refused", "memory", "lost")]
             with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-                outcomes = list(pool.map(runner.outcome, failures))
+                outcomes = list(pool.map(lambda one: runner.outcome(one, options.seeds),
+                                         failures))
             tally = {}
             for failure, outcome in zip(failures, outcomes):
                 tally.setdefault(failure.split()[0], []).append(outcome)

@@ -58,6 +58,33 @@ void CudaDevice::fail_cut_off() const {
              "another device has failed, so what it left here is not used");
 }
 
+void CudaDevice::rely_on(const CudaDevice& other, cudaStream_t stream) {
+  const std::scoped_lock lock(relied_mutex_);
+  relied_.push_back({&other, stream});
+  relies_ = true;
+}
+
+void CudaDevice::rely_on_none() noexcept {
+  const std::scoped_lock lock(relied_mutex_);
+  relied_.clear();
+  relies_ = false;
+}
+
+/// A failure sticks to its device, and came before what was read from it in vain.
+void CudaDevice::check_relied() const {
+  const std::scoped_lock lock(relied_mutex_);
+  for (const Relied& one : relied_) {
+    one.device->enter();
+    const cudaError_t status = cudaStreamQuery(one.stream);
+    if (status == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+    } else {
+      cuda::check(status, "cudaStreamQuery", "a device that this one takes gradients from");
+    }
+  }
+  enter();
+}
+
 DeviceBuffer CudaDevice::allocate(Bytes size, std::string_view what) {
   if (size.value() == 0) return {};
   enter();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "cuda/convolution.hpp"
 #include "cuda/device_arena.hpp"
@@ -30,11 +31,17 @@ class CudaDevice {
   /// From now on every wait for this device's work fails: an exchange with another device was
   /// aborted, and its results are undefined.
   void cut_off() const { is_cut_off_ = true; }
+  /// From now on this device's results depend on the other's memory.
+  /// stream  of the other device, never captured; outlives this, or rely_on_none()
+  void rely_on(const CudaDevice& other, cudaStream_t stream);
+  void rely_on_none() noexcept;
   /// Called after each wait.
-  /// Errors    DeviceError: it was aborted
+  /// Errors    DeviceError: it was aborted, or a device that it relies on has failed
   void check_whole() const {
     if (is_cut_off_) [[unlikely]]
       fail_cut_off();
+    if (relies_) [[unlikely]]
+      check_relied();
   }
 
   [[nodiscard]] DeviceBuffer allocate(Bytes size, std::string_view what);
@@ -60,11 +67,19 @@ class CudaDevice {
   [[nodiscard]] std::size_t product_workspace() const;
 
  private:
+  struct Relied {
+    const CudaDevice* device;
+    cudaStream_t stream;
+  };
   [[noreturn]] void fail_cut_off() const;
+  void check_relied() const;
 
   const int index_;
   const cuda::DeviceFacts facts_;
   mutable std::atomic<bool> is_cut_off_{false};
+  std::atomic<bool> relies_{false};
+  mutable std::mutex relied_mutex_;
+  std::vector<Relied> relied_;
   cuda::DeviceArena arena_;
   cuda::CublasLtHandle cublas_lt_;
   std::mutex mutex_;  // guards cudnn_

@@ -41,6 +41,11 @@ CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(stream_.get());
 }
 
+void CudaStream::rely_on(Stream& other) {
+  const CudaStream& one = on(other);
+  if (&one.device_ != &device_) device_.rely_on(one.device_, one.stream_.get());
+}
+
 cudaStream_t CudaStream::enter() {
   device_.enter();
   return stream_.get();
@@ -55,8 +60,14 @@ void CudaStream::copy_fault(const HostBuffer& into) {
 
 void CudaStream::finish() {
   TAUT_CHECK(recording_ == nullptr, "recorded work cannot be waited for");
-  copy_fault(found_);
-  cuda::check(cudaStreamSynchronize(enter()), "cudaStreamSynchronize");
+  try {
+    copy_fault(found_);
+    cuda::check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  } catch (...) {
+    // What is queued may write to memory that the caller gives up when it hears of this.
+    (void)cudaStreamSynchronize(stream_.get());
+    throw;
+  }
   device_.check_whole();
   if (asks_for_faults_) throw_fault(found_);
 }

@@ -12,13 +12,14 @@
 #include "cuda/fault.hpp"
 #include "cuda/handles.hpp"
 #include "worker/engine/cuda/device.hpp"
+#include "worker/engine/relying_stream.hpp"
 #include "worker/engine/stream.hpp"
 
 namespace taut {
 
 /// A CUDA stream with the resources that operations queued on it share: scratch memory, a cuDNN
 /// handle, the clock that kernels read, and the place where they report faults in their data.
-class CudaStream final : public Stream {
+class CudaStream final : public Stream, public RelyingStream {
  public:
   explicit CudaStream(CudaDevice& device);
   ~CudaStream() override;
@@ -27,6 +28,8 @@ class CudaStream final : public Stream {
   void finish() override;
   /// With the faults of the work that is marked, which finish() throws as the stream's does.
   [[nodiscard]] std::unique_ptr<Mark> make_mark() override;
+  void rely_on(Stream& other) override;
+  void rely_on_none() noexcept override { device_.rely_on_none(); }
 
   /// Makes the stream's device the thread's, and returns the stream for a launch.
   [[nodiscard]] cudaStream_t enter();
