@@ -260,19 +260,26 @@ void visit_key(ConvolutionKey& key, const Visit& visit) {
   as_number(key.workspace_limit);
 }
 
+/// Whether all of them are algorithms of cuDNN's; another number does not get into an enumeration.
 template <class Visit>
-void visit_choices(ConvolutionChoices& choices, const Visit& visit) {
-  const auto one = [&](auto& choice) {
+[[nodiscard]] bool visit_choices(ConvolutionChoices& choices, const Visit& visit) {
+  bool are_known = true;
+  const auto one = [&](auto& choice, std::int64_t algorithms) {
     auto algorithm = static_cast<std::int64_t>(choice.algorithm);
     auto math = static_cast<std::int64_t>(choice.math);
     visit(algorithm);
     visit(math);
+    if (algorithm < 0 || algorithm >= algorithms || math < 0 || math > CUDNN_FMA_MATH) {
+      are_known = false;
+      return;
+    }
     choice.algorithm = static_cast<std::remove_reference_t<decltype(choice.algorithm)>>(algorithm);
     choice.math = static_cast<cudnnMathType_t>(math);
   };
-  one(choices.forward);
-  one(choices.bottom);
-  one(choices.weights);
+  one(choices.forward, CUDNN_CONVOLUTION_FWD_ALGO_COUNT);
+  one(choices.bottom, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT);
+  one(choices.weights, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT);
+  return are_known;
 }
 
 /// Whether cuDNN takes the choices; fills in their workspaces.
@@ -298,9 +305,9 @@ void ConvolutionCache::read() {
     ConvolutionChoices choices;
     const auto next = [&](std::int64_t& number) { numbers >> number; };
     visit_key(key, next);
-    visit_choices(choices, next);
+    const bool are_known = visit_choices(choices, next);
     std::string rest;
-    if (numbers.fail() || numbers >> rest) continue;
+    if (!are_known || numbers.fail() || numbers >> rest) continue;
     key.is_measured = true;
     kept_[key] = choices;
   }
@@ -312,7 +319,7 @@ void ConvolutionCache::write(const ConvolutionKey& key, const ConvolutionChoices
   ConvolutionKey written_key = key;
   ConvolutionChoices written = choices;
   visit_key(written_key, append);
-  visit_choices(written, append);
+  (void)visit_choices(written, append);
   line.back() = '\n';
   std::error_code failed;
   std::filesystem::create_directories(file_.parent_path(), failed);

@@ -56,6 +56,7 @@ TEST_CASE("a handle of cuDNN is used by threads on its own device", "[twin][cudn
     (void)cudaSetDevice(1);
     (void)cudnnSetStream(library, stream);
   });
+  CHECK(cudnnDestroy(library) == CUDNN_STATUS_SUCCESS);
 }
 
 TEST_CASE("a library queues its work on streams of its own device", "[twin]") {

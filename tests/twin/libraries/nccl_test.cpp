@@ -151,6 +151,7 @@ TEST_CASE("an aborted exchange leaves garbage and lets its streams continue", "[
 TEST_CASE("all ranks of one thread take part in one group", "[twin][nccl]") {
   Ranks ranks(2);
   REQUIRE_BROKEN("nccl.group", { (void)ranks.reduce(0); });
+  ranks.destroy();
 }
 
 TEST_CASE("a communicator must have no pending work when it is destroyed", "[twin][nccl]") {
@@ -163,6 +164,7 @@ TEST_CASE("a communicator must have no pending work when it is destroyed", "[twi
     (void)ncclGroupEnd();
     (void)ncclCommDestroy(ranks.communicators[1]);
   });
+  ranks.destroy();
 }
 
 TEST_CASE("all ranks make the same call", "[twin][nccl]") {
@@ -173,6 +175,7 @@ TEST_CASE("all ranks make the same call", "[twin][nccl]") {
     (void)ranks.reduce(1, kCount - 1);
     (void)ncclGroupEnd();
   });
+  ranks.destroy();
 }
 
 TEST_CASE("a communicator and its stream are of one device", "[twin][nccl]") {
@@ -182,6 +185,7 @@ TEST_CASE("a communicator and its stream are of one device", "[twin][nccl]") {
     (void)ncclReduce(ranks.all[0]->from, ranks.all[0]->into, kCount, ncclFloat32, ncclAvg, 0,
                      ranks.communicators[0], ranks.all[1]->stream);
   });
+  ranks.destroy();
 }
 
 TEST_CASE("an exchange in place is at the same place", "[twin][nccl]") {
@@ -191,4 +195,5 @@ TEST_CASE("an exchange in place is at the same place", "[twin][nccl]") {
     (void)ncclReduce(rank.from, rank.from + 1, kCount - 1, ncclFloat32, ncclAvg, 0,
                      ranks.communicators[0], rank.stream);
   });
+  ranks.destroy();
 }
