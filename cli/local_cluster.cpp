@@ -19,6 +19,10 @@ namespace fs = std::filesystem;
 
 constexpr Duration kReadyWithin = std::chrono::seconds(20);
 constexpr std::size_t kLogLines = 12;
+// A job that loses more processes than these has another problem.
+constexpr std::size_t kReplacements = 100;
+// A dead process is noticed after so long.
+constexpr double kHeartbeatLimit_s = 5;
 
 /// What every process of a local cluster has in common. Heartbeats are as frequent as the progress
 /// display is drawn.
@@ -66,38 +70,69 @@ Result<void> LocalCluster::start_process(const fs::path& program, const std::str
   // One that an earlier run left in this folder names ports of long ago.
   std::error_code none;
   fs::remove(ready_file, none);
-  TAUT_TRY(auto child, ChildProcess::start({.name = name,
-                                            .program = program,
-                                            .arguments = {"--config", config_file.string(),
-                                                          "--ready-file", ready_file.string()},
-                                            .log = folder / (name + ".log")}));
+  const ChildProcess::Command& command = commands_.emplace_back(ChildProcess::Command{
+      .name = name,
+      .program = program,
+      .arguments = {"--config", config_file.string(), "--ready-file", ready_file.string()},
+      .log = folder / (name + ".log")});
+  TAUT_TRY(auto child, ChildProcess::start(command));
   children_.push_back(std::move(child));
+  return ok();
+}
+
+Result<void> LocalCluster::replace(std::size_t index) {
+  ChildProcess& child = children_[index];
+  ChildProcess::Command command = commands_[index];
+  std::error_code none;
+  // One that never was ready would end in the same way again.
+  const bool was_ready = fs::exists(command.arguments.back(), none);
+  if (!replaces_ || index == 0 || !was_ready || replaced_.size() >= kReplacements) {
+    const std::string lines = last_lines(child.log(), kLogLines);
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("{} {}; the end of its log, {}:{}", child.name(), child.ending(),
+                                  child.log().string(), lines.empty() ? " (empty)" : lines));
+  }
+  replaced_.push_back(fmt::format("{} {}", child.name(), child.ending()));
+  // The log of each life is kept.
+  command.log.replace_filename(fmt::format("{}-{}.log", command.name, replaced_.size() + 1));
+  fs::remove(command.arguments.back(), none);
+  TAUT_TRY(child, ChildProcess::start(command));
   return ok();
 }
 
 Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
   TAUT_TRY(const fs::path program, sibling_program("tautline-server"));
-  for (std::uint32_t i = 0; i < options.servers; ++i) {
+  replaces_ = options.servers > 1;
+  const auto start = [&](const std::string& name, std::uint32_t shards) -> Result<void> {
     // The first one hosts the coordinator and prints its address for the others.
-    pb::ClusterConfig config = common_config(i == 0 ? "127.0.0.1:0" : coordinator_, options);
-    const std::string name = fmt::format("server{}", i);
+    const bool is_first = children_.empty();
+    pb::ClusterConfig config = common_config(is_first ? "127.0.0.1:0" : coordinator_, options);
     config.mutable_server()->set_name(name);
-    config.mutable_server()->set_shards(options.shards);
-    if (i == 0) {
-      // Every worker is started here: if all are lost, none will join.
+    config.mutable_server()->set_shards(shards);
+    if (is_first) {
       pb::CoordinatorConfig& coordinator = *config.mutable_server()->mutable_coordinator();
-      coordinator.set_worker_wait_s(0);
+      if (replaces_) {
+        coordinator.set_heartbeat_limit_s(kHeartbeatLimit_s);
+      } else {
+        // Every worker is started here: if all are lost, none will join.
+        coordinator.set_worker_wait_s(0);
+      }
       // The run's folder has it all, and the coordinator ends with the run.
       coordinator.set_state_folder("");
       coordinator.set_run_folder("");
-    }
-    if (i == 0 && !options.dashboard.empty()) {
-      config.mutable_http()->set_dashboard(options.dashboard);
+      if (!options.dashboard.empty()) config.mutable_http()->set_dashboard(options.dashboard);
     }
     TAUT_TRY(start_process(program, name, config, options.folder));
-    if (i == 0) {
+    if (is_first) {
       TAUT_TRY(await_coordinator(options.folder / (name + ".ready")));
     }
+    return ok();
+  };
+  if (replaces_) {
+    TAUT_TRY(start("coordinator", 0));
+  }
+  for (std::uint32_t i = 0; i < options.servers; ++i) {
+    TAUT_TRY(start(fmt::format("server{}", i), options.shards));
   }
   return ok();
 }
@@ -152,12 +187,9 @@ Result<LocalCluster> LocalCluster::start(const LocalClusterOptions& options) {
 }
 
 Result<void> LocalCluster::check() {
-  for (ChildProcess& child : children_) {
-    if (child.running()) continue;
-    const std::string lines = last_lines(child.log(), kLogLines);
-    return make_error(ErrorCode::kUnavailable,
-                      fmt::format("{} {}; the end of its log, {}:{}", child.name(), child.ending(),
-                                  child.log().string(), lines.empty() ? " (empty)" : lines));
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    if (children_[i].running()) continue;
+    TAUT_TRY(replace(i));
   }
   return ok();
 }

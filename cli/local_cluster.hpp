@@ -31,6 +31,9 @@ struct LocalClusterOptions {
 
 /// Servers and workers on this machine's loopback, each a process on ports that the system
 /// chooses. None of them outlives this process. Thread: the one that started it.
+///
+/// With one server its loss is the job's. With several the coordinator has a process of its own, a
+/// server that dies is survived, and every server or worker that does is started again.
 class LocalCluster {
  public:
   /// Starts every process; returns once the coordinator listens. The workers may still be joining.
@@ -43,8 +46,11 @@ class LocalCluster {
   [[nodiscard]] const std::string& dashboard() const { return dashboard_; }
   [[nodiscard]] std::vector<ChildProcess>& children() { return children_; }
 
+  /// Starts what has ended again, if the job survives that.
   /// Errors    unavailable: a process ended; says which, how, and the last lines of its log
   [[nodiscard]] Result<void> check();
+  /// How the processes ended that were started again: "server1 was killed by signal 9 (Killed)".
+  [[nodiscard]] const std::vector<std::string>& replaced() const { return replaced_; }
 
   /// Ends every process within `grace`. Returns the names of those that had to be killed.
   std::vector<std::string> stop(Duration grace) { return end_all(children_, grace); }
@@ -58,7 +64,13 @@ class LocalCluster {
   [[nodiscard]] Result<void> start_workers(const LocalClusterOptions& options);
   [[nodiscard]] Result<void> await_coordinator(const std::filesystem::path& ready_file);
 
+  /// Starts a child again. Errors: it cannot be, or has ended too often.
+  [[nodiscard]] Result<void> replace(std::size_t index);
+
   std::vector<ChildProcess> children_;
+  std::vector<ChildProcess::Command> commands_;  // of the children
+  std::vector<std::string> replaced_;
+  bool replaces_ = false;  // what ends, but for the first child
   std::string coordinator_;
   std::string dashboard_;
 };

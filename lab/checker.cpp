@@ -34,11 +34,28 @@ std::optional<Broken> Checker::next(const Event& event, const History& history) 
     case Event::Kind::kPutAside:
     case Event::Kind::kMissed:
       return next_at_shard(event, history);
+    case Event::Kind::kTookOver:
+      take_over(event);
+      return std::nullopt;
     case Event::Kind::kEnd:
       return check_end(event);
     default:
       return next_at_worker(event, history);
   }
+}
+
+void Checker::take_over(const Event& event) {
+  const SliceKey key{event.table.value(), event.slice.value()};
+  for (auto& [number, shard] : shards_) {
+    if (shard.slices.contains(key)) {
+      std::erase(shard.touched, shard.slices.at(key).get());
+      shard.slices.erase(key);
+    }
+    shard.moved.insert(key);
+  }
+  shards_[event.shard.value()].moved.insert(key);
+  moved_to_[key] = event.shard.value();
+  moved_values_.erase(key);
 }
 
 SliceOracle& Checker::oracle(ShardSide& shard, TableId table, SliceId slice) {
@@ -56,6 +73,20 @@ SliceOracle& Checker::oracle(ShardSide& shard, TableId table, SliceId slice) {
 std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
   ShardSide& shard = shards_[event.shard.value()];
   if (shard.forgotten) return std::nullopt;
+  const SliceKey key{event.table.value(), event.slice.value()};
+  const bool is_of_slice = event.kind == Event::Kind::kRequest ||
+                           event.kind == Event::Kind::kReply ||
+                           event.kind == Event::Kind::kPutAside;
+  if (is_of_slice && shard.moved.contains(key)) {
+    const auto host = moved_to_.find(key);
+    if (event.item == pb::DataItem::SNAPSHOT_VALUE && event.kind == Event::Kind::kReply &&
+        host->second == event.shard.value()) {
+      const auto values = history.values(event);
+      moved_values_[key].assign(values.begin(), values.end());
+    }
+    return std::nullopt;
+  }
+  if (is_of_slice && event.item == pb::DataItem::SETTLED) return std::nullopt;
   switch (event.kind) {
     case Event::Kind::kView: {
       const pb::ServerJob& view = history.views()[event.view];
@@ -183,6 +214,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       if (worker.finished || member == newest_.members.end() || member->second.fenced) {
         return std::nullopt;
       }
+      if (servers_are_lost_ && !newest_.replicated) return std::nullopt;
       return Broken{"survivor",
                     fmt::format("worker {}, which is not lost, cannot continue: its client "
                                 "gave up at clock {}",
@@ -240,10 +272,12 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
   };
   for (const auto& [other, member] : newest_.members) {
     const auto count = static_cast<std::int64_t>(-values[2UL * other]);
+    // With a primary and a worker, what the backup did not have of that worker's updates is lost.
+    const bool may_lack = member.fenced && moved_to_.contains({event.table.value(), slice});
     const std::int64_t bound = read.slack == kNever ? member.join : read.clock - read.slack;
     const std::int64_t least = newest_.pushes(member.join, std::min(bound, member.leave));
     const bool own = other == event.worker.value();
-    if (!own && count < least) {
+    if (!own && count < least && !may_lack) {
       return Broken{"bound", fmt::format("{}, of which it needs {}", where(other), least)};
     }
     const std::int64_t due = newest_.pushes(member.join, read.clock);
@@ -262,8 +296,10 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
     if (static_cast<double>(-values[2UL * other + 1]) != newest_.names(member.join, count)) {
       return Broken{"once", fmt::format("{}, but they are not its first ones", where(other))};
     }
-    if (!seen.empty() && count < static_cast<std::int64_t>(
-                                     -seen[std::size_t{slice} * kSliceElements + 2UL * other])) {
+    const bool is_fewer =
+        !seen.empty() &&
+        count < static_cast<std::int64_t>(-seen[std::size_t{slice} * kSliceElements + 2UL * other]);
+    if (is_fewer && !may_lack) {
       return Broken{"order", fmt::format("{}, fewer than it has seen before", where(other))};
     }
   }
@@ -320,6 +356,7 @@ std::optional<Broken> Checker::check_end(const Event& event) {
     return Broken{"end", "the run did not end, although its network healed"};
   }
   if (event.done == Clock(2)) return std::nullopt;  // ended early for a reason that is no failure
+  if (auto wrong = check_moved_at_end()) return wrong;
   if (job_.policies.backup_workers() > 0) return check_counted_at_end();
   for (const auto& [number, worker] : workers_) {
     const auto member = newest_.members.find(number);
@@ -333,6 +370,24 @@ std::optional<Broken> Checker::check_end(const Event& event) {
                                           "{}; it pushed {}",
                                           key.first, key.second, count, number, due)};
       }
+    }
+  }
+  return std::nullopt;
+}
+
+/// The values of slices that were taken over hold all that workers which ended well have pushed.
+std::optional<Broken> Checker::check_moved_at_end() const {
+  if (!job_.counts() || job_.policies.backup_workers() > 0) return std::nullopt;
+  for (const auto& [key, values] : moved_values_) {
+    for (const auto& [number, worker] : workers_) {
+      const auto member = newest_.members.find(number);
+      if (!worker.finished || member == newest_.members.end()) continue;
+      const auto count = static_cast<std::int64_t>(-values[2UL * number]);
+      const std::int64_t due = newest_.pushes(member->second.join, job_.clocks);
+      if (count == due) continue;
+      return Broken{"once", fmt::format("at the end table {} slice {}, which was taken over, holds "
+                                        "{} updates of worker {}; it pushed {}",
+                                        key.first, key.second, count, number, due)};
     }
   }
   return std::nullopt;

@@ -32,6 +32,9 @@ class Checker {
   explicit Checker(const ToyJob& job, std::function<void(const Event&)> trace = {})
       : job_(job), trace_(std::move(trace)) {}
 
+  /// Servers are killed: who trains without backups of its shards may have to give up.
+  void expect_lost_servers() { servers_are_lost_ = true; }
+
   /// Takes the next stretch.
   void take(const History& history);
   [[nodiscard]] const std::optional<Broken>& broken() const { return broken_; }
@@ -46,6 +49,9 @@ class Checker {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
     std::vector<SliceOracle*> touched;
     std::set<PeerId> greeted;
+    // Slices that were taken over, here or from here. What is said of them here is not modelled:
+    // the reads that workers get of them are checked all the same.
+    std::set<std::pair<std::uint32_t, std::uint32_t>> moved;
     bool open = false;
     bool forgotten = false;  // the job is over
   };
@@ -80,12 +86,18 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
   [[nodiscard]] std::optional<Broken> check_end(const Event& event);
   [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
+  void take_over(const Event& event);
+  [[nodiscard]] std::optional<Broken> check_moved_at_end() const;
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
 
   const ToyJob job_;
   const std::function<void(const Event&)> trace_;
   std::map<std::uint32_t, ShardSide> shards_;
+  using SliceKey = std::pair<std::uint32_t, std::uint32_t>;
+  std::map<SliceKey, std::uint32_t> moved_to_;           // the newest host of a slice
+  std::map<SliceKey, std::vector<float>> moved_values_;  // its newest snapshot there
   std::map<std::uint32_t, WorkerSide> workers_;
+  bool servers_are_lost_ = false;
   Contract newest_;
   std::uint64_t newest_revision_ = 0;
   std::optional<Broken> broken_;

@@ -24,11 +24,12 @@ class Cluster {
         history_([this](const History& history) { read(history); }),
         world_{plan_, network_, history_, pool_},
         disk_(std::make_shared<CoordinatorRecords>()) {
+    if (plan.replication_interval > 0) checker_.expect_lost_servers();
     enter(Plan::kCoordinatorNode,
           std::make_unique<CoordinatorNode>(world_, disk_, next_session_++));
     enter(Plan::kUserNode, std::make_unique<UserNode>(world_));
     for (std::uint32_t i = 0; i < plan.servers; ++i) {
-      enter(plan.server_node(i), std::make_unique<ServerNode>(world_, i));
+      start_server(i);
     }
     for (std::uint32_t i = 0; i < plan.job.workers; ++i) start_worker(i);
   }
@@ -68,6 +69,11 @@ class Cluster {
   void leave(NodeId number) {
     if (number < places_.size()) places_[number] = Place();
     network_.break_connections(number);
+  }
+  void start_server(std::uint32_t number) {
+    const NodeId node = plan_.server_node(number);
+    leave(node);
+    enter(node, std::make_unique<ServerNode>(world_, number, next_session_++));
   }
   void start_worker(std::uint32_t number) {
     const NodeId node = plan_.worker_node(number);
@@ -148,6 +154,12 @@ class Cluster {
       case Kind::kStopCoordinator:
         leave(Plan::kCoordinatorNode);
         break;
+      case Kind::kKillServer:
+        leave(plan_.server_node(static_cast<std::uint32_t>(event.value)));
+        break;
+      case Kind::kStartServer:
+        start_server(static_cast<std::uint32_t>(event.value));
+        break;
       case Kind::kStartCoordinator:
         enter(Plan::kCoordinatorNode,
               std::make_unique<CoordinatorNode>(world_, disk_, next_session_++));
@@ -190,7 +202,8 @@ class Cluster {
 
   Outcome conclude() {
     for (std::uint32_t i = 0; i < plan_.servers; ++i) {
-      static_cast<ServerNode&>(*places_[plan_.server_node(i)].node).read_all(network_.now());
+      const auto& node = places_[plan_.server_node(i)].node;
+      if (node) static_cast<ServerNode&>(*node).read_all(network_.now());
     }
     const pb::JobStatus& status = user().status();
     Outcome outcome;

@@ -15,6 +15,7 @@ Contract Contract::of(const pb::ServerJob& view) {
   }
   contract.slack = view.slack();
   contract.hold_from = view.hold_from();
+  contract.replicated = view.replication_interval() > 0;
   contract.mean = view.definition().reduction() == pb::Job::MEAN;
   const pb::Consistency& consistency = view.definition().consistency();
   contract.backup_workers = consistency.backup_workers();

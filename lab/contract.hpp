@@ -31,6 +31,7 @@ struct Contract {
   // Policies.
   pb::Consistency policies;
   std::uint32_t backup_workers = 0;
+  bool replicated = false;       // shards have backups
   std::uint64_t checkpoint = 0;  // the newest order's number; 0: none
   std::int64_t checkpoint_clock = 0;
   std::int64_t max_slack = 0;  // above 0: each read has a slack between `slack` and this

@@ -25,6 +25,7 @@ ControlTimings timings(const Plan& plan) {
 CoordinatorOptions options(const Plan& plan, std::uint64_t session) {
   CoordinatorOptions options;
   options.heartbeat_limit = plan.heartbeat_limit;
+  options.replication_interval = plan.replication_interval;
   options.resend_interval = plan.heartbeat_interval;
   options.session = session;
   return options;

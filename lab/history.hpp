@@ -32,8 +32,9 @@ struct Event {
     // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's,
     // and behind them done(w) of each member, below 0 if there is none.
     kPutAside,
-    kMissed,  // a shard could not capture a slice for the checkpoint `view`, ordered too late
-    kEnd,     // the run is over; `done`: the job ended well
+    kTookOver,  // a host serves a slice from its images on
+    kMissed,    // a shard could not capture a slice for the checkpoint `view`, ordered too late
+    kEnd,       // the run is over; `done`: the job ended well
   };
   Kind kind = Kind::kStep;
   TimePoint at;

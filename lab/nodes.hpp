@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,8 +69,10 @@ class ControlNode : public Node {
 
 class ServerNode final : public ControlNode {
  public:
-  ServerNode(World& world, std::uint32_t number);
+  ServerNode(World& world, std::uint32_t number, std::uint64_t session);
+  ~ServerNode() override;
   void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override;
   /// Reads every slice once more, from outside, when all is over.
   void read_all(TimePoint now);
 
@@ -78,13 +81,19 @@ class ServerNode final : public ControlNode {
     SocketId socket;
     std::unique_ptr<server::Shard> shard;
     std::vector<Slice> places;
+    std::set<ShardId> served;
   };
   void on_event(const ControlEvent& event, TimePoint now) override;
   void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) override;
   void say(OneShard& one, std::vector<server::Outgoing> messages, TimePoint now);
   void record_captures(std::size_t number, TimePoint now);
 
+  void take_job(const pb::ServerJob& job, const server::JobView& view, OneShard& one,
+                TimePoint now);
+  void send_images(TimePoint now);
+
   std::vector<OneShard> shards_;
+  TimePoint images_due_ = TimePoint::never();
   server::ServerJobs jobs_;
   JobId job_;
   std::string hash_;
@@ -101,6 +110,8 @@ class WorkerNode final : public ControlNode {
   void on_event(const ControlEvent& event, TimePoint now) override;
   void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) override;
   void begin(const pb::WorkerJob& job, TimePoint now);
+  void connect(const pb::ShardInfo& shard);
+  void move_shards(const pb::WorkerJob& job);
   void stop();
   void ask(TableId table, TimePoint now);
   void take(const CompletedRead& read, TimePoint now);

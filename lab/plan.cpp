@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Plan::Event::Kind;
 
-constexpr std::array<std::pair<std::string_view, bool Faults::*>, 12> kNames = {{
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 13> kNames = {{
     {"drop", &Faults::drop},
     {"duplicate", &Faults::duplicate},
     {"delay", &Faults::delay},
@@ -24,6 +24,7 @@ constexpr std::array<std::pair<std::string_view, bool Faults::*>, 12> kNames = {
     {"slack", &Faults::slack},
     {"restart", &Faults::restart},
     {"checkpoint", &Faults::checkpoint},
+    {"server", &Faults::server},
 }};
 
 Slack draw_slack(Random& random) {
@@ -150,6 +151,24 @@ class EventDrawer {
   const Duration span_;
 };
 
+/// Two or three servers with backups, of which one after the other is killed, and comes back. Drawn
+/// apart, so that a seed's other faults are the same without.
+void draw_servers(Plan& plan, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0x5e74e4ULL));
+  plan.replication_interval = static_cast<std::uint32_t>(apart.between(1, 4));
+  // Rarely before the job runs: that ends it, as nothing has a backup yet.
+  constexpr std::int64_t kStarted = 100'000;
+  std::int64_t from = apart.between(apart.chance(0.1) ? 0 : kStarted, kStarted + span.count());
+  for (std::uint64_t kills = 1 + apart.below(3); kills > 0; --kills) {
+    const auto server = static_cast<std::int64_t>(apart.below(plan.servers));
+    plan.events.push_back({Duration(from), Kind::kKillServer, server, NodeId(0)});
+    // Before it is missed, or after.
+    from += apart.between(1000, plan.heartbeat_limit.count() * 2);
+    plan.events.push_back({Duration(from), Kind::kStartServer, server, NodeId(0)});
+    from += apart.between(1000, plan.heartbeat_limit.count() * 4);
+  }
+}
+
 }  // namespace
 
 Result<Faults> Faults::parse(std::string_view text) {
@@ -169,7 +188,7 @@ Result<Faults> Faults::parse(std::string_view text) {
       return invalid(
           fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                      "restart, checkpoint",
+                      "restart, checkpoint, server",
                       word));
     }
   }
@@ -182,6 +201,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   Plan plan;
   plan.seed = seed;
   plan.servers = static_cast<std::uint32_t>(random.between(1, 2));
+  if (allowed.server) plan.servers = 2 + plan.servers % 2;
   if (limits.servers) plan.servers = *limits.servers;
   plan.shards_each = static_cast<std::uint32_t>(random.between(1, 2));
   plan.job.workers = static_cast<std::uint32_t>(random.between(1, 4));
@@ -214,7 +234,8 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   plan.faults.reorder = allowed.reorder && random.chance(0.7);
 
   // With members that join and leave, a run lasts for a few of their silences.
-  const bool members_change = allowed.pause || allowed.kill || allowed.join || allowed.partition;
+  const bool members_change =
+      allowed.pause || allowed.kill || allowed.join || allowed.partition || allowed.server;
   const bool slow = members_change && random.chance(0.5);
   plan.heartbeat_limit = Duration(400'000);
   plan.heartbeat_interval = Duration(40'000);
@@ -233,7 +254,10 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
           {Duration(apart.between(0, span.count())), Kind::kCheckpoint, 0, NodeId(0)});
     }
   }
-  plan.may_fail = members_change || allowed.restart;
+  // Jobs with backup workers have no backups of their shards.
+  const bool replicates = plan.job.policies.backup_workers() == 0;
+  if (allowed.server && replicates) draw_servers(plan, span);
+  plan.may_fail = members_change || allowed.restart || allowed.server;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;
 }

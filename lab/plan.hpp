@@ -28,6 +28,7 @@ struct Faults {
   bool join = false;
   bool slack = false;       // the bound and the mode change while the job runs
   bool restart = false;     // of the coordinator
+  bool server = false;      // servers are killed, and start again; shards have backups
   bool checkpoint = false;  // no fault, but at any time: every so many clocks, and by hand
 
   /// "all", "none", or names with commas between.
@@ -49,10 +50,12 @@ struct Plan {
       kCheckpoint,  // the user orders one
       kStopCoordinator,
       kStartCoordinator,
+      kKillServer,
+      kStartServer,
     };
     Duration at;
     Kind kind = Kind::kKill;
-    std::int64_t value = 0;  // a worker (kKill, kStart), the slack, or a node
+    std::int64_t value = 0;  // a worker (kKill, kStart), a server, the slack, or a node
     NodeId towards = 0;      // kBlock, kUnblock
   };
 
@@ -60,6 +63,7 @@ struct Plan {
   ToyJob job;
   std::uint32_t servers = 1;
   std::uint32_t shards_each = 2;
+  std::uint32_t replication_interval = 0;  // 0: shards have no backups
   LinkFaults faults;
   double framed = 1.0 / 16;
   Duration compute_min{200};  // of one clock

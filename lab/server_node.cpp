@@ -13,11 +13,13 @@ std::string shard_address(std::uint32_t server, std::uint32_t shard) {
   return fmt::format("server{}:{}", server, 100 + shard);
 }
 
-ControlIdentity identity(const Plan& plan, std::uint32_t number) {
+constexpr Duration kImages{20'000};
+
+ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t session) {
   ControlIdentity identity;
   identity.role = pb::ROLE_SERVER;
   identity.name = fmt::format("server{}", number);
-  identity.session = 1000 + std::uint64_t{number};
+  identity.session = session;
   for (std::uint32_t i = 0; i < plan.shards_each; ++i) {
     identity.shard_addresses.push_back(shard_address(number, i));
   }
@@ -26,19 +28,44 @@ ControlIdentity identity(const Plan& plan, std::uint32_t number) {
 
 }  // namespace
 
-ServerNode::ServerNode(World& world, std::uint32_t number)
-    : ControlNode(world, world.plan.server_node(number), identity(world.plan, number)),
+ServerNode::ServerNode(World& world, std::uint32_t number, std::uint64_t session)
+    : ControlNode(world, world.plan.server_node(number), identity(world.plan, number, session)),
       jobs_(world.plan.shards_each) {
   for (std::uint32_t i = 0; i < world.plan.shards_each; ++i) {
     OneShard one{world.network.open(node_),
                  std::make_unique<server::Shard>(ShardId(i), world.pool, kSliceElements),
+                 {},
                  {}};
     world.network.listen(one.socket, shard_address(number, i));
+    const SocketId socket = one.socket;
+    one.shard->set_dial([this, socket](const std::string& address) {
+      return world_.network.connect(socket, address);
+    });
     shards_.push_back(std::move(one));
   }
 }
 
+ServerNode::~ServerNode() {
+  for (const OneShard& one : shards_) world_.network.close(one.socket);
+}
+
+TimePoint ServerNode::wake() const {
+  return std::min(ControlNode::wake(), images_due_);
+}
+
+/// Images that are due, and what the coordinator is to know of them.
+void ServerNode::send_images(TimePoint now) {
+  if (images_due_ == TimePoint::never()) return;
+  images_due_ = now + kImages;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    server::Shard& shard = *shards_[i].shard;
+    say(shards_[i], shard.take_images(now), now);
+    for (const JobId job : shard.take_changed()) jobs_.take_report(i, shard.report(job));
+  }
+}
+
 void ServerNode::step(TimePoint now) {
+  send_images(now);
   if (auto news = jobs_.take_news()) report(std::move(*news), true);
   ControlNode::step(now);
 }
@@ -111,14 +138,47 @@ void ServerNode::say(OneShard& one, std::vector<server::Outgoing> messages, Time
   world_.history.add(step);
 }
 
+/// What is served here by a new view, and from which state on.
+void ServerNode::take_job(const pb::ServerJob& job, const server::JobView& view, OneShard& one,
+                          TimePoint now) {
+  const ShardId host = one.shard->id();
+  std::set<ShardId> served;
+  std::set<ShardId> taken;
+  for (const server::ShardPlace& place : view.places) {
+    if (place.host != host) continue;
+    served.insert(place.shard);
+    if (place.term > 1 && !one.served.contains(place.shard)) taken.insert(place.shard);
+  }
+  one.served = std::move(served);
+  one.places.clear();
+  const SliceLayout layout(toy_tables(world_.plan.job), view.shards, kSliceElements);
+  for (const Slice& slice : layout.slices()) {
+    if (one.served.contains(slice.shard)) one.places.push_back(slice);
+    if (!taken.contains(slice.shard)) continue;
+    Event event;
+    event.kind = Event::Kind::kTookOver;
+    event.at = now;
+    event.shard = host;
+    event.table = slice.table;
+    event.slice = slice.slice;
+    world_.history.add(event);
+  }
+  if (job.replication_interval() > 0) images_due_ = std::min(images_due_, now);
+}
+
 void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
+  if (std::holds_alternative<control_event::DeclaredLost>(event)) {
+    for (const auto& over : jobs_.clear()) {
+      for (OneShard& one : shards_) (void)one.shard->set_job(over);
+    }
+    for (OneShard& one : shards_) one.served.clear();
+    return;
+  }
   const auto* job = std::get_if<pb::ServerJob>(&event);
   if (job == nullptr) return;
   const auto view = jobs_.take_job(*job);
   if (!view) return;
   if (view->finished) read_all(now);  // before they forget
-  std::vector<ShardId> all;
-  for (const pb::ShardInfo& shard : job->shards()) all.emplace_back(shard.shard());
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     OneShard& one = shards_[i];
     one.shard->set_id(ShardId(job->first_shard() + static_cast<std::uint32_t>(i)));
@@ -126,12 +186,7 @@ void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
     if (!view->finished) {
       job_ = view->job;
       hash_ = view->hash;
-      one.places.clear();
-      const auto tables = toy_tables(world_.plan.job);
-      const SliceLayout layout(tables, all, kSliceElements);
-      for (const Slice& slice : layout.slices()) {
-        if (slice.shard == one.shard->id()) one.places.push_back(slice);
-      }
+      take_job(*job, *view, one, now);
     }
     say(one, one.shard->set_job(view), now);
     record_captures(i, now);

@@ -43,7 +43,11 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
   revision_ = job->revision();
   const Incarnation incarnation(job->incarnation());
   if (protocol_ && incarnation == incarnation_) {
-    if (job->stop()) stop();
+    if (job->stop()) {
+      stop();
+    } else {
+      move_shards(*job);
+    }
   } else if (!job->stop() && incarnation != incarnation_) {
     begin(*job, now);
   }
@@ -67,17 +71,19 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   peer_of_.clear();
   std::vector<ShardId> shards;
   for (const pb::ShardInfo& shard : job.shards()) {
-    const PeerId peer = world_.network.connect(*data_, shard.address());
-    shard_of_[peer] = ShardId(shard.shard());
-    peer_of_[ShardId(shard.shard())] = peer;
+    connect(shard);
     shards.emplace_back(shard.shard());
   }
   protocol_ = std::make_unique<ClientProtocol>(
-      ClientIdentity{JobId(job.job()), member_, incarnation_, job_hash(job.definition())}, shards,
-      world_.plan.resend,
+      ClientIdentity{JobId(job.job()), member_, incarnation_, job_hash(job.definition()),
+                     job.replicated()},
+      shards, world_.plan.resend,
       // Every other worker has a window of one update, so that both ways are tried.
       SendPolicy{SendOrder::kFrontFirst, Bytes(member_.value() % 2 == 0 ? 4UL << 20U : 1)},
       kSliceElements);
+  for (const pb::ShardInfo& shard : job.shards()) {
+    (void)protocol_->move(ShardId(shard.shard()), shard.term());
+  }
   const auto tables = toy_tables(world_.plan.job);
   protocol_->open(tables);
   computing_until_.reset();
@@ -88,6 +94,21 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   reached_ = Clock::never();
   world_.history.add(event_of(Event::Kind::kReadsFrom, now));
   for (const TableSpec& table : tables) ask(table.id, now);
+}
+
+void WorkerNode::connect(const pb::ShardInfo& shard) {
+  const PeerId peer = world_.network.connect(*data_, shard.address());
+  shard_of_[peer] = ShardId(shard.shard());
+  peer_of_[ShardId(shard.shard())] = peer;
+}
+
+void WorkerNode::move_shards(const pb::WorkerJob& job) {
+  for (const pb::ShardInfo& shard : job.shards()) {
+    const ShardId id(shard.shard());
+    if (!protocol_->move(id, shard.term())) continue;
+    shard_of_.erase(peer_of_.at(id));
+    connect(shard);
+  }
 }
 
 void WorkerNode::ask(TableId table, TimePoint now) {
@@ -101,7 +122,9 @@ void WorkerNode::ask(TableId table, TimePoint now) {
 
 void WorkerNode::on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) {
   if (!protocol_ || socket != data_) return;
-  protocol_->handle(shard_of_.at(from), message, now);
+  const auto shard = shard_of_.find(from);
+  if (shard == shard_of_.end()) return;  // a host that was left
+  protocol_->handle(shard->second, message, now);
   for (const CompletedRead& read : protocol_->take_completed()) take(read, now);
 }
 
@@ -169,7 +192,9 @@ void WorkerNode::note_progress(TimePoint now) {
     failed_ = true;
     world_.history.add(event_of(Event::Kind::kFailed, now));
   }
-  const bool finished = clock_ == Clock(world_.plan.job.clocks) && protocol_->unacknowledged() == 0;
+  const bool is_through = clock_ == Clock(world_.plan.job.clocks);
+  if (is_through) protocol_->settle();
+  const bool finished = is_through && protocol_->unsettled() == 0;
   if (finished && !finished_) world_.history.add(event_of(Event::Kind::kFinished, now));
   const bool urgent = finished != finished_ || revision_ != reported_revision_;
   if (!urgent && clock_ == reported_clock_) return;
@@ -191,7 +216,7 @@ TimePoint WorkerNode::wake() const {
   if (!protocol_) return wake;
   if (computing_until_) wake = std::min(wake, *computing_until_);
   // While it computes and owes nothing, there is nothing to repeat.
-  const bool waits = waits_ > 0 || protocol_->unacknowledged() > 0;
+  const bool waits = waits_ > 0 || protocol_->unsettled() > 0;
   return waits ? std::min(wake, next_tick_) : wake;
 }
 

@@ -33,6 +33,7 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_clock(item.clock.value());
   wire.set_version(item.version.value());
   wire.set_done(item.done.value());
+  wire.set_stable(item.stable.value());
   wire.set_payload(carries_payload(item.kind));
   wire.set_refusal(item.refusal);
   wire.set_gradient_norm(item.gradient_norm);
@@ -69,6 +70,7 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   item.clock = Clock(wire.clock());
   item.version = Clock(wire.version());
   item.done = Clock(wire.done());
+  item.stable = Clock(wire.stable());
   item.refusal = wire.refusal();
   item.reason = std::move(*wire.mutable_reason());
   item.waits_for = WorkerId(wire.waits_for());
@@ -166,6 +168,78 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLi
   return batch;
 }
 
+constexpr std::uint32_t kMaxStates = 16;
+constexpr int kMaxImageMembers = 4096;
+
+void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames) {
+  wire.set_shard(batch.shard.value());
+  wire.set_term(batch.term);
+  wire.set_copy(batch.copy);
+  for (const pb::TableSpec& table : batch.tables) *wire.add_tables() = table;
+  for (const ImageItem& image : batch.images) {
+    pb::SliceImages::Image& one = *wire.add_images();
+    one.set_table(image.table.value());
+    one.set_slice(image.slice.value());
+    one.set_sequence(image.sequence);
+    one.set_version(image.version.value());
+    one.set_applications(image.applications);
+    one.set_states(static_cast<std::uint32_t>(image.states.size()));
+    for (const auto& [worker, done] : image.done) {
+      pb::SliceImages::Member& member = *one.add_members();
+      member.set_worker(worker.value());
+      member.set_done(done.value());
+    }
+    frames.frames.push_back(image.values);
+    for (const Frame& state : image.states) frames.frames.push_back(state);
+  }
+}
+
+Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
+  if (static_cast<std::size_t>(wire.images_size()) > DataImages::kMaxImages) {
+    return invalid(fmt::format("{} images in one message; the limit is {}", wire.images_size(),
+                               DataImages::kMaxImages));
+  }
+  DataImages batch;
+  batch.shard = ShardId(wire.shard());
+  batch.term = wire.term();
+  batch.copy = wire.copy();
+  batch.tables.assign(wire.tables().begin(), wire.tables().end());
+  std::size_t next = 1;
+  for (const pb::SliceImages::Image& one : wire.images()) {
+    if (one.states() > kMaxStates || one.members_size() > kMaxImageMembers) {
+      return invalid(fmt::format("an image with {} states and {} members; the limits are {} and {}",
+                                 one.states(), one.members_size(), kMaxStates, kMaxImageMembers));
+    }
+    if (frames.frames.size() - next < 1U + one.states()) {
+      return invalid(
+          fmt::format("table {} slice {}: an image without its payload", one.table(), one.slice()));
+    }
+    ImageItem image;
+    image.table = TableId(one.table());
+    image.slice = SliceId(one.slice());
+    image.sequence = one.sequence();
+    image.version = Clock(one.version());
+    image.applications = one.applications();
+    for (const pb::SliceImages::Member& member : one.members()) {
+      image.done[WorkerId(member.worker())] = Clock(member.done());
+    }
+    image.values = frames.frames[next++];
+    for (std::uint32_t i = 0; i < one.states(); ++i) image.states.push_back(frames.frames[next++]);
+    for (const Frame& state : image.states) {
+      if (state.size() != image.values.size()) {
+        return invalid(fmt::format("table {} slice {}: a state of {} bytes beside values of {}",
+                                   one.table(), one.slice(), state.size(), image.values.size()));
+      }
+    }
+    batch.images.push_back(std::move(image));
+  }
+  if (next != frames.frames.size()) {
+    return invalid(fmt::format("{} payload frames, but the images name {}",
+                               frames.frames.size() - 1, next - 1));
+  }
+  return batch;
+}
+
 /// One message's header, in memory that the thread reuses: a batch of a thousand items would cost
 /// as many allocations otherwise.
 class HeaderMemory {
@@ -239,6 +313,12 @@ Message encode(const DataMessage& message, SharedLink* link) {
     void operator()(const pb::OpenTablesReply& body) const {
       *header.mutable_open_tables_reply() = body;
     }
+    void operator()(const DataImages& batch) const {
+      add_images(batch, *header.mutable_images(), frames);
+    }
+    void operator()(const pb::SliceImagesReply& body) const {
+      *header.mutable_images_reply() = body;
+    }
   };
   std::visit(Body{header, frames, link}, message.body);
   std::string bytes;
@@ -277,6 +357,10 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
     TAUT_TRY(message.body, from_wire(*header.mutable_items(), frames, link));
     return message;
   }
+  if (header.has_images()) {
+    TAUT_TRY(message.body, from_wire(*header.mutable_images(), frames));
+    return message;
+  }
   if (frames.frames.size() != 1) return invalid("payload frames without items");
   switch (header.body_case()) {
     case pb::DataHeader::kHello:
@@ -290,6 +374,9 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
       return message;
     case pb::DataHeader::kOpenTablesReply:
       message.body = std::move(*header.mutable_open_tables_reply());
+      return message;
+    case pb::DataHeader::kImagesReply:
+      message.body = std::move(*header.mutable_images_reply());
       return message;
     default:
       return invalid("a data header without a body");

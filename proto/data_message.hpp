@@ -10,6 +10,7 @@
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "proto/data.pb.h"
+#include "proto/slice_images.hpp"
 
 namespace taut {
 
@@ -26,6 +27,7 @@ struct DataItem {
   Clock clock;
   Clock version;  // V of the slice, in answers
   Clock done;     // done(reader), in answers
+  Clock stable;   // in answers: updates of the worker before it outlive the primary
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
   float gradient_norm = 0;    // in pushes: math::UpdateNorm; 0 if not needed
@@ -47,7 +49,8 @@ struct DataMessage {
   JobId job;
   WorkerId worker;
   Incarnation incarnation;
-  std::variant<DataItems, pb::DataHello, pb::DataHelloReply, pb::OpenTables, pb::OpenTablesReply>
+  std::variant<DataItems, pb::DataHello, pb::DataHelloReply, pb::OpenTables, pb::OpenTablesReply,
+               DataImages, pb::SliceImagesReply>
       body;
 };
 

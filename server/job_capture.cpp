@@ -6,14 +6,15 @@
 namespace taut::server {
 
 void JobCapture::follow(const JobView& view, ShardId shard, const std::vector<TableSpec>& tables,
-                        JobSlices& slices, const std::shared_ptr<TableMemory>& limit) {
+                        JobSlices& slices, const std::shared_ptr<TableMemory>& limit,
+                        bool is_idle) {
   const CaptureOrder& order = view.checkpoint;
   if (order.number != capture_.order.number) {
     capture_ = {view.job, shard, order, false, {}, {}};
     is_finished_ = order.number == 0;
   }
   if (order.number == 0) return_spares();
-  if (is_finished_ || tables.empty()) return;
+  if (is_finished_ || (tables.empty() && !is_idle)) return;
   if (prepared_ != order.number) prepare_spares(view, slices, limit);
   for (auto& [index, slice] : slices) take_image(*slice);
   finish(tables, slices);

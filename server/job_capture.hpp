@@ -40,8 +40,9 @@ class JobCapture {
   /// one. A slice may be ready at once.
   /// tables  empty: they are not open yet
   /// limit   nullptr: none
+  /// is_idle no shard is served here: there is nothing to capture
   void follow(const JobView& view, ShardId shard, const std::vector<TableSpec>& tables,
-              JobSlices& slices, const std::shared_ptr<TableMemory>& limit);
+              JobSlices& slices, const std::shared_ptr<TableMemory>& limit, bool is_idle = false);
   /// After a push to a slice: takes its image if it is ready now.
   void note_push(SliceState& slice, const std::vector<TableSpec>& tables, const JobSlices& slices);
 

@@ -28,7 +28,17 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->slack = Slack(job.slack());
   view->hold_from = Clock(job.hold_from());
   view->weights.assign(job.definition().weights().begin(), job.definition().weights().end());
-  for (const pb::ShardInfo& shard : job.shards()) view->shards.emplace_back(shard.shard());
+  view->replication_interval = job.replication_interval();
+  for (const pb::ShardInfo& shard : job.shards()) {
+    view->shards.emplace_back(shard.shard());
+    ShardPlace& place = view->places.emplace_back();
+    place.shard = ShardId(shard.shard());
+    place.host = ShardId(shard.has_host() ? shard.host() : shard.shard());
+    place.term = shard.term();
+    if (shard.has_backup()) place.backup = ShardId(shard.backup());
+    place.backup_address = shard.backup_address();
+    place.copy = shard.copy();
+  }
   const pb::CheckpointOrder& order = job.checkpoint();
   view->checkpoint = {order.number(), Clock(order.clock()), order.folder()};
   return std::shared_ptr<const JobView>(std::move(view));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,17 @@
 #include "server/slice_image.hpp"
 
 namespace taut::server {
+
+/// Who serves a shard and who keeps its images. A host is a shard thread of one of the job's
+/// servers, by number.
+struct ShardPlace {
+  ShardId shard;
+  ShardId host;
+  std::uint64_t term = 0;  // rises with each change of the host; 0: the job is not replicated
+  std::optional<ShardId> backup;
+  std::string backup_address;
+  std::uint64_t copy = 0;  // rises with each choice of a backup
+};
 
 /// Everything a shard must know of a job, resolved from the coordinator's message. Immutable: a new
 /// revision is a new view.
@@ -30,7 +42,9 @@ struct JobView {
   Slack slack;
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;
-  std::vector<std::string> weights;  // files that tables may start from
+  std::vector<ShardPlace> places;  // of each shard; empty: a host serves the shard of its number
+  std::uint32_t replication_interval = 0;  // rises of V between two images of a slice; 0: none
+  std::vector<std::string> weights;        // files that tables may start from
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
 

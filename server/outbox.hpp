@@ -28,7 +28,7 @@ class Outbox {
     if (found == batches_.end()) found = batches_.insert(batches_.end(), {to, {}});
     found->second.items.push_back(std::move(item));
   }
-  void add(const Answer& answer, const Slice& place, DataItem::Kind kind = pb::DataItem::VALUE) {
+  void add(const Answer& answer, const Slice& place, DataItem::Kind kind, Clock stable = Clock()) {
     DataItem item;
     item.kind = kind;
     item.table = place.table;
@@ -38,6 +38,7 @@ class Outbox {
     item.clock = answer.reader.clock;
     item.version = answer.version;
     item.done = answer.done;
+    item.stable = stable;
     item.payload = answer.values;
     add(answer.reader.peer, std::move(item));
   }

@@ -98,6 +98,7 @@ Result<void> ServerDaemon::start_coordinator() {
   thread.coordinator.session = new_session();
   thread.coordinator.heartbeat_limit = from_seconds(settings.heartbeat_limit_s());
   thread.run_folder = settings.run_folder();
+  thread.coordinator.replication_interval = settings.replication().interval();
   thread.coordinator.worker_wait = from_seconds(settings.worker_wait_s());
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {

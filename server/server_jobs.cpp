@@ -88,6 +88,15 @@ void ServerJobs::fill(std::uint64_t job, const Progress& progress,
   for (const auto& [shard, report] : progress.reports) {
     reply.set_min_version(std::min(reply.min_version(), report.min_version.value()));
     reply.set_max_done(std::max(reply.max_done(), report.max_done.value()));
+    reply.set_settling(reply.settling() || report.settling);
+    if (reply.error().empty()) reply.set_error(report.error);
+    for (const ShardReport::Copy& copy : report.copies) {
+      pb::ShardCopy& one = *reply.add_copies();
+      one.set_shard(copy.shard.value());
+      one.set_term(copy.term);
+      one.set_copy(copy.copy);
+      one.set_complete(copy.is_complete);
+    }
     for (const auto& [worker, done] : report.fenced) {
       const auto [entry, added] = fenced.emplace(worker, done);
       if (!added) entry->second = std::min(entry->second, done);

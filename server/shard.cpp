@@ -53,7 +53,15 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
     return {{from, greet(from, message, *hello)}};
   }
-  if (!greeted_.contains(from)) {
+  // Between hosts nothing is agreed on first: who may send what follows from the job's places.
+  if (const auto* images = std::get_if<DataImages>(&message.body)) {
+    return keep(from, message.job, *images);
+  }
+  if (const auto* reply = std::get_if<pb::SliceImagesReply>(&message.body)) {
+    return note_kept(message.job, *reply);
+  }
+  const auto greeting = greeted_.find(from);
+  if (greeting == greeted_.end()) {
     pb::DataHelloReply reply;
     reply.set_wire_version(kWireVersion);
     reply.set_build(build_name());
@@ -62,7 +70,13 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     return {{from, DataMessage{message.job, {}, {}, std::move(reply)}}};
   }
   if (const auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
-    return {{from, open(message, *requested)}};
+    std::vector<Outgoing> answers = {{from, open(message, *requested)}};
+    const auto job = jobs_.find(message.job);
+    if (job == jobs_.end() || job->second.tables.empty()) return answers;
+    Outbox released(message.job);
+    take_sent(job->second, greeting->second, message.worker, *requested, released);
+    for (Outgoing& out : released.take()) answers.push_back(std::move(out));
+    return answers;
   }
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     Outbox out(message.job);
@@ -70,6 +84,11 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     return out.take();
   }
   return {};
+}
+
+bool Shard::serves(const JobState& job, ShardId shard, std::uint64_t term) {
+  const auto served = job.served.find(shard);
+  return served != job.served.end() && served->second == term;
 }
 
 DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::DataHello& hello) {
@@ -83,14 +102,22 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
   } else if (job == jobs_.end()) {
     reply.set_reason(
         fmt::format("job {} is unknown to shard {}", message.job.value(), id_.value()));
+    // A host that has just started, where another one was before.
+    reply.set_later(hello.term() > 0);
   } else if (job->second.view->hash != hello.job_hash()) {
     reply.set_job_hash(job->second.view->hash);
     reply.set_reason(fmt::format("job {} is {} here and {} there: the definitions differ",
                                  message.job.value(), short_hash(job->second.view->hash),
                                  short_hash(hello.job_hash())));
+  } else if (hello.term() > 0 && !serves(job->second, ShardId(hello.shard()), hello.term())) {
+    reply.set_reason(
+        fmt::format("shard {} is not served here in term {}", hello.shard(), hello.term()));
+    reply.set_later(true);
   } else {
     if (greeted_.size() >= kMaxGreeted) greeted_.erase(greeted_.begin());
-    greeted_.insert(from);
+    Greeting& greeting = greeted_[from];
+    greeting = {message.job, {}, hello.term()};
+    if (hello.has_shard()) greeting.shard = ShardId(hello.shard());
     reply.set_job_hash(job->second.view->hash);
     reply.set_accepted(true);
   }
@@ -126,13 +153,14 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& reques
   try {
     const auto created = create_slices(job->second, std::move(tables));
     if (!created) problem = created.error().message;
+    if (created) job->second.images.follow(*job->second.view, id_, job->second.slices, dial_);
   } catch (const std::bad_alloc&) {
     problem = fmt::format("shard {} has no memory for its part of the tables", id_.value());
   }
   if (!problem.empty()) {
     job->second.slices.clear();
     job->second.tables.clear();
-    job->second.memory = {};
+    job->second.memory.clear();
     job->second.capture.close_tables();
   }
   return answer(std::move(problem));
@@ -155,13 +183,18 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
   }
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
-  const std::vector<TableNeed> needs = needs_at(job.id, job.layout, tables, *job.view);
+  std::vector<TableNeed> needs;
+  for (const auto& [shard, term] : job.served) {
+    const auto more = needs_at(shard, job.layout, tables, *job.view);
+    needs.insert(needs.end(), more.begin(), more.end());
+  }
   if (memory_) {
-    TAUT_TRY(job.memory, memory_->take(needs));
+    TAUT_TRY(TableMemory::Share share, memory_->take(needs));
+    job.memory.push_back(std::move(share));
     yield_spares();
   }
   for (const Slice& slice : job.layout.slices()) {
-    if (slice.shard != job.id) continue;
+    if (!job.served.contains(slice.shard)) continue;
     const TableSpec& table = tables[slice.table.value()];
     const std::size_t index = job.layout.index_of(slice.table, slice.slice);
     const auto image = job.begin.slices.find(index);
@@ -185,7 +218,7 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
 }
 
 void Shard::follow_checkpoint(JobState& job) {
-  job.capture.follow(*job.view, job.id, job.tables, job.slices, memory_);
+  job.capture.follow(*job.view, job.id, job.tables, job.slices, memory_, job.served.empty());
 }
 
 void Shard::yield_spares() {
@@ -211,12 +244,13 @@ void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batc
 std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const DataItem& item,
                                           const JobState& job) {
   const Slice* place = job.layout.find(item.table, item.slice);
-  if (place == nullptr || place->shard != job.id) {
+  if (place == nullptr || !job.served.contains(place->shard)) {
     return refuse(item, pb::DataItem::UNKNOWN_TABLE,
                   fmt::format("table {} slice {} is not on shard {}", item.table.value(),
                               item.slice.value(), job.id.value()));
   }
-  if (!is_push(item) && item.kind != pb::DataItem::READ && item.kind != pb::DataItem::SNAPSHOT) {
+  if (!is_push(item) && item.kind != pb::DataItem::READ && item.kind != pb::DataItem::SNAPSHOT &&
+      item.kind != pb::DataItem::SETTLE) {
     return refuse(item, pb::DataItem::BAD_RANGE, "this item is an answer, not a request");
   }
   if (item.payload_lost) {
@@ -253,10 +287,16 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   }
   SliceState& slice = *job.slices.at(job.layout.index_of(item.table, item.slice));
   if (item.kind == pb::DataItem::SNAPSHOT) {
+    // Who asks again later gets it, when the slice is whole.
+    if (slice.is_settling()) return;
     out.add(slice.snapshot(from), slice.place(), pb::DataItem::SNAPSHOT_VALUE);
     return;
   }
   const QueueCount count(queues_, slice);
+  if (item.kind == pb::DataItem::SETTLE) {
+    settle(from, message.worker, item, job, slice, out);
+    return;
+  }
   if (is_push(item)) {
     if (auto refusal = push(message.worker, item, job, slice, out)) {
       out.add(from, std::move(*refusal));
@@ -270,6 +310,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   }
   DataItem reply = reply_to(item, is_push(item) ? pb::DataItem::ACK : pb::DataItem::PARKED);
   reply.done = slice.done(message.worker);
+  reply.stable = stable(job, slice, message.worker);
   if (!is_push(item)) {
     reply.version = slice.version();
     reply.waits_for = slice.holds_back(message.worker, item.clock);
@@ -282,7 +323,8 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
 std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobState& job,
                                     SliceState& slice, Outbox& out) {
   const JobView& view = *job.view;
-  if (item.clock >= view.hold_from && item.clock >= slice.done(worker)) {
+  if (item.clock >= view.hold_from && item.clock >= slice.done(worker) &&
+      !slice.gate().is_replay(worker, item.clock)) {
     ++queues_.postponed_updates;
     return refuse(item, pb::DataItem::HELD, "the job's epoch is being changed");
   }
@@ -290,8 +332,10 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
   const std::uint64_t dropped_before = slice.dropped();
   const Update update{item.clock, item.payload, item.gradient_norm};
   const PushVerdict verdict = slice.push(worker, update, view, released);
-  for (const Answer& answer : released) out.add(answer, slice.place());
+  add(released, job, slice, out);
+  job.images.note_push(job.layout.index_of(item.table, item.slice), slice);
   job.capture.note_push(slice, job.tables, job.slices);
+  if (job.settling) note_settling(job);
   if (verdict == PushVerdict::kAhead) {
     ++queues_.postponed_updates;
     DataItem reply = refuse(item, pb::DataItem::OUT_OF_ORDER, "earlier updates are missing");
@@ -303,11 +347,20 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
   return std::nullopt;
 }
 
+void Shard::add(const std::vector<Answer>& answers, const JobState& job, const SliceState& slice,
+                Outbox& out) const {
+  for (const Answer& answer : answers) {
+    out.add(answer, slice.place(), pb::DataItem::VALUE, stable(job, slice, answer.reader.worker));
+  }
+}
+
 /// Answers a read now, or leaves it parked. Returns whether it was answered.
-bool Shard::read(const Reader& reader, JobState& job, SliceState& slice, Outbox& out) {
+bool Shard::read(const Reader& reader, JobState& job, SliceState& slice, Outbox& out) const {
   const Slack slack = job.slack->slack_of_read(reader.worker, reader.clock, job.view->slack);
   const auto answer = slice.read(reader, *job.view, slack);
-  if (answer) out.add(*answer, slice.place());
+  if (answer) {
+    out.add(*answer, slice.place(), pb::DataItem::VALUE, stable(job, slice, reader.worker));
+  }
   return answer.has_value();
 }
 
@@ -320,6 +373,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     // The slices' memory becomes free first, and is returned with the rest.
     over->second.slices.clear();
     over->second.capture.return_spares();
+    forget_greetings(view->job, {});
     jobs_.erase(over);
     return {};
   }
@@ -333,15 +387,17 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   job.view = view;
   if (!job.slack) job.slack = view->policies.read_slack();
   job.slack->set_members(view->membership);
+  follow_places(job);
   Outbox out(view->job);
   std::vector<Answer> released;
   for (auto& [index, slice] : job.slices) {
     released.clear();
     const QueueCount count(queues_, *slice);
     slice->update(*view, released);
-    for (const Answer& answer : released) out.add(answer, slice->place());
+    add(released, job, *slice, out);
   }
   follow_checkpoint(job);
+  note_settling(job);
   return out.take();
 }
 
@@ -378,13 +434,23 @@ ShardReport Shard::report(JobId id) const {
   if (found == jobs_.end()) return report;
   const JobState& job = found->second;
   report.revision = job.view->revision;
-  if (!job.tables.empty()) report.min_version = Clock::never();
+  report.settling = job.settling;
+  report.error = job.error;
+  for (const auto& [shard, copy] : job.copies) {
+    report.copies.push_back({shard, copy.place().term, copy.place().copy, copy.is_complete()});
+  }
+  for (const auto& [index, slice] : job.slices) {
+    report.max_done = std::max(report.max_done, slice->gate().highest_due());
+  }
+  // A host that serves no shard holds nobody back.
+  const bool may_hold_back = job.tables.empty() && !job.served.empty();
+  if (!may_hold_back) report.min_version = Clock::never();
   for (const auto& [index, slice] : job.slices) {
     if (slice->is_written()) report.min_version = std::min(report.min_version, slice->version());
   }
   for (const Member& member : job.view->membership.members()) {
     // No worker pushes before the tables are open everywhere.
-    Clock lowest = job.tables.empty() ? member.join : Clock::never();
+    Clock lowest = may_hold_back ? member.join : Clock::never();
     for (const auto& [index, slice] : job.slices) {
       const Clock done = slice->done(member.worker);
       lowest = std::min(lowest, done);

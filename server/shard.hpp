@@ -3,7 +3,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,8 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
+#include "server/image_sender.hpp"
+#include "server/image_store.hpp"
 #include "server/initial_values.hpp"
 #include "server/job_capture.hpp"
 #include "server/job_view.hpp"
@@ -34,6 +35,16 @@ struct ShardReport {
   std::map<WorkerId, Clock> fenced;  // the lowest done(w) over this shard's slices
   Clock max_done;                    // the highest done(w) of any member on any slice
   Clock min_version;                 // the lowest V of any slice that is written; never: none is
+  bool settling = false;             // a slice that was taken over waits for members' updates
+  /// Of the shards whose images are kept here.
+  struct Copy {
+    ShardId shard;
+    std::uint64_t term = 0;
+    std::uint64_t copy = 0;
+    bool is_complete = false;
+  };
+  std::vector<Copy> copies;
+  std::string error;  // why the job cannot go on here
 };
 
 /// The tables that a shard has opened, and their memory.
@@ -93,6 +104,14 @@ class Shard {
   /// Tables that were opened since the last call.
   [[nodiscard]] std::vector<OpenedTables> take_opened() { return std::exchange(opened_, {}); }
 
+  /// How this host reaches others, for images; without it no shard here is replicated.
+  void set_dial(Dial dial) { dial_ = std::move(dial); }
+  /// Images that are due, again where they were not acknowledged; at least every 100 ms or so while
+  /// a job is replicated.
+  [[nodiscard]] std::vector<Outgoing> take_images(TimePoint now);
+  /// Jobs whose report has changed since the last call, although their revision has not.
+  [[nodiscard]] std::vector<JobId> take_changed() { return std::exchange(changed_, {}); }
+
   /// A job's state for the coordinator; of an unknown one, revision 0.
   [[nodiscard]] ShardReport report(JobId job) const;
 
@@ -122,15 +141,27 @@ class Shard {
     JobState(BufferPool& values, BufferPool& states, CheckpointWork& work)
         : capture(values, states, work) {}
 
-    ShardId id;  // of this shard in the job
+    ShardId id;                               // of this host in the job
+    std::map<ShardId, std::uint64_t> served;  // the shards, and their terms
+    std::map<ShardId, ImageStore> copies;     // of shards that are served elsewhere
+    ImageSender images;
+    std::string error;  // why it cannot go on here
+    bool settling = false;
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
     SliceLayout layout;
-    TableMemory::Share memory;
+    std::vector<TableMemory::Share> memory;
     std::unique_ptr<ReadSlack> slack;
     JobCapture capture;
     JobSlices slices;
     ShardImages begin;  // until the tables are opened
+  };
+
+  /// What a connection said it is for.
+  struct Greeting {
+    JobId job;
+    std::optional<ShardId> shard;  // nothing: snapshots of any
+    std::uint64_t term = 0;
   };
 
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
@@ -139,6 +170,16 @@ class Shard {
   [[nodiscard]] Result<void> start_from_file(const JobState& job, const TableSpec& table,
                                              SliceState& slice);
   void follow_checkpoint(JobState& job);
+  void follow_places(JobState& job);
+  [[nodiscard]] Result<void> take_over(JobState& job, const ShardPlace& place,
+                                       const ImageStore& copy);
+  void forget_greetings(JobId job, const std::map<ShardId, std::uint64_t>& served);
+  void take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
+                 const pb::OpenTables& requested, Outbox& out);
+  std::vector<Outgoing> keep(PeerId from, JobId id, const DataImages& images);
+  std::vector<Outgoing> note_kept(JobId id, const pb::SliceImagesReply& reply);
+  void note_settling(JobState& job);
+  [[nodiscard]] Clock stable(const JobState& job, const SliceState& slice, WorkerId worker) const;
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
   void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                   Outbox& out);
@@ -147,8 +188,13 @@ class Shard {
                                                           const JobState& job);
   [[nodiscard]] std::optional<DataItem> push(WorkerId worker, const DataItem& item, JobState& job,
                                              SliceState& slice, Outbox& out);
-  [[nodiscard]] static bool read(const Reader& reader, JobState& job, SliceState& slice,
-                                 Outbox& out);
+  [[nodiscard]] bool read(const Reader& reader, JobState& job, SliceState& slice,
+                          Outbox& out) const;
+  void add(const std::vector<Answer>& answers, const JobState& job, const SliceState& slice,
+           Outbox& out) const;
+  void settle(PeerId from, WorkerId worker, const DataItem& item, JobState& job, SliceState& slice,
+              Outbox& out);
+  [[nodiscard]] static bool serves(const JobState& job, ShardId shard, std::uint64_t term);
 
   ShardId id_;
   BufferPool& pool_;
@@ -158,7 +204,9 @@ class Shard {
   InitialValues* const initial_;
   std::shared_ptr<TableMemory> memory_;  // nullptr: no limit
   std::map<JobId, JobState> jobs_;
-  std::set<PeerId> greeted_;
+  std::map<PeerId, Greeting> greeted_;
+  Dial dial_;
+  std::vector<JobId> changed_;
   std::vector<OpenedTables> opened_;
   TimePoint now_;  // when the message that is served arrived
   std::uint64_t dropped_ = 0;

@@ -79,6 +79,12 @@ ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address
       shard_(ShardId(static_cast<std::uint32_t>(options_.index)), pool_,
              SliceLayout::kSliceElements, options_.initial) {
   shard_.limit_memory(options_.memory);
+  shard_.set_dial([this](const std::string& address) {
+    auto peer = endpoint_->connect(address);
+    if (peer) return peer.value();
+    log::warn("no images can be sent to {}: {}", address, peer.error().message);
+    return PeerId(0);
+  });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -142,8 +148,15 @@ void ShardThread::run() {
       shard_.yield_spares();
       hand_captures_out();
     }
+    send(shard_.take_images(steady_now()));
+    report_changes();
     shared_.sweep(steady_now());
   }
+}
+
+/// The coordinator hears of what has changed under the same revision.
+void ShardThread::report_changes() {
+  for (const JobId job : shard_.take_changed()) on_report_(options_.index, shard_.report(job));
 }
 
 void ShardThread::obey(const Command& command) {

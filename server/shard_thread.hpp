@@ -73,6 +73,7 @@ class ShardThread {
   void receive(const Incoming& incoming);
   void send(std::vector<Outgoing> messages);
   void note_state();
+  void report_changes();
   void note_positions(TimePoint now);
 
   /// Written by the shard's thread alone, without a lock or a locked instruction.

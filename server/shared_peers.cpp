@@ -23,9 +23,11 @@ void SharedPeers::hear(PeerId from, const DataMessage& message) {
     const auto known = peers_.find(from);
     // The same hello again: its reply is late, or was lost.
     if (known != peers_.end() && known->second.offer == offer.value()) return;
-    // A client that agrees again has read everything sent before.
+    // A client that agrees again about a shard has read everything that was sent of it before.
+    const ShardId shard(hello->shard());
     std::erase_if(peers_, [&](const auto& peer) {
-      return peer.first == from || peer.second.offer.memory == offer.value().memory;
+      return peer.first == from ||
+             (peer.second.offer.memory == offer.value().memory && peer.second.shard == shard);
     });
     if (peers_.size() >= kMaxLinks) return;
     try {
@@ -34,7 +36,7 @@ void SharedPeers::hear(PeerId from, const DataMessage& message) {
         log::debug("peer {}: payloads travel as bytes: {}", from.value(), opened.error().message);
         return;
       }
-      peers_[from] = {std::move(link), offer.value()};
+      peers_[from] = {std::move(link), offer.value(), shard};
     } catch (const std::bad_alloc&) {
       log::warn("peer {}: payloads travel as bytes: no shared memory is left", from.value());
     }

@@ -6,6 +6,7 @@
 #include "common/net/endpoint.hpp"
 #include "common/net/shared_link.hpp"
 #include "common/time.hpp"
+#include "common/types.hpp"
 #include "proto/data_message.hpp"
 
 namespace taut::server {
@@ -38,6 +39,7 @@ class SharedPeers {
   struct Peer {
     std::unique_ptr<SharedLink> link;
     SharedLink::Offer offer;  // the peer's
+    ShardId shard;            // a client has a connection for each, with one memory for all
   };
 
   const std::shared_ptr<SharedArena> arena_;

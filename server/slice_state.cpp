@@ -34,20 +34,31 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
       memory_(slice.count, rule_states_ + keeps_.states, pool, states == nullptr ? pool : *states),
       clock_(job.policies.backup_workers(), job.policies.schedule()) {
   if (begin != nullptr) {
-    start_from(*begin);
+    start_from(*begin, job);
   } else if (!table.origin) {
     math::fill(table.filler, job.seed, table.name, slice.offset, memory_.initial_values());
   }
-  clock_.update(job.membership);
+  clock_.update(members_of(job));
   note_members(job);
   capture_if_due(job);
 }
 
-void SliceState::start_from(const SliceImage& image) {
+void SliceState::start_from(const SliceImage& image, const JobView& job) {
   memory_.start_from(image.values, image.states);
   applications_ = image.applications;
   for (const auto& [worker, done] : image.done) clock_.begin_at(worker, done);
   applied_ = image.done;
+  if (!image.is_replica) return;
+  clock_.begin_version(image.version);
+  gate_ = ReplayGate(job.membership);
+  for (const Member& member : job.membership.members()) {
+    const auto done = image.done.find(member.worker);
+    const Clock reached = done == image.done.end() ? member.join : done->second;
+    if (member.fenced && reached < member.leave && member.leave != Clock::never()) {
+      early_leaves_.emplace(member.worker, std::max(reached, member.join));
+    }
+  }
+  membership_ = job.membership.with_leaves(early_leaves_);
 }
 
 PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobView& job,
@@ -74,7 +85,9 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
 }
 
 void SliceState::apply_ready(const JobView& job) {
-  while (const auto application = policy_->next(waiting_, job.membership)) apply(*application, job);
+  while (const auto application = policy_->next(waiting_, members_of(job))) {
+    apply(*application, job);
+  }
 }
 
 void SliceState::apply(const Application& application, const JobView& job) {
@@ -148,7 +161,8 @@ math::GradientView SliceState::weigh(WorkerId worker, const JobView& job, std::s
 
 std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job, Slack under) {
   const Slack slack = job.slack_at(reader.clock, under);
-  if (may_read(clock_.version(), clock_.done(reader.worker), reader.clock, slack)) {
+  if (gate_.is_open() &&
+      may_read(clock_.version(), clock_.done(reader.worker), reader.clock, slack)) {
     parked_.note_answered(reader);
     return answer(reader);
   }
@@ -173,14 +187,25 @@ Answer SliceState::snapshot(PeerId peer) const {
 }
 
 void SliceState::release(std::vector<Answer>& released) {
+  gate_.pass(clock_);
+  if (!gate_.is_open()) return;
   for (const Reader& reader : parked_.take_true(clock_)) released.push_back(answer(reader));
 }
 
+void SliceState::hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released) {
+  if (gate_.is_open()) return;
+  gate_.hear(worker, until);
+  release(released);
+}
+
 void SliceState::update(const JobView& job, std::vector<Answer>& released) {
+  if (!early_leaves_.empty()) membership_ = job.membership.with_leaves(early_leaves_);
+  const Membership& membership = members_of(job);
+  gate_.update(membership);
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
     const Clock clock = waiting->first;
     std::erase_if(waiting->second, [&](WorkerId worker) {
-      const Member* member = job.membership.find(worker);
+      const Member* member = membership.find(worker);
       const bool left = member == nullptr || clock >= member->leave;
       if (left) held_.erase({clock, worker});
       return left;
@@ -192,7 +217,7 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
     const Member* member = job.membership.find(entry.first);
     return member == nullptr || member->fenced;
   });
-  clock_.update(job.membership);
+  clock_.update(membership);
   apply_ready(job);
   note_members(job);
   capture_if_due(job);
@@ -220,10 +245,34 @@ void SliceState::capture_if_due(const JobView& job) {
   capture_.capture_if_due(job, is_written(), clock_.version(), [this] { return make_image(); });
 }
 
+Clock SliceState::settled(WorkerId worker) const {
+  const auto held =
+      std::ranges::find(held_, worker, [](const auto& entry) { return entry.first.second; });
+  return held == held_.end() ? clock_.done(worker) : held->first.first;
+}
+
+std::map<WorkerId, Clock> SliceState::settled_members() const {
+  std::map<WorkerId, Clock> settled;
+  for (const auto& [worker, clock] : applied_) settled.emplace(worker, clock_.done(worker));
+  // Ascending by clock: the lowest of each is the last that is seen from behind.
+  for (auto held = held_.rbegin(); held != held_.rend(); ++held) {
+    settled[held->first.second] = held->first.first;
+  }
+  return settled;
+}
+
+SliceImage SliceState::image() {
+  SliceImage image = make_image();
+  image.done = settled_members();
+  image.is_replica = true;
+  return image;
+}
+
 SliceImage SliceState::make_image() {
   // Memory for the next update is allocated now, while the checkpoint can still be given up.
   if (is_written()) memory_.reserve();
-  return {place_, clock_.version(), applications_, applied_, memory_.values(), memory_.states()};
+  return {place_, clock_.version(), applications_,   applied_,
+          false,  memory_.values(), memory_.states()};
 }
 
 }  // namespace taut::server

@@ -17,6 +17,7 @@
 #include "proto/update.hpp"
 #include "server/job_view.hpp"
 #include "server/parked_reads.hpp"
+#include "server/replay_gate.hpp"
 #include "server/slice_capture.hpp"
 #include "server/slice_image.hpp"
 #include "server/slice_memory.hpp"
@@ -73,6 +74,21 @@ class SliceState {
   /// on, and reads that are true now are released.
   void update(const JobView& job, std::vector<Answer>& released);
 
+  /// The state at this moment, for a backup; `done` leaves out what is held. Shares its memory as
+  /// take_image() does. Throws std::bad_alloc.
+  [[nodiscard]] SliceImage image();
+  /// The first clock of a member whose update is neither in the values nor was dropped.
+  [[nodiscard]] Clock settled(WorkerId worker) const;
+  /// The same of each member.
+  [[nodiscard]] std::map<WorkerId, Clock> settled_members() const;
+  [[nodiscard]] std::int64_t applications() const { return applications_; }
+
+  /// A member has sent updates below `until` to the primaries before this one; releases reads.
+  void hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released);
+  /// Nobody reads it until what its last primary had is here again.
+  [[nodiscard]] bool is_settling() const { return !gate_.is_open(); }
+  [[nodiscard]] const ReplayGate& gate() const { return gate_; }
+
   /// The job's newest checkpoint order for this slice.
   [[nodiscard]] SliceCapture::State capture() const { return capture_.state(); }
   /// Shares its memory with the slice, which writes elsewhere for as long as the image exists.
@@ -110,7 +126,11 @@ class SliceState {
     Buffer values;  // shared with the answer; empty unless a policy keeps values
   };
 
-  void start_from(const SliceImage& image);
+  void start_from(const SliceImage& image, const JobView& job);
+  /// The job's membership as this slice sees it.
+  [[nodiscard]] const Membership& members_of(const JobView& job) const {
+    return early_leaves_.empty() ? job.membership : membership_;
+  }
   [[nodiscard]] SliceImage make_image();
   void capture_if_due(const JobView& job);
   void note_members(const JobView& job);
@@ -138,6 +158,11 @@ class SliceState {
   std::uint64_t dropped_ = 0;
   std::map<WorkerId, Clock> applied_;  // of each member, the next clock that is not in the values
   SliceCapture capture_;
+  ReplayGate gate_;
+  // Members that were lost before this slice was taken over, and whose last updates went with its
+  // last primary: here they leave earlier than elsewhere.
+  std::map<WorkerId, Clock> early_leaves_;
+  Membership membership_;  // with those; unused while there are none
 };
 
 }  // namespace taut::server

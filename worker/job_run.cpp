@@ -40,9 +40,8 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
   options.worker = WorkerId(job.worker());
   options.incarnation = Incarnation(job.incarnation());
   options.job_hash = job_hash(job.definition());
-  for (const pb::ShardInfo& shard : job.shards()) {
-    options.shards.push_back({ShardId(shard.shard()), shard.address()});
-  }
+  options.shards = shard_addresses(job);
+  options.replicated = job.replicated();
   options.send.order = settings.send_order() == pb::WorkerConfig::AS_READY ? SendOrder::kAsReady
                                                                            : SendOrder::kFrontFirst;
   options.send.window = Bytes(settings.send_window());
@@ -131,12 +130,13 @@ Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
-/// Ends the client's waits when the job must stop.
+/// Ends the client's waits when the job must stop, and tells it where shards have moved.
 class StopWatch {
  public:
-  StopWatch(Client& client, const std::atomic<bool>& stop)
-      : thread_([this, &client, &stop] {
+  StopWatch(Client& client, const std::atomic<bool>& stop, ShardMoves& moves)
+      : thread_([this, &client, &stop, &moves] {
           while (!over_) {
+            if (auto moved = moves.take(); !moved.empty()) client.move_shards(std::move(moved));
             if (stop) {
               client.cancel();
               return;
@@ -157,6 +157,14 @@ class StopWatch {
 };
 
 }  // namespace
+
+std::vector<ShardAddress> shard_addresses(const pb::WorkerJob& job) {
+  std::vector<ShardAddress> shards;
+  for (const pb::ShardInfo& shard : job.shards()) {
+    shards.push_back({ShardId(shard.shard()), shard.address(), shard.term()});
+  }
+  return shards;
+}
 
 Trainer::Options trainer_options(const pb::Job& job) {
   const pb::SolverParameter& solver = job.solver_param();
@@ -202,7 +210,8 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
 
 Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> devices,
                            ZmqContext& context, const pb::ClusterConfig& config,
-                           const std::atomic<bool>& stop, ProgressBoard& board, StateSaver& saver) {
+                           const std::atomic<bool>& stop, ShardMoves& moves, ProgressBoard& board,
+                           StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
   if (!settings.pin().empty()) {
     TAUT_TRY(pin_this_thread(settings.pin()));
@@ -225,7 +234,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
 
   Client client(open_endpoint(context, job, settings),
                 client_options(job, settings, *devices[0], board));
-  const StopWatch watch(client, stop);
+  const StopWatch watch(client, stop, moves);
   TAUT_TRY(auto cache,
            open_cache(client, backends, assets.train_graph().parameters, job, settings));
 

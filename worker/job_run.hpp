@@ -11,6 +11,7 @@
 #include "proto/control.pb.h"
 #include "worker/engine/backend.hpp"
 #include "worker/progress.hpp"
+#include "worker/shard_moves.hpp"
 #include "worker/state_saver.hpp"
 #include "worker/trainer.hpp"
 
@@ -37,12 +38,16 @@ struct JobOutcome {
 /// Trains one job as a member: opens data and net, connects to the shards, runs the loop, and
 /// ends with the test phase if this worker evaluates.
 /// devices   one or more; several split the worker's batch, and the first one has the tables
+/// moves     where shards are served when their servers are lost
 /// Errors    whatever kept the job from finishing, in one line
 /// Thread    a dedicated thread; `stop` may be set from any
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job,
                                          std::span<Backend* const> devices, ZmqContext& context,
                                          const pb::ClusterConfig& config,
-                                         const std::atomic<bool>& stop, ProgressBoard& board,
-                                         StateSaver& saver);
+                                         const std::atomic<bool>& stop, ShardMoves& moves,
+                                         ProgressBoard& board, StateSaver& saver);
+
+/// Where a job's shards are served, as its newest message says.
+[[nodiscard]] std::vector<ShardAddress> shard_addresses(const pb::WorkerJob& job);
 
 }  // namespace taut::worker

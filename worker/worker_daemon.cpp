@@ -169,6 +169,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     std::scoped_lock lock(run_->mutex);
     run_->job.set_revision(job.revision());
     if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
+    if (job.replicated()) run_->moves.post(shard_addresses(job));
     if (job.stop() && !run_->stop.exchange(true)) {
       log::info("job {}: stopping: {}", job.job(), job.stop_reason());
     }
@@ -190,7 +191,8 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     try {
       std::vector<Backend*> devices;
       for (const auto& device : devices_) devices.push_back(device.get());
-      auto ended = run_job(job, devices, context_, config_, run->stop, run->board, run->saver);
+      auto ended =
+          run_job(job, devices, context_, config_, run->stop, run->moves, run->board, run->saver);
       if (ended) {
         outcome = ended.value();
       } else if (!run->stop) {

@@ -57,6 +57,7 @@ class WorkerDaemon {
     pb::WorkerJob job;
     TimePoint begun;
     std::atomic<bool> stop = false;
+    ShardMoves moves;
     ProgressBoard board;
     StateSaver saver;
     RecentRate rate;   // of images; the main thread's

@@ -68,6 +68,10 @@ class TrainRun {
   /// The newest status of the job.
   [[nodiscard]] const pb::JobStatus& seen() const { return seen_; }
   [[nodiscard]] double first_iteration_s() const { return first_iteration_s_; }
+  /// How processes ended that were started again.
+  [[nodiscard]] std::vector<std::string> replaced() const {
+    return cluster_ ? cluster_->replaced() : std::vector<std::string>();
+  }
 
  private:
   [[nodiscard]] Result<void> start_cluster();
@@ -353,7 +357,8 @@ Attempt attempt(const TrainOptions& options, pb::Job job) {
                            .wall_s = wall_s,
                            .first_iteration_s = run.first_iteration_s(),
                            .folder = result.folder.string(),
-                           .advice = status.state() == pb::DONE ? std::string() : result.advice};
+                           .advice = status.state() == pb::DONE ? std::string() : result.advice,
+                           .replaced = run.replaced()};
   // A run that was stopped has a summary too, which is not what its user waits for.
   if (result.error.empty()) print_summary(summary, options.json);
   if (const auto kept = write_summary(summary); !kept && result.error.empty()) {

@@ -209,6 +209,18 @@ std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(const pb::JobSt
   return {reads.begin(), reads.end()};
 }
 
+/// What is lost with a server; empty: no shard of the job has a backup, as on one server.
+std::string protection_line(const pb::JobStatus& job) {
+  const auto& shards = job.shards();
+  if (shards.empty()) return {};
+  const auto whole = std::ranges::count_if(shards, &pb::ShardStatus::is_protected);
+  if (whole == shards.size()) {
+    return fmt::format("{}, each with a backup on another server", counted(whole, "shard"));
+  }
+  return fmt::format("{} of {} without a whole backup: a lost server ends the job",
+                     shards.size() - whole, counted(shards.size(), "shard"));
+}
+
 std::vector<std::string> progress_block(const pb::JobStatus& job, int width, const JobWords& words,
                                         bool colours, const WaitShares* recent) {
   const JobProgress progress = progress_of(job);
@@ -227,6 +239,7 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
     lines.push_back(fmt::format("  {} left earlier", counted(job.former_workers(), "more worker")));
   }
   lines.push_back(drift_line(job, progress));
+  if (const std::string line = protection_line(job); !line.empty()) lines.push_back(line);
   return lines;
 }
 

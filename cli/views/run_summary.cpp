@@ -96,6 +96,7 @@ std::vector<std::string> summary_lines(const RunSummary& run) {
   const bool has_note = run.job.state() == pb::DONE && !run.job.message().empty();
   if (has_note) lines.push_back("note: " + run.job.message());
   if (!run.job.checkpoint_failure().empty()) lines.push_back(run.job.checkpoint_failure());
+  for (const std::string& ending : run.replaced) lines.push_back("started again: " + ending);
   lines.push_back("run folder: " + run.folder);
   return lines;
 }
@@ -137,6 +138,7 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                       {"state", state_word(job.state())},
                       {"message", job.message()},
                       {"advice", run.advice},
+                      {"replaced", run.replaced},
                       {"mode", job.mode()},
                       // Unbounded has no number.
                       {"slack", job.mode() == "ASYNC" ? Json() : Json(job.slack())},

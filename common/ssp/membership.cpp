@@ -41,4 +41,13 @@ Clock Membership::aggregated_until(Clock clock) const {
   return Clock(0);
 }
 
+Membership Membership::with_leaves(const std::map<WorkerId, Clock>& leaves) const {
+  Membership changed = *this;
+  for (Member& member : changed.members_) {
+    const auto leave = leaves.find(member.worker);
+    if (leave != leaves.end()) member.leave = std::min(member.leave, leave->second);
+  }
+  return changed;
+}
+
 }  // namespace taut

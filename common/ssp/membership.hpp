@@ -26,7 +26,8 @@ struct Member {
   Incarnation incarnation;
   Clock join;
   Clock leave = Clock::never();
-  bool fenced = false;  // declared lost: nothing more is accepted from this incarnation
+  bool fenced = false;    // declared lost: nothing more is accepted from this incarnation
+  bool finished = false;  // it has pushed all that it will
 
   [[nodiscard]] bool takes_part_at(Clock clock) const { return join <= clock && clock < leave; }
 };
@@ -50,6 +51,8 @@ class Membership {
   /// One past the last clock below `clock` whose updates are applied as an aggregate; 0: there is
   /// none.
   [[nodiscard]] Clock aggregated_until(Clock clock) const;
+  /// The same, but each of these members has left by the clock that stands with it.
+  [[nodiscard]] Membership with_leaves(const std::map<WorkerId, Clock>& leaves) const;
 
  private:
   EpochId epoch_;

@@ -37,6 +37,10 @@ class SliceClock {
     progress_.try_emplace(worker, Progress{done, done});
   }
 
+  /// Begins at a version that was reached before: V never falls, and under backup workers it does
+  /// not follow from what was accepted. REQUIRES: no update() has been called yet.
+  void begin_version(Clock version) { version_ = version; }
+
   /// The next clock expected from a member. REQUIRES: it is one.
   [[nodiscard]] Clock done(WorkerId worker) const;
   [[nodiscard]] Clock version() const { return version_; }

@@ -120,6 +120,8 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));
   TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
                        config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
+  TAUT_TRY(check_range(file, "server.coordinator.replication.interval",
+                       config.server().coordinator().replication().interval(), 0, 1000));
   TAUT_TRY(check_range(file, "server.coordinator.worker_wait_s",
                        config.server().coordinator().worker_wait_s(), 0, 604800));
   TAUT_TRY(check_range(file, "records.every", config.records().every(), 1, 1e6));

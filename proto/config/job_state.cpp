@@ -182,7 +182,8 @@ Result<Membership> to_membership(const pb::ServerJob& job) {
   std::vector<Member> members;
   for (const pb::Member& wire : job.members()) {
     members.push_back({WorkerId(wire.worker()), Incarnation(wire.incarnation()),
-                       Clock(wire.join_clock()), Clock(wire.leave_clock()), wire.fenced()});
+                       Clock(wire.join_clock()), Clock(wire.leave_clock()), wire.fenced(),
+                       wire.finished()});
   }
   std::map<Clock, ApplyMode> modes;
   for (const pb::ModeChange& change : job.modes()) {

@@ -105,8 +105,9 @@ std::int64_t lowest_clock(const JobRecord& job) {
   return first_free_clock(job) + (std::int64_t{1} << (2 * misses)) - 1;
 }
 
-/// Ends the current order; servers and workers learn of it with the next revision.
-void withdraw(JobRecord& job, CheckpointTasks& tasks) {
+}  // namespace
+
+void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
   CheckpointTask drop;
   drop.kind = CheckpointTask::Kind::kDrop;
   drop.job = JobId(job.stored().job());
@@ -118,13 +119,15 @@ void withdraw(JobRecord& job, CheckpointTasks& tasks) {
   job.revise();
 }
 
+namespace {
+
 void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Notes& notes) {
   const std::int64_t clock = job.stored().checkpoint().clock();
   notes.push_back(fmt::format(
       "job {}: the checkpoint at clock {} is not written: {}; {}", job.stored().job(), clock, why,
       job.is_active() && !job.stored().closing() ? "training continues"
                                                  : "its incomplete files are never used"));
-  withdraw(job, tasks);
+  withdraw_checkpoint(job, tasks);
   pb::StoredJob& stored = job.change();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
   stored.set_checkpoint_misses(0);
@@ -163,6 +166,7 @@ PartsProgress progress_of_parts(const JobRecord& job) {
   const std::uint64_t number = stored.checkpoint().number();
   PartsProgress parts;
   for (int i = 0; i < stored.servers_size(); ++i) {
+    if (stored.servers(i).lost()) continue;
     add(job.servers[static_cast<std::size_t>(i)].reply.checkpoint(), number,
         fmt::format("server \"{}\"", stored.servers(i).name()), parts);
   }
@@ -202,9 +206,12 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
     }
   }
   for (const JobRecord::Server& server : job.servers) {
-    manifest.mutable_files()->MergeFrom(server.reply.checkpoint().files());
+    if (server.lost) continue;
+    const pb::CheckpointPart& part = server.reply.checkpoint();
+    manifest.mutable_files()->MergeFrom(part.files());
+    // A server that serves no shard knows no tables.
+    if (part.tables_size() > 0) *manifest.mutable_tables() = part.tables();
   }
-  if (!job.servers.empty()) *manifest.mutable_tables() = job.servers[0].reply.checkpoint().tables();
   return manifest;
 }
 
@@ -311,7 +318,7 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
     }
     notes.push_back(fmt::format("job {}: the order of a checkpoint at clock {} was too late",
                                 job.stored().job(), job.stored().checkpoint().clock()));
-    withdraw(job, tasks);
+    withdraw_checkpoint(job, tasks);
     job.change().set_checkpoint_misses(misses);
   } else if (parts.written) {
     finish(job, tasks);
@@ -363,7 +370,7 @@ std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& 
   const std::int64_t soon = lowest_clock(job);
   // A distant order can be replaced; a near one is what the user requests.
   if (stored.has_checkpoint() && !job.finishes_checkpoint && stored.checkpoint().clock() > soon) {
-    withdraw(job, tasks);
+    withdraw_checkpoint(job, tasks);
   }
   job.change().clear_checkpoint_failure();
   if (!stored.has_checkpoint()) {

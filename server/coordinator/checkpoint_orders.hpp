@@ -51,6 +51,10 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
 /// REQUIRES: the job is running, and not closing.
 std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes);
 
+/// Ends the current order; servers and workers learn of it with the next revision, and another one
+/// follows. REQUIRES: there is one.
+void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks);
+
 /// Adopts the result of a kFinish task, whose folder is where the checkpoint is now; an empty error
 /// means success.
 void note_finished(JobRecord& job, const CheckpointTask& task, const std::string& error,

@@ -41,6 +41,7 @@ void Coordinator::recover(const pb::StoredJob& stored) {
       jobs_.emplace(JobId(stored.job()), JobRecord::recover(stored, now_)).first->second;
   if (!job.is_active()) return;
   for (const pb::StoredServer& server : stored.servers()) {
+    if (server.lost()) continue;
     Participant known;
     known.role = pb::ROLE_SERVER;
     known.name = server.name();
@@ -255,7 +256,7 @@ void Coordinator::settle() {
     stop_saved(job);
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     if (!job.is_active()) continue;
-    note_losses(job, registry_, now_, out_.notes);
+    note_losses(job, registry_, now_, out_.tasks, out_.notes);
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(job, registry_, out_.notes);
@@ -352,7 +353,7 @@ void Coordinator::start_next() {
   for (auto& [id, job] : jobs_) {
     if (job.stored().state() != pb::SUBMITTED) continue;
     if (waiting_message(job).empty()) {
-      start_job(job, registry_, now_, out_.notes);
+      start_job(job, registry_, options_.replication_interval, now_, out_.notes);
       order_first_checkpoint(job, out_.notes);
     }
     return;

@@ -31,6 +31,9 @@ struct CoordinatorOptions {
   Duration save_limit = std::chrono::seconds(60);
   // The number of ended jobs that are kept; older ones are forgotten.
   std::size_t ended_jobs = 200;
+  // Rises of V between two images of a slice, in jobs on two or more servers; 0: no shard has a
+  // backup.
+  std::uint32_t replication_interval = 0;
   std::uint64_t session = 0;  // different at every start
 };
 

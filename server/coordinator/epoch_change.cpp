@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/types.hpp"
+#include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
 namespace {
@@ -87,11 +88,14 @@ bool begin(JobRecord& job, const Registry& registry, Notes& notes) {
       job.revise();
       notes.push_back(
           fmt::format("job {}: slack is now {}", stored.job(), Slack(stored.slack()).to_string()));
-    } else {
-      hold(job, pb::EpochChange::MODE).set_slack(stored.wanted_slack());
+      return true;
     }
+    // What members have sent to a primary that was lost is not known yet.
+    if (is_settling(job)) return false;
+    hold(job, pb::EpochChange::MODE).set_slack(stored.wanted_slack());
     return true;
   }
+  if (is_settling(job)) return false;
   if (free_slot(job) == stored.slots() || beyond_the_end(job, first_free_clock(job))) return false;
   const Participant* worker = idle_worker(job, registry);
   if (worker == nullptr) return false;
@@ -110,6 +114,7 @@ void make_leave(JobRecord& job, Notes& notes) {
     const std::int64_t join = member.member().join_clock();
     std::int64_t leave = kNever;
     for (const JobRecord::Server& server : job.servers) {
+      if (server.lost) continue;
       const auto& fenced = server.reply.fenced();
       const auto report =
           std::find_if(fenced.begin(), fenced.end(),
@@ -180,7 +185,7 @@ bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
   }
   const bool too_low =
       std::any_of(job.servers.begin(), job.servers.end(), [&](const JobRecord::Server& server) {
-        return server.reply.max_done() > job.stored().hold_from();
+        return !server.lost && server.reply.max_done() > job.stored().hold_from();
       });
   if (too_low) {
     job.change().set_hold_from(first_free_clock(job));
@@ -197,7 +202,7 @@ bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
 Clock lowest_version(const JobRecord& job) {
   std::int64_t lowest = kNever;
   for (const JobRecord::Server& server : job.servers) {
-    lowest = std::min(lowest, server.reply.min_version());
+    if (!server.lost) lowest = std::min(lowest, server.reply.min_version());
   }
   return Clock(lowest);
 }
@@ -211,15 +216,22 @@ std::int64_t first_free_clock(const JobRecord& job) {
     known = std::max({known, member.member().join_clock(), member.progress().clock()});
   }
   for (const JobRecord::Server& server : job.servers) {
-    known = std::max(known, server.reply.max_done());
+    if (!server.lost) known = std::max(known, server.reply.max_done());
   }
   // A later change of mode never precedes an earlier one.
   return std::max(known + kLead, stored.modes(stored.modes_size() - 1).first_clock());
 }
 
 void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {
-  const bool is_quiet = !job.stored().has_preparing() && !job.stored().has_checkpoint();
+  const bool is_quiet =
+      !job.stored().has_preparing() && !job.stored().has_checkpoint() && !is_settling(job);
   if (is_quiet && job.servers_have(job.stored().revision())) job.forget_past(lowest_version(job));
+  // A shard that was taken over may wait for a member that is lost: its leave goes first.
+  const auto kind = job.stored().preparing().kind();
+  if (job.stored().has_preparing() && kind != pb::EpochChange::LEAVE && is_settling(job)) {
+    end_preparation(job, false);
+    job.revise();
+  }
   // A completed change may allow the next one; a started one waits for the servers.
   while (job.stored().has_preparing() ? conclude(job, registry, notes)
                                       : begin(job, registry, notes)) {

@@ -7,6 +7,7 @@
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_policies.hpp"
+#include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
 namespace {
@@ -85,15 +86,6 @@ void lose_member(JobRecord& job, int index, const std::string& reason, Notes& no
   job.change().set_message(
       fmt::format("{}; {} of {} workers continue", reason, left, job.stored().slots()));
   notes.push_back(fmt::format("job {}: {}", job.stored().job(), job.stored().message()));
-}
-
-/// Why a process that was here in this life has left.
-std::string loss_of(const Registry& registry, pb::Role role, const std::string& name,
-                    std::uint64_t incarnation) {
-  const Participant* known = registry.find(role, name);
-  if (known != nullptr && known->incarnation.value() == incarnation) return known->lost_reason;
-  return fmt::format("{} \"{}\" is a new process; the old one ended",
-                     role == pb::ROLE_SERVER ? "server" : "worker", name);
 }
 
 }  // namespace
@@ -180,7 +172,8 @@ std::string waits_for(const JobRecord& job, const Registry& registry) {
                      required - joined == 1 ? "" : "s", required, joined);
 }
 
-void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes) {
+void start_job(JobRecord& job, const Registry& registry, std::uint32_t replication_interval,
+               TimePoint now, Notes& notes) {
   pb::StoredJob& stored = job.change();
   std::uint32_t shards = 0;
   for (const Participant* server : registry.live(pb::ROLE_SERVER)) {
@@ -195,6 +188,7 @@ void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& n
     }
     job.servers.emplace_back();
   }
+  place_shards(job, replication_interval);
   const std::vector<const Participant*> joined = registry.live(pb::ROLE_WORKER);
   const std::uint32_t workers = stored.definition().workers();
   const std::size_t count = workers == 0 ? joined.size() : workers;
@@ -222,7 +216,8 @@ void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& n
           : ""));
 }
 
-void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes) {
+void note_losses(JobRecord& job, const Registry& registry, TimePoint now, CheckpointTasks& tasks,
+                 Notes& notes) {
   for (int i = 0; i < job.stored().members_size(); ++i) {
     const pb::StoredMember& stored = job.stored().members(i);
     const pb::Member& member = stored.member();
@@ -231,7 +226,7 @@ void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes&
       continue;
     }
     const std::string reason =
-        loss_of(registry, pb::ROLE_WORKER, member.name(), member.incarnation());
+        registry.loss_of(pb::ROLE_WORKER, member.name(), Incarnation(member.incarnation()));
     if (job.stored().closing()) {
       job.change().mutable_members(i)->set_lost(true);
     } else {
@@ -240,15 +235,8 @@ void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes&
   }
   if (job.stored().closing()) return;
   job.choose_evaluator();
-  for (const pb::StoredServer& server : job.stored().servers()) {
-    if (registry.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()))) {
-      continue;
-    }
-    fail_job(job,
-             fmt::format("{}; its part of the parameters is lost",
-                         loss_of(registry, pb::ROLE_SERVER, server.name(), server.incarnation())),
-             now, notes);
-    return;
+  if (const std::string lost = replace_lost_servers(job, registry, tasks, notes); !lost.empty()) {
+    fail_job(job, lost, now, notes);
   }
 }
 

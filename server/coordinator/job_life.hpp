@@ -5,6 +5,7 @@
 
 #include "common/result.hpp"
 #include "common/time.hpp"
+#include "server/coordinator/checkpoint_orders.hpp"
 #include "server/coordinator/epoch_change.hpp"
 #include "server/coordinator/job_record.hpp"
 #include "server/coordinator/registry.hpp"
@@ -27,10 +28,14 @@ namespace taut {
 [[nodiscard]] std::string waits_for(const JobRecord& job, const Registry& registry);
 
 /// Gives the job its servers, shards and members. REQUIRES: it is submitted and waits for nothing.
-void start_job(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes);
+/// replication_interval  as place_shards()
+void start_job(JobRecord& job, const Registry& registry, std::uint32_t replication_interval,
+               TimePoint now, Notes& notes);
 
-/// Marks members whose process is lost; fails the job if a server or every worker is lost.
-void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Notes& notes);
+/// Marks members whose process is lost, and has the shards of lost servers taken over; fails the
+/// job where that cannot be.
+void note_losses(JobRecord& job, const Registry& registry, TimePoint now, CheckpointTasks& tasks,
+                 Notes& notes);
 
 /// Fails the job with a message, and orders its workers to end.
 void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& notes);

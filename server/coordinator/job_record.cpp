@@ -43,6 +43,9 @@ JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   job.servers.resize(static_cast<std::size_t>(job.stored_.servers_size()));
   job.workers.resize(static_cast<std::size_t>(job.stored_.members_size()));
   for (Worker& worker : job.workers) worker.notified = true;
+  for (std::size_t i = 0; i < job.servers.size(); ++i) {
+    job.servers[i].lost = job.stored_.servers(static_cast<int>(i)).lost();
+  }
   return job;
 }
 
@@ -110,7 +113,7 @@ void JobRecord::choose_evaluator() {
 
 bool JobRecord::servers_have(std::uint64_t revision) const {
   return std::all_of(servers.begin(), servers.end(), [revision](const Server& server) {
-    return server.delivery.acknowledged() >= revision;
+    return server.lost || server.delivery.acknowledged() >= revision;
   });
 }
 
@@ -137,6 +140,8 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
   *stored_.mutable_members(index)->mutable_progress() = progress;
   if (progress.finished() && progress.error().empty() && !member.finished()) {
     change().mutable_members(index)->set_finished(true);
+    // A shard that is taken over does not wait for it.
+    if (stored_.replication_interval() > 0) revise();
   }
   if (!progress.parameters_sha256().empty() &&
       progress.parameters_sha256() != stored_.parameters_sha256()) {
@@ -181,13 +186,28 @@ namespace {
 
 template <class State>
 void add_shards(const pb::StoredJob& stored, State& state) {
-  std::uint32_t number = 0;
+  std::vector<std::string> addresses;  // by host
   for (const pb::StoredServer& server : stored.servers()) {
-    for (const std::string& address : server.shard_addresses()) {
-      pb::ShardInfo& shard = *state.add_shards();
-      shard.set_shard(number++);
-      shard.set_address(address);
+    addresses.insert(addresses.end(), server.shard_addresses().begin(),
+                     server.shard_addresses().end());
+  }
+  const auto count =
+      stored.shards().empty() ? addresses.size() : static_cast<std::size_t>(stored.shards_size());
+  for (std::size_t number = 0; number < count; ++number) {
+    pb::ShardInfo& shard = *state.add_shards();
+    shard.set_shard(static_cast<std::uint32_t>(number));
+    if (stored.shards().empty()) {
+      shard.set_address(addresses[number]);
+      continue;
     }
+    const pb::StoredShard& place = stored.shards(static_cast<int>(number));
+    shard.set_address(addresses.at(place.host()));
+    shard.set_host(place.host());
+    shard.set_term(place.term());
+    if (!place.has_backup()) continue;
+    shard.set_backup(place.backup());
+    shard.set_backup_address(addresses.at(place.backup()));
+    shard.set_copy(place.copy());
   }
 }
 
@@ -199,13 +219,17 @@ pb::ServerJob JobRecord::server_job(int server) const {
   state.set_revision(stored_.revision());
   *state.mutable_definition() = stored_.definition();
   for (const pb::StoredMember& member : stored_.members()) {
-    if (!member.past()) *state.add_members() = member.member();
+    if (member.past()) continue;
+    pb::Member& added = *state.add_members();
+    added = member.member();
+    added.set_finished(member.finished());
   }
   *state.mutable_modes() = stored_.modes();
   state.set_slack(stored_.slack());
   state.set_hold_from(stored_.hold_from());
   add_shards(stored_, state);
   state.set_first_shard(stored_.servers(server).first_shard());
+  state.set_replication_interval(stored_.replication_interval());
   state.set_epoch(stored_.epoch());
   state.set_finished(has_ended());
   if (stored_.has_checkpoint()) *state.mutable_checkpoint() = stored_.checkpoint();
@@ -227,6 +251,7 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_start_clock(member.join_clock());
   state.set_epoch(stored_.epoch());
   add_shards(stored_, state);
+  state.set_replicated(stored_.replication_interval() > 0);
   state.set_evaluates(member.worker() == stored_.evaluating());
   state.set_token(stored_.token());
   state.set_stop(stored_.closing());

@@ -50,6 +50,7 @@ class JobRecord {
   struct Server {
     Delivery delivery;
     pb::ServerJobReply reply;  // the newest
+    bool lost = false;
   };
   /// Members that left and are still shown by name.
   static constexpr std::ptrdiff_t kMaxPast = 32;
@@ -107,7 +108,7 @@ class JobRecord {
   /// Assigns the test phase to another worker if the one that runs it was lost.
   void choose_evaluator();
 
-  /// Whether every server has adopted this revision.
+  /// Whether every server that is not lost has adopted this revision.
   [[nodiscard]] bool servers_have(std::uint64_t revision) const;
   void take_reply(int server, const pb::ServerJobReply& reply);
   /// Adopts a worker's report; one of another life or an earlier clock is ignored.

@@ -7,6 +7,7 @@
 #include "common/types.hpp"
 #include "proto/config/job_words.hpp"
 #include "proto/state_word.hpp"
+#include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
 namespace {
@@ -123,6 +124,9 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_diverged(stored.diverged());
   status.set_former_workers(stored.former().members());
   *status.mutable_former_staleness() = stored.former().staleness();
+  if (stored.state() == pb::RUNNING) {
+    for (pb::ShardStatus& shard : shard_status(job)) *status.add_shards() = std::move(shard);
+  }
   status.set_left_s(left_s(status, slowest));
   return status;
 }

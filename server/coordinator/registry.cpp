@@ -189,4 +189,12 @@ std::vector<const Participant*> Registry::live(pb::Role role) const {
   return chosen;
 }
 
+std::string Registry::loss_of(pb::Role role, const std::string& name,
+                              Incarnation incarnation) const {
+  const Participant* known = find(role, name);
+  if (known != nullptr && known->incarnation == incarnation) return known->lost_reason;
+  return fmt::format("{} \"{}\" is a new process; the old one ended",
+                     role == pb::ROLE_SERVER ? "server" : "worker", name);
+}
+
 }  // namespace taut

@@ -68,6 +68,9 @@ class Registry {
   /// The live process of this name and life, or nullptr.
   [[nodiscard]] const Participant* find_live(pb::Role role, const std::string& name,
                                              Incarnation incarnation) const;
+  /// Why a process that was here in this life has left.
+  [[nodiscard]] std::string loss_of(pb::Role role, const std::string& name,
+                                    Incarnation incarnation) const;
   /// All connected processes of a role, in name order: worker2 before worker10.
   [[nodiscard]] std::vector<const Participant*> live(pb::Role role) const;
   /// All processes ever seen, in name order.

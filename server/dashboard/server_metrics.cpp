@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -105,6 +106,12 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     scrape.gauge("job_fastest_clock", "The clock of a running job's fastest worker.",
                  static_cast<double>(figures_of(job).fastest), labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    const auto whole = std::ranges::count_if(job.shards(), &pb::ShardStatus::is_protected);
+    scrape.gauge("job_unprotected_shards",
+                 "Shards of a running job that are lost with their server.",
+                 static_cast<double>(job.shards_size() - whole), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     scrape.gauge("job_loss", "The mean loss of a running job's workers.", figures_of(job).loss,

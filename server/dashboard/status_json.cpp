@@ -130,6 +130,17 @@ json staleness_of(const pb::JobStatus& job) {
   return bins;
 }
 
+json shards_of(const pb::JobStatus& job) {
+  json shards = json::array();
+  for (const pb::ShardStatus& shard : job.shards()) {
+    shards.push_back({{"server", shard.server()},
+                      {"term", shard.term()},
+                      {"backup", shard.backup().empty() ? json() : json(shard.backup())},
+                      {"is_protected", shard.is_protected()}});
+  }
+  return shards;
+}
+
 JobFigures figures_of(const pb::JobStatus& job) {
   JobFigures figures;
   figures.slowest = std::numeric_limits<std::int64_t>::max();
@@ -198,6 +209,7 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
     all["job"]["sha256"] = full->parameters_sha256();
     all["job"]["checkpoint"] = newest_checkpoint(*full);
     all["job"]["run_folder"] = full->run_folder();
+    all["job"]["shards"] = shards_of(*full);
   }
   return all;
 }

@@ -214,7 +214,7 @@ class Failures(CheckpointTest):
         self.assertIn("No space left on device", answer.stdout)
 
     def test_a_server_killed_while_writing_leaves_no_file_that_looks_complete(self):
-        self.start_server(settings="heartbeat_limit_s: 1")
+        self.start_server(settings="heartbeat_limit_s: 1 replication { interval: 0 }")
         victim = self.start_daemon("server", "server1")
         self.start_worker()
         folder = self.folder / "saved"

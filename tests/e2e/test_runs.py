@@ -182,7 +182,7 @@ class Submitted(ClusterTest):
         self.assert_fails(self.ask("resume", 1), "has no checkpoint")
 
     def test_a_job_that_loses_its_server_starts_again_by_itself(self):
-        self.start_server(settings="heartbeat_limit_s: 1")
+        self.start_server(settings="heartbeat_limit_s: 1 replication { interval: 0 }")
         victim = self.start_daemon("server", "server1")
         self.start_worker()
         folder = self.folder / "saved"

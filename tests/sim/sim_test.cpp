@@ -124,6 +124,55 @@ TEST_CASE("the bound and the mode may change while a job runs", "[sim]") {
   }
 }
 
+TEST_CASE("BSP ends in the same bits whenever a server is lost", "[sim]") {
+  Plan calm;
+  calm.job = {
+      .tables = 3, .slices = 3, .clocks = 60, .workers = 3, .slack = Slack(0), .mean = true};
+  calm.servers = 3;
+  calm.shards_each = 1;
+  calm.replication_interval = 3;
+  calm.heartbeat_limit = Duration(400'000);
+  calm.heartbeat_interval = Duration(40'000);
+  calm.compute_min = Duration(10'000);
+  calm.compute_max = Duration(30'000);
+  const Outcome without = run_and_check(calm);
+  for (std::int64_t moment = 0; moment < 20; ++moment) {
+    Plan plan = calm;
+    plan.faults = moment % 2 == 0 ? calm.faults : rough();
+    // Backups are whole by then, and the job runs for more than a second.
+    const Duration at(700'000 + moment * 23'000);
+    plan.events = {{at, Kind::kKillServer, moment % 3, sim::NodeId(0)}};
+    const Outcome with = run_and_check(plan);
+    INFO("killed at " << at.count() << " us");
+    CHECK(with.done);
+    CHECK(with.members == 3);
+    CHECK(with.values_hash == without.values_hash);
+  }
+}
+
+TEST_CASE("servers are lost one after the other, and each comes back", "[sim]") {
+  for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      Plan plan;
+      plan.seed = seed;
+      plan.job.slack = slack;
+      plan.job.clocks = 150;
+      plan.servers = 2;
+      plan.replication_interval = 2;
+      plan.heartbeat_limit = Duration(400'000);
+      plan.heartbeat_interval = Duration(40'000);
+      plan.compute_min = Duration(10'000);
+      plan.compute_max = Duration(30'000);
+      for (std::int64_t i = 0; i < 3; ++i) {
+        const Duration at(300'000 + i * 1'000'000);
+        plan.events.push_back({at, Kind::kKillServer, i % 2, sim::NodeId(0)});
+        plan.events.push_back({at + Duration(500'000), Kind::kStartServer, i % 2, sim::NodeId(0)});
+      }
+      CHECK(run_and_check(plan).done);
+    }
+  }
+}
+
 TEST_CASE("the other workers continue when one is lost", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     for (const Slack slack : {Slack(0), Slack(1), Slack::unbounded()}) {

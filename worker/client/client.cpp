@@ -71,6 +71,10 @@ Result<ReadResult> Client::snapshot(TableId table, std::span<float> into, Durati
   return ReadResult{read.version, read.version};
 }
 
+void Client::move_shards(std::vector<ShardAddress> shards) {
+  driver_->move_shards(std::move(shards));
+}
+
 Result<void> Client::flush(Duration wait, std::size_t at_most) {
   return driver_->await_acknowledged(at_most, wait);
 }

@@ -25,6 +25,7 @@ namespace taut {
 struct ShardAddress {
   ShardId shard;
   std::string address;
+  std::uint64_t term = 0;  // rises when another host takes the shard over; 0: none ever does
 };
 
 /// What a member of a job needs to speak to its shards.
@@ -34,6 +35,8 @@ struct ClientOptions {
   Incarnation incarnation;
   std::string job_hash;
   std::vector<ShardAddress> shards;
+  /// Shards have backups: updates are kept until those have them too.
+  bool replicated = false;
   /// Where gradients are stored, and what a shard of the same machine maps; nullptr: they travel as
   /// bytes.
   std::shared_ptr<SharedArena> shared_memory;
@@ -105,7 +108,11 @@ class Client {
   /// had different versions it asks again, a few times at most.
   [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);
 
-  /// Waits until at most so many slices of updates are not acknowledged; by default none.
+  /// Shards are served elsewhere from now on: those with a higher term than before. Thread: any.
+  void move_shards(std::vector<ShardAddress> shards);
+
+  /// Waits until at most so many slices of updates are not acknowledged; by default none, and none
+  /// that a shard's backup lacks.
   [[nodiscard]] Result<void> flush(Duration wait, std::size_t at_most = 0);
 
   /// Of all reads that wait() has returned.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -43,16 +44,49 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions opt
       arena_(options.shared_memory),
       pool_(kKeptBytes, allocator_of(options)),
       load_(options.load),
-      protocol_({options.job, options.worker, options.incarnation, options.job_hash},
-                shard_ids(options), options.resend, options.send) {
+      protocol_(
+          {options.job, options.worker, options.incarnation, options.job_hash, options.replicated},
+          shard_ids(options), options.resend, options.send) {
   for (const ShardAddress& shard : options.shards) {
-    auto peer = endpoint_->connect(shard.address);
-    if (!peer) throw std::runtime_error(peer.error().message);
-    shard_of_[peer.value()] = shard.shard;
-    peer_of_[shard.shard] = peer.value();
-    address_of_[shard.shard] = shard.address;
+    connect(shard);
+    (void)protocol_.move(shard.shard, shard.term);
   }
   thread_ = std::thread([this] { run(); });
+}
+
+void ClientDriver::connect(const ShardAddress& shard) {
+  auto peer = endpoint_->connect(shard.address);
+  if (!peer) throw std::runtime_error(peer.error().message);
+  shard_of_[peer.value()] = shard.shard;
+  peer_of_[shard.shard] = peer.value();
+  address_of_[shard.shard] = shard.address;
+}
+
+void ClientDriver::move_shards(std::vector<ShardAddress> shards) {
+  {
+    std::scoped_lock lock(mutex_);
+    moves_.insert(moves_.end(), shards.begin(), shards.end());
+  }
+  wake_leader();
+}
+
+/// REQUIRES: the lock, and the lead.
+void ClientDriver::move(const ShardAddress& shard) {
+  if (!protocol_.move(shard.shard, shard.term)) return;
+  log::info("shard {} is served at {} from now on, term {}", shard.shard.value(), shard.address,
+            shard.term);
+  const auto old = peer_of_.find(shard.shard);
+  endpoint_->disconnect(old->second);
+  shard_of_.erase(old->second);
+  if (auto link = links_.extract(shard.shard); !link.empty()) {
+    moved_links_.emplace(shard.shard, std::move(link.mapped()));
+  }
+  try {
+    connect(shard);
+  } catch (const std::runtime_error& failure) {
+    // Reads fail when their wait has passed, and name the address.
+    log::warn("shard {}: {}", shard.shard.value(), failure.what());
+  }
 }
 
 void ClientDriver::close() {
@@ -250,8 +284,16 @@ Result<CompletedRead> ClientDriver::await_snapshot(TableId table, Duration wait)
 }
 
 Result<void> ClientDriver::await_acknowledged(std::size_t at_most, Duration wait) {
+  if (at_most == 0) {
+    std::scoped_lock lock(mutex_);
+    drain();
+    protocol_.settle();
+  }
   return await(
-      wait, [&] { return protocol_.unacknowledged() <= at_most; },
+      wait,
+      [&] {
+        return at_most == 0 ? protocol_.unsettled() == 0 : protocol_.unacknowledged() <= at_most;
+      },
       [] { return std::string("the acknowledgement of updates"); });
 }
 
@@ -277,6 +319,7 @@ void ClientDriver::run() {
 /// received and decoded without the lock. REQUIRES: the lock, and the lead.
 void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience) {
   drain();
+  for (const ShardAddress& shard : std::exchange(moves_, {})) move(shard);
   while (protocol_.has_outgoing()) {
     auto outgoing = protocol_.take_outgoing(steady_now());
     if (outgoing.empty()) break;
@@ -375,8 +418,20 @@ void ClientDriver::agree_on_memory(ShardId shard, const DataMessage& message) {
   protocol_.share_memory(shard);
 }
 
+/// A read that the new host of a shard answers shows that every member speaks to it.
+void ClientDriver::forget_moved_link(ShardId shard, const DataMessage& message) {
+  if (moved_links_.empty()) return;
+  const auto* batch = std::get_if<DataItems>(&message.body);
+  const bool answers_read = batch != nullptr && std::ranges::any_of(batch->items, [](auto& item) {
+                              return item.kind == pb::DataItem::VALUE;
+                            });
+  if (answers_read) moved_links_.erase(shard);
+}
+
 void ClientDriver::take(const Incoming& incoming) {
-  const ShardId shard = shard_of_[incoming.from];
+  const auto known = shard_of_.find(incoming.from);
+  if (known == shard_of_.end()) return;  // a host that was left
+  const ShardId shard = known->second;
   auto message = decode_data(incoming.message, link_of(shard));
   if (!message) {
     log::warn("dropped a message from shard {}: {}", shard.value(), message.error().message);
@@ -384,6 +439,7 @@ void ClientDriver::take(const Incoming& incoming) {
   }
   ++figures_.messages_in;
   agree_on_memory(shard, message.value());
+  forget_moved_link(shard, message.value());
   if (const auto* batch = std::get_if<DataItems>(&message.value().body)) {
     for (const DataItem& item : batch->items) received_ += item.payload.size();
   }

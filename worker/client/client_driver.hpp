@@ -53,6 +53,9 @@ class ClientDriver {
   [[nodiscard]] BufferPool& pool() { return pool_; }
   [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_}; }
 
+  /// As Client::move_shards.
+  void move_shards(std::vector<ShardAddress> shards);
+
   /// Makes waits return with closed, now and from now on. Thread: any.
   void cancel();
   /// Ends the driver's thread.
@@ -67,6 +70,9 @@ class ClientDriver {
   void round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience);
   void send(ShardId shard, DataMessage& message);
   void take(const Incoming& incoming);
+  void connect(const ShardAddress& shard);
+  void move(const ShardAddress& shard);
+  void forget_moved_link(ShardId shard, const DataMessage& message);
   void agree_on_memory(ShardId shard, const DataMessage& message);
   SharedLink* link_of(ShardId shard);
   void collect();
@@ -97,6 +103,9 @@ class ClientDriver {
   std::map<ShardId, std::unique_ptr<SharedLink>> links_;  // where memory is shared; the leader's
   // Of connections that broke: a shard may still hold an update that is in shared memory.
   std::vector<std::unique_ptr<SharedLink>> old_links_;
+  // Of hosts that serve a shard no more, until a read is answered by its new one: then no worker
+  // believes an old one that still runs, and what it may do with updates matters to nobody.
+  std::multimap<ShardId, std::unique_ptr<SharedLink>> moved_links_;
   BufferPool pool_;
   const std::shared_ptr<ClientLoad> load_;
   ClientFigures figures_;  // the leader's
@@ -122,6 +131,7 @@ class ClientDriver {
   TimePoint last_tick_;
   bool cancelled_ = false;
   bool stopping_ = false;
+  std::vector<ShardAddress> moves_;  // for the leader
   std::thread thread_;
 };
 

@@ -43,7 +43,7 @@ void ClientProtocol::open(std::vector<TableSpec> tables) {
   tables_ = std::move(tables);
   layout_ = SliceLayout(tables_, shards_, slice_elements_);
   for (const Slice& place : layout_.slices())
-    slices_.push_back(SliceLink{place, {}, {}, {}, {}, {}, false});
+    slices_.push_back(SliceLink{place, {}, {}, {}, {}, {}, {}, {}, {}, false});
   reads_.resize(tables_.size());
   snapshots_.resize(tables_.size());
 }
@@ -58,8 +58,9 @@ void ClientProtocol::touch(SliceLink& slice) {
   dirty_.push_back(static_cast<std::size_t>(&slice - slices_.data()));
 }
 
-void ClientProtocol::mark_sent(const SliceLink& slice, PendingPush& push, TimePoint now) {
+void ClientProtocol::mark_sent(SliceLink& slice, PendingPush& push, TimePoint now) {
   push.sent = now;
+  slice.sent_to = std::max(slice.sent_to, push.update.clock.next());
   ++push.attempts;
   ClientFigures::UnderWay& under_way = links_[slice.place.shard].under_way;
   ++under_way.updates;
@@ -95,7 +96,8 @@ std::optional<ClientProtocol::Silence> ClientProtocol::longest_silence() const {
     if (link.state != LinkState::kReady) owing.insert(shard);
   }
   for (const SliceLink& slice : slices_) {
-    if (!slice.pushes.empty() || slice.read || slice.snapshot) owing.insert(slice.place.shard);
+    const bool owes = !slice.pushes.empty() || slice.read || slice.snapshot || slice.settle;
+    if (owes) owing.insert(slice.place.shard);
   }
   std::optional<Silence> longest;
   for (const ShardId shard : owing) {
@@ -161,6 +163,9 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
   } else if (const auto* greeting = std::get_if<pb::DataHelloReply>(&message.body)) {
     if (greeting->greet_again()) {
       restart(from);
+    } else if (!greeting->accepted() && greeting->later()) {
+      // It takes the shard over, or has lost it: the hello is sent again when its time has passed,
+      // or elsewhere.
     } else if (!greeting->accepted()) {
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
@@ -184,19 +189,54 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
 
 /// A shard that does not know the connection: it broke, and what was under way may be lost.
 void ClientProtocol::restart(ShardId shard) {
+  if (links_[shard].state != LinkState::kGreeting) rewind(shard);
+}
+
+/// Nothing that was sent to this shard counts as sent, and its host must be greeted again.
+void ClientProtocol::rewind(ShardId shard) {
   Link& link = links_[shard];
-  if (link.state == LinkState::kGreeting) return;
   for (SliceLink& slice : slices_) {
     if (slice.place.shard != shard) continue;
     for (PendingPush& push : slice.pushes) mark_unsent(slice, push);
     if (slice.read) slice.read->sent.reset();
     if (slice.snapshot) slice.snapshot->sent.reset();
+    if (slice.settle) slice.settle->sent.reset();
     slice.acknowledged = Clock();
     touch(slice);
   }
   const auto heard = link.heard;
+  const std::uint64_t term = link.term;
   link = Link{};
   link.heard = heard;
+  link.term = term;
+}
+
+bool ClientProtocol::move(ShardId shard, std::uint64_t term) {
+  const auto found = links_.find(shard);
+  if (found == links_.end() || term <= found->second.term) return false;
+  rewind(shard);
+  found->second.term = term;
+  found->second.heard.reset();
+  for (SliceLink& slice : slices_) {
+    if (slice.place.shard != shard) continue;
+    unacknowledged_ += slice.kept.size();
+    kept_ -= slice.kept.size();
+    for (; !slice.kept.empty(); slice.kept.pop_back()) {
+      PendingPush& push = slice.pushes.emplace_front(std::move(slice.kept.back()));
+      push.sent.reset();
+      push.attempts = 0;
+      push.not_before.reset();
+    }
+  }
+  return true;
+}
+
+void ClientProtocol::settle() {
+  for (SliceLink& slice : slices_) {
+    if (slice.settle || (slice.kept.empty() && slice.pushes.empty())) continue;
+    slice.settle = PendingSettle();
+    touch(slice);
+  }
 }
 
 void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
@@ -204,10 +244,13 @@ void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
   SliceLink& slice = slices_[layout_.index_of(item.table, item.slice)];
   switch (item.kind) {
     case pb::DataItem::ACK:
+    case pb::DataItem::SETTLED:
       acknowledge(slice, item.done, now);
+      let_go(slice, item.stable);
       break;
     case pb::DataItem::VALUE:
       acknowledge(slice, item.done, now);
+      let_go(slice, item.stable);
       receive_value(slice, item);
       break;
     case pb::DataItem::SNAPSHOT_VALUE:
@@ -230,11 +273,24 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
     PendingPush& push = slice.pushes.front();
     if (push.sent && push.attempts == 1) resend_.measured(now - *push.sent);
     mark_unsent(slice, push);
+    if (identity_.replicated) {
+      slice.kept.push_back(std::move(push));
+      ++kept_;
+    }
     slice.pushes.pop_front();
     --unacknowledged_;
   }
   // The read of a push that was refused, and of which another copy was taken, goes alone.
   if (slice.read && !slice.read->sent) touch(slice);
+  if (slice.settle && !slice.settle->sent) touch(slice);
+}
+
+void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
+  while (!slice.kept.empty() && slice.kept.front().update.clock < stable) {
+    slice.kept.pop_front();
+    --kept_;
+  }
+  if (slice.settle && slice.kept.empty() && slice.pushes.empty()) slice.settle.reset();
 }
 
 void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
@@ -319,6 +375,7 @@ void ClientProtocol::tick(TimePoint now) {
     }
     if (slice.read) again |= again_if_overdue(*slice.read, kReadAttempts);
     if (slice.snapshot) again |= again_if_overdue(*slice.snapshot);
+    if (slice.settle) again |= again_if_overdue(*slice.settle, kReadAttempts);
     if (again) touch(slice);
   }
 }

@@ -25,6 +25,8 @@ struct ClientIdentity {
   WorkerId worker;
   Incarnation incarnation;
   std::string job_hash;
+  /// Shards have backups: updates are kept until those have them too.
+  bool replicated = false;
 };
 
 /// A read of a whole table that has completed.
@@ -64,6 +66,14 @@ class ClientProtocol {
   /// Reads the newest whole table; waits for no other worker.
   void snapshot(TableId table, std::span<float> into);
 
+  /// Another host serves this shard from now on, under this term: what its backup may not have is
+  /// sent again, there. A term that is not higher changes nothing; returns whether it was.
+  bool move(ShardId shard, std::uint64_t term);
+  /// Has the shards' backups brought up to what was pushed; see unsettled().
+  void settle();
+  /// Slices of updates that would be lost with a shard's host: not acknowledged, or kept.
+  [[nodiscard]] std::size_t unsettled() const { return unacknowledged_ + kept_; }
+
   /// Payloads to this shard are in shared memory, for the lifetime of its connection.
   void share_memory(ShardId shard) { links_[shard].shares_memory = true; }
 
@@ -101,6 +111,7 @@ class ClientProtocol {
     std::optional<TimePoint> heard;  // when it last said anything
     ClientFigures::UnderWay under_way;
     bool shares_memory = false;
+    std::uint64_t term = 0;
   };
   struct PendingPush {
     Clock from;  // the first clock that nothing was pushed for before it
@@ -116,9 +127,16 @@ class ClientProtocol {
     int attempts = 0;
     std::optional<WorkerId> waits_for;  // as its shard says
   };
+  struct PendingSettle {
+    std::optional<TimePoint> sent;
+    int attempts = 0;
+  };
   struct SliceLink {
     Slice place;
     std::deque<PendingPush> pushes;  // ascending clocks
+    std::deque<PendingPush> kept;    // acknowledged ones, which the backup may not have
+    Clock sent_to;                   // one past the last that was sent to any host
+    std::optional<PendingSettle> settle;
     std::optional<PendingRead> read;
     std::optional<PendingRead> snapshot;
     Clock acknowledged;         // the highest done on this connection
@@ -134,7 +152,7 @@ class ClientProtocol {
 
   static void advance(Link& link, LinkState state);
   void touch(SliceLink& slice);
-  void mark_sent(const SliceLink& slice, PendingPush& push, TimePoint now);
+  void mark_sent(SliceLink& slice, PendingPush& push, TimePoint now);
   void mark_unsent(const SliceLink& slice, PendingPush& push);
   [[nodiscard]] bool may_send(const SliceLink& slice, const PendingPush& push);
   void begin(TableId table, Clock clock, std::span<float> into, bool snapshot);
@@ -142,7 +160,9 @@ class ClientProtocol {
   void handle_refusal(SliceLink& slice, const DataItem& item, TimePoint now);
   void receive_value(SliceLink& slice, const DataItem& item);
   void acknowledge(SliceLink& slice, Clock done, TimePoint now);
+  void let_go(SliceLink& slice, Clock stable);
   void restart(ShardId shard);
+  void rewind(ShardId shard);
   enum class Next : std::uint8_t { kItem, kNothing, kLater };  // later: the window is full
   Next next_item(SliceLink& slice, DataItem& item, TimePoint now);
   void put_in_order(std::vector<std::size_t>& slices) const;
@@ -164,6 +184,7 @@ class ClientProtocol {
   std::vector<PendingTable> snapshots_;  // by table
   std::vector<CompletedRead> completed_;
   std::size_t unacknowledged_ = 0;
+  std::size_t kept_ = 0;
   std::optional<Error> failure_;
 };
 

@@ -32,11 +32,18 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
     hello.set_build(build_name());
     hello.set_role("worker");
     hello.set_job_hash(identity_.job_hash);
+    hello.set_shard(shard.value());
+    hello.set_term(link.term);
     message.body = std::move(hello);
   } else {
     if (tables_.empty()) return;
     pb::OpenTables requested;
     for (const TableSpec& table : tables_) *requested.add_tables() = to_wire(table);
+    if (identity_.replicated) {
+      for (const SliceLink& slice : slices_) {
+        if (slice.place.shard == shard) requested.add_sent(slice.sent_to.value());
+      }
+    }
     message.body = std::move(requested);
   }
   link.sent = now;
@@ -89,6 +96,11 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
   if (slice.snapshot && !slice.snapshot->sent) {
     mark_requested(*slice.snapshot);
     return make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
+  }
+  if (slice.settle && !slice.settle->sent && slice.pushes.empty() && !slice.kept.empty()) {
+    slice.settle->sent = now;
+    ++slice.settle->attempts;
+    return make(pb::DataItem::SETTLE, slice.kept.back().update.clock.next());
   }
   return otherwise;
 }

@@ -145,6 +145,48 @@ TEST_CASE("greetings and openings survive the way through frames", "[codec]") {
   round_trip(opened);
 }
 
+TEST_CASE("images survive the way through frames, and those without their payload are refused",
+          "[codec]") {
+  DataImages images;
+  images.shard = ShardId(3);
+  images.term = 2;
+  images.copy = 5;
+  images.tables.emplace_back().set_name("conv1");
+  ImageItem& image = images.images.emplace_back();
+  image.table = TableId(1);
+  image.slice = SliceId(4);
+  image.sequence = 9;
+  image.version = Clock(7);
+  image.applications = 11;
+  image.done = {{WorkerId(0), Clock(7)}, {WorkerId(2), Clock(8)}};
+  image.values = floats(3);
+  image.states = {floats(3), floats(3)};
+  const Message message = encode(DataMessage{JobId(1), {}, {}, images});
+  const auto decoded = decode_data(message);
+  REQUIRE(decoded.has_value());
+  const auto& same = std::get<DataImages>(decoded.value().body);
+  CHECK(same.shard == images.shard);
+  CHECK(same.term == 2);
+  CHECK(same.copy == 5);
+  CHECK(same.tables.size() == 1);
+  REQUIRE(same.images.size() == 1);
+  CHECK(same.images[0].sequence == 9);
+  CHECK(same.images[0].version == Clock(7));
+  CHECK(same.images[0].applications == 11);
+  CHECK(same.images[0].done == image.done);
+  CHECK(same.images[0].states.size() == 2);
+
+  Message less = message;
+  less.frames.pop_back();
+  CHECK_THAT(refusal_of(less), Contains("an image without its payload"));
+  Message more = message;
+  more.frames.push_back(floats(1));
+  CHECK_THAT(refusal_of(more), Contains("4 payload frames, but the images name 3"));
+  Message uneven = message;
+  uneven.frames.back() = floats(2);
+  CHECK_THAT(refusal_of(uneven), Contains("a state of 8 bytes beside values of 12"));
+}
+
 TEST_CASE("a data message that is cut off at any byte is refused", "[codec]") {
   const Message whole = encode(sample());
   const std::string header(whole.frames[0].text());
@@ -264,7 +306,7 @@ TEST_CASE("kinds, types, layouts, clocks and norms that cannot be are refused", 
   REQUIRE_FALSE(refused(push, [](pb::DataItem&) {}));
   REQUIRE_FALSE(refused(read, [](pb::DataItem&) {}));
   CHECK(refused(read, [](auto& one) { one.set_kind(pb::DataItem::UNKNOWN); }));
-  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(10)); }));
+  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(12)); }));
   CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(-1)); }));
   CHECK(refused(push, [](auto& one) { one.set_layout(pb::DataItem::ROWS); }));
   CHECK(refused(

@@ -295,25 +295,6 @@ TEST_CASE("values that are not finite are not written", "[checkpoint]") {
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("a solver's state that is not finite is not written", "[checkpoint]") {
-  const test::TempFolder folder;
-  Service service(job_of(1, Slack(0)), 1);
-  service.order(1, 2);
-  service.push_all(0, 2);
-  std::vector<ShardCapture> captures = service.captures();
-  REQUIRE(captures.size() == 1);
-  captures[0].order.folder = folder.path().string();
-  const auto trained = std::ranges::find_if(
-      captures[0].slices, [](const SliceImage& image) { return !image.states.empty(); });
-  REQUIRE(trained != captures[0].slices.end());
-  trained->states[1].floats()[1] = std::numeric_limits<float>::quiet_NaN();
-  const auto file = write_shard_file(std::move(captures[0]), false);
-  REQUIRE_FALSE(file.has_value());
-  CHECK(file.error().message.find("has values of the solver's state that are not finite") !=
-        std::string::npos);
-  CHECK(fs::is_empty(folder.path()));
-}
-
 TEST_CASE("an order at a clock that BSP has passed is missed, and the next one is not",
           "[checkpoint]") {
   Service service(job_of(1, Slack(0)), 1);

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/job_record.hpp"
+#include "server/coordinator/registry.hpp"
+
+namespace taut {
+
+/// Which host of a job serves which shard, and which one keeps its images.
+///
+/// A job that starts on two or more servers is replicated: shard i is served by host i, and each
+/// has a backup on another server, chosen so that all keep about as many. When a server is lost,
+/// its shards' backups take them over; a shard whose backup was lost gets another one.
+
+/// Gives each shard its first host and backup. REQUIRES: the job's servers are chosen.
+/// interval  rises of V between two images of a slice; 0: no shard has a backup
+void place_shards(JobRecord& job, std::uint32_t interval);
+
+/// Finds servers that were lost, moves their shards to the backups, and names new backups, on
+/// servers that have joined since too. A change of members, of mode or a checkpoint that is being
+/// prepared is withdrawn, and begins again later.
+/// Returns why the job cannot go on; empty: it can.
+[[nodiscard]] std::string replace_lost_servers(JobRecord& job, const Registry& registry,
+                                               CheckpointTasks& tasks, Notes& notes);
+
+/// Each shard's server and backup; nothing where shards have no backups.
+[[nodiscard]] std::vector<pb::ShardStatus> shard_status(const JobRecord& job);
+
+/// Whether a shard that was taken over still waits for what members repeat: changes of members and
+/// modes are made afterwards.
+[[nodiscard]] bool is_settling(const JobRecord& job);
+
+}  // namespace taut

@@ -1,0 +1,178 @@
+#include "server/image_sender.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "proto/config/job_state.hpp"
+
+namespace taut::server {
+
+void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& slices,
+                         const Dial& dial) {
+  job_ = view.job;
+  interval_ = view.replication_interval;
+  members_ = 0;
+  for (const Member& member : view.membership.members()) members_ += member.fenced ? 0 : 1;
+  std::map<ShardId, Target> targets;
+  for (const ShardPlace& place : view.places) {
+    if (interval_ == 0 || place.host != host || !place.backup || !dial) continue;
+    const auto known = targets_.find(place.shard);
+    if (known != targets_.end() && known->second.copy == place.copy &&
+        known->second.term == place.term) {
+      targets.insert(targets_.extract(known));
+      continue;
+    }
+    const auto [peer, is_new] = peers_.try_emplace(place.backup_address);
+    if (is_new) peer->second = dial(place.backup_address);
+    targets[place.shard] = {place.term, place.copy, peer->second, 0, false, {}};
+  }
+  targets_ = std::move(targets);
+  std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
+  for (const auto& [index, slice] : slices) {
+    const auto [entry, is_new] = tracks_.try_emplace(index);
+    Track& track = entry->second;
+    track.shard = slice->place().shard;
+    const auto target = targets_.find(track.shard);
+    const std::uint64_t term = target == targets_.end() ? 0 : target->second.term;
+    const std::uint64_t copy = target == targets_.end() ? 0 : target->second.copy;
+    if (track.term == term && track.copy == copy) continue;
+    // Without a backup workers were told that all is safe that is not held. Images are taken after
+    // this moment, so they hold all of it.
+    if (!is_new && track.copy == 0) track.stable = slice->settled_members();
+    track.term = term;
+    track.copy = copy;
+    track.is_due = copy != 0;
+    track.sent.reset();
+    track.sent_bytes = 0;
+  }
+}
+
+void ImageSender::note_push(std::size_t index, const SliceState& slice) {
+  const auto found = tracks_.find(index);
+  if (found == tracks_.end() || found->second.copy == 0) return;
+  Track& track = found->second;
+  // Where V stands still, because of a worker that is far behind, the others' updates count.
+  const auto applied = static_cast<std::uint64_t>(slice.applications() - track.applications);
+  // The turns of slices differ, so that a clock's images are a part of them.
+  const std::int64_t turn = (slice.version().value() + static_cast<std::int64_t>(index)) %
+                            static_cast<std::int64_t>(interval_);
+  const std::int64_t risen = slice.version() - track.version;
+  if ((risen > 0 && turn == 0) || risen >= interval_ || applied >= 2 * interval_ * members_) {
+    track.is_due = true;
+  }
+}
+
+void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock) {
+  const auto found = tracks_.find(index);
+  if (found == tracks_.end()) return;
+  found->second.waiting[worker] = {peer, clock};
+  found->second.is_due = found->second.copy != 0;
+}
+
+bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoint now) const {
+  if (track.sent) return now - *track.sent >= kAgain;
+  return track.is_due && target.under_way < kUnderWay;
+}
+
+ImageItem ImageSender::make_item(SliceState& slice, Track& track) {
+  const SliceImage image = slice.image();
+  ImageItem item;
+  item.table = image.place.table;
+  item.slice = image.place.slice;
+  item.sequence = ++track.sequence;
+  item.version = image.version;
+  item.applications = image.applications;
+  item.done = image.done;
+  item.values = Frame(image.values);
+  for (const Buffer& state : image.states) item.states.emplace_back(state);
+  track.is_due = false;
+  track.version = image.version;
+  track.applications = image.applications;
+  track.sent_done = image.done;
+  return item;
+}
+
+std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& tables,
+                                                 const JobSlices& slices, TimePoint now) {
+  std::vector<Outgoing> out;
+  if (targets_.empty()) return out;
+  std::map<ShardId, DataImages> batches;
+  for (auto& [index, track] : tracks_) {
+    const auto found = targets_.find(track.shard);
+    if (found == targets_.end() || !is_sendable(track, found->second, now)) continue;
+    Target& target = found->second;
+    DataImages& batch = batches[track.shard];
+    if (batch.images.size() >= DataImages::kMaxImages) continue;
+    try {
+      batch.images.push_back(make_item(*slices.at(index), track));
+    } catch (const std::bad_alloc&) {
+      // The next push tries again, when readers have let memory go.
+      continue;
+    }
+    target.under_way -= std::min(target.under_way, track.sent_bytes);
+    track.sent = now;
+    track.sent_bytes = batch.images.back().values.size() * (1 + batch.images.back().states.size());
+    target.under_way += track.sent_bytes;
+  }
+  for (auto& [shard, target] : targets_) {
+    // Where there are fewer slices than shards, the backup is told that it has them all.
+    const bool is_silent = !target.told || now - *target.told >= kAgain;
+    if (!tables.empty() && !target.knows_tables && is_silent) batches.try_emplace(shard);
+  }
+  for (auto& [shard, batch] : batches) {
+    Target& target = targets_.at(shard);
+    if (batch.images.empty() && target.knows_tables) continue;
+    target.told = now;
+    batch.shard = shard;
+    batch.term = target.term;
+    batch.copy = target.copy;
+    if (!target.knows_tables) {
+      for (const TableSpec& table : tables) batch.tables.push_back(to_wire(table));
+    }
+    out.push_back({target.peer, DataMessage{job_, WorkerId(), Incarnation(), std::move(batch)}});
+  }
+  return out;
+}
+
+std::vector<ImageSender::Settled> ImageSender::take_reply(
+    const pb::SliceImagesReply& reply,
+    const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of) {
+  std::vector<Settled> settled;
+  const auto found = targets_.find(ShardId(reply.shard()));
+  if (found == targets_.end()) return settled;
+  Target& target = found->second;
+  if (reply.term() != target.term || reply.copy() != target.copy) return settled;
+  target.knows_tables = true;
+  for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
+    const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
+    const auto entry = index ? tracks_.find(*index) : tracks_.end();
+    if (entry == tracks_.end()) continue;
+    Track& track = entry->second;
+    // An older one than the image under way: what that holds, this may lack.
+    if (track.shard != found->first || !track.sent || kept.sequence() != track.sequence) continue;
+    track.sent.reset();
+    target.under_way -= std::min(target.under_way, std::exchange(track.sent_bytes, 0));
+    for (const auto& [worker, done] : track.sent_done) {
+      Clock& stable = track.stable[worker];
+      stable = std::max(stable, done);
+    }
+    std::erase_if(track.waiting, [&](const auto& waiting) {
+      if (track.stable[waiting.first] < waiting.second.clock) return false;
+      settled.push_back({*index, waiting.second.peer, waiting.first});
+      return true;
+    });
+    // Who still waits needs another image.
+    track.is_due |= !track.waiting.empty();
+  }
+  return settled;
+}
+
+Clock ImageSender::stable(std::size_t index, WorkerId worker, const SliceState& slice) const {
+  const auto found = tracks_.find(index);
+  if (found == tracks_.end() || found->second.copy == 0) return slice.settled(worker);
+  const auto stable = found->second.stable.find(worker);
+  return stable == found->second.stable.end() ? Clock() : stable->second;
+}
+
+}  // namespace taut::server

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/net/endpoint.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/data_message.hpp"
+#include "server/job_capture.hpp"
+#include "server/job_view.hpp"
+#include "server/outbox.hpp"
+
+namespace taut::server {
+
+/// Opens a connection to another host.
+using Dial = std::function<PeerId(const std::string& address)>;
+
+/// A primary's side of replication, for one job at one host: when which slice's image goes to the
+/// backup, and what the backup holds of each member's updates. An image is due when V has risen
+/// `replication_interval` times since the last one, or as many updates of each member were applied,
+/// and when a worker waits for it; slices take turns, so that each clock sends its part.
+/// Thread    shard thread
+class ImageSender {
+ public:
+  /// Bytes of images on their way to one backup.
+  static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
+  static constexpr Duration kAgain{500'000};  // an image that was not acknowledged
+
+  /// For a new view, or slices that are new here: a new backup gets an image of every slice.
+  void follow(const JobView& view, ShardId host, const JobSlices& slices, const Dial& dial);
+  /// After a push to a slice.
+  void note_push(std::size_t index, const SliceState& slice);
+  /// A worker waits until the backup has its updates of this slice before `clock`; it is told then.
+  void settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock);
+
+  /// The images that are to be sent now.
+  /// tables  of the job
+  [[nodiscard]] std::vector<Outgoing> take_outgoing(const std::vector<TableSpec>& tables,
+                                                    const JobSlices& slices, TimePoint now);
+
+  /// Who waits for what the backup has acknowledged by now.
+  struct Settled {
+    std::size_t index;
+    PeerId peer;
+    WorkerId worker;
+  };
+  [[nodiscard]] std::vector<Settled> take_reply(
+      const pb::SliceImagesReply& reply,
+      const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of);
+
+  /// The first clock of a member whose update would be lost with this primary.
+  [[nodiscard]] Clock stable(std::size_t index, WorkerId worker, const SliceState& slice) const;
+
+ private:
+  struct Waiting {
+    PeerId peer;
+    Clock clock;
+  };
+  struct Track {
+    ShardId shard;
+    std::uint64_t term = 0;  // of the target that the rest is about
+    std::uint64_t copy = 0;  // 0: there is none
+    bool is_due = false;
+    std::uint64_t sequence = 0;
+    std::optional<TimePoint> sent;        // the image under way
+    std::map<WorkerId, Clock> sent_done;  // its content
+    std::uint64_t sent_bytes = 0;
+    Clock version;  // V in the newest image
+    std::int64_t applications = 0;
+    std::map<WorkerId, Clock> stable;  // what the workers may be told
+    std::map<WorkerId, Waiting> waiting;
+  };
+  struct Target {
+    std::uint64_t term = 0;
+    std::uint64_t copy = 0;
+    PeerId peer;
+    std::uint64_t under_way = 0;  // bytes
+    bool knows_tables = false;
+    std::optional<TimePoint> told;  // of the tables, where the shard has no slice
+  };
+
+  [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
+  static ImageItem make_item(SliceState& slice, Track& track);
+
+  JobId job_;
+  std::uint32_t interval_ = 0;
+  std::size_t members_ = 1;
+  std::map<ShardId, Target> targets_;    // shards with a backup
+  std::map<std::string, PeerId> peers_;  // by address
+  std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of
+};
+
+}  // namespace taut::server

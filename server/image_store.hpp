@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/result.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/ssp/table.hpp"
+#include "proto/data_message.hpp"
+#include "server/job_view.hpp"
+#include "server/slice_image.hpp"
+#include "server/table_memory.hpp"
+
+namespace taut::server {
+
+/// A backup's side of replication: the newest image of each slice of one shard, from one primary.
+/// Thread    shard thread
+class ImageStore {
+ public:
+  /// place  of the shard, with this host as its backup
+  explicit ImageStore(ShardPlace place) : place_(std::move(place)) {}
+
+  /// Takes a primary's images over. Returns what is kept now, for the primary; nothing: they are of
+  /// another term or choice, or cannot be kept.
+  /// memory  nullptr: no limit
+  [[nodiscard]] std::optional<pb::SliceImagesReply> take(
+      const DataImages& images, const JobView& view, std::uint64_t slice_elements,
+      const std::shared_ptr<TableMemory>& memory);
+
+  /// There is an image of every slice.
+  [[nodiscard]] bool is_complete() const { return !tables_.empty() && images_.size() == slices_; }
+  [[nodiscard]] const ShardPlace& place() const { return place_; }
+  [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
+  /// The images for slices that are taken over, by SliceLayout::index_of. Throws std::bad_alloc.
+  [[nodiscard]] std::map<std::size_t, SliceImage> slices(BufferPool& values,
+                                                         BufferPool& states) const;
+
+ private:
+  [[nodiscard]] Result<void> open(const std::vector<pb::TableSpec>& tables, const JobView& view,
+                                  std::uint64_t slice_elements,
+                                  const std::shared_ptr<TableMemory>& memory);
+
+  const ShardPlace place_;
+  std::vector<TableSpec> tables_;
+  SliceLayout layout_;
+  std::size_t slices_ = 0;  // of this shard
+  TableMemory::Share memory_;
+  std::map<std::size_t, ImageItem> images_;
+};
+
+}  // namespace taut::server

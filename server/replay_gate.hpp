@@ -1,0 +1,69 @@
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "common/ssp/slice_clock.hpp"
+#include "common/types.hpp"
+#include "server/job_view.hpp"
+
+namespace taut::server {
+
+/// Keeps readers from a slice that was taken over until it holds again whatever its last primary
+/// may have shown: each member says up to which clock it has sent updates, and repeats those that
+/// the image lacks. An update whose acknowledgement was lost may have been read by others.
+/// Thread    shard thread
+class ReplayGate {
+ public:
+  /// Open.
+  ReplayGate() = default;
+  /// Closed until each member that still trains has been heard.
+  explicit ReplayGate(const Membership& membership) {
+    for (const Member& member : membership.members()) {
+      if (!is_through(&member)) unheard_.insert(member.worker);
+    }
+  }
+
+  /// What a member has sent: every clock below `until`. Only its first word counts; later ones may
+  /// speak of what it has sent to this primary.
+  void hear(WorkerId worker, Clock until) {
+    if (unheard_.erase(worker) > 0) due_.emplace(worker, until);
+  }
+  /// A member that was lost repeats nothing. Until it is known where it leaves, V may be lower than
+  /// what was seen.
+  void update(const Membership& membership) {
+    std::erase_if(unheard_, [&](WorkerId worker) { return is_through(membership.find(worker)); });
+    std::erase_if(due_,
+                  [&](const auto& entry) { return is_through(membership.find(entry.first)); });
+  }
+  /// Forgets what has been repeated by now.
+  void pass(const SliceClock& clock) {
+    std::erase_if(due_, [&](const auto& entry) { return clock.done(entry.first) >= entry.second; });
+  }
+
+  [[nodiscard]] bool is_open() const { return unheard_.empty() && due_.empty(); }
+  /// Whether this update was sent to an earlier primary, as far as is known.
+  [[nodiscard]] bool is_replay(WorkerId worker, Clock clock) const {
+    const auto due = due_.find(worker);
+    return due != due_.end() && clock < due->second;
+  }
+  /// The highest clock that is due from any member; 0: none is.
+  [[nodiscard]] Clock highest_due() const {
+    Clock highest;
+    for (const auto& [worker, until] : due_) highest = std::max(highest, until);
+    return highest;
+  }
+
+ private:
+  static bool is_through(const Member* member) {
+    if (member == nullptr || member->finished) return true;
+    return member->fenced && member->leave != Clock::never();
+  }
+
+  std::set<WorkerId> unheard_;
+  std::map<WorkerId, Clock> due_;
+};
+
+}  // namespace taut::server

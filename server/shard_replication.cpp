@@ -1,0 +1,185 @@
+// The half of a shard that replicates: what it takes over, whose images it keeps and sends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "server/shard.hpp"
+
+namespace taut::server {
+
+/// Takes over who serves what: shards that are served elsewhere now are dropped, those that this
+/// host is the primary of now begin from its images.
+void Shard::follow_places(JobState& job) {
+  const JobView& view = *job.view;
+  std::map<ShardId, std::uint64_t> served;
+  if (view.places.empty()) served.emplace(job.id, 0);
+  for (const ShardPlace& place : view.places) {
+    if (place.host == job.id) served.emplace(place.shard, place.term);
+  }
+  if (served != job.served) {
+    std::erase_if(job.slices, [&](const auto& entry) {
+      const bool stays = served.contains(entry.second->place().shard);
+      if (!stays) queues_.forget(*entry.second);
+      return !stays;
+    });
+    forget_greetings(view.job, served);
+  }
+  const auto before = job.served;
+  for (const ShardPlace& place : view.places) {
+    if (place.host != job.id || place.term <= 1 || before.contains(place.shard)) continue;
+    const auto copy = job.copies.find(place.shard);
+    if (copy == job.copies.end() || !copy->second.is_complete()) {
+      job.error = fmt::format("shard {} cannot be taken over: its images are not whole",
+                              place.shard.value());
+      continue;
+    }
+    try {
+      if (auto taken = take_over(job, place, copy->second); !taken) {
+        job.error = taken.error().message;
+      }
+    } catch (const std::bad_alloc&) {
+      job.error = fmt::format("shard {} cannot be taken over: there is no memory for it",
+                              place.shard.value());
+    }
+  }
+  job.served = std::move(served);
+  // Images are kept for as long as the same primary sends them here.
+  std::erase_if(job.copies, [&](const auto& entry) {
+    return std::ranges::none_of(view.places, [&](const ShardPlace& place) {
+      return place.shard == entry.first && place.backup == job.id &&
+             place.term == entry.second.place().term && place.copy == entry.second.place().copy;
+    });
+  });
+  for (const ShardPlace& place : view.places) {
+    if (place.backup == job.id && place.host != job.id) job.copies.try_emplace(place.shard, place);
+  }
+  if (!job.tables.empty()) job.images.follow(view, job.id, job.slices, dial_);
+}
+
+Result<void> Shard::take_over(JobState& job, const ShardPlace& place, const ImageStore& copy) {
+  if (job.tables.empty()) {
+    // No worker has opened them here yet.
+    TAUT_TRY(create_slices(job, copy.tables()));
+  }
+  auto images = copy.slices(pool_, states_);
+  if (memory_) {
+    // What the images took is given back with them, later.
+    TAUT_TRY(TableMemory::Share share,
+             memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view)));
+    job.memory.push_back(std::move(share));
+  }
+  for (const Slice& slice : job.layout.slices()) {
+    if (slice.shard != place.shard) continue;
+    const std::size_t index = job.layout.index_of(slice.table, slice.slice);
+    job.slices[index] = std::make_unique<SliceState>(job.tables[slice.table.value()], slice,
+                                                     *job.view, pool_, &images.at(index), &states_);
+  }
+  return ok();
+}
+
+void Shard::forget_greetings(JobId job, const std::map<ShardId, std::uint64_t>& served) {
+  std::erase_if(greeted_, [&](const auto& entry) {
+    const Greeting& greeting = entry.second;
+    if (greeting.job != job || greeting.term == 0) return false;
+    const auto now = greeting.shard ? served.find(*greeting.shard) : served.end();
+    return now == served.end() || now->second != greeting.term;
+  });
+}
+
+/// A worker that opens the tables says what it has sent of each slice.
+void Shard::take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
+                      const pb::OpenTables& requested, Outbox& out) {
+  if (!job.settling || !greeting.shard) return;
+  int number = 0;
+  std::vector<Answer> released;
+  for (const Slice& place : job.layout.slices()) {
+    if (place.shard != *greeting.shard) continue;
+    const auto found = job.slices.find(job.layout.index_of(place.table, place.slice));
+    const Clock sent = number < requested.sent_size() ? Clock(requested.sent(number)) : Clock();
+    ++number;
+    if (found == job.slices.end()) continue;
+    released.clear();
+    const QueueCount count(queues_, *found->second);
+    found->second->hear_replays(worker, sent, released);
+    add(released, job, *found->second, out);
+  }
+  note_settling(job);
+}
+
+void Shard::note_settling(JobState& job) {
+  const bool settling = std::ranges::any_of(
+      job.slices, [](const auto& entry) { return entry.second->is_settling(); });
+  if (std::exchange(job.settling, settling) != settling) changed_.push_back(job.view->job);
+}
+
+Clock Shard::stable(const JobState& job, const SliceState& slice, WorkerId worker) const {
+  if (job.view->replication_interval == 0) return slice.done(worker);
+  return job.images.stable(job.layout.index_of(slice.place().table, slice.place().slice), worker,
+                           slice);
+}
+
+void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState& job,
+                   SliceState& slice, Outbox& out) {
+  if (stable(job, slice, worker) < item.clock) {
+    job.images.settle(job.layout.index_of(item.table, item.slice), from, worker, item.clock);
+    return;
+  }
+  DataItem reply;
+  reply.kind = pb::DataItem::SETTLED;
+  reply.table = item.table;
+  reply.slice = item.slice;
+  reply.clock = item.clock;
+  reply.done = slice.done(worker);
+  reply.stable = stable(job, slice, worker);
+  out.add(from, std::move(reply));
+}
+
+std::vector<Outgoing> Shard::take_images(TimePoint now) {
+  std::vector<Outgoing> out;
+  for (auto& [id, job] : jobs_) {
+    for (Outgoing& one : job.images.take_outgoing(job.tables, job.slices, now)) {
+      out.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+std::vector<Outgoing> Shard::keep(PeerId from, JobId id, const DataImages& images) {
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end()) return {};
+  const auto copy = job->second.copies.find(images.shard);
+  if (copy == job->second.copies.end()) return {};
+  const bool was_complete = copy->second.is_complete();
+  auto reply = copy->second.take(images, *job->second.view, slice_elements_, memory_);
+  if (!reply) return {};
+  if (copy->second.is_complete() != was_complete) changed_.push_back(id);
+  return {{from, DataMessage{id, {}, {}, std::move(*reply)}}};
+}
+
+std::vector<Outgoing> Shard::note_kept(JobId id, const pb::SliceImagesReply& reply) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return {};
+  JobState& job = found->second;
+  const auto index_of = [&](TableId table, SliceId slice) -> std::optional<std::size_t> {
+    if (job.layout.find(table, slice) == nullptr) return std::nullopt;
+    return job.layout.index_of(table, slice);
+  };
+  Outbox out(id);
+  for (const ImageSender::Settled& settled : job.images.take_reply(reply, index_of)) {
+    const SliceState& slice = *job.slices.at(settled.index);
+    const Member* member = job.view->membership.find(settled.worker);
+    if (member == nullptr) continue;
+    DataItem item;
+    item.kind = pb::DataItem::SETTLED;
+    item.table = slice.place().table;
+    item.slice = slice.place().slice;
+    item.done = slice.done(settled.worker);
+    item.stable = stable(job, slice, settled.worker);
+    out.add(settled.peer, std::move(item));
+  }
+  return out.take();
+}
+
+}  // namespace taut::server

@@ -1,0 +1,112 @@
+"""A server with parameters may be lost: another one takes its part over, from images that it keeps,
+and training goes on without a worker that starts again."""
+
+import os
+import re
+import signal
+
+from cluster import *
+
+
+class ServerLoss(ClusterTest):
+    def start_cluster(self, workers=2, interval=2, servers=3):
+        self.start_server("coordinator", shards=0,
+                          settings=f"heartbeat_limit_s: 1 replication {{ interval: {interval} }}")
+        self.servers = {i: self.start_daemon("server", f"server{i}") for i in range(servers)}
+        self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(workers)]
+
+    def submit(self, mode, iterations, clock_ms=0):
+        answer = self.ask("submit", self.job(
+            iterations=iterations, workers=2,
+            extra=f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms}"))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return int(re.search(r"job (\d+)", answer.stdout)[1])
+
+    def running(self, job):
+        return next(one for one in self.status()["jobs"] if int(one["job"]) == job)
+
+    def clock(self, job):
+        return min(int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"])
+
+    def wait_for_backups(self, job):
+        def is_protected():
+            shards = self.running(job).get("shards", [])
+            return shards and all(shard.get("is_protected") for shard in shards)
+        wait_until(is_protected, what="a whole backup of each shard")
+
+    def kill_server(self, i):
+        self.servers[i].kill()
+        self.servers[i].wait()
+
+    def test_bsp_ends_in_the_same_bits_after_one_server_and_then_another_is_lost(self):
+        self.start_cluster()
+        reference = self.wait_for_job(self.submit("BSP", 800), "DONE", 120)["parameters_sha256"]
+        job = self.submit("BSP", 800, clock_ms=10)
+        for victim in (1, 2):
+            wait_until(lambda: self.clock(job) > 10, what="clocks")
+            self.wait_for_backups(job)
+            self.kill_server(victim)
+            before = self.clock(job)
+            wait_until(lambda: self.clock(job) > before + 10, what="clocks after the loss")
+            self.servers[victim] = self.start_daemon("server", f"server{victim}")
+        ended = self.wait_for_job(job, "DONE", 120)
+        self.assertEqual(ended["parameters_sha256"], reference)
+        for worker in self.workers:
+            self.assertIsNone(worker.poll())
+        self.assertIn("is taken over by server", (self.folder / "coordinator.log").read_text())
+
+    def test_ssp_and_async_train_on_when_a_server_is_lost(self):
+        self.start_cluster()
+        for mode in ("SSP", "ASYNC"):
+            job = self.submit(mode, 1000000)
+            wait_until(lambda: self.running(job)["state"] == "RUNNING"
+                       and self.clock(job) > 10, what="clocks")
+            self.wait_for_backups(job)
+            self.kill_server(0)
+            before = self.clock(job)
+            wait_until(lambda: self.clock(job) > before + 100, what="clocks after the loss")
+            self.servers[0] = self.start_daemon("server", "server0")
+            self.wait_for_backups(job)
+            self.assertEqual(self.ask("stop", job).returncode, 0)
+            self.wait_for_job(job, "STOPPED")
+
+    def test_a_server_without_a_whole_backup_takes_the_job_with_it(self):
+        self.start_cluster(interval=0)
+        job = self.submit("SSP", 1000000)
+        wait_until(lambda: self.clock(job) > 10, what="clocks")
+        self.assertEqual(self.running(job).get("shards", []), [])
+        self.kill_server(1)
+        message = self.wait_for_job(job, "FAILED")["message"]
+        self.assertIn("its part of the parameters is lost", message)
+
+
+class TrainSurvives(ClusterTest):
+    def test_train_starts_a_killed_server_and_a_killed_worker_again_and_ends_well(self):
+        run = self.folder / "run"
+        train = self.start("tautline", "train", self.job(iterations=20000, workers=2), "--servers",
+                           2, "--mode", "ssp", "--output", run)
+        address = wait_until(lambda: (run / "coordinator.ready").exists()
+                             and (run / "coordinator.ready").read_text(), what="a coordinator")
+        self.coordinator = re.search(r"coordinator (\S+)", address)[1]
+
+        def clock():
+            jobs = self.status()["jobs"]
+            return max((int(w["progress"].get("clock", 0)) for w in jobs[0]["workers"]
+                        if w["state"] == "running"), default=0) if jobs else 0
+        wait_until(lambda: all(s.get("is_protected") for s in self.status()["jobs"][0]["shards"])
+                   if clock() > 10 else False, what="whole backups")
+        children = {name: pid for pid, name in children_of(train.pid)}
+        self.assertEqual(sorted(children), ["coordinator", "server0", "server1", "worker0",
+                                            "worker1"])
+        os.kill(children["server1"], signal.SIGKILL)
+        os.kill(children["worker1"], signal.SIGKILL)
+        before = clock()
+        wait_until(lambda: clock() > before + 50, 60, "clocks after the losses")
+        out, error = train.communicate(timeout=600)
+        self.assertEqual(train.returncode, 0, error)
+        self.assertIn("started again: server1 was killed by signal 9", out)
+        self.assertIn("started again: worker1 was killed by signal 9", out)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,285 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/wire_version.hpp"
+#include "server/replay_gate.hpp"
+#include "server/shard.hpp"
+#include "tests/unit/server/job_maker.hpp"
+
+namespace taut::server {
+namespace {
+
+using Catch::Matchers::Contains;
+using test::floats_of;
+using test::frame_of;
+using test::gradient_of;
+using test::JobMaker;
+using test::make_table;
+
+constexpr PeerId kBackup(77);   // as the primary sees it
+constexpr PeerId kPrimary(78);  // as the backup sees it
+
+/// Two hosts: the first serves shard 0, the second keeps its images.
+class Pair {
+ public:
+  explicit Pair(int members, Slack slack = Slack(0)) : job(members, slack) {
+    job.state.set_replication_interval(1);
+    pb::ShardInfo& shard = *job.state.mutable_shards(0);
+    shard.set_host(0);
+    shard.set_term(1);
+    shard.set_backup(1);
+    shard.set_backup_address("backup:1");
+    shard.set_copy(1);
+    first.set_dial([](const std::string&) { return kBackup; });
+    second.set_dial([](const std::string&) { return kPrimary; });
+    publish();
+  }
+
+  void publish() {
+    const auto view = job.view();
+    send(first.set_job(view));
+    send(second.set_job(view));
+  }
+  void take_over() {
+    pb::ShardInfo& shard = *job.state.mutable_shards(0);
+    shard.set_host(1);
+    shard.set_term(2);
+    shard.clear_backup();
+    send(second.set_job(job.view()));
+  }
+
+  pb::DataHelloReply greet(Shard& host, WorkerId worker, std::uint64_t term) {
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_job_hash(job.hash());
+    hello.set_shard(0);
+    hello.set_term(term);
+    const auto answers = say(host, worker, hello);
+    return std::get<pb::DataHelloReply>(answers.at(0).message.body);
+  }
+  void open(Shard& host, WorkerId worker, const std::vector<std::int64_t>& sent = {}) {
+    pb::OpenTables requested;
+    *requested.add_tables() = to_wire(make_table(0, {4}));
+    for (const std::int64_t clock : sent) requested.add_sent(clock);
+    send(say(host, worker, requested));
+  }
+  std::vector<Outgoing> push(Shard& host, WorkerId worker, std::int64_t clock) {
+    DataItem item;
+    item.kind = pb::DataItem::PUSH;
+    item.count = 4;
+    item.clock = Clock(clock);
+    item.payload = frame_of(gradient_of(worker.value(), clock, 4));
+    return say(host, worker, DataItems{{item}});
+  }
+  std::vector<Outgoing> read(Shard& host, WorkerId worker, std::int64_t clock) {
+    DataItem item;
+    item.kind = pb::DataItem::READ;
+    item.clock = Clock(clock);
+    return say(host, worker, DataItems{{item}});
+  }
+  template <class Body>
+  std::vector<Outgoing> say(Shard& host, WorkerId worker, Body body) {
+    return host.handle(PeerId(1 + worker.value()),
+                       DataMessage{JobId(7), worker, job.incarnation(worker), std::move(body)},
+                       TimePoint());
+  }
+  /// Images on their way and their acknowledgements; the rest is kept as what workers were told.
+  void send(std::vector<Outgoing> messages) {
+    for (Outgoing& out : messages) {
+      if (std::holds_alternative<DataImages>(out.message.body)) {
+        images.push_back(std::get<DataImages>(out.message.body));
+        for (Outgoing& reply : second.handle(kPrimary, out.message, TimePoint())) {
+          send(first.handle(kBackup, std::move(reply.message), TimePoint()));
+        }
+      } else {
+        told.push_back(std::move(out));
+      }
+    }
+  }
+  void replicate() { send(first.take_images(TimePoint())); }
+  static DataItem item_of(const std::vector<Outgoing>& messages) {
+    REQUIRE(messages.size() == 1);
+    return std::get<DataItems>(messages[0].message.body).items.at(0);
+  }
+
+  JobMaker job;
+  BufferPool pool;
+  Shard first{ShardId(0), pool};
+  Shard second{ShardId(1), pool};
+  std::vector<DataImages> images;
+  std::vector<Outgoing> told;
+};
+
+constexpr WorkerId kAnn(0);
+constexpr WorkerId kBob(1);
+
+}  // namespace
+
+TEST_CASE("a gate opens when each member has been heard and has repeated what it sent",
+          "[replication]") {
+  JobMaker job(3);
+  const Membership membership = job.view()->membership;
+  ReplayGate gate(membership);
+  SliceClock clock;
+  clock.update(membership);
+  gate.hear(kAnn, Clock(1));
+  gate.hear(kBob, Clock(0));
+  gate.pass(clock);
+  CHECK_FALSE(gate.is_open());
+  CHECK(gate.is_replay(kAnn, Clock(0)));
+  CHECK_FALSE(gate.is_replay(kAnn, Clock(1)));
+  CHECK(gate.highest_due() == Clock(1));
+
+  SECTION("the last one is heard") {
+    gate.hear(WorkerId(2), Clock(0));
+    gate.pass(clock);
+    CHECK_FALSE(gate.is_open());
+    clock.accept(kAnn, Clock(0));
+    gate.pass(clock);
+    CHECK(gate.is_open());
+  }
+  SECTION("one that is lost is waited for until it is known where it leaves") {
+    clock.accept(kAnn, Clock(0));
+    job.fence(WorkerId(2));
+    gate.update(job.view()->membership);
+    gate.pass(clock);
+    CHECK_FALSE(gate.is_open());
+    job.leave(WorkerId(2), Clock(0));
+    gate.update(job.view()->membership);
+    CHECK(gate.is_open());
+  }
+  SECTION("one that has finished is not waited for") {
+    clock.accept(kAnn, Clock(0));
+    job.member(WorkerId(2)).set_finished(true);
+    gate.update(job.view()->membership);
+    gate.pass(clock);
+    CHECK(gate.is_open());
+  }
+}
+
+TEST_CASE("an update is stable once the backup has its image, and not before", "[replication]") {
+  Pair pair(1);
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  pair.replicate();
+  CHECK(pair.first.report(JobId(7)).copies.empty());
+  REQUIRE(pair.second.report(JobId(7)).copies.size() == 1);
+  CHECK(pair.second.report(JobId(7)).copies[0].is_complete);
+
+  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 0)).stable == Clock(0));
+  pair.replicate();
+  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
+
+  // A worker that waits is told when the image has arrived.
+  DataItem settle;
+  settle.kind = pb::DataItem::SETTLE;
+  settle.clock = Clock(2);
+  CHECK(pair.say(pair.first, kAnn, DataItems{{settle}}).empty());
+  pair.told.clear();
+  pair.replicate();
+  REQUIRE(pair.told.size() == 1);
+  CHECK(Pair::item_of(pair.told).kind == pb::DataItem::SETTLED);
+  CHECK(Pair::item_of(pair.told).stable == Clock(2));
+}
+
+TEST_CASE("who takes a shard over answers nobody before all that was sent is there again",
+          "[replication]") {
+  Pair pair(2);
+  for (const WorkerId worker : {kAnn, kBob}) {
+    REQUIRE(pair.greet(pair.first, worker, 1).accepted());
+    pair.open(pair.first, worker);
+  }
+  for (const WorkerId worker : {kAnn, kBob}) (void)pair.push(pair.first, worker, 0);
+  pair.replicate();
+  // The backup does not have this clock.
+  for (const WorkerId worker : {kAnn, kBob}) (void)pair.push(pair.first, worker, 1);
+  const std::vector<float> seen = floats_of(Pair::item_of(pair.read(pair.first, kAnn, 2)).payload);
+
+  CHECK(pair.greet(pair.second, kAnn, 2).later());  // it does not know of it yet
+  pair.take_over();
+  CHECK(pair.second.report(JobId(7)).settling);
+  CHECK(pair.greet(pair.second, kAnn, 1).later());  // an earlier term's
+  REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
+  pair.open(pair.second, kAnn, {2});
+  CHECK(Pair::item_of(pair.read(pair.second, kAnn, 2)).kind == pb::DataItem::PARKED);
+  (void)pair.push(pair.second, kAnn, 1);
+  DataItem snapshot;
+  snapshot.kind = pb::DataItem::SNAPSHOT;
+  CHECK(pair.say(pair.second, kAnn, DataItems{{snapshot}}).empty());
+
+  REQUIRE(pair.greet(pair.second, kBob, 2).accepted());
+  pair.open(pair.second, kBob, {2});
+  CHECK(pair.second.report(JobId(7)).max_done == Clock(2));
+  bool answered = false;
+  for (const Outgoing& out : pair.push(pair.second, kBob, 1)) {
+    for (const DataItem& item : std::get<DataItems>(out.message.body).items) {
+      if (item.kind != pb::DataItem::VALUE) continue;
+      answered = true;
+      CHECK(floats_of(item.payload) == seen);
+    }
+  }
+  CHECK(answered);
+  CHECK_FALSE(pair.second.report(JobId(7)).settling);
+}
+
+TEST_CASE("an update that was sent before a change was prepared is taken after it too",
+          "[replication]") {
+  Pair pair(1, Slack(3));
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  pair.replicate();
+  pair.job.state.set_hold_from(0);
+  pair.take_over();
+  REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
+  pair.open(pair.second, kAnn, {1});
+  CHECK(Pair::item_of(pair.push(pair.second, kAnn, 0)).kind == pb::DataItem::ACK);
+  CHECK(Pair::item_of(pair.push(pair.second, kAnn, 1)).refusal == pb::DataItem::HELD);
+}
+
+TEST_CASE("images that no primary of the job may send are not kept", "[replication]") {
+  Pair pair(1);
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  const std::vector<Outgoing> sent = pair.first.take_images(TimePoint());
+  REQUIRE(sent.size() == 1);
+  const auto& good = std::get<DataImages>(sent[0].message.body);
+  const auto is_kept = [&](const DataImages& images) {
+    const auto replies = pair.second.handle(
+        kPrimary, DataMessage{JobId(7), WorkerId(), Incarnation(), images}, TimePoint());
+    return !replies.empty() &&
+           std::get<pb::SliceImagesReply>(replies[0].message.body).kept_size() > 0;
+  };
+  DataImages bad = good;
+  bad.term = 2;
+  CHECK_FALSE(is_kept(bad));
+  bad = good;
+  bad.copy = 2;
+  CHECK_FALSE(is_kept(bad));
+  bad = good;
+  bad.shard = ShardId(9);
+  CHECK_FALSE(is_kept(bad));
+  bad = good;
+  bad.tables.clear();
+  CHECK_FALSE(is_kept(bad));
+  bad = good;
+  bad.images[0].values = bad.images[0].values.part(0, 4);
+  CHECK_FALSE(is_kept(bad));
+  bad = good;
+  bad.images[0].states.push_back(bad.images[0].values);
+  CHECK_FALSE(is_kept(bad));
+  bad = good;
+  bad.images[0].slice = SliceId(9);
+  CHECK_FALSE(is_kept(bad));
+  CHECK(is_kept(good));
+}
+
+TEST_CASE("a shard whose images are not whole cannot be taken over, and says so", "[replication]") {
+  Pair pair(1);
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  pair.take_over();
+  CHECK_THAT(pair.second.report(JobId(7)).error, Contains("its images are not whole"));
+}
+
+}  // namespace taut::server
