@@ -111,7 +111,7 @@ class WorkerNode final : public ControlNode {
   void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) override;
   void begin(const pb::WorkerJob& job, TimePoint now);
   void connect(const pb::ShardInfo& shard);
-  void move_shards(const pb::WorkerJob& job);
+  void move_shards(const pb::WorkerJob& job, TimePoint now);
   void stop();
   void ask(TableId table, TimePoint now);
   void take(const CompletedRead& read, TimePoint now);

@@ -38,9 +38,11 @@ ServerNode::ServerNode(World& world, std::uint32_t number, std::uint64_t session
                  {}};
     world.network.listen(one.socket, shard_address(number, i));
     const SocketId socket = one.socket;
-    one.shard->set_dial([this, socket](const std::string& address) {
-      return world_.network.connect(socket, address);
-    });
+    one.shard->set_dial({.connect =
+                             [this, socket](const std::string& address) {
+                               return world_.network.connect(socket, address);
+                             },
+                         .disconnect = [this](PeerId peer) { world_.network.disconnect(peer); }});
     shards_.push_back(std::move(one));
   }
 }

@@ -46,7 +46,7 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
     if (job->stop()) {
       stop();
     } else {
-      move_shards(*job);
+      move_shards(*job, now);
     }
   } else if (!job->stop() && incarnation != incarnation_) {
     begin(*job, now);
@@ -82,7 +82,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
       SendPolicy{SendOrder::kFrontFirst, Bytes(member_.value() % 2 == 0 ? 4UL << 20U : 1)},
       kSliceElements);
   for (const pb::ShardInfo& shard : job.shards()) {
-    (void)protocol_->move(ShardId(shard.shard()), shard.term());
+    (void)protocol_->move(ShardId(shard.shard()), shard.term(), now);
   }
   const auto tables = toy_tables(world_.plan.job);
   protocol_->open(tables);
@@ -102,10 +102,10 @@ void WorkerNode::connect(const pb::ShardInfo& shard) {
   peer_of_[ShardId(shard.shard())] = peer;
 }
 
-void WorkerNode::move_shards(const pb::WorkerJob& job) {
+void WorkerNode::move_shards(const pb::WorkerJob& job, TimePoint now) {
   for (const pb::ShardInfo& shard : job.shards()) {
     const ShardId id(shard.shard());
-    if (!protocol_->move(id, shard.term())) continue;
+    if (!protocol_->move(id, shard.term(), now)) continue;
     shard_of_.erase(peer_of_.at(id));
     connect(shard);
   }

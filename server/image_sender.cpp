@@ -16,7 +16,7 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
   for (const Member& member : view.membership.members()) members_ += member.fenced ? 0 : 1;
   std::map<ShardId, Target> targets;
   for (const ShardPlace& place : view.places) {
-    if (interval_ == 0 || place.host != host || !place.backup || !dial) continue;
+    if (interval_ == 0 || place.host != host || !place.backup || !dial.connect) continue;
     const auto known = targets_.find(place.shard);
     if (known != targets_.end() && known->second.copy == place.copy &&
         known->second.term == place.term) {
@@ -24,15 +24,24 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
       continue;
     }
     const auto [peer, is_new] = peers_.try_emplace(place.backup_address);
-    if (is_new) peer->second = dial(place.backup_address);
+    if (is_new) peer->second = dial.connect(place.backup_address);
     targets[place.shard] = {place.term, place.copy, peer->second, 0, false, {}};
   }
   targets_ = std::move(targets);
+  std::erase_if(peers_, [&](const auto& entry) {
+    const bool is_used = std::ranges::any_of(
+        targets_, [&](const auto& target) { return target.second.peer == entry.second; });
+    if (!is_used && dial.disconnect) dial.disconnect(entry.second);
+    return !is_used;
+  });
   std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
   for (const auto& [index, slice] : slices) {
     const auto [entry, is_new] = tracks_.try_emplace(index);
     Track& track = entry->second;
     track.shard = slice->place().shard;
+    std::erase_if(track.waiting, [&](const auto& waiting) {
+      return view.membership.find(waiting.first) == nullptr;
+    });
     const auto target = targets_.find(track.shard);
     const std::uint64_t term = target == targets_.end() ? 0 : target->second.term;
     const std::uint64_t copy = target == targets_.end() ? 0 : target->second.copy;
@@ -43,9 +52,16 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
     track.term = term;
     track.copy = copy;
     track.is_due = copy != 0;
-    track.sent.reset();
-    track.sent_bytes = 0;
+    track.under_way.reset();
   }
+}
+
+void ImageSender::hang_up(const Dial& dial) {
+  for (const auto& [address, peer] : std::exchange(peers_, {})) {
+    if (dial.disconnect) dial.disconnect(peer);
+  }
+  targets_.clear();
+  tracks_.clear();
 }
 
 void ImageSender::note_push(std::size_t index, const SliceState& slice) {
@@ -71,7 +87,10 @@ void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock 
 }
 
 bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoint now) const {
-  if (track.sent) return now - *track.sent >= kAgain;
+  constexpr int kLongest = 6;
+  if (track.under_way) {
+    return now - track.sent >= (1 << std::min(track.attempts - 1, kLongest)) * kAgain;
+  }
   return track.is_due && target.under_way < kUnderWay;
 }
 
@@ -89,8 +108,33 @@ ImageItem ImageSender::make_item(SliceState& slice, Track& track) {
   track.is_due = false;
   track.version = image.version;
   track.applications = image.applications;
-  track.sent_done = image.done;
   return item;
+}
+
+namespace {
+
+std::uint64_t bytes_of(const ImageItem& image) {
+  return image.values.size() * (1 + image.states.size());
+}
+
+}  // namespace
+
+void ImageSender::add(Track& track, Target& target, SliceState& slice, DataImages& batch,
+                      TimePoint now) {
+  if (!is_sendable(track, target, now) || batch.images.size() >= DataImages::kMaxImages) return;
+  if (!track.under_way) {
+    try {
+      track.under_way = make_item(slice, track);
+    } catch (const std::bad_alloc&) {
+      return;  // later, when readers have let memory go
+    }
+    track.attempts = 0;
+    target.under_way += bytes_of(*track.under_way);
+  }
+  // The same image again: a newer one would make the reply to this one worthless.
+  batch.images.push_back(*track.under_way);
+  track.sent = now;
+  ++track.attempts;
 }
 
 std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& tables,
@@ -98,23 +142,21 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   std::vector<Outgoing> out;
   if (targets_.empty()) return out;
   std::map<ShardId, DataImages> batches;
-  for (auto& [index, track] : tracks_) {
-    const auto found = targets_.find(track.shard);
-    if (found == targets_.end() || !is_sendable(track, found->second, now)) continue;
-    Target& target = found->second;
-    DataImages& batch = batches[track.shard];
-    if (batch.images.size() >= DataImages::kMaxImages) continue;
-    try {
-      batch.images.push_back(make_item(*slices.at(index), track));
-    } catch (const std::bad_alloc&) {
-      // The next push tries again, when readers have let memory go.
-      continue;
+  // From the slice whose turn it is on, so that each has one where not all can be sent.
+  const auto first = tracks_.lower_bound(next_);
+  const auto visit = [&](auto from, auto to) {
+    for (auto entry = from; entry != to; ++entry) {
+      auto& [index, track] = *entry;
+      const auto target = targets_.find(track.shard);
+      if (target == targets_.end()) continue;
+      DataImages& batch = batches[track.shard];
+      const std::size_t before = batch.images.size();
+      add(track, target->second, *slices.at(index), batch, now);
+      if (batch.images.size() > before) next_ = index + 1;
     }
-    target.under_way -= std::min(target.under_way, track.sent_bytes);
-    track.sent = now;
-    track.sent_bytes = batch.images.back().values.size() * (1 + batch.images.back().states.size());
-    target.under_way += track.sent_bytes;
-  }
+  };
+  visit(first, tracks_.end());
+  visit(tracks_.begin(), first);
   for (auto& [shard, target] : targets_) {
     // Where there are fewer slices than shards, the backup is told that it has them all.
     const bool is_silent = !target.told || now - *target.told >= kAgain;
@@ -136,27 +178,30 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
 }
 
 std::vector<ImageSender::Settled> ImageSender::take_reply(
-    const pb::SliceImagesReply& reply,
+    PeerId from, const pb::SliceImagesReply& reply,
     const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of) {
   std::vector<Settled> settled;
   const auto found = targets_.find(ShardId(reply.shard()));
   if (found == targets_.end()) return settled;
   Target& target = found->second;
-  if (reply.term() != target.term || reply.copy() != target.copy) return settled;
+  if (from != target.peer || reply.term() != target.term || reply.copy() != target.copy) {
+    return settled;
+  }
   target.knows_tables = true;
   for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
     const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();
     if (entry == tracks_.end()) continue;
     Track& track = entry->second;
-    // An older one than the image under way: what that holds, this may lack.
-    if (track.shard != found->first || !track.sent || kept.sequence() != track.sequence) continue;
-    track.sent.reset();
-    target.under_way -= std::min(target.under_way, std::exchange(track.sent_bytes, 0));
-    for (const auto& [worker, done] : track.sent_done) {
+    const bool is_awaited = track.shard == found->first && track.under_way &&
+                            kept.sequence() == track.under_way->sequence;
+    if (!is_awaited) continue;
+    target.under_way -= std::min(target.under_way, bytes_of(*track.under_way));
+    for (const auto& [worker, done] : track.under_way->done) {
       Clock& stable = track.stable[worker];
       stable = std::max(stable, done);
     }
+    track.under_way.reset();
     std::erase_if(track.waiting, [&](const auto& waiting) {
       if (track.stable[waiting.first] < waiting.second.clock) return false;
       settled.push_back({*index, waiting.second.peer, waiting.first});

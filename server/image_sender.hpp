@@ -17,8 +17,11 @@
 
 namespace taut::server {
 
-/// Opens a connection to another host.
-using Dial = std::function<PeerId(const std::string& address)>;
+/// How a host reaches others.
+struct Dial {
+  std::function<PeerId(const std::string& address)> connect;
+  std::function<void(PeerId peer)> disconnect;
+};
 
 /// A primary's side of replication, for one job at one host: when which slice's image goes to the
 /// backup, and what the backup holds of each member's updates. An image is due when V has risen
@@ -29,13 +32,16 @@ class ImageSender {
  public:
   /// Bytes of images on their way to one backup.
   static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
-  static constexpr Duration kAgain{500'000};  // an image that was not acknowledged
+  static constexpr Duration kAgain{500'000};  // an image that was not acknowledged; then twice that
 
   /// For a new view, or slices that are new here: a new backup gets an image of every slice.
   void follow(const JobView& view, ShardId host, const JobSlices& slices, const Dial& dial);
+  /// The job is over.
+  void hang_up(const Dial& dial);
   /// After a push to a slice.
   void note_push(std::size_t index, const SliceState& slice);
-  /// A worker waits until the backup has its updates of this slice before `clock`; it is told then.
+  /// A worker waits until the backup has its updates of this slice before `clock`, all of which are
+  /// in the values; it is told then.
   void settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock);
 
   /// The images that are to be sent now.
@@ -50,7 +56,7 @@ class ImageSender {
     WorkerId worker;
   };
   [[nodiscard]] std::vector<Settled> take_reply(
-      const pb::SliceImagesReply& reply,
+      PeerId from, const pb::SliceImagesReply& reply,
       const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of);
 
   /// The first clock of a member whose update would be lost with this primary.
@@ -67,9 +73,9 @@ class ImageSender {
     std::uint64_t copy = 0;  // 0: there is none
     bool is_due = false;
     std::uint64_t sequence = 0;
-    std::optional<TimePoint> sent;        // the image under way
-    std::map<WorkerId, Clock> sent_done;  // its content
-    std::uint64_t sent_bytes = 0;
+    std::optional<ImageItem> under_way;
+    TimePoint sent;
+    int attempts = 0;
     Clock version;  // V in the newest image
     std::int64_t applications = 0;
     std::map<WorkerId, Clock> stable;  // what the workers may be told
@@ -86,6 +92,8 @@ class ImageSender {
 
   [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
   static ImageItem make_item(SliceState& slice, Track& track);
+  /// Puts a slice's image into the batch if one is due, or is to be sent again.
+  void add(Track& track, Target& target, SliceState& slice, DataImages& batch, TimePoint now);
 
   JobId job_;
   std::uint32_t interval_ = 0;
@@ -93,6 +101,7 @@ class ImageSender {
   std::map<ShardId, Target> targets_;    // shards with a backup
   std::map<std::string, PeerId> peers_;  // by address
   std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of
+  std::size_t next_ = 0;                 // whose turn it is
 };
 
 }  // namespace taut::server

@@ -60,6 +60,12 @@ std::optional<pb::SliceImagesReply> ImageStore::take(const DataImages& images, c
   reply.set_copy(place_.copy);
   for (const ImageItem& image : images.images) {
     const Slice* slice = layout_.find(image.table, image.slice);
+    const auto is_clock = [](Clock clock) { return clock >= Clock() && clock < Clock::never(); };
+    const bool is_sound = is_clock(image.version) && image.applications >= 0 &&
+                          std::ranges::all_of(image.done, [&](const auto& member) {
+                            return is_clock(member.second);
+                          });
+    if (!is_sound) continue;
     if (slice == nullptr || slice->shard != place_.shard ||
         image.values.size() != slice->count * sizeof(float) ||
         image.states.size() != states_of(tables_[image.table.value()], view)) {

@@ -35,6 +35,8 @@ class ImageStore {
   [[nodiscard]] bool is_complete() const { return !tables_.empty() && images_.size() == slices_; }
   [[nodiscard]] const ShardPlace& place() const { return place_; }
   [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
+  /// What the images take is counted as the slices' from now on.
+  void give_memory_back() { memory_ = {}; }
   /// The images for slices that are taken over, by SliceLayout::index_of. Throws std::bad_alloc.
   [[nodiscard]] std::map<std::size_t, SliceImage> slices(BufferPool& values,
                                                          BufferPool& states) const;

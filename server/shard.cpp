@@ -58,7 +58,7 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     return keep(from, message.job, *images);
   }
   if (const auto* reply = std::get_if<pb::SliceImagesReply>(&message.body)) {
-    return note_kept(message.job, *reply);
+    return note_kept(from, message.job, *reply);
   }
   const auto greeting = greeted_.find(from);
   if (greeting == greeted_.end()) {
@@ -74,7 +74,8 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     const auto job = jobs_.find(message.job);
     if (job == jobs_.end() || job->second.tables.empty()) return answers;
     Outbox released(message.job);
-    take_sent(job->second, greeting->second, message.worker, *requested, released);
+    take_sent(job->second, greeting->second, message.worker, message.incarnation, *requested,
+              released);
     for (Outgoing& out : released.take()) answers.push_back(std::move(out));
     return answers;
   }
@@ -153,7 +154,8 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& reques
   try {
     const auto created = create_slices(job->second, std::move(tables));
     if (!created) problem = created.error().message;
-    if (created) job->second.images.follow(*job->second.view, id_, job->second.slices, dial_);
+    if (created)
+      job->second.images.follow(*job->second.view, job->second.id, job->second.slices, dial_);
   } catch (const std::bad_alloc&) {
     problem = fmt::format("shard {} has no memory for its part of the tables", id_.value());
   }
@@ -288,7 +290,10 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   SliceState& slice = *job.slices.at(job.layout.index_of(item.table, item.slice));
   if (item.kind == pb::DataItem::SNAPSHOT) {
     // Who asks again later gets it, when the slice is whole.
-    if (slice.is_settling()) return;
+    if (slice.is_settling()) {
+      out.add(from, reply_to(item, pb::DataItem::PARKED));
+      return;
+    }
     out.add(slice.snapshot(from), slice.place(), pb::DataItem::SNAPSHOT_VALUE);
     return;
   }
@@ -374,6 +379,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     over->second.slices.clear();
     over->second.capture.return_spares();
     forget_greetings(view->job, {});
+    over->second.images.hang_up(dial_);
     jobs_.erase(over);
     return {};
   }

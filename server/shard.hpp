@@ -171,13 +171,12 @@ class Shard {
                                              SliceState& slice);
   void follow_checkpoint(JobState& job);
   void follow_places(JobState& job);
-  [[nodiscard]] Result<void> take_over(JobState& job, const ShardPlace& place,
-                                       const ImageStore& copy);
+  [[nodiscard]] Result<void> take_over(JobState& job, const ShardPlace& place, ImageStore& copy);
   void forget_greetings(JobId job, const std::map<ShardId, std::uint64_t>& served);
-  void take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
+  void take_sent(JobState& job, const Greeting& greeting, WorkerId worker, Incarnation incarnation,
                  const pb::OpenTables& requested, Outbox& out);
   std::vector<Outgoing> keep(PeerId from, JobId id, const DataImages& images);
-  std::vector<Outgoing> note_kept(JobId id, const pb::SliceImagesReply& reply);
+  std::vector<Outgoing> note_kept(PeerId from, JobId id, const pb::SliceImagesReply& reply);
   void note_settling(JobState& job);
   [[nodiscard]] Clock stable(const JobState& job, const SliceState& slice, WorkerId worker) const;
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);

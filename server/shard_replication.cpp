@@ -8,6 +8,12 @@
 #include "server/shard.hpp"
 
 namespace taut::server {
+namespace {
+
+// No job has as many clocks.
+constexpr Clock kMaxSent(std::int64_t{1} << 40U);
+
+}  // namespace
 
 /// Takes over who serves what: shards that are served elsewhere now are dropped, those that this
 /// host is the primary of now begin from its images.
@@ -58,14 +64,14 @@ void Shard::follow_places(JobState& job) {
   if (!job.tables.empty()) job.images.follow(view, job.id, job.slices, dial_);
 }
 
-Result<void> Shard::take_over(JobState& job, const ShardPlace& place, const ImageStore& copy) {
+Result<void> Shard::take_over(JobState& job, const ShardPlace& place, ImageStore& copy) {
   if (job.tables.empty()) {
     // No worker has opened them here yet.
     TAUT_TRY(create_slices(job, copy.tables()));
   }
   auto images = copy.slices(pool_, states_);
   if (memory_) {
-    // What the images took is given back with them, later.
+    copy.give_memory_back();
     TAUT_TRY(TableMemory::Share share,
              memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view)));
     job.memory.push_back(std::move(share));
@@ -90,8 +96,10 @@ void Shard::forget_greetings(JobId job, const std::map<ShardId, std::uint64_t>& 
 
 /// A worker that opens the tables says what it has sent of each slice.
 void Shard::take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
-                      const pb::OpenTables& requested, Outbox& out) {
+                      Incarnation incarnation, const pb::OpenTables& requested, Outbox& out) {
   if (!job.settling || !greeting.shard) return;
+  const Member* member = job.view->membership.find(worker);
+  if (member == nullptr || member->fenced || member->incarnation != incarnation) return;
   int number = 0;
   std::vector<Answer> released;
   for (const Slice& place : job.layout.slices()) {
@@ -99,7 +107,7 @@ void Shard::take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
     const auto found = job.slices.find(job.layout.index_of(place.table, place.slice));
     const Clock sent = number < requested.sent_size() ? Clock(requested.sent(number)) : Clock();
     ++number;
-    if (found == job.slices.end()) continue;
+    if (found == job.slices.end() || sent < Clock() || sent > kMaxSent) continue;
     released.clear();
     const QueueCount count(queues_, *found->second);
     found->second->hear_replays(worker, sent, released);
@@ -122,9 +130,10 @@ Clock Shard::stable(const JobState& job, const SliceState& slice, WorkerId worke
 
 void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState& job,
                    SliceState& slice, Outbox& out) {
-  if (stable(job, slice, worker) < item.clock) {
+  // What is held becomes safe when others have pushed: the worker asks again.
+  const bool is_applied = slice.settled(worker) >= item.clock;
+  if (is_applied && stable(job, slice, worker) < item.clock) {
     job.images.settle(job.layout.index_of(item.table, item.slice), from, worker, item.clock);
-    return;
   }
   DataItem reply;
   reply.kind = pb::DataItem::SETTLED;
@@ -158,7 +167,7 @@ std::vector<Outgoing> Shard::keep(PeerId from, JobId id, const DataImages& image
   return {{from, DataMessage{id, {}, {}, std::move(*reply)}}};
 }
 
-std::vector<Outgoing> Shard::note_kept(JobId id, const pb::SliceImagesReply& reply) {
+std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceImagesReply& reply) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return {};
   JobState& job = found->second;
@@ -167,7 +176,7 @@ std::vector<Outgoing> Shard::note_kept(JobId id, const pb::SliceImagesReply& rep
     return job.layout.index_of(table, slice);
   };
   Outbox out(id);
-  for (const ImageSender::Settled& settled : job.images.take_reply(reply, index_of)) {
+  for (const ImageSender::Settled& settled : job.images.take_reply(from, reply, index_of)) {
     const SliceState& slice = *job.slices.at(settled.index);
     const Member* member = job.view->membership.find(settled.worker);
     if (member == nullptr) continue;

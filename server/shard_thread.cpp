@@ -79,12 +79,15 @@ ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address
       shard_(ShardId(static_cast<std::uint32_t>(options_.index)), pool_,
              SliceLayout::kSliceElements, options_.initial) {
   shard_.limit_memory(options_.memory);
-  shard_.set_dial([this](const std::string& address) {
-    auto peer = endpoint_->connect(address);
-    if (peer) return peer.value();
-    log::warn("no images can be sent to {}: {}", address, peer.error().message);
-    return PeerId(0);
-  });
+  shard_.set_dial({.connect =
+                       [this](const std::string& address) {
+                         auto peer = endpoint_->connect(address);
+                         if (peer) return peer.value();
+                         log::warn("no images can be sent to {}: {}", address,
+                                   peer.error().message);
+                         return PeerId(0);
+                       },
+                   .disconnect = [this](PeerId peer) { endpoint_->disconnect(peer); }});
   thread_ = std::thread([this] { run(); });
 }
 

@@ -257,6 +257,8 @@ void Coordinator::settle() {
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     if (!job.is_active()) continue;
     note_losses(job, registry_, now_, out_.tasks, out_.notes);
+    // A checkpoint that was withdrawn with a server is ordered again before the job may end.
+    advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(job, registry_, out_.notes);

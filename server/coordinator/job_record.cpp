@@ -233,7 +233,10 @@ pb::ServerJob JobRecord::server_job(int server) const {
   state.set_epoch(stored_.epoch());
   state.set_finished(has_ended());
   if (stored_.has_checkpoint()) *state.mutable_checkpoint() = stored_.checkpoint();
-  if (stored_.has_resume()) *state.mutable_resume() = stored_.resume();
+  // A server that joined later starts from images alone.
+  const bool is_first =
+      stored_.shards().empty() || static_cast<int>(state.first_shard()) < stored_.shards_size();
+  if (stored_.has_resume() && is_first) *state.mutable_resume() = stored_.resume();
   return state;
 }
 

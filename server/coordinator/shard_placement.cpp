@@ -154,6 +154,11 @@ std::string replace_lost_servers(JobRecord& job, const Registry& registry, Check
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const pb::StoredShard& shard = job.stored().shards(number);
     if (!is_lost(job.stored(), shard.host())) continue;
+    // After a restart of the coordinator: it has not said yet what it keeps.
+    const int backup = shard.has_backup() ? server_of(job.stored(), shard.backup()) : -1;
+    const bool is_unheard = backup >= 0 && !job.stored().servers(backup).lost() &&
+                            job.servers[static_cast<std::size_t>(backup)].reply.revision() == 0;
+    if (is_unheard) continue;
     if (!is_protected(job, number)) {
       return fmt::format(
           "{}; shard {} of the parameters is lost with it: {}",

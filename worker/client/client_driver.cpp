@@ -49,7 +49,7 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions opt
           shard_ids(options), options.resend, options.send) {
   for (const ShardAddress& shard : options.shards) {
     connect(shard);
-    (void)protocol_.move(shard.shard, shard.term);
+    (void)protocol_.move(shard.shard, shard.term, steady_now());
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -72,7 +72,7 @@ void ClientDriver::move_shards(std::vector<ShardAddress> shards) {
 
 /// REQUIRES: the lock, and the lead.
 void ClientDriver::move(const ShardAddress& shard) {
-  if (!protocol_.move(shard.shard, shard.term)) return;
+  if (!protocol_.move(shard.shard, shard.term, steady_now())) return;
   log::info("shard {} is served at {} from now on, term {}", shard.shard.value(), shard.address,
             shard.term);
   const auto old = peer_of_.find(shard.shard);

@@ -211,12 +211,13 @@ void ClientProtocol::rewind(ShardId shard) {
   link.term = term;
 }
 
-bool ClientProtocol::move(ShardId shard, std::uint64_t term) {
+bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
   const auto found = links_.find(shard);
   if (found == links_.end() || term <= found->second.term) return false;
   rewind(shard);
   found->second.term = term;
-  found->second.heard.reset();
+  // It has as long to answer as one that has just done so.
+  found->second.heard = now;
   for (SliceLink& slice : slices_) {
     if (slice.place.shard != shard) continue;
     unacknowledged_ += slice.kept.size();

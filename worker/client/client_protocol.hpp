@@ -68,7 +68,7 @@ class ClientProtocol {
 
   /// Another host serves this shard from now on, under this term: what its backup may not have is
   /// sent again, there. A term that is not higher changes nothing; returns whether it was.
-  bool move(ShardId shard, std::uint64_t term);
+  bool move(ShardId shard, std::uint64_t term, TimePoint now);
   /// Has the shards' backups brought up to what was pushed; see unsettled().
   void settle();
   /// Slices of updates that would be lost with a shard's host: not acknowledged, or kept.

@@ -31,8 +31,8 @@ class Pair {
     shard.set_backup(1);
     shard.set_backup_address("backup:1");
     shard.set_copy(1);
-    first.set_dial([](const std::string&) { return kBackup; });
-    second.set_dial([](const std::string&) { return kPrimary; });
+    first.set_dial({[](const std::string&) { return kBackup; }, [](PeerId) {}});
+    second.set_dial({[](const std::string&) { return kPrimary; }, [](PeerId) {}});
     publish();
   }
 
@@ -175,7 +175,7 @@ TEST_CASE("an update is stable once the backup has its image, and not before", "
   DataItem settle;
   settle.kind = pb::DataItem::SETTLE;
   settle.clock = Clock(2);
-  CHECK(pair.say(pair.first, kAnn, DataItems{{settle}}).empty());
+  CHECK(Pair::item_of(pair.say(pair.first, kAnn, DataItems{{settle}})).stable == Clock(1));
   pair.told.clear();
   pair.replicate();
   REQUIRE(pair.told.size() == 1);
@@ -206,7 +206,8 @@ TEST_CASE("who takes a shard over answers nobody before all that was sent is the
   (void)pair.push(pair.second, kAnn, 1);
   DataItem snapshot;
   snapshot.kind = pb::DataItem::SNAPSHOT;
-  CHECK(pair.say(pair.second, kAnn, DataItems{{snapshot}}).empty());
+  CHECK(Pair::item_of(pair.say(pair.second, kAnn, DataItems{{snapshot}})).kind ==
+        pb::DataItem::PARKED);
 
   REQUIRE(pair.greet(pair.second, kBob, 2).accepted());
   pair.open(pair.second, kBob, {2});
@@ -235,6 +236,66 @@ TEST_CASE("an update that was sent before a change was prepared is taken after i
   pair.open(pair.second, kAnn, {1});
   CHECK(Pair::item_of(pair.push(pair.second, kAnn, 0)).kind == pb::DataItem::ACK);
   CHECK(Pair::item_of(pair.push(pair.second, kAnn, 1)).refusal == pb::DataItem::HELD);
+}
+
+TEST_CASE("an image that is not acknowledged is sent again as it was", "[replication]") {
+  Pair pair(1, Slack(3));
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  const auto sent_at = [&](Duration at) {
+    std::vector<std::uint64_t> sequences;
+    for (const Outgoing& out : pair.first.take_images(TimePoint(at))) {
+      for (const ImageItem& image : std::get<DataImages>(out.message.body).images) {
+        sequences.push_back(image.sequence);
+      }
+    }
+    return sequences;
+  };
+  using Sequences = std::vector<std::uint64_t>;
+  CHECK(sent_at(Duration(0)) == Sequences{1});
+  (void)pair.push(pair.first, kAnn, 0);
+  CHECK(sent_at(Duration(400'000)).empty());
+  CHECK(sent_at(Duration(500'000)) == Sequences{1});
+  // Twice the time after each attempt, so that a slow network gets through with it.
+  CHECK(sent_at(Duration(1'400'000)).empty());
+  CHECK(sent_at(Duration(1'500'000)) == Sequences{1});
+}
+
+TEST_CASE("an acknowledgement of an image counts from the backup alone", "[replication]") {
+  Pair pair(1);
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  (void)pair.push(pair.first, kAnn, 0);
+  const auto sent = pair.first.take_images(TimePoint());
+  REQUIRE(sent.size() == 1);
+  const auto replies = pair.second.handle(kPrimary, sent[0].message, TimePoint());
+  REQUIRE(replies.size() == 1);
+  (void)pair.first.handle(PeerId(99), replies[0].message, TimePoint());
+  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(0));
+  (void)pair.first.handle(kBackup, replies[0].message, TimePoint());
+  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
+}
+
+TEST_CASE("what a stranger says it has sent neither opens nor closes a gate", "[replication]") {
+  Pair pair(1);
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  (void)pair.push(pair.first, kAnn, 0);
+  pair.replicate();
+  pair.take_over();
+  REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
+  pair.open(pair.second, kAnn, {Clock::never().value()});
+  CHECK(pair.second.report(JobId(7)).settling);
+  pair.open(pair.second, kAnn, {-1});
+  CHECK(pair.second.report(JobId(7)).settling);
+  pb::OpenTables requested;
+  *requested.add_tables() = to_wire(make_table(0, {4}));
+  requested.add_sent(0);
+  (void)pair.second.handle(PeerId(1), DataMessage{JobId(7), kAnn, Incarnation(9), requested},
+                           TimePoint());
+  CHECK(pair.second.report(JobId(7)).settling);
+  pair.open(pair.second, kAnn, {1});
+  CHECK_FALSE(pair.second.report(JobId(7)).settling);
 }
 
 TEST_CASE("images that no primary of the job may send are not kept", "[replication]") {
