@@ -53,7 +53,9 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
     track.copy = copy;
     track.is_due = copy != 0;
     track.under_way.reset();
+    if (track.is_due) pending_.insert(index);
   }
+  std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
 }
 
 void ImageSender::hang_up(const Dial& dial) {
@@ -62,6 +64,7 @@ void ImageSender::hang_up(const Dial& dial) {
   }
   targets_.clear();
   tracks_.clear();
+  pending_.clear();
 }
 
 void ImageSender::note_push(std::size_t index, const SliceState& slice) {
@@ -76,6 +79,7 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
   const std::int64_t risen = slice.version() - track.version;
   if ((risen > 0 && turn == 0) || risen >= interval_ || applied >= 2 * interval_ * members_) {
     track.is_due = true;
+    pending_.insert(index);
   }
 }
 
@@ -84,6 +88,7 @@ void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock 
   if (found == tracks_.end()) return;
   found->second.waiting[worker] = {peer, clock};
   found->second.is_due = found->second.copy != 0;
+  if (found->second.is_due) pending_.insert(index);
 }
 
 bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoint now) const {
@@ -119,14 +124,16 @@ std::uint64_t bytes_of(const ImageItem& image) {
 
 }  // namespace
 
-void ImageSender::add(Track& track, Target& target, SliceState& slice, DataImages& batch,
+bool ImageSender::add(Track& track, Target& target, SliceState& slice, DataImages& batch,
                       TimePoint now) {
-  if (!is_sendable(track, target, now) || batch.images.size() >= DataImages::kMaxImages) return;
+  if (!is_sendable(track, target, now) || batch.images.size() >= DataImages::kMaxImages) {
+    return false;
+  }
   if (!track.under_way) {
     try {
       track.under_way = make_item(slice, track);
     } catch (const std::bad_alloc&) {
-      return;  // later, when readers have let memory go
+      return false;  // later, when readers have let memory go
     }
     track.attempts = 0;
     target.under_way += bytes_of(*track.under_way);
@@ -135,6 +142,7 @@ void ImageSender::add(Track& track, Target& target, SliceState& slice, DataImage
   batch.images.push_back(*track.under_way);
   track.sent = now;
   ++track.attempts;
+  return true;
 }
 
 std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& tables,
@@ -143,20 +151,18 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   if (targets_.empty()) return out;
   std::map<ShardId, DataImages> batches;
   // From the slice whose turn it is on, so that each has one where not all can be sent.
-  const auto first = tracks_.lower_bound(next_);
+  const auto first = pending_.lower_bound(next_);
   const auto visit = [&](auto from, auto to) {
     for (auto entry = from; entry != to; ++entry) {
-      auto& [index, track] = *entry;
+      Track& track = tracks_.at(*entry);
       const auto target = targets_.find(track.shard);
       if (target == targets_.end()) continue;
       DataImages& batch = batches[track.shard];
-      const std::size_t before = batch.images.size();
-      add(track, target->second, *slices.at(index), batch, now);
-      if (batch.images.size() > before) next_ = index + 1;
+      if (add(track, target->second, *slices.at(*entry), batch, now)) next_ = *entry + 1;
     }
   };
-  visit(first, tracks_.end());
-  visit(tracks_.begin(), first);
+  visit(first, pending_.end());
+  visit(pending_.begin(), first);
   for (auto& [shard, target] : targets_) {
     // Where there are fewer slices than shards, the backup is told that it has them all.
     const bool is_silent = !target.told || now - *target.told >= kAgain;
@@ -209,6 +215,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
     });
     // Who still waits needs another image.
     track.is_due |= !track.waiting.empty();
+    if (!track.is_due) pending_.erase(*index);
   }
   return settled;
 }

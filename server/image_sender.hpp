@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,7 +94,8 @@ class ImageSender {
   [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
   static ImageItem make_item(SliceState& slice, Track& track);
   /// Puts a slice's image into the batch if one is due, or is to be sent again.
-  void add(Track& track, Target& target, SliceState& slice, DataImages& batch, TimePoint now);
+  /// Returns whether it did.
+  bool add(Track& track, Target& target, SliceState& slice, DataImages& batch, TimePoint now);
 
   JobId job_;
   std::uint32_t interval_ = 0;
@@ -101,7 +103,9 @@ class ImageSender {
   std::map<ShardId, Target> targets_;    // shards with a backup
   std::map<std::string, PeerId> peers_;  // by address
   std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of
-  std::size_t next_ = 0;                 // whose turn it is
+  // Of those, what there may be to send for: due or under way. Most messages find nothing.
+  std::set<std::size_t> pending_;
+  std::size_t next_ = 0;  // whose turn it is
 };
 
 }  // namespace taut::server

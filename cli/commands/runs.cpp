@@ -122,7 +122,9 @@ Result<void> show(const RunsOptions& options) {
     fmt::print("{}\n", about.dump());
     return ok();
   }
-  const auto of_run = [&](std::string text) { return is_whole_sweep ? std::string() : text; };
+  const auto of_run = [&](const std::string& text) {
+    return is_whole_sweep ? std::string() : text;
+  };
   std::vector<Row> rows{{"run", run.name},
                         {"kind", run.kind},
                         {"job", run.job},
