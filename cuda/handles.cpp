@@ -29,6 +29,17 @@ EventHandle make_event() {
       "cudaEventCreateWithFlags");
 }
 
+bool has_passed(const EventHandle& event) {
+  const cudaError_t status = cudaEventQuery(event.get());
+  if (status == cudaErrorNotReady) {
+    // The next launch's check would else find it.
+    (void)cudaGetLastError();
+    return false;
+  }
+  check(status, "cudaEventQuery");
+  return true;
+}
+
 CudnnHandle make_cudnn() {
   return create_handle(CudnnHandle(), cudnnCreate, "cudnnCreate");
 }

@@ -54,6 +54,8 @@ using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPrefer
 [[nodiscard]] StreamHandle make_stream();
 /// An event without timing, which is cheaper; a thread that waits for it sleeps.
 [[nodiscard]] EventHandle make_event();
+/// Whether what was marked is done; the host does not wait. Errors: DeviceError.
+[[nodiscard]] bool has_passed(const EventHandle& event);
 [[nodiscard]] CudnnHandle make_cudnn();
 [[nodiscard]] CublasLtHandle make_cublas_lt();
 [[nodiscard]] TensorDescriptor make_tensor_descriptor();

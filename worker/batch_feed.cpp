@@ -5,27 +5,37 @@
 namespace taut::worker {
 
 BatchFeed::BatchFeed(Backend& backend) : backend_(backend), copies_(backend.make_copy_stream()) {
-  for (Slot& slot : slots_) {
-    slot.arrived = backend.make_event();
-    slot.taken = backend.make_event();
+  for (Copying& one : copying_) one.copied = backend.make_event();
+  for (Slot& slot : slots_) slot.taken = backend.make_event();
+}
+
+/// Loaders get those batches whose copies are done.
+void BatchFeed::give_back() {
+  for (; pending_ > 0 && copying(0).copied->query(); --pending_) {
+    Copying& done = copying(0);
+    done.loader->recycle(std::exchange(done.batch, {}));
+    oldest_ = (oldest_ + 1) % kMaxCopying;
   }
 }
 
 std::vector<DeviceSpan<const float>> BatchFeed::bring(Stream& compute, data::Batch batch,
                                                       data::DataLoader& loader) {
+  give_back();
+  if (pending_ == kMaxCopying) {
+    copying(kMaxCopying / 2 - 1).copied->finish();
+    give_back();
+  }
+  // In the ring before anything is queued: if a call fails, it is kept until copies_ has ended.
+  Copying& own = copying(pending_++);
+  own.batch = std::move(batch);
+  own.loader = &loader;
   newest_ = 1 - newest_;
   Slot& slot = slots_[newest_];
-  if (slot.loader != nullptr) {
-    slot.arrived->finish();
-    slot.loader->recycle(std::exchange(slot.batch, {}));
-  }
-  slot.batch = std::move(batch);
-  slot.loader = &loader;
   slot.taken->wait(*copies_);
-  slot.blobs.resize(slot.batch.blobs.size());
+  slot.blobs.resize(own.batch.blobs.size());
   std::vector<DeviceSpan<const float>> arriving;
   for (std::size_t i = 0; i < slot.blobs.size(); ++i) {
-    const std::span<const float> from = slot.batch.blobs[i];
+    const std::span<const float> from = own.batch.blobs[i];
     DeviceBuffer& into = slot.blobs[i];
     if (into.size() != Bytes(from.size_bytes())) {
       into = backend_.allocate_floats(from.size(), "a batch on its way to the net");
@@ -33,8 +43,8 @@ std::vector<DeviceSpan<const float>> BatchFeed::bring(Stream& compute, data::Bat
     backend_.copy_to_device(*copies_, from, into.as<float>());
     arriving.emplace_back(into.as<float>());
   }
-  slot.arrived->record(*copies_);
-  slot.arrived->wait(compute);
+  own.copied->record(*copies_);
+  own.copied->wait(compute);
   return arriving;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -10,15 +11,19 @@
 namespace taut::worker {
 
 /// Brings batches to a device with its own memory, on a stream for copies and through two buffers:
-/// a batch arrives while the device still computes with the one before.
+/// a batch arrives while the device still computes with the one before. The host goes on; it waits
+/// only where it is so far ahead of the device that kMaxCopying batches are still to be copied, and
+/// then until half of them are.
 /// Thread    the compute thread
 class BatchFeed {
  public:
+  static constexpr std::size_t kMaxCopying = 4;
+
   /// backend  outlives this
   explicit BatchFeed(Backend& backend);
 
   /// Queues a batch's copies, and has `compute` wait for them; returns where its blobs are. The
-  /// loader gets the batch back when it has been copied.
+  /// loader gets the batch back in a later call, when it has been copied.
   /// loader    outlives this
   /// Errors    DeviceError
   [[nodiscard]] std::vector<DeviceSpan<const float>> bring(Stream& compute, data::Batch batch,
@@ -27,15 +32,26 @@ class BatchFeed {
   void mark_taken(Stream& compute);
 
  private:
+  /// A batch on the host whose copies may be pending.
+  struct Copying {
+    data::Batch batch;
+    data::DataLoader* loader = nullptr;
+    std::unique_ptr<Event> copied;
+  };
+  /// Where a batch arrives.
   struct Slot {
     std::vector<DeviceBuffer> blobs;
-    data::Batch batch;  // whose copies may be pending
-    data::DataLoader* loader = nullptr;
-    std::unique_ptr<Event> arrived;
     std::unique_ptr<Event> taken;
   };
+  [[nodiscard]] Copying& copying(std::size_t number) {
+    return copying_[(oldest_ + number) % kMaxCopying];
+  }
+  void give_back();
 
   Backend& backend_;
+  std::array<Copying, kMaxCopying> copying_;  // a ring
+  std::size_t oldest_ = 0;
+  std::size_t pending_ = 0;  // of the ring
   std::array<Slot, 2> slots_;
   std::size_t newest_ = 0;
   std::unique_ptr<Stream> copies_;  // last: what it copies from and to outlives it

@@ -263,8 +263,13 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   if (job.has_resume() && !restored && !replicas[0].net->carried_state().empty()) {
     log::info("the state that the net carries between batches starts from zeros");
   }
+  const bool carries = !replicas[0].net->carried_state().empty();
+  bool is_due = false;
+  options.is_idle_before = [&](Clock clock) {
+    return (is_due = saver.is_due_at(clock)) && carries;
+  };
   options.before_clock = [&](Clock first, Clock clock) {
-    saver.at_clock(first, clock, job.slot(), carriers);
+    if (is_due) saver.at_clock(first, clock, job.slot(), carriers);
   };
   Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));

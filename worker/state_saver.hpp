@@ -23,11 +23,13 @@ struct Carrier {
 
 /// A worker's part of checkpoints: the state that its net carries between batches, which no other
 /// process has. Copied between two clocks, written while the next one computes.
-/// Thread    order() and part(): any; at_clock(): the compute thread
+/// Thread    order(), part() and is_due_at(): any; at_clock(): the compute thread
 class StateSaver {
  public:
   /// Sets the newest order; a repeated one changes nothing.
   void order(const pb::CheckpointOrder& order);
+  /// Whether at_clock() would copy anything.
+  [[nodiscard]] bool is_due_at(Clock clock) const;
   /// Reports the position of training: before `clock`, nothing computed since `first`; the nets are
   /// idle.
   void at_clock(Clock first, Clock clock, std::uint32_t slot, std::span<const Carrier> carriers);
@@ -44,7 +46,6 @@ class StateSaver {
     std::uint32_t slot = 0;
     std::vector<std::vector<float>> state;
   };
-  [[nodiscard]] bool is_due_at(Clock clock) const;
   void serve(Copy copy);
   void write(const pb::CheckpointOrder& order, const Copy& copy);
   void put(pb::CheckpointPart part);

@@ -32,7 +32,6 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhas
   // What a straggler adds is measured by the compute, so the host then waits for it.
   is_late_ = !first.shares_host_memory() && !first.needs_dry_run() && !options_.straggle;
   for (const Replica& replica : replicas_) {
-    carries_state_ = carries_state_ || !replica.net->carried_state().empty();
     const bool known = std::ranges::any_of(
         devices_, [&](const Device& device) { return device.backend == replica.backend; });
     if (!known) add_device(*replica.backend);
@@ -84,8 +83,8 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     log::set_context(options_.rank, clock.value());
     // The nets are idle only when the last loss is there.
     const bool tests_now = test_is_due(first, clock);
-    if (tests_now || (options_.before_clock && carries_state_)) {
-      TAUT_TRY(read_losses());
+    if ((options_.is_idle_before && options_.is_idle_before(clock)) || tests_now) {
+      TAUT_TRY(read_losses(0));
     }
     if (options_.before_clock) options_.before_clock(first, clock);
     if (tests_now) {
@@ -98,15 +97,16 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     }
     TAUT_TRY(train_clock(clock));
     const Duration took = waited + (steady_now() - begin);
-    if (unread_) {
-      unread_->took = took;
-      unread_->wait = waited_;
+    if (is_late_) {
+      unread_.push_back({.clock = clock, .place = place_, .took = took, .wait = waited_});
+      place_ = (place_ + 1) % kMaxUnread;
+      TAUT_TRY(read_losses(kMaxUnread - 1));
     } else {
       record(clock, took, waited_);
     }
     clock = clock.next();
   }
-  TAUT_TRY(read_losses());
+  TAUT_TRY(read_losses(0));
   log::clear_context();
   return clock;
 }
@@ -182,19 +182,14 @@ Result<void> Trainer::train_clock(Clock clock) {
     for (std::size_t i = 0; i < devices_.size(); ++i) cache_.finish_clock(step.first + i, clock);
   }
   for (const Device& device : devices_) device.backend->end_cycle();
-  if (!is_late_) return options_.divergence.check("the loss", loss_, clock, board_);
-  const std::size_t place = unread_ ? 1 - unread_->place : 0;
-  TAUT_TRY(read_losses());
-  unread_ = Unread{.clock = clock, .place = place};
-  return ok();
+  return is_late_ ? ok() : options_.divergence.check("the loss", loss_, clock, board_);
 }
 
 /// Queues the copies of a batch's losses to the host; the last ones of a clock are marked.
 void Trainer::copy_losses(const Step& step) {
   const std::size_t count = replicas_[0].net->loss_count();
-  const std::size_t place = unread_ ? 1 - unread_->place : 0;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
-    const LateLoss& into = devices_[i].losses[place];
+    const LateLoss& into = devices_[i].losses[place_];
     const std::size_t number = (step.first + i) * static_cast<std::size_t>(options_.batches) +
                                static_cast<std::size_t>(step.batch);
     replica_of(step, i).net->copy_losses(*devices_[i].stream,
@@ -203,11 +198,26 @@ void Trainer::copy_losses(const Step& step) {
   }
 }
 
-/// Waits for the losses of the clock before, and records it.
-Result<void> Trainer::read_losses() {
-  if (!unread_) return ok();
-  const Unread unread = *std::exchange(unread_, std::nullopt);
-  for (const Device& device : devices_) device.losses[unread.place].written->finish();
+/// Records the clocks whose losses the device has written. It waits only where more than `keep`
+/// would be left.
+Result<void> Trainer::read_losses(std::size_t keep) {
+  while (!unread_.empty()) {
+    // One clock after the other: of the faults in their data, the first one is reported.
+    for (const Device& device : devices_) {
+      Mark& written = *device.losses[unread_.front().place].written;
+      if (written.passed()) continue;
+      if (unread_.size() <= keep) return ok();
+      written.finish();
+    }
+    TAUT_TRY(read_loss());
+  }
+  return ok();
+}
+
+/// Records the oldest unread clock, whose losses have been written.
+Result<void> Trainer::read_loss() {
+  const Unread unread = unread_.front();
+  unread_.pop_front();
   const std::size_t count = replicas_[0].net->loss_count();
   const auto batches = static_cast<std::size_t>(options_.batches);
   loss_ = 0;

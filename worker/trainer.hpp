@@ -2,9 +2,10 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "common/recent_rate.hpp"
@@ -27,10 +28,14 @@ using Straggle = std::function<Duration(Clock, Duration compute)>;
 
 /// The training loop: the same with and without a server behind the cache. A device with its own
 /// memory computes while the host goes on: a clock's batch is on its way while the last clock is
-/// computed, and its loss is read when the next clock is queued.
+/// computed, and its loss is read when the device has written it. The host is as far ahead as
+/// parameters come, and without a server as BatchFeed lets it.
 /// Thread    the compute thread
 class Trainer {
  public:
+  /// Clocks whose losses may be unread: more than BatchFeed lets the host be ahead.
+  static constexpr std::size_t kMaxUnread = 8;
+
   struct Options {
     Clock start;
     Clock end;
@@ -43,8 +48,11 @@ class Trainer {
     DivergenceRule divergence;
     Straggle straggle;
     /// Called before each computed clock, with the first of the clocks that were skipped before
-    /// it, while the nets are idle; may be empty.
+    /// it; may be empty.
     std::function<void(Clock first, Clock clock)> before_clock;
+    /// Whether the nets have to be idle at that call: the host then waits for all that is queued.
+    /// Empty: never.
+    std::function<bool(Clock clock)> is_idle_before;
     Recorder* recorder = nullptr;  // nullptr: no records
   };
 
@@ -67,7 +75,7 @@ class Trainer {
   /// A device, which computes one replica at a time.
   struct Device {
     Backend* backend;
-    std::array<LateLoss, 2> losses{};    // of even clocks and of odd ones; none if not is_late_
+    std::array<LateLoss, kMaxUnread> losses{};  // of clocks in turn; none if not is_late_
     std::unique_ptr<BatchFeed> feed;     // nullptr: batches are copied in the compute's stream
     std::vector<DeviceBuffer> gathered;  // by table: gradients of a clock's earlier batches
     // Last, so that it ends first: queued work uses the others.
@@ -109,7 +117,8 @@ class Trainer {
   void gather(const Step& step, std::size_t device, TableId table);
   [[nodiscard]] bool is_last(const Step& step) const { return step.batch + 1 == options_.batches; }
   void copy_losses(const Step& step);
-  [[nodiscard]] Result<void> read_losses();
+  [[nodiscard]] Result<void> read_losses(std::size_t keep);
+  [[nodiscard]] Result<void> read_loss();
   [[nodiscard]] Result<void> test(Clock clock);
   void record(Clock clock, Duration took, Duration wait);
   void record_table(const Device& device, TableId table, const char* what, Clock clock,
@@ -130,8 +139,8 @@ class Trainer {
   double loss_ = 0;                // of a clock, over all replicas
   Duration waited_{0};             // for parameters and data
   bool is_late_ = false;
-  std::optional<Unread> unread_;
-  bool carries_state_ = false;  // from one batch to the next
+  std::deque<Unread> unread_;  // oldest first
+  std::size_t place_ = 0;      // of Device::losses, for the clock that is queued
   const std::atomic<bool>* stop_ = nullptr;
   Duration backward_{0};  // how long the last one took
   RecentRate rate_;

@@ -23,6 +23,11 @@ Gradients gradients_of(std::span<const Scaled> list) {
   return gradients;
 }
 
+/// A value on its way to the mean of `n` contributions.
+__device__ float moved(float value, float sum, float n, float share) {
+  return value + share * (sum / n - value);
+}
+
 /// The sum in the order given, as on the CPU: the first one sets it.
 template <int kWidth>
 __device__ Pack<kWidth> summed(const Gradients& gradients, std::int64_t i) {
@@ -96,8 +101,10 @@ struct Step {
   }
 };
 
-// As many as fit into a kernel's 4 KiB of parameters.
-constexpr std::size_t kMaxListed = 32;
+// From CUDA 12.1 on; a launch whose parameters are fewer costs less.
+constexpr std::size_t kMaxParameterBytes = 32764;
+constexpr std::size_t kFewParameterBytes = 4096;
+
 struct Listed {
   Scaled gradient;
   float scale;
@@ -105,14 +112,18 @@ struct Listed {
   UpdateArrays arrays;
   math::UpdateStep step;
 };
+template <std::size_t kMost>
 struct UpdateList {
-  Listed at[kMaxListed];
+  Listed at[kMost];
 };
-static_assert(sizeof(UpdateList) <= 4096);
+constexpr std::size_t kFewListed = 32;
+static_assert(sizeof(UpdateList<kFewListed>) <= kFewParameterBytes);
+static_assert(sizeof(UpdateList<kMaxListed>) <= kMaxParameterBytes);
 
 /// A row of the grid for each of them.
-template <class Rule>
-__global__ void __launch_bounds__(kThreads) update_list_kernel(UpdateList list) {
+template <class Rule, std::size_t kMost>
+__global__ void __launch_bounds__(kThreads)
+    update_list_kernel(const __grid_constant__ UpdateList<kMost> list) {
   const Listed& own = list.at[blockIdx.y];
   Gradients gradients;
   gradients.at[0] = own.gradient;
@@ -127,9 +138,9 @@ __global__ void __launch_bounds__(kThreads) update_list_kernel(UpdateList list) 
   }
 }
 
-template <class Rule>
+template <class Rule, std::size_t kMost>
 void launch_list(cudaStream_t stream, std::span<const ListedUpdate> updates) {
-  UpdateList list{};
+  UpdateList<kMost> list{};
   std::int64_t longest = 0;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < updates.size(); ++i) {
@@ -143,7 +154,7 @@ void launch_list(cudaStream_t stream, std::span<const ListedUpdate> updates) {
   }
   if (longest == 0) return;
   const dim3 grid(blocks_for((longest + 3) / 4), static_cast<unsigned>(updates.size()));
-  launch({stream, Rule::kInfo.name.data(), total, grid}, update_list_kernel<Rule>, list);
+  launch({stream, Rule::kInfo.name.data(), total, grid}, update_list_kernel<Rule, kMost>, list);
 }
 
 /// The two passes of a rule that is scaled by norms over the slice.
@@ -205,6 +216,57 @@ void apply_rule(cudaStream_t stream, const math::UpdateStep& step, const Gradien
   }
 }
 
+/// Tables of one launch, all with one share and as many contributions: for each its values, its
+/// count of elements, and where its contributions are.
+struct AverageList {
+  float share;
+  int contributions;
+  std::uint64_t at[(kFewParameterBytes - 2 * sizeof(float)) / sizeof(std::uint64_t)];
+};
+static_assert(sizeof(AverageList) <= kFewParameterBytes);
+
+/// A row of the grid for each table. The arithmetic is apply_average's, with factors of 1.
+__global__ void __launch_bounds__(kThreads)
+    average_list_kernel(const __grid_constant__ AverageList list) {
+  const std::uint64_t* const own = list.at + blockIdx.y * (list.contributions + 2U);
+  auto* const values = reinterpret_cast<float*>(own[0]);
+  const auto count = static_cast<std::int64_t>(own[1]);
+  for (std::int64_t i = first_index(); i < count; i += index_step()) {
+    float sum = reinterpret_cast<const float*>(own[2])[i];
+    for (int c = 1; c < list.contributions; ++c) {
+      sum += reinterpret_cast<const float*>(own[2 + c])[i];
+    }
+    values[i] = moved(values[i], sum, static_cast<float>(list.contributions), list.share);
+  }
+}
+
+/// The first averages that fit into one launch; returns their number.
+std::size_t launch_averages(cudaStream_t stream, std::span<const ListedAverage> averages) {
+  const ListedAverage& first = averages.front();
+  AverageList list{};
+  list.share = first.share;
+  list.contributions = static_cast<int>(first.contributions.size());
+  const std::size_t each = first.contributions.size() + 2;
+  std::size_t number = 0;
+  std::int64_t longest = 0;
+  std::int64_t total = 0;
+  for (const ListedAverage& one : averages) {
+    if (one.share != first.share || one.contributions.size() != first.contributions.size()) break;
+    if ((number + 1) * each > std::size(list.at)) break;
+    std::uint64_t* at = list.at + number++ * each;
+    *at++ = reinterpret_cast<std::uintptr_t>(one.values);
+    *at++ = static_cast<std::uint64_t>(one.count);
+    for (const float* from : one.contributions) *at++ = reinterpret_cast<std::uintptr_t>(from);
+    longest = std::max(longest, one.count);
+    total += one.count;
+  }
+  if (longest > 0) {
+    const dim3 grid(blocks_for(longest), static_cast<unsigned>(number));
+    launch({stream, "apply_averages", total, grid}, average_list_kernel, list);
+  }
+  return number;
+}
+
 /// The gradients for one launch; if there are more, their partial sum.
 Gradients few_of(cudaStream_t stream, math::RuleKind kind, std::span<const Scaled> list,
                  std::int64_t count, void* scratch) {
@@ -251,8 +313,12 @@ void apply_updates(cudaStream_t stream, math::RuleKind kind,
       TAUT_CHECK(false, "a rule with norms over the slice takes one table at a time");
     } else {
       for (std::size_t begin = 0; begin < updates.size(); begin += kMaxListed) {
-        launch_list<Rule>(stream,
-                          updates.subspan(begin, std::min(kMaxListed, updates.size() - begin)));
+        const auto part = updates.subspan(begin, std::min(kMaxListed, updates.size() - begin));
+        if (part.size() <= kFewListed) {
+          launch_list<Rule, kFewListed>(stream, part);
+        } else {
+          launch_list<Rule, kMaxListed>(stream, part);
+        }
       }
     }
   });
@@ -264,9 +330,17 @@ void apply_average(cudaStream_t stream, std::span<const Scaled> contributions, f
   const Gradients all = few_of(stream, math::RuleKind::kSgd, contributions, count, scratch);
   const auto n = static_cast<float>(contributions.size());
   each(stream, "apply_average", count, [=] __device__(std::int64_t i) {
-    const float old = values[i];
-    values[i] = old + share * (summed<1>(all, i).at[0] / n - old);
+    values[i] = moved(values[i], summed<1>(all, i).at[0], n, share);
   });
+}
+
+void apply_averages(cudaStream_t stream, std::span<const ListedAverage> averages) {
+  while (!averages.empty()) averages = averages.subspan(launch_averages(stream, averages));
+}
+
+bool can_be_listed(std::span<const Scaled> contributions) {
+  return contributions.size() <= kMaxGradients &&
+         std::ranges::all_of(contributions, [](const Scaled& one) { return one.factor == 1.0F; });
 }
 
 }  // namespace taut::cuda

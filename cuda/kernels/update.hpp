@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/math/update_rule.hpp"
 #include "cuda/kernels/elementwise.hpp"
@@ -30,7 +31,8 @@ void apply_update(cudaStream_t stream, math::RuleKind kind, const math::UpdateSt
 [[nodiscard]] std::size_t update_scratch(math::RuleKind kind, std::size_t gradients,
                                          std::int64_t count);
 
-/// Several updates by one rule in few launches; none of them shares memory with another.
+/// Several updates by one rule, in one launch for each kMaxListed of them; none of them shares
+/// memory with another.
 /// REQUIRES  !needs_scratch(kind, 1)
 struct ListedUpdate {
   math::UpdateStep step;
@@ -38,6 +40,7 @@ struct ListedUpdate {
   float scale = 1;
   UpdateArrays arrays;
 };
+inline constexpr std::size_t kMaxListed = 320;
 void apply_updates(cudaStream_t stream, math::RuleKind kind, std::span<const ListedUpdate> updates);
 /// Whether apply_update() takes scratch memory for any count of elements.
 [[nodiscard]] bool needs_scratch(math::RuleKind kind, std::size_t gradients);
@@ -46,5 +49,17 @@ void apply_updates(cudaStream_t stream, math::RuleKind kind, std::span<const Lis
 /// scratch  update_scratch() bytes of SGD
 void apply_average(cudaStream_t stream, std::span<const Scaled> contributions, float share,
                    float* values, std::int64_t count, void* scratch);
+
+/// Several averages in few launches: one for 170 tables of one contribution each. None of them
+/// shares memory with another.
+/// REQUIRES  can_be_listed(), where each contribution has the factor 1
+struct ListedAverage {
+  std::vector<const float*> contributions;
+  float share = 1;
+  float* values = nullptr;
+  std::int64_t count = 0;
+};
+void apply_averages(cudaStream_t stream, std::span<const ListedAverage> averages);
+[[nodiscard]] bool can_be_listed(std::span<const Scaled> contributions);
 
 }  // namespace taut::cuda

@@ -98,11 +98,13 @@ TEST_CASE("updates of many tables at once have the bits of one after the other",
   };
   for (const RuleKind kind : {RuleKind::kMomentum, RuleKind::kAdam, RuleKind::kLamb}) {
     INFO("rule " << math::info_of(kind).name);
-    // More than one launch lists, of lengths that do not divide by 4; one has two gradients.
+    // More than the shorter list takes, then more than one launch, of lengths that do not divide
+    // by 4; one has two gradients.
     std::vector<TableUpdate> listed;
     std::vector<TableUpdate> single;
-    for (std::size_t table = 0; table < 40; ++table) {
-      const std::size_t count = 1 + 37 * table;
+    const std::size_t tables = kind == RuleKind::kAdam ? 350 : 40;
+    for (std::size_t table = 0; table < tables; ++table) {
+      const std::size_t count = 1 + 37 * (table % 40);
       for (auto* const list : {&listed, &single}) {
         TableUpdate update;
         update.update = {.kind = kind, .step = step_of({}), .scale = 0.5F};
@@ -130,6 +132,53 @@ TEST_CASE("updates of many tables at once have the bits of one after the other",
       backend->copy_to_host(*stream, single[table].values, expected);
       stream->finish();
       CHECK(found == expected);
+    }
+  }
+}
+
+TEST_CASE("averages of many tables at once have the CPU's bits", "[gpu][kernel]") {
+  const auto move_all = [](Backend& backend) {
+    const auto stream = backend.make_stream();
+    std::vector<DeviceBuffer> memory;
+    const auto put = [&](const Values& values) {
+      memory.push_back(backend.allocate_floats(values.size()));
+      backend.copy_to_device(*stream, values, memory.back().as<float>());
+      stream->finish();
+      return memory.back().as<float>();
+    };
+    // More than one launch lists; some of several contributions, more than a launch takes or with
+    // factors, and one of another share.
+    std::vector<TableAverage> listed;
+    for (std::size_t table = 0; table < 400; ++table) {
+      TableAverage& one = listed.emplace_back();
+      const std::size_t count = table == 5 ? 0 : 1 + 3 * (table % 50);
+      const std::size_t contributions = table < 200 ? 1 : table < 380 ? 3 : 9;
+      for (std::size_t g = 0; g < contributions; ++g) {
+        const float factor = table == 300 && g == 1 ? 0.5F : 1.0F;
+        one.contributions.push_back({put(random_values(count, 50 + table + g)), factor});
+      }
+      one.share = table == 100 ? 0.25F : 1.0F;
+      one.values = put(random_values(count, 100 + table));
+    }
+    backend.apply_averages(*stream, listed);
+    std::vector<Values> moved;
+    for (const TableAverage& one : listed) {
+      backend.copy_to_host(*stream, one.values, moved.emplace_back(one.values.size()));
+      stream->finish();
+    }
+    return moved;
+  };
+  const std::vector<Values> device = move_all(*cuda_device());
+  const std::vector<Values> host = move_all(*cpu());
+  REQUIRE(device.size() == host.size());
+  for (std::size_t table = 0; table < host.size(); ++table) {
+    INFO("table " << table);
+    if (table < 380) {
+      CHECK(device[table] == host[table]);
+    } else {
+      for (std::size_t i = 0; i < host[table].size(); ++i) {
+        CHECK(device[table][i] == Approx(host[table][i]).margin(1e-5));
+      }
     }
   }
 }

@@ -119,6 +119,7 @@ void LocalCache::finish_clock(std::size_t replica, Clock clock) {
     if (table.spec.kind != TableKind::kFrozen) apply(table, clock, norms);
   }
   backend_.apply_updates(*stream_, std::exchange(updates_, {}));
+  backend_.apply_averages(*stream_, std::exchange(averages_, {}));
   if (!backend_.in_dry_run()) clock_ = clock.next();
 }
 
@@ -157,7 +158,7 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norm
     gradients.push_back({gradient.as<float>(), scale});
   }
   if (averaged) {
-    backend_.apply_average(*stream_, gradients, 1.0F, table.values.as<float>());
+    averages_.push_back({std::move(gradients), 1.0F, table.values.as<float>()});
   } else {
     descend(table, clock, gradients);
   }

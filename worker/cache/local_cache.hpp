@@ -67,7 +67,8 @@ class LocalCache final : public ParameterCache {
   std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
   Stream* stream_;
   std::vector<Table> tables_;
-  std::vector<TableUpdate> updates_;  // of this clock, until its end
+  std::vector<TableUpdate> updates_;    // of this clock, until its end
+  std::vector<TableAverage> averages_;  // the same of running statistics
   Clock clock_;
   StalenessHistogram staleness_;
 };

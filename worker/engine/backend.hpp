@@ -120,6 +120,12 @@ class Backend {
       apply_update(stream, one.update, one.gradients, one.values, one.state);
     }
   }
+  /// apply_average() for each of them, in the same way.
+  virtual void apply_averages(Stream& stream, std::span<const TableAverage> averages) {
+    for (const TableAverage& one : averages) {
+      apply_average(stream, one.contributions, one.share, one.values);
+    }
+  }
   /// The sum of the squares of all elements, in double. Waits for the stream.
   [[nodiscard]] virtual double sum_of_squares(Stream&,
                                               std::span<const DeviceSpan<const float>> of) = 0;

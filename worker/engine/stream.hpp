@@ -15,6 +15,8 @@ class Mark {
 
   /// Marks what is queued so far.
   virtual void record() = 0;
+  /// Whether the mark is known to have been passed; the host does not wait. Errors: as finish().
+  [[nodiscard]] virtual bool passed() = 0;
   /// Blocks the host until the mark has been passed, or longer. Errors: as Stream::finish().
   virtual void finish() = 0;
 };
@@ -41,6 +43,7 @@ class WholeStream final : public Mark {
  public:
   explicit WholeStream(Stream& stream) : stream_(stream) {}
   void record() override {}
+  bool passed() override { return false; }
   void finish() override { stream_.finish(); }
 
  private:

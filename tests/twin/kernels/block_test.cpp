@@ -131,6 +131,10 @@ TEST_CASE("a launch of an impossible shape is refused", "[twin]") {
   CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
   start_kernel({.name = "test", .grid = dim3(0), .threads = 32}, [] {});
   CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+  start_kernel({.name = "test", .threads = 32, .parameter_bytes = 32764}, [] {});
+  CHECK(cudaGetLastError() == cudaSuccess);
+  start_kernel({.name = "test", .threads = 32, .parameter_bytes = 32765}, [] {});
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
 }
 
 }  // namespace taut::twin

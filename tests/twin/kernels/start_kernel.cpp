@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxBlocksX = 65535;        // y and z of a grid
 constexpr unsigned kMaxBlocksYz = 2147483647;  // x
-constexpr std::size_t kMaxParameters = 4096;   // bytes; more needs CUDA 12.1 and Volta
+constexpr std::size_t kMaxParameters = 32764;  // bytes, from CUDA 12.1 and Volta on
 
 cudaError_t status_of(const KernelLaunch& launch, const CUstream_st& stream) {
   const dim3& grid = launch.grid;

@@ -20,6 +20,7 @@
 #include "tests/twin/stream_queue.hpp"
 #include "worker/engine/cuda/module.hpp"
 #include "worker/engine/ops/linear.hpp"
+#include "worker/engine/plan/planned_backend.hpp"
 
 using namespace taut;
 
@@ -142,6 +143,47 @@ TEST_CASE("an operation's workspace keeps to a share of the budget", "[twin]") {
   product.outputs = 8;
   const auto op = device.backend->make(product);
   CHECK(op->own_memory().scratch.value() <= (1U << 20U) / 8 + kSlack);
+}
+
+TEST_CASE("a gradient is converted to 16 bits once for both of its uses, within a budget too",
+          "[twin]") {
+  const Precision precision = GENERATE(Precision::kBfloat16, Precision::kFloat16);
+  Device device(0);
+  constexpr std::int64_t kSide = 64;
+  const InnerProductSpec spec{
+      .bottom = {kSide, kSide}, .rows = kSide, .inputs = kSide, .outputs = kSide, .bias = false};
+  Values values(kSide * kSide);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+  const auto converted = [] { return twin::launches_by_name()["kernel to_half"]; };
+  const auto gradients = [&](Backend& backend) {
+    backend.set_math({.precision = precision, .deterministic = true});
+    const auto op = backend.make(spec);
+    const auto stream = backend.make_stream();
+    std::vector<DeviceBuffer> memory;
+    for (int i = 0; i < 5; ++i) {
+      memory.push_back(backend.allocate_floats(values.size()));
+      backend.copy_to_device(*stream, values, memory.back().as<float>());
+      stream->finish();
+    }
+    const auto at = [&](std::size_t i) { return memory[i].as<float>(); };
+    Values found(2 * values.size());
+    const std::span<float> into = found;
+    for (int clock = 0; clock < 3; ++clock) {
+      const std::uint64_t before = converted();
+      backend.begin_cycle(*stream, "clock");
+      op->backward_parameters(*stream, at(0), at(1), at(2), {});
+      op->backward_bottom(*stream, at(1), at(3), at(4));
+      backend.copy_to_host(*stream, at(2), into.first(values.size()));
+      backend.copy_to_host(*stream, at(4), into.last(values.size()));
+      stream->finish();
+      backend.end_cycle();
+      // Both bottoms' and weights' values, and the gradient.
+      if (clock > 0) CHECK(converted() - before == 3);
+    }
+    return found;
+  };
+  PlannedBackend planned(*device.backend, {.budget = Bytes(1U << 20U), .poison = true});
+  CHECK(gradients(*device.backend) == gradients(planned));
 }
 
 TEST_CASE("a convolution whose result is too large for float16 says so", "[twin]") {

@@ -44,8 +44,9 @@ class LateBackend::LateStream final : public Stream {
   }
   void finish() override {
     std::scoped_lock lock(backend_.mutex_);
-    backend_.advance(queue_, queue_->queued);
+    backend_.wait_for(queue_, queue_->queued);
   }
+  std::unique_ptr<Mark> make_mark() override;
   void post(std::function<void()> task) {
     queue_->tasks.push_back(std::move(task));
     ++queue_->queued;
@@ -77,7 +78,7 @@ class LateBackend::LateEvent final : public Event {
   }
   void finish() override {
     std::scoped_lock lock(backend_.mutex_);
-    if (queue_) backend_.advance(queue_, mark_);
+    if (queue_) backend_.wait_for(queue_, mark_);
   }
 
  private:
@@ -85,6 +86,22 @@ class LateBackend::LateEvent final : public Event {
   QueuePtr queue_;
   std::uint64_t mark_ = 0;
 };
+
+class LateBackend::LateMark final : public Mark {
+ public:
+  LateMark(LateBackend& backend, LateStream& stream) : stream_(stream), event_(backend) {}
+  void record() override { event_.record(stream_); }
+  bool passed() override { return event_.query(); }
+  void finish() override { event_.finish(); }
+
+ private:
+  LateStream& stream_;
+  LateEvent event_;
+};
+
+std::unique_ptr<Mark> LateBackend::LateStream::make_mark() {
+  return std::make_unique<LateMark>(backend_, *this);
+}
 
 LateBackend::LateBackend(Backend& cpu, const Options& options)
     : WrappedBackend(cpu),
@@ -146,6 +163,12 @@ void LateBackend::on_call(Stream& stream, DeviceCall call) {
         run(*inner_stream_, addresses);
       });
   advance_some();
+}
+
+/// The host waits. REQUIRES: the lock.
+void LateBackend::wait_for(const QueuePtr& queue, std::uint64_t until) {
+  if (queue->done < until) ++waits_;
+  advance(queue, until);
 }
 
 /// REQUIRES: the lock.

@@ -42,13 +42,17 @@ class LateBackend : public WrappedBackend {
 
   /// Work that was queued, and how much of it somebody had to wait for.
   [[nodiscard]] std::uint64_t calls() const { return calls_; }
+  /// How often the host waited for what was not done.
+  [[nodiscard]] std::uint64_t waits() const { return waits_; }
 
  private:
   class LateStream;
   class LateEvent;
+  class LateMark;
   struct Queue;
   using QueuePtr = std::shared_ptr<Queue>;
 
+  void wait_for(const QueuePtr& queue, std::uint64_t until);
   void advance(const QueuePtr& queue, std::uint64_t until);
   void advance_some();
 
@@ -61,6 +65,7 @@ class LateBackend : public WrappedBackend {
   std::vector<std::weak_ptr<Queue>> queues_;
   std::mt19937_64 random_;
   std::uint64_t calls_ = 0;
+  std::uint64_t waits_ = 0;
 };
 
 }  // namespace taut::test

@@ -55,6 +55,18 @@ struct Fixture {
 
 using Uses = std::map<std::string, AccessMode>;
 
+/// A product that needs scratch memory.
+class Product final : public LinearOp {
+ public:
+  OpMemory own_memory() const override { return {{}, Bytes(64)}; }
+  void forward(Stream&, DeviceSpan<const float>, DeviceSpan<const float>, DeviceSpan<const float>,
+               DeviceSpan<float>) override {}
+  void backward_bottom(Stream&, DeviceSpan<const float>, DeviceSpan<const float>,
+                       DeviceSpan<float>) override {}
+  void backward_parameters(Stream&, DeviceSpan<const float>, DeviceSpan<const float>,
+                           DeviceSpan<float>, DeviceSpan<float>) override {}
+};
+
 }  // namespace
 
 TEST_CASE("a wrapped activation reads the bottom or the top, according to its spec", "[plan]") {
@@ -128,6 +140,35 @@ TEST_CASE("a wrapped operation writes its kept memory in a forward, and reads it
   op->backward(*f.stream, x, {}, parameters, y, {}, {}, {}, dx);
   CHECK(f.backend.uses.at(kept) == AccessMode::kReadWrite);
   CHECK(f.backend.uses.at("dx") == AccessMode::kWrite);
+}
+
+TEST_CASE("a wrapped product's scratch memory is kept for the bottom's gradient after the weights'",
+          "[plan]") {
+  Fixture f;
+  const auto op = wrapped::wrap(f.backend, InnerProductSpec{}, std::make_unique<Product>());
+  const auto x = f.floats(6, "x");
+  const auto w = f.floats(12, "w");
+  const auto y = f.floats(8, "y");
+  const auto use = [&] { return f.backend.uses.at("workspace of an operation"); };
+  const auto to_weights = [&](DeviceSpan<float> gradient) {
+    op->backward_parameters(*f.stream, x, y, gradient, {});
+  };
+  const auto to_bottom = [&] { op->backward_bottom(*f.stream, y, w, x); };
+  to_weights(w);
+  CHECK(use() == AccessMode::kWrite);
+  to_bottom();
+  CHECK(use() == AccessMode::kReadWrite);
+  to_bottom();
+  CHECK(use() == AccessMode::kWrite);
+  to_weights(w);
+  op->forward(*f.stream, x, w, {}, y);
+  CHECK(use() == AccessMode::kWrite);
+  to_bottom();
+  CHECK(use() == AccessMode::kWrite);
+  // Weights that do not train leave nothing.
+  to_weights({});
+  to_bottom();
+  CHECK(use() == AccessMode::kWrite);
 }
 
 TEST_CASE("a wrapped operation over a list names every bottom", "[plan]") {

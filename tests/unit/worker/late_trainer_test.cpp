@@ -1,5 +1,6 @@
 // The training loop on a device that computes while the host goes on.
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace taut::worker {
 namespace {
 
-constexpr std::int64_t kClocks = 6;
+constexpr std::int64_t kClocks = 20;
 
 pb::Job tiny_job() {
   pb::Job job;
@@ -38,9 +39,14 @@ struct Seen {
   std::vector<float> values;
 };
 
-Seen train(Backend& backend, int batches) {
+struct Training {
+  int batches = 1;
+  std::function<bool(Clock)> is_idle_before = {};
+};
+
+Seen train(Backend& backend, const Training& training) {
   pb::Job job = tiny_job();
-  job.mutable_solver_param()->set_iter_size(batches);
+  job.mutable_solver_param()->set_iter_size(training.batches);
   const JobAssets assets = JobAssets::open(job, 1).value();
   std::vector<Replica> replicas;
   replicas.push_back(assets.make_replica(backend, 0, 1, Clock(0)).value());
@@ -52,7 +58,8 @@ Seen train(Backend& backend, int batches) {
   ProgressBoard board;
   Trainer::Options options;
   options.end = Clock(kClocks);
-  options.batches = batches;
+  options.batches = training.batches;
+  options.is_idle_before = training.is_idle_before;
   options.before_clock = [&](Clock, Clock) { seen.recorded.push_back(board.read().clock.value()); };
   Trainer trainer(replicas, cache, nullptr, options, board);
   const std::atomic<bool> stop = false;
@@ -65,23 +72,49 @@ Seen train(Backend& backend, int batches) {
 
 }  // namespace
 
-TEST_CASE("the host is a clock ahead of a device with its own memory, with the same numbers",
-          "[trainer]") {
+TEST_CASE("the host is ahead of a device with its own memory, with the same numbers", "[trainer]") {
   const auto host = test::one_thread();
   for (const int batches : {1, 3}) {
-    const Seen expected = train(*host, batches);
-    CHECK(expected.recorded == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
+    const Seen expected = train(*host, {.batches = batches});
+    for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+      CHECK(expected.recorded[static_cast<std::size_t>(clock)] == clock);
+    }
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       CAPTURE(seed, batches);
       test::LateBackend late(*host, {.seed = seed});
-      const Seen seen = train(late, batches);
-      CHECK(seen.recorded == std::vector<std::int64_t>{0, 0, 1, 2, 3, 4});
+      const Seen seen = train(late, {.batches = batches});
+      for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+        const std::int64_t recorded = seen.recorded[static_cast<std::size_t>(clock)];
+        CHECK(recorded <= clock);
+        // A feed's bound holds it back, so that there is a place for each loss.
+        CHECK(clock - recorded < static_cast<std::int64_t>(Trainer::kMaxUnread));
+      }
       CHECK(seen.end.clock == Clock(kClocks));
       CHECK(seen.end.loss == expected.end.loss);
       CHECK(seen.end.images == expected.end.images);
       CHECK(seen.values == expected.values);
     }
   }
+}
+
+TEST_CASE("ahead of the latest of devices the host waits once in two clocks", "[trainer]") {
+  const auto host = test::one_thread();
+  test::LateBackend late(*host, {.seed = 0});
+  std::vector<std::uint64_t> waits;
+  const Seen seen = train(late, {.is_idle_before = [&](Clock) {
+                            waits.push_back(late.waits());
+                            return false;
+                          }});
+  CHECK(waits.back() - waits.front() <= kClocks / 2);
+  CHECK(seen.recorded.back() < kClocks - 1);
+}
+
+TEST_CASE("the host waits for a device where its nets have to be idle", "[trainer]") {
+  const auto host = test::one_thread();
+  test::LateBackend late(*host, {.seed = 0});
+  const Seen seen = train(late, {.is_idle_before = [](Clock clock) { return clock == Clock(7); }});
+  CHECK(seen.recorded[6] < 6);
+  CHECK(seen.recorded[7] == 7);
 }
 
 }  // namespace taut::worker

@@ -34,13 +34,7 @@ class CudaEvent final : public Event {
   }
   bool query() override {
     device_.enter();
-    const cudaError_t status = cudaEventQuery(event_.get());
-    if (status == cudaErrorNotReady) {
-      // The next launch's check would else find it.
-      (void)cudaGetLastError();
-      return false;
-    }
-    cuda::check(status, "cudaEventQuery");
+    if (!cuda::has_passed(event_)) return false;
     device_.check_whole();
     return true;
   }
@@ -145,6 +139,23 @@ class CudaBackend final : public Backend, public MemoryMeter, public FusingBacke
     const auto [scratch] =
         own.scratch<1>({cuda::update_scratch(math::RuleKind::kSgd, scaled.size(), count)});
     cuda::apply_average(own.enter(), scaled, share, values.address(), count, scratch);
+  }
+  void apply_averages(Stream& stream, std::span<const TableAverage> averages) override {
+    std::vector<cuda::ListedAverage> listed;
+    for (const TableAverage& one : averages) {
+      if (!cuda::can_be_listed(scaled_of(one.contributions, one.values.size()))) {
+        apply_average(stream, one.contributions, one.share, one.values);
+        continue;
+      }
+      cuda::ListedAverage& into = listed.emplace_back();
+      for (const DeviceGradient& from : one.contributions) {
+        into.contributions.push_back(from.values.address());
+      }
+      into.share = one.share;
+      into.values = one.values.address();
+      into.count = cuda_ops::count_of(one.values);
+    }
+    cuda::apply_averages(on(stream).enter(), listed);
   }
   void apply_updates(Stream& stream, std::span<const TableUpdate> updates) override {
     std::vector<cuda::ListedUpdate> listed;

@@ -85,29 +85,33 @@ class Factors {
   DeviceBuffer scales_;  // float16: for a gradient, and for the other factor
 };
 
-/// A top's gradient in 16 bits, which backward_parameters() leaves in a stream's scratch memory to
-/// the backward_bottom() that follows it directly.
+/// A top's gradient in 16 bits, which backward_parameters() leaves in scratch memory to the
+/// backward_bottom() that follows it directly.
 class ConvertedGradient {
  public:
-  /// lent  scratch memory that is another's after the call: nothing is left there
+  /// lent  where scratch memory is lent, it holds what is left there; else the stream's may be
+  ///       another operation's meanwhile
   void leave(const CudaStream& stream, DeviceSpan<const float> gradient, const void* at,
              DeviceSpan<float> lent) {
-    stream_ = lent.empty() ? &stream : nullptr;
+    stream_ = &stream;
     gradient_ = gradient.address();
     at_ = at;
+    lent_ = lent.address();
     uses_ = stream.scratch_uses();
   }
   /// Whether it is at `at` after backward_bottom(), and nothing else, took scratch memory.
   [[nodiscard]] bool take(const CudaStream& stream, DeviceSpan<const float> gradient,
-                          const void* at) {
+                          const void* at, DeviceSpan<float> lent) {
     return std::exchange(stream_, nullptr) == &stream && gradient_ == gradient.address() &&
-           at_ == at && uses_ + 1 == stream.scratch_uses();
+           at_ == at && lent_ == lent.address() &&
+           (!lent.empty() || uses_ + 1 == stream.scratch_uses());
   }
 
  private:
   const CudaStream* stream_ = nullptr;
   const float* gradient_ = nullptr;
   const void* at_ = nullptr;
+  const float* lent_ = nullptr;
   std::uint64_t uses_ = 0;
 };
 
@@ -198,7 +202,7 @@ class Convolution final : public LinearOp {
          factors_.bytes(bottom_count_), factors_.gradient_scratch()},
         lent_);
     const void* from = dy;
-    if (!converted_.take(own, top_gradient, dy) || !factors_.is_half()) {
+    if (!converted_.take(own, top_gradient, dy, lent_) || !factors_.is_half()) {
       from = runs_backwards_
                  ? factors_.convert(queue, top_gradient.address(), dy, top_count_)
                  : factors_.convert_gradient(queue, top_gradient.address(), dy, top_count_, found);
@@ -322,7 +326,7 @@ class InnerProduct final : public LinearOp {
                         factors_.bytes(weights_count()), factors_.gradient_scratch()},
                        lent_);
     const void* from = dy;
-    if (!converted_.take(own, top_gradient, dy) || !factors_.is_half()) {
+    if (!converted_.take(own, top_gradient, dy, lent_) || !factors_.is_half()) {
       from = factors_.convert_gradient(queue, top_gradient.address(), dy, outputs(), found);
     }
     const void* by = factors_.convert(queue, weights.address(), w, weights_count());

@@ -103,14 +103,24 @@ class CudaStream::CudaMark final : public Mark {
     stream_.copy_fault(found_);
     cuda::check(cudaEventRecord(passed_.get(), stream_.enter()), "cudaEventRecord");
   }
+  bool passed() override {
+    stream_.device_.enter();
+    if (!cuda::has_passed(passed_)) return false;
+    check_work();
+    return true;
+  }
   void finish() override {
     stream_.device_.enter();
     cuda::check(cudaEventSynchronize(passed_.get()), "cudaEventSynchronize");
+    check_work();
+  }
+
+ private:
+  void check_work() {
     stream_.device_.check_whole();
     stream_.throw_fault(found_);
   }
 
- private:
   CudaStream& stream_;
   HostBuffer found_;
   cuda::EventHandle passed_;

@@ -66,7 +66,9 @@ class DeviceOp {
 
   [[nodiscard]] virtual OpMemory own_memory() const { return {}; }
   /// Lends it that much for the next call. A backward finds in `kept` what its forward left,
-  /// possibly at another address. An operation to which nothing was lent allocates its own.
+  /// possibly at another address. If the operation's interface has kLeavesScratch, a
+  /// backward_bottom() finds in `scratch` what a backward_parameters() directly before it left. An
+  /// operation to which nothing was lent allocates its own.
   virtual void lend(DeviceSpan<float> /*kept*/, DeviceSpan<float> /*scratch*/) {}
 };
 

@@ -38,6 +38,7 @@ struct InnerProductSpec {
 class LinearOp : public DeviceOp {
  public:
   static constexpr std::string_view kName = "product";
+  static constexpr bool kLeavesScratch = true;
   /// bias  empty if the spec has none
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> weights,
                        DeviceSpan<const float> bias, DeviceSpan<float> top) = 0;

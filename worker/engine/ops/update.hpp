@@ -30,4 +30,11 @@ struct TableUpdate {
   std::vector<DeviceSpan<float>> state;
 };
 
+/// The average of a table: it moves towards the contributions' mean by `share` of the way.
+struct TableAverage {
+  std::vector<DeviceGradient> contributions;
+  float share = 1;
+  DeviceSpan<float> values;
+};
+
 }  // namespace taut

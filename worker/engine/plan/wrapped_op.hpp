@@ -79,6 +79,9 @@ template <class Spec, class All, std::size_t kOther>
   return is_empty(std::get<kOther>(all)) ? ReadFor<kOther>() : span;
 }
 
+inline constexpr std::string_view kToParameters = " backward to the weights";
+inline constexpr std::string_view kToBottom = " backward to the bottom";
+
 /// What all wrapped operations share: the wrapped one, and the memory that it needs in addition to
 /// its operands, which is lent to it with every call.
 template <class SpecType>
@@ -117,8 +120,15 @@ class Routed : public SpecType::Op {
       ((*op).*method)(on, at...);
     };
     const std::tuple<const Arguments&...> all(arguments...);
-    backend_.on_call(stream, make_call(Joined<Op::kName, kWords>::kText, run, Kept(kept_), scratch_,
-                                       kept(spec_, all, arguments)...));
+    const auto make = [&](auto scratch) {
+      return make_call(Joined<Op::kName, kWords>::kText, run, Kept(kept_), scratch,
+                       kept(spec_, all, arguments)...);
+    };
+    const bool is_left = std::exchange(leaves_, kWords == kToParameters);
+    if constexpr (kWords == kToBottom && requires { requires Op::kLeavesScratch; }) {
+      if (is_left) return backend_.on_call(stream, make(Updated(scratch_)));
+    }
+    backend_.on_call(stream, make(scratch_));
   }
 
  private:
@@ -129,6 +139,7 @@ class Routed : public SpecType::Op {
   DeviceBuffer scratch_block_;
   DeviceSpan<float> kept_;
   DeviceSpan<float> scratch_;
+  bool leaves_ = false;  // the last call may have left something in scratch memory
 };
 
 // Route_METHOD<Base> overrides the interface's METHOD, if it has one. An interface with a method of
@@ -161,8 +172,8 @@ TAUT_ROUTE(forward, " forward", DeviceSpan<float>)
 TAUT_ROUTE(forward_kept, " forward", DeviceSpan<float>)
 TAUT_ROUTE(backward, " backward", Updated)
 TAUT_ROUTE(backward_kept, " backward", Updated)
-TAUT_ROUTE(backward_bottom, " backward to the bottom", Updated)
-TAUT_ROUTE(backward_parameters, " backward to the weights", Updated)
+TAUT_ROUTE(backward_bottom, kToBottom, Updated)
+TAUT_ROUTE(backward_parameters, kToParameters, Updated)
 #undef TAUT_ROUTE
 
 template <class Base, template <class> class... Routes>
