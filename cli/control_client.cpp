@@ -27,7 +27,7 @@ std::uint64_t random_number() {
 
 /// The process's ZeroMQ context; it outlives every endpoint, until exit.
 ZmqContext& context() {
-  static ZmqContext context;
+  static ZmqContext context{Security::insecure()};
   return context;
 }
 

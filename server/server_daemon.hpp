@@ -61,7 +61,7 @@ class ServerDaemon {
   void send_reports();
 
   const pb::ClusterConfig config_;
-  ZmqContext context_;
+  ZmqContext context_{Security::insecure()};
   std::string coordinator_address_;
   mutable std::mutex mutex_;  // guards coordinator_, jobs_ and loaded_
   std::shared_ptr<CoordinatorThread> coordinator_;

@@ -85,7 +85,7 @@ class WorkerDaemon {
   [[nodiscard]] std::string scrape();
 
   const pb::ClusterConfig config_;
-  ZmqContext context_;
+  ZmqContext context_{Security::insecure()};
   std::vector<std::unique_ptr<Backend>> devices_;  // one or more
   std::unique_ptr<ControlLink> link_;
   std::unique_ptr<Run> run_;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/net/message.hpp"
+#include "common/net/security.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
@@ -17,6 +18,15 @@ using PeerId = Id<struct PeerTag, std::uint64_t>;
 struct Incoming {
   PeerId from;
   Message message;
+  /// Who sent it, as its key proved and the admission confirmed when the message was received;
+  /// nullptr: the endpoint has no keys. A PeerId has one sender for its whole life.
+  std::shared_ptr<const Identity> sender = nullptr;
+};
+
+/// Why no connection to a peer comes about, as far as keys decide.
+struct Refusal {
+  bool is_final = false;  // it will not be otherwise until a key or a setting changes
+  std::string reason;     // a predicate, "does not know this key ...", for "the X at HOST:PORT "
 };
 
 /// Limits of one socket.
@@ -44,10 +54,17 @@ class Endpoint {
   virtual void disconnect(PeerId peer) = 0;
 
   /// Queues a message; never waits.
-  /// Errors: unavailable (the queue to the peer is full), not_found (the peer has disconnected).
+  /// Errors: unavailable (the queue to the peer is full), not_found (the peer has disconnected, or
+  ///         its key is not admitted any more).
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
 
-  /// The next message, waiting up to `wait` for it. nullopt: no message, or wake() was called.
+  /// Why a peer that was connected to does not accept this side; nothing while no reason is known.
+  [[nodiscard]] virtual std::optional<Refusal> refusal(PeerId /*peer*/) const {
+    return std::nullopt;
+  }
+
+  /// The next message, waiting up to `wait` for it. nullopt: no message, a
+  /// refusal(), or wake() was called.
   [[nodiscard]] virtual std::optional<Incoming> receive(Duration wait) = 0;
 
   /// Makes a waiting receive(), or the next one, return. Thread: any.

@@ -26,11 +26,11 @@ bool FaultyEndpoint::lost() {
   return faults_.loss > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < faults_.loss;
 }
 
-void FaultyEndpoint::hold(std::deque<Delayed>& queue, PeerId peer, Message message) {
+void FaultyEndpoint::hold(std::deque<Delayed>& queue, Incoming message) {
   std::uniform_int_distribution<Duration::rep> jitter(0, faults_.jitter.count());
   TimePoint due = now_() + faults_.delay + Duration(jitter(random_));
   if (!queue.empty()) due = std::max(due, queue.back().due);
-  queue.push_back({due, peer, std::move(message)});
+  queue.push_back({due, message.from, std::move(message.message), std::move(message.sender)});
 }
 
 void FaultyEndpoint::disconnect(PeerId peer) {
@@ -45,7 +45,7 @@ Result<void> FaultyEndpoint::send(PeerId to, Message message) {
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("{} messages wait in the slow network", outgoing_.size()));
   }
-  if (!lost()) hold(outgoing_, to, std::move(message));
+  if (!lost()) hold(outgoing_, {to, std::move(message)});
   return ok();
 }
 
@@ -60,7 +60,7 @@ void FaultyEndpoint::send_due() {
 
 void FaultyEndpoint::take(Incoming arrived) {
   if (lost() || incoming_.size() >= kMaxHeld) return;
-  hold(incoming_, arrived.from, std::move(arrived.message));
+  hold(incoming_, std::move(arrived));
 }
 
 void FaultyEndpoint::wake() {
@@ -77,7 +77,8 @@ std::optional<Incoming> FaultyEndpoint::receive(Duration wait) {
     while (auto arrived = inner_->receive(Duration::zero())) take(std::move(*arrived));
     const TimePoint now = now_();
     if (!incoming_.empty() && incoming_.front().due <= now) {
-      Incoming due{incoming_.front().peer, std::move(incoming_.front().message)};
+      Delayed& first = incoming_.front();
+      Incoming due{first.peer, std::move(first.message), std::move(first.sender)};
       incoming_.pop_front();
       return due;
     }

@@ -39,6 +39,7 @@ class FaultyEndpoint final : public Endpoint {
   void disconnect(PeerId peer) override;
   /// Errors    unavailable: the queue is full
   Result<void> send(PeerId to, Message message) override;
+  std::optional<Refusal> refusal(PeerId peer) const override { return inner_->refusal(peer); }
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override;
 
@@ -47,10 +48,11 @@ class FaultyEndpoint final : public Endpoint {
     TimePoint due;
     PeerId peer;
     Message message;
+    std::shared_ptr<const Identity> sender = nullptr;
   };
   [[nodiscard]] bool lost();
   void take(Incoming arrived);
-  void hold(std::deque<Delayed>& queue, PeerId peer, Message message);
+  void hold(std::deque<Delayed>& queue, Incoming message);
   void send_due();
 
   std::unique_ptr<Endpoint> inner_;

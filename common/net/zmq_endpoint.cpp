@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <stdexcept>
 #include <string>
@@ -13,12 +14,21 @@
 #include <zmq.hpp>
 
 #include "common/check.hpp"
+#include "common/log.hpp"
+#include "common/net/handshake_watch.hpp"
+#include "common/net/zap_handler.hpp"
 
 namespace taut {
 namespace {
 
 // Below this a copy is cheaper than the bookkeeping of a shared frame.
 constexpr std::size_t kCopyBelow = 512;
+// Of ZMQ_ZAP_ENFORCE_DOMAIN, whose name is a draft of libzmq 4.3 and whose number is not: without a
+// handler no handshake succeeds.
+constexpr int kEnforceDomain = 93;
+constexpr const char* kDomain = "tautline";
+// A loopback handshake takes milliseconds; a machine may be busy.
+constexpr Duration kProbeWait = std::chrono::seconds(10);
 
 // ZeroMQ calls this from its I/O thread once the bytes are on the wire.
 void release_owner(void* /*bytes*/, void* owner) noexcept {
@@ -55,8 +65,11 @@ int to_milliseconds(Duration wait) {
 /// Everything received from one socket: a listening ROUTER, or one DEALER for each connection.
 class ZmqEndpoint final : public Endpoint {
  public:
-  ZmqEndpoint(zmq::context_t& context, EndpointLimits limits)
-      : context_(context), limits_(limits), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  ZmqEndpoint(zmq::context_t& context, const Security& security, EndpointLimits limits)
+      : context_(context),
+        security_(security),
+        limits_(limits),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (wake_ < 0) throw std::runtime_error("eventfd: no file descriptors left");
   }
   ~ZmqEndpoint() override { close(wake_); }
@@ -67,6 +80,7 @@ class ZmqEndpoint final : public Endpoint {
   Result<PeerId> connect(const std::string& address) override;
   void disconnect(PeerId peer) override;
   Result<void> send(PeerId to, Message message) override;
+  std::optional<Refusal> refusal(PeerId peer) const override;
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override {
     const std::uint64_t one = 1;
@@ -78,17 +92,31 @@ class ZmqEndpoint final : public Endpoint {
   struct Dealer {
     PeerId peer;
     zmq::socket_t socket;
+    HandshakeWatch handshakes;
+  };
+  /// A connection to the ROUTER.
+  struct Caller {
+    std::string routing_id;
+    std::string key;  // that its handshake proved; empty: no keys here
   };
   // What the ROUTER remembers of peers; the oldest is forgotten beyond this.
   static constexpr std::size_t kKnownPeers = 65536;
 
   void set_limits(zmq::socket_t& socket) const;
-  PeerId peer_of(const std::string& routing_id);
+  [[nodiscard]] Result<void> open_router();
+  [[nodiscard]] Result<void> probe(const std::string& place) const;
+  PeerId peer_of(const std::string& routing_id, const std::string& key);
   void forget(PeerId peer);
   std::optional<Incoming> try_receive();
   std::optional<Incoming> receive_from(zmq::socket_t& socket, std::optional<PeerId> dealer);
+  [[nodiscard]] std::shared_ptr<const Identity> holder_of(const std::string& key) const;
+  void note_unadmitted();
 
   zmq::context_t& context_;
+  const Security& security_;
+  // Whoever this side connected to, in a cluster with keys.
+  const std::shared_ptr<const Identity> cluster_ =
+      std::make_shared<Identity>(Identity{"the cluster", KeyRole::kServer});
   const EndpointLimits limits_;
   const int wake_;
   zmq::socket_t router_;
@@ -96,8 +124,9 @@ class ZmqEndpoint final : public Endpoint {
   std::uint64_t next_peer_ = 1;
   std::uint64_t oldest_peer_ = 1;
   std::unordered_map<std::string, PeerId> peers_by_routing_id_;
-  std::unordered_map<PeerId, std::string> routing_ids_;
-  std::size_t turn_ = 0;  // the socket that is polled first, so that none starves
+  std::unordered_map<PeerId, Caller> callers_;
+  std::uint64_t unadmitted_ = 0;  // messages
+  std::size_t turn_ = 0;          // the socket that is polled first, so that none starves
 };
 
 void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
@@ -109,19 +138,55 @@ void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
   socket.set(zmq::sockopt::reconnect_ivl_max, 1000);
 }
 
+Result<void> ZmqEndpoint::open_router() {
+  if (router_) return ok();
+  zmq::socket_t router(context_, zmq::socket_type::router);
+  set_limits(router);
+  router.set(zmq::sockopt::router_mandatory, 1);
+  if (!security_.is_insecure()) {
+    if (security_.cluster_secret.empty() || !security_.admission) {
+      return invalid(
+          "this process's key is none to listen with: make one with \"tautline keys add NAME "
+          "--role "
+          "server\"");
+    }
+    router.set(zmq::sockopt::curve_server, 1);
+    router.set(zmq::sockopt::curve_secretkey, security_.cluster_secret);
+    router.set(zmq::sockopt::zap_domain, kDomain);
+    const int enforce = 1;
+    if (zmq_setsockopt(router.handle(), kEnforceDomain, &enforce, sizeof enforce) != 0) {
+      throw zmq::error_t();
+    }
+  }
+  router_ = std::move(router);
+  return ok();
+}
+
+/// Tries to get in with a key that nobody admitted.
+Result<void> ZmqEndpoint::probe(const std::string& place) const {
+  if (security_.is_insecure()) return ok();
+  TAUT_TRY(const bool is_open, admits_strangers(place, security_.cluster_key, kProbeWait));
+  if (!is_open) return ok();
+  return make_error(ErrorCode::kUnavailable,
+                    fmt::format("{}: a random key got in, so keys protect nothing here and nothing "
+                                "is served: this libzmq does not ask who is admitted",
+                                place));
+}
+
 Result<std::string> ZmqEndpoint::bind(const std::string& address) {
   try {
-    if (!router_) {
-      router_ = zmq::socket_t(context_, zmq::socket_type::router);
-      set_limits(router_);
-      router_.set(zmq::sockopt::router_mandatory, 1);
-    }
+    TAUT_TRY(open_router());
     allow_ipv6(router_, address);
     // "tcp://host:*" is ZeroMQ's way to let the system choose.
     std::string place = address;
     if (place.size() > 2 && place.ends_with(":0")) place.replace(place.size() - 1, 1, "*");
     router_.bind("tcp://" + place);
-    return router_.get(zmq::sockopt::last_endpoint).substr(std::string("tcp://").size());
+    const auto bound = router_.get(zmq::sockopt::last_endpoint);
+    if (auto closed = probe(bound); !closed) {
+      router_.close();
+      return closed.error();
+    }
+    return bound.substr(std::string("tcp://").size());
   } catch (const zmq::error_t& failure) {
     if (failure.num() == EADDRINUSE) {
       return make_error(ErrorCode::kExists,
@@ -135,35 +200,65 @@ Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
   try {
     zmq::socket_t socket(context_, zmq::socket_type::dealer);
     set_limits(socket);
+    if (!security_.is_insecure()) {
+      socket.set(zmq::sockopt::curve_serverkey, security_.cluster_key);
+      socket.set(zmq::sockopt::curve_publickey, security_.own.public_key);
+      socket.set(zmq::sockopt::curve_secretkey, security_.own.secret_key);
+    }
     allow_ipv6(socket, address);
+    HandshakeWatch handshakes(context_, socket, !security_.is_insecure());
     socket.connect("tcp://" + address);
     const PeerId peer(next_peer_++);
-    dealers_.push_back({peer, std::move(socket)});
+    dealers_.push_back({peer, std::move(socket), std::move(handshakes)});
     return peer;
   } catch (const zmq::error_t& failure) {
     return invalid(fmt::format("{}: cannot connect there: {}", address, failure.what()));
   }
 }
 
+std::optional<Refusal> ZmqEndpoint::refusal(PeerId peer) const {
+  for (const Dealer& dealer : dealers_) {
+    if (dealer.peer == peer) return dealer.handshakes.refusal();
+  }
+  return std::nullopt;
+}
+
 void ZmqEndpoint::disconnect(PeerId peer) {
   std::erase_if(dealers_, [peer](const Dealer& dealer) { return dealer.peer == peer; });
 }
 
-PeerId ZmqEndpoint::peer_of(const std::string& routing_id) {
+/// A routing id belongs to the key that it was first seen with: who takes it over is another peer,
+/// and gets no answers that are meant for the one before.
+PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& key) {
   const auto known = peers_by_routing_id_.find(routing_id);
-  if (known != peers_by_routing_id_.end()) return known->second;
+  if (known != peers_by_routing_id_.end()) {
+    const PeerId peer = known->second;
+    if (callers_.at(peer).key == key) return peer;
+    forget(peer);
+  }
   const PeerId peer(next_peer_++);
   peers_by_routing_id_.emplace(routing_id, peer);
-  routing_ids_.emplace(peer, routing_id);
-  while (routing_ids_.size() > kKnownPeers) forget(PeerId(oldest_peer_++));
+  callers_.emplace(peer, Caller{routing_id, key});
+  while (callers_.size() > kKnownPeers) forget(PeerId(oldest_peer_++));
   return peer;
 }
 
 void ZmqEndpoint::forget(PeerId peer) {
-  const auto found = routing_ids_.find(peer);
-  if (found == routing_ids_.end()) return;
-  peers_by_routing_id_.erase(found->second);
-  routing_ids_.erase(found);
+  const auto found = callers_.find(peer);
+  if (found == callers_.end()) return;
+  peers_by_routing_id_.erase(found->second.routing_id);
+  callers_.erase(found);
+}
+
+std::shared_ptr<const Identity> ZmqEndpoint::holder_of(const std::string& key) const {
+  return key.empty() ? nullptr : security_.admission->find(key);
+}
+
+/// The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
+void ZmqEndpoint::note_unadmitted() {
+  if (!std::has_single_bit(++unadmitted_)) return;
+  log::warn("dropped a message with a key that is not admitted, or not any more ({} so far)",
+            unadmitted_);
 }
 
 Result<void> ZmqEndpoint::send(PeerId to, Message message) {
@@ -195,9 +290,12 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
     for (Dealer& dealer : dealers_) {
       if (dealer.peer == to) return send_frames(dealer.socket, false);
     }
-    const auto found = routing_ids_.find(to);
-    if (found == routing_ids_.end()) return refused(EHOSTUNREACH);
-    zmq::message_t routing_id(found->second.data(), found->second.size());
+    const auto found = callers_.find(to);
+    if (found == callers_.end()) return refused(EHOSTUNREACH);
+    const Caller& caller = found->second;
+    // Nothing is sent to a key that was revoked meanwhile.
+    if (!security_.is_insecure() && !holder_of(caller.key)) return refused(EHOSTUNREACH);
+    zmq::message_t routing_id(caller.routing_id.data(), caller.routing_id.size());
     const auto flags = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
     if (!router_.send(routing_id, flags)) return refused(EAGAIN);
     return send_frames(router_, true);
@@ -211,27 +309,42 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket,
   zmq::message_t part;
   if (!socket.recv(part, zmq::recv_flags::dontwait)) return std::nullopt;
   Incoming incoming;
+  bool is_admitted = true;
   if (dealer) {
     incoming.from = *dealer;
+    // Only a process with the cluster's secret gets through this side's handshake.
+    if (!security_.is_insecure()) incoming.sender = cluster_;
   } else {
-    incoming.from = peer_of(part.to_string());
+    const std::string routing_id = part.to_string();
     if (!part.more()) return std::nullopt;
     if (!socket.recv(part, zmq::recv_flags::none)) return std::nullopt;
+    std::string key;
+    if (!security_.is_insecure()) {
+      // The key that the handshake proved and the handler confirmed, a property of each frame but
+      // the routing id. It is looked up for each message, since a connection that is open never
+      // repeats its handshake.
+      const char* const user = zmq_msg_gets(part.handle(), "User-Id");
+      key = user == nullptr ? "" : user;
+      incoming.sender = holder_of(key);
+      is_admitted = incoming.sender != nullptr;
+    }
+    if (is_admitted) incoming.from = peer_of(routing_id, key);
   }
-  bool too_many = false;
+  bool is_dropped = !is_admitted;
   while (true) {
     const bool more = part.more();
     if (incoming.message.frames.size() == limits_.frames) {
       // The rest is read and dropped, so that memory stays bounded.
       incoming.message.frames.clear();
-      too_many = true;
+      is_dropped = true;
     }
-    if (!too_many) incoming.message.frames.push_back(from_zmq(std::move(part)));
+    if (!is_dropped) incoming.message.frames.push_back(from_zmq(std::move(part)));
     if (!more) break;
     part = zmq::message_t();
     if (!socket.recv(part, zmq::recv_flags::none)) break;
   }
-  if (too_many) return std::nullopt;
+  if (!is_admitted) note_unadmitted();
+  if (is_dropped) return std::nullopt;
   return incoming;
 }
 
@@ -265,6 +378,7 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
     items.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
     if (router_) items.push_back({router_.handle(), 0, ZMQ_POLLIN, 0});
     for (Dealer& dealer : dealers_) items.push_back({dealer.socket.handle(), 0, ZMQ_POLLIN, 0});
+    for (Dealer& dealer : dealers_) items.push_back({dealer.handshakes.handle(), 0, ZMQ_POLLIN, 0});
     const Duration left = deadline - steady_now();
     const int ready = zmq_poll(items.data(), static_cast<int>(items.size()), to_milliseconds(left));
     if (ready < 0 && errno == EINTR) return std::nullopt;
@@ -274,22 +388,35 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
       return try_receive();
     }
     if (auto incoming = try_receive()) return incoming;
-    if (steady_now() >= deadline) return std::nullopt;
+    bool is_refused = false;
+    for (Dealer& dealer : dealers_) is_refused |= dealer.handshakes.read();
+    if (is_refused || steady_now() >= deadline) return std::nullopt;
   }
 }
 
 }  // namespace
 
 struct ZmqContext::State {
-  explicit State(int io_threads) : context(io_threads) {}
+  State(Security what, int io_threads) : security(std::move(what)), context(io_threads) {
+    if (security.is_insecure() || !security.admission) return;
+    security.admission->refresh();
+    handler = std::make_unique<ZapHandler>(context.handle(), security.admission);
+  }
+  const Security security;
   zmq::context_t context;
+  std::unique_ptr<ZapHandler> handler;  // its socket closes before the context
 };
 
-ZmqContext::ZmqContext(int io_threads) : state_(std::make_unique<State>(io_threads)) {}
+ZmqContext::ZmqContext(Security security, int io_threads)
+    : state_(std::make_unique<State>(std::move(security), io_threads)) {}
 ZmqContext::~ZmqContext() = default;
 
 std::unique_ptr<Endpoint> ZmqContext::make_endpoint(EndpointLimits limits) {
-  return std::make_unique<ZmqEndpoint>(state_->context, limits);
+  return std::make_unique<ZmqEndpoint>(state_->context, state_->security, limits);
+}
+
+void ZmqContext::end_admission() {
+  state_->handler.reset();
 }
 
 }  // namespace taut

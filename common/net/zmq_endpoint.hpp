@@ -3,19 +3,25 @@
 #include <memory>
 
 #include "common/net/endpoint.hpp"
+#include "common/net/security.hpp"
 
 namespace taut {
 
-/// The process's ZeroMQ context: its I/O threads. Outlives every endpoint made from it.
+/// The process's ZeroMQ context: its I/O threads, and with keys the handler that admits them.
+/// Outlives every endpoint made from it.
 class ZmqContext {
  public:
-  explicit ZmqContext(int io_threads = 1);
+  /// Throws std::runtime_error when the process has no file descriptors left.
+  explicit ZmqContext(Security security, int io_threads = 1);
   ~ZmqContext();
   ZmqContext(const ZmqContext&) = delete;
   ZmqContext& operator=(const ZmqContext&) = delete;
 
   /// Throws std::runtime_error when the process has no file descriptors left.
   [[nodiscard]] std::unique_ptr<Endpoint> make_endpoint(EndpointLimits limits = {});
+
+  /// Ends the handler that admits keys, as a test of what holds without it: nobody gets in.
+  void end_admission();
 
  private:
   struct State;

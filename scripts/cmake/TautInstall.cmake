@@ -15,8 +15,8 @@ install(FILES worker/client/client.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/t
 foreach(header
     common/element_type.hpp common/files/tensor_file.hpp common/math/filler.hpp
     common/math/host_device.hpp common/math/philox.hpp common/net/buffer_pool.hpp
-    common/net/endpoint.hpp common/net/message.hpp common/net/shared_arena.hpp
-    common/net/zmq_endpoint.hpp common/result.hpp common/ssp/table.hpp common/strong_type.hpp
+    common/net/endpoint.hpp common/net/message.hpp common/net/security.hpp
+    common/net/shared_arena.hpp common/net/zmq_endpoint.hpp common/result.hpp common/ssp/table.hpp common/strong_type.hpp
     common/time.hpp common/types.hpp worker/client/client_load.hpp worker/client/resend_timer.hpp
     worker/client/send_policy.hpp)
   get_filename_component(folder ${header} DIRECTORY)

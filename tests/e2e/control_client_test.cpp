@@ -22,7 +22,7 @@ pb::ControlMessage accepted() {
 }
 
 TEST_CASE("a missing coordinator is reported after the deadline, with a remedy", "[cli]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto client = ControlClient::connect(context.make_endpoint(), "127.0.0.1:9",
                                              std::chrono::milliseconds(300));
   REQUIRE(!client);

@@ -47,7 +47,7 @@ class FakeCoordinator {
     }
   }
 
-  ZmqContext context_;
+  ZmqContext context_{Security::insecure()};
   std::unique_ptr<Endpoint> endpoint_;
   Answer answer_;
   std::string address_;

@@ -226,7 +226,7 @@ class Patterns {
 }  // namespace
 
 Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   Membership membership(context, options);
   TAUT_TRY(const pb::WorkerJob job, membership.wait_for_job());
   ClientOptions client_options;

@@ -6,7 +6,7 @@
 #include <iostream>
 
 int main() {
-  taut::ZmqContext context;
+  taut::ZmqContext context{taut::Security::insecure()};
   taut::ClientOptions options;
   options.job = taut::JobId(1);
   options.shards = {{taut::ShardId(0), "127.0.0.1:1"}};

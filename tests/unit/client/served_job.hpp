@@ -49,7 +49,7 @@ class ServedJob {
     return std::make_unique<Client>(context.make_endpoint(), options(WorkerId(worker)));
   }
 
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   JobMaker job;
 
  private:

@@ -33,7 +33,7 @@ struct Transport {
 };
 
 Transport zmq_transport() {
-  auto context = std::make_shared<ZmqContext>();
+  auto context = std::make_shared<ZmqContext>(Security::insecure());
   return {"ZeroMQ", [context](EndpointLimits limits) { return context->make_endpoint(limits); },
           context};
 }

@@ -103,7 +103,7 @@ TEST_CASE("messages for a peer that is given up are dropped", "[faulty]") {
 }
 
 TEST_CASE("a wake-up is not lost on a faulty network", "[faulty]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   FaultyEndpoint endpoint(context.make_endpoint(), {.delay = Duration(100)}, 1);
   endpoint.wake();
   const TimePoint begin = steady_now();

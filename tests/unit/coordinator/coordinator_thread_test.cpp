@@ -95,7 +95,7 @@ std::unique_ptr<CoordinatorThread> start(ZmqContext& context,
 }  // namespace
 
 TEST_CASE("the coordinator's thread answers over a socket and ends on request", "[coordinator]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto thread = start(context, make_memory_store());
   CHECK_FALSE(thread->address().ends_with(":0"));
   const auto endpoint = context.make_endpoint();
@@ -109,7 +109,7 @@ TEST_CASE("the coordinator's thread answers over a socket and ends on request", 
 }
 
 TEST_CASE("a coordinator stands by until it leads, and redirects", "[coordinator]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto leadership = std::make_shared<SetLeadership>();
   const auto taken = std::make_shared<std::atomic<bool>>(false);
   const auto thread = start(context, std::make_unique<TakenStore>(taken), leadership);
@@ -159,7 +159,7 @@ TEST_CASE("a coordinator stands by until it leads, and redirects", "[coordinator
 }
 
 TEST_CASE("a status has the coordinator's wall clock", "[coordinator]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto thread = start(context, make_memory_store());
   const auto endpoint = context.make_endpoint();
   const PeerId coordinator = endpoint->connect(thread->address()).value();
@@ -180,7 +180,7 @@ TEST_CASE("a status has the coordinator's wall clock", "[coordinator]") {
 }
 
 TEST_CASE("garbage, empty and foreign frames do not stop the coordinator", "[coordinator]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto thread = start(context, make_memory_store());
   const auto endpoint = context.make_endpoint();
   const PeerId coordinator = endpoint->connect(thread->address()).value();
@@ -206,7 +206,7 @@ TEST_CASE("garbage, empty and foreign frames do not stop the coordinator", "[coo
 }
 
 TEST_CASE("a port in use is refused by its address", "[coordinator]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto thread = start(context, make_memory_store());
   CoordinatorThread::Config config;
   config.address = thread->address();
@@ -218,7 +218,7 @@ TEST_CASE("a port in use is refused by its address", "[coordinator]") {
 }
 
 TEST_CASE("nothing is answered before it is saved", "[coordinator]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto failures = std::make_shared<std::atomic<int>>(3);
   const auto thread = start(context, std::make_unique<FullStore>(failures));
   const auto endpoint = context.make_endpoint();
@@ -232,7 +232,7 @@ TEST_CASE("nothing is answered before it is saved", "[coordinator]") {
 }
 
 TEST_CASE("heartbeats and status are answered while the disk is full", "[coordinator]") {
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto failures = std::make_shared<std::atomic<int>>(0);
   const auto thread = start(context, std::make_unique<FullStore>(failures));
   const auto endpoint = context.make_endpoint();
@@ -271,7 +271,7 @@ TEST_CASE("a coordinator whose disk failed to sync steps down with the reason", 
       return make_error(ErrorCode::kClosed, "state/coordinator.sqlite: the disk failed to sync it");
     }
   };
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   const auto thread = start(context, std::make_unique<Unsynced>());
   const auto endpoint = context.make_endpoint();
   const PeerId coordinator = endpoint->connect(thread->address()).value();

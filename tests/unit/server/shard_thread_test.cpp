@@ -98,7 +98,7 @@ struct Line {
     return message;
   }
 
-  ZmqContext context;
+  ZmqContext context{Security::insecure()};
   Reports reports;
   JobMaker job{1};
   std::unique_ptr<ShardThread> shard;

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/net/security.hpp"
+#include "common/result.hpp"
+
+namespace taut {
+
+/// The keys of one cluster, in a folder that its owner alone can use:
+///
+///   cluster.key       the pair of those that listen; needed to make further keys, and not else
+///   NAME.key          what a process or a user needs to act as NAME, secrets included
+///   admitted/NAME     the public key and the role of NAME: what those that listen go by
+///
+/// A machine of a worker, or of a user, needs its NAME.key alone; one of a server also admitted/.
+
+/// Makes the folder, the cluster's pair, and the owner's key, "owner", which may do everything.
+/// Errors    exists: there are keys already; io
+[[nodiscard]] Result<void> init_keys(const std::filesystem::path& folder);
+
+/// Makes and admits a key. Returns its file.
+/// Errors    exists: the name is taken; invalid: no such name or role; not_found: no keys there
+[[nodiscard]] Result<std::filesystem::path> add_key(const std::filesystem::path& folder,
+                                                    const std::string& name, KeyRole role);
+
+/// Admits a key of another folder, under its name and with its role, to this one's cluster.
+[[nodiscard]] Result<void> admit_key(const std::filesystem::path& folder, const Identity& identity,
+                                     const std::string& public_key);
+
+/// Admits it no more and removes its file.
+/// Errors    not_found: no such key; invalid: it is the owner's
+[[nodiscard]] Result<void> revoke_key(const std::filesystem::path& folder, const std::string& name);
+
+struct AdmittedKey {
+  Identity identity;
+  std::string public_key;
+};
+
+/// In the order of their names.
+[[nodiscard]] Result<std::vector<AdmittedKey>> list_keys(const std::filesystem::path& folder);
+
+/// The user's own: $XDG_CONFIG_HOME/tautline/keys, or ~/.config/tautline/keys.
+/// Errors    not_found: neither variable is set
+[[nodiscard]] Result<std::filesystem::path> own_key_folder();
+
+/// The user's own, made where there is none yet; several processes may do so at once.
+[[nodiscard]] Result<std::filesystem::path> ensure_own_keys();
+
+/// What a daemon proves itself with: NAME.key, or else the owner's; whom it admits, if it listens.
+/// role      kServer or kWorker
+/// listens   it is a server
+/// Errors    not_found: no key for it, with the command that makes one
+[[nodiscard]] Result<Security> daemon_security(const std::filesystem::path& folder,
+                                               const std::string& name, KeyRole role);
+
+/// What a command proves itself with: the owner's key, or else the folder's only one that is of a
+/// user's role.
+/// Errors    not_found: none, or more than one
+[[nodiscard]] Result<Security> user_security(const std::filesystem::path& folder);
+
+}  // namespace taut

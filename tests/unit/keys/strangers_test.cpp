@@ -1,0 +1,336 @@
+// Who gets through to a listening socket: no key, a wrong one, an unknown one, a revoked one.
+#include <zmq.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+
+namespace {
+
+constexpr Duration kWait = std::chrono::seconds(20);
+// A message of a stranger has none longer to arrive than one of a friend that is sent later.
+constexpr int kTries = 5;
+
+/// Admits what a test lists.
+class ListedKeys final : public Admission {
+ public:
+  void admit(const std::string& key, Identity identity) {
+    const std::scoped_lock lock(mutex_);
+    holders_[key] = std::make_shared<Identity>(std::move(identity));
+  }
+  void revoke(const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    holders_.erase(key);
+  }
+  [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view key) const override {
+    const std::scoped_lock lock(mutex_);
+    const auto found = holders_.find(std::string(key));
+    return found == holders_.end() ? nullptr : found->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Identity>> holders_;
+};
+
+Message text(const std::string& words) {
+  Message made;
+  made.frames.push_back(Frame::copy_of(words));
+  return made;
+}
+
+/// A listening socket with keys, and a friend whose key it admits.
+struct Cluster {
+  Cluster() {
+    listener.own = make_key_pair();
+    listener.cluster_key = pair.public_key;
+    listener.cluster_secret = pair.secret_key;
+    listener.admission = keys;
+    context.emplace(listener);
+    server = context->make_endpoint();
+    address = server->bind("127.0.0.1:0").value();
+  }
+  /// What a process with this key uses.
+  [[nodiscard]] Security with(const KeyPair& own) const {
+    Security security;
+    security.own = own;
+    security.cluster_key = pair.public_key;
+    return security;
+  }
+  Security admit(const std::string& name, KeyRole role) {
+    const KeyPair own = make_key_pair();
+    keys->admit(own.public_key, {name, role});
+    return with(own);
+  }
+
+  KeyPair pair = make_key_pair();
+  std::shared_ptr<ListedKeys> keys = std::make_shared<ListedKeys>();
+  Security listener;
+  std::optional<ZmqContext> context;
+  std::unique_ptr<Endpoint> server;
+  std::string address;
+};
+
+/// A process that connects.
+struct Caller {
+  Caller(const Security& security, const std::string& address) : context(security) {
+    endpoint = context.make_endpoint();
+    peer = endpoint->connect(address).value();
+  }
+  void say(const std::string& words) { (void)endpoint->send(peer, text(words)); }
+  /// What keeps it out, once that is known.
+  std::optional<Refusal> refusal() {
+    const TimePoint deadline = steady_now() + kWait;
+    while (steady_now() < deadline) {
+      (void)endpoint->receive(std::chrono::milliseconds(50));
+      if (auto refused = endpoint->refusal(peer)) return refused;
+    }
+    return std::nullopt;
+  }
+
+  ZmqContext context;
+  std::unique_ptr<Endpoint> endpoint;
+  PeerId peer;
+};
+
+/// The next message that gets through.
+std::optional<Incoming> next(Endpoint& server) {
+  const TimePoint deadline = steady_now() + kWait;
+  while (steady_now() < deadline) {
+    if (auto got = server.receive(std::chrono::milliseconds(50))) return got;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("an admitted key gets through, and each message says whose it is", "[keys]") {
+  Cluster cluster;
+  Caller friendly(cluster.admit("gpu1", KeyRole::kWorker), cluster.address);
+  friendly.say("hello");
+  const auto got = next(*cluster.server);
+  REQUIRE(got);
+  REQUIRE(got->sender);
+  CHECK(got->sender->name == "gpu1");
+  CHECK(got->sender->role == KeyRole::kWorker);
+  REQUIRE(cluster.server->send(got->from, text("welcome")));
+  const auto answer = next(*friendly.endpoint);
+  REQUIRE(answer);
+  CHECK(answer->message.frames[0].text() == "welcome");
+  // Only who has the cluster's secret could have answered.
+  REQUIRE(answer->sender);
+  CHECK(answer->sender->role == KeyRole::kServer);
+}
+
+TEST_CASE("without an admitted key nothing gets through, and the caller learns why", "[keys]") {
+  Cluster cluster;
+  const Security friendly = cluster.admit("friend", KeyRole::kView);
+  for (int i = 0; i < kTries; ++i) {
+    Caller keyless(Security::insecure(), cluster.address);
+    keyless.say("stranger");
+    auto refused = keyless.refusal();
+    REQUIRE(refused);
+    CHECK(refused->is_final);
+    CHECK(refused->reason.find("demands a key") != std::string::npos);
+
+    Caller unknown(cluster.with(make_key_pair()), cluster.address);
+    unknown.say("stranger");
+    refused = unknown.refusal();
+    REQUIRE(refused);
+    CHECK(refused->is_final);
+    CHECK(refused->reason.find("tautline keys add") != std::string::npos);
+
+    Security elsewhere = friendly;
+    elsewhere.cluster_key = make_key_pair().public_key;
+    Caller wrong(elsewhere, cluster.address);
+    wrong.say("stranger");
+    refused = wrong.refusal();
+    REQUIRE(refused);
+    CHECK_FALSE(refused->is_final);
+    CHECK(refused->reason.find("another cluster") != std::string::npos);
+  }
+  Caller last(friendly, cluster.address);
+  last.say("friend");
+  const auto got = next(*cluster.server);
+  REQUIRE(got);
+  CHECK(got->message.frames[0].text() == "friend");
+}
+
+TEST_CASE("a revoked key gets nothing through on an open connection, and hears nothing", "[keys]") {
+  Cluster cluster;
+  const Security revoked = cluster.admit("gpu1", KeyRole::kWorker);
+  Caller caller(revoked, cluster.address);
+  caller.say("before");
+  const auto before = next(*cluster.server);
+  REQUIRE(before);
+  cluster.keys->revoke(revoked.own.public_key);
+  for (int i = 0; i < kTries; ++i) caller.say("after");
+  const auto answered = cluster.server->send(before->from, text("secret"));
+  REQUIRE_FALSE(answered);
+  CHECK(answered.error().code == ErrorCode::kNotFound);
+  Caller last(cluster.admit("friend", KeyRole::kView), cluster.address);
+  last.say("friend");
+  const auto got = next(*cluster.server);
+  REQUIRE(got);
+  CHECK(got->message.frames[0].text() == "friend");
+  // Nor does it get in again.
+  Caller again(revoked, cluster.address);
+  again.say("again");
+  const auto refused = again.refusal();
+  REQUIRE(refused);
+  CHECK(refused->is_final);
+  CHECK_FALSE(cluster.server->receive(Duration::zero()));
+}
+
+TEST_CASE("without a handler nobody gets in, not even who is admitted", "[keys]") {
+  Cluster cluster;
+  const Security friendly = cluster.admit("friend", KeyRole::kOwner);
+  cluster.context->end_admission();
+  for (int i = 0; i < kTries; ++i) {
+    Caller known(friendly, cluster.address);
+    known.say("friend");
+    Caller unknown(cluster.with(make_key_pair()), cluster.address);
+    unknown.say("stranger");
+    CHECK_FALSE(cluster.server->receive(std::chrono::milliseconds(200)));
+  }
+}
+
+TEST_CASE("an admission that fails lets nobody in, and the handler outlives it", "[keys]") {
+  class Failing final : public Admission {
+   public:
+    [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view) const override {
+      if (fails) throw std::runtime_error("the disk is gone");
+      return nullptr;
+    }
+    void refresh() override {
+      if (fails) throw std::runtime_error("the disk is gone");
+    }
+    std::atomic<bool> fails = false;
+  };
+  Cluster cluster;
+  Security listener = cluster.listener;
+  const auto failing = std::make_shared<Failing>();
+  listener.admission = failing;
+  ZmqContext context(listener);
+  const auto endpoint = context.make_endpoint();
+  const auto address = endpoint->bind("127.0.0.1:0").value();
+  failing->fails = true;
+  for (int i = 0; i < kTries; ++i) {
+    Caller caller(cluster.with(make_key_pair()), address);
+    caller.say("stranger");
+    REQUIRE(caller.refusal());
+  }
+  CHECK_FALSE(endpoint->receive(Duration::zero()));
+}
+
+TEST_CASE("an admission that never answers lets nobody in, and nothing is served", "[keys]") {
+  class Silent final : public Admission {
+   public:
+    [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view) const override {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [this] { return answers; });
+      return nullptr;
+    }
+    void answer() {
+      const std::scoped_lock lock(mutex);
+      answers = true;
+      changed.notify_all();
+    }
+    mutable std::mutex mutex;
+    mutable std::condition_variable changed;
+    bool answers = false;
+  };
+  Cluster cluster;
+  Security listener = cluster.listener;
+  const auto silent = std::make_shared<Silent>();
+  listener.admission = silent;
+  ZmqContext context(listener);
+  const auto bound = context.make_endpoint()->bind("127.0.0.1:0");
+  silent->answer();
+  REQUIRE_FALSE(bound);
+  CHECK(bound.error().code == ErrorCode::kTimeout);
+}
+
+TEST_CASE("a listener that admits everybody is not served", "[keys]") {
+  class Everybody final : public Admission {
+   public:
+    [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view) const override {
+      return std::make_shared<Identity>(Identity{"anybody", KeyRole::kOwner});
+    }
+  };
+  Cluster cluster;
+  Security listener = cluster.listener;
+  listener.admission = std::make_shared<Everybody>();
+  ZmqContext context(listener);
+  const auto endpoint = context.make_endpoint();
+  const auto bound = endpoint->bind("127.0.0.1:0");
+  REQUIRE_FALSE(bound);
+  CHECK(bound.error().message.find("a random key got in") != std::string::npos);
+}
+
+TEST_CASE("a key without the cluster's secret cannot listen", "[keys]") {
+  Cluster cluster;
+  ZmqContext context(cluster.admit("gpu1", KeyRole::kWorker));
+  const auto bound = context.make_endpoint()->bind("127.0.0.1:0");
+  REQUIRE_FALSE(bound);
+  CHECK(bound.error().message.find("--role server") != std::string::npos);
+}
+
+TEST_CASE("a listener without keys is refused by who has one", "[keys]") {
+  Cluster cluster;
+  ZmqContext open{Security::insecure()};
+  const auto impostor = open.make_endpoint();
+  const std::string address = impostor->bind("127.0.0.1:0").value();
+  Caller caller(cluster.admit("gpu1", KeyRole::kWorker), address);
+  caller.say("secret");
+  const auto refused = caller.refusal();
+  REQUIRE(refused);
+  // Either side may be the first to notice and to hang up.
+  CHECK(refused->reason.find("has no keys") != std::string::npos);
+  CHECK_FALSE(impostor->receive(Duration::zero()));
+}
+
+TEST_CASE("a routing id that another key takes over is another peer", "[keys]") {
+  Cluster cluster;
+  const auto caller = [&](void* context, const Security& security) {
+    void* const socket = zmq_socket(context, ZMQ_DEALER);
+    const int no_linger = 0;
+    zmq_setsockopt(socket, ZMQ_LINGER, &no_linger, sizeof no_linger);
+    zmq_setsockopt(socket, ZMQ_ROUTING_ID, "chosen", 6);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, security.cluster_key.c_str(), 41);
+    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, security.own.public_key.c_str(), 41);
+    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, security.own.secret_key.c_str(), 41);
+    zmq_connect(socket, ("tcp://" + cluster.address).c_str());
+    return socket;
+  };
+  void* const context = zmq_ctx_new();
+  void* const first = caller(context, cluster.admit("gpu1", KeyRole::kWorker));
+  zmq_send(first, "one", 3, 0);
+  const auto one = next(*cluster.server);
+  REQUIRE(one);
+  zmq_close(first);
+  // A connection that is closed gives its routing id back only a moment later.
+  const Security other = cluster.admit("gpu2", KeyRole::kWorker);
+  std::optional<Incoming> two;
+  const TimePoint deadline = steady_now() + kWait;
+  while (!two && steady_now() < deadline) {
+    void* const second = caller(context, other);
+    zmq_send(second, "two", 3, 0);
+    two = cluster.server->receive(std::chrono::milliseconds(200));
+    zmq_close(second);
+  }
+  REQUIRE(two);
+  CHECK(two->sender->name == "gpu2");
+  CHECK(two->from != one->from);
+  const auto late = cluster.server->send(one->from, text("for gpu1 alone"));
+  REQUIRE_FALSE(late);
+  CHECK(late.error().code == ErrorCode::kNotFound);
+  zmq_ctx_term(context);
+}
