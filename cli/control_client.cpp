@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <thread>
 #include <utility>
@@ -25,10 +26,11 @@ std::uint64_t random_number() {
   return (static_cast<std::uint64_t>(device()) << 32) | device();
 }
 
-/// The process's ZeroMQ context; it outlives every endpoint, until exit.
-ZmqContext& context() {
-  static ZmqContext context{Security::insecure()};
-  return context;
+/// The process's ZeroMQ contexts, one for each key: they outlive every endpoint, until exit.
+ZmqContext& context_with(const Security& security) {
+  static std::map<std::string, ZmqContext> contexts;
+  return contexts.try_emplace(security.own.public_key + security.cluster_key, security)
+      .first->second;
 }
 
 }  // namespace
@@ -70,7 +72,16 @@ Result<bool> ControlClient::await(std::uint64_t number, TimePoint until,
                                   pb::ControlMessage& answer) {
   for (Duration left = until - steady_now(); left > Duration::zero(); left = until - steady_now()) {
     const auto incoming = endpoint_->receive(left);
-    if (!incoming) continue;
+    if (!incoming) {
+      // Later refusals may be those of a process that has taken the coordinator's port.
+      if (const auto refusal = endpoint_->refusal(peer_); refusal && !was_answered_) {
+        return make_error(
+            ErrorCode::kUnavailable,
+            fmt::format("the coordinator at {} {}", addresses_.current(), refusal->reason));
+      }
+      continue;
+    }
+    was_answered_ = true;
     TAUT_TRY(answer, decode_control(incoming->message));
     if (answer.has_hello_reply() && answer.hello_reply().stands_by()) {
       redirected_ = answer.hello_reply().leader();
@@ -198,9 +209,10 @@ Result<std::string> ControlClient::set_trace(bool on) {
   return command_line(std::move(request));
 }
 
-Result<ControlClient> connect_control(const std::string& address, double wait_s) {
+Result<ControlClient> connect_control(const std::string& address, double wait_s,
+                                      const Security& security) {
   const auto deadline = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wait_s));
-  return ControlClient::connect(context().make_endpoint(), address, deadline);
+  return ControlClient::connect(context_with(security).make_endpoint(), address, deadline);
 }
 
 }  // namespace taut::cli

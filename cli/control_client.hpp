@@ -21,7 +21,8 @@ class ControlClient {
  public:
   /// Connects and sends the hello.
   /// address  of all that could coordinate, separated by commas
-  /// Errors    timeout: no answer from there; mismatch: a coordinator of another wire version
+  /// Errors    timeout: no answer from there; mismatch: a coordinator of another wire version;
+  ///           unavailable: it does not accept this side's key
   [[nodiscard]] static Result<ControlClient> connect(std::unique_ptr<Endpoint> endpoint,
                                                      const std::string& address, Duration deadline);
 
@@ -70,9 +71,11 @@ class ControlClient {
   Duration deadline_;
   std::uint64_t session_;
   std::uint64_t next_request_ = 1;
+  bool was_answered_ = false;
 };
 
 /// Over ZeroMQ, to "host:port", or to one of several.
-[[nodiscard]] Result<ControlClient> connect_control(const std::string& address, double wait_s);
+[[nodiscard]] Result<ControlClient> connect_control(const std::string& address, double wait_s,
+                                                    const Security& security);
 
 }  // namespace taut::cli

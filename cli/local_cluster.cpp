@@ -9,6 +9,7 @@
 
 #include "cli/install_paths.hpp"
 #include "common/files/file.hpp"
+#include "common/keys/key_folder.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/config/text.hpp"
 
@@ -63,7 +64,14 @@ std::string last_lines(const fs::path& log, std::size_t count) {
 }
 
 Result<void> LocalCluster::start_process(const fs::path& program, const std::string& name,
-                                         const pb::ClusterConfig& config, const fs::path& folder) {
+                                         KeyRole role, pb::ClusterConfig config,
+                                         const fs::path& folder) {
+  if (keys_) {
+    TAUT_TRY(keys_->add(name, role));
+    config.set_keys(keys_->folder().string());
+  } else {
+    config.set_insecure(true);
+  }
   const fs::path config_file = folder / (name + ".textproto");
   TAUT_TRY(write_file_atomically(config_file, to_text(config)));
   const fs::path ready_file = folder / (name + ".ready");
@@ -122,7 +130,7 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
       coordinator.set_run_folder("");
       if (!options.dashboard.empty()) config.mutable_http()->set_dashboard(options.dashboard);
     }
-    TAUT_TRY(start_process(program, name, config, options.folder));
+    TAUT_TRY(start_process(program, name, KeyRole::kServer, config, options.folder));
     if (is_first) {
       TAUT_TRY(await_coordinator(options.folder / (name + ".ready")));
     }
@@ -153,7 +161,7 @@ Result<void> LocalCluster::start_workers(const LocalClusterOptions& options) {
       const auto& devices = options.device_indices[i % options.device_indices.size()];
       worker.mutable_device_index()->Add(devices.begin(), devices.end());
     }
-    TAUT_TRY(start_process(program, name, config, options.folder));
+    TAUT_TRY(start_process(program, name, KeyRole::kWorker, config, options.folder));
   }
   return ok();
 }
@@ -181,9 +189,17 @@ Result<void> LocalCluster::await_coordinator(const fs::path& ready_file) {
 
 Result<LocalCluster> LocalCluster::start(const LocalClusterOptions& options) {
   LocalCluster cluster;
+  if (!options.insecure) {
+    TAUT_TRY(cluster.keys_, RunKeys::make(options.folder / "keys"));
+  }
   TAUT_TRY(cluster.start_servers(options));
   TAUT_TRY(cluster.start_workers(options));
   return cluster;
+}
+
+Result<Security> LocalCluster::user_security() const {
+  if (!keys_) return Security::insecure();
+  return taut::user_security(keys_->folder());
 }
 
 Result<void> LocalCluster::check() {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "cli/child_process.hpp"
+#include "common/keys/run_keys.hpp"
+#include "common/net/security.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "proto/cluster.pb.h"
@@ -27,6 +29,7 @@ struct LocalClusterOptions {
   std::string dashboard;         // "host:port" of the page; empty: none
   pb::RecordsConfig records;     // what the processes write down, in `folder`
   std::filesystem::path folder;  // receives every process's config and log
+  bool insecure = false;         // without keys; to measure what they cost
 };
 
 /// Servers and workers on this machine's loopback, each a process on ports that the system
@@ -42,6 +45,12 @@ class LocalCluster {
 
   /// Where the coordinator listens.
   [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
+  /// What a command proves itself with to this cluster.
+  [[nodiscard]] Result<Security> user_security() const;
+  /// The folder of the processes' keys; empty: it has none.
+  [[nodiscard]] std::filesystem::path keys() const {
+    return keys_ ? keys_->folder() : std::filesystem::path();
+  }
   /// Where the dashboard is served; empty: it is not.
   [[nodiscard]] const std::string& dashboard() const { return dashboard_; }
   [[nodiscard]] std::vector<ChildProcess>& children() { return children_; }
@@ -58,7 +67,8 @@ class LocalCluster {
  private:
   LocalCluster() = default;
   [[nodiscard]] Result<void> start_process(const std::filesystem::path& program,
-                                           const std::string& name, const pb::ClusterConfig& config,
+                                           const std::string& name, KeyRole role,
+                                           pb::ClusterConfig config,
                                            const std::filesystem::path& folder);
   [[nodiscard]] Result<void> start_servers(const LocalClusterOptions& options);
   [[nodiscard]] Result<void> start_workers(const LocalClusterOptions& options);
@@ -67,6 +77,7 @@ class LocalCluster {
   /// Starts a child again. Errors: it cannot be, or has ended too often.
   [[nodiscard]] Result<void> replace(std::size_t index);
 
+  std::optional<RunKeys> keys_;  // removed after the children have ended
   std::vector<ChildProcess> children_;
   std::vector<ChildProcess::Command> commands_;  // of the children
   std::vector<std::string> replaced_;

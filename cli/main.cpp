@@ -17,7 +17,10 @@ taut::command_line::ManNotes man_notes() {
           "job's slack: 0 clocks (BSP), a bound (SSP), or none (ASYNC).\n\n"
           "tautline train does all of it on one machine. On several machines, tautline-server and "
           "tautline-worker run as daemons, and the other commands talk to their coordinator.",
-      .environment = {{"TAUTLINE_COORDINATOR",
+      .environment = {{"TAUTLINE_KEYS",
+                       "The folder of the key that commands prove themselves with, where --keys "
+                       "does not name one."},
+                      {"TAUTLINE_COORDINATOR",
                        "HOST:PORT of the coordinator, where --coordinator and --config are not "
                        "given; 127.0.0.1:7600 without it."},
                       {"TAUTLINE_CONFIGS",

@@ -58,8 +58,23 @@ std::vector<ControlEvent> ControlLink::step(Duration wait) {
     } else {
       log::warn("dropped a message from the coordinator: {}", message.error().message);
     }
+  } else {
+    note_refusal(events);
   }
   return events;
+}
+
+/// A process that has never joined gives up where its key is refused for good. One that has joined
+/// does not: whoever takes the coordinator's port while that is away could end it by refusing.
+void ControlLink::note_refusal(std::vector<ControlEvent>& events) {
+  const auto refusal = endpoint_->refusal(coordinator_);
+  if (!refusal || refusal->reason == refusal_) return;
+  refusal_ = refusal->reason;
+  if (refusal->is_final && session_.incarnation() == Incarnation()) {
+    events.emplace_back(control_event::Refused{"it " + refusal_});
+  } else {
+    log::warn("the coordinator at {} {}", addresses_.current(), refusal_);
+  }
 }
 
 void ControlLink::act(ControlOutput output, std::vector<ControlEvent>& events) {
@@ -75,7 +90,14 @@ void ControlLink::act(ControlOutput output, std::vector<ControlEvent>& events) {
       log::debug("coordinator: {}", sent.error().message);
     }
   }
-  std::ranges::move(output.events, std::back_inserter(events));
+  for (ControlEvent& event : output.events) {
+    if (std::holds_alternative<control_event::Accepted>(event)) refusal_.clear();
+    auto* const unreachable = std::get_if<control_event::Unreachable>(&event);
+    if (unreachable != nullptr && !refusal_.empty()) {
+      unreachable->reason = "the process there " + refusal_;
+    }
+    events.push_back(std::move(event));
+  }
 }
 
 void ControlLink::say_goodbye(const std::string& reason) {

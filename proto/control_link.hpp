@@ -38,12 +38,14 @@ class ControlLink {
   ControlLink(std::unique_ptr<Endpoint> endpoint, CoordinatorAddresses addresses,
               PeerId coordinator, ControlIdentity identity, ControlTimings timings);
   void act(ControlOutput output, std::vector<ControlEvent>& events);
+  void note_refusal(std::vector<ControlEvent>& events);
 
   std::unique_ptr<Endpoint> endpoint_;
   CoordinatorAddresses addresses_;
   PeerId coordinator_;
   ControlSession session_;
   SilenceWatch silence_;
+  std::string refusal_;  // why this side's key is not accepted, as last logged
 };
 
 }  // namespace taut

@@ -37,7 +37,9 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   TAUT_TRY(log::start(log_options(config, "server", config.server().name())));
   log_is_file = !config.log().file().empty();
   if (config.insecure()) {
-    log::warn("insecure: true: everyone who reaches this host can read and change the parameters");
+    log::warn(
+        "insecure: true: no keys are asked for; every process that reaches this host can read and "
+        "change everything");
   }
   switch_timeline(config.records().timeline(), config.records(), config.server().name());
   TAUT_TRY(auto daemon, server::ServerDaemon::start(config));

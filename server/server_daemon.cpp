@@ -14,6 +14,7 @@
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
+#include "proto/config/cluster_security.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/etcd/etcd_leadership.hpp"
@@ -42,7 +43,8 @@ Error with_setting(Error error, const char* setting) {
 }  // namespace
 
 Result<std::unique_ptr<ServerDaemon>> ServerDaemon::start(const pb::ClusterConfig& config) {
-  std::unique_ptr<ServerDaemon> daemon(new ServerDaemon(config));
+  TAUT_TRY(Security security, daemon_security(config, config.server().name(), KeyRole::kServer));
+  std::unique_ptr<ServerDaemon> daemon(new ServerDaemon(config, std::move(security)));
   TAUT_TRY(daemon->start_coordinator());
   daemon->start_checkpoints();
   TAUT_TRY(daemon->start_shards());
@@ -78,7 +80,6 @@ Result<void> ServerDaemon::start_coordinator() {
         settings.has_address() ? settings.address() : config_.coordinator_address();
   }
   if (!config_.server().has_coordinator()) return ok();
-  TAUT_TRY(check_listen_address(coordinator_address_, config_));
   std::unique_ptr<CoordinatorStore> store;
   std::shared_ptr<const Leadership> leadership;
   if (!settings.etcd().empty()) {
@@ -131,7 +132,6 @@ void ServerDaemon::start_checkpoints() {
 
 Result<void> ServerDaemon::start_shards() {
   const pb::ServerConfig& settings = config_.server();
-  TAUT_TRY(check_listen_address(settings.listen(), config_));
   const std::uint64_t limit = machine_memory().value() / 10 * 9;
   table_memory_ = std::make_shared<TableMemory>(
       Bytes(settings.memory_limit() > 0 ? settings.memory_limit() : limit));
@@ -169,7 +169,7 @@ Result<void> ServerDaemon::start_http() {
   const pb::HttpConfig& settings = config_.http();
   const bool hosts_coordinator = config_.server().has_coordinator();
   const std::string& address = hosts_coordinator ? settings.dashboard() : settings.metrics();
-  TAUT_TRY(check_listen_address(address, config_));
+  TAUT_TRY(check_http_address(address, config_));
   const std::vector<std::string> hosts(settings.allowed_hosts().begin(),
                                        settings.allowed_hosts().end());
   const std::string name = config_.server().name();

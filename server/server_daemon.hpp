@@ -29,7 +29,7 @@ class ServerDaemon {
  public:
   /// Binds everything and starts the threads.
   /// Errors    exists: a port is in use, and the setting that changes it; invalid: an address that
-  ///           must not or cannot be bound
+  ///           must not or cannot be bound, or no key to listen with
   [[nodiscard]] static Result<std::unique_ptr<ServerDaemon>> start(const pb::ClusterConfig& config);
 
   /// Serves until a stop signal arrives.
@@ -44,8 +44,11 @@ class ServerDaemon {
   [[nodiscard]] std::string http_address() const;
 
  private:
-  explicit ServerDaemon(const pb::ClusterConfig& config)
-      : config_(config), jobs_(config.server().shards()), records_(config.log().file()) {}
+  ServerDaemon(const pb::ClusterConfig& config, Security security)
+      : config_(config),
+        context_(std::move(security)),
+        jobs_(config.server().shards()),
+        records_(config.log().file()) {}
   [[nodiscard]] Result<void> start_coordinator();
   [[nodiscard]] Result<void> start_shards();
   [[nodiscard]] Result<void> join_coordinator();
@@ -61,7 +64,7 @@ class ServerDaemon {
   void send_reports();
 
   const pb::ClusterConfig config_;
-  ZmqContext context_{Security::insecure()};
+  ZmqContext context_;
   std::string coordinator_address_;
   mutable std::mutex mutex_;  // guards coordinator_, jobs_ and loaded_
   std::shared_ptr<CoordinatorThread> coordinator_;

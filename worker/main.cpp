@@ -75,6 +75,9 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   TAUT_TRY(put_over(arguments, *config.mutable_worker()));
   TAUT_TRY(log::start(log_options(config, "worker", config.worker().name())));
   log_is_file = !config.log().file().empty();
+  if (config.insecure()) {
+    log::warn("insecure: true: whoever answers at the coordinator's address is believed");
+  }
   switch_timeline(config.records().timeline(), config.records(), config.worker().name());
   TAUT_TRY(auto daemon, worker::WorkerDaemon::start(config));
   log::info("{}", build_name());

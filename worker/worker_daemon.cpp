@@ -13,6 +13,7 @@
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
+#include "proto/config/cluster_security.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/device/devices.hpp"
@@ -37,8 +38,9 @@ void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
 }  // namespace
 
 Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfig& config) {
-  std::unique_ptr<WorkerDaemon> daemon(new WorkerDaemon(config));
   const pb::WorkerConfig& settings = config.worker();
+  TAUT_TRY(Security security, daemon_security(config, settings.name(), KeyRole::kWorker));
+  std::unique_ptr<WorkerDaemon> daemon(new WorkerDaemon(config, std::move(security)));
   TAUT_TRY(daemon->devices_, open_devices(settings));
 
   ControlIdentity identity;
@@ -64,7 +66,7 @@ WorkerDaemon::~WorkerDaemon() {
 Result<void> WorkerDaemon::start_http() {
   if (!config_.has_http()) return ok();
   const pb::HttpConfig& settings = config_.http();
-  TAUT_TRY(check_listen_address(settings.metrics(), config_));
+  TAUT_TRY(check_http_address(settings.metrics(), config_));
   auto started = metrics::serve(settings.metrics(),
                                 {settings.allowed_hosts().begin(), settings.allowed_hosts().end()},
                                 [this] { return scrape(); });

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/http/server.hpp"
 #include "common/net/zmq_endpoint.hpp"
@@ -26,7 +27,7 @@ namespace taut::worker {
 class WorkerDaemon {
  public:
   /// Opens the device and the connection to the coordinator.
-  /// Errors    unavailable: the requested device does not exist
+  /// Errors    unavailable: the requested device does not exist; no key to join with
   [[nodiscard]] static Result<std::unique_ptr<WorkerDaemon>> start(const pb::ClusterConfig& config);
   ~WorkerDaemon();
   WorkerDaemon(const WorkerDaemon&) = delete;
@@ -70,8 +71,8 @@ class WorkerDaemon {
     std::thread thread;
   };
 
-  explicit WorkerDaemon(const pb::ClusterConfig& config)
-      : config_(config), records_(config.log().file()) {}
+  WorkerDaemon(const pb::ClusterConfig& config, Security security)
+      : config_(config), context_(std::move(security)), records_(config.log().file()) {}
   [[nodiscard]] Result<bool> step();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::WorkerJob& job);
@@ -85,7 +86,7 @@ class WorkerDaemon {
   [[nodiscard]] std::string scrape();
 
   const pb::ClusterConfig config_;
-  ZmqContext context_{Security::insecure()};
+  ZmqContext context_;
   std::vector<std::unique_ptr<Backend>> devices_;  // one or more
   std::unique_ptr<ControlLink> link_;
   std::unique_ptr<Run> run_;

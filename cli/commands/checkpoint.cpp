@@ -53,8 +53,7 @@ Result<std::string> newest(ControlClient& client, JobId id) {
 }
 
 Result<void> checkpoint(const CheckpointOptions& options) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   TAUT_TRY(const std::string before, newest(client, JobId(options.job)));
   TAUT_TRY(const pb::CommandReply ordered, client.checkpoint(JobId(options.job)));
   fmt::print("{}\n", ordered.message());

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "proto/cluster.pb.h"
+#include "proto/config/cluster_security.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {
@@ -25,6 +26,16 @@ void CoordinatorOption::add_to(Command& command) {
   command.text("--config", config_file, "Cluster file that names the coordinator's address")
       .value("CLUSTERFILE")
       .excludes(by_address);
+  auto by_keys =
+      command
+          .text("--keys", keys,
+                "The folder of the key to prove yourself with (default: TAUTLINE_KEYS, else your "
+                "own)")
+          .value("DIR");
+  command
+      .flag("--insecure", insecure,
+            "Speaks to a cluster without keys (insecure: true), believing whoever answers")
+      .excludes(by_keys);
   command
       .number("--wait", wait_s, "How long to wait for an answer", "SECONDS",
               {.excludes_limits = true})
@@ -40,6 +51,27 @@ Result<std::string> CoordinatorOption::resolve() const {
     return std::string(named);
   }
   return config.coordinator_address();
+}
+
+Result<Security> CoordinatorOption::security() const {
+  pb::ClusterConfig config;
+  if (!config_file.empty()) {
+    TAUT_TRY(read_text(config_file, config));
+  }
+  if (insecure) config.set_insecure(true);
+  const char* const named = std::getenv("TAUTLINE_KEYS");
+  const bool is_named = named != nullptr && *named != '\0';
+  if (!keys.empty() || (is_named && !config.has_keys())) {
+    config.set_keys(keys.empty() ? named : keys);
+    config.set_insecure(insecure);
+  }
+  return user_security(config);
+}
+
+Result<ControlClient> CoordinatorOption::connect() const {
+  TAUT_TRY(const std::string at, resolve());
+  TAUT_TRY(const Security proof, security());
+  return connect_control(at, wait_s, proof);
 }
 
 }  // namespace taut::cli

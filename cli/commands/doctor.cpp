@@ -93,7 +93,7 @@ Findings examine_all(const DoctorOptions& options, Machine& machine) {
 }
 
 void run(const DoctorOptions& options, int& status) {
-  const auto machine = this_machine();
+  const auto machine = this_machine(options.coordinator.security());
   const Findings findings = examine_all(options, *machine);
   if (options.json) {
     fmt::print("{}\n", findings_json(findings));

@@ -39,8 +39,7 @@ Result<std::string> process_of(const LogsOptions& options, ControlClient& client
 }
 
 Result<void> show(const LogsOptions& options) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   TAUT_TRY(const std::string process, process_of(options, client));
   watch_stop_signals();
   const JobId job(options.job);

@@ -23,8 +23,7 @@ struct ResumeOptions {
 };
 
 Result<void> resume(const ResumeOptions& options) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   TAUT_TRY(const pb::JobStatus job, client.job(JobId(options.job)));
   if (!has_ended(job.state())) {
     return invalid(fmt::format("job {} is {}; tautline stop {} saves and ends it", options.job,

@@ -118,7 +118,8 @@ Result<void> TrainRun::start_cluster() {
   cluster.folder = folder_;
   TAUT_TRY(auto started, LocalCluster::start(cluster));
   cluster_ = std::make_unique<LocalCluster>(std::move(started));
-  TAUT_TRY(auto control, connect_control(cluster_->coordinator(), kControlWait_s));
+  TAUT_TRY(const Security security, cluster_->user_security());
+  TAUT_TRY(auto control, connect_control(cluster_->coordinator(), kControlWait_s, security));
   control_ = std::make_unique<ControlClient>(std::move(control));
   if (options_.json) return ok();
   fmt::print("coordinator {0} (tautline top --coordinator {0})\n", cluster_->coordinator());

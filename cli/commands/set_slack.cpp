@@ -20,8 +20,7 @@ struct SetSlackOptions {
 };
 
 Result<std::string> set_slack(const SetSlackOptions& options, Slack slack) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   return client.set_slack(JobId(options.job), slack);
 }
 

@@ -47,8 +47,7 @@ Result<void> watch(const StatusOptions& options, ControlClient& client) {
 }
 
 Result<void> run(const StatusOptions& options) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   if (options.watch) return watch(options, client);
   TAUT_TRY(const pb::StatusReply status, client.status(JobId(options.job)));
   for (const std::string& line : lines_of(options, status)) fmt::print("{}\n", line);

@@ -16,8 +16,7 @@ struct StopOptions {
 };
 
 Result<std::string> stop(const StopOptions& options) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   return client.stop(JobId(options.job), options.discard);
 }
 

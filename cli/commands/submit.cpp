@@ -69,7 +69,6 @@ Result<void> warn(const SubmitOptions& options, const pb::Job& given, const pb::
 }
 
 Result<void> submit(const SubmitOptions& options) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
   TAUT_TRY(pb::Job job, model::load_job(options.job_file));
   const pb::Job given = job;
   put_over(options.job, job);
@@ -77,7 +76,7 @@ Result<void> submit(const SubmitOptions& options) {
   settle_last_checkpoint(job);
   TAUT_TRY(warn(options, given, job));
   TAUT_TRY(settle_weights(options, job));
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   TAUT_TRY(const pb::SubmitReply reply, client.submit(job));
   fmt::print(
       "job {0} submitted{1}\n", reply.job(),

@@ -49,8 +49,7 @@ void show(LiveBlock& block, const std::vector<std::string>& lines) {
 }
 
 Result<void> run(const TopOptions& options) {
-  TAUT_TRY(const std::string address, options.coordinator.resolve());
-  TAUT_TRY(auto client, connect_control(address, options.coordinator.wait_s));
+  TAUT_TRY(auto client, options.coordinator.connect());
   // A key is looked for between two questions.
   client.set_deadline(kAnswerWithin);
   watch_stop_signals();

@@ -54,8 +54,7 @@ void add_switch(Command& trace, const char* name, const char* what, bool on, int
   coordinator->add_to(command);
   command.on_run([coordinator, on, &status] {
     const auto run = [&]() -> Result<std::string> {
-      TAUT_TRY(const std::string address, coordinator->resolve());
-      TAUT_TRY(auto client, connect_control(address, coordinator->wait_s));
+      TAUT_TRY(auto client, coordinator->connect());
       return client.set_trace(on);
     };
     if (const auto done = run()) {

@@ -47,7 +47,7 @@ std::string check_dashboard(const std::string& address) {
     return fmt::format("must be HOST:PORT, e.g. 127.0.0.1:7680, is {}",
                        command_line::in_quotes(address));
   }
-  if (check_listen_address(address, pb::ClusterConfig())) return {};
+  if (check_http_address(address, pb::ClusterConfig())) return {};
   return fmt::format(
       "must be a loopback address, is {}: everyone who reaches the page can change the job. Serve "
       "it at 127.0.0.1:7680 and reach that by ssh -L 7680:127.0.0.1:7680 HOST",

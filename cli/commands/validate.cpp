@@ -112,8 +112,8 @@ Result<Findings> check_cluster(const fs::path& path) {
   }
   if (config.insecure()) {
     found.warnings.emplace_back(
-        "insecure: true: everyone who reaches the ports can read and change "
-        "everything");
+        "insecure: true: no keys are asked for; every process that reaches the ports can read and "
+        "change everything");
   }
   return found;
 }

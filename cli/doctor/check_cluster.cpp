@@ -64,32 +64,23 @@ std::optional<ClockOffset> clock_offset(const std::vector<ClockReading>& reading
 
 Findings check_config(const pb::ClusterConfig& config) {
   Findings findings;
-  const auto listens = [&](const char* field, const std::string& address) {
-    if (const auto allowed = check_listen_address(address, config); !allowed) {
+  const auto serves = [&](const char* field, const std::string& address) {
+    if (const auto allowed = check_http_address(address, config); !allowed) {
       findings.push_back(
           trouble("config", fmt::format("{}: {}", field, allowed.error().message),
-                  "listen on 127.0.0.1, or set insecure: true in a network that only "
+                  "listen on 127.0.0.1, or set http { insecure: true } in a network that only "
                   "you can reach"));
     }
   };
-  if (config.has_server()) {
-    listens("server.listen", config.server().listen());
-    if (config.server().has_coordinator()) {
-      const pb::CoordinatorConfig& own = config.server().coordinator();
-      if (own.has_address()) {
-        listens("server.coordinator.address", own.address());
-      } else {
-        listens("coordinator_address", config.coordinator_address());
-      }
-      if (config.has_http()) listens("http.dashboard", config.http().dashboard());
-    }
+  if (config.has_http()) {
+    if (config.server().has_coordinator()) serves("http.dashboard", config.http().dashboard());
+    serves("http.metrics", config.http().metrics());
   }
-  if (config.has_http()) listens("http.metrics", config.http().metrics());
   if (config.insecure()) {
     findings.push_back(
         warning("config", "insecure: true",
-                "everyone who reaches the ports can read and change everything: keep them "
-                "behind a firewall"));
+                "every process that reaches the ports can read and change everything: use keys, "
+                "or keep the ports behind a firewall"));
   }
   return findings;
 }

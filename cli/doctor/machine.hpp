@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/doctor/facts.hpp"
+#include "common/net/security.hpp"
 #include "common/result.hpp"
 
 namespace taut::cli {
@@ -35,11 +36,13 @@ class Machine {
 };
 
 /// The one that this process runs on.
-[[nodiscard]] std::unique_ptr<Machine> this_machine();
+/// security  what it asks the coordinator with, or why it has nothing to ask with
+[[nodiscard]] std::unique_ptr<Machine> this_machine(Result<Security> security);
 
 // Its parts, a file each.
 [[nodiscard]] PortFacts system_port(const std::string& address);
-[[nodiscard]] Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait_s);
+[[nodiscard]] Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait_s,
+                                                       const Security& security);
 [[nodiscard]] Result<void> try_shared_memory();
 [[nodiscard]] FolderFacts system_folder(const std::filesystem::path& path);
 [[nodiscard]] GpuFacts system_gpu();

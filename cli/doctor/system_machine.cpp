@@ -15,9 +15,11 @@ double unix_now() {
 
 class ThisMachine final : public Machine {
  public:
+  explicit ThisMachine(Result<Security> security) : security_(std::move(security)) {}
   PortFacts port(const std::string& address) override { return system_port(address); }
   Result<CoordinatorFacts> coordinator(const std::string& address, double wait_s) override {
-    return ask_coordinator(address, wait_s);
+    TAUT_TRY(const Security& security, security_);
+    return ask_coordinator(address, wait_s, security);
   }
   Result<void> shared_memory() override { return try_shared_memory(); }
   FolderFacts folder(const std::filesystem::path& path) override { return system_folder(path); }
@@ -25,16 +27,20 @@ class ThisMachine final : public Machine {
   HostFacts host() override { return system_host(); }
   std::vector<LibraryFacts> libraries() override { return linked_libraries(); }
   std::vector<ProgramFacts> programs() override { return sibling_programs(); }
+
+ private:
+  const Result<Security> security_;
 };
 
 }  // namespace
 
-std::unique_ptr<Machine> this_machine() {
-  return std::make_unique<ThisMachine>();
+std::unique_ptr<Machine> this_machine(Result<Security> security) {
+  return std::make_unique<ThisMachine>(std::move(security));
 }
 
-Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait_s) {
-  TAUT_TRY(auto client, connect_control(address, wait_s));
+Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait_s,
+                                         const Security& security) {
+  TAUT_TRY(auto client, connect_control(address, wait_s, security));
   CoordinatorFacts facts;
   pb::StatusReply status;
   for (int i = 0; i < kReadings; ++i) {

@@ -51,7 +51,6 @@ struct AdmittedKey {
 
 /// What a daemon proves itself with: NAME.key, or else the owner's; whom it admits, if it listens.
 /// role      kServer or kWorker
-/// listens   it is a server
 /// Errors    not_found: no key for it, with the command that makes one
 [[nodiscard]] Result<Security> daemon_security(const std::filesystem::path& folder,
                                                const std::string& name, KeyRole role);

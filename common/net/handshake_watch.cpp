@@ -16,52 +16,47 @@ constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAIL
 // A process that ends in the middle of a handshake closes the connection too, but not so often.
 constexpr int kEarlyEnds = 3;
 
-struct HandshakeEvent {
-  std::uint16_t event = 0;
-  std::uint32_t value = 0;
-};
+}  // namespace
 
-/// The next event of a monitor, which sends a number, a value and then an address.
-std::optional<HandshakeEvent> next_event(zmq::socket_t& events) {
-  zmq::message_t number;
-  if (!events.recv(number, zmq::recv_flags::dontwait)) return std::nullopt;
-  HandshakeEvent event;
-  if (number.size() >= sizeof event.event + sizeof event.value) {
-    const auto* const bytes = static_cast<const char*>(number.data());
-    std::memcpy(&event.event, bytes, sizeof event.event);
-    std::memcpy(&event.value, bytes + sizeof event.event, sizeof event.value);
+HandshakeEvents::HandshakeEvents(zmq::context_t& context, zmq::socket_t& socket)
+    : socket_(socket), events_(context, zmq::socket_type::pair) {
+  static std::atomic<std::uint64_t> count = 0;
+  const std::string place = fmt::format("inproc://handshakes-{}", count++);
+  if (zmq_socket_monitor(socket_.handle(), place.c_str(), kEvents) != 0) throw zmq::error_t();
+  events_.set(zmq::sockopt::linger, 0);
+  events_.connect(place);
+}
+
+HandshakeEvents::~HandshakeEvents() {
+  zmq_socket_monitor(socket_.handle(), nullptr, 0);
+}
+
+/// A monitor sends a number with a value, and then an address.
+std::optional<HandshakeEvents::Event> HandshakeEvents::next() {
+  zmq::message_t part;
+  if (!events_.recv(part, zmq::recv_flags::dontwait)) return std::nullopt;
+  Event event;
+  if (part.size() >= sizeof event.number + sizeof event.value) {
+    const auto* const bytes = static_cast<const char*>(part.data());
+    std::memcpy(&event.number, bytes, sizeof event.number);
+    std::memcpy(&event.value, bytes + sizeof event.number, sizeof event.value);
   }
-  while (number.more() && events.recv(number, zmq::recv_flags::none)) {
+  while (part.more() && events_.recv(part, zmq::recv_flags::none)) {
   }
   return event;
 }
 
-zmq::socket_t watch(zmq::context_t& context, zmq::socket_t& socket) {
-  static std::atomic<std::uint64_t> count = 0;
-  const std::string place = fmt::format("inproc://handshakes-{}", count++);
-  if (zmq_socket_monitor(socket.handle(), place.c_str(), kEvents) != 0) throw zmq::error_t();
-  zmq::socket_t events(context, zmq::socket_type::pair);
-  events.set(zmq::sockopt::linger, 0);
-  events.connect(place);
-  return events;
-}
-
-}  // namespace
-
-HandshakeWatch::HandshakeWatch(zmq::context_t& context, zmq::socket_t& socket, bool has_keys)
-    : events_(watch(context, socket)), has_keys_(has_keys) {}
-
 bool HandshakeWatch::read() {
   bool has_failed = false;
-  while (const auto event = next_event(events_)) {
-    note(event->event, event->value);
+  while (const auto event = events_.next()) {
+    note(*event);
     has_failed = refusal_.has_value();
   }
   return has_failed;
 }
 
-void HandshakeWatch::note(std::uint16_t event, std::uint32_t value) {
-  switch (event) {
+void HandshakeWatch::note(const HandshakeEvents::Event& event) {
+  switch (event.number) {
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
       ended_early_ = 0;
       refusal_.reset();
@@ -72,7 +67,7 @@ void HandshakeWatch::note(std::uint16_t event, std::uint32_t value) {
                   "ROLE\" where the cluster's keys are, and copy NAME.key to this machine"};
       break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-      if (value != ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) break;
+      if (event.value != ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) break;
       refusal_ = {true, has_keys_
                             ? "has no keys, and this side demands them: if it really runs with "
                               "insecure: true, say so here too (commands: --insecure)"
@@ -99,16 +94,16 @@ Result<bool> admits_strangers(const std::string& place, const std::string& clust
   socket.set(zmq::sockopt::curve_serverkey, cluster_key);
   socket.set(zmq::sockopt::curve_publickey, stranger.public_key);
   socket.set(zmq::sockopt::curve_secretkey, stranger.secret_key);
-  zmq::socket_t events = watch(context, socket);
+  HandshakeEvents events(context, socket);
   socket.connect(place);
   const TimePoint deadline = steady_now() + wait;
   while (steady_now() < deadline) {
     zmq::pollitem_t item{events.handle(), 0, ZMQ_POLLIN, 0};
     constexpr long kTurn_ms = 100;
     zmq_poll(&item, 1, kTurn_ms);
-    while (const auto event = next_event(events)) {
-      if (event->event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return true;
-      if (event->event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return false;
+    while (const auto event = events.next()) {
+      if (event->number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return true;
+      if (event->number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return false;
     }
   }
   return make_error(ErrorCode::kTimeout,

@@ -90,9 +90,11 @@ class ZmqEndpoint final : public Endpoint {
 
  private:
   struct Dealer {
+    Dealer(zmq::context_t& context, bool has_keys)
+        : socket(context, zmq::socket_type::dealer), handshakes(context, socket, has_keys) {}
     PeerId peer;
     zmq::socket_t socket;
-    HandshakeWatch handshakes;
+    HandshakeWatch handshakes;  // ends first
   };
   /// A connection to the ROUTER.
   struct Caller {
@@ -120,7 +122,7 @@ class ZmqEndpoint final : public Endpoint {
   const EndpointLimits limits_;
   const int wake_;
   zmq::socket_t router_;
-  std::vector<Dealer> dealers_;
+  std::vector<std::unique_ptr<Dealer>> dealers_;
   std::uint64_t next_peer_ = 1;
   std::uint64_t oldest_peer_ = 1;
   std::unordered_map<std::string, PeerId> peers_by_routing_id_;
@@ -198,7 +200,8 @@ Result<std::string> ZmqEndpoint::bind(const std::string& address) {
 
 Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
   try {
-    zmq::socket_t socket(context_, zmq::socket_type::dealer);
+    auto dealer = std::make_unique<Dealer>(context_, !security_.is_insecure());
+    zmq::socket_t& socket = dealer->socket;
     set_limits(socket);
     if (!security_.is_insecure()) {
       socket.set(zmq::sockopt::curve_serverkey, security_.cluster_key);
@@ -206,10 +209,10 @@ Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
       socket.set(zmq::sockopt::curve_secretkey, security_.own.secret_key);
     }
     allow_ipv6(socket, address);
-    HandshakeWatch handshakes(context_, socket, !security_.is_insecure());
     socket.connect("tcp://" + address);
     const PeerId peer(next_peer_++);
-    dealers_.push_back({peer, std::move(socket), std::move(handshakes)});
+    dealer->peer = peer;
+    dealers_.push_back(std::move(dealer));
     return peer;
   } catch (const zmq::error_t& failure) {
     return invalid(fmt::format("{}: cannot connect there: {}", address, failure.what()));
@@ -217,14 +220,14 @@ Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
 }
 
 std::optional<Refusal> ZmqEndpoint::refusal(PeerId peer) const {
-  for (const Dealer& dealer : dealers_) {
-    if (dealer.peer == peer) return dealer.handshakes.refusal();
+  for (const auto& dealer : dealers_) {
+    if (dealer->peer == peer) return dealer->handshakes.refusal();
   }
   return std::nullopt;
 }
 
 void ZmqEndpoint::disconnect(PeerId peer) {
-  std::erase_if(dealers_, [peer](const Dealer& dealer) { return dealer.peer == peer; });
+  std::erase_if(dealers_, [peer](const auto& dealer) { return dealer->peer == peer; });
 }
 
 /// A routing id belongs to the key that it was first seen with: who takes it over is another peer,
@@ -287,8 +290,8 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
   };
 
   try {
-    for (Dealer& dealer : dealers_) {
-      if (dealer.peer == to) return send_frames(dealer.socket, false);
+    for (const auto& dealer : dealers_) {
+      if (dealer->peer == to) return send_frames(dealer->socket, false);
     }
     const auto found = callers_.find(to);
     if (found == callers_.end()) return refused(EHOSTUNREACH);
@@ -355,7 +358,7 @@ std::optional<Incoming> ZmqEndpoint::try_receive() {
     std::optional<Incoming> incoming;
     try {
       if (which < dealers_.size()) {
-        incoming = receive_from(dealers_[which].socket, dealers_[which].peer);
+        incoming = receive_from(dealers_[which]->socket, dealers_[which]->peer);
       } else if (router_) {
         incoming = receive_from(router_, std::nullopt);
       }
@@ -377,8 +380,10 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
     std::vector<zmq::pollitem_t> items;
     items.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
     if (router_) items.push_back({router_.handle(), 0, ZMQ_POLLIN, 0});
-    for (Dealer& dealer : dealers_) items.push_back({dealer.socket.handle(), 0, ZMQ_POLLIN, 0});
-    for (Dealer& dealer : dealers_) items.push_back({dealer.handshakes.handle(), 0, ZMQ_POLLIN, 0});
+    for (const auto& dealer : dealers_) {
+      items.push_back({dealer->socket.handle(), 0, ZMQ_POLLIN, 0});
+      items.push_back({dealer->handshakes.handle(), 0, ZMQ_POLLIN, 0});
+    }
     const Duration left = deadline - steady_now();
     const int ready = zmq_poll(items.data(), static_cast<int>(items.size()), to_milliseconds(left));
     if (ready < 0 && errno == EINTR) return std::nullopt;
@@ -389,7 +394,7 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
     }
     if (auto incoming = try_receive()) return incoming;
     bool is_refused = false;
-    for (Dealer& dealer : dealers_) is_refused |= dealer.handshakes.read();
+    for (const auto& dealer : dealers_) is_refused |= dealer->handshakes.read();
     if (is_refused || steady_now() >= deadline) return std::nullopt;
   }
 }

@@ -136,12 +136,12 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   return config;
 }
 
-Result<void> check_listen_address(const std::string& address, const pb::ClusterConfig& config) {
-  if (is_loopback(host_of(address)) || config.insecure()) return ok();
-  return invalid(
-      fmt::format("{} is not a loopback address, and nothing is authenticated or "
-                  "encrypted yet: set insecure: true to listen there anyway",
-                  address));
+Result<void> check_http_address(const std::string& address, const pb::ClusterConfig& config) {
+  if (is_loopback(host_of(address)) || config.insecure() || config.http().insecure()) return ok();
+  return invalid(fmt::format(
+      "{} is not a loopback address, and HTTP has no login: reach it with ssh -L, or set "
+      "http {{ insecure: true }} to serve it there anyway",
+      address));
 }
 
 std::string join_address(const std::string& host, std::uint32_t port) {

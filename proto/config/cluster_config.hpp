@@ -16,11 +16,11 @@ namespace taut {
 /// Whether it is "host:port" with a valid port.
 [[nodiscard]] bool is_address(const std::string& address);
 
-/// Refuses to listen on an address from which other machines could reach an unauthenticated port.
+/// Refuses to serve HTTP, which has no login, where other machines could reach it.
 /// address   "host:port" or "host"
-/// Errors    invalid: not loopback, and `insecure: true` is not set
-[[nodiscard]] Result<void> check_listen_address(const std::string& address,
-                                                const pb::ClusterConfig& config);
+/// Errors    invalid: not loopback, and neither `http { insecure: true }` nor `insecure: true`
+[[nodiscard]] Result<void> check_http_address(const std::string& address,
+                                              const pb::ClusterConfig& config);
 
 /// "host:port" of the two. Brackets an IPv6 host.
 [[nodiscard]] std::string join_address(const std::string& host, std::uint32_t port);

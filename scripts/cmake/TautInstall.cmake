@@ -2,7 +2,8 @@
 # it, as the CMake package `tautline` with the target tautline::taut_client.
 include(CMakePackageConfigHelpers)
 
-set(TAUT_CLIENT_LIBRARIES taut_client taut_proto taut_schemas taut_ssp taut_math taut_common)
+set(TAUT_CLIENT_LIBRARIES taut_client taut_proto taut_schemas taut_ssp taut_math
+    taut_keys taut_common)
 install(TARGETS ${TAUT_CLIENT_LIBRARIES} EXPORT tautline-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_INCLUDEDIR}/tautline)
@@ -11,14 +12,14 @@ install(EXPORT tautline-targets NAMESPACE tautline::
 install(FILES scripts/cmake/tautline-config.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tautline)
 install(FILES worker/client/client.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline)
-# What client.hpp and the endpoint handed to it include, no more.
+# What client.hpp, the endpoint handed to it and the keys for that include, no more.
 foreach(header
-    common/element_type.hpp common/files/tensor_file.hpp common/math/filler.hpp
-    common/math/host_device.hpp common/math/philox.hpp common/net/buffer_pool.hpp
-    common/net/endpoint.hpp common/net/message.hpp common/net/security.hpp
-    common/net/shared_arena.hpp common/net/zmq_endpoint.hpp common/result.hpp common/ssp/table.hpp common/strong_type.hpp
-    common/time.hpp common/types.hpp worker/client/client_load.hpp worker/client/resend_timer.hpp
-    worker/client/send_policy.hpp)
+    common/element_type.hpp common/files/tensor_file.hpp common/keys/key_folder.hpp
+    common/math/filler.hpp common/math/host_device.hpp common/math/philox.hpp
+    common/net/buffer_pool.hpp common/net/endpoint.hpp common/net/message.hpp
+    common/net/security.hpp common/net/shared_arena.hpp common/net/zmq_endpoint.hpp
+    common/result.hpp common/ssp/table.hpp common/strong_type.hpp common/time.hpp common/types.hpp
+    worker/client/client_load.hpp worker/client/resend_timer.hpp worker/client/send_policy.hpp)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline/${folder})
 endforeach()

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 BIN = pathlib.Path(os.environ["TAUTLINE_BIN"])
 SOURCE = pathlib.Path(os.environ["TAUTLINE_SOURCE"])
@@ -119,7 +120,10 @@ def wait_until(condition, seconds=20, what="the condition"):
 
 
 class ClusterTest(unittest.TestCase):
-    """A test with its own folder; every process that it starts is ended after it."""
+    """A test with its own folder and its own user's keys; every process that it starts is ended
+    after it."""
+
+    insecure = False  # daemons and commands use no keys
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tautline-e2e-")
@@ -128,6 +132,10 @@ class ClusterTest(unittest.TestCase):
         self.addCleanup(self.kill_all)
         self.processes = []
         self.coordinator = None
+        patched = unittest.mock.patch.dict(os.environ,
+                                           XDG_CONFIG_HOME=str(self.folder / ".config"))
+        patched.start()
+        self.addCleanup(patched.stop)
 
     def kill_all(self):
         for process in self.processes:
@@ -171,7 +179,8 @@ class ClusterTest(unittest.TestCase):
         address = self.coordinator or "127.0.0.1:0"
         log = self.folder / f"{name}.log"
         config = self.file(f"{name}.textproto", f'coordinator_address: "{address}"\n{section}\n'
-                           f'log {{ file: "{log}" }}\nheartbeat_interval_s: 0.1\n{more}\n')
+                           f'log {{ file: "{log}" }}\nheartbeat_interval_s: 0.1\n{more}\n'
+                           + ("insecure: true\n" if self.insecure else ""))
         ready = self.folder / f"{name}.ready"
         ready.unlink(missing_ok=True)
         process = self.start(f"tautline-{role}", "--config", config, "--ready-file", ready)
@@ -198,7 +207,8 @@ class ClusterTest(unittest.TestCase):
 
     def ask(self, *arguments, **options):
         """A command of the control plane."""
-        return self.tautline(*arguments, "--coordinator", self.coordinator, **options)
+        unproved = ["--insecure"] if self.insecure else []
+        return self.tautline(*arguments, "--coordinator", self.coordinator, *unproved, **options)
 
     def status(self):
         answer = self.ask("status", "--json")

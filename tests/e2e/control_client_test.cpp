@@ -38,7 +38,7 @@ TEST_CASE("a refused hello gives the coordinator's reason", "[cli]") {
     answer.mutable_hello_reply()->set_reason("wire version 1 here, 2 there");
     return answer;
   });
-  const auto client = connect_control(fake.address(), 5);
+  const auto client = connect_control(fake.address(), 5, Security::insecure());
   REQUIRE(!client);
   CHECK(client.error().code == ErrorCode::kMismatch);
   CHECK(client.error().message.find("wire version 1 here, 2 there") != std::string::npos);
@@ -52,7 +52,7 @@ TEST_CASE("the client introduces itself as one, with its wire version", "[cli]")
     seen = message.hello();
     return accepted();
   });
-  REQUIRE(connect_control(fake.address(), 5));
+  REQUIRE(connect_control(fake.address(), 5, Security::insecure()));
   const std::lock_guard lock(mutex);
   CHECK(seen.role() == pb::ROLE_CLIENT);
   CHECK(seen.wire_version() == kWireVersion);
@@ -74,7 +74,7 @@ TEST_CASE("a request that is lost is sent again with the same number and token",
     answer.mutable_submit_reply()->set_job(7);
     return answer;
   });
-  auto client = connect_control(fake.address(), 5);
+  auto client = connect_control(fake.address(), 5, Security::insecure());
   REQUIRE(client);
   const auto job = client.value().submit(pb::Job());
   REQUIRE(job);
@@ -98,7 +98,7 @@ TEST_CASE("a coordinator that restarted is greeted again before a request is rep
     answer.mutable_status_reply();
     return answer;
   });
-  auto client = connect_control(fake.address(), 5);
+  auto client = connect_control(fake.address(), 5, Security::insecure());
   REQUIRE(client);
   CHECK(client.value().status());
   CHECK(hellos >= 2);
@@ -112,7 +112,7 @@ TEST_CASE("a request that the coordinator refuses has its error", "[cli]") {
     if (message.has_status_request()) answer.mutable_status_reply()->set_error("no job 4");
     return answer;
   });
-  auto client = connect_control(fake.address(), 5);
+  auto client = connect_control(fake.address(), 5, Security::insecure());
   REQUIRE(client);
   CHECK(client.value().set_slack(JobId(3), Slack(2)).error().message == "no job 3");
   CHECK(client.value().submit(pb::Job()).error().message == "no worker has joined");
@@ -129,7 +129,7 @@ TEST_CASE("async is sent to the coordinator as the unbounded slack", "[cli]") {
     }
     return answer;
   });
-  auto client = connect_control(fake.address(), 5);
+  auto client = connect_control(fake.address(), 5, Security::insecure());
   REQUIRE(client);
   CHECK(client.value().set_slack(JobId(1), Slack::unbounded()).value() == "done");
   CHECK(slack == std::numeric_limits<std::int64_t>::max());

@@ -182,14 +182,6 @@ class BadClusters(ClusterTest):
                 self.assertIn(str(port), error)
                 self.assertIn(name, error)
 
-    def test_an_address_off_loopback_needs_insecure(self):
-        config = self.file("cluster.textproto", 'coordinator_address: "0.0.0.0:0"\n'
-                           "server { coordinator {} }\n")
-        process = self.start("tautline-server", "--config", config)
-        _, error = process.communicate(timeout=10)
-        self.assertEqual(process.returncode, 1)
-        self.assertIn("insecure: true", error)
-
     def test_insecure_warns_at_the_start(self):
         config = self.file("cluster.textproto", 'coordinator_address: "127.0.0.1:0"\n'
                            "insecure: true\nserver { coordinator {} }\n")

@@ -36,6 +36,13 @@ class Dealer:
 
     def __init__(self, address):
         self.stream = connect(address)
+        try:
+            self.greet()
+        except ConnectionError:
+            self.close()
+            raise
+
+    def greet(self):
         self.stream.sendall(GREETING)
         receive_exactly(self.stream, len(GREETING))
         ready = b"\x05READY"

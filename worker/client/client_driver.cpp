@@ -220,7 +220,9 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
   TimePoint report_at = begin + kLongWait;
   std::optional<ClientProtocol::Silence> silence;
   caller_waits_ = true;
-  while (!done() && !cancelled_ && !protocol_.failure()) {
+  // Once the tables are open, who refuses may be a process that has taken a shard's port.
+  const auto is_refused = [this] { return refused_ && !protocol_.ready(); };
+  while (!done() && !cancelled_ && !protocol_.failure() && !is_refused()) {
     const TimePoint now = steady_now();
     if (now >= deadline) {
       silence = protocol_.longest_silence();
@@ -247,6 +249,7 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
   if (done()) return ok();
   if (cancelled_) return make_error(ErrorCode::kClosed, what() + ": the client was closed");
   if (protocol_.failure()) return *protocol_.failure();
+  if (is_refused()) return *refused_;
   if (!silence) {
     return make_error(ErrorCode::kTimeout,
                       fmt::format("{} took longer than {:.1f} s", what(), seconds(wait)));
@@ -354,13 +357,26 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
   }
   if (incoming) take(*incoming);
   forget_returned_links();
+  auto refused = refusal();
   lock.lock();
+  refused_ = std::move(refused);
   if (const TimePoint now = steady_now(); now - last_tick_ >= kTick) {
     last_tick_ = now;
     protocol_.tick(now);
   }
   collect();
   note_load();
+}
+
+/// REQUIRES: the lead.
+std::optional<Error> ClientDriver::refusal() const {
+  for (const auto& [peer, shard] : shard_of_) {
+    const auto refused = endpoint_->refusal(peer);
+    if (!refused || !refused->is_final) continue;
+    return make_error(ErrorCode::kUnavailable, fmt::format("shard {} at {} {}", shard.value(),
+                                                           address_of_.at(shard), refused->reason));
+  }
+  return std::nullopt;
 }
 
 SharedLink* ClientDriver::link_of(ShardId shard) {

@@ -93,6 +93,7 @@ class ClientDriver {
   void hand_over(ShardId shard, DataMessage message);
   void forget_returned_links();
   void note_read(TableId table);
+  [[nodiscard]] std::optional<Error> refusal() const;
   void note_load();
 
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
@@ -129,6 +130,7 @@ class ClientDriver {
   bool caller_waits_ = false;
   TimePoint callers_until_;  // the thread leaves the lead to callers until then
   TimePoint last_tick_;
+  std::optional<Error> refused_;  // a shard does not accept this side's key
   bool cancelled_ = false;
   bool stopping_ = false;
   std::vector<ShardAddress> moves_;  // for the leader

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "common/keys/key_folder.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/control_link.hpp"
@@ -226,7 +227,11 @@ class Patterns {
 }  // namespace
 
 Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
-  ZmqContext context{Security::insecure()};
+  Security security = Security::insecure();
+  if (!options.keys.empty()) {
+    TAUT_TRY(security, daemon_security(options.keys, options.name, KeyRole::kWorker));
+  }
+  ZmqContext context{security};
   Membership membership(context, options);
   TAUT_TRY(const pb::WorkerJob job, membership.wait_for_job());
   ClientOptions client_options;

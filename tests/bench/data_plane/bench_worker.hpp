@@ -14,6 +14,7 @@ struct WorkerOptions {
   bool shared_memory = true;
   std::string coordinator;
   std::string name;
+  std::string keys;  // the folder of its key; empty: without keys
   std::uint64_t table_bytes = 1 << 20;
   double seconds = 1;  // of each pattern
   std::uint64_t window = SendPolicy{}.window.value();

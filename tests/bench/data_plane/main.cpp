@@ -30,6 +30,7 @@ struct Options {
   double seconds = 1;
   std::uint64_t window = SendPolicy{}.window.value();
   std::string json;
+  bool insecure = false;
   std::vector<int> memory_workers = {1, 2, 4};
   fs::path folder;
 };
@@ -117,13 +118,15 @@ class Bench {
     cluster_options.servers = static_cast<std::uint32_t>(servers);
     cluster_options.workers = 0;
     cluster_options.folder = options_.folder;
+    cluster_options.insecure = options_.insecure;
     TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
     std::vector<cli::ChildProcess> children;
     for (int i = 0; i < workers; ++i) {
-      TAUT_TRY(auto child, start_worker(i, cluster.coordinator(), size, {}));
+      TAUT_TRY(auto child, start_worker(i, cluster, size, {}));
       children.push_back(std::move(child));
     }
-    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10));
+    TAUT_TRY(const Security security, cluster.user_security());
+    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10, security));
     TAUT_TRY(await_workers(control, workers));
     TAUT_TRY(control.submit(bench_job(workers)));
     TAUT_TRY(await_all(children, 60 + 20 * options_.seconds));
@@ -141,14 +144,16 @@ class Bench {
     cluster_options.servers = 1;
     cluster_options.workers = 0;
     cluster_options.folder = options_.folder;
+    cluster_options.insecure = options_.insecure;
     TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
-    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10));
+    TAUT_TRY(const Security security, cluster.user_security());
+    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10, security));
     const int server = cluster.children()[0].pid();
     const std::uint64_t server_before = own_memory(server);
     std::vector<cli::ChildProcess> children;
     std::vector<int> pids = {server};
     for (int i = 0; i < workers; ++i) {
-      TAUT_TRY(auto child, start_worker(i, cluster.coordinator(), 4UL << 20U, {"--memory"}));
+      TAUT_TRY(auto child, start_worker(i, cluster, 4UL << 20U, {"--memory"}));
       pids.push_back(child.pid());
       children.push_back(std::move(child));
     }
@@ -195,15 +200,15 @@ class Bench {
     memory_kept_ = memory_kept_ && kept;
   }
 
-  Result<cli::ChildProcess> start_worker(int i, const std::string& coordinator, std::uint64_t size,
-                                         const std::vector<std::string>& more) {
+  Result<cli::ChildProcess> start_worker(int i, const cli::LocalCluster& cluster,
+                                         std::uint64_t size, const std::vector<std::string>& more) {
     std::error_code ignored;
     fs::remove(worker_log(i), ignored);
     std::vector<std::string> arguments = {
         "--worker",
         fmt::format("bench{}", i),
         "--coordinator",
-        coordinator,
+        cluster.coordinator(),
         "--size",
         std::to_string(size),
         "--seconds",
@@ -211,6 +216,9 @@ class Bench {
         "--window",
         std::to_string(options_.window),
         transport_ == "tcp" ? "--no-shared-memory" : "--shared-memory"};
+    if (!options_.insecure) {
+      arguments.insert(arguments.end(), {"--keys", cluster.keys().string()});
+    }
     arguments.insert(arguments.end(), more.begin(), more.end());
     return start_role(std::move(arguments), worker_log(i));
   }
@@ -324,6 +332,8 @@ int main(int argc, char** argv) {
                  "Numbers of workers whose memory is checked; 0: none")
       ->delimiter(',');
   app.add_flag("--memory", worker.memory, "")->group("");
+  app.add_flag("--insecure", options.insecure, "Without keys");
+  app.add_option("--keys", worker.keys, "")->group("");
   app.add_option("--json", options.json, "Writes every row there");
   app.add_option("--worker", worker.name, "")->group("");
   app.add_option("--coordinator", worker.coordinator, "")->group("");

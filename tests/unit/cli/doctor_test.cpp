@@ -141,11 +141,15 @@ TEST_CASE("a held port is reported with its process, its setting, and whether it
   }
 }
 
-TEST_CASE("addresses that are not loopback need insecure, which is worth a warning", "[doctor]") {
+TEST_CASE("HTTP that is not on loopback needs insecure, and no keys are worth a warning",
+          "[doctor]") {
   pb::ClusterConfig config = server_config();
-  CHECK(check_config(config).empty());
   config.mutable_server()->set_listen("0.0.0.0");
+  CHECK(check_config(config).empty());
+  config.mutable_http()->set_dashboard("0.0.0.0:7680");
   CHECK(worst(check_config(config)) == Verdict::kTrouble);
+  config.mutable_http()->set_insecure(true);
+  CHECK(check_config(config).empty());
   config.set_insecure(true);
   CHECK(worst(check_config(config)) == Verdict::kWarning);
 }

@@ -90,21 +90,21 @@ TEST_CASE("the last shard's port must exist too", "[cluster_config]") {
   CHECK(load("server { shards: 6 port_base: 65530 }").has_value());
 }
 
-TEST_CASE("only loopback is listened on, unless the file sets insecure", "[cluster_config]") {
+TEST_CASE("HTTP is served on loopback alone, unless the file sets insecure", "[cluster_config]") {
   const pb::ClusterConfig config;
   for (const char* address : {"127.0.0.1:7600", "127.0.0.1", "127.3.2.1:1", "localhost:0", "::1",
                               "[::1]:7600", "[::1]"}) {
     CAPTURE(address);
-    CHECK(check_listen_address(address, config).has_value());
+    CHECK(check_http_address(address, config).has_value());
   }
   for (const char* address :
        {"0.0.0.0:7600", "*:7600", "10.0.0.7", "::", "[::]:7600", "eth0:7600",
         "localhost.example.org:80", "127.example.org:80", "::ffff:10.0.0.7"}) {
     CAPTURE(address);
-    const auto refused = check_listen_address(address, config);
+    const auto refused = check_http_address(address, config);
     CHECK_FALSE(refused.has_value());
     if (!refused) CHECK_THAT(refused.error().message, Contains(address) && Contains("insecure"));
-    CHECK(check_listen_address(address, insecure()).has_value());
+    CHECK(check_http_address(address, insecure()).has_value());
   }
 }
 

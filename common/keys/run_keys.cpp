@@ -1,0 +1,87 @@
+#include "common/keys/run_keys.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "common/keys/key_file.hpp"
+#include "common/keys/key_folder.hpp"
+
+namespace taut {
+namespace fs = std::filesystem;
+namespace {
+
+// The files of the user's own keys that make the run a part of the user's cluster.
+constexpr std::array<const char*, 3> kShared = {"cluster.key", "owner.key", "admitted/owner"};
+
+Result<void> copy_own_keys(const fs::path& folder) {
+  TAUT_TRY(const fs::path own, ensure_own_keys());
+  for (const char* name : kShared) {
+    TAUT_TRY(const std::string text, read_private_file(own / name));
+    TAUT_TRY(write_private_file(folder / name, text));
+  }
+  return ok();
+}
+
+Result<void> fill(const fs::path& folder) {
+  std::error_code failed;
+  fs::remove_all(folder, failed);
+  // New keys first: where the user has no keys to share, and can have none, they are the run's.
+  TAUT_TRY(init_keys(folder));
+  if (auto copied = copy_own_keys(folder); copied) return ok();
+  fs::remove_all(folder, failed);
+  return init_keys(folder);
+}
+
+Result<fs::path> temporary_folder() {
+  std::string pattern = (fs::temp_directory_path() / "tautline-keys-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) {
+    return make_error(ErrorCode::kIo, fmt::format("{}: cannot be made: {}", pattern,
+                                                  std::generic_category().message(errno)));
+  }
+  return fs::path(pattern) / "keys";
+}
+
+}  // namespace
+
+Result<RunKeys> RunKeys::make(const fs::path& folder) {
+  if (const auto filled = fill(fs::absolute(folder)); filled) return RunKeys(fs::absolute(folder));
+  std::error_code none;
+  fs::remove_all(folder, none);
+  TAUT_TRY(const fs::path other, temporary_folder());
+  RunKeys keys(other);
+  TAUT_TRY(fill(other));
+  return keys;
+}
+
+RunKeys::~RunKeys() {
+  remove();
+}
+
+RunKeys& RunKeys::operator=(RunKeys&& other) noexcept {
+  if (this == &other) return *this;
+  remove();
+  folder_ = std::exchange(other.folder_, {});
+  return *this;
+}
+
+void RunKeys::remove() {
+  if (folder_.empty()) return;
+  std::error_code none;
+  fs::remove_all(folder_, none);
+  // A temporary folder of its own around it is empty now; a run's folder is not.
+  if (folder_.parent_path().filename().string().starts_with("tautline-keys-")) {
+    fs::remove(folder_.parent_path(), none);
+  }
+}
+
+Result<void> RunKeys::add(const std::string& name, KeyRole role) {
+  TAUT_TRY(add_key(folder_, name, role));
+  return ok();
+}
+
+}  // namespace taut

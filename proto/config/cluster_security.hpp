@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "common/net/security.hpp"
+#include "common/result.hpp"
+#include "proto/cluster.pb.h"
+
+namespace taut {
+
+/// What a daemon proves itself with, and whom it admits: its key in the folder that its config
+/// names, or in the user's own, which is made where there is none.
+/// role      kServer or kWorker
+/// Errors    no such key, or one that other users can read, with what to do
+[[nodiscard]] Result<Security> daemon_security(const pb::ClusterConfig& config,
+                                               const std::string& name, KeyRole role);
+
+/// What a command proves itself with, as a cluster's config says.
+[[nodiscard]] Result<Security> user_security(const pb::ClusterConfig& config);
+
+}  // namespace taut

@@ -1,0 +1,144 @@
+"""Keys over real daemons: who gets in, who does not, and what each is told."""
+
+import os
+import pathlib
+import stat
+import subprocess
+
+from cluster import *
+import zmtp
+
+
+class OwnKeys(ClusterTest):
+    """The user's own keys, which nobody has typed anything for."""
+
+    def own_folder(self):
+        return pathlib.Path(os.environ["XDG_CONFIG_HOME"]) / "tautline" / "keys"
+
+    def test_the_first_daemon_makes_the_users_own_keys_and_commands_find_them(self):
+        self.start_server()
+        self.start_worker()
+        folder = self.own_folder()
+        self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
+        for file in [*folder.glob("*.key"), *(folder / "admitted").iterdir()]:
+            self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600, file)
+        self.assert_still_trains()
+
+    def test_somebody_with_other_keys_or_none_is_told_so_at_once(self):
+        self.start_server()
+        port = self.coordinator
+        # Another user of this machine has keys of their own.
+        other = self.folder / "other"
+        answer = subprocess.run([BIN / "tautline", "status", "--coordinator", port, "--wait", "30"],
+                                env=dict(os.environ, XDG_CONFIG_HOME=str(other)), timeout=25,
+                                capture_output=True, text=True)
+        self.assert_fails(answer, port, "another cluster", "--keys")
+        answer = self.tautline("status", "--coordinator", port, "--insecure", "--wait", "30",
+                               timeout=25)
+        self.assert_fails(answer, port, "demands a key")
+        for place in self.addresses("server0")["coordinator"] + self.addresses("server0")["shard"]:
+            with self.assertRaises(ConnectionError):
+                zmtp.Dealer(place)
+
+    def test_keys_that_others_can_read_stop_a_daemon_and_a_command(self):
+        self.start_server()
+        owner = self.own_folder() / "owner.key"
+        owner.chmod(0o644)
+        self.assert_fails(self.ask("status"), "owner.key", "chmod 600")
+        config = self.file("late.textproto", f'coordinator_address: "{self.coordinator}"\n'
+                           "worker {}\n")
+        self.assert_fails(self.run_program("tautline-worker", "--config", config),
+                          "owner.key", "chmod 600")
+
+    def test_a_run_on_this_machine_has_keys_of_its_own_and_leaves_none(self):
+        job = self.job(iterations=100000, workers=2)
+        run = self.folder / "run"
+        train = self.start("tautline", "train", job, "--output", run)
+        address = wait_until(lambda: self.coordinator_of(run), what="the coordinator's address")
+        for name in ("server0", "worker0", "worker1"):
+            wait_until((run / "keys" / f"{name}.key").exists, what=f"the key of {name}")
+        # The user's own commands reach it, as before.
+        answer = wait_until(lambda: self.reached(address), what="an answer")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        train.send_signal(signal.SIGINT)
+        train.communicate(timeout=60)
+        self.assertFalse((run / "keys").exists())
+
+    def coordinator_of(self, run):
+        for file in run.glob("*.ready"):
+            for line in file.read_text().splitlines():
+                if line.startswith("coordinator "):
+                    return line.split(" ", 1)[1]
+        return None
+
+    def reached(self, address):
+        answer = self.tautline("status", "--coordinator", address)
+        return answer if answer.returncode == 0 else None
+
+
+class ClusterKeys(ClusterTest):
+    """A cluster whose keys were made by hand."""
+
+    def setUp(self):
+        super().setUp()
+        self.keys = self.folder / "keys"
+        self.make("init")
+
+    def make(self, *arguments):
+        answer = self.tautline("keys", *arguments, "--keys", self.keys)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout
+
+    def machine(self, *names):
+        """A folder with these keys alone, as they are copied to another machine."""
+        folder = self.folder / ("machine-" + "-".join(names))
+        folder.mkdir(mode=0o700)
+        for name in names:
+            copy = folder / f"{name}.key"
+            copy.touch(mode=0o600)
+            copy.write_text((self.keys / f"{name}.key").read_text())
+        return folder
+
+    def start_cluster(self):
+        self.make("add", "server0", "--role", "server")
+        self.make("add", "worker0", "--role", "worker")
+        section = f'keys: "{self.keys}"'
+        server = self.start_daemon("server", "server0", "shards: 1 coordinator {}", more=section)
+        self.coordinator = self.addresses("server0")["coordinator"][0]
+        worker = self.start_daemon("worker", "worker0",
+                                   more=f'keys: "{self.machine("worker0")}"')
+        return server, worker
+
+    def test_daemons_with_a_key_each_train_and_the_owner_commands(self):
+        self.start_cluster()
+        os.environ["TAUTLINE_KEYS"] = str(self.keys)
+        self.addCleanup(os.environ.pop, "TAUTLINE_KEYS")
+        self.assert_still_trains()
+        self.assertIn("worker0", self.make("list"))
+
+    def test_a_worker_without_an_admitted_key_ends_and_says_what_to_do(self):
+        self.start_cluster()
+        self.make("add", "worker1", "--role", "worker")
+        stranger = self.machine("worker1")
+        self.make("revoke", "worker1")
+        config = self.file("w1.textproto", f'coordinator_address: "{self.coordinator}"\n'
+                           f'worker {{ name: "worker1" }}\nkeys: "{stranger}"\n')
+        answer = self.run_program("tautline-worker", "--config", config, timeout=30)
+        self.assert_fails(answer, "does not know this key", "tautline keys add")
+        config.write_text(config.read_text().replace("worker1", "worker9").replace(
+            str(stranger).replace("worker1", "worker9"), str(stranger)))
+        answer = self.run_program("tautline-worker", "--config", config, timeout=30)
+        self.assert_fails(answer, "worker9")
+
+    def test_a_revocation_holds_on_open_connections(self):
+        _, worker = self.start_cluster()
+        os.environ["TAUTLINE_KEYS"] = str(self.keys)
+        self.addCleanup(os.environ.pop, "TAUTLINE_KEYS")
+        self.make("revoke", "worker0")
+
+        def is_silent():
+            silent = [one["silent_s"] for one in self.status()["workers"]]
+            return silent and float(silent[0]) > 1
+        # A live worker is heard of ten times a second.
+        wait_until(is_silent, what="silence of the revoked worker")
+        self.assertIsNone(worker.poll())
