@@ -22,7 +22,7 @@ std::vector<DeviceSpan<const float>> BatchFeed::bring(Stream& compute, data::Bat
                                                       data::DataLoader& loader) {
   give_back();
   if (pending_ == kMaxCopying) {
-    copying(kMaxCopying / 2 - 1).copied->finish();
+    copying(0).copied->finish();
     give_back();
   }
   // In the ring before anything is queued: if a call fails, it is kept until copies_ has ended.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes each call of CUDA's runtime and libraries fail: at its first, its middle and its last time,
-as a refusal, as memory that ran out, and as a device that is lost. The training must end with an
-error or go on, and never leave other numbers at a shard."""
+"""Makes each call of CUDA's runtime and libraries fail: at its first, its middle and its last time
+(or at more of them), as a refusal, as memory that ran out, and as a device that is lost. The
+training must end with an error or go on, and never leave other numbers at a shard."""
 
 import argparse
 import concurrent.futures
@@ -64,6 +64,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--scenario", action="append", help="served, sequences, planned, NCCL, ...")
     parser.add_argument("--calls", help="only those that begin so")
+    parser.add_argument("--times", type=int, default=3, help="each call at so many of its times")
     parser.add_argument("--seeds", type=int, default=1, help="each failure under so many schedules")
     options = parser.parse_args()
     bad = []
@@ -83,7 +84,8 @@ def main():
             for call, count in sorted(counts_of(runner, folder).items()):
                 if options.calls and not call.startswith(options.calls):
                     continue
-                for at in sorted({1, (count + 1) // 2, count}):
+                between = max(options.times - 1, 1)
+                for at in sorted({1 + (count - 1) * i // between for i in range(options.times)}):
                     failures += [f"{call} {at} {kind}" for kind in ("refused", "memory", "lost")]
             with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
                 outcomes = list(pool.map(lambda one: runner.outcome(one, options.seeds),

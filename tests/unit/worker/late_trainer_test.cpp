@@ -97,7 +97,7 @@ TEST_CASE("the host is ahead of a device with its own memory, with the same numb
   }
 }
 
-TEST_CASE("ahead of the latest of devices the host waits once in two clocks", "[trainer]") {
+TEST_CASE("ahead of the latest of devices the host waits once in a clock", "[trainer]") {
   const auto host = test::one_thread();
   test::LateBackend late(*host, {.seed = 0});
   std::vector<std::uint64_t> waits;
@@ -105,7 +105,7 @@ TEST_CASE("ahead of the latest of devices the host waits once in two clocks", "[
                             waits.push_back(late.waits());
                             return false;
                           }});
-  CHECK(waits.back() - waits.front() <= kClocks / 2);
+  CHECK(waits.back() - waits.front() < kClocks);
   CHECK(seen.recorded.back() < kClocks - 1);
 }
 
