@@ -25,6 +25,9 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
     view->sum = averaging->exchange() == Exchange::kElastic;
   }
   TAUT_TRY(view->membership, to_membership(job));
+  for (const pb::Member& member : job.members()) {
+    view->names.emplace(WorkerId(member.worker()), member.name());
+  }
   view->slack = Slack(job.slack());
   view->hold_from = Clock(job.hold_from());
   view->weights.assign(job.definition().weights().begin(), job.definition().weights().end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ struct JobView {
   bool sum = false;  // add updates up instead of dividing by the members
   Policies policies;
   Membership membership;
+  std::map<WorkerId, std::string> names;  // of the members: a key is good for its own name
   Slack slack;
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;

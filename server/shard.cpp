@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "proto/config/job_state.hpp"
+#include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
 #include "server/table_difference.hpp"
 
@@ -37,6 +38,24 @@ bool is_push(const DataItem& item) {
   return item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
 }
 
+/// The answer to a message that is not its sender's to send.
+std::vector<Outgoing> refuse_all(PeerId from, const DataMessage& message,
+                                 const std::string& reason) {
+  if (const auto* batch = std::get_if<DataItems>(&message.body)) {
+    Outbox out(message.job);
+    for (const DataItem& item : batch->items) {
+      out.add(from, refuse(item, pb::DataItem::NO_MEMBER, reason));
+    }
+    return out.take();
+  }
+  if (std::holds_alternative<pb::OpenTables>(message.body)) {
+    pb::OpenTablesReply reply;
+    reply.set_reason(reason);
+    return {{from, DataMessage{message.job, {}, {}, std::move(reply)}}};
+  }
+  return {};
+}
+
 /// The first digits of a hash from a peer, if it is one: other bytes may not be text.
 std::string short_hash(const std::string& hash) {
   const bool hex = !hash.empty() && std::ranges::all_of(hash, [](unsigned char digit) {
@@ -47,9 +66,13 @@ std::string short_hash(const std::string& hash) {
 
 }  // namespace
 
-std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint now) {
+std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint now,
+                                    const Identity* sender) {
   now_ = now;
   yield_spares();
+  if (std::string reason = refusal_of_sender(message, sender); !reason.empty()) {
+    return refuse_all(from, message, reason);
+  }
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
     return {{from, greet(from, message, *hello)}};
   }
@@ -85,6 +108,16 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     return out.take();
   }
   return {};
+}
+
+/// Empty: the message is the sender's to send.
+std::string Shard::refusal_of_sender(const DataMessage& message, const Identity* sender) const {
+  if (sender == nullptr) return {};
+  const auto job = jobs_.find(message.job);
+  if (job == jobs_.end()) return taut::refusal_of(sender, message, "");
+  const auto& names = job->second.view->names;
+  const auto name = names.find(message.worker);
+  return taut::refusal_of(sender, message, name == names.end() ? std::string() : name->second);
 }
 
 bool Shard::serves(const JobState& job, ShardId shard, std::uint64_t term) {

@@ -73,7 +73,9 @@ class Shard {
       : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
 
   /// Takes one message and returns the messages to send. Bad input is answered, never fatal.
-  [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message, TimePoint now);
+  /// sender  as its key proved; nullptr: there are no keys, and every message is the sender's own
+  [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message, TimePoint now,
+                                             const Identity* sender = nullptr);
 
   /// Takes over a newer view of a job; an older one is ignored. Reads that it satisfies are
   /// returned as messages.
@@ -164,6 +166,8 @@ class Shard {
     std::uint64_t term = 0;
   };
 
+  [[nodiscard]] std::string refusal_of_sender(const DataMessage& message,
+                                              const Identity* sender) const;
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
   DataMessage open(const DataMessage& message, const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);

@@ -206,7 +206,8 @@ void ShardThread::receive(const Incoming& incoming) {
   std::vector<Outgoing> answers;
   {
     const timeline::Span span(timeline::Row::kUpdate, "update");
-    answers = shard_.handle(incoming.from, std::move(message.value()), steady_now());
+    answers = shard_.handle(incoming.from, std::move(message.value()), steady_now(),
+                            incoming.sender.get());
   }
   note_state();
   for (const OpenedTables& opened : shard_.take_opened()) log_opened(opened);

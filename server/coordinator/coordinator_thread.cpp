@@ -12,6 +12,7 @@
 #include "proto/control_message.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "proto/record_sender.hpp"
+#include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut {
@@ -193,6 +194,7 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
     if (!incoming) continue;
     Result<pb::ControlMessage> message = decode_control(incoming->message);
     if (message) {
+      if (refuse_sender(*incoming, message.value())) continue;
       if (const auto answer = answer_outside(message.value())) {
         [[maybe_unused]] const auto sent = endpoint_->send(incoming->from, encode(*answer));
         continue;
@@ -214,6 +216,16 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
           fmt::format("dropped from peer {}: {}", incoming->from.value(), message.error().message));
     }
   }
+}
+
+bool CoordinatorThread::refuse_sender(const Incoming& incoming, const pb::ControlMessage& message) {
+  const std::string reason = refusal_of(incoming.sender.get(), message);
+  if (reason.empty()) return false;
+  warn(fmt::format("refused a message of peer {}: {}", incoming.from.value(), reason));
+  if (const auto answer = refuse(message, reason)) {
+    [[maybe_unused]] const auto sent = endpoint_->send(incoming.from, encode(*answer));
+  }
+  return true;
 }
 
 void CoordinatorThread::carry_out(CoordinatorOutput output) {

@@ -71,6 +71,8 @@ class CoordinatorThread {
   /// Whether everything that changed is on the disk.
   bool save();
   void answer_questions(Coordinator& coordinator);
+  /// Answers a message that its sender has no right to send. Returns whether it has none.
+  bool refuse_sender(const Incoming& incoming, const pb::ControlMessage& message);
   /// The answer to what the state machine need not know, or to a submission that is refused.
   std::optional<pb::ControlMessage> answer_outside(pb::ControlMessage& message);
   [[nodiscard]] pb::ControlMessage redirection(std::uint64_t request) const;

@@ -4,6 +4,7 @@ import os
 import pathlib
 import stat
 import subprocess
+import tempfile
 
 from cluster import *
 import zmtp
@@ -91,8 +92,7 @@ class ClusterKeys(ClusterTest):
 
     def machine(self, *names):
         """A folder with these keys alone, as they are copied to another machine."""
-        folder = self.folder / ("machine-" + "-".join(names))
-        folder.mkdir(mode=0o700)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="machine-", dir=self.folder))
         for name in names:
             copy = folder / f"{name}.key"
             copy.touch(mode=0o600)
@@ -142,3 +142,29 @@ class ClusterKeys(ClusterTest):
         # A live worker is heard of ten times a second.
         wait_until(is_silent, what="silence of the revoked worker")
         self.assertIsNone(worker.poll())
+
+    def test_a_reader_reads_and_changes_nothing(self):
+        self.start_cluster()
+        self.make("add", "bob", "--role", "view")
+        self.make("add", "alice", "--role", "submit")
+        bob, alice = self.machine("bob"), self.machine("alice")
+
+        def admitted(keys):
+            answer = self.ask("status", "--keys", keys)
+            return answer if answer.returncode == 0 else None
+        # A key that is new is known a moment later.
+        wait_until(lambda: admitted(bob) and admitted(alice), what="the new keys")
+        job = self.job()
+        self.assert_fails(self.ask("submit", job, "--keys", bob), '"bob"', "role submit")
+        self.assertEqual(self.ask("submit", job, "--follow", "--keys", alice).returncode, 0)
+        for words in (["stop", 1], ["set-slack", 1, 2], ["checkpoint", 1], ["trace", "start"]):
+            self.assert_fails(self.ask(*words, "--keys", bob), '"bob"', "role submit")
+
+    def test_a_worker_joins_under_the_name_of_its_key_alone(self):
+        self.start_cluster()
+        folder = self.machine("worker0")
+        (folder / "worker0.key").rename(folder / "worker1.key")
+        config = self.file("w1.textproto", f'coordinator_address: "{self.coordinator}"\n'
+                           f'worker {{ name: "worker1" }}\nkeys: "{folder}"\n')
+        answer = self.run_program("tautline-worker", "--config", config, timeout=30)
+        self.assert_fails(answer, 'the key "worker0" is not that of "worker1"')

@@ -1,0 +1,200 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/control_message.hpp"
+#include "proto/wire_version.hpp"
+#include "server/coordinator/coordinator_thread.hpp"
+#include "server/job_view.hpp"
+#include "server/shard_thread.hpp"
+
+namespace taut::test {
+
+/// Admits the keys that a test lists.
+class ListedKeys final : public Admission {
+ public:
+  void admit(const std::string& key, Identity identity) {
+    const std::scoped_lock lock(mutex_);
+    holders_[key] = std::make_shared<Identity>(std::move(identity));
+  }
+  void revoke(const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    holders_.erase(key);
+  }
+  [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view key) const override {
+    const std::scoped_lock lock(mutex_);
+    const auto found = holders_.find(std::string(key));
+    return found == holders_.end() ? nullptr : found->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Identity>> holders_;
+};
+
+/// A coordinator and a shard on loopback, with keys, driven by the threads of the daemons. The
+/// shard has a job, 7, of the members worker0 and worker1.
+class GuardedCluster {
+ public:
+  GuardedCluster() : context_(listener()) {
+    CoordinatorThread::Config config;
+    config.address = "127.0.0.1:0";
+    coordinator_ =
+        CoordinatorThread::start(context_.make_endpoint(), make_memory_store(), config).value();
+    shard_ = server::ShardThread::start(context_, "127.0.0.1:0", {},
+                                        [](std::size_t, const server::ShardReport&) {})
+                 .value();
+    shard_->set_job(ShardId(0), server::make_job_view(job()).value());
+  }
+
+  [[nodiscard]] const std::string& coordinator() const { return coordinator_->address(); }
+  [[nodiscard]] const std::string& shard() const { return shard_->address(); }
+
+  /// What a process with this pair uses.
+  [[nodiscard]] Security with(const KeyPair& own) const {
+    Security security;
+    security.own = own;
+    security.cluster_key = pair_.public_key;
+    return security;
+  }
+  /// A new key, admitted.
+  [[nodiscard]] Security admit(const std::string& name, KeyRole role) {
+    const KeyPair own = make_key_pair();
+    keys_->admit(own.public_key, {name, role});
+    return with(own);
+  }
+  void revoke(const Security& security) { keys_->revoke(security.own.public_key); }
+  void end_admission() { context_.end_admission(); }
+
+  static pb::ServerJob job() {
+    pb::ServerJob job;
+    job.set_job(7);
+    job.set_revision(1);
+    pb::SolverParameter& solver = *job.mutable_definition()->mutable_solver_param();
+    solver.set_base_lr(0.5F);
+    solver.set_max_iter(1000);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      pb::Member& member = *job.add_members();
+      member.set_worker(i);
+      member.set_incarnation(100 + i);
+      member.set_name("worker" + std::to_string(i));
+      member.set_leave_clock(Clock::never().value());
+    }
+    job.add_modes()->set_mode(pb::ModeChange::ON_ARRIVAL);
+    job.set_slack(Slack::unbounded().clocks());
+    job.set_hold_from(Clock::never().value());
+    job.add_shards()->set_shard(0);
+    return job;
+  }
+
+ private:
+  Security listener() {
+    Security security = with(make_key_pair());
+    security.cluster_secret = pair_.secret_key;
+    security.admission = keys_;
+    return security;
+  }
+
+  const KeyPair pair_ = make_key_pair();
+  const std::shared_ptr<ListedKeys> keys_ = std::make_shared<ListedKeys>();
+  ZmqContext context_;
+  std::unique_ptr<CoordinatorThread> coordinator_;
+  std::unique_ptr<server::ShardThread> shard_;
+};
+
+/// The requests that rights are about, as their senders would write them.
+namespace request {
+
+inline pb::ControlMessage hello(pb::Role role, const std::string& name) {
+  pb::ControlMessage message;
+  pb::Hello& hello = *message.mutable_hello();
+  hello.set_wire_version(kWireVersion);
+  hello.set_role(role);
+  hello.set_name(name);
+  hello.set_session(1);
+  if (role == pb::ROLE_SERVER) hello.add_shard_addresses("127.0.0.1:1");
+  return message;
+}
+
+inline pb::ControlMessage status() {
+  pb::ControlMessage message;
+  message.mutable_status_request();
+  return message;
+}
+
+inline pb::ControlMessage set_trace() {
+  pb::ControlMessage message;
+  message.mutable_set_trace()->set_on(false);
+  return message;
+}
+
+/// From the member of this number.
+inline DataMessage from_worker(std::uint32_t worker) {
+  return {JobId(7), WorkerId(worker), Incarnation(100 + worker), {}};
+}
+
+inline DataMessage data_hello() {
+  DataMessage message = from_worker(0);
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash(job_hash(GuardedCluster::job().definition()));
+  message.body = hello;
+  return message;
+}
+
+inline DataMessage open_tables(std::uint32_t worker) {
+  DataMessage message = from_worker(worker);
+  pb::OpenTables requested;
+  pb::TableSpec& table = *requested.add_tables();
+  table.set_name("table0");
+  table.add_shape(4);
+  table.set_lr_mult(1);
+  table.mutable_filler()->set_type("constant");
+  message.body = requested;
+  return message;
+}
+
+inline DataMessage item(std::uint32_t worker, DataItem::Kind kind, Clock clock = Clock(0)) {
+  DataMessage message = from_worker(worker);
+  DataItem one;
+  one.kind = kind;
+  one.count = 4;
+  one.clock = clock;
+  if (kind == pb::DataItem::PUSH) one.payload = Frame::copy_of(std::string(16, '\0'));
+  message.body = DataItems{{one}};
+  return message;
+}
+
+}  // namespace request
+
+/// Whether an answer says that a request was granted.
+inline bool is_granted(const pb::ControlMessage& answer) {
+  switch (answer.body_case()) {
+    case pb::ControlMessage::kHelloReply:
+      return answer.hello_reply().accepted();
+    case pb::ControlMessage::kStatusReply:
+      return answer.status_reply().error().empty();
+    case pb::ControlMessage::kCommandReply:
+      return answer.command_reply().error().empty();
+    default:
+      return true;
+  }
+}
+
+inline bool is_granted(const DataMessage& answer) {
+  if (const auto* hello = std::get_if<pb::DataHelloReply>(&answer.body)) return hello->accepted();
+  if (const auto* open = std::get_if<pb::OpenTablesReply>(&answer.body)) return open->accepted();
+  if (const auto* batch = std::get_if<DataItems>(&answer.body)) {
+    return batch->items.empty() || batch->items[0].kind != pb::DataItem::REFUSED;
+  }
+  return true;
+}
+
+}  // namespace taut::test
