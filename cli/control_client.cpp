@@ -197,6 +197,12 @@ Result<std::string> ControlClient::stop(JobId job, bool discard) {
   return command_line(std::move(request));
 }
 
+Result<std::string> ControlClient::drain(const std::string& name) {
+  pb::ControlMessage request;
+  request.mutable_drain()->set_name(name);
+  return command_line(std::move(request));
+}
+
 Result<pb::CommandReply> ControlClient::checkpoint(JobId job) {
   pb::ControlMessage request;
   request.mutable_make_checkpoint()->set_job(job.value());

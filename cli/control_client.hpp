@@ -40,6 +40,8 @@ class ControlClient {
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
   /// discard  at once; otherwise a checkpoint is written first
   [[nodiscard]] Result<std::string> stop(JobId job, bool discard);
+  /// Has a process's work given to others; it ends then.
+  [[nodiscard]] Result<std::string> drain(const std::string& name);
   /// Orders one, of the running job where none is named; the reply says of which.
   [[nodiscard]] Result<pb::CommandReply> checkpoint(JobId job);
   /// Begins or ends every process's timeline.

@@ -37,6 +37,9 @@ std::optional<Broken> Checker::next(const Event& event, const History& history) 
     case Event::Kind::kTookOver:
       take_over(event);
       return std::nullopt;
+    case Event::Kind::kGaveAway:
+      give_away(shards_[event.shard.value()], {event.table.value(), event.slice.value()});
+      return std::nullopt;
     case Event::Kind::kEnd:
       return check_end(event);
     default:
@@ -44,15 +47,17 @@ std::optional<Broken> Checker::next(const Event& event, const History& history) 
   }
 }
 
+void Checker::give_away(ShardSide& shard, const SliceKey& key) {
+  if (shard.slices.contains(key)) {
+    std::erase(shard.touched, shard.slices.at(key).get());
+    shard.slices.erase(key);
+  }
+  shard.moved.insert(key);
+}
+
 void Checker::take_over(const Event& event) {
   const SliceKey key{event.table.value(), event.slice.value()};
-  for (auto& [number, shard] : shards_) {
-    if (shard.slices.contains(key)) {
-      std::erase(shard.touched, shard.slices.at(key).get());
-      shard.slices.erase(key);
-    }
-    shard.moved.insert(key);
-  }
+  for (auto& [number, shard] : shards_) give_away(shard, key);
   shards_[event.shard.value()].moved.insert(key);
   moved_to_[key] = event.shard.value();
   moved_values_.erase(key);
@@ -80,7 +85,7 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
   if (is_of_slice && shard.moved.contains(key)) {
     const auto host = moved_to_.find(key);
     if (event.item == pb::DataItem::SNAPSHOT_VALUE && event.kind == Event::Kind::kReply &&
-        host->second == event.shard.value()) {
+        host != moved_to_.end() && host->second == event.shard.value()) {
       const auto values = history.values(event);
       moved_values_[key].assign(values.begin(), values.end());
     }
@@ -135,7 +140,7 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
     case Event::Kind::kMissed: {
       const bool late = std::ranges::any_of(
           shard.slices, [&](const auto& entry) { return entry.second->missed(event.view); });
-      if (late) return std::nullopt;
+      if (late || !shard.moved.empty()) return std::nullopt;
       return Broken{"checkpoint",
                     fmt::format("shard {} says that order {} arrived too late, and it "
                                 "did not",

@@ -44,6 +44,7 @@ class Checker {
   [[nodiscard]] std::uint64_t captured() const { return captured_; }
 
  private:
+  using SliceKey = std::pair<std::uint32_t, std::uint32_t>;  // table, slice
   struct ShardSide {
     std::optional<Contract> contract;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
@@ -87,13 +88,13 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_end(const Event& event);
   [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
   void take_over(const Event& event);
+  static void give_away(ShardSide& shard, const SliceKey& key);
   [[nodiscard]] std::optional<Broken> check_moved_at_end() const;
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
 
   const ToyJob job_;
   const std::function<void(const Event&)> trace_;
   std::map<std::uint32_t, ShardSide> shards_;
-  using SliceKey = std::pair<std::uint32_t, std::uint32_t>;
   std::map<SliceKey, std::uint32_t> moved_to_;           // the newest host of a slice
   std::map<SliceKey, std::vector<float>> moved_values_;  // its newest snapshot there
   std::map<std::uint32_t, WorkerSide> workers_;

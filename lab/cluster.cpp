@@ -1,8 +1,11 @@
 #include "lab/cluster.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -70,6 +73,29 @@ class Cluster {
     if (number < places_.size()) places_[number] = Place();
     network_.break_connections(number);
   }
+  /// A process has ended by itself, and may come back.
+  void end(NodeId number) {
+    leave(number);
+    if (plan_.drained_return) returns_[number] = network_.now() + *plan_.drained_return;
+  }
+  void bring_back() {
+    const TimePoint now = network_.now();
+    for (auto due = returns_.begin(); due != returns_.end();) {
+      if (due->second > now) {
+        ++due;
+        continue;
+      }
+      const NodeId number = due->first;
+      due = returns_.erase(due);
+      const NodeId first_worker = plan_.worker_node(0);
+      if (places_[number].node) continue;
+      if (number >= first_worker) {
+        start_worker(static_cast<std::uint32_t>(number - first_worker));
+      } else {
+        start_server(static_cast<std::uint32_t>(number - plan_.server_node(0)));
+      }
+    }
+  }
   void start_server(std::uint32_t number) {
     const NodeId node = plan_.server_node(number);
     leave(node);
@@ -92,6 +118,7 @@ class Cluster {
     if (next_event_ < plan_.events.size()) {
       next = std::min(next, TimePoint(plan_.events[next_event_].at));
     }
+    for (const auto& [number, at] : returns_) next = std::min(next, at);
     return std::max(next, network_.now());
   }
 
@@ -109,6 +136,7 @@ class Cluster {
   void step(Place& place) {
     place.node->step(network_.now());
     place.wake = place.node->wake();
+    if (place.node->is_over()) end(static_cast<NodeId>(&place - places_.data()));
   }
 
   void wake_up() {
@@ -116,6 +144,7 @@ class Cluster {
     while (next_event_ < plan_.events.size() && TimePoint(plan_.events[next_event_].at) <= now) {
       happen(plan_.events[next_event_++]);
     }
+    bring_back();
     for (Place& place : places_) {
       if (place.node && !place.paused && place.wake <= now) step(place);
     }
@@ -156,6 +185,12 @@ class Cluster {
         break;
       case Kind::kKillServer:
         leave(plan_.server_node(static_cast<std::uint32_t>(event.value)));
+        break;
+      case Kind::kDrainServer:
+        user().drain(fmt::format("server{}", event.value));
+        break;
+      case Kind::kDrain:
+        user().drain(fmt::format("worker{}", event.value));
         break;
       case Kind::kStartServer:
         start_server(static_cast<std::uint32_t>(event.value));
@@ -246,6 +281,7 @@ class Cluster {
   std::shared_ptr<CoordinatorRecords> disk_;
   std::vector<Place> places_;  // by node
   std::size_t next_event_ = 0;
+  std::map<NodeId, TimePoint> returns_;  // of processes that have ended by themselves
   std::uint64_t next_session_ = 1;
   std::uint64_t values_hash_ = 0;
   std::uint32_t members_ = 0;

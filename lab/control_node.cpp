@@ -26,6 +26,8 @@ CoordinatorOptions options(const Plan& plan, std::uint64_t session) {
   CoordinatorOptions options;
   options.heartbeat_limit = plan.heartbeat_limit;
   options.replication_interval = plan.replication_interval;
+  options.backup_limit = plan.heartbeat_limit * 4;
+  options.kept_bytes = plan.kept_bytes;
   options.resend_interval = plan.heartbeat_interval;
   options.session = session;
   return options;
@@ -60,7 +62,10 @@ void ControlNode::act(ControlOutput output, TimePoint now) {
   for (pb::ControlMessage& message : output.messages) {
     world_.network.send(socket_, coordinator_, std::move(message));
   }
-  for (const ControlEvent& event : output.events) on_event(event, now);
+  for (const ControlEvent& event : output.events) {
+    is_drained_ |= std::holds_alternative<control_event::Drained>(event);
+    on_event(event, now);
+  }
 }
 
 UserNode::UserNode(World& world)
@@ -108,6 +113,11 @@ void UserNode::step(TimePoint now) {
     change.mutable_set_slack()->set_job(1);
     change.mutable_set_slack()->set_slack(slack_->clocks());
     send(std::move(change));
+  }
+  if (!drained_.empty()) {
+    pb::ControlMessage order;
+    order.mutable_drain()->set_name(std::exchange(drained_, ""));
+    send(std::move(order));
   }
   if (std::exchange(checkpoint_ordered_, false)) {
     pb::ControlMessage order;

@@ -14,8 +14,9 @@ constexpr std::size_t kStretch = 1U << 14U;
 
 std::string describe(const Event& event) {
   static constexpr std::array kNames = {
-      "view",    "greeted", "opened",   "request", "reply",    "step",      "reads from", "pushed",
-      "reading", "read",    "finished", "failed",  "captured", "took over", "missed",     "end"};
+      "view",       "greeted",   "opened",    "request", "reply",    "step",
+      "reads from", "pushed",    "reading",   "read",    "finished", "failed",
+      "captured",   "took over", "gave away", "missed",  "end"};
   return fmt::format(
       "{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
       "V {} done {}",

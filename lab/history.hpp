@@ -33,6 +33,7 @@ struct Event {
     // and behind them done(w) of each member, below 0 if there is none.
     kPutAside,
     kTookOver,  // a host serves a slice from its images on
+    kGaveAway,  // a host serves a slice no more: another one does, or will
     kMissed,    // a shard could not capture a slice for the checkpoint `view`, ordered too late
     kEnd,       // the run is over; `done`: the job ended well
   };

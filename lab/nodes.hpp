@@ -41,6 +41,8 @@ class Node {
   /// Does what is due, and sends pending messages. Called after receive(), and at wake().
   virtual void step(TimePoint now) = 0;
   [[nodiscard]] virtual TimePoint wake() const = 0;
+  /// It ends by itself.
+  [[nodiscard]] virtual bool is_over() const { return false; }
 };
 
 /// Its line to the coordinator, as servers and workers have it.
@@ -50,6 +52,7 @@ class ControlNode : public Node {
   void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return session_.next_tick(); }
+  [[nodiscard]] bool is_over() const override { return is_drained_; }
 
  protected:
   virtual void on_event(const ControlEvent& event, TimePoint now) = 0;
@@ -65,6 +68,7 @@ class ControlNode : public Node {
   SocketId socket_;
   PeerId coordinator_;
   ControlSession session_;
+  bool is_drained_ = false;
 };
 
 class ServerNode final : public ControlNode {
@@ -140,6 +144,7 @@ class WorkerNode final : public ControlNode {
   TimePoint next_tick_;
   bool finished_ = false;
   bool failed_ = false;
+  bool leaves_ = false;
 };
 
 /// The user: submits the job, requests its status, changes its slack.
@@ -150,6 +155,7 @@ class UserNode final : public Node {
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return next_; }
   void set_slack(Slack slack);
+  void drain(const std::string& process) { drained_ = process; }
   void order_checkpoint() { checkpoint_ordered_ = true; }
   [[nodiscard]] const pb::JobStatus& status() const { return status_; }
 
@@ -163,6 +169,7 @@ class UserNode final : public Node {
   std::optional<Slack> slack_;
   std::uint64_t slack_request_ = 100;
   bool checkpoint_ordered_ = false;
+  std::string drained_;  // a process that is to be; empty: none
   TimePoint next_;
   pb::JobStatus status_;
 };

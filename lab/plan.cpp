@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Plan::Event::Kind;
 
-constexpr std::array<std::pair<std::string_view, bool Faults::*>, 13> kNames = {{
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 14> kNames = {{
     {"drop", &Faults::drop},
     {"duplicate", &Faults::duplicate},
     {"delay", &Faults::delay},
@@ -25,6 +25,7 @@ constexpr std::array<std::pair<std::string_view, bool Faults::*>, 13> kNames = {
     {"restart", &Faults::restart},
     {"checkpoint", &Faults::checkpoint},
     {"server", &Faults::server},
+    {"drain", &Faults::drain},
 }};
 
 Slack draw_slack(Random& random) {
@@ -169,6 +170,30 @@ void draw_servers(Plan& plan, Duration span) {
   }
 }
 
+/// Servers and workers are drained one after the other, and start again once they have ended. Drawn
+/// apart, as the servers that are killed.
+void draw_drains(Plan& plan, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0xd4a1aULL));
+  if (plan.replication_interval == 0) {
+    plan.replication_interval = static_cast<std::uint32_t>(apart.between(1, 4));
+  }
+  plan.drained_return = Duration(apart.between(1000, plan.heartbeat_limit.count() * 2));
+  if (apart.chance(0.5)) plan.kept_bytes = apart.below(4096) + 1;
+  // One more worker than the job has, which waits for a place.
+  if (apart.chance(0.5)) {
+    plan.events.push_back({Duration(0), Kind::kStart, plan.job.workers, NodeId(0)});
+  }
+  std::int64_t at = apart.between(0, span.count());
+  for (std::uint64_t drains = 1 + apart.below(4); drains > 0; --drains) {
+    const bool is_server = apart.chance(0.6);
+    const auto process =
+        static_cast<std::int64_t>(apart.below(is_server ? plan.servers : plan.job.workers));
+    const Kind kind = is_server ? Kind::kDrainServer : Kind::kDrain;
+    plan.events.push_back({Duration(at), kind, process, NodeId(0)});
+    at += apart.between(1000, plan.heartbeat_limit.count() * 4);
+  }
+}
+
 }  // namespace
 
 Result<Faults> Faults::parse(std::string_view text) {
@@ -188,7 +213,7 @@ Result<Faults> Faults::parse(std::string_view text) {
       return invalid(
           fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                      "restart, checkpoint, server",
+                      "restart, checkpoint, server, drain",
                       word));
     }
   }
@@ -201,7 +226,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   Plan plan;
   plan.seed = seed;
   plan.servers = static_cast<std::uint32_t>(random.between(1, 2));
-  if (allowed.server) plan.servers = 2 + plan.servers % 2;
+  if (allowed.server || allowed.drain) plan.servers = 2 + plan.servers % 2;
   if (limits.servers) plan.servers = *limits.servers;
   plan.shards_each = static_cast<std::uint32_t>(random.between(1, 2));
   plan.job.workers = static_cast<std::uint32_t>(random.between(1, 4));
@@ -236,7 +261,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   // With members that join and leave, a run lasts for a few of their silences.
   const bool members_change =
       allowed.pause || allowed.kill || allowed.join || allowed.partition || allowed.server;
-  const bool slow = members_change && random.chance(0.5);
+  const bool slow = (members_change || allowed.drain) && random.chance(0.5);
   plan.heartbeat_limit = Duration(400'000);
   plan.heartbeat_interval = Duration(40'000);
   const Duration clock =
@@ -257,7 +282,8 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   // Jobs with backup workers have no backups of their shards.
   const bool replicates = plan.job.policies.backup_workers() == 0;
   if (allowed.server && replicates) draw_servers(plan, span);
-  plan.may_fail = members_change || allowed.restart || allowed.server;
+  if (allowed.drain && replicates) draw_drains(plan, span);
+  plan.may_fail = members_change || allowed.restart;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;
 }

@@ -29,6 +29,7 @@ struct Faults {
   bool slack = false;       // the bound and the mode change while the job runs
   bool restart = false;     // of the coordinator
   bool server = false;      // servers are killed, and start again; shards have backups
+  bool drain = false;       // servers and workers are drained, and start again
   bool checkpoint = false;  // no fault, but at any time: every so many clocks, and by hand
 
   /// "all", "none", or names with commas between.
@@ -52,10 +53,12 @@ struct Plan {
       kStartCoordinator,
       kKillServer,
       kStartServer,
+      kDrainServer,
+      kDrain,
     };
     Duration at;
     Kind kind = Kind::kKill;
-    std::int64_t value = 0;  // a worker (kKill, kStart), a server, the slack, or a node
+    std::int64_t value = 0;  // a worker (kKill, kStart, kDrain), a server, the slack, or a node
     NodeId towards = 0;      // kBlock, kUnblock
   };
 
@@ -64,6 +67,7 @@ struct Plan {
   std::uint32_t servers = 1;
   std::uint32_t shards_each = 2;
   std::uint32_t replication_interval = 0;  // 0: shards have no backups
+  std::uint64_t kept_bytes = 0;            // of updates kept for backups; 0: no limit
   LinkFaults faults;
   double framed = 1.0 / 16;
   Duration compute_min{200};  // of one clock
@@ -76,6 +80,8 @@ struct Plan {
   ResendPolicy resend{Duration(10'000), Duration(1000), Duration(200'000)};
   bool may_fail = false;  // something happens that may end the job early, as it should
   std::vector<Event> events;
+  // A process that was drained, and has ended, starts again after so long; nothing: never.
+  std::optional<Duration> drained_return{};
 
   // Processes: the coordinator, the user, the servers, then the workers by number.
   static constexpr NodeId kCoordinatorNode = 0;

@@ -151,14 +151,15 @@ void ServerNode::take_job(const pb::ServerJob& job, const server::JobView& view,
     served.insert(place.shard);
     if (place.term > 1 && !one.served.contains(place.shard)) taken.insert(place.shard);
   }
-  one.served = std::move(served);
+  const std::set<ShardId> before = std::exchange(one.served, std::move(served));
   one.places.clear();
   const SliceLayout layout(toy_tables(world_.plan.job), view.shards, kSliceElements);
   for (const Slice& slice : layout.slices()) {
     if (one.served.contains(slice.shard)) one.places.push_back(slice);
-    if (!taken.contains(slice.shard)) continue;
+    const bool was_here = before.contains(slice.shard) && !one.served.contains(slice.shard);
+    if (!taken.contains(slice.shard) && !was_here) continue;
     Event event;
-    event.kind = Event::Kind::kTookOver;
+    event.kind = was_here ? Event::Kind::kGaveAway : Event::Kind::kTookOver;
     event.at = now;
     event.shard = host;
     event.table = slice.table;

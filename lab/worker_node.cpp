@@ -38,6 +38,7 @@ Event WorkerNode::event_of(Event::Kind kind, TimePoint now) const {
 
 void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
   if (std::holds_alternative<control_event::DeclaredLost>(event)) stop();
+  if (std::holds_alternative<control_event::Leave>(event)) leaves_ = true;
   const auto* job = std::get_if<pb::WorkerJob>(&event);
   if (job == nullptr) return;
   revision_ = job->revision();
@@ -76,7 +77,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   }
   protocol_ = std::make_unique<ClientProtocol>(
       ClientIdentity{JobId(job.job()), member_, incarnation_, job_hash(job.definition()),
-                     job.replicated()},
+                     job.replicated(), Bytes(job.kept_bytes())},
       shards, world_.plan.resend,
       // Every other worker has a window of one update, so that both ways are tried.
       SendPolicy{SendOrder::kFrontFirst, Bytes(member_.value() % 2 == 0 ? 4UL << 20U : 1)},
@@ -168,7 +169,7 @@ void WorkerNode::finish_clock(TimePoint now) {
 void WorkerNode::step(TimePoint now) {
   if (protocol_) {
     if (computing_until_ && now >= *computing_until_) finish_clock(now);
-    if (!computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
+    if (!leaves_ && !computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
       const Plan& plan = world_.plan;
       const std::int64_t clocks = plan.job.schedule().first_from(clock_).next() - clock_;
       const std::int64_t factor = clocks * (number_ == plan.slow_worker ? plan.slowness : 1);
@@ -192,10 +193,12 @@ void WorkerNode::note_progress(TimePoint now) {
     failed_ = true;
     world_.history.add(event_of(Event::Kind::kFailed, now));
   }
-  const bool is_through = clock_ == Clock(world_.plan.job.clocks);
+  const bool is_at_end = clock_ == Clock(world_.plan.job.clocks);
+  const bool is_through = is_at_end || (leaves_ && !computing_until_);
   if (is_through) protocol_->settle();
   const bool finished = is_through && protocol_->unsettled() == 0;
-  if (finished && !finished_) world_.history.add(event_of(Event::Kind::kFinished, now));
+  if (finished && !finished_ && is_at_end)
+    world_.history.add(event_of(Event::Kind::kFinished, now));
   const bool urgent = finished != finished_ || revision_ != reported_revision_;
   if (!urgent && clock_ == reported_clock_) return;
   finished_ = finished;
@@ -207,7 +210,8 @@ void WorkerNode::note_progress(TimePoint now) {
   progress.set_revision(revision_);
   progress.set_incarnation(incarnation_.value());
   progress.set_clock(clock_.value());
-  progress.set_finished(finished);
+  progress.set_finished(finished && is_at_end);
+  progress.set_left(finished && !is_at_end);
   report(std::move(content), urgent);
 }
 

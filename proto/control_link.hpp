@@ -29,6 +29,8 @@ class ControlLink {
   [[nodiscard]] std::vector<ControlEvent> step(Duration wait);
   /// Sets the content of further heartbeats; an urgent one is sent at the next step.
   void report(pb::Heartbeat content, bool urgent) { session_.report(std::move(content), urgent); }
+  /// Asks the coordinator to give this process's work to others.
+  void leave() { session_.leave(); }
   /// Tells the coordinator that this process ends, so that no process waits for it.
   void say_goodbye(const std::string& reason);
   void wake() { endpoint_->wake(); }

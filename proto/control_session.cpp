@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/wire_version.hpp"
 
@@ -66,6 +67,7 @@ ControlOutput ControlSession::tick(TimePoint now) {
     message.set_request(++last_request_);
     *message.mutable_heartbeat() = heartbeat_;
     message.mutable_heartbeat()->set_incarnation(incarnation_.value());
+    message.mutable_heartbeat()->set_leaves(leaves_);
     next_send_ = now + timings_.heartbeat_interval;
   }
   return out;
@@ -81,6 +83,11 @@ TimePoint ControlSession::next_tick() const {
 void ControlSession::report(pb::Heartbeat content, bool urgent) {
   heartbeat_ = std::move(content);
   if (urgent && state_ == State::kAccepted) next_send_ = TimePoint();
+}
+
+void ControlSession::leave() {
+  leaves_ = true;
+  if (state_ == State::kAccepted) next_send_ = TimePoint();
 }
 
 pb::ControlMessage ControlSession::goodbye(const std::string& reason) {
@@ -104,6 +111,12 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
       if (message.heartbeat_reply().records_size() > 0) {
         const auto& marks = message.heartbeat_reply().records();
         out.events.emplace_back(control_event::Recorded{{marks.begin(), marks.end()}});
+      }
+      if (message.heartbeat_reply().leaves() && !std::exchange(leaves_, true)) {
+        out.events.emplace_back(control_event::Leave{});
+      }
+      if (leaves_ && message.heartbeat_reply().is_drained()) {
+        out.events.emplace_back(control_event::Drained{});
       }
       // An answer to a message from before this hello's round is stale.
       if (accepted() && !message.heartbeat_reply().known() &&

@@ -56,6 +56,10 @@ struct Unreachable {
 struct Trace {
   bool on = false;
 };
+/// The process is to hand its work over to others and then to end.
+struct Leave {};
+/// It leaves, and nothing depends on it any more.
+struct Drained {};
 /// How much of a job's records the coordinator has.
 struct Recorded {
   std::vector<pb::RecordMark> marks;
@@ -66,7 +70,7 @@ struct Recorded {
 using ControlEvent =
     std::variant<control_event::Accepted, control_event::Refused, control_event::DeclaredLost,
                  control_event::Unreachable, control_event::Trace, control_event::Recorded,
-                 pb::ServerJob, pb::WorkerJob>;
+                 control_event::Leave, control_event::Drained, pb::ServerJob, pb::WorkerJob>;
 
 struct ControlOutput {
   bool reconnect = false;  // before sending: replace the connection
@@ -89,6 +93,9 @@ class ControlSession {
 
   /// Sets the content of further heartbeats. Urgent: the next tick() sends one.
   void report(pb::Heartbeat content, bool urgent = false);
+  /// Asks to be drained: from now on with every heartbeat.
+  void leave();
+  [[nodiscard]] bool leaves() const { return leaves_; }
   /// The message to send before ending, so that no process waits for this one.
   [[nodiscard]] pb::ControlMessage goodbye(const std::string& reason);
 
@@ -112,6 +119,7 @@ class ControlSession {
   State state_ = State::kGreeting;
   Incarnation incarnation_;
   pb::Heartbeat heartbeat_;
+  bool leaves_ = false;
   pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;
   std::uint64_t last_request_ = 0;
   std::uint64_t greeting_request_ = 1;  // the first hello of this round; older replies are stale

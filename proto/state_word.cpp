@@ -34,4 +34,15 @@ const char* state_word(pb::ProcessState state) {
   }
 }
 
+const char* state_word(const pb::ServerStatus& server) {
+  if (server.state() == pb::PROCESS_LOST || !server.leaves()) return state_word(server.state());
+  return server.is_drained() ? "drained" : "leaving";
+}
+
+const char* state_word(const pb::WorkerStatus& worker) {
+  if (worker.state() == pb::PROCESS_LOST) return worker.progress().left() ? "left" : "lost";
+  if (!worker.leaves()) return state_word(worker.state());
+  return worker.is_drained() ? "drained" : "leaving";
+}
+
 }  // namespace taut

@@ -1,5 +1,7 @@
 #include "server/image_sender.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -7,13 +9,23 @@
 #include "proto/config/job_state.hpp"
 
 namespace taut::server {
+namespace {
+
+constexpr Duration kCheck = std::chrono::seconds(1);  // between two looks for backups far behind
+
+}  // namespace
 
 void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& slices,
                          const Dial& dial) {
   job_ = view.job;
   interval_ = view.replication_interval;
+  limit_ = view.backup_limit;
   members_ = 0;
-  for (const Member& member : view.membership.members()) members_ += member.fenced ? 0 : 1;
+  bool any_fenced = false;
+  for (const Member& member : view.membership.members()) {
+    any_fenced |= member.fenced;
+    members_ += member.fenced ? 0 : 1;
+  }
   std::map<ShardId, Target> targets;
   for (const ShardPlace& place : view.places) {
     if (interval_ == 0 || place.host != host || !place.backup || !dial.connect) continue;
@@ -25,7 +37,7 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
     }
     const auto [peer, is_new] = peers_.try_emplace(place.backup_address);
     if (is_new) peer->second = dial.connect(place.backup_address);
-    targets[place.shard] = {place.term, place.copy, peer->second, 0, false, {}};
+    targets[place.shard] = {place.term, place.copy, peer->second, 0, false, {}, {}};
   }
   targets_ = std::move(targets);
   std::erase_if(peers_, [&](const auto& entry) {
@@ -45,6 +57,15 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
     const auto target = targets_.find(track.shard);
     const std::uint64_t term = target == targets_.end() ? 0 : target->second.term;
     const std::uint64_t copy = target == targets_.end() ? 0 : target->second.copy;
+    // Nobody repeats what a member that is lost has pushed: it is made safe at once.
+    if (copy != 0 && any_fenced) {
+      for (const auto& [worker, settled] : slice->settled_members()) {
+        const Member* member = view.membership.find(worker);
+        if (member == nullptr || !member->fenced || track.stable[worker] >= settled) continue;
+        track.is_due = true;
+        pending_.insert(index);
+      }
+    }
     if (track.term == term && track.copy == copy) continue;
     // Without a backup workers were told that all is safe that is not held. Images are taken after
     // this moment, so they hold all of it.
@@ -53,6 +74,8 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
     track.copy = copy;
     track.is_due = copy != 0;
     track.under_way.reset();
+    track.behind_since.reset();
+    track.is_kept = false;
     if (track.is_due) pending_.insert(index);
   }
   std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
@@ -136,6 +159,7 @@ bool ImageSender::add(Track& track, Target& target, SliceState& slice, DataImage
       return false;  // later, when readers have let memory go
     }
     track.attempts = 0;
+    track.begun = now;
     target.under_way += bytes_of(*track.under_way);
   }
   // The same image again: a newer one would make the reply to this one worthless.
@@ -157,6 +181,7 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
       Track& track = tracks_.at(*entry);
       const auto target = targets_.find(track.shard);
       if (target == targets_.end()) continue;
+      if (!track.behind_since) track.behind_since = now;
       DataImages& batch = batches[track.shard];
       if (add(track, target->second, *slices.at(*entry), batch, now)) next_ = *entry + 1;
     }
@@ -183,9 +208,47 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   return out;
 }
 
+bool ImageSender::check(TimePoint now) {
+  if (limit_ == Duration::max() || now < next_check_) return false;
+  if (now - next_check_ > limit_ / 2) {
+    // This process did not run, or the job has just begun.
+    for (auto& [index, track] : tracks_) {
+      if (track.behind_since) track.behind_since = now;
+    }
+  }
+  next_check_ = now + std::min(limit_ / 4, kCheck);
+  std::map<ShardId, TimePoint> oldest;  // of what its backup does not have
+  for (const std::size_t index : pending_) {
+    const Track& track = tracks_.at(index);
+    const auto target = targets_.find(track.shard);
+    if (target == targets_.end() || !track.behind_since) continue;
+    // A new backup may take longer, while it takes images.
+    const TimePoint since =
+        track.is_kept ? *track.behind_since
+                      : std::max(*track.behind_since, target->second.heard.value_or(TimePoint()));
+    const auto [entry, is_first] = oldest.try_emplace(track.shard, since);
+    entry->second = std::min(entry->second, since);
+  }
+  std::vector<Problem> problems;
+  for (const auto& [shard, since] : oldest) {
+    const Target& target = targets_.at(shard);
+    if (now - since < limit_) continue;
+    problems.push_back({shard, target.term, target.copy,
+                        target.heard
+                            ? fmt::format("it is more than {:g} s behind", seconds(limit_))
+                            : fmt::format("it has not answered for {:g} s", seconds(limit_))});
+  }
+  const auto same = [](const Problem& a, const Problem& b) {
+    return a.shard == b.shard && a.copy == b.copy && a.term == b.term;
+  };
+  const bool is_news = !std::ranges::equal(problems, problems_, same);
+  problems_ = std::move(problems);
+  return is_news;
+}
+
 std::vector<ImageSender::Settled> ImageSender::take_reply(
     PeerId from, const pb::SliceImagesReply& reply,
-    const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of) {
+    const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of, TimePoint now) {
   std::vector<Settled> settled;
   const auto found = targets_.find(ShardId(reply.shard()));
   if (found == targets_.end()) return settled;
@@ -194,6 +257,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
     return settled;
   }
   target.knows_tables = true;
+  target.heard = now;
   for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
     const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();
@@ -208,6 +272,10 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
       stable = std::max(stable, done);
     }
     track.under_way.reset();
+    track.is_kept = true;
+    // What has changed since that image was first sent.
+    track.behind_since.reset();
+    if (track.is_due) track.behind_since = track.begun;
     std::erase_if(track.waiting, [&](const auto& waiting) {
       if (track.stable[waiting.first] < waiting.second.clock) return false;
       settled.push_back({*index, waiting.second.peer, waiting.first});

@@ -45,6 +45,17 @@ class ImageSender {
   /// in the values; it is told then.
   void settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock);
 
+  /// Whether other backups than before are further behind than the job allows; see problems().
+  [[nodiscard]] bool check(TimePoint now);
+  struct Problem {
+    ShardId shard;
+    std::uint64_t term = 0;
+    std::uint64_t copy = 0;
+    std::string reason;
+  };
+  /// Backups that are too far behind, as of the last check().
+  [[nodiscard]] const std::vector<Problem>& problems() const { return problems_; }
+
   /// The images that are to be sent now.
   /// tables  of the job
   [[nodiscard]] std::vector<Outgoing> take_outgoing(const std::vector<TableSpec>& tables,
@@ -58,7 +69,7 @@ class ImageSender {
   };
   [[nodiscard]] std::vector<Settled> take_reply(
       PeerId from, const pb::SliceImagesReply& reply,
-      const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of);
+      const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of, TimePoint now);
 
   /// The first clock of a member whose update would be lost with this primary.
   [[nodiscard]] Clock stable(std::size_t index, WorkerId worker, const SliceState& slice) const;
@@ -75,6 +86,9 @@ class ImageSender {
     bool is_due = false;
     std::uint64_t sequence = 0;
     std::optional<ImageItem> under_way;
+    std::optional<TimePoint> behind_since;  // of what the backup does not have yet, the oldest
+    bool is_kept = false;                   // the backup has some image of it
+    TimePoint begun;                        // when that one was sent first
     TimePoint sent;
     int attempts = 0;
     Clock version;  // V in the newest image
@@ -89,6 +103,7 @@ class ImageSender {
     std::uint64_t under_way = 0;  // bytes
     bool knows_tables = false;
     std::optional<TimePoint> told;  // of the tables, where the shard has no slice
+    std::optional<TimePoint> heard;
   };
 
   [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
@@ -100,6 +115,9 @@ class ImageSender {
   JobId job_;
   std::uint32_t interval_ = 0;
   std::size_t members_ = 1;
+  Duration limit_ = Duration::max();  // that a backup may be behind
+  TimePoint next_check_;
+  std::vector<Problem> problems_;
   std::map<ShardId, Target> targets_;    // shards with a backup
   std::map<std::string, PeerId> peers_;  // by address
   std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of

@@ -51,8 +51,11 @@ std::optional<pb::SliceImagesReply> ImageStore::take(const DataImages& images, c
   if (images.term != place_.term || images.copy != place_.copy) return std::nullopt;
   if (tables_.empty()) {
     if (images.tables.empty()) return std::nullopt;
-    // Without memory for it the shard stays without a backup, which its status says.
-    if (!open(images.tables, view, slice_elements, memory)) return std::nullopt;
+    if (auto opened = open(images.tables, view, slice_elements, memory); !opened) {
+      problem_ = opened.error().message;
+      return std::nullopt;
+    }
+    problem_.clear();
   }
   pb::SliceImagesReply reply;
   reply.set_shard(place_.shard.value());

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
@@ -31,6 +32,8 @@ class ImageStore {
       const DataImages& images, const JobView& view, std::uint64_t slice_elements,
       const std::shared_ptr<TableMemory>& memory);
 
+  /// Why images cannot be kept; empty: they can.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
   /// There is an image of every slice.
   [[nodiscard]] bool is_complete() const { return !tables_.empty() && images_.size() == slices_; }
   [[nodiscard]] const ShardPlace& place() const { return place_; }
@@ -52,6 +55,7 @@ class ImageStore {
   std::size_t slices_ = 0;  // of this shard
   TableMemory::Share memory_;
   std::map<std::size_t, ImageItem> images_;
+  std::string problem_;
 };
 
 }  // namespace taut::server

@@ -32,6 +32,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->hold_from = Clock(job.hold_from());
   view->weights.assign(job.definition().weights().begin(), job.definition().weights().end());
   view->replication_interval = job.replication_interval();
+  if (job.backup_limit_s() > 0) view->backup_limit = from_seconds(job.backup_limit_s());
   for (const pb::ShardInfo& shard : job.shards()) {
     view->shards.emplace_back(shard.shard());
     ShardPlace& place = view->places.emplace_back();

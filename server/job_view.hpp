@@ -12,6 +12,7 @@
 #include "common/result.hpp"
 #include "common/ssp/membership.hpp"
 #include "common/ssp/policies.hpp"
+#include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
 #include "server/slice_image.hpp"
@@ -45,8 +46,9 @@ struct JobView {
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;
   std::vector<ShardPlace> places;  // of each shard; empty: a host serves the shard of its number
-  std::uint32_t replication_interval = 0;  // rises of V between two images of a slice; 0: none
-  std::vector<std::string> weights;        // files that tables may start from
+  std::uint32_t replication_interval = 0;   // rises of V between two images of a slice; 0: none
+  Duration backup_limit = Duration::max();  // how far a backup may be behind
+  std::vector<std::string> weights;         // files that tables may start from
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
 

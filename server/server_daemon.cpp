@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <random>
 #include <thread>
 #include <utility>
@@ -100,6 +101,8 @@ Result<void> ServerDaemon::start_coordinator() {
   thread.coordinator.heartbeat_limit = from_seconds(settings.heartbeat_limit_s());
   thread.run_folder = settings.run_folder();
   thread.coordinator.replication_interval = settings.replication().interval();
+  thread.coordinator.backup_limit = from_seconds(settings.replication().limit_s());
+  thread.coordinator.kept_bytes = settings.replication().memory();
   thread.coordinator.worker_wait = from_seconds(settings.worker_wait_s());
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
@@ -222,8 +225,25 @@ std::vector<std::string> ServerDaemon::shard_addresses() const {
   return addresses;
 }
 
+/// A stop signal may give notice: its shards go to other servers first.
+bool ServerDaemon::must_end() {
+  // A coordinator stays: it is not what was drained.
+  if (is_drained_ && !config_.server().has_coordinator()) return true;
+  if (stop_signal() == 0) return false;
+  const Duration notice = from_seconds(config_.preemption_notice_s());
+  const bool has_notice = stop_signal() == SIGTERM && notice > Duration::zero();
+  const bool may_wait = has_notice && link_ && link_->session().accepted() && !is_drained_;
+  if (!may_wait || stop_is_urgent()) return true;
+  if (!leaves_by_) {
+    log::info("leaving within {:g} s", seconds(notice));
+    leaves_by_ = steady_now() + notice;
+    link_->leave();
+  }
+  return steady_now() >= *leaves_by_;
+}
+
 Result<void> ServerDaemon::run() {
-  while (stop_signal() == 0) {
+  while (!must_end()) {
     TAUT_TRY(watch_coordinator());
     begin_loaded_jobs();
     timeline::flush(steady_now());
@@ -236,8 +256,10 @@ Result<void> ServerDaemon::run() {
       TAUT_TRY(handle(event));
     }
   }
-  log::info("stopping");
-  if (link_) link_->say_goodbye("the server received a stop signal");
+  log::info("{}", is_drained_ ? "drained: no job needs this server" : "stopping");
+  if (link_) {
+    link_->say_goodbye(is_drained_ ? "it was drained" : "the server received a stop signal");
+  }
   return ok();
 }
 
@@ -284,6 +306,12 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
     switch_timeline(trace->on, config_.records(), config_.server().name());
   } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
     records_.take(recorded->marks);
+  } else if (std::holds_alternative<Leave>(event)) {
+    log::info("drained by request: its shards go to other servers");
+  } else if (std::holds_alternative<Drained>(event)) {
+    if (!std::exchange(is_drained_, true) && config_.server().has_coordinator()) {
+      log::info("drained: this process stays as the coordinator, without shards");
+    }
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
     std::vector<std::shared_ptr<const JobView>> over;

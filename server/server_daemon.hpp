@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,7 @@ class ServerDaemon {
   [[nodiscard]] Result<void> start_http();
   [[nodiscard]] dashboard::ServerFigures figures() const;
   void send_reports();
+  [[nodiscard]] bool must_end();
 
   const pb::ClusterConfig config_;
   ZmqContext context_;
@@ -82,6 +84,8 @@ class ServerDaemon {
   std::vector<std::unique_ptr<ShardThread>> shards_;
   pb::Heartbeat heartbeat_;  // the content of the next one
   TimePoint next_loads_;
+  bool is_drained_ = false;
+  std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not
   // Last: their threads use the members above.
   std::unique_ptr<dashboard::Dashboard> dashboard_;
   std::unique_ptr<http::Server> metrics_;

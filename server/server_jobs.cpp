@@ -97,6 +97,13 @@ void ServerJobs::fill(std::uint64_t job, const Progress& progress,
       one.set_copy(copy.copy);
       one.set_complete(copy.is_complete);
     }
+    for (const ImageSender::Problem& problem : report.problems) {
+      pb::BackupProblem& one = *reply.add_problems();
+      one.set_shard(problem.shard.value());
+      one.set_term(problem.term);
+      one.set_copy(problem.copy);
+      one.set_reason(problem.reason);
+    }
     for (const auto& [worker, done] : report.fenced) {
       const auto [entry, added] = fenced.emplace(worker, done);
       if (!added) entry->second = std::min(entry->second, done);

@@ -81,7 +81,7 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     return keep(from, message.job, *images);
   }
   if (const auto* reply = std::get_if<pb::SliceImagesReply>(&message.body)) {
-    return note_kept(from, message.job, *reply);
+    return note_kept(from, message.job, *reply, now);
   }
   const auto greeting = greeted_.find(from);
   if (greeting == greeted_.end()) {
@@ -477,7 +477,10 @@ ShardReport Shard::report(JobId id) const {
   report.error = job.error;
   for (const auto& [shard, copy] : job.copies) {
     report.copies.push_back({shard, copy.place().term, copy.place().copy, copy.is_complete()});
+    if (copy.problem().empty()) continue;
+    report.problems.push_back({shard, copy.place().term, copy.place().copy, copy.problem()});
   }
+  for (const ImageSender::Problem& one : job.images.problems()) report.problems.push_back(one);
   for (const auto& [index, slice] : job.slices) {
     report.max_done = std::max(report.max_done, slice->gate().highest_due());
   }
@@ -485,7 +488,10 @@ ShardReport Shard::report(JobId id) const {
   const bool may_hold_back = job.tables.empty() && !job.served.empty();
   if (!may_hold_back) report.min_version = Clock::never();
   for (const auto& [index, slice] : job.slices) {
-    if (slice->is_written()) report.min_version = std::min(report.min_version, slice->version());
+    if (!slice->is_written()) continue;
+    report.min_version = std::min(report.min_version, slice->version());
+    // Members that are forgotten by now may have raised it.
+    report.max_done = std::max(report.max_done, slice->version());
   }
   for (const Member& member : job.view->membership.members()) {
     // No worker pushes before the tables are open everywhere.

@@ -44,7 +44,8 @@ struct ShardReport {
     bool is_complete = false;
   };
   std::vector<Copy> copies;
-  std::string error;  // why the job cannot go on here
+  std::vector<ImageSender::Problem> problems;  // of backups of its shards, and of what it keeps
+  std::string error;                           // why the job cannot go on here
 };
 
 /// The tables that a shard has opened, and their memory.
@@ -180,7 +181,8 @@ class Shard {
   void take_sent(JobState& job, const Greeting& greeting, WorkerId worker, Incarnation incarnation,
                  const pb::OpenTables& requested, Outbox& out);
   std::vector<Outgoing> keep(PeerId from, JobId id, const DataImages& images);
-  std::vector<Outgoing> note_kept(PeerId from, JobId id, const pb::SliceImagesReply& reply);
+  std::vector<Outgoing> note_kept(PeerId from, JobId id, const pb::SliceImagesReply& reply,
+                                  TimePoint now);
   void note_settling(JobState& job);
   [[nodiscard]] Clock stable(const JobState& job, const SliceState& slice, WorkerId worker) const;
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);

@@ -151,6 +151,7 @@ std::vector<Outgoing> Shard::take_images(TimePoint now) {
     for (Outgoing& one : job.images.take_outgoing(job.tables, job.slices, now)) {
       out.push_back(std::move(one));
     }
+    if (job.images.check(now)) changed_.push_back(id);
   }
   return out;
 }
@@ -160,14 +161,17 @@ std::vector<Outgoing> Shard::keep(PeerId from, JobId id, const DataImages& image
   if (job == jobs_.end()) return {};
   const auto copy = job->second.copies.find(images.shard);
   if (copy == job->second.copies.end()) return {};
-  const bool was_complete = copy->second.is_complete();
-  auto reply = copy->second.take(images, *job->second.view, slice_elements_, memory_);
+  ImageStore& store = copy->second;
+  const bool was_complete = store.is_complete();
+  const std::string problem = store.problem();
+  auto reply = store.take(images, *job->second.view, slice_elements_, memory_);
+  if (store.is_complete() != was_complete || store.problem() != problem) changed_.push_back(id);
   if (!reply) return {};
-  if (copy->second.is_complete() != was_complete) changed_.push_back(id);
   return {{from, DataMessage{id, {}, {}, std::move(*reply)}}};
 }
 
-std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceImagesReply& reply) {
+std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceImagesReply& reply,
+                                       TimePoint now) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return {};
   JobState& job = found->second;
@@ -176,7 +180,7 @@ std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceIma
     return job.layout.index_of(table, slice);
   };
   Outbox out(id);
-  for (const ImageSender::Settled& settled : job.images.take_reply(from, reply, index_of)) {
+  for (const ImageSender::Settled& settled : job.images.take_reply(from, reply, index_of, now)) {
     const SliceState& slice = *job.slices.at(settled.index);
     const Member* member = job.view->membership.find(settled.worker);
     if (member == nullptr) continue;

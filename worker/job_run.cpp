@@ -42,6 +42,7 @@ ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& s
   options.job_hash = job_hash(job.definition());
   options.shards = shard_addresses(job);
   options.replicated = job.replicated();
+  options.max_kept = Bytes(job.kept_bytes());
   options.send.order = settings.send_order() == pb::WorkerConfig::AS_READY ? SendOrder::kAsReady
                                                                            : SendOrder::kFrontFirst;
   options.send.window = Bytes(settings.send_window());
@@ -210,8 +211,8 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
 
 Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> devices,
                            ZmqContext& context, const pb::ClusterConfig& config,
-                           const std::atomic<bool>& stop, ShardMoves& moves, ProgressBoard& board,
-                           StateSaver& saver) {
+                           const std::atomic<bool>& stop, const std::atomic<bool>& leave,
+                           ShardMoves& moves, ProgressBoard& board, StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
   if (!settings.pin().empty()) {
     TAUT_TRY(pin_this_thread(settings.pin()));
@@ -271,14 +272,23 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   options.before_clock = [&](Clock first, Clock clock) {
     if (is_due) saver.at_clock(first, clock, job.slot(), carriers);
   };
+  TAUT_TRY(const Policies policies, to_policies(definition));
+  options.leaves = [&leave, start, schedule = policies.schedule()](Clock next) {
+    // Between two pushes it would take its own training along.
+    return leave && (next == start || schedule.pushes_at(next - 1));
+  };
   Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(stop));
   if (const std::string use = budgeted.summary(); !use.empty()) log::info("{}", use);
-  if (stop) return JobOutcome{reached, {}};
+  if (stop) return JobOutcome{reached, {}, false};
+  if (reached < trainer_options(definition).end) {
+    TAUT_TRY(cache->flush(silence_limit(job)));
+    return JobOutcome{reached, {}, true};
+  }
   saver.at_end(reached, job.slot(), carriers);
   TAUT_TRY(cache->flush(silence_limit(job)));
 
-  JobOutcome outcome{reached, {}};
+  JobOutcome outcome{reached, {}, false};
   if (!job.evaluates()) return outcome;
   TAUT_TRY(outcome.parameters_sha256, digest_parameters(*cache, assets.train_graph(), reached,
                                                         kFinalWait, stop, divergence, board));

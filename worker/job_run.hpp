@@ -21,6 +21,7 @@ namespace taut::worker {
 struct JobOutcome {
   Clock clock;
   std::string parameters_sha256;  // of the final parameters, if this process evaluates
+  bool left = false;              // before the last clock, as it was to
 };
 
 /// The trainer's options that follow from a job.
@@ -40,11 +41,13 @@ struct JobOutcome {
 /// devices   one or more; several split the worker's batch, and the first one has the tables
 /// moves     where shards are served when their servers are lost
 /// Errors    whatever kept the job from finishing, in one line
-/// Thread    a dedicated thread; `stop` may be set from any
+/// leave     ends it at the end of a clock, when no update of it can be lost any more
+/// Thread    a dedicated thread; `stop` and `leave` may be set from any
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job,
                                          std::span<Backend* const> devices, ZmqContext& context,
                                          const pb::ClusterConfig& config,
-                                         const std::atomic<bool>& stop, ShardMoves& moves,
+                                         const std::atomic<bool>& stop,
+                                         const std::atomic<bool>& leave, ShardMoves& moves,
                                          ProgressBoard& board, StateSaver& saver);
 
 /// Where a job's shards are served, as its newest message says.

@@ -71,7 +71,8 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   stop_ = &stop;
   TAUT_TRY(dry_run_device());
   Clock clock = options_.start;
-  while (clock < options_.end && !stop) {
+  const auto leaves = [this](Clock next) { return options_.leaves && options_.leaves(next); };
+  while (clock < options_.end && !stop && !leaves(clock)) {
     const Clock first = clock;
     board_.begin_wait(steady_now());
     auto begun = cache_.begin_clock(first);

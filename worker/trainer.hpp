@@ -53,6 +53,8 @@ class Trainer {
     /// Whether the nets have to be idle at that call: the host then waits for all that is queued.
     /// Empty: never.
     std::function<bool(Clock clock)> is_idle_before;
+    /// Whether this worker leaves before `next`, a clock that has not begun; may be empty.
+    std::function<bool(Clock next)> leaves;
     Recorder* recorder = nullptr;  // nullptr: no records
   };
 

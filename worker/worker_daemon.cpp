@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <limits>
 #include <random>
@@ -122,10 +123,31 @@ void WorkerDaemon::end_run() {
   run_.reset();
 }
 
+/// The job goes on without this worker from the end of its clock on.
+void WorkerDaemon::leave() {
+  link_->leave();
+  if (run_) run_->leave = true;
+}
+
+/// A stop signal may give notice: its work goes to others first.
+bool WorkerDaemon::must_end() {
+  if (is_drained_) return true;
+  if (stop_signal() == 0) return false;
+  const Duration notice = from_seconds(config_.preemption_notice_s());
+  const bool has_notice = stop_signal() == SIGTERM && notice > Duration::zero();
+  if (!has_notice || stop_is_urgent() || !link_->session().accepted()) return true;
+  if (!leaves_by_) {
+    log::info("leaving within {:g} s", seconds(notice));
+    leaves_by_ = steady_now() + notice;
+    leave();
+  }
+  return steady_now() >= *leaves_by_;
+}
+
 Result<bool> WorkerDaemon::step() {
-  if (stop_signal() != 0) {
-    log::info("stopping");
-    link_->say_goodbye("the worker was stopped");
+  if (must_end()) {
+    log::info("{}", is_drained_ ? "drained: no job needs this worker" : "stopping");
+    link_->say_goodbye(is_drained_ ? "it was drained" : "the worker was stopped");
     end_run();
     return false;
   }
@@ -152,6 +174,11 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
     switch_timeline(trace->on, config_.records(), config_.worker().name());
   } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
     records_.take(recorded->marks);
+  } else if (std::holds_alternative<Leave>(event)) {
+    log::info("drained by request: leaving at the end of a clock");
+    leave();
+  } else if (std::holds_alternative<Drained>(event)) {
+    is_drained_ = true;
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
     end_run();
@@ -184,6 +211,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   run_->job = job;
   run_->begun = steady_now();
   if (job.stop()) run_->stop = true;
+  if (link_->session().leaves()) run_->leave = true;
   if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
   log::info("job {}: member {}, share {} of {}, from clock {}", job.job(), job.worker(), job.slot(),
             job.slots(), job.start_clock());
@@ -193,8 +221,8 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     try {
       std::vector<Backend*> devices;
       for (const auto& device : devices_) devices.push_back(device.get());
-      auto ended =
-          run_job(job, devices, context_, config_, run->stop, run->moves, run->board, run->saver);
+      auto ended = run_job(job, devices, context_, config_, run->stop, run->leave, run->moves,
+                           run->board, run->saver);
       if (ended) {
         outcome = ended.value();
       } else if (!run->stop) {
@@ -274,7 +302,8 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   if (report.first_iteration) {
     progress.set_seconds_to_first_iteration(seconds(*report.first_iteration - run.begun));
   }
-  progress.set_finished(run.finished);
+  progress.set_finished(run.finished && !run.outcome.left);
+  progress.set_left(run.outcome.left);
   progress.set_error(run.error);
   progress.set_diverged(report.diverged);
   progress.set_parameters_sha256(run.outcome.parameters_sha256);
@@ -310,7 +339,7 @@ void WorkerDaemon::report() {
     load_ = run_->board.load();
   }
   // Reports that the coordinator waits for are sent at once; the rest with the next heartbeat.
-  const bool ended = content.progress().finished();
+  const bool ended = content.progress().finished() || content.progress().left();
   const bool news =
       (ended && !reported_end_) || reported_revision_ != content.progress().revision();
   reported_end_ = ended;

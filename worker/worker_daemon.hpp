@@ -58,6 +58,7 @@ class WorkerDaemon {
     pb::WorkerJob job;
     TimePoint begun;
     std::atomic<bool> stop = false;
+    std::atomic<bool> leave = false;
     ShardMoves moves;
     ProgressBoard board;
     StateSaver saver;
@@ -77,6 +78,8 @@ class WorkerDaemon {
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::WorkerJob& job);
   void end_run();
+  void leave();
+  [[nodiscard]] bool must_end();
   void record(Run& run);
   [[nodiscard]] std::string failed_device() const;
   [[nodiscard]] Result<void> end_without_device();
@@ -91,6 +94,8 @@ class WorkerDaemon {
   std::unique_ptr<ControlLink> link_;
   std::unique_ptr<Run> run_;
   RecordSender records_;
+  bool is_drained_ = false;
+  std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
   std::mutex newest_mutex_;  // guards newest_ and load_

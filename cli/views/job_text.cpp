@@ -217,8 +217,12 @@ std::string protection_line(const pb::JobStatus& job) {
   if (whole == shards.size()) {
     return fmt::format("{}, each with a backup on another server", counted(whole, "shard"));
   }
-  return fmt::format("{} of {} without a whole backup: a lost server ends the job",
-                     shards.size() - whole, counted(shards.size(), "shard"));
+  const auto given_up = std::ranges::find_if(
+      shards, [](const pb::ShardStatus& shard) { return !shard.problem().empty(); });
+  const std::string problem =
+      given_up == shards.end() ? std::string() : fmt::format(" ({})", given_up->problem());
+  return fmt::format("{} of {} without a whole backup: a lost server ends the job{}",
+                     shards.size() - whole, counted(shards.size(), "shard"), problem);
 }
 
 std::vector<std::string> progress_block(const pb::JobStatus& job, int width, const JobWords& words,

@@ -108,7 +108,7 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
   for (const pb::WorkerStatus& worker : job.workers()) {
     const pb::Progress& own = worker.progress();
     workers.push_back({{"name", worker.name()},
-                       {"state", state_word(worker.state())},
+                       {"state", state_word(worker)},
                        {"device", worker.device()},
                        {"clock", own.clock()},
                        {"loss", own.loss()},

@@ -34,12 +34,12 @@ std::vector<std::string> job_table(const pb::StatusReply& status) {
 std::vector<std::string> process_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"PROCESS", "ROLE", "STATE", "HEARD", "HAS"}};
   for (const pb::ServerStatus& server : status.servers()) {
-    rows.push_back({server.name(), "server", state_word(server.state()),
+    rows.push_back({server.name(), "server", state_word(server),
                     fmt::format("{:.1f} s ago", server.silent_s()),
                     counted(server.shards(), "shard")});
   }
   for (const pb::WorkerStatus& worker : status.workers()) {
-    rows.push_back({worker.name(), "worker", state_word(worker.state()),
+    rows.push_back({worker.name(), "worker", state_word(worker),
                     fmt::format("{:.1f} s ago", worker.silent_s()), worker.device()});
   }
   return aligned(rows);

@@ -76,7 +76,7 @@ std::vector<std::string> TopView::shards(const pb::StatusReply& status, double s
           {busy,
            {fmt::format("{}/{}", server.name(), i), bar(busy, bar_width),
             fmt::format("{:.0f} % busy", 100 * busy), fmt::format("{:.0f} msg/s", messages),
-            fmt::format("{:.1f} MB/s", bytes / 1e6), state_word(server.state())}});
+            fmt::format("{:.1f} MB/s", bytes / 1e6), state_word(server)}});
     }
   }
   std::stable_sort(all.begin(), all.end(),

@@ -72,7 +72,9 @@ WorkerMark mark_of(const pb::JobStatus& job, const pb::WorkerStatus& worker,
                    const WaitShares& waits) {
   if (job.state() != pb::RUNNING) return WorkerMark::kNone;
   constexpr double kLongSilence_s = 3;
-  if (worker.state() == pb::PROCESS_LOST) return WorkerMark::kLost;
+  if (worker.state() == pb::PROCESS_LOST) {
+    return worker.progress().left() ? WorkerMark::kNone : WorkerMark::kLost;
+  }
   if (worker.state() != pb::PROCESS_RUNNING) return WorkerMark::kNone;
   if (worker.silent_s() > kLongSilence_s) return WorkerMark::kStalled;
   return is_straggler(job, worker, waits) ? WorkerMark::kStraggler : WorkerMark::kNone;
@@ -89,7 +91,7 @@ std::string state_of(WorkerMark mark, const pb::WorkerStatus& worker) {
     case WorkerMark::kNone:
       break;
   }
-  return state_word(worker.state());
+  return state_word(worker);
 }
 
 std::string coloured(WorkerMark mark, const std::string& line) {

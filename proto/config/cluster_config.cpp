@@ -122,6 +122,9 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
                        config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
   TAUT_TRY(check_range(file, "server.coordinator.replication.interval",
                        config.server().coordinator().replication().interval(), 0, 1000));
+  TAUT_TRY(check_range(file, "server.coordinator.replication.limit_s",
+                       config.server().coordinator().replication().limit_s(), 1, 3600));
+  TAUT_TRY(check_range(file, "preemption_notice_s", config.preemption_notice_s(), 0, 86400));
   TAUT_TRY(check_range(file, "server.coordinator.worker_wait_s",
                        config.server().coordinator().worker_wait_s(), 0, 604800));
   TAUT_TRY(check_range(file, "records.every", config.records().every(), 1, 1e6));

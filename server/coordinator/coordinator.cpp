@@ -96,6 +96,9 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
     case pb::ControlMessage::kMakeCheckpoint:
       on_make_checkpoint(message.make_checkpoint(), *send(from, request).mutable_command_reply());
       break;
+    case pb::ControlMessage::kDrain:
+      on_drain(message.drain(), *send(from, request).mutable_command_reply());
+      break;
     case pb::ControlMessage::kStopJob:
       on_stop(message.stop_job(), *send(from, request).mutable_command_reply());
       break;
@@ -186,6 +189,9 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
     return;
   }
   const pb::Heartbeat& heartbeat = message.heartbeat();
+  if (heartbeat.leaves()) drain(*participant);
+  reply.set_leaves(participant->leaves);
+  reply.set_is_drained(is_drained(*participant));
   if (participant->role == pb::ROLE_SERVER) {
     loads_[participant->name].assign(heartbeat.shards().begin(), heartbeat.shards().end());
     for (const pb::ServerJobReply& job : heartbeat.jobs()) {
@@ -231,12 +237,15 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
   const bool is_its_own = progress.incarnation() == worker.incarnation.value();
   const int index =
       found == jobs_.end() || !is_its_own ? -1 : found->second.find_member(worker.incarnation);
-  const bool over = progress.finished() || !progress.error().empty();
+  const bool over = progress.finished() || progress.left() || !progress.error().empty();
   if (index >= 0 && found->second.is_active()) {
     JobRecord& job = found->second;
     // A worker that failed sends its error until it gets another job.
     if (over && job.stored().members(index).lost()) return;
     job.take_progress(index, progress, now_);
+    if (progress.left() && !job.stored().closing()) {
+      note_left(job, index, worker.title(), out_.notes);
+    }
     if (!progress.error().empty()) note_failure(job, index, worker.title(), now_, out_.notes);
     return;
   }
@@ -371,7 +380,9 @@ void Coordinator::deliver(JobRecord& job) {
     if (process == nullptr || !process->peer) continue;
     Delivery& delivery = job.servers[static_cast<std::size_t>(i)].delivery;
     if (!delivery.is_due(stored.revision(), *process->peer, now_)) continue;
-    *send(*process->peer).mutable_server_job() = job.server_job(i);
+    pb::ServerJob& told = *send(*process->peer).mutable_server_job();
+    told = job.server_job(i);
+    told.set_backup_limit_s(seconds(options_.backup_limit));
     delivery.note_sent(stored.revision(), *process->peer, now_ + options_.resend_interval);
   }
   if (!job.is_active()) return;
@@ -387,6 +398,7 @@ void Coordinator::deliver(JobRecord& job) {
     pb::WorkerJob& told = *send(*process->peer).mutable_worker_job();
     told = job.worker_job(i);
     told.set_silence_limit_s(kSilenceLimits * seconds(options_.heartbeat_limit));
+    told.set_kept_bytes(options_.kept_bytes);
     worker.delivery.note_sent(member.revision(), *process->peer, now_ + options_.resend_interval);
     worker.notified = true;
   }

@@ -34,7 +34,9 @@ struct CoordinatorOptions {
   // Rises of V between two images of a slice, in jobs on two or more servers; 0: no shard has a
   // backup.
   std::uint32_t replication_interval = 0;
-  std::uint64_t session = 0;  // different at every start
+  Duration backup_limit = std::chrono::seconds(30);  // how far a backup may be behind
+  std::uint64_t kept_bytes = 0;  // of updates that a worker keeps for backups; 0: no limit
+  std::uint64_t session = 0;     // different at every start
 };
 
 struct CoordinatorMessage {
@@ -85,6 +87,9 @@ class Coordinator {
   void on_status(const pb::StatusRequest& request, pb::StatusReply& reply);
   void on_set_slack(const pb::SetSlack& request, pb::CommandReply& reply);
   void on_stop(const pb::StopJob& request, pb::CommandReply& reply);
+  void on_drain(const pb::Drain& request, pb::CommandReply& reply);
+  void drain(const Participant& process);
+  [[nodiscard]] bool is_drained(const Participant& process) const;
   void add_clocks(const JobRecord& job, pb::JobStatus& status) const;
   void on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply);
   void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);

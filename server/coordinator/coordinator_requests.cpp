@@ -5,6 +5,7 @@
 #include "proto/state_word.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/job_status.hpp"
+#include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
 namespace {
@@ -98,6 +99,8 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
   for (const Participant* server : registry_.all(pb::ROLE_SERVER)) {
     pb::ServerStatus& status = *reply.add_servers();
     status = server_status(*server, now_);
+    status.set_leaves(server->leaves);
+    status.set_is_drained(is_drained(*server));
     for (const pb::ShardLoad& load : loads_[server->name]) *status.add_loads() = load;
   }
   reply.set_trace(trace_);
@@ -105,7 +108,10 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
   for (const Participant* worker : registry_.all(pb::ROLE_WORKER)) {
     const int member = active == nullptr ? -1 : active->find_member(worker->incarnation);
     const bool is_busy = member >= 0 && active->works(active->stored().members(member));
-    *reply.add_workers() = worker_status(*worker, is_busy, now_);
+    pb::WorkerStatus& status = *reply.add_workers();
+    status = worker_status(*worker, is_busy, now_);
+    status.set_leaves(worker->leaves);
+    status.set_is_drained(is_drained(*worker));
   }
 }
 
@@ -175,6 +181,56 @@ void Coordinator::on_set_trace(const pb::SetTrace& request, pb::CommandReply& re
   reply.set_message(
       fmt::format("{} processes {} a timeline", processes, request.on() ? "start" : "stop"));
   out_.notes.push_back(fmt::format("timelines {}", request.on() ? "on" : "off"));
+}
+
+void Coordinator::drain(const Participant& process) {
+  if (process.leaves) return;
+  registry_.drain(process.role, process.name);
+  out_.notes.push_back(process.title() + " is being drained");
+}
+
+/// It leaves, and no job that has not ended depends on it.
+bool Coordinator::is_drained(const Participant& process) const {
+  if (!process.leaves) return false;
+  return std::none_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
+    const JobRecord& job = entry.second;
+    if (!job.is_active()) return false;
+    if (process.role == pb::ROLE_SERVER) {
+      return has_shards(job, job.find_server(process.name, process.incarnation));
+    }
+    const int member = job.find_member(process.incarnation);
+    return member >= 0 && job.works(job.stored().members(member));
+  });
+}
+
+void Coordinator::on_drain(const pb::Drain& request, pb::CommandReply& reply) {
+  const Participant* server = registry_.find(pb::ROLE_SERVER, request.name());
+  const Participant* worker = registry_.find(pb::ROLE_WORKER, request.name());
+  if (server != nullptr && server->lost) server = nullptr;
+  if (worker != nullptr && worker->lost) worker = nullptr;
+  if (server == nullptr && worker == nullptr) {
+    reply.set_error(fmt::format(
+        "no server or worker \"{}\" is here; \"tautline status\" lists them", request.name()));
+    return;
+  }
+  if (server != nullptr && worker != nullptr) {
+    reply.set_error(
+        fmt::format("a server and a worker are named \"{}\"; end one of them with "
+                    "SIGTERM and preemption_notice_s",
+                    request.name()));
+    return;
+  }
+  const Participant& process = server != nullptr ? *server : *worker;
+  const JobRecord* job = active_job();
+  if (server != nullptr && job != nullptr) {
+    const int index = job->find_server(server->name, server->incarnation);
+    if (const std::string reason = why_not_movable(*job, index, registry_); !reason.empty()) {
+      reply.set_error(reason);
+      return;
+    }
+  }
+  drain(process);
+  reply.set_message(process.title() + (is_drained(process) ? " is drained" : " is being drained"));
 }
 
 void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <vector>
 
 #include "common/types.hpp"
 #include "server/coordinator/shard_placement.hpp"
@@ -32,7 +33,7 @@ std::uint32_t free_slot(const JobRecord& job) {
 }
 
 const Participant* idle_worker(const JobRecord& job, const Registry& registry) {
-  for (const Participant* worker : registry.live(pb::ROLE_WORKER)) {
+  for (const Participant* worker : registry.available(pb::ROLE_WORKER)) {
     if (job.find_member(worker->incarnation) < 0) return worker;
   }
   return nullptr;
@@ -105,8 +106,31 @@ bool begin(JobRecord& job, const Registry& registry, Notes& notes) {
   return true;
 }
 
-void make_leave(JobRecord& job, Notes& notes) {
+void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, std::int64_t clock,
+                Notes& notes) {
+  pb::Member member;
+  member.set_worker(job.next_worker());
+  member.set_incarnation(worker.incarnation.value());
+  member.set_name(worker.name);
+  member.set_slot(slot);
+  member.set_join_clock(clock);
+  member.set_leave_clock(kNever);
+  job.add_member(member, worker.session, worker.device);
+  job.choose_evaluator();
+  const auto& members = job.stored().members();
+  const auto working = std::count_if(members.begin(), members.end(),
+                                     [&](const pb::StoredMember& one) { return job.works(one); });
+  // In place of the loss that the status has told of.
+  job.change().set_message(
+      fmt::format("worker \"{}\" has joined from clock {} on; {} of {} workers", member.name(),
+                  clock, working, job.stored().slots()));
+  notes.push_back(fmt::format("job {}: worker \"{}\" has joined as {} from clock {} on",
+                              job.stored().job(), member.name(), member.worker(), clock));
+}
+
+void make_leave(JobRecord& job, const Registry& registry, Notes& notes) {
   const pb::EpochChange change = job.stored().preparing();
+  std::vector<pb::Member> drained;
   for (pb::StoredMember& member : *job.change().mutable_members()) {
     const auto& leaving = change.leaving();
     const std::uint32_t worker = member.member().worker();
@@ -126,9 +150,18 @@ void make_leave(JobRecord& job, Notes& notes) {
     member.mutable_member()->set_leave_clock(std::max(leave, join));
     notes.push_back(fmt::format("job {}: worker \"{}\" has left at clock {}", job.stored().job(),
                                 member.member().name(), member.member().leave_clock()));
+    const bool is_exact = member.progress().left() && member.progress().clock() == leave;
+    if (is_exact && !beyond_the_end(job, leave)) drained.push_back(member.member());
   }
   end_preparation(job, true);
   job.revise();
+  // V has not passed the clock at which it left, so a worker that waits for a place takes its share
+  // over at that very clock: not one batch is computed without it.
+  for (const pb::Member& left : drained) {
+    const Participant* worker = idle_worker(job, registry);
+    if (worker == nullptr) return;
+    add_member(job, *worker, left.slot(), left.leave_clock(), notes);
+  }
 }
 
 void make_mode(JobRecord& job, Notes& notes) {
@@ -154,25 +187,7 @@ void make_join(JobRecord& job, const Registry& registry, Notes& notes) {
   const bool joins = worker != nullptr && !beyond_the_end(job, clock);
   end_preparation(job, joins);
   job.revise();
-  if (!joins) return;
-  pb::Member member;
-  member.set_worker(job.next_worker());
-  member.set_incarnation(change.incarnation());
-  member.set_name(change.joining());
-  member.set_slot(free_slot(job));
-  member.set_join_clock(clock);
-  member.set_leave_clock(kNever);
-  job.add_member(member, worker->session, worker->device);
-  job.choose_evaluator();
-  const auto& members = job.stored().members();
-  const auto working = std::count_if(members.begin(), members.end(),
-                                     [&](const pb::StoredMember& one) { return job.works(one); });
-  // In place of the loss that the status has told of.
-  job.change().set_message(
-      fmt::format("worker \"{}\" has joined from clock {} on; {} of {} workers", member.name(),
-                  clock, working, job.stored().slots()));
-  notes.push_back(fmt::format("job {}: worker \"{}\" has joined as {} from clock {} on",
-                              job.stored().job(), member.name(), member.worker(), clock));
+  if (joins) add_member(job, *worker, free_slot(job), clock, notes);
 }
 
 /// Makes the prepared change, once the servers agree. Returns whether anything was done.
@@ -180,7 +195,7 @@ bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
   if (!job.servers_have(job.stored().revision())) return false;
   const auto kind = job.stored().preparing().kind();
   if (kind == pb::EpochChange::LEAVE) {
-    make_leave(job, notes);
+    make_leave(job, registry, notes);
     return true;
   }
   const bool too_low =
@@ -218,8 +233,11 @@ std::int64_t first_free_clock(const JobRecord& job) {
   for (const JobRecord::Server& server : job.servers) {
     if (!server.lost) known = std::max(known, server.reply.max_done());
   }
+  // Where nobody trains, nobody runs ahead of the change: who joins may do what is left to do.
+  const bool runs = std::any_of(stored.members().begin(), stored.members().end(),
+                                [&](const pb::StoredMember& member) { return job.works(member); });
   // A later change of mode never precedes an earlier one.
-  return std::max(known + kLead, stored.modes(stored.modes_size() - 1).first_clock());
+  return std::max(known + (runs ? kLead : 0), stored.modes(stored.modes_size() - 1).first_clock());
 }
 
 void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {

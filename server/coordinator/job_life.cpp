@@ -53,8 +53,9 @@ std::string what_was_lost(const JobRecord& job) {
   const auto& members = job.stored().members();
   const auto former = static_cast<std::ptrdiff_t>(job.stored().former().members());
   const auto lost =
-      former + std::count_if(members.begin(), members.end(),
-                             [](const pb::StoredMember& member) { return member.lost(); });
+      former + std::count_if(members.begin(), members.end(), [](const pb::StoredMember& member) {
+        return member.lost() && !member.progress().left();
+      });
   if (lost == 0) return "";
   std::string text = fmt::format("{} of {} workers {} lost", lost, former + members.size(),
                                  lost == 1 ? "was" : "were");
@@ -164,8 +165,8 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, 
 }
 
 std::string waits_for(const JobRecord& job, const Registry& registry) {
-  if (registry.live(pb::ROLE_SERVER).empty()) return "waits for a server to join";
-  const std::size_t joined = registry.live(pb::ROLE_WORKER).size();
+  if (registry.available(pb::ROLE_SERVER).empty()) return "waits for a server to join";
+  const std::size_t joined = registry.available(pb::ROLE_WORKER).size();
   const std::size_t required = std::max<std::size_t>(job.stored().definition().workers(), 1);
   if (joined >= required) return "";
   return fmt::format("waits for {} more worker{}: {} required, {} joined", required - joined,
@@ -176,7 +177,7 @@ void start_job(JobRecord& job, const Registry& registry, std::uint32_t replicati
                TimePoint now, Notes& notes) {
   pb::StoredJob& stored = job.change();
   std::uint32_t shards = 0;
-  for (const Participant* server : registry.live(pb::ROLE_SERVER)) {
+  for (const Participant* server : registry.available(pb::ROLE_SERVER)) {
     pb::StoredServer& chosen = *stored.add_servers();
     chosen.set_name(server->name);
     chosen.set_session(server->session);
@@ -188,8 +189,8 @@ void start_job(JobRecord& job, const Registry& registry, std::uint32_t replicati
     }
     job.servers.emplace_back();
   }
-  place_shards(job, replication_interval);
-  const std::vector<const Participant*> joined = registry.live(pb::ROLE_WORKER);
+  place_shards(job, registry, replication_interval);
+  const std::vector<const Participant*> joined = registry.available(pb::ROLE_WORKER);
   const std::uint32_t workers = stored.definition().workers();
   const std::size_t count = workers == 0 ? joined.size() : workers;
   stored.set_slots(static_cast<std::uint32_t>(count));
@@ -235,7 +236,7 @@ void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Checkp
   }
   if (job.stored().closing()) return;
   job.choose_evaluator();
-  if (const std::string lost = replace_lost_servers(job, registry, tasks, notes); !lost.empty()) {
+  if (const std::string lost = replace_servers(job, registry, now, tasks, notes); !lost.empty()) {
     fail_job(job, lost, now, notes);
   }
 }
@@ -286,6 +287,12 @@ void note_failure(JobRecord& job, int member, const std::string& title, TimePoin
   } else {
     lose_member(job, member, reason, notes);
   }
+}
+
+void note_left(JobRecord& job, int member, const std::string& title, Notes& notes) {
+  const std::int64_t clock = job.stored().members(member).progress().clock();
+  lose_member(job, member, fmt::format("{} has left before clock {}, as it was to", title, clock),
+              notes);
 }
 
 namespace {

@@ -50,6 +50,9 @@ void stop_job(JobRecord& job, TimePoint now, Notes& notes);
 void note_failure(JobRecord& job, int member, const std::string& title, TimePoint now,
                   Notes& notes);
 
+/// A member has left at the end of its clock, as it was to; the others continue.
+void note_left(JobRecord& job, int member, const std::string& title, Notes& notes);
+
 struct EndLimits {
   Duration stop;         // for workers to report after the request to stop
   Duration worker_wait;  // for another worker after every one was lost

@@ -52,6 +52,13 @@ class JobRecord {
     pb::ServerJobReply reply;  // the newest
     bool lost = false;
   };
+  /// Hosts that could not keep a shard's images: they are not chosen again before `until`.
+  struct GivenUp {
+    std::uint32_t shard = 0;
+    std::uint32_t host = 0;
+    TimePoint until;
+    std::string reason;
+  };
   /// Members that left and are still shown by name.
   static constexpr std::ptrdiff_t kMaxPast = 32;
   struct Worker {
@@ -75,6 +82,7 @@ class JobRecord {
 
   std::vector<Server> servers;
   std::vector<Worker> workers;
+  std::vector<GivenUp> given_up;
   /// All parts of the ordered checkpoint are written, and the task to finish it was issued.
   bool finishes_checkpoint = false;
   /// Since when the job waits only for a checkpoint.

@@ -189,6 +189,17 @@ std::vector<const Participant*> Registry::live(pb::Role role) const {
   return chosen;
 }
 
+std::vector<const Participant*> Registry::available(pb::Role role) const {
+  std::vector<const Participant*> chosen = live(role);
+  std::erase_if(chosen, [](const Participant* one) { return one->leaves; });
+  return chosen;
+}
+
+void Registry::drain(pb::Role role, const std::string& name) {
+  const auto known = participants_.find({role, name});
+  if (known != participants_.end()) known->second.leaves = true;
+}
+
 std::string Registry::loss_of(pb::Role role, const std::string& name,
                               Incarnation incarnation) const {
   const Participant* known = find(role, name);

@@ -29,6 +29,7 @@ struct Participant {
   std::uint64_t messages = 0;  // number of messages so far
   bool lost = false;
   std::string lost_reason;  // of its latest loss
+  bool leaves = false;      // it takes no further work
   // Processes that requested the same name, and the value of `messages` when they did.
   std::map<std::uint64_t, std::uint64_t> rivals;
 
@@ -73,6 +74,10 @@ class Registry {
                                     Incarnation incarnation) const;
   /// All connected processes of a role, in name order: worker2 before worker10.
   [[nodiscard]] std::vector<const Participant*> live(pb::Role role) const;
+  /// Of those, the ones that take work: not those that leave.
+  [[nodiscard]] std::vector<const Participant*> available(pb::Role role) const;
+  /// A process that is to end takes no further work.
+  void drain(pb::Role role, const std::string& name);
   /// All processes ever seen, in name order.
   [[nodiscard]] std::vector<const Participant*> all(pb::Role role) const;
   /// The process of this name, lost or not, or nullptr.

@@ -9,8 +9,13 @@
 #include <string>
 #include <utility>
 
+#include "server/coordinator/epoch_change.hpp"
+
 namespace taut {
 namespace {
+
+// Another host is chosen until then; where there is none, this one is tried again.
+constexpr Duration kGivenUpPause = std::chrono::seconds(60);
 
 /// The server of a job that has a host, by its index.
 int server_of(const pb::StoredJob& stored, std::uint32_t host) {
@@ -36,40 +41,78 @@ std::uint32_t host_count(const pb::StoredJob& stored) {
   return hosts;
 }
 
+/// Whether the server of a host leaves: it takes nothing over, and what it has moves away.
+bool leaves(const JobRecord& job, const Registry& registry, std::uint32_t host) {
+  const int index = server_of(job.stored(), host);
+  if (index < 0) return false;
+  const pb::StoredServer& server = job.stored().servers(index);
+  const Participant* process =
+      registry.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
+  return process != nullptr && process->leaves;
+}
+
+std::string name_of(const pb::StoredJob& stored, std::uint32_t host) {
+  const int server = server_of(stored, host);
+  return server < 0 ? std::string() : stored.servers(server).name();
+}
+
+/// How many shards each host that takes work serves or keeps the images of.
+std::map<std::uint32_t, int> loads_of(const JobRecord& job, const Registry& registry) {
+  std::map<std::uint32_t, int> loads;
+  for (std::uint32_t host = 0; host < host_count(job.stored()); ++host) {
+    if (!is_lost(job.stored(), host) && !leaves(job, registry, host)) loads[host] = 0;
+  }
+  for (const pb::StoredShard& shard : job.stored().shards()) {
+    if (const auto host = loads.find(shard.host()); host != loads.end()) ++host->second;
+    const auto backup = shard.has_backup() ? loads.find(shard.backup()) : loads.end();
+    if (backup != loads.end()) ++backup->second;
+  }
+  return loads;
+}
+
+bool is_given_up(const JobRecord& job, std::uint32_t shard, std::uint32_t host) {
+  return std::ranges::any_of(job.given_up, [&](const JobRecord::GivenUp& one) {
+    return one.shard == shard && one.host == host;
+  });
+}
+
 /// The host on another server than the primary's that has the least to do; nothing: there is no
-/// other server.
-std::optional<std::uint32_t> choose_backup(const pb::StoredJob& stored, std::uint32_t primary) {
-  std::map<std::uint32_t, int> load;
-  for (std::uint32_t host = 0; host < host_count(stored); ++host) {
-    if (!is_lost(stored, host) && server_of(stored, host) != server_of(stored, primary)) {
-      load[host] = 0;
-    }
-  }
-  if (load.empty()) return std::nullopt;
-  for (const pb::StoredShard& shard : stored.shards()) {
-    if (const auto host = load.find(shard.host()); host != load.end()) ++host->second;
-    const auto backup = shard.has_backup() ? load.find(shard.backup()) : load.end();
-    if (backup != load.end()) ++backup->second;
-  }
+/// other server that can keep the shard's images.
+std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry& registry,
+                                           int number) {
+  const pb::StoredJob& stored = job.stored();
+  const std::uint32_t primary = stored.shards(number).host();
+  auto loads = loads_of(job, registry);
+  std::erase_if(loads, [&](const auto& entry) {
+    return server_of(stored, entry.first) == server_of(stored, primary) ||
+           is_given_up(job, static_cast<std::uint32_t>(number), entry.first);
+  });
+  if (loads.empty()) return std::nullopt;
   // The host that follows the primary comes first among equals: backups of one server's shards
   // are spread.
   const std::uint32_t hosts = host_count(stored);
   const auto turn = [&](std::uint32_t host) { return (host + hosts - primary - 1) % hosts; };
   const auto chosen = std::ranges::min_element(
-      load, {}, [&](const auto& entry) { return std::pair(entry.second, turn(entry.first)); });
+      loads, {}, [&](const auto& entry) { return std::pair(entry.second, turn(entry.first)); });
   return chosen->first;
 }
 
-/// Chooses a backup for a shard that has none, or has lost it. Returns whether anything changed.
-bool give_backup(JobRecord& job, int number) {
-  const pb::StoredShard& shard = job.stored().shards(number);
-  const auto backup = choose_backup(job.stored(), shard.host());
-  if (!backup && !shard.has_backup()) return false;
-  pb::StoredShard& given = *job.change().mutable_shards(number);
-  given.clear_backup();
-  if (!backup) return true;
-  given.set_backup(*backup);
-  given.set_copy(given.copy() + 1);
+void set_backup(JobRecord& job, int number, std::uint32_t host) {
+  pb::StoredShard& shard = *job.change().mutable_shards(number);
+  shard.set_backup(host);
+  shard.set_copy(shard.copy() + 1);
+}
+
+/// Chooses a backup for a shard that has none, or must have another one. Returns whether anything
+/// changed.
+bool give_backup(JobRecord& job, const Registry& registry, int number) {
+  const auto backup = choose_backup(job, registry, number);
+  if (backup) {
+    set_backup(job, number, *backup);
+    return true;
+  }
+  if (!job.stored().shards(number).has_backup()) return false;
+  job.change().mutable_shards(number)->clear_backup();
   return true;
 }
 
@@ -86,10 +129,20 @@ bool is_protected(const JobRecord& job, int number) {
   });
 }
 
+/// Its backup serves a shard from now on. REQUIRES: it is protected.
+void move_to_backup(JobRecord& job, int number, const char* verb, Notes& notes) {
+  pb::StoredShard& shard = *job.change().mutable_shards(number);
+  shard.set_host(shard.backup());
+  shard.set_term(shard.term() + 1);
+  shard.clear_backup();
+  notes.push_back(fmt::format("job {}: shard {} {} server \"{}\", term {}", job.stored().job(),
+                              number, verb, name_of(job.stored(), shard.host()), shard.term()));
+}
+
 /// Servers that have joined since the job started can keep images too.
 bool add_new_servers(JobRecord& job, const Registry& registry) {
   bool added = false;
-  for (const Participant* server : registry.live(pb::ROLE_SERVER)) {
+  for (const Participant* server : registry.available(pb::ROLE_SERVER)) {
     if (job.find_server(server->name, server->incarnation) >= 0) continue;
     pb::StoredJob& stored = job.change();
     const std::uint32_t first = host_count(stored);
@@ -116,41 +169,30 @@ void withdraw_preparations(JobRecord& job, CheckpointTasks& tasks) {
   if (stored.has_checkpoint() && !job.finishes_checkpoint) withdraw_checkpoint(job, tasks);
 }
 
-}  // namespace
-
-void place_shards(JobRecord& job, std::uint32_t interval) {
-  pb::StoredJob& stored = job.change();
-  // Which of a clock's updates counted under backup workers is not in an image that is older.
-  const bool counts_first = stored.definition().consistency().backup_workers() > 0;
-  if (interval == 0 || stored.servers_size() < 2 || counts_first) return;
-  stored.set_replication_interval(interval);
-  for (std::uint32_t host = 0; host < host_count(stored); ++host) {
-    pb::StoredShard& shard = *stored.add_shards();
-    shard.set_host(host);
-    shard.set_term(1);
-  }
-  for (int number = 0; number < stored.shards_size(); ++number) give_backup(job, number);
+/// Whether a checkpoint is being written, or will be soon; one that is ordered for a distant clock
+/// can be withdrawn, and is ordered again.
+bool is_saving(const JobRecord& job) {
+  return job.stored().has_checkpoint() &&
+         (job.finishes_checkpoint || job.stored().checkpoint().clock() <= first_free_clock(job));
 }
 
-std::string replace_lost_servers(JobRecord& job, const Registry& registry, CheckpointTasks& tasks,
-                                 Notes& notes) {
+/// Marks servers that are lost. Returns what has happened to them; empty: none was.
+std::string note_lost_servers(JobRecord& job, const Registry& registry) {
   std::string names;
   for (int i = 0; i < job.stored().servers_size(); ++i) {
     const pb::StoredServer& server = job.stored().servers(i);
-    if (server.lost() ||
-        registry.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()))) {
-      continue;
-    }
-    const std::string reason =
-        registry.loss_of(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
-    if (job.stored().shards().empty()) return reason + "; its part of the parameters is lost";
-    names += (names.empty() ? "" : "; ") + reason;
+    const Incarnation incarnation(server.incarnation());
+    if (server.lost() || registry.find_live(pb::ROLE_SERVER, server.name(), incarnation)) continue;
+    names +=
+        (names.empty() ? "" : "; ") + registry.loss_of(pb::ROLE_SERVER, server.name(), incarnation);
     job.change().mutable_servers(i)->set_lost(true);
     job.servers[static_cast<std::size_t>(i)].lost = true;
   }
-  if (job.stored().shards().empty()) return "";
-  bool changed = false;
-  bool moved = false;
+  return names;
+}
+
+/// Shards of lost servers go to their backups. Returns why the job cannot go on; empty: it can.
+std::string take_over(JobRecord& job, const std::string& names, bool& moved, Notes& notes) {
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const pb::StoredShard& shard = job.stored().shards(number);
     if (!is_lost(job.stored(), shard.host())) continue;
@@ -165,23 +207,127 @@ std::string replace_lost_servers(JobRecord& job, const Registry& registry, Check
           names.empty() ? "its server was lost" : names, number,
           shard.has_backup() ? "its backup does not have all of it yet" : "it has no backup");
     }
-    pb::StoredShard& taken = *job.change().mutable_shards(number);
-    taken.set_host(taken.backup());
-    taken.set_term(taken.term() + 1);
-    taken.clear_backup();
-    notes.push_back(fmt::format(
-        "job {}: shard {} is taken over by server \"{}\", term {}", job.stored().job(), number,
-        job.stored().servers(server_of(job.stored(), taken.host())).name(), taken.term()));
-    moved = changed = true;
+    move_to_backup(job, number, "is taken over by", notes);
+    moved = true;
+  }
+  return "";
+}
+
+/// A shard whose backup cannot be brought up to date gets another one. Returns whether one does.
+bool give_up_backups(JobRecord& job, TimePoint now, Notes& notes) {
+  bool changed = false;
+  std::erase_if(job.given_up, [&](const JobRecord::GivenUp& one) { return now >= one.until; });
+  for (const JobRecord::Server& server : job.servers) {
+    if (server.lost) continue;
+    for (const pb::BackupProblem& problem : server.reply.problems()) {
+      if (problem.shard() >= static_cast<std::uint32_t>(job.stored().shards_size())) continue;
+      const auto number = static_cast<int>(problem.shard());
+      const pb::StoredShard& shard = job.stored().shards(number);
+      if (!shard.has_backup() || problem.copy() != shard.copy() || problem.term() != shard.term()) {
+        continue;
+      }
+      notes.push_back(fmt::format("job {}: server \"{}\" is given up as the backup of shard {}: {}",
+                                  job.stored().job(), name_of(job.stored(), shard.backup()), number,
+                                  problem.reason()));
+      job.given_up.push_back(
+          {problem.shard(), shard.backup(), now + kGivenUpPause, problem.reason()});
+      job.change().mutable_shards(number)->clear_backup();
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+/// Shards of servers that leave go to their backups, one server's at once.
+bool move_from_leaving(JobRecord& job, const Registry& registry, Notes& notes) {
+  bool moved = false;
+  for (int number = 0; number < job.stored().shards_size(); ++number) {
+    const std::uint32_t host = job.stored().shards(number).host();
+    if (!leaves(job, registry, host) || !is_protected(job, number) ||
+        leaves(job, registry, job.stored().shards(number).backup())) {
+      continue;
+    }
+    move_to_backup(job, number, "moves to", notes);
+    moved = true;
+  }
+  return moved;
+}
+
+/// A server with fewer shards than another by two or more gets one of them: its backup is there
+/// first, and once that is whole it serves the shard. Returns whether anything changed.
+bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes) {
+  std::map<int, std::vector<int>> shards_of;  // of each server that takes work
+  for (const auto& [host, load] : loads_of(job, registry)) {
+    shards_of.try_emplace(server_of(job.stored(), host));
   }
   for (int number = 0; number < job.stored().shards_size(); ++number) {
-    const pb::StoredShard& shard = job.stored().shards(number);
-    if (shard.has_backup() && !is_lost(job.stored(), shard.backup())) continue;
-    changed |= add_new_servers(job, registry);
-    changed |= give_backup(job, number);
+    // One after the other, and protection before balance.
+    if (!is_protected(job, number)) return false;
+    const auto server = shards_of.find(server_of(job.stored(), job.stored().shards(number).host()));
+    if (server == shards_of.end()) return false;
+    server->second.push_back(number);
   }
+  const auto [least, most] = std::ranges::minmax_element(
+      shards_of, {}, [](const auto& entry) { return entry.second.size(); });
+  if (shards_of.empty() || most->second.size() < least->second.size() + 2) return false;
+  const auto is_there = [&, to = least->first](int number) {
+    return server_of(job.stored(), job.stored().shards(number).backup()) == to;
+  };
+  const auto ready = std::ranges::find_if(most->second, is_there);
+  if (ready != most->second.end()) {
+    move_to_backup(job, *ready, "moves to", notes);
+    return moved = true;
+  }
+  const int number = most->second.back();
+  for (const auto& [host, load] : loads_of(job, registry)) {
+    const bool fits = server_of(job.stored(), host) == least->first &&
+                      !is_given_up(job, static_cast<std::uint32_t>(number), host);
+    if (!fits) continue;
+    set_backup(job, number, host);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void place_shards(JobRecord& job, const Registry& registry, std::uint32_t interval) {
+  pb::StoredJob& stored = job.change();
+  // Which of a clock's updates counted under backup workers is not in an image that is older.
+  const bool counts_first = stored.definition().consistency().backup_workers() > 0;
+  if (interval == 0 || stored.servers_size() < 2 || counts_first) return;
+  stored.set_replication_interval(interval);
+  for (std::uint32_t host = 0; host < host_count(stored); ++host) {
+    pb::StoredShard& shard = *stored.add_shards();
+    shard.set_host(host);
+    shard.set_term(1);
+  }
+  for (int number = 0; number < stored.shards_size(); ++number) give_backup(job, registry, number);
+}
+
+std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint now,
+                            CheckpointTasks& tasks, Notes& notes) {
+  const std::string names = note_lost_servers(job, registry);
+  if (job.stored().shards().empty()) {
+    return names.empty() ? "" : names + "; its part of the parameters is lost";
+  }
+  bool moved = false;
+  if (std::string lost = take_over(job, names, moved, notes); !lost.empty()) return lost;
+  bool changed = give_up_backups(job, now, notes);
+  changed |= add_new_servers(job, registry);
+  // A planned move waits for what is being prepared; a loss does not.
+  const bool is_quiet = !moved && !job.stored().has_preparing() && !is_saving(job) &&
+                        !is_settling(job) && job.servers_have(job.stored().revision());
+  if (is_quiet) moved |= move_from_leaving(job, registry, notes);
+  for (int number = 0; number < job.stored().shards_size(); ++number) {
+    const pb::StoredShard& shard = job.stored().shards(number);
+    const bool stays = shard.has_backup() && !is_lost(job.stored(), shard.backup()) &&
+                       !leaves(job, registry, shard.backup());
+    if (!stays) changed |= give_backup(job, registry, number);
+  }
+  if (is_quiet && !moved && !changed) changed |= balance(job, registry, moved, notes);
   if (!names.empty()) notes.push_back(fmt::format("job {}: {}", job.stored().job(), names));
-  if (!changed) return "";
+  if (!changed && !moved) return "";
   if (moved) {
     withdraw_preparations(job, tasks);
     for (int i = 0; i < job.stored().members_size(); ++i) {
@@ -192,19 +338,49 @@ std::string replace_lost_servers(JobRecord& job, const Registry& registry, Check
   return "";
 }
 
+bool has_shards(const JobRecord& job, int server) {
+  if (server < 0 || job.stored().servers(server).lost()) return false;
+  if (job.stored().shards().empty()) return true;
+  return std::ranges::any_of(job.stored().shards(), [&](const pb::StoredShard& shard) {
+    return server_of(job.stored(), shard.host()) == server ||
+           (shard.has_backup() && server_of(job.stored(), shard.backup()) == server);
+  });
+}
+
+std::string why_not_movable(const JobRecord& job, int server, const Registry& registry) {
+  if (!has_shards(job, server)) return "";
+  const std::string& name = job.stored().servers(server).name();
+  if (job.stored().shards().empty()) {
+    return fmt::format(
+        "server \"{}\" has a part of job {}, whose shards have no backups: save and stop it with "
+        "\"tautline stop {}\", and resume it on other servers",
+        name, job.stored().job(), job.stored().job());
+  }
+  const auto others = registry.available(pb::ROLE_SERVER);
+  if (std::ranges::any_of(others, [&](const Participant* one) { return one->name != name; })) {
+    return "";
+  }
+  return fmt::format(
+      "server \"{}\" has a part of job {}, which no other server can take: start one with "
+      "\"tautline-server --config FILE\"",
+      name, job.stored().job());
+}
+
 std::vector<pb::ShardStatus> shard_status(const JobRecord& job) {
   std::vector<pb::ShardStatus> shards;
-  const auto name_of = [&](std::uint32_t host) {
-    const int server = server_of(job.stored(), host);
-    return server < 0 ? std::string() : job.stored().servers(server).name();
-  };
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const pb::StoredShard& shard = job.stored().shards(number);
     pb::ShardStatus& status = shards.emplace_back();
-    status.set_server(name_of(shard.host()));
+    status.set_server(name_of(job.stored(), shard.host()));
     status.set_term(shard.term());
-    if (shard.has_backup()) status.set_backup(name_of(shard.backup()));
+    if (shard.has_backup()) status.set_backup(name_of(job.stored(), shard.backup()));
     status.set_is_protected(is_protected(job, number));
+    if (status.is_protected()) continue;
+    for (const JobRecord::GivenUp& one : job.given_up) {
+      if (one.shard != static_cast<std::uint32_t>(number)) continue;
+      status.set_problem(
+          fmt::format("server \"{}\": {}", name_of(job.stored(), one.host), one.reason));
+    }
   }
   return shards;
 }

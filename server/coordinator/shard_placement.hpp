@@ -14,18 +14,26 @@ namespace taut {
 ///
 /// A job that starts on two or more servers is replicated: shard i is served by host i, and each
 /// has a backup on another server, chosen so that all keep about as many. When a server is lost,
-/// its shards' backups take them over; a shard whose backup was lost gets another one.
+/// its shards' backups take them over; a shard whose backup was lost, or cannot be brought up to
+/// date, gets another one. A server that leaves hands its shards over in the same way, once their
+/// backups are whole, and one that joins gets shards of those that have the most.
 
 /// Gives each shard its first host and backup. REQUIRES: the job's servers are chosen.
 /// interval  rises of V between two images of a slice; 0: no shard has a backup
-void place_shards(JobRecord& job, std::uint32_t interval);
+void place_shards(JobRecord& job, const Registry& registry, std::uint32_t interval);
 
-/// Finds servers that were lost, moves their shards to the backups, and names new backups, on
-/// servers that have joined since too. A change of members, of mode or a checkpoint that is being
-/// prepared is withdrawn, and begins again later.
+/// Finds servers that were lost, leave or have joined, moves shards to their backups, and names new
+/// backups. A change of members, of mode or a checkpoint that is being prepared is withdrawn by a
+/// loss, and begins again later.
 /// Returns why the job cannot go on; empty: it can.
-[[nodiscard]] std::string replace_lost_servers(JobRecord& job, const Registry& registry,
-                                               CheckpointTasks& tasks, Notes& notes);
+[[nodiscard]] std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint now,
+                                          CheckpointTasks& tasks, Notes& notes);
+
+/// Whether a server of the job, by its index, serves a shard or keeps its images.
+[[nodiscard]] bool has_shards(const JobRecord& job, int server);
+/// Why a server's shards cannot go to others; empty: they can, or there are none.
+[[nodiscard]] std::string why_not_movable(const JobRecord& job, int server,
+                                          const Registry& registry);
 
 /// Each shard's server and backup; nothing where shards have no backups.
 [[nodiscard]] std::vector<pb::ShardStatus> shard_status(const JobRecord& job);

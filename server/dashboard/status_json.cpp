@@ -80,7 +80,7 @@ json workers_of(const pb::JobStatus& job) {
   for (const pb::WorkerStatus& worker : job.workers()) {
     const pb::Progress& own = worker.progress();
     columns["name"].push_back(worker.name());
-    columns["state"].push_back(state_word(worker.state()));
+    columns["state"].push_back(state_word(worker));
     columns["clock"].push_back(own.clock());
     columns["loss"].push_back(number(own.loss(), 1e4));
     columns["images"].push_back(own.images());
@@ -104,7 +104,7 @@ json servers_of(const pb::StatusReply& status) {
           {number(load.busy_s(), 1e3), load.messages_in(), load.bytes_in(), load.bytes_out()});
     }
     servers.push_back({{"name", server.name()},
-                       {"state", state_word(server.state())},
+                       {"state", state_word(server)},
                        {"silent_s", number(server.silent_s(), 10)},
                        {"shard_count", server.shards()},
                        {"shards", shards}});
@@ -136,7 +136,8 @@ json shards_of(const pb::JobStatus& job) {
     shards.push_back({{"server", shard.server()},
                       {"term", shard.term()},
                       {"backup", shard.backup().empty() ? json() : json(shard.backup())},
-                      {"is_protected", shard.is_protected()}});
+                      {"is_protected", shard.is_protected()},
+                      {"problem", shard.problem().empty() ? json() : json(shard.problem())}});
   }
   return shards;
 }
@@ -183,7 +184,7 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
   json idle = json::array();
   for (const pb::WorkerStatus& worker : status.workers()) {
     if (worker.state() != pb::PROCESS_RUNNING) {
-      idle.push_back({worker.name(), state_word(worker.state())});
+      idle.push_back({worker.name(), state_word(worker)});
     }
   }
   json log = json::array();

@@ -172,6 +172,61 @@ TEST_CASE("servers are lost one after the other, and each comes back", "[sim]") 
   }
 }
 
+TEST_CASE("BSP ends in the same bits whenever a server is drained, and comes back", "[sim]") {
+  Plan calm = replicated(3, 3);
+  calm.job = {
+      .tables = 3, .slices = 3, .clocks = 60, .workers = 3, .slack = Slack(0), .mean = true};
+  calm.shards_each = 1;
+  const Outcome without = run_and_check(calm);
+  for (std::int64_t moment = 0; moment < 20; ++moment) {
+    Plan plan = calm;
+    plan.seed = static_cast<std::uint64_t>(moment) + 2;
+    const Duration at(300'000 + moment * 23'000);
+    plan.events = {{at, Kind::kDrainServer, moment % 3, sim::NodeId(0)}};
+    plan.drained_return = Duration(moment * 10'000);
+    INFO("drained at " << at.count() << " us");
+    const Outcome with = run_and_check(plan);
+    CHECK(with.members == 3);
+    CHECK(with.values_hash == without.values_hash);
+  }
+}
+
+TEST_CASE("a backup that cannot be reached is given up for another one", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Plan plan = replicated(3, 2);
+    plan.seed = seed;
+    plan.job.slack = Slack(static_cast<std::int64_t>(seed % 3));
+    plan.job.clocks = 300;
+    plan.events = {{Duration(0), Kind::kBlock, plan.server_node(0), plan.server_node(1)},
+                   {Duration(0), Kind::kBlock, plan.server_node(1), plan.server_node(0)},
+                   // After more than the limit of 1.6 s: either has a backup on the third one.
+                   {Duration(3'000'000), Kind::kKillServer, 0, sim::NodeId(0)}};
+    run_and_check(plan);
+  }
+}
+
+TEST_CASE("drains alone end no job, and every process comes back", "[sim]") {
+  sim::PlanLimits limits;
+  limits.faults.drain = true;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) run_and_check(sim::draw_plan(seed, limits));
+}
+
+TEST_CASE("a worker that is drained loses no update, and its successor goes on", "[sim]") {
+  for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      Plan plan = replicated(2, 2);
+      plan.seed = seed;
+      plan.job.slack = slack;
+      plan.job.clocks = 60;
+      const Duration at(100'000 + static_cast<std::int64_t>(seed) * 40'000);
+      plan.events = {{at, Kind::kDrain, 1, sim::NodeId(0)}};
+      plan.drained_return = Duration(100'000);
+      const Outcome outcome = run_and_check(plan);
+      CHECK(outcome.members == 4);
+    }
+  }
+}
+
 TEST_CASE("a coordinator that starts again together with a server knows of the whole backups",
           "[sim]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

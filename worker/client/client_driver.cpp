@@ -10,7 +10,6 @@
 #include "common/check.hpp"
 #include "common/log.hpp"
 #include "common/timeline.hpp"
-#include "proto/shared_handshake.hpp"
 
 namespace taut {
 namespace {
@@ -24,7 +23,6 @@ constexpr Duration kLongWait{30'000'000};
 constexpr int kAnswersAtOnce = 64;
 constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
-constexpr std::size_t kOldLinks = 16;
 
 std::vector<ShardId> shard_ids(const ClientOptions& options) {
   std::vector<ShardId> ids;
@@ -41,25 +39,19 @@ std::shared_ptr<BufferAllocator> allocator_of(const ClientOptions& options) {
 
 ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options)
     : endpoint_(std::move(endpoint)),
-      arena_(options.shared_memory),
+      connections_(*endpoint_, options.shared_memory),
       pool_(kKeptBytes, allocator_of(options)),
       load_(options.load),
-      protocol_(
-          {options.job, options.worker, options.incarnation, options.job_hash, options.replicated},
-          shard_ids(options), options.resend, options.send) {
+      protocol_({options.job, options.worker, options.incarnation, options.job_hash,
+                 options.replicated, options.max_kept},
+                shard_ids(options), options.resend, options.send) {
   for (const ShardAddress& shard : options.shards) {
-    connect(shard);
+    if (auto connected = connections_.connect(shard); !connected) {
+      throw std::runtime_error(connected.error().message);
+    }
     (void)protocol_.move(shard.shard, shard.term, steady_now());
   }
   thread_ = std::thread([this] { run(); });
-}
-
-void ClientDriver::connect(const ShardAddress& shard) {
-  auto peer = endpoint_->connect(shard.address);
-  if (!peer) throw std::runtime_error(peer.error().message);
-  shard_of_[peer.value()] = shard.shard;
-  peer_of_[shard.shard] = peer.value();
-  address_of_[shard.shard] = shard.address;
 }
 
 void ClientDriver::move_shards(std::vector<ShardAddress> shards) {
@@ -75,18 +67,8 @@ void ClientDriver::move(const ShardAddress& shard) {
   if (!protocol_.move(shard.shard, shard.term, steady_now())) return;
   log::info("shard {} is served at {} from now on, term {}", shard.shard.value(), shard.address,
             shard.term);
-  const auto old = peer_of_.find(shard.shard);
-  endpoint_->disconnect(old->second);
-  shard_of_.erase(old->second);
-  if (auto link = links_.extract(shard.shard); !link.empty()) {
-    moved_links_.emplace(shard.shard, std::move(link.mapped()));
-  }
-  try {
-    connect(shard);
-  } catch (const std::runtime_error& failure) {
-    // Reads fail when their wait has passed, and name the address.
-    log::warn("shard {}: {}", shard.shard.value(), failure.what());
-  }
+  // Where this fails, reads fail when their wait has passed, and name the address.
+  if (auto moved = connections_.move(shard); !moved) log::warn("{}", moved.error().message);
 }
 
 void ClientDriver::close() {
@@ -98,8 +80,7 @@ void ClientDriver::close() {
   }
   wake_leader();
   if (thread_.joinable()) thread_.join();
-  // Shards may still use updates in that memory.
-  if (arena_) arena_->abandon();
+  connections_.abandon_memory();
 }
 
 void ClientDriver::cancel() {
@@ -257,7 +238,7 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
   return make_error(
       ErrorCode::kTimeout,
       fmt::format("{}: shard {} at {} has not answered for {:.1f} s", what(),
-                  silence->shard.value(), address_of_.at(silence->shard), seconds(wait)));
+                  silence->shard.value(), connections_.address_of(silence->shard), seconds(wait)));
 }
 
 Result<void> ClientDriver::await_open(Duration wait) {
@@ -329,7 +310,8 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     lock.unlock();
     for (auto& [shard, message] : outgoing) {
       const timeline::Span span(timeline::Row::kPush, "send");
-      send(shard, message);
+      connections_.send(shard, message);
+      ++figures_.messages_out;
     }
     lock.lock();
     drain();
@@ -356,8 +338,8 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     incoming = endpoint_->receive(Duration::zero());
   }
   if (incoming) take(*incoming);
-  forget_returned_links();
-  auto refused = refusal();
+  connections_.forget_returned_links();
+  auto refused = connections_.refusal();
   lock.lock();
   refused_ = std::move(refused);
   if (const TimePoint now = steady_now(); now - last_tick_ >= kTick) {
@@ -368,99 +350,20 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
   note_load();
 }
 
-/// REQUIRES: the lead.
-std::optional<Error> ClientDriver::refusal() const {
-  for (const auto& [peer, shard] : shard_of_) {
-    const auto refused = endpoint_->refusal(peer);
-    if (!refused || !refused->is_final) continue;
-    return make_error(ErrorCode::kUnavailable, fmt::format("shard {} at {} {}", shard.value(),
-                                                           address_of_.at(shard), refused->reason));
-  }
-  return std::nullopt;
-}
-
-SharedLink* ClientDriver::link_of(ShardId shard) {
-  const auto found = links_.find(shard);
-  if (found == links_.end() || !found->second->is_open()) return nullptr;
-  found->second->collect();
-  return found->second.get();
-}
-
-void ClientDriver::send(ShardId shard, DataMessage& message) {
-  if (auto* hello = std::get_if<pb::DataHello>(&message.body);
-      hello != nullptr && arena_ && old_links_.size() < kOldLinks) {
-    try {
-      auto& link = links_[shard];
-      if (!link) link = std::make_unique<SharedLink>(arena_);
-      *hello->mutable_shared_memory() = to_wire(link->offer());
-    } catch (const std::bad_alloc&) {
-      links_.erase(shard);
-      log::warn("shard {}: payloads travel as bytes: no shared memory is left", shard.value());
-    }
-  }
-  SharedLink* link = link_of(shard);
-  if (auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
-    requested->set_shares_memory(link != nullptr);
-  }
-  const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();
-  ++figures_.messages_out;
-  // What cannot be sent now is sent again when its time has passed.
-  if (auto sent = endpoint_->send(peer_of_[shard], encode(message, link)); !sent) {
-    log::debug("shard {}: {}", shard.value(), sent.error().message);
-    if (link != nullptr) link->undo_since(lent);
-  }
-}
-
-/// A shard that could map this side's memory offers its own. Each connection agrees again.
-void ClientDriver::agree_on_memory(ShardId shard, const DataMessage& message) {
-  const auto* reply = std::get_if<pb::DataHelloReply>(&message.body);
-  const auto found = links_.find(shard);
-  if (reply == nullptr || found == links_.end()) return;
-  if (reply->greet_again() && found->second->is_open()) {
-    old_links_.push_back(std::move(found->second));
-    links_.erase(found);
-    return;
-  }
-  if (!reply->has_shared_memory()) return;
-  SharedLink& link = *found->second;
-  const auto offer = from_wire(reply->shared_memory());
-  if (link.is_open() || !offer) return;
-  if (auto opened = link.open(offer.value()); !opened) {
-    log::debug("shard {}: payloads travel as bytes: {}", shard.value(), opened.error().message);
-    return;
-  }
-  link.start();
-  std::scoped_lock lock(mutex_);
-  protocol_.share_memory(shard);
-}
-
-/// A read that the new host of a shard answers shows that every member speaks to it.
-void ClientDriver::forget_moved_link(ShardId shard, const DataMessage& message) {
-  if (moved_links_.empty()) return;
-  const auto* batch = std::get_if<DataItems>(&message.body);
-  const bool answers_read = batch != nullptr && std::ranges::any_of(batch->items, [](auto& item) {
-                              return item.kind == pb::DataItem::VALUE;
-                            });
-  if (answers_read) moved_links_.erase(shard);
-}
-
 void ClientDriver::take(const Incoming& incoming) {
-  const auto known = shard_of_.find(incoming.from);
-  if (known == shard_of_.end()) return;  // a host that was left
-  const ShardId shard = known->second;
-  auto message = decode_data(incoming.message, link_of(shard));
-  if (!message) {
-    log::warn("dropped a message from shard {}: {}", shard.value(), message.error().message);
-    return;
-  }
+  auto received = connections_.decode(incoming);
+  if (!received) return;
+  auto& [shard, message] = *received;
   ++figures_.messages_in;
-  agree_on_memory(shard, message.value());
-  forget_moved_link(shard, message.value());
-  if (const auto* batch = std::get_if<DataItems>(&message.value().body)) {
+  if (connections_.agree_on_memory(shard, message)) {
+    std::scoped_lock lock(mutex_);
+    protocol_.share_memory(shard);
+  }
+  if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     for (const DataItem& item : batch->items) received_ += item.payload.size();
   }
   const timeline::Span span(timeline::Row::kCopy, "receive");
-  hand_over(shard, std::move(message.value()));
+  hand_over(shard, std::move(message));
 }
 
 /// Gives the protocol a message's items in parts, so that no thread waits long for the lock while
@@ -483,14 +386,6 @@ void ClientDriver::hand_over(ShardId shard, DataMessage message) {
     batch->items.clear();
     bytes = 0;
   }
-}
-
-/// Loans of broken connections return as those of working ones do.
-void ClientDriver::forget_returned_links() {
-  std::erase_if(old_links_, [](const std::unique_ptr<SharedLink>& link) {
-    link->collect();
-    return link->on_loan() == 0;
-  });
 }
 
 void ClientDriver::collect() {

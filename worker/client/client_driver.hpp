@@ -14,6 +14,7 @@
 #include "common/result.hpp"
 #include "worker/client/client.hpp"
 #include "worker/client/client_protocol.hpp"
+#include "worker/client/shard_connections.hpp"
 
 namespace taut {
 
@@ -68,13 +69,8 @@ class ClientDriver {
   void run();
   enum class Leader : std::uint8_t { kCaller, kThread };
   void round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience);
-  void send(ShardId shard, DataMessage& message);
   void take(const Incoming& incoming);
-  void connect(const ShardAddress& shard);
   void move(const ShardAddress& shard);
-  void forget_moved_link(ShardId shard, const DataMessage& message);
-  void agree_on_memory(ShardId shard, const DataMessage& message);
-  SharedLink* link_of(ShardId shard);
   void collect();
   void wake_leader();
   /// Requests of callers that the leader has not seen yet.
@@ -91,22 +87,11 @@ class ClientDriver {
   void drain();
   void obey(Request& request);
   void hand_over(ShardId shard, DataMessage message);
-  void forget_returned_links();
   void note_read(TableId table);
-  [[nodiscard]] std::optional<Error> refusal() const;
   void note_load();
 
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
-  std::map<PeerId, ShardId> shard_of_;
-  std::map<ShardId, PeerId> peer_of_;
-  std::map<ShardId, std::string> address_of_;
-  const std::shared_ptr<SharedArena> arena_;
-  std::map<ShardId, std::unique_ptr<SharedLink>> links_;  // where memory is shared; the leader's
-  // Of connections that broke: a shard may still hold an update that is in shared memory.
-  std::vector<std::unique_ptr<SharedLink>> old_links_;
-  // Of hosts that serve a shard no more, until a read is answered by its new one: then no worker
-  // believes an old one that still runs, and what it may do with updates matters to nobody.
-  std::multimap<ShardId, std::unique_ptr<SharedLink>> moved_links_;
+  ShardConnections connections_;        // the leader's; move() and address_of() under the lock
   BufferPool pool_;
   const std::shared_ptr<ClientLoad> load_;
   ClientFigures figures_;  // the leader's

@@ -223,6 +223,7 @@ bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
     unacknowledged_ += slice.kept.size();
     kept_ -= slice.kept.size();
     for (; !slice.kept.empty(); slice.kept.pop_back()) {
+      kept_bytes_ -= slice.kept.back().update.gradient.size();
       PendingPush& push = slice.pushes.emplace_front(std::move(slice.kept.back()));
       push.sent.reset();
       push.attempts = 0;
@@ -234,7 +235,8 @@ bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
 
 void ClientProtocol::settle() {
   for (SliceLink& slice : slices_) {
-    if (slice.settle || (slice.kept.empty() && slice.pushes.empty())) continue;
+    const bool is_asked = slice.settle && slice.settle->of_all;
+    if (is_asked || (slice.kept.empty() && slice.pushes.empty())) continue;
     slice.settle = PendingSettle();
     touch(slice);
   }
@@ -275,6 +277,7 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
     if (push.sent && push.attempts == 1) resend_.measured(now - *push.sent);
     mark_unsent(slice, push);
     if (identity_.replicated) {
+      kept_bytes_ += push.update.gradient.size();
       slice.kept.push_back(std::move(push));
       ++kept_;
     }
@@ -288,10 +291,23 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
 
 void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
   while (!slice.kept.empty() && slice.kept.front().update.clock < stable) {
+    kept_bytes_ -= slice.kept.front().update.gradient.size();
     slice.kept.pop_front();
     --kept_;
   }
-  if (slice.settle && slice.kept.empty() && slice.pushes.empty()) slice.settle.reset();
+  const bool is_safe = slice.kept.empty() && slice.pushes.empty();
+  const bool is_relieved =
+      slice.settle && !slice.settle->of_all && slice.settle->sent && stable >= slice.settle->clock;
+  if (is_safe || is_relieved) slice.settle.reset();
+  relieve(slice);
+}
+
+/// Where too much is kept, an image of the slice is asked for before it is due.
+void ClientProtocol::relieve(SliceLink& slice) {
+  const std::uint64_t limit = identity_.max_kept.value();
+  if (limit == 0 || kept_bytes_ <= limit / 2 || slice.kept.empty() || slice.settle) return;
+  slice.settle = PendingSettle{false, {}, {}, 0};
+  touch(slice);
 }
 
 void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {

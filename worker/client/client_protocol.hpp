@@ -27,6 +27,8 @@ struct ClientIdentity {
   std::string job_hash;
   /// Shards have backups: updates are kept until those have them too.
   bool replicated = false;
+  /// Of updates that are kept for backups; at half of it their images are asked for.
+  Bytes max_kept = Bytes(0);  // 0: no limit
 };
 
 /// A read of a whole table that has completed.
@@ -128,6 +130,8 @@ class ClientProtocol {
     std::optional<WorkerId> waits_for;  // as its shard says
   };
   struct PendingSettle {
+    bool of_all = true;  // of what is still to be acknowledged too
+    Clock clock;         // one past the last update that it was sent for
     std::optional<TimePoint> sent;
     int attempts = 0;
   };
@@ -161,6 +165,7 @@ class ClientProtocol {
   void receive_value(SliceLink& slice, const DataItem& item);
   void acknowledge(SliceLink& slice, Clock done, TimePoint now);
   void let_go(SliceLink& slice, Clock stable);
+  void relieve(SliceLink& slice);
   void restart(ShardId shard);
   void rewind(ShardId shard);
   enum class Next : std::uint8_t { kItem, kNothing, kLater };  // later: the window is full
@@ -185,6 +190,7 @@ class ClientProtocol {
   std::vector<CompletedRead> completed_;
   std::size_t unacknowledged_ = 0;
   std::size_t kept_ = 0;
+  std::uint64_t kept_bytes_ = 0;
   std::optional<Error> failure_;
 };
 

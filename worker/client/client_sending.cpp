@@ -97,10 +97,12 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
     mark_requested(*slice.snapshot);
     return make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
   }
-  if (slice.settle && !slice.settle->sent && slice.pushes.empty() && !slice.kept.empty()) {
+  const bool may_settle = slice.settle && !slice.settle->sent && !slice.kept.empty();
+  if (may_settle && (slice.pushes.empty() || !slice.settle->of_all)) {
     slice.settle->sent = now;
+    slice.settle->clock = slice.kept.back().update.clock.next();
     ++slice.settle->attempts;
-    return make(pb::DataItem::SETTLE, slice.kept.back().update.clock.next());
+    return make(pb::DataItem::SETTLE, slice.settle->clock);
   }
   return otherwise;
 }

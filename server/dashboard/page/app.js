@@ -421,6 +421,17 @@
       ? `the ${kRows} slowest of ${group(order.length)}` : "");
   }
 
+  /** What is lost with a server; nothing where shards have no backups, as on one server. */
+  function protection() {
+    const shards = (now.job && now.job.shards) || [];
+    if (shards.length === 0) return "";
+    const bare = shards.filter((shard) => !shard.is_protected);
+    if (bare.length === 0) return "; each has a whole backup on another server";
+    const problem = bare.map((shard) => shard.problem).find(Boolean);
+    return `; ${bare.length} of ${shards.length} without a whole backup, so a lost server ends ` +
+      `the job${problem ? ` (${problem})` : ""}`;
+  }
+
   function showShards() {
     const parts = [];
     const old = past[0];
@@ -448,7 +459,7 @@
     $("shards").hidden = parts.length === 0;
     const count = now.servers.length;
     const servers = `${count} ${count === 1 ? "server" : "servers"}`;
-    text("shard-note", `${parts.length} on ${servers}, ${bytes(all)}/s`);
+    text("shard-note", `${parts.length} on ${servers}, ${bytes(all)}/s${protection()}`);
     $("shard-grid").replaceChildren(...parts);
   }
 

@@ -61,7 +61,7 @@ void FakeEtcd::remove(const std::string& key) {
 
 void FakeEtcd::expire_leases() {
   const std::scoped_lock lock(mutex_);
-  while (!leases_.empty()) drop_lease(leases_.begin()->first);
+  while (!leases_.empty()) drop_lease(std::string(leases_.begin()->first));
 }
 
 http::Response FakeEtcd::handle(const http::Request& request) {

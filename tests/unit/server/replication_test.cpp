@@ -261,6 +261,79 @@ TEST_CASE("an image that is not acknowledged is sent again as it was", "[replica
   CHECK(sent_at(Duration(1'500'000)) == Sequences{1});
 }
 
+TEST_CASE("what a member that is lost has pushed goes to the backup at once", "[replication]") {
+  Pair pair(2, Slack(3));
+  pair.job.state.set_replication_interval(100);
+  pair.job.state.set_revision(pair.job.state.revision() + 1);
+  pair.publish();
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  pair.replicate();
+  (void)pair.push(pair.first, kAnn, 0);
+  const std::size_t before = pair.images.size();
+  pair.replicate();
+  CHECK(pair.images.size() == before);
+  pair.job.state.mutable_members(0)->set_fenced(true);
+  pair.job.state.set_revision(pair.job.state.revision() + 1);
+  pair.publish();
+  pair.replicate();
+  REQUIRE(pair.images.size() == before + 1);
+  CHECK(pair.images.back().images.at(0).done.at(kAnn) == Clock(1));
+}
+
+TEST_CASE("a backup that is further behind than the job allows is reported once", "[replication]") {
+  Pair pair(1, Slack(3));
+  pair.job.state.set_backup_limit_s(10);
+  pair.job.state.set_revision(pair.job.state.revision() + 1);
+  pair.publish();
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  const auto report_at = [&](Duration at, bool is_answered) {
+    auto images = pair.first.take_images(TimePoint(at));
+    if (is_answered) pair.send(std::move(images));
+    return pair.first.report(JobId(7)).problems;
+  };
+  constexpr Duration kSecond{1'000'000};
+  CHECK(report_at(1 * kSecond, false).empty());
+  CHECK(report_at(5 * kSecond, false).empty());
+  CHECK(report_at(9 * kSecond, false).empty());
+  (void)pair.first.take_changed();
+  const auto problems = report_at(12 * kSecond, false);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].copy == 1);
+  CHECK(problems[0].reason == "it has not answered for 10 s");
+  CHECK(pair.first.take_changed().size() == 1);
+  CHECK(report_at(14 * kSecond, false).size() == 1);
+  CHECK(pair.first.take_changed().empty());
+  // What it answers in the end takes the complaint back.
+  CHECK(report_at(30 * kSecond, true).size() == 1);
+  CHECK(report_at(32 * kSecond, true).empty());
+}
+
+TEST_CASE("a process that did not run blames no backup for it", "[replication]") {
+  Pair pair(1, Slack(3));
+  pair.job.state.set_backup_limit_s(10);
+  pair.job.state.set_revision(pair.job.state.revision() + 1);
+  pair.publish();
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  (void)pair.first.take_images(TimePoint(Duration(1'000'000)));
+  (void)pair.first.take_images(TimePoint(Duration(60'000'000)));
+  CHECK(pair.first.report(JobId(7)).problems.empty());
+}
+
+TEST_CASE("a backup that has no memory for the images says so", "[replication]") {
+  Pair pair(1, Slack(3));
+  pair.second.limit_memory(std::make_shared<TableMemory>(Bytes(8)));
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  pair.replicate();
+  const auto problems = pair.second.report(JobId(7)).problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].shard == ShardId(0));
+  CHECK_THAT(problems[0].reason, Contains("memory"));
+}
+
 TEST_CASE("an acknowledgement of an image counts from the backup alone", "[replication]") {
   Pair pair(1);
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());

@@ -1,0 +1,126 @@
+"""A server or a worker leaves without a loss: on a request, or on a signal with notice."""
+
+import re
+import signal
+
+from cluster import *
+
+
+class Drain(ClusterTest):
+    def start_cluster(self, workers=2, servers=2, more=""):
+        self.start_server("coordinator", shards=0,
+                          settings="heartbeat_limit_s: 2 replication { interval: 2 }")
+        self.servers = {i: self.start_daemon("server", f"server{i}", more=more)
+                        for i in range(servers)}
+        self.workers = {i: self.start_daemon("worker", f"worker{i}", more=more)
+                        for i in range(workers)}
+
+    def submit(self, mode, iterations, clock_ms=0):
+        answer = self.ask("submit", self.job(
+            iterations=iterations, workers=2,
+            extra=f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms}"))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return int(re.search(r"job (\d+)", answer.stdout)[1])
+
+    def running(self, job):
+        return next(one for one in self.status()["jobs"] if int(one["job"]) == job)
+
+    def clock(self, job):
+        return max((int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"]),
+                   default=0)
+
+    def wait_for_clocks(self, job, count):
+        before = self.clock(job)
+        wait_until(lambda: self.clock(job) > before + count, 60, what=f"{count} more clocks")
+
+    def hosts(self, job):
+        return [shard["server"] for shard in self.running(job)["shards"]]
+
+    def wait_for_backups(self, job):
+        wait_until(lambda: all(shard.get("is_protected") for shard in self.running(job)["shards"]),
+                   60, what="a whole backup of each shard")
+
+    def drain(self, name):
+        answer = self.ask("drain", name)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn(f'no job needs "{name}" any more', answer.stdout)
+
+    def test_a_drained_server_hands_its_shard_over_and_gets_it_back_with_the_same_bits(self):
+        self.start_cluster()
+        reference = self.wait_for_job(self.submit("BSP", 600), "DONE", 120)["parameters_sha256"]
+        job = self.submit("BSP", 600, clock_ms=20)
+        self.wait_for_clocks(job, 5)
+        self.drain("server1")
+        self.assertEqual(self.servers[1].wait(30), 0)
+        self.assertEqual(self.hosts(job), ["server0", "server0"])
+        self.wait_for_clocks(job, 5)
+        self.servers[1] = self.start_daemon("server", "server1")
+        wait_until(lambda: sorted(self.hosts(job)) == ["server0", "server1"], 60,
+                   what="a shard at the server that came back")
+        self.wait_for_backups(job)
+        ended = self.wait_for_job(job, "DONE", 120)
+        self.assertEqual(ended["parameters_sha256"], reference)
+        self.assertIn("moves to server", (self.folder / "coordinator.log").read_text())
+
+    def test_a_drained_worker_leaves_its_job_and_another_takes_its_place(self):
+        self.start_cluster()
+        job = self.submit("SSP", 1000000)
+        self.wait_for_clocks(job, 20)
+        self.drain("worker1")
+        self.assertEqual(self.workers[1].wait(30), 0)
+        states = {w["name"]: w for w in self.running(job)["workers"]}
+        self.assertTrue(states["worker1"]["progress"]["left"])
+        self.wait_for_clocks(job, 20)
+        self.start_daemon("worker", "worker2")
+        wait_until(lambda: any(w["name"] == "worker2" and int(w["progress"].get("clock", 0)) > 0
+                               for w in self.running(job)["workers"]), 60, what="worker2's clocks")
+        self.assertIn("left", self.ask("status", job).stdout)
+
+    def test_every_process_of_a_bsp_job_is_replaced_one_by_one_with_the_same_bits(self):
+        self.start_cluster()
+        reference = self.wait_for_job(self.submit("BSP", 700), "DONE", 120)["parameters_sha256"]
+        job = self.submit("BSP", 700, clock_ms=20)
+        self.wait_for_clocks(job, 5)
+        for i in (0, 1):
+            self.start_daemon("worker", f"successor{i}")
+            self.drain(f"worker{i}")
+            self.assertEqual(self.workers[i].wait(30), 0)
+            self.start_daemon("server", f"server{i + 2}")
+            self.drain(f"server{i}")
+            self.assertEqual(self.servers[i].wait(30), 0)
+        self.wait_for_clocks(job, 5)
+        self.assertEqual({w["name"] for w in self.running(job)["workers"]
+                          if w["state"] == "PROCESS_RUNNING"}, {"successor0", "successor1"})
+        ended = self.wait_for_job(job, "DONE", 120)
+        self.assertEqual(ended["parameters_sha256"], reference)
+
+    def test_a_signal_with_notice_drains_first(self):
+        self.start_cluster(more="preemption_notice_s: 60")
+        job = self.submit("ASYNC", 1000000)
+        self.wait_for_clocks(job, 20)
+        self.workers[0].send_signal(signal.SIGTERM)
+        self.servers[0].send_signal(signal.SIGTERM)
+        self.assertEqual(self.workers[0].wait(45), 0)
+        self.assertEqual(self.servers[0].wait(45), 0)
+        self.assertEqual(self.hosts(job), ["server1", "server1"])
+        self.wait_for_clocks(job, 20)
+        log = (self.folder / "server0.log").read_text()
+        self.assertIn("leaving within 60 s", log)
+        self.assertIn("drained: no job needs this server", log)
+
+    def test_what_cannot_be_drained_is_refused_with_the_way_out(self):
+        self.start_cluster(servers=1)
+        job = self.submit("SSP", 1000000)
+        self.wait_for_clocks(job, 5)
+        refused = self.ask("drain", "nobody")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn('no server or worker "nobody" is here', refused.stderr)
+        refused = self.ask("drain", "server0")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("whose shards have no backups", refused.stderr)
+        self.assertIn(f"tautline stop {job}", refused.stderr)
+        self.wait_for_clocks(job, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
