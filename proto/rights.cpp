@@ -16,7 +16,7 @@ namespace {
 /// What a message does, as far as roles are concerned.
 enum class Right : std::uint8_t {
   kRead,     // hello of a command; status, log; hello to a shard, snapshots
-  kChange,   // submit, set-slack, checkpoint, stop, trace
+  kChange,   // submit, set-slack, checkpoint, stop, drain, trace
   kReport,   // heartbeat and goodbye of a daemon
   kWork,     // hello of a worker; tables, updates, reads
   kServe,    // hello of a server; its answers about jobs; images between shards
@@ -114,6 +114,7 @@ Right right_of(const pb::ControlMessage& message) {
     case pb::ControlMessage::kSubmit:
     case pb::ControlMessage::kSetSlack:
     case pb::ControlMessage::kStopJob:
+    case pb::ControlMessage::kDrain:
     case pb::ControlMessage::kSetTrace:
     case pb::ControlMessage::kMakeCheckpoint:
       return Right::kChange;
@@ -171,6 +172,7 @@ std::optional<pb::ControlMessage> refuse(const pb::ControlMessage& message,
       return answer;
     case pb::ControlMessage::kSetSlack:
     case pb::ControlMessage::kStopJob:
+    case pb::ControlMessage::kDrain:
     case pb::ControlMessage::kSetTrace:
     case pb::ControlMessage::kMakeCheckpoint:
       answer.mutable_command_reply()->set_error(reason);
