@@ -72,7 +72,8 @@ std::map<std::uint32_t, int> loads_of(const JobRecord& job, const Registry& regi
 
 bool is_given_up(const JobRecord& job, std::uint32_t shard, std::uint32_t host) {
   return std::ranges::any_of(job.given_up, [&](const JobRecord::GivenUp& one) {
-    return one.shard == shard && one.host == host;
+    // Hosts of one server share its memory and its network.
+    return one.shard == shard && server_of(job.stored(), one.host) == server_of(job.stored(), host);
   });
 }
 

@@ -90,7 +90,7 @@ class Drain(ClusterTest):
             self.assertEqual(self.servers[i].wait(30), 0)
         self.wait_for_clocks(job, 5)
         self.assertEqual({w["name"] for w in self.running(job)["workers"]
-                          if w["state"] == "PROCESS_RUNNING"}, {"successor0", "successor1"})
+                          if w["state"] == "running"}, {"successor0", "successor1"})
         ended = self.wait_for_job(job, "DONE", 120)
         self.assertEqual(ended["parameters_sha256"], reference)
 

@@ -306,8 +306,8 @@ TEST_CASE("a backup that is further behind than the job allows is reported once"
   CHECK(report_at(14 * kSecond, false).size() == 1);
   CHECK(pair.first.take_changed().empty());
   // What it answers in the end takes the complaint back.
-  CHECK(report_at(30 * kSecond, true).size() == 1);
-  CHECK(report_at(32 * kSecond, true).empty());
+  CHECK(report_at(18 * kSecond, true).size() == 1);
+  CHECK(report_at(20 * kSecond, true).empty());
 }
 
 TEST_CASE("a process that did not run blames no backup for it", "[replication]") {
