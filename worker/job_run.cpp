@@ -210,9 +210,8 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
 }
 
 Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> devices,
-                           ZmqContext& context, const pb::ClusterConfig& config,
-                           const std::atomic<bool>& stop, const std::atomic<bool>& leave,
-                           ShardMoves& moves, ProgressBoard& board, StateSaver& saver) {
+                           ZmqContext& context, const pb::ClusterConfig& config, RunOrders& orders,
+                           ProgressBoard& board, StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
   if (!settings.pin().empty()) {
     TAUT_TRY(pin_this_thread(settings.pin()));
@@ -235,7 +234,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
 
   Client client(open_endpoint(context, job, settings),
                 client_options(job, settings, *devices[0], board));
-  const StopWatch watch(client, stop, moves);
+  const StopWatch watch(client, orders.stop, orders.moves);
   TAUT_TRY(auto cache,
            open_cache(client, backends, assets.train_graph().parameters, job, settings));
 
@@ -273,14 +272,14 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
     if (is_due) saver.at_clock(first, clock, job.slot(), carriers);
   };
   TAUT_TRY(const Policies policies, to_policies(definition));
-  options.leaves = [&leave, start, schedule = policies.schedule()](Clock next) {
+  options.leaves = [&orders, start, schedule = policies.schedule()](Clock next) {
     // Between two pushes it would take its own training along.
-    return leave && (next == start || schedule.pushes_at(next - 1));
+    return orders.leave && (next == start || schedule.pushes_at(next - 1));
   };
   Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
-  TAUT_TRY(const Clock reached, trainer.run(stop));
+  TAUT_TRY(const Clock reached, trainer.run(orders.stop));
   if (const std::string use = budgeted.summary(); !use.empty()) log::info("{}", use);
-  if (stop) return JobOutcome{reached, {}, false};
+  if (orders.stop) return JobOutcome{reached, {}, false};
   if (reached < trainer_options(definition).end) {
     TAUT_TRY(cache->flush(silence_limit(job)));
     return JobOutcome{reached, {}, true};
@@ -289,9 +288,14 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   TAUT_TRY(cache->flush(silence_limit(job)));
 
   JobOutcome outcome{reached, {}, false};
-  if (!job.evaluates()) return outcome;
-  TAUT_TRY(outcome.parameters_sha256, digest_parameters(*cache, assets.train_graph(), reached,
-                                                        kFinalWait, stop, divergence, board));
+  if (!orders.evaluates) return outcome;
+  if (!job.evaluates()) {
+    // The worker that was to do it has left.
+    TAUT_TRY(tests, TestPhases::create(assets, backend));
+  }
+  TAUT_TRY(outcome.parameters_sha256,
+           digest_parameters(*cache, assets.train_graph(), reached, kFinalWait, orders.stop,
+                             divergence, board));
   if (tests != nullptr) {
     TAUT_TRY(const TestResult result, tests->run(*cache, reached, recorder.get()));
     ProgressReport report = board.read();

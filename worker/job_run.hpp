@@ -24,6 +24,16 @@ struct JobOutcome {
   bool left = false;              // before the last clock, as it was to
 };
 
+/// What a run is told while it runs.
+struct RunOrders {
+  std::atomic<bool> stop = false;
+  std::atomic<bool> leave = false;  // at the end of a clock, when no update of it can be lost
+  /// It runs the last test and digests the parameters. Where another worker was to do so when it
+  /// began, it runs no tests before the last one.
+  std::atomic<bool> evaluates = false;
+  ShardMoves moves;  // where shards are served when their servers are lost
+};
+
 /// The trainer's options that follow from a job.
 [[nodiscard]] Trainer::Options trainer_options(const pb::Job& job);
 
@@ -39,15 +49,11 @@ struct JobOutcome {
 /// Trains one job as a member: opens data and net, connects to the shards, runs the loop, and
 /// ends with the test phase if this worker evaluates.
 /// devices   one or more; several split the worker's batch, and the first one has the tables
-/// moves     where shards are served when their servers are lost
 /// Errors    whatever kept the job from finishing, in one line
-/// leave     ends it at the end of a clock, when no update of it can be lost any more
-/// Thread    a dedicated thread; `stop` and `leave` may be set from any
+/// Thread    a dedicated thread; orders may come from any
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job,
                                          std::span<Backend* const> devices, ZmqContext& context,
-                                         const pb::ClusterConfig& config,
-                                         const std::atomic<bool>& stop,
-                                         const std::atomic<bool>& leave, ShardMoves& moves,
+                                         const pb::ClusterConfig& config, RunOrders& orders,
                                          ProgressBoard& board, StateSaver& saver);
 
 /// Where a job's shards are served, as its newest message says.

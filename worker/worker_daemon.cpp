@@ -117,7 +117,7 @@ std::string WorkerDaemon::scrape() {
 
 void WorkerDaemon::end_run() {
   if (!run_) return;
-  run_->stop = true;
+  run_->orders.stop = true;
   run_->thread.join();
   record(*run_);
   run_.reset();
@@ -126,7 +126,7 @@ void WorkerDaemon::end_run() {
 /// The job goes on without this worker from the end of its clock on.
 void WorkerDaemon::leave() {
   link_->leave();
-  if (run_) run_->leave = true;
+  if (run_) run_->orders.leave = true;
 }
 
 /// A stop signal may give notice: its work goes to others first.
@@ -197,9 +197,10 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   if (same) {
     std::scoped_lock lock(run_->mutex);
     run_->job.set_revision(job.revision());
+    run_->orders.evaluates = job.evaluates();
     if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
-    if (job.replicated()) run_->moves.post(shard_addresses(job));
-    if (job.stop() && !run_->stop.exchange(true)) {
+    if (job.replicated()) run_->orders.moves.post(shard_addresses(job));
+    if (job.stop() && !run_->orders.stop.exchange(true)) {
       log::info("job {}: stopping: {}", job.job(), job.stop_reason());
     }
     return;
@@ -209,9 +210,10 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   reported_end_ = false;
   run_ = std::make_unique<Run>();
   run_->job = job;
+  run_->orders.evaluates = job.evaluates();
   run_->begun = steady_now();
-  if (job.stop()) run_->stop = true;
-  if (link_->session().leaves()) run_->leave = true;
+  if (job.stop()) run_->orders.stop = true;
+  if (link_->session().leaves()) run_->orders.leave = true;
   if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
   log::info("job {}: member {}, share {} of {}, from clock {}", job.job(), job.worker(), job.slot(),
             job.slots(), job.start_clock());
@@ -221,11 +223,10 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     try {
       std::vector<Backend*> devices;
       for (const auto& device : devices_) devices.push_back(device.get());
-      auto ended = run_job(job, devices, context_, config_, run->stop, run->leave, run->moves,
-                           run->board, run->saver);
+      auto ended = run_job(job, devices, context_, config_, run->orders, run->board, run->saver);
       if (ended) {
         outcome = ended.value();
-      } else if (!run->stop) {
+      } else if (!run->orders.stop) {
         error = ended.error().message;
       }
     } catch (const std::exception& failure) {

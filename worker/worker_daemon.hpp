@@ -57,9 +57,7 @@ class WorkerDaemon {
   struct Run {
     pb::WorkerJob job;
     TimePoint begun;
-    std::atomic<bool> stop = false;
-    std::atomic<bool> leave = false;
-    ShardMoves moves;
+    RunOrders orders;
     ProgressBoard board;
     StateSaver saver;
     RecentRate rate;   // of images; the main thread's
