@@ -16,11 +16,12 @@ FROM_GLIBC = r"^(ld-linux|linux-vdso|lib(c|m|mvec|dl|pthread|rt|resolv)\.)"
 # An empty environment but for where the system's own commands are.
 BARE = {"PATH": "/usr/bin:/bin"}
 TIMEOUT_S = 280  # of the dry run, on a busy machine
+SLOWER = int(os.environ.get("TAUTLINE_SLOWER", "1"))  # under sanitizers
 
 
 def run(words, env=None, timeout=100, **options):
     return subprocess.run([str(word) for word in words], capture_output=True, text=True,
-                          timeout=timeout, env=env or BARE, **options)
+                          timeout=timeout * SLOWER, env=env or BARE, **options)
 
 
 def is_program(path):
