@@ -242,5 +242,19 @@ class ClusterTest(unittest.TestCase):
             self.assertIn(word, answer.stderr)
 
 
-__all__ = ["BIN", "NET", "SOLVER", "SOURCE", "ClusterTest", "alive", "children_of", "documented",
-           "signal", "state_of", "wait_until", "write_data", "write_idx"]
+class ServersTest(ClusterTest):
+    """Jobs of two workers, for clusters whose processes come and go."""
+
+    def submit(self, mode, iterations, clock_ms=0):
+        answer = self.ask("submit", self.job(
+            iterations=iterations, workers=2,
+            extra=f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms}"))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return int(re.search(r"job (\d+)", answer.stdout)[1])
+
+    def running(self, job):
+        return next(one for one in self.status()["jobs"] if int(one["job"]) == job)
+
+
+__all__ = ["BIN", "NET", "SOLVER", "SOURCE", "ClusterTest", "ServersTest", "alive", "children_of",
+           "documented", "signal", "state_of", "wait_until", "write_data", "write_idx"]

@@ -1,12 +1,11 @@
 """A server or a worker leaves without a loss: on a request, or on a signal with notice."""
 
-import re
 import signal
 
 from cluster import *
 
 
-class Drain(ClusterTest):
+class Drain(ServersTest):
     def start_cluster(self, workers=2, servers=2, more=""):
         self.start_server("coordinator", shards=0,
                           settings="heartbeat_limit_s: 2 replication { interval: 2 }")
@@ -14,16 +13,6 @@ class Drain(ClusterTest):
                         for i in range(servers)}
         self.workers = {i: self.start_daemon("worker", f"worker{i}", more=more)
                         for i in range(workers)}
-
-    def submit(self, mode, iterations, clock_ms=0):
-        answer = self.ask("submit", self.job(
-            iterations=iterations, workers=2,
-            extra=f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms}"))
-        self.assertEqual(answer.returncode, 0, answer.stderr)
-        return int(re.search(r"job (\d+)", answer.stdout)[1])
-
-    def running(self, job):
-        return next(one for one in self.status()["jobs"] if int(one["job"]) == job)
 
     def clock(self, job):
         return max((int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"]),

@@ -8,22 +8,12 @@ import signal
 from cluster import *
 
 
-class ServerLoss(ClusterTest):
+class ServerLoss(ServersTest):
     def start_cluster(self, workers=2, interval=2, servers=3):
         self.start_server("coordinator", shards=0,
                           settings=f"heartbeat_limit_s: 1 replication {{ interval: {interval} }}")
         self.servers = {i: self.start_daemon("server", f"server{i}") for i in range(servers)}
         self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(workers)]
-
-    def submit(self, mode, iterations, clock_ms=0):
-        answer = self.ask("submit", self.job(
-            iterations=iterations, workers=2,
-            extra=f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms}"))
-        self.assertEqual(answer.returncode, 0, answer.stderr)
-        return int(re.search(r"job (\d+)", answer.stdout)[1])
-
-    def running(self, job):
-        return next(one for one in self.status()["jobs"] if int(one["job"]) == job)
 
     def clock(self, job):
         return min(int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"])

@@ -9,36 +9,16 @@
 
 #include "common/net/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/listed_keys.hpp"
 
 using namespace taut;
+using test::ListedKeys;
 
 namespace {
 
 constexpr Duration kWait = std::chrono::seconds(20);
 // A message of a stranger has none longer to arrive than one of a friend that is sent later.
 constexpr int kTries = 5;
-
-/// Admits what a test lists.
-class ListedKeys final : public Admission {
- public:
-  void admit(const std::string& key, Identity identity) {
-    const std::scoped_lock lock(mutex_);
-    holders_[key] = std::make_shared<Identity>(std::move(identity));
-  }
-  void revoke(const std::string& key) {
-    const std::scoped_lock lock(mutex_);
-    holders_.erase(key);
-  }
-  [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view key) const override {
-    const std::scoped_lock lock(mutex_);
-    const auto found = holders_.find(std::string(key));
-    return found == holders_.end() ? nullptr : found->second;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Identity>> holders_;
-};
 
 Message text(const std::string& words) {
   Message made;

@@ -14,30 +14,9 @@
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/job_view.hpp"
 #include "server/shard_thread.hpp"
+#include "tests/support/listed_keys.hpp"
 
 namespace taut::test {
-
-/// Admits the keys that a test lists.
-class ListedKeys final : public Admission {
- public:
-  void admit(const std::string& key, Identity identity) {
-    const std::scoped_lock lock(mutex_);
-    holders_[key] = std::make_shared<Identity>(std::move(identity));
-  }
-  void revoke(const std::string& key) {
-    const std::scoped_lock lock(mutex_);
-    holders_.erase(key);
-  }
-  [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view key) const override {
-    const std::scoped_lock lock(mutex_);
-    const auto found = holders_.find(std::string(key));
-    return found == holders_.end() ? nullptr : found->second;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Identity>> holders_;
-};
 
 /// A coordinator and a shard on loopback, with keys, driven by the threads of the daemons. The
 /// shard has a job, 7, of the members worker0 and worker1.
