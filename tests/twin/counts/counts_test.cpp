@@ -179,10 +179,10 @@ TEST_CASE("a clock's launches, copies, bytes and waits", "[counts]") {
       print(fmt::format("{}{}{}", counted.model, counted.name, with_server ? "" : ", alone"),
             counts, activations);
       if (with_server) {
-        // The sender waits for each gradient, on a busy machine some of them in the clock after,
-        // and the compute for nothing.
+        // The sender waits for each gradient, on a slow machine for those of the clock before the
+        // counted ones too, and the compute for nothing.
         CHECK(counts.own_waits == 0);
-        CHECK(counts.work.waits <= gradients);
+        CHECK(counts.work.waits * kClocks <= gradients * (kClocks + 1));
         CHECK(counts.work.kernels <= counted.max_launches);
       } else {
         // Nothing but a feed's bound holds the host back: it waits once in a clock.
