@@ -9,6 +9,8 @@
 
 #include "cli/install_paths.hpp"
 #include "common/files/file.hpp"
+#include "common/http/login.hpp"
+#include "common/keys/http_secret.hpp"
 #include "common/keys/key_folder.hpp"
 #include "common/stop_signal.hpp"
 #include "proto/config/text.hpp"
@@ -200,6 +202,13 @@ Result<LocalCluster> LocalCluster::start(const LocalClusterOptions& options) {
 Result<Security> LocalCluster::user_security() const {
   if (!keys_) return Security::insecure();
   return taut::user_security(keys_->folder());
+}
+
+Result<std::string> LocalCluster::dashboard_link() const {
+  std::string link = fmt::format("http://{}", dashboard_);
+  if (!keys_) return link + "/";
+  TAUT_TRY(const std::string secret, ensure_http_secret(keys_->folder()));
+  return link + http::login_path(secret, http::unix_time_s());
 }
 
 Result<void> LocalCluster::check() {

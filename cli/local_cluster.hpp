@@ -53,6 +53,8 @@ class LocalCluster {
   }
   /// Where the dashboard is served; empty: it is not.
   [[nodiscard]] const std::string& dashboard() const { return dashboard_; }
+  /// What a browser opens to see it: a link that logs it in, once and for some minutes.
+  [[nodiscard]] Result<std::string> dashboard_link() const;
   [[nodiscard]] std::vector<ChildProcess>& children() { return children_; }
 
   /// Starts what has ended again, if the job survives that.

@@ -1,4 +1,7 @@
 // tautline-server: shards of the parameter tables, and the coordinator if its config has one.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -53,6 +56,12 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   if (const std::string http = daemon->http_address(); !http.empty()) {
     log::info("http://{}/{}", http, config.server().has_coordinator() ? "" : "metrics");
     ready += "http " + http + "\n";
+    // Not into the log, which others may read.
+    if (config.server().has_coordinator() && isatty(STDOUT_FILENO) != 0) {
+      TAUT_TRY(const std::string link, daemon->page_link());
+      fmt::print("page: {}\n", link);
+      std::fflush(stdout);
+    }
   }
   if (!arguments.ready_file.empty()) {
     TAUT_TRY(write_file_atomically(arguments.ready_file, ready));

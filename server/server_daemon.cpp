@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/http/login.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
 #include "common/metrics/metrics.hpp"
@@ -173,11 +174,14 @@ Result<void> ServerDaemon::start_http() {
   const bool hosts_coordinator = config_.server().has_coordinator();
   const std::string& address = hosts_coordinator ? settings.dashboard() : settings.metrics();
   TAUT_TRY(check_http_address(address, config_));
-  const std::vector<std::string> hosts(settings.allowed_hosts().begin(),
-                                       settings.allowed_hosts().end());
+  http::Server::Options options;
+  options.address = address;
+  options.hosts.assign(settings.allowed_hosts().begin(), settings.allowed_hosts().end());
+  TAUT_TRY(options.secret, http_secret(config_));
+  if (settings.open_metrics()) options.open_paths = {metrics::kPath};
   const std::string name = config_.server().name();
   if (!hosts_coordinator) {
-    auto started = metrics::serve(address, hosts, [this, name] {
+    auto started = metrics::serve(std::move(options), [this, name] {
       metrics::Scrape scrape;
       scrape.build_info(build_name(), "server", name);
       scrape.process();
@@ -189,7 +193,7 @@ Result<void> ServerDaemon::start_http() {
     return ok();
   }
   auto started = dashboard::Dashboard::start(
-      {address, hosts, name},
+      {std::move(options), name},
       [this](const pb::ControlMessage& message) { return ask_coordinator(message); },
       [this] { return figures(); });
   if (!started) return with_setting(started.error(), "http.dashboard");
@@ -205,6 +209,12 @@ Result<pb::ControlMessage> ServerDaemon::ask_coordinator(const pb::ControlMessag
 std::string ServerDaemon::http_address() const {
   if (dashboard_) return dashboard_->address();
   return metrics_ ? metrics_->address() : std::string();
+}
+
+Result<std::string> ServerDaemon::page_link() const {
+  TAUT_TRY(const std::string secret, http_secret(config_));
+  const std::string path = secret.empty() ? "/" : http::login_path(secret, http::unix_time_s());
+  return fmt::format("http://{}{}", http_address(), path);
 }
 
 dashboard::ServerFigures ServerDaemon::figures() const {

@@ -43,6 +43,9 @@ class ServerDaemon {
   [[nodiscard]] std::vector<std::string> shard_addresses() const;
   /// Where it serves HTTP, as bound; empty: nowhere.
   [[nodiscard]] std::string http_address() const;
+  /// What a browser opens to see the page: a link that logs it in, once and for some minutes.
+  /// REQUIRES: the page is served.
+  [[nodiscard]] Result<std::string> page_link() const;
 
  private:
   ServerDaemon(const pb::ClusterConfig& config, Security security)

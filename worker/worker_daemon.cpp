@@ -68,9 +68,12 @@ Result<void> WorkerDaemon::start_http() {
   if (!config_.has_http()) return ok();
   const pb::HttpConfig& settings = config_.http();
   TAUT_TRY(check_http_address(settings.metrics(), config_));
-  auto started = metrics::serve(settings.metrics(),
-                                {settings.allowed_hosts().begin(), settings.allowed_hosts().end()},
-                                [this] { return scrape(); });
+  http::Server::Options options;
+  options.address = settings.metrics();
+  options.hosts.assign(settings.allowed_hosts().begin(), settings.allowed_hosts().end());
+  TAUT_TRY(options.secret, http_secret(config_));
+  if (settings.open_metrics()) options.open_paths = {metrics::kPath};
+  auto started = metrics::serve(std::move(options), [this] { return scrape(); });
   if (!started) {
     Error error = started.error();
     error.message += "; choose another with http.metrics in the config";

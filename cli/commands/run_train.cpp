@@ -123,7 +123,10 @@ Result<void> TrainRun::start_cluster() {
   control_ = std::make_unique<ControlClient>(std::move(control));
   if (options_.json) return ok();
   fmt::print("coordinator {0} (tautline top --coordinator {0})\n", cluster_->coordinator());
-  if (!cluster_->dashboard().empty()) fmt::print("dashboard http://{}/\n", cluster_->dashboard());
+  if (!cluster_->dashboard().empty()) {
+    TAUT_TRY(const std::string link, cluster_->dashboard_link());
+    fmt::print("dashboard {}\n", link);
+  }
   std::fflush(stdout);
   return ok();
 }

@@ -17,6 +17,8 @@ struct Request {
   std::string host;    // the Host header
   std::string origin;  // the Origin header; empty: none
   std::string content_type;
+  std::string authorization;
+  std::string cookie;  // the Cookie header, all of them
   std::string body;
 };
 
@@ -26,13 +28,24 @@ struct Response {
   std::string body;
   bool streams = false;  // after the body, events follow until the peer goes (Server::publish)
   std::string allow;     // of status 405: the methods that work here
+  // Headers; empty: without.
+  std::string challenge;  // WWW-Authenticate
+  std::string location;
+  std::string cookie;  // Set-Cookie
 };
 
 [[nodiscard]] inline Response text_response(unsigned status, std::string body) {
-  return {status, "text/plain; charset=utf-8", std::move(body) + "\n", false, {}};
+  Response response;
+  response.status = status;
+  response.body = std::move(body) + "\n";
+  return response;
 }
 [[nodiscard]] inline Response json_response(unsigned status, std::string body) {
-  return {status, "application/json", std::move(body), false, {}};
+  Response response;
+  response.status = status;
+  response.type = "application/json";
+  response.body = std::move(body);
+  return response;
 }
 
 /// What the peers of one server may do.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -13,10 +14,12 @@
 #include <boost/beast/http.hpp>
 #include <deque>
 #include <exception>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "common/http/login.hpp"
 #include "common/log.hpp"
 
 namespace taut::http {
@@ -49,6 +52,8 @@ Request to_request(bhttp::request<bhttp::string_body>&& in) {
   request.host = std::string(in[bhttp::field::host]);
   request.origin = std::string(in[bhttp::field::origin]);
   request.content_type = std::string(in[bhttp::field::content_type]);
+  request.authorization = std::string(in[bhttp::field::authorization]);
+  request.cookie = std::string(in[bhttp::field::cookie]);
   request.body = std::move(in.body());
   return request;
 }
@@ -65,7 +70,14 @@ bhttp::response<bhttp::string_body> to_wire(Response&& response, unsigned versio
   out.set("Content-Security-Policy",
           "default-src 'none'; script-src 'self'; style-src 'self'; "
           "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'");
-  if (!response.allow.empty()) out.set(bhttp::field::allow, response.allow);
+  const std::pair<bhttp::field, const std::string&> others[] = {
+      {bhttp::field::allow, response.allow},
+      {bhttp::field::www_authenticate, response.challenge},
+      {bhttp::field::location, response.location},
+      {bhttp::field::set_cookie, response.cookie}};
+  for (const auto& [field, value] : others) {
+    if (!value.empty()) out.set(field, value);
+  }
   out.body() = std::move(response.body);
   return out;
 }
@@ -215,6 +227,9 @@ class Server::Impl final : public Host {
     const std::string shown = options_.address.substr(0, options_.address.rfind(':'));
     address_ = fmt::format("{}:{}", shown, acceptor_.local_endpoint().port());
     policy_.hosts = host_names(address_, options_.hosts);
+    if (!options_.secret.empty()) {
+      login_.emplace(options_.secret, address_.substr(address_.rfind(':') + 1));
+    }
     return ok();
   }
 
@@ -253,6 +268,9 @@ class Server::Impl final : public Host {
   Response answer(const Request& request) override {
     try {
       if (auto refused = refuse(request, policy_)) return *std::move(refused);
+      if (login_ && !std::ranges::count(options_.open_paths, request.path)) {
+        if (auto instead = login_->admit(request, unix_time_s())) return *std::move(instead);
+      }
       return handler_(request);
     } catch (const std::exception& failure) {
       log::warn("http: {} {}: {}", request.method, request.path.substr(0, 100), failure.what());
@@ -296,6 +314,7 @@ class Server::Impl final : public Host {
   const Options options_;
   const Handler handler_;
   Policy policy_;
+  std::optional<Login> login_;
   std::string address_;
   asio::io_context context_{1};
   tcp::acceptor acceptor_;

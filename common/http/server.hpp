@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/http/request.hpp"
 #include "common/result.hpp"
@@ -29,8 +30,10 @@ class Server {
   /// Called every `tick` with the number of open streams.
   using Timer = std::function<void(std::size_t streams)>;
   struct Options {
-    std::string address;             // "host:port"; port 0: chosen by the system
-    std::vector<std::string> hosts;  // as Policy::hosts; the address and localhost are added
+    std::string address;                  // "host:port"; port 0: chosen by the system
+    std::vector<std::string> hosts;       // as Policy::hosts; the address and localhost are added
+    std::string secret;                   // as Login demands it; empty: everybody is answered
+    std::vector<std::string> open_paths;  // answered without a login
     Limits limits;
     Duration tick{500'000};
     Timer timer;  // empty: none

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/keys/http_secret.hpp"
 #include "common/keys/key_file.hpp"
 #include "common/keys/key_folder.hpp"
 
@@ -24,6 +25,8 @@ Result<void> copy_own_keys(const fs::path& folder) {
     TAUT_TRY(const std::string text, read_private_file(own / name));
     TAUT_TRY(write_private_file(folder / name, text));
   }
+  TAUT_TRY(const std::string secret, ensure_http_secret(own));
+  TAUT_TRY(write_private_file(folder / kHttpSecretFile, secret + "\n"));
   return ok();
 }
 

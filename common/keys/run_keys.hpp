@@ -10,7 +10,7 @@ namespace taut {
 
 /// The keys of one run's processes, in a folder that ends with it: a key for each, good for its own
 /// name and role alone. The cluster is the user's own, and the user's key is admitted too: the
-/// user's commands reach the run as they reach the user's daemons.
+/// user's commands and browsers reach the run as they reach the user's daemons.
 class RunKeys {
  public:
   /// Makes `folder`, in place of one that a killed run has left. Where the file system does not

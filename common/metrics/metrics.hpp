@@ -39,6 +39,8 @@ class Scrape {
   std::vector<prometheus::MetricFamily> families_;
 };
 
+/// Where metrics are served.
+inline constexpr const char* kPath = "/metrics";
 /// The type of the text that Scrape::text() makes.
 inline constexpr const char* kTextType = "text/plain; version=0.0.4; charset=utf-8";
 

@@ -142,8 +142,8 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
 Result<void> check_http_address(const std::string& address, const pb::ClusterConfig& config) {
   if (is_loopback(host_of(address)) || config.insecure() || config.http().insecure()) return ok();
   return invalid(fmt::format(
-      "{} is not a loopback address, and HTTP has no login: reach it with ssh -L, or set "
-      "http {{ insecure: true }} to serve it there anyway",
+      "{} is not a loopback address, and HTTP is not encrypted: reach it with ssh -L or through a "
+      "proxy that speaks TLS, or set http {{ insecure: true }} to serve it there anyway",
       address));
 }
 

@@ -16,7 +16,7 @@ namespace taut {
 /// Whether it is "host:port" with a valid port.
 [[nodiscard]] bool is_address(const std::string& address);
 
-/// Refuses to serve HTTP, which has no login, where other machines could reach it.
+/// Refuses to serve HTTP, which is not encrypted, where other machines could reach it.
 /// address   "host:port" or "host"
 /// Errors    invalid: not loopback, and neither `http { insecure: true }` nor `insecure: true`
 [[nodiscard]] Result<void> check_http_address(const std::string& address,

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "common/keys/http_secret.hpp"
 #include "common/keys/key_folder.hpp"
 
 namespace taut {
@@ -25,6 +26,12 @@ Result<Security> user_security(const pb::ClusterConfig& config) {
   if (config.insecure()) return Security::insecure();
   TAUT_TRY(const auto folder, folder_of(config));
   return user_security(folder);
+}
+
+Result<std::string> http_secret(const pb::ClusterConfig& config) {
+  if (config.insecure() || config.http().insecure()) return std::string();
+  TAUT_TRY(const auto folder, folder_of(config));
+  return ensure_http_secret(folder);
 }
 
 }  // namespace taut

@@ -18,4 +18,7 @@ namespace taut {
 /// What a command proves itself with, as a cluster's config says.
 [[nodiscard]] Result<Security> user_security(const pb::ClusterConfig& config);
 
+/// What logins to a daemon's HTTP are made from; empty: it is served without a login.
+[[nodiscard]] Result<std::string> http_secret(const pb::ClusterConfig& config);
+
 }  // namespace taut

@@ -65,7 +65,10 @@ http::Response Api::answer(const http::Request& request) {
   if (!is_page(request.path)) return refusal(404, "this address does not exist");
   if (!looks) return wrong_method("GET, HEAD");
   if (const Asset* file = asset(request.path)) {
-    return {200, file->type, std::string(file->bytes), false, {}};
+    http::Response response;
+    response.type = file->type;
+    response.body = std::string(file->bytes);
+    return response;
   }
   if (request.path == "/api/events") return stream_response();
   const auto job = job_path(request.path);

@@ -29,9 +29,7 @@ Dashboard::Dashboard(const Options& options, Ask ask, std::function<ServerFigure
 Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask ask,
                                                     std::function<ServerFigures()> figures) {
   std::unique_ptr<Dashboard> dashboard(new Dashboard(options, std::move(ask), std::move(figures)));
-  http::Server::Options serve;
-  serve.address = options.address;
-  serve.hosts = options.hosts;
+  http::Server::Options serve = options.http;
   serve.tick = kTick;
   // The timer does nothing until the server is assigned.
   auto ready = std::make_shared<std::atomic<bool>>(false);
@@ -48,7 +46,7 @@ Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask 
 }
 
 http::Response Dashboard::answer(const http::Request& request) {
-  if (request.path != "/metrics") return api_.answer(request);
+  if (request.path != metrics::kPath) return api_.answer(request);
   if (request.method != "GET" && request.method != "HEAD") {
     http::Response refused = http::text_response(405, "this address answers GET, HEAD");
     refused.allow = "GET, HEAD";
@@ -65,7 +63,10 @@ http::Response Dashboard::scrape() {
   pb::ControlMessage message;
   message.mutable_status_request();
   if (const auto reply = ask_(message)) add_cluster(scrape, reply.value().status_reply());
-  return {200, metrics::kTextType, scrape.text(), false, {}};
+  http::Response scraped;
+  scraped.type = metrics::kTextType;
+  scraped.body = scrape.text();
+  return scraped;
 }
 
 void Dashboard::tick(std::size_t streams) {

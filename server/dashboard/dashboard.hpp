@@ -20,9 +20,8 @@ namespace taut::dashboard {
 class Dashboard {
  public:
   struct Options {
-    std::string address;             // "host:port"
-    std::vector<std::string> hosts;  // further names, as http::Server::Options
-    std::string server;              // this process's name
+    http::Server::Options http;  // the timer is the dashboard's
+    std::string server;          // this process's name
   };
   /// figures  of this process, for /metrics
   /// Errors   as http::Server::start

@@ -210,6 +210,18 @@ class ClusterTest(unittest.TestCase):
         unproved = ["--insecure"] if self.insecure else []
         return self.tautline(*arguments, "--coordinator", self.coordinator, *unproved, **options)
 
+    def token(self, right="change"):
+        """What a program sends to be let in to the daemons' HTTP."""
+        answer = self.tautline("page", "--token", right)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout.strip()
+
+    def page_link(self, address):
+        """What a browser opens to be let in to a page."""
+        answer = self.tautline("page", address)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout.strip()
+
     def status(self):
         answer = self.ask("status", "--json")
         self.assertEqual(answer.returncode, 0, answer.stderr)

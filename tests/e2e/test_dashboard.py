@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
 from cluster import *
 
@@ -48,24 +47,74 @@ class Served(ClusterTest):
             self.wait_for_job(1, "RUNNING")
 
 
+    def request(self, address, method, path, body=None, **headers):
+        """As ask(), of someone who is logged in."""
+        if not hasattr(self, "own_token"):
+            self.own_token = self.token()
+        return ask(address, method, path, body,
+                   **{"Authorization": f"Bearer {self.own_token}", **headers})
+
+
 class Http(Served):
+    def test_nobody_is_answered_without_a_login(self):
+        self.begin(workers=1)
+        metrics = self.addresses("worker0")["http"][0]
+        for address, path in ((self.page, "/"), (self.page, "/api/status"), (self.page, "/metrics"),
+                              (self.page, "/api/events"), (self.page, "/none"),
+                              (metrics, "/metrics")):
+            status, headers, text = ask(address, "GET", path)
+            self.assertEqual(status, 401, path)
+            self.assertEqual(headers["WWW-Authenticate"], "Bearer")
+            self.assertIn("tautline page", text)
+        for wrong in ("", "Bearer ", "Bearer 0123", "Basic dXNlcjpwYXNz"):
+            self.assertEqual(ask(self.page, "POST", "/api/jobs/1/stop", "{}",
+                                 Authorization=wrong)[0], 401)
+        # A reader's token changes nothing.
+        read = {"Authorization": f"Bearer {self.token('read')}"}
+        self.assertEqual(ask(metrics, "GET", "/metrics", **read)[0], 200)
+        self.assertEqual(ask(self.page, "GET", "/api/status", **read)[0], 200)
+        self.assertEqual(ask(self.page, "POST", "/api/jobs/1/stop", "{}", **read)[0], 403)
+        self.assertEqual(self.status()["jobs"][0]["state"], "RUNNING")
+        # A link leaves a cookie, and works once.
+        path = self.page_link(self.page).removeprefix(f"http://{self.page}")
+        status, headers, _ = ask(self.page, "GET", path)
+        self.assertEqual((status, headers["Location"]), (303, "/"))
+        self.assertIn("HttpOnly", headers["Set-Cookie"])
+        cookie = {"Cookie": headers["Set-Cookie"].split(";")[0]}
+        self.assertEqual(ask(self.page, "GET", "/", **cookie)[0], 200)
+        self.assertEqual(ask(self.page, "GET", path)[0], 401)
+        self.assertEqual(ask(metrics, "GET", "/metrics", **cookie)[0], 401)
+
+    def test_metrics_are_open_where_the_config_says_so(self):
+        more = 'http { dashboard: "127.0.0.1:0" metrics: "127.0.0.1:0" open_metrics: true }'
+        self.start_daemon("server", "server0", "coordinator {}", more=more)
+        self.coordinator = self.addresses("server0")["coordinator"][0]
+        self.start_daemon("worker", "worker0", more=more)
+        for name in ("server0", "worker0"):
+            self.assertEqual(ask(self.addresses(name)["http"][0], "GET", "/metrics")[0], 200)
+        self.assertEqual(ask(self.addresses("server0")["http"][0], "GET", "/api/status")[0], 401)
+
+    def test_a_page_that_asks_for_no_login_is_said_to(self):
+        config = self.file("open.textproto", "http { insecure: true }")
+        answer = self.tautline("page", "--config", config)
+        self.assert_fails(answer, "open.textproto", "insecure: true", "http://127.0.0.1:7680/")
     def test_slack_is_set_and_the_job_stopped_through_the_api(self):
         self.begin()
-        status, _, text = ask(self.page, "POST", "/api/jobs/1/slack", '{"slack": 5}')
+        status, _, text = self.request(self.page, "POST", "/api/jobs/1/slack", '{"slack": 5}')
         self.assertEqual(status, 200, text)
         wait_until(lambda: self.status()["jobs"][0]["slack"] == 5, what="slack 5")
-        shown = json.loads(ask(self.page, "GET", "/api/status")[2])
+        shown = json.loads(self.request(self.page, "GET", "/api/status")[2])
         self.assertEqual(shown["job"]["slack"], 5)
-        self.assertEqual(ask(self.page, "POST", "/api/jobs/1/stop", "{}")[0], 200)
+        self.assertEqual(self.request(self.page, "POST", "/api/jobs/1/stop", "{}")[0], 200)
         self.wait_for_job(1, "STOPPED")
-        status, _, text = ask(self.page, "POST", "/api/jobs/1/stop", "{}")
+        status, _, text = self.request(self.page, "POST", "/api/jobs/1/stop", "{}")
         self.assertEqual(status, 409)
         self.assertIn("has ended", text)
 
     def test_the_reference_names_every_key_of_the_api(self):
         self.begin()
         _, keys, of_job = documented("/api")
-        shown = json.loads(ask(self.page, "GET", "/api/status")[2])
+        shown = json.loads(self.request(self.page, "GET", "/api/status")[2])
         self.assertEqual(set(shown), set(keys))
         self.assertEqual(set(shown["job"]), set(of_job))
 
@@ -74,12 +123,12 @@ class Http(Served):
         metrics = self.addresses("worker0")["http"][0]
         big = "x" * 100000
         for address, path in ((self.page, "/api/jobs/1/slack"), (metrics, "/metrics")):
-            self.assertEqual(ask(address, "GET", "/none")[0], 404)
-            self.assertEqual(ask(address, "DELETE", path)[0], 405)
-            self.assertEqual(ask(address, "POST", path, "{}", Host="evil.example")[0], 421)
-            self.assertEqual(ask(address, "POST", path, '{"slack": 9}',
+            self.assertEqual(self.request(address, "GET", "/none")[0], 404)
+            self.assertEqual(self.request(address, "DELETE", path)[0], 405)
+            self.assertEqual(self.request(address, "POST", path, "{}", Host="evil.example")[0], 421)
+            self.assertEqual(self.request(address, "POST", path, '{"slack": 9}',
                                  Origin="http://evil.example")[0], 403)
-            self.assertEqual(ask(address, "POST", path, big)[0], 413)
+            self.assertEqual(self.request(address, "POST", path, big)[0], 413)
             host, port = address.split(":")
             slow = [socket.create_connection((host, int(port))) for _ in range(10)]
             for one in slow:
@@ -88,7 +137,7 @@ class Http(Served):
             with socket.create_connection((host, int(port))) as garbage:
                 garbage.sendall(os.urandom(3000) + b"\r\n\r\n")
         self.assertEqual(self.status()["jobs"][0]["slack"], 1)
-        self.assertEqual(ask(self.page, "GET", "/")[0], 200)
+        self.assertEqual(self.request(self.page, "GET", "/")[0], 200)
         before = int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
         wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"])
                    > before + 5, what="clocks")
@@ -108,7 +157,8 @@ class Http(Served):
         line = re.compile(r'(#.*|[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? [-+0-9.eInf]+)')
         for name, parts in wanted.items():
             def scrape():
-                status, headers, text = ask(self.addresses(name)["http"][0], "GET", "/metrics")
+                address = self.addresses(name)["http"][0]
+                status, headers, text = self.request(address, "GET", "/metrics")
                 self.assertEqual(status, 200)
                 self.assertTrue(headers["Content-Type"].startswith("text/plain; version=0.0.4"))
                 for one in text.splitlines():
@@ -226,7 +276,7 @@ class Page(Served):
         return self.do("run", js=f"document.querySelector('{at}').textContent")
 
     def open(self):
-        self.assertEqual(self.do("open", url=f"http://{self.page}/"), 200)
+        self.assertEqual(self.do("open", url=self.page_link(self.page)), 200)
         self.do("await", js="document.querySelector('#link').textContent === 'live'")
         self.do("await", js="Number(document.body.dataset.frames) > 1")
 
@@ -438,11 +488,10 @@ class Page(Served):
         self.begin()
         wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"]) > 3,
                    what="clocks")
-        with urllib.request.urlopen(f"http://{self.page}/api/status", timeout=10) as answer:
-            ManyWorkers.status = json.load(answer)
+        ManyWorkers.status = json.loads(self.request(self.page, "GET", "/api/status")[2])
         for path in ("/", "/app.css", "/uplot.css", "/uplot.js", "/draw.js", "/app.js"):
-            with urllib.request.urlopen(f"http://{self.page}{path}", timeout=10) as answer:
-                ManyWorkers.files[path] = (answer.headers["Content-Type"], answer.read())
+            _, headers, text = self.request(self.page, "GET", path)
+            ManyWorkers.files[path] = (headers["Content-Type"], text.encode())
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ManyWorkers)
         server.daemon_threads = True
         serving = threading.Thread(target=server.serve_forever)

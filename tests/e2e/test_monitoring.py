@@ -25,7 +25,9 @@ class Monitoring(ClusterTest):
     def scrape(self, name):
         """What a process answers to Prometheus."""
         address = self.addresses(name)["http"][0]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        request = urllib.request.Request(f"http://{address}/metrics")
+        request.add_header("Authorization", f"Bearer {self.token('read')}")
+        with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.read().decode()
 
     def sum_of(self, name, metric):
@@ -182,6 +184,9 @@ class Monitoring(ClusterTest):
         promtool = shutil.which("promtool")
         if not promtool:
             self.skipTest("no promtool here; Debian's package prometheus has it")
-        done = subprocess.run([promtool, "check", "config", MONITORING / "prometheus.yml"],
+        config = self.folder / "monitoring"
+        shutil.copytree(MONITORING, config)
+        (config / "tautline.token").write_text("0123")  # the example says how it is made
+        done = subprocess.run([promtool, "check", "config", config / "prometheus.yml"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

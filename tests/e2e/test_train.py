@@ -33,7 +33,7 @@ class Train(ClusterTest):
     def test_where_the_coordinator_and_the_dashboard_are_is_printed(self):
         out, _ = self.train("--dashboard", "127.0.0.1:0", "--max-iter", 5)
         self.assertRegex(out, r"(?m)^coordinator 127\.0\.0\.1:\d+ \(tautline top --coordinator 127")
-        self.assertRegex(out, r"(?m)^dashboard http://127\.0\.0\.1:[1-9]\d*/$")
+        self.assertRegex(out, r"(?m)^dashboard http://127\.0\.0\.1:[1-9]\d*/login\?once=\S+$")
 
     def test_json_is_the_summary_and_nothing_else(self):
         out, summary = self.train("--json", "--max-iter", 10)

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/http/login.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::http {
@@ -126,6 +127,30 @@ TEST_CASE("a Host that is not this process is refused", "[http]") {
   CHECK(answer(*server, "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
             .starts_with("HTTP/1.1 421"));
   CHECK(answer(*server, "GET / HTTP/1.1\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 421"));
+}
+
+TEST_CASE("a server with a secret answers open paths, and others after a login", "[http]") {
+  Server::Options options;
+  options.secret = std::string(64, 's');
+  options.open_paths = {"/open"};
+  const auto server = begin(options);
+  CHECK(answer(*server, request(*server, "GET /open")).starts_with("HTTP/1.1 200"));
+  const std::string refused = answer(*server, request(*server, "GET /"));
+  CHECK(refused.starts_with("HTTP/1.1 401"));
+  CHECK_THAT(refused, Catch::Matchers::Contains("WWW-Authenticate: Bearer"));
+  const std::string logged_in =
+      answer(*server, request(*server, "GET " + login_path(options.secret, unix_time_s())));
+  CHECK(logged_in.starts_with("HTTP/1.1 303"));
+  CHECK_THAT(logged_in, Catch::Matchers::Contains("Location: /\r\n"));
+  const std::string mark = "Set-Cookie: ";
+  const auto begin_of_cookie = logged_in.find(mark) + mark.size();
+  const std::string cookie =
+      logged_in.substr(begin_of_cookie, logged_in.find(';', begin_of_cookie) - begin_of_cookie);
+  CHECK(answer(*server, request(*server, "GET /", "Cookie: " + cookie + "\r\n"))
+            .starts_with("HTTP/1.1 200"));
+  const std::string token = token_of(options.secret, TokenRight::kRead);
+  CHECK(answer(*server, request(*server, "GET /", "Authorization: Bearer " + token + "\r\n"))
+            .starts_with("HTTP/1.1 200"));
 }
 
 TEST_CASE("a foreign Origin changes nothing", "[http]") {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "common/keys/folder_admission.hpp"
+#include "common/keys/http_secret.hpp"
 #include "common/keys/key_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -275,4 +276,25 @@ TEST_CASE("keys of another cluster in the user's own folder are left alone", "[k
   REQUIRE(ensure_own_keys());
   CHECK_FALSE(fs::exists(own / "owner.key"));
   CHECK(daemon_security(own, "gpu1", KeyRole::kWorker));
+}
+
+TEST_CASE("the secret of logins is made once, and private", "[keys]") {
+  Keys keys;
+  const auto made = ensure_http_secret(keys.folder);
+  REQUIRE(made.has_value());
+  CHECK(made.value().size() == 64);
+  const auto again = ensure_http_secret(keys.folder);
+  REQUIRE(again.has_value());
+  CHECK(again.value() == made.value());
+  const fs::path path = keys.folder / kHttpSecretFile;
+  CHECK(mode_of(path) == 0600);
+  fs::permissions(path, fs::perms::group_read, fs::perm_options::add);
+  const auto refused = ensure_http_secret(keys.folder);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(contains(refused.error().message, "chmod"));
+  fs::permissions(path, fs::perms::group_read, fs::perm_options::remove);
+  std::ofstream(path) << "short\n";
+  const auto damaged = ensure_http_secret(keys.folder);
+  REQUIRE_FALSE(damaged.has_value());
+  CHECK(contains(damaged.error().message, "remove it"));
 }

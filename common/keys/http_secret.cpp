@@ -1,0 +1,45 @@
+#include "common/keys/http_secret.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "common/files/sha256.hpp"
+#include "common/keys/key_file.hpp"
+
+namespace taut {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t kBytes = 32;
+
+Result<std::string> read_secret(const fs::path& path) {
+  TAUT_TRY(std::string text, read_private_file(path));
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.size() == 2 * kBytes) return text;
+  return invalid(fmt::format("{}: must have {} characters, has {}; remove it, and it is made again",
+                             path.string(), 2 * kBytes, text.size()));
+}
+
+}  // namespace
+
+Result<std::string> ensure_http_secret(const fs::path& folder) {
+  const fs::path path = folder / kHttpSecretFile;
+  if (auto found = read_secret(path); found || found.error().code != ErrorCode::kNotFound) {
+    return found;
+  }
+  const fs::path made = folder / fmt::format(".{}.{}", kHttpSecretFile, getpid());
+  TAUT_TRY(write_private_file(made, random_hex(kBytes) + "\n"));
+  // Whoever is first gives it its name; the others take that one.
+  const int failed = link(made.c_str(), path.c_str()) == 0 ? 0 : errno;
+  unlink(made.c_str());
+  if (failed != 0 && failed != EEXIST) {
+    return make_error(ErrorCode::kIo, fmt::format("{}: cannot be made: {}", path.string(),
+                                                  std::generic_category().message(failed)));
+  }
+  return read_secret(path);
+}
+
+}  // namespace taut
