@@ -16,8 +16,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/printable.hpp"
+
 namespace taut::log {
 namespace {
+
+constexpr std::size_t kMaxLine = 16384;
 
 struct Context {
   std::int64_t rank = -1;
@@ -177,8 +181,7 @@ void set_epoch(std::int64_t epoch) {
 void write(Level level, fmt::string_view text, fmt::format_args args) {
   spdlog::logger* const logger = spdlog::default_logger_raw();
   if (!logger->should_log(as_spdlog(level))) return;
-  fmt::memory_buffer line;
-  fmt::vformat_to(fmt::appender(line), text, args);
+  const std::string line = printable(fmt::vformat(text, args), Lines::kOne, kMaxLine);
   logger->log(as_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "proto/control_message.hpp"
+#include "proto/message_limits.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut {
@@ -15,7 +16,13 @@ constexpr std::size_t kMaxControlBytes = 16UL << 20U;
 Message encode(const pb::ControlMessage& message) {
   std::string bytes;
   append_prefix(Plane::kControl, bytes);
-  message.AppendToString(&bytes);
+  if (check_limits(message)) {
+    message.AppendToString(&bytes);
+  } else {
+    pb::ControlMessage within = message;
+    cut_to_limits(within);
+    within.AppendToString(&bytes);
+  }
   Message frames;
   frames.frames.push_back(Frame::copy_of(bytes));
   return frames;
@@ -45,6 +52,8 @@ Result<pb::ControlMessage> decode_control(const Message& frames) {
   if (message.body_case() == pb::ControlMessage::BODY_NOT_SET) {
     return invalid("a control message without a body that this version knows");
   }
+  TAUT_TRY(check_limits(message));
+  make_printable(message);
   return message;
 }
 

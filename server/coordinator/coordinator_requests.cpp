@@ -10,7 +10,8 @@
 namespace taut {
 namespace {
 
-constexpr std::int64_t kMaxQueued = 1000;
+constexpr std::size_t kMaxQueued = 1000;
+constexpr std::size_t kMaxQueuedBytes = 48UL << 20U;  // of the jobs' definitions
 
 std::string unknown_job(std::uint64_t job) {
   return fmt::format("job {} does not exist; \"tautline status\" lists the jobs", job);
@@ -32,9 +33,13 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
     return;
   }
   const Result<Slack> slack = check_definition(submit.definition());
-  const auto queued = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-    return entry.second.stored().state() == pb::SUBMITTED;
-  });
+  std::size_t queued = 0;
+  std::size_t queued_bytes = submit.definition().ByteSizeLong();
+  for (const auto& [id, job] : jobs_) {
+    if (job.stored().state() != pb::SUBMITTED) continue;
+    ++queued;
+    queued_bytes += job.stored().definition().ByteSizeLong();
+  }
   if (!slack) {
     reply.set_error(slack.error().message);
   } else if (registry_.live(pb::ROLE_SERVER).empty()) {
@@ -47,6 +52,12 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
         fmt::format("{} jobs are waiting, which is the limit; stop one with "
                     "\"tautline stop JOB\"",
                     queued));
+  } else if (queued > 0 && queued_bytes > kMaxQueuedBytes) {
+    reply.set_error(
+        fmt::format("the definitions of {} waiting jobs and this one have {} bytes; the limit is "
+                    "{}: submit it when one of them has started, or stop one with "
+                    "\"tautline stop JOB\"",
+                    queued, queued_bytes, kMaxQueuedBytes));
   }
   if (!reply.error().empty()) return;
 

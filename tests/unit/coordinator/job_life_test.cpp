@@ -184,6 +184,21 @@ TEST_CASE("a repeated submission is the same job", "[coordinator]") {
   CHECK(cluster.submit(make_job(0), 78).job() == job + 1);
 }
 
+TEST_CASE("the definitions of waiting jobs are bounded in bytes", "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  pb::Job large = make_job(5);
+  large.mutable_net_param()->set_name(std::string(15U << 20U, 'x'));
+  for (std::uint64_t token = 1; token <= 3; ++token) {
+    CHECK(cluster.submit(large, token).error().empty());
+  }
+  const pb::SubmitReply refused = cluster.submit(large, 4);
+  CHECK(refused.job() == 0);
+  CHECK_THAT(refused.error(), StartsWith("the definitions of 3 waiting jobs and this one have"));
+  CHECK(cluster.stop(1).error().empty());
+  CHECK(cluster.submit(large, 4).error().empty());
+}
+
 TEST_CASE("a stopped job's workers report, and it is stopped", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 2);

@@ -1,0 +1,171 @@
+#include "proto/message_limits.hpp"
+
+#include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/printable.hpp"
+#include "proto/limits.pb.h"
+
+namespace taut {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+constexpr std::string_view kCut = "...";
+
+bool is_text(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+}
+
+/// Refuses sizes, and knows where in the message they are.
+class Check {
+ public:
+  [[nodiscard]] Result<void> message(const Message& message) {
+    const Reflection& fields = *message.GetReflection();
+    std::vector<const FieldDescriptor*> present;
+    fields.ListFields(message, &present);
+    for (const FieldDescriptor* field : present) {
+      path_.push_back(field);
+      TAUT_TRY(field->is_repeated() ? list(message, *field) : single(message, *field));
+      path_.pop_back();
+    }
+    return ok();
+  }
+
+ private:
+  Result<void> single(const Message& message, const FieldDescriptor& field) {
+    const Reflection& fields = *message.GetReflection();
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      return this->message(fields.GetMessage(message, &field));
+    }
+    if (!is_text(field)) return ok();
+    std::string scratch;
+    return text(field, fields.GetStringReference(message, &field, &scratch));
+  }
+
+  Result<void> list(const Message& message, const FieldDescriptor& field) {
+    const Reflection& fields = *message.GetReflection();
+    const int count = fields.FieldSize(message, &field);
+    const std::uint32_t limit = field.options().GetExtension(pb::max_count);
+    if (limit != 0 && static_cast<std::uint32_t>(count) > limit) {
+      return refusal("elements", static_cast<std::size_t>(count), limit);
+    }
+    for (int i = 0; i < count; ++i) {
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        TAUT_TRY(this->message(fields.GetRepeatedMessage(message, &field, i)));
+      } else if (is_text(field)) {
+        std::string scratch;
+        TAUT_TRY(text(field, fields.GetRepeatedStringReference(message, &field, i, &scratch)));
+      } else {
+        break;  // numbers
+      }
+    }
+    return ok();
+  }
+
+  Result<void> text(const FieldDescriptor& field, const std::string& value) {
+    const std::uint32_t limit = field.options().GetExtension(pb::max_bytes);
+    if (limit == 0 || value.size() <= limit) return ok();
+    return refusal("bytes", value.size(), limit);
+  }
+
+  [[nodiscard]] Error refusal(const char* unit, std::size_t size, std::uint32_t limit) const {
+    std::string path;
+    for (const FieldDescriptor* field : path_) {
+      if (!path.empty()) path += '.';
+      path += field->name();
+    }
+    return invalid(fmt::format("{} has {} {}; the limit is {}", path, size, unit, limit));
+  }
+
+  std::vector<const FieldDescriptor*> path_;
+};
+
+/// What a text becomes; nothing: it stays.
+using Change = std::function<std::optional<std::string>(
+    const FieldDescriptor& field, std::uint32_t limit, const std::string& text)>;
+
+/// The longest beginning of a text with so many bytes that ends between two characters.
+std::string_view beginning(std::string_view text, std::size_t bytes) {
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
+  return text.substr(0, bytes);
+}
+
+std::string cut(const std::string& text, std::uint32_t limit) {
+  if (limit <= kCut.size()) return std::string(beginning(text, limit));
+  return std::string(beginning(text, limit - kCut.size())).append(kCut);
+}
+
+/// Replaces the texts of a field for which `change` returns another one.
+void change_field(Message& message, const FieldDescriptor& field, const Change& change) {
+  const Reflection& fields = *message.GetReflection();
+  const std::uint32_t limit = field.options().GetExtension(pb::max_bytes);
+  if (limit == 0) return;
+  std::string scratch;
+  if (!field.is_repeated()) {
+    auto changed = change(field, limit, fields.GetStringReference(message, &field, &scratch));
+    if (changed) fields.SetString(&message, &field, *std::move(changed));
+    return;
+  }
+  for (int i = 0; i < fields.FieldSize(message, &field); ++i) {
+    auto changed =
+        change(field, limit, fields.GetRepeatedStringReference(message, &field, i, &scratch));
+    if (changed) fields.SetRepeatedString(&message, &field, i, *std::move(changed));
+  }
+}
+
+void change_texts(Message& message, const Change& change) {
+  const Reflection& fields = *message.GetReflection();
+  std::vector<const FieldDescriptor*> present;
+  fields.ListFields(message, &present);
+  for (const FieldDescriptor* field : present) {
+    if (is_text(*field)) {
+      change_field(message, *field, change);
+    } else if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+      continue;
+    } else if (!field->is_repeated()) {
+      change_texts(*fields.MutableMessage(&message, field), change);
+    } else {
+      for (int i = 0; i < fields.FieldSize(message, field); ++i) {
+        change_texts(*fields.MutableRepeatedMessage(&message, field, i), change);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<void> check_limits(const Message& message) {
+  return Check().message(message);
+}
+
+void cut_to_limits(Message& message) {
+  change_texts(message,
+               [](const FieldDescriptor&, std::uint32_t limit,
+                  const std::string& text) -> std::optional<std::string> {
+                 if (text.size() <= limit) return std::nullopt;
+                 return cut(text, limit);
+               });
+}
+
+void make_printable(Message& message) {
+  change_texts(message,
+               [](const FieldDescriptor& field, std::uint32_t /*limit*/,
+                  const std::string& text) -> std::optional<std::string> {
+                 if (field.type() == FieldDescriptor::TYPE_BYTES) return std::nullopt;
+                 std::string shown = printable(text, Lines::kSeveral);
+                 if (shown == text) return std::nullopt;
+                 return shown;
+               });
+}
+
+}  // namespace taut

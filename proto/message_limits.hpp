@@ -1,0 +1,22 @@
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include "common/result.hpp"
+
+namespace taut {
+
+/// Whether every string and every list of a message is within what its schema allows
+/// (proto/limits.proto); a field without a limit is bounded by the size of the whole message alone.
+/// Errors    invalid: the first one that is not, with its path, size and limit
+[[nodiscard]] Result<void> check_limits(const google::protobuf::Message& message);
+
+/// Cuts strings that are longer than their limits, between characters of UTF-8, and marks them as
+/// cut: the text of an error must not keep a message from being read.
+void cut_to_limits(google::protobuf::Message& message);
+
+/// Writes out the control characters of every string that has a limit, so that it can be shown in
+/// a terminal; ends of lines stay.
+void make_printable(google::protobuf::Message& message);
+
+}  // namespace taut

@@ -1,0 +1,106 @@
+#include "proto/message_limits.hpp"
+
+#include <google/protobuf/descriptor.h>
+
+#include <set>
+#include <string>
+
+#include "proto/control.pb.h"
+#include "proto/control_message.hpp"
+#include "proto/limits.pb.h"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+using Catch::Matchers::Contains;
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+namespace {
+
+/// The fields below a message that could hold any number of bytes. What users write in a job is
+/// bounded by the size of its message alone.
+void find_unlimited(const Descriptor& type, std::set<const Descriptor*>& seen,
+                    std::set<std::string>& found) {
+  const bool is_users =
+      type.full_name() == "taut.pb.Job" || type.full_name() == "taut.pb.FillerParameter";
+  if (is_users || !seen.insert(&type).second) return;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    if (is_text && field.options().GetExtension(pb::max_bytes) == 0)
+      found.insert(field.full_name());
+    if (field.is_repeated() && field.options().GetExtension(pb::max_count) == 0) {
+      found.insert(field.full_name());
+    }
+    if (field.message_type() != nullptr) find_unlimited(*field.message_type(), seen, found);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every string and every list of the control plane has a limit", "[limits]") {
+  std::set<const Descriptor*> seen;
+  std::set<std::string> found;
+  find_unlimited(*pb::ControlMessage::descriptor(), seen, found);
+  CHECK(found == std::set<std::string>{});
+}
+
+TEST_CASE("what exceeds a limit is refused with its path, size and limit", "[limits]") {
+  pb::ControlMessage message;
+  message.mutable_hello()->set_name(std::string(128, 'x'));
+  CHECK(check_limits(message).has_value());
+  message.mutable_hello()->set_name(std::string(129, 'x'));
+  const auto refused = check_limits(message);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().message, Contains("hello.name") && Contains("129") && Contains("128"));
+  message.mutable_hello()->set_name("gpu1");
+  for (int i = 0; i < 257; ++i) message.mutable_hello()->add_shard_addresses("127.0.0.1:1");
+  const auto too_many = check_limits(message);
+  REQUIRE_FALSE(too_many.has_value());
+  CHECK_THAT(too_many.error().message, Contains("hello.shard_addresses has 257 elements"));
+
+  message.mutable_heartbeat()->add_jobs()->add_problems()->set_reason(std::string(5000, 'x'));
+  const auto inside = check_limits(message);
+  REQUIRE_FALSE(inside.has_value());
+  CHECK_THAT(inside.error().message, Contains("heartbeat.jobs.problems.reason"));
+}
+
+TEST_CASE("a sender cuts what it says to its limit, between characters", "[limits]") {
+  pb::ControlMessage message;
+  std::string text(4092, 'x');
+  text += "\xc3\xa4\xc3\xa4\xc3\xa4";  // three times a-umlaut, of two bytes each
+  message.mutable_goodbye()->set_reason(text);
+  const auto received = decode_control(encode(message));
+  REQUIRE(received.has_value());
+  CHECK(received.value().goodbye().reason() == std::string(4092, 'x') + "...");
+  message.mutable_log_reply()->add_processes(std::string(1000, 'y'));
+  const auto list = decode_control(encode(message));
+  REQUIRE(list.has_value());
+  CHECK(list.value().log_reply().processes(0) == std::string(125, 'y') + "...");
+  cut_to_limits(message);
+  CHECK(check_limits(message).has_value());
+}
+
+TEST_CASE("a peer's long strings are refused before they are kept", "[limits]") {
+  pb::ControlMessage message;
+  message.mutable_hello()->set_name(std::string(15U << 20U, 'x'));
+  Message frames = encode(pb::ControlMessage());
+  std::string bytes(reinterpret_cast<const char*>(frames.frames[0].bytes().data()),
+                    frames.frames[0].size());
+  message.AppendToString(&bytes);
+  frames.frames[0] = Frame::copy_of(bytes);
+  const auto refused = decode_control(frames);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().message, Contains("hello.name has 15728640 bytes"));
+  CHECK(refused.error().message.size() < 200);
+}
+
+TEST_CASE("what a peer says cannot move the reader's cursor", "[limits]") {
+  pb::ControlMessage message;
+  message.mutable_command_reply()->set_error("line 1\nline 2\x1b[2J");
+  message.mutable_command_reply()->set_message("plain");
+  const auto received = decode_control(encode(message));
+  REQUIRE(received.has_value());
+  CHECK(received.value().command_reply().error() == "line 1\nline 2\\x1b[2J");
+  CHECK(received.value().command_reply().message() == "plain");
+}
