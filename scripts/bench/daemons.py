@@ -1,0 +1,106 @@
+"""A cluster of daemons on this machine, for measurements in which processes come and go."""
+
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+from bench import ROOT, give_up, program, run
+
+LIMIT_S = 2  # heartbeat_limit_s
+PATIENCE_S = 300
+
+
+class Cluster:
+    """A coordinator without shards, servers and workers.
+    interval  of replication; 0: no shard has a backup
+    state     the coordinator keeps its jobs in a folder, so that it can be restarted
+    more      settings of every server and worker
+    """
+
+    def __init__(self, options, folder, servers, interval, workers=2, state=False, more=""):
+        self.options, self.folder, self.processes = options, pathlib.Path(folder), {}
+        self.address, self.more = "127.0.0.1:0", more
+        state_folder = self.folder / "state" if state else ""
+        self.coordinator_settings = (
+            f'shards: 0 coordinator {{ heartbeat_limit_s: {LIMIT_S} state_folder: "{state_folder}" '
+            f'run_folder: "" replication {{ interval: {interval} }} }}')
+        self.start("server", "coordinator", self.coordinator_settings)
+        ready = (self.folder / "coordinator.ready").read_text(encoding="utf-8")
+        self.address = re.search(r"coordinator (\S+)", ready)[1]
+        for i in range(servers):
+            self.start("server", f"server{i}")
+        for i in range(workers):
+            self.start("worker", f"worker{i}")
+
+    def start(self, role, name, settings="", wait=True):
+        config = self.folder / f"{name}.textproto"
+        config.write_text(f'coordinator_address: "{self.address}"\n'
+                          f'{role} {{ name: "{name}" {settings} }}\nheartbeat_interval_s: 0.1\n'
+                          f'log {{ file: "{self.folder}/{name}.log" }}\n'
+                          f'records {{ folder: "{self.folder}/records" metrics: false }}\n'
+                          f"{'' if name == 'coordinator' else self.more}\n", encoding="utf-8")
+        ready = self.folder / f"{name}.ready"
+        ready.unlink(missing_ok=True)
+        self.processes[name] = subprocess.Popen(
+            [program(self.options, f"tautline-{role}"), "--config", config, "--ready-file", ready],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if wait:
+            wait_for(ready.exists, f"{name} to be ready")
+
+    def restart_coordinator(self):
+        self.kill("coordinator")
+        self.start("server", "coordinator", self.coordinator_settings)
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def tautline(self, *arguments):
+        return run([program(self.options, "tautline"), *map(str, arguments), "--coordinator",
+                    self.address])
+
+    def job(self):
+        return json.loads(self.tautline("status", "--json"))["jobs"][0]
+
+    def clock(self):
+        return min(int(worker["progress"].get("clock", 0)) for worker in self.job()["workers"])
+
+    def is_protected(self):
+        shards = self.job().get("shards", [])
+        return shards and all(shard.get("is_protected") for shard in shards)
+
+    def end(self):
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait()
+
+
+def wait_for(condition, what):
+    """Seconds until it is so."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > PATIENCE_S:
+            give_up(f"waited {PATIENCE_S} s for {what}")
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def lenet_job(folder, consistency, clocks, workers=2):
+    """LeNet on Fashion-MNIST."""
+    path = pathlib.Path(folder) / "job.textproto"
+    path.write_text(f"""
+name: "lenet"
+net: "{ROOT}/configs/models/lenet.prototxt"
+solver_param {{ base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {clocks}
+               snapshot_after_train: false }}
+data {{ folder: "/usr/share/datasets/fashion-mnist" }}
+consistency {{ {consistency} }}
+workers: {workers}
+""", encoding="utf-8")
+    return path
+
+
+__all__ = ["LIMIT_S", "Cluster", "lenet_job", "wait_for"]
