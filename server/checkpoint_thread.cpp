@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "common/log.hpp"
 #include "server/checkpoint_file.hpp"
 
@@ -52,6 +53,7 @@ void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
   const JobId job = capture.job;
   const std::int64_t clock = capture.order.clock.value();
   if (!part.missed) {
+    failpoint("checkpoint begun");
     const TimePoint begin = steady_now();
     auto written = [&]() -> Result<pb::CheckpointFile> {
       try {
@@ -63,6 +65,7 @@ void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
       }
     }();
     if (written) {
+      failpoint("checkpoint written");
       part.file = std::move(written.value());
       log::info("job {}: wrote {} of the checkpoint at clock {}: {} bytes in {:.2f} s", job.value(),
                 part.file.name(), clock, part.file.bytes(), seconds(steady_now() - begin));

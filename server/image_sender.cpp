@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "proto/config/job_state.hpp"
 
 namespace taut::server {
@@ -204,6 +205,7 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
       for (const TableSpec& table : tables) batch.tables.push_back(to_wire(table));
     }
     out.push_back({target.peer, DataMessage{job_, WorkerId(), Incarnation(), std::move(batch)}});
+    failpoint("image made");
   }
   return out;
 }

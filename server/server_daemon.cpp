@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "common/http/login.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
@@ -403,6 +404,7 @@ void ServerDaemon::send_reports() {
   heartbeat_.clear_records();
   records_.add_parts(heartbeat_);
   link_->report(heartbeat_, news.has_value());
+  failpoint("heartbeat made");
 }
 
 }  // namespace taut::server

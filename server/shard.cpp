@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
@@ -327,6 +328,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       out.add(from, reply_to(item, pb::DataItem::PARKED));
       return;
     }
+    failpoint("snapshot asked");
     out.add(slice.snapshot(from), slice.place(), pb::DataItem::SNAPSHOT_VALUE);
     return;
   }
@@ -360,9 +362,11 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
 /// or before.
 std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobState& job,
                                     SliceState& slice, Outbox& out) {
+  failpoint("update received");
   const JobView& view = *job.view;
   if (item.clock >= view.hold_from && item.clock >= slice.done(worker) &&
       !slice.gate().is_replay(worker, item.clock)) {
+    failpoint("update postponed");
     ++queues_.postponed_updates;
     return refuse(item, pb::DataItem::HELD, "the job's epoch is being changed");
   }
@@ -370,6 +374,8 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
   const std::uint64_t dropped_before = slice.dropped();
   const Update update{item.clock, item.payload, item.gradient_norm};
   const PushVerdict verdict = slice.push(worker, update, view, released);
+  failpoint("update taken");
+  if (!released.empty()) failpoint("clock applied");
   add(released, job, slice, out);
   job.images.note_push(job.layout.index_of(item.table, item.slice), slice);
   job.capture.note_push(slice, job.tables, job.slices);
@@ -396,6 +402,7 @@ void Shard::add(const std::vector<Answer>& answers, const JobState& job, const S
 bool Shard::read(const Reader& reader, JobState& job, SliceState& slice, Outbox& out) const {
   const Slack slack = job.slack->slack_of_read(reader.worker, reader.clock, job.view->slack);
   const auto answer = slice.read(reader, *job.view, slack);
+  failpoint(answer ? "read answered" : "read parked");
   if (answer) {
     out.add(*answer, slice.place(), pb::DataItem::VALUE, stable(job, slice, reader.worker));
   }
@@ -407,6 +414,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   if (view->finished) {
     const auto over = jobs_.find(view->job);
     if (over == jobs_.end()) return {};
+    failpoint("job dropped");
     for (const auto& [index, slice] : over->second.slices) queues_.forget(*slice);
     // The slices' memory becomes free first, and is returned with the rest.
     over->second.slices.clear();
@@ -437,6 +445,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   }
   follow_checkpoint(job);
   note_settling(job);
+  failpoint("revision adopted");
   return out.take();
 }
 

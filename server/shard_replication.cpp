@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "server/shard.hpp"
 
 namespace taut::server {
@@ -130,6 +131,7 @@ Clock Shard::stable(const JobState& job, const SliceState& slice, WorkerId worke
 
 void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState& job,
                    SliceState& slice, Outbox& out) {
+  failpoint("settle asked");
   // What is held becomes safe when others have pushed: the worker asks again.
   const bool is_applied = slice.settled(worker) >= item.clock;
   if (is_applied && stable(job, slice, worker) < item.clock) {
@@ -165,6 +167,7 @@ std::vector<Outgoing> Shard::keep(PeerId from, JobId id, const DataImages& image
   const bool was_complete = store.is_complete();
   const std::string problem = store.problem();
   auto reply = store.take(images, *job->second.view, slice_elements_, memory_);
+  failpoint("image kept");
   if (store.is_complete() != was_complete || store.problem() != problem) changed_.push_back(id);
   if (!reply) return {};
   return {{from, DataMessage{id, {}, {}, std::move(*reply)}}};
@@ -174,6 +177,7 @@ std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceIma
                                        TimePoint now) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return {};
+  failpoint("image acknowledged");
   JobState& job = found->second;
   const auto index_of = [&](TableId table, SliceId slice) -> std::optional<std::size_t> {
     if (job.layout.find(table, slice) == nullptr) return std::nullopt;

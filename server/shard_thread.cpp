@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "common/log.hpp"
 #include "common/timeline.hpp"
 
@@ -159,7 +160,10 @@ void ShardThread::run() {
 
 /// The coordinator hears of what has changed under the same revision.
 void ShardThread::report_changes() {
-  for (const JobId job : shard_.take_changed()) on_report_(options_.index, shard_.report(job));
+  for (const JobId job : shard_.take_changed()) {
+    on_report_(options_.index, shard_.report(job));
+    failpoint("change reported");
+  }
 }
 
 void ShardThread::obey(const Command& command) {
@@ -183,6 +187,7 @@ void ShardThread::hand_captures_out() {
     if (options_.on_excess) options_.on_excess(std::move(excess));
   }
   for (ShardCapture& capture : shard_.take_captures()) {
+    failpoint("checkpoint captured");
     if (options_.on_capture) options_.on_capture(options_.index, std::move(capture));
   }
 }
@@ -213,6 +218,7 @@ void ShardThread::receive(const Incoming& incoming) {
   for (const OpenedTables& opened : shard_.take_opened()) log_opened(opened);
   // Here what was applied of the message has been let go: a worker that has its answer has its
   // memory back.
+  failpoint("answers made");
   send(std::move(answers));
   hand_captures_out();
 }
@@ -254,6 +260,7 @@ void ShardThread::send(std::vector<Outgoing> messages) {
       log::debug("{}", sent.error().message);
       if (link != nullptr) link->undo_since(lent);
     }
+    failpoint("answer sent");
   }
 }
 
