@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "common/printable.hpp"
+#include "common/thread_sanitizer.hpp"
 
 namespace taut::log {
 namespace {
@@ -31,6 +32,11 @@ struct Context {
 // A thread's own context, without a lock: each line contains its thread's clock.
 thread_local Context context;
 std::atomic<std::int64_t> current_epoch = -1;
+
+// spdlog makes its registry at the first use, where ThreadSanitizer does not see what orders it:
+// before there are threads.
+[[maybe_unused]] const bool kHasRegistry =
+    thread_sanitizer::kIsOn && spdlog::default_logger_raw() != nullptr;
 
 /// One JSON object a line, with the fields that monitoring systems expect.
 class JsonFormatter final : public spdlog::formatter {

@@ -17,6 +17,7 @@
 #include "common/log.hpp"
 #include "common/net/handshake_watch.hpp"
 #include "common/net/zap_handler.hpp"
+#include "common/thread_sanitizer.hpp"
 
 namespace taut {
 namespace {
@@ -32,6 +33,7 @@ constexpr Duration kProbeWait = std::chrono::seconds(10);
 
 // ZeroMQ calls this from its I/O thread once the bytes are on the wire.
 void release_owner(void* /*bytes*/, void* owner) noexcept {
+  thread_sanitizer::acquire(owner);
   delete static_cast<std::shared_ptr<const void>*>(owner);
 }
 
@@ -40,8 +42,17 @@ zmq::message_t to_zmq(const Frame& frame) {
   auto owner = std::make_unique<std::shared_ptr<const void>>(frame.owner());
   zmq::message_t message(const_cast<std::byte*>(frame.bytes().data()), frame.size(), release_owner,
                          owner.get());
-  [[maybe_unused]] const auto* const kept = owner.release();
+  const auto* const kept = owner.release();
+  thread_sanitizer::release(kept);
   return message;
+}
+
+/// A property of a message, which libzmq's thread wrote.
+TAUT_UNSEEN_BY_THREAD_SANITIZER std::string property_of(zmq::message_t& message, const char* name) {
+  std::string copy;
+  const char* text = zmq_msg_gets(message.handle(), name);
+  while (text != nullptr && *text != '\0') copy.push_back(*text++);
+  return copy;
 }
 
 Frame from_zmq(zmq::message_t&& message) {
@@ -326,8 +337,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket,
       // The key that the handshake proved and the handler confirmed, a property of each frame but
       // the routing id. It is looked up for each message, since a connection that is open never
       // repeats its handshake.
-      const char* const user = zmq_msg_gets(part.handle(), "User-Id");
-      key = user == nullptr ? "" : user;
+      key = property_of(part, "User-Id");
       incoming.sender = holder_of(key);
       is_admitted = incoming.sender != nullptr;
     }

@@ -14,10 +14,16 @@
 #include "common/did_you_mean.hpp"
 #include "common/files/sha256.hpp"
 #include "common/math/learning_rate.hpp"
+#include "common/thread_sanitizer.hpp"
 #include "proto/config/net_state.hpp"
 
 namespace taut {
 namespace {
+
+// protobuf makes the default text of a field at its first use, where ThreadSanitizer does not see
+// what orders it: before there are threads.
+[[maybe_unused]] const bool kHasDefaults =
+    thread_sanitizer::kIsOn && !pb::FillerParameter::default_instance().type().empty();
 
 // About four terabytes of float32: beyond it a shape is a mistake.
 constexpr std::uint64_t kMaxElements = 1ULL << 40U;

@@ -36,14 +36,20 @@ function(taut_configure target)
   # CMake may not know the language level of a newer nvcc, so it is passed as it is.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${TAUT_CUDA_OPTIONS}>")
   taut_use_ccache(${target})
-  if(TAUTLINE_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${TAUTLINE_SANITIZE}
-                                             -fno-omit-frame-pointer)
-    target_link_options(${target} PUBLIC -fsanitize=${TAUTLINE_SANITIZE})
-    if(TAUTLINE_SANITIZE MATCHES thread)
-      # Boost.Asio has fences, which the sanitizer does not follow; its reports would name them.
-      target_compile_options(${target} PRIVATE -Wno-tsan)
-    endif()
+  taut_sanitize(${target})
+endfunction()
+
+# taut_sanitize(TARGET): everything that is linked into a program is compiled for the build's
+# sanitizers, generated code too: of an inline function the linker takes any copy.
+function(taut_sanitize target)
+  if(NOT TAUTLINE_SANITIZE)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE -fsanitize=${TAUTLINE_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(${target} PUBLIC -fsanitize=${TAUTLINE_SANITIZE})
+  if(TAUTLINE_SANITIZE MATCHES thread)
+    # Boost.Asio has fences, which the sanitizer does not follow; its reports would name them.
+    target_compile_options(${target} PRIVATE -Wno-tsan)
   endif()
 endfunction()
 

@@ -13,6 +13,7 @@ if(TAUT_CATCH_MAIN_SOURCE)
   add_library(taut_catch_main OBJECT ${TAUT_CATCH_MAIN_SOURCE})
   target_link_libraries(taut_catch_main PUBLIC Catch2::Catch2)
   target_include_directories(taut_catch_main PUBLIC ${CMAKE_SOURCE_DIR})
+  taut_sanitize(taut_catch_main)
 endif()
 
 taut_precompiled(taut_pch_tests tests/precompiled.hpp

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/bounded_queue.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/control_message.hpp"
@@ -28,9 +29,12 @@ class GuardedCluster {
     coordinator_ =
         CoordinatorThread::start(context_.make_endpoint(), make_memory_store(), config).value();
     shard_ = server::ShardThread::start(context_, "127.0.0.1:0", {},
-                                        [](std::size_t, const server::ShardReport&) {})
+                                        [this](std::size_t, const server::ShardReport&) {
+                                          (void)adopted_.push(true, Duration::zero());
+                                        })
                  .value();
     shard_->set_job(ShardId(0), server::make_job_view(job()).value());
+    (void)adopted_.pop(std::chrono::seconds(20));
   }
 
   [[nodiscard]] const std::string& coordinator() const { return coordinator_->address(); }
@@ -85,6 +89,7 @@ class GuardedCluster {
   const std::shared_ptr<ListedKeys> keys_ = std::make_shared<ListedKeys>();
   ZmqContext context_;
   std::unique_ptr<CoordinatorThread> coordinator_;
+  BoundedQueue<bool> adopted_{8};  // whether the shard knows the job
   std::unique_ptr<server::ShardThread> shard_;
 };
 

@@ -194,9 +194,11 @@ TEST_CASE("the loop with servers ends in the bits of the loop without, under BSP
   *maker.state.mutable_definition() = tiny.job;
   ServedJob served(maker);
   std::vector<std::unique_ptr<Client>> clients;
-  std::vector<std::future<std::string>> running;
   for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
     clients.push_back(served.client(worker));
+  }
+  std::vector<std::future<std::string>> running;
+  for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
     running.push_back(std::async(std::launch::async, [&, worker]() -> std::string {
       const auto own = cpu();
       std::vector<Replica> one;

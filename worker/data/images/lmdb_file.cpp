@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/thread_sanitizer.hpp"
 #include "worker/data/images/lmdb_check.hpp"
 
 namespace taut::data {
@@ -14,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys are Caffe's: eight digits and a path. Reserved address space costs nothing until it is used.
-constexpr std::size_t kWriterMapBytes = std::size_t{1} << 40;
+// ThreadSanitizer leaves less of it.
+constexpr std::size_t kWriterMapBytes = std::size_t{1} << (thread_sanitizer::kIsOn ? 36 : 40);
 constexpr std::uint64_t kWritesInOne = 1000;
 constexpr unsigned kMaxReaders = 1024;
 
