@@ -101,10 +101,10 @@ Result<TestResult> Evaluator::run_initial() {
 }
 
 Result<TestResult> Evaluator::run(const ReadTable& read) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const DeviceSpan<float> values = parameters_[i].values.as<float>();
+  for (const auto& parameter : parameters_) {
+    const DeviceSpan<float> values = parameter.values.as<float>();
     snapshot_.resize(values.size());
-    TAUT_TRY(read(parameters_[i].table, snapshot_));
+    TAUT_TRY(read(parameter.table, snapshot_));
     backend_->copy_to_device(*stream_, snapshot_, values);
     stream_->finish();
   }

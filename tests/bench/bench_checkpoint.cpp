@@ -162,7 +162,7 @@ int measure(const fs::path& folder, double gib, std::int64_t ahead) {
   Progress progress;
   server::CheckpointThread writer(
       1, [&](std::size_t, JobId, server::ShardPart part) { progress.put(std::move(part)); },
-      [](const pb::ServerJob&, Result<std::vector<server::ShardImages>>) {});
+      [](const pb::ServerJob&, const Result<std::vector<server::ShardImages>>&) {});
   trained.order(trained.clock() + ahead + 1, (folder / "large_iter_4.part-1-1").string());
   for (server::SpareStock& stock : trained.shard().take_stocks()) writer.stock(std::move(stock));
   const double stocking = ahead > 0 ? rate_over(trained, ahead, slices) : before;

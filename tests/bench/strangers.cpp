@@ -127,6 +127,7 @@ class Strangers {
     fmt::print("{:12} {:34} {:38} {:>8} {:>8}\n", "port", "key", "request", "alive", "dead");
     const auto kinds = all_kinds();
     std::vector<int> alive;
+    alive.reserve(kinds.size());
     for (const Kind& kind : kinds) alive.push_back(try_alive(kind));
     cluster_.end_admission();
     // Its socket closes a moment later.

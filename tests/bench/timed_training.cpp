@@ -1,9 +1,9 @@
 #include "tests/bench/timed_training.hpp"
 
-#include <errno.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 

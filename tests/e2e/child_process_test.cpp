@@ -1,10 +1,10 @@
 #include "cli/child_process.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <thread>
 

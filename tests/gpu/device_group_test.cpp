@@ -77,8 +77,8 @@ std::unique_ptr<Backend> open_device(int index) {
 }  // namespace
 
 TEST_CASE("replicas on one device exchange values and gradients", "[gpu]") {
-  std::vector<std::unique_ptr<Backend>> backends;
-  for (int i = 0; i < 3; ++i) backends.push_back(open_device(0));
+  std::vector<std::unique_ptr<Backend>> backends(3);
+  for (auto& backend : backends) backend = open_device(0);
   Members(std::move(backends)).check(GroupOrder::kMembers);
 }
 

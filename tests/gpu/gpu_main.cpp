@@ -14,7 +14,7 @@ constexpr int kSkipped = 77;  // what CTest takes for "skipped"
 int main(int argc, char** argv) {
   // Listing needs no device.
   const bool lists = argc > 1 && std::strncmp(argv[1], "--list", 6) == 0;
-  const auto device = taut::test::open_cuda();
+  const auto& device = taut::test::open_cuda();
   if (!device && !lists) {
     std::printf("skipped: %s\n", device.error().message.c_str());
     return kSkipped;

@@ -47,13 +47,14 @@ Outcome apply(Backend& backend, const Case& test) {
     return memory.back().as<float>();
   };
   std::vector<DeviceGradient> gradients;
+  gradients.reserve(test.gradients);
   for (std::size_t g = 0; g < test.gradients; ++g) {
     gradients.push_back({on_device(random_values(test.count, 20 + g)), g == 1 ? 0.25F : 1.0F});
   }
   const DeviceSpan<float> values = on_device(random_values(test.count, 10));
-  std::vector<DeviceSpan<float>> state;
-  for (int i = 0; i < math::info_of(test.kind).state_count; ++i)
-    state.push_back(on_device(Values(test.count)));
+  std::vector<DeviceSpan<float>> state(
+      static_cast<std::size_t>(math::info_of(test.kind).state_count));
+  for (DeviceSpan<float>& one : state) one = on_device(Values(test.count));
   const DeviceUpdate update{.kind = test.kind, .step = step_of(test), .scale = 0.5F};
   for (int i = 0; i < 3; ++i) backend.apply_update(*stream, update, gradients, values, state);
   Outcome outcome{Values(test.count), {}};

@@ -45,7 +45,7 @@ cudaError_t finish(cudaStream_t stream);
 
 /// A rule of RULES.md was broken: prints the rule, the details and the call's place, and ends the
 /// process.
-[[noreturn]] void report_violation(std::string_view rule, std::string details);
+[[noreturn]] void report_violation(std::string_view rule, const std::string& details);
 
 /// Whether all bytes are in one live allocation of device memory.
 [[nodiscard]] bool is_device_memory(const void* begin, std::size_t bytes);

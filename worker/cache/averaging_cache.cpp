@@ -10,7 +10,7 @@ namespace taut {
 
 Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Backend& backend,
                                                              const std::vector<TableSpec>& tables,
-                                                             Options options) {
+                                                             const Options& options) {
   std::vector<TableSpec> shared = tables;
   for (TableSpec& spec : shared) {
     // The multipliers belong to the worker's rule; the shards sum without them.

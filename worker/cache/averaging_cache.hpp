@@ -39,7 +39,8 @@ class AveragingCache final : public ParameterCache {
   /// Opens the tables at the shards and starts reading them.
   /// Errors    as Client::open
   [[nodiscard]] static Result<std::unique_ptr<AveragingCache>> open(
-      Client& client, Backend& backend, const std::vector<TableSpec>& tables, Options options);
+      Client& client, Backend& backend, const std::vector<TableSpec>& tables,
+      const Options& options);
 
   /// Closes the client, whose thread writes into the shared values.
   ~AveragingCache() override { client_.close(); }

@@ -35,7 +35,8 @@ void GradientSender::put(std::optional<Update> item) {
     std::scoped_lock lock(mutex_);
     ++put_;
   }
-  while (!queue_.push(std::move(item), kPatience)) {
+  // Where there is no room, nothing is moved.
+  while (!queue_.push(std::move(item), kPatience)) {  // NOLINT(bugprone-use-after-move)
     if (queue_.closed()) return;
   }
 }

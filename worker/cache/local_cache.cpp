@@ -167,6 +167,7 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norm
 /// One application of the rule, piece by piece; it happens with those of the other tables.
 void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGradient>& gradients) {
   std::vector<float> scales;
+  scales.reserve(gradients.size());
   for (const DeviceGradient& gradient : gradients) scales.push_back(gradient.scale);
   const double share = math::decay_share(options_.rule, scales, options_.replicas);
   DeviceUpdate update;
@@ -182,6 +183,7 @@ void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGrad
     std::vector<DeviceGradient> parts = gradients;
     for (DeviceGradient& part : parts) part.values = part.values.subspan(begin, count);
     std::vector<DeviceSpan<float>> state;
+    state.reserve(piece.size());
     for (const DeviceBuffer& one : piece) state.push_back(one.as<float>());
     updates_.push_back({update, std::move(parts), values.subspan(begin, count), std::move(state)});
     begin += count;

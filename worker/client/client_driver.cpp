@@ -37,7 +37,7 @@ std::shared_ptr<BufferAllocator> allocator_of(const ClientOptions& options) {
 
 }  // namespace
 
-ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options)
+ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
     : endpoint_(std::move(endpoint)),
       connections_(*endpoint_, options.shared_memory),
       pool_(kKeptBytes, allocator_of(options)),
@@ -378,9 +378,10 @@ void ClientDriver::hand_over(ShardId shard, DataMessage message) {
   std::vector<DataItem> items = std::exchange(batch->items, {});
   std::size_t bytes = 0;
   for (DataItem& item : items) {
+    const bool is_last = &item == &items.back();
     bytes += item.payload.size();
     batch->items.push_back(std::move(item));
-    if (bytes < kCopiedAtOnce && &item != &items.back()) continue;
+    if (bytes < kCopiedAtOnce && !is_last) continue;
     std::scoped_lock lock(mutex_);
     protocol_.handle(shard, message, steady_now());
     batch->items.clear();

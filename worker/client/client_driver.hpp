@@ -27,7 +27,7 @@ namespace taut {
 /// Thread    one caller in addition to the driver's own; pushes and cancel() from any
 class ClientDriver {
  public:
-  ClientDriver(std::unique_ptr<Endpoint> endpoint, ClientOptions options);
+  ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options);
   ~ClientDriver() { close(); }
   ClientDriver(const ClientDriver&) = delete;
   ClientDriver& operator=(const ClientDriver&) = delete;

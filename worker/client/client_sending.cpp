@@ -145,7 +145,6 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
   std::vector<std::size_t> later;
   std::vector<std::size_t> due = std::exchange(dirty_, {});
   std::vector<std::size_t> again;
-  DataItem item;
   // One item of each slice a round, so that a slice with many updates does not keep others back.
   for (; !due.empty(); std::swap(due, again)) {
     put_in_order(due);
@@ -153,6 +152,7 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
     for (const std::size_t index : due) {
       SliceLink& slice = slices_[index];
       const ShardId shard = slice.place.shard;
+      DataItem item;
       const Next next =
           links_[shard].state == LinkState::kReady ? next_item(slice, item, now) : Next::kLater;
       if (next == Next::kLater) {

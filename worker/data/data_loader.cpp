@@ -55,7 +55,8 @@ void DataLoader::run() try {
     Batch batch = spare_.pop(kNoWait).value_or(Batch());
     batch.clock = clock;
     if (const auto filled = fill(batch); !filled) return fail(filled.error().message);
-    while (!ready_.push(std::move(batch), kLookAgain)) {
+    // Where there is no room, nothing is moved.
+    while (!ready_.push(std::move(batch), kLookAgain)) {  // NOLINT(bugprone-use-after-move)
       if (ready_.closed()) return;
     }
   }

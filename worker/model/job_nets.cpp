@@ -96,7 +96,7 @@ Result<void> check_tests(const fs::path& solver_path, const pb::SolverParameter&
 std::vector<NetChoice> nets_of(const pb::Job& job) {
   std::vector<NetChoice> nets{{pb::TRAIN, 0}};
   for (int test = 0; test < job.solver_param().test_iter_size(); ++test) {
-    nets.push_back({pb::TEST, test});
+    nets.emplace_back(pb::TEST, test);
   }
   return nets;
 }

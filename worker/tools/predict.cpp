@@ -176,7 +176,7 @@ Result<void> predict_items(const pb::ToolRequest& request, Backend& backend,
 
 Result<void> predict(const pb::ToolRequest& request, Backend& backend) {
   std::optional<ImageJob> images;
-  const auto done = predict_items(request, backend, images);
+  Result<void> done = predict_items(request, backend, images);
   if (done || !images) return done;
   return make_error(done.error().code, images->without_list(done.error().message));
 }

@@ -184,7 +184,7 @@ class Patterns {
     return sample;
   }
   Buffer gradient(const TableSpec& table) {
-    const Buffer buffer = client_.gradient_buffer(table.id);
+    Buffer buffer = client_.gradient_buffer(table.id);
     // Written once: memory that never was is one page of zeros, whatever its size.
     if (written_.insert(buffer.data()).second) std::ranges::fill(buffer.floats(), 1e-6F);
     return buffer;

@@ -141,7 +141,7 @@ std::vector<RuleRate> rule_rates(std::uint64_t bytes) {
   // Aligned as a shard's buffers are.
   BufferPool pool;
   const auto filled = [&](float value) {
-    const Buffer buffer = pool.acquire(bytes);
+    Buffer buffer = pool.acquire(bytes);
     std::ranges::fill(buffer.floats(), value);
     return buffer;
   };

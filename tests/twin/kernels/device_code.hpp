@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <math.h>
+#include <math.h>  // NOLINT(modernize-deprecated-headers): what kernels call is global
 #include <vector_functions.h>
 
 #include <bit>

@@ -85,7 +85,7 @@ std::string line_of(const void* code) {
   const std::filesystem::path file = std::filesystem::exists(object.dli_fname, failed)
                                          ? std::filesystem::path(object.dli_fname)
                                          : std::filesystem::read_symlink("/proc/self/exe", failed);
-  const std::string place = fmt::format("{} {:#x}", file.string(), offset - 1);
+  std::string place = fmt::format("{} {:#x}", file.string(), offset - 1);
   const std::string command = "addr2line -e " + place;
   std::FILE* const answer = popen(command.c_str(), "r");
   if (answer == nullptr) return place;

@@ -98,6 +98,7 @@ void queue_work(const Work& work, std::function<void()> run) {
   }
   check_overlaps(work, all);
   std::vector<Access> accesses;
+  accesses.reserve(all.size());
   for (const Operand& operand : all) {
     accesses.push_back({operand.begin, operand.bytes, operand.is_write});
   }

@@ -122,7 +122,7 @@ std::shared_ptr<Exchange> join_exchange(const Part& part) {
     created->parts.resize(clique.devices.size());
     clique.exchanges.emplace(number, created);
   }
-  const std::shared_ptr<Exchange> exchange = clique.exchanges.at(number);
+  std::shared_ptr<Exchange> exchange = clique.exchanges.at(number);
   if (exchange->what != part.what) {
     report_violation("nccl.same-call",
                      fmt::format("rank {} calls {} where another rank called {}",
@@ -217,6 +217,7 @@ void check_whole(const std::vector<Part>& parts) {
 /// As a group that waits for a device that is lost.
 void wait_for_abort(const std::vector<Part>& parts) {
   std::vector<std::shared_ptr<Clique>> cliques;
+  cliques.reserve(parts.size());
   for (const Part& part : parts) cliques.push_back(part.communicator->clique);
   for (const auto& clique : cliques) {
     while (!clique->is_aborted[0]) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -10,7 +10,7 @@
 
 namespace taut::twin {
 
-void report_violation(std::string_view rule, std::string details) {
+void report_violation(std::string_view rule, const std::string& details) {
   std::fprintf(stderr, "device twin: rule %.*s is broken: %s (seed %llu)\n",
                static_cast<int>(rule.size()), rule.data(), details.c_str(),
                static_cast<unsigned long long>(seed()));

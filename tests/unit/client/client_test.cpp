@@ -396,7 +396,8 @@ TEST_CASE("a snapshot that arrived too late is not taken for a later one", "[cli
     return DataMessage();
   };
   const auto say = [&](auto body) {
-    REQUIRE(shard->send(*peer, encode({JobId(7), {}, {}, std::move(body)})).has_value());
+    const DataMessage message{JobId(7), {}, {}, std::move(body)};
+    REQUIRE(shard->send(*peer, encode(message)).has_value());
   };
   const auto answer = [&](std::int64_t version) {
     DataItem item;

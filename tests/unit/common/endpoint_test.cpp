@@ -211,8 +211,9 @@ TEST_CASE("a large payload is shared, not copied, and lives until it was sent", 
   Buffer buffer = pool.acquire(1 << 20);
   std::memset(buffer.data(), 7, buffer.size());
   Message payload;
-  payload.frames.push_back(Frame(buffer));
-  REQUIRE(pair.client->send(pair.to_server, std::move(payload)));
+  payload.frames.emplace_back(buffer);
+  const auto sent = pair.client->send(pair.to_server, std::move(payload));
+  REQUIRE(sent);
   const auto got = pair.server->receive(kWait);
   REQUIRE(got);
   CHECK(got->message.frames[0].size() == buffer.size());

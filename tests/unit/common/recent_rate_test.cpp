@@ -15,15 +15,15 @@ TEST_CASE("a rate is over the last seconds, and over what there is at first", "[
   RecentRate rate;
   CHECK(rate.take(at(10), 0) == 0);
   CHECK(rate.take(at(10.5), 50) == Approx(100));
-  for (int i = 1; i <= 100; ++i) {
-    rate.take(at(10.5 + 0.1 * i), static_cast<std::uint64_t>(50 + 20 * i));
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    rate.take(at(10.5 + 0.1 * static_cast<double>(i)), 50 + 20 * i);
   }
   CHECK(rate.take(at(20.5), 2050) == Approx(200).epsilon(0.01));
 }
 
 TEST_CASE("a total that stands still has a rate that falls to 0", "[rate]") {
   RecentRate rate;
-  for (int i = 0; i <= 50; ++i) rate.take(at(0.1 * i), static_cast<std::uint64_t>(10 * i));
+  for (std::uint64_t i = 0; i <= 50; ++i) rate.take(at(0.1 * static_cast<double>(i)), 10 * i);
   const double moving = rate.take(at(5), 500);
   CHECK(moving == Approx(100).epsilon(0.01));
   double last = moving;

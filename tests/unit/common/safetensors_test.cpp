@@ -73,6 +73,7 @@ TEST_CASE("written safetensors are read back, bit for bit", "[safetensors]") {
   CHECK(tensor->shape == std::vector<std::uint64_t>{2, 3});
   std::vector<float> read(6);
   REQUIRE(reader.value().read_floats(*tensor, 0, read));
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bit for bit
   CHECK(std::memcmp(read.data(), weights.data(), 24) == 0);
   std::array<float, 2> part{};
   REQUIRE(reader.value().read_floats(*tensor, 4, part));

@@ -43,7 +43,8 @@ Values spaced_values(std::size_t count, std::uint64_t seed, float gap) {
   }
   Values values(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto middle = static_cast<float>(count / 2);
+    const std::size_t half = count / 2;
+    const auto middle = static_cast<float>(half);
     values[i] = (static_cast<float>(places[i]) - middle + 0.5F) * gap;
   }
   return values;

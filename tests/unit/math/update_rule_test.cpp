@@ -250,8 +250,10 @@ TEST_CASE("an update's bits do not depend on how a table is cut or aligned", "[u
     apply_update(rule.kind, step, parts, 0.5F, std::span(values).subspan(begin, size),
                  std::span(pieces).subspan(begin, size), slots);
   }
+  // NOLINTBEGIN(bugprone-suspicious-memory-comparison): bit for bit
   CHECK(std::memcmp(whole.data(), pieces.data(), count * sizeof(float)) == 0);
   CHECK(std::memcmp(state[0].data(), velocity.data(), count * sizeof(float)) == 0);
+  // NOLINTEND(bugprone-suspicious-memory-comparison)
 }
 
 TEST_CASE("running statistics become the mean of all, or move towards each arrival",

@@ -135,6 +135,7 @@ TEST_CASE("fields of a net without an effect are named", "[upgrade]") {
   CHECK(model::net_warnings(net) ==
         Lines{"force_backward: gradients are computed where a parameter needs them",
               "debug_info: nothing reads it",
+              // NOLINTNEXTLINE(bugprone-suspicious-missing-comma)
               "convolution_param.engine of layer \"a\" and 1 more: superseded by the worker's "
               "device setting",
               "eltwise_param.stable_prod_grad of layer \"d\": nothing reads it",

@@ -89,7 +89,8 @@ DecodedImage resize(const DecodedImage& image, std::int64_t height, std::int64_t
         };
         const float above = blend(low);
         const float value = above + (blend(high) - above) * row.part;
-        *to++ = static_cast<std::uint8_t>(value + 0.5F);
+        // Not lround(): the bits of resized images stay what they are.
+        *to++ = static_cast<std::uint8_t>(value + 0.5F);  // NOLINT(bugprone-incorrect-roundings)
       }
     }
   }

@@ -84,6 +84,7 @@ Result<ColumnRoles> column_roles(const TableOptions& options, const std::vector<
 
 void set_labels(const std::vector<std::string>& labels, bool as_classes, Table& table) {
   std::vector<std::optional<float>> numbers;
+  numbers.reserve(labels.size());
   for (const std::string& label : labels) numbers.push_back(parse_number(label));
   const bool all_numbers =
       std::ranges::all_of(numbers, [](const auto& number) { return number.has_value(); });

@@ -42,9 +42,9 @@ class Packer {
     pending_ = std::move(stays);
     std::ranges::reverse(pending_);
     while (!pending_.empty()) {
-      Stay stay = std::move(pending_.back());
+      Stay stay = pending_.back();
       pending_.pop_back();
-      if (!place(stay)) make_room(std::move(stay));
+      if (!place(stay)) make_room(stay);
     }
     return {std::move(placed_), choice_.moved_bytes(), splits_, trims_};
   }
@@ -64,7 +64,7 @@ class Packer {
     if (offset > problem_.budget || problem_.budget - offset < stay.place_bytes) return false;
     stay.residency.offset = Bytes(offset);
     const auto before = std::ranges::upper_bound(placed_, offset, {}, &Stay::offset);
-    placed_.insert(before, std::move(stay));
+    placed_.insert(before, stay);
     return true;
   }
 
@@ -72,11 +72,11 @@ class Packer {
     if (has_reserve(stay)) {
       ++trims_;
       trim(stay, problem_.steps);
-      pending_.push_back(std::move(stay));
+      pending_.push_back(stay);
     } else if (const auto link = weakest_link(stay, nullptr)) {
       split(stay, *link);
     } else if (!shrink_neighbour(stay)) {
-      stack_step(std::move(stay));
+      stack_step(stay);
     }
   }
 
@@ -141,16 +141,16 @@ class Packer {
       }
     }
     if (victim == kNone) return false;
-    Stay other = std::move(placed_[victim]);
+    Stay other = placed_[victim];
     placed_.erase(placed_.begin() + static_cast<std::ptrdiff_t>(victim));
     if (has_reserve(other)) {
       ++trims_;
       trim(other, problem_.steps);
-      pending_.push_back(std::move(other));
+      pending_.push_back(other);
     } else {
       split(other, *weakest_link(other, &step));
     }
-    pending_.push_back(std::move(stay));
+    pending_.push_back(stay);
     return true;
   }
 
@@ -161,7 +161,7 @@ class Packer {
       if (meets(stay, other)) row.push_back(other);
     }
     std::erase_if(placed_, [&](const Stay& other) { return meets(stay, other); });
-    row.push_back(std::move(stay));
+    row.push_back(stay);
     for (Stay& one : row) TAUT_CHECK(place(one), "the uses of one step exceed the budget");
   }
 

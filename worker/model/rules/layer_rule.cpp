@@ -35,6 +35,7 @@ Result<const LayerRule*> find_rule(const std::string& type) {
   if (found != all.end()) return &*found;
   if (const auto why = why_left_out(type)) return invalid("is " + *why);
   std::vector<std::string_view> types;
+  types.reserve(all.size());
   for (const LayerRule& rule : all) types.push_back(rule.type);
   const std::string problem =
       type.empty() ? "has no type" : fmt::format("is of unknown type \"{}\"", type);
