@@ -3,7 +3,6 @@
 #include <deque>
 #include <future>
 #include <limits>
-#include <ranges>
 #include <string>
 
 #include "tests/unit/cache/late_backend.hpp"
@@ -53,15 +52,16 @@ class Computer {
       if (at.size() != table.count()) return invalid("a table of another size");
       values.push_back(at);
     }
-    for (const TableSpec& table : std::views::reverse(tables)) {
-      if (table.kind == TableKind::kFrozen) continue;
-      const DeviceSpan<float> gradient = cache.gradient(replica, table.id);
-      gradients_.push_back(test::gradient_of(worker, clock, gradient.size(), table.id.value()));
+    // NOLINTNEXTLINE(modernize-loop-convert): clang 14 does not compile views of this libstdc++
+    for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
+      if (table->kind == TableKind::kFrozen) continue;
+      const DeviceSpan<float> gradient = cache.gradient(replica, table->id);
+      gradients_.push_back(test::gradient_of(worker, clock, gradient.size(), table->id.value()));
       backend_.copy_to_device(*stream_, gradients_.back(), gradient);
-      if (table.kind == TableKind::kTrained) {
-        backend_.add(*stream_, values[table.id.value()], gradient);
+      if (table->kind == TableKind::kTrained) {
+        backend_.add(*stream_, values[table->id.value()], gradient);
       }
-      cache.publish(replica, table.id, Clock(clock));
+      cache.publish(replica, table->id, Clock(clock));
     }
     cache.finish_clock(replica, Clock(clock));
     return ok();

@@ -3,7 +3,6 @@
 #include <array>
 #include <deque>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -70,10 +69,11 @@ class Replicas {
           values[i].push_back(cache_.acquire(i, table.id, Clock(clock)).value());
         }
       }
-      for (const TableSpec& table : std::views::reverse(all)) {
-        if (table.kind == TableKind::kFrozen) continue;
+      // NOLINTNEXTLINE(modernize-loop-convert): clang 14 does not compile views of this libstdc++
+      for (auto table = all.rbegin(); table != all.rend(); ++table) {
+        if (table->kind == TableKind::kFrozen) continue;
         for (std::size_t i = 0; i < devices_.size(); ++i) {
-          make_gradient(i, table, clock, values[i][table.id.value()]);
+          make_gradient(i, *table, clock, values[i][table->id.value()]);
         }
       }
       for (std::size_t i = 0; i < devices_.size(); ++i) cache_.finish_clock(i, Clock(clock));
