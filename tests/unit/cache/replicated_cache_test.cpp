@@ -222,7 +222,7 @@ TEST_CASE("devices share a worker that averages with other workers", "[replicate
     Replicas nets(devices, cache);
     nets.train();
     REQUIRE(cache.flush(kDeadline).has_value());
-    const Tables first = nets.read(0);
+    Tables first = nets.read(0);
     const Tables last = nets.read(count - 1);
     for (std::size_t t = 0; t < first.size(); ++t) CHECK(same_bits(first[t], last[t]));
     return first;

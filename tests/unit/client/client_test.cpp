@@ -333,6 +333,7 @@ TEST_CASE("reads and updates that were lost or whose connection broke happen onc
     std::vector<std::vector<float>> values;
     const auto tables = two_tables();
     if (!client.open(tables, kDeadline)) return false;
+    values.reserve(tables.size());
     for (const TableSpec& table : tables) values.emplace_back(table.count());
     for (std::int64_t clock = 0; clock < kClocks; ++clock) {
       for (const TableSpec& table : tables) {

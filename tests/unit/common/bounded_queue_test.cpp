@@ -28,6 +28,7 @@ TEST_CASE("a closed queue is drained and then ends", "[queue]") {
 TEST_CASE("everything that several producers push is popped once", "[queue]") {
   BoundedQueue<int> queue(8);
   std::vector<std::thread> producers;
+  producers.reserve(3);
   for (int p = 0; p < 3; ++p) {
     producers.emplace_back([&queue, p] {
       for (int i = 0; i < 1000; ++i) {

@@ -46,6 +46,7 @@ struct Example {
   std::optional<int> parse(std::vector<std::string> words) {
     words.insert(words.begin(), "prog");
     std::vector<char*> pointers;
+    pointers.reserve(words.size());
     for (std::string& word : words) pointers.push_back(word.data());
     return program.parse(static_cast<int>(pointers.size()), pointers.data());
   }

@@ -30,7 +30,7 @@ struct Pair {
     two.start();
   }
   Buffer filled(std::byte value, std::size_t size = 8192) {
-    const Buffer buffer = pool.acquire(size);
+    Buffer buffer = pool.acquire(size);
     std::memset(buffer.data(), static_cast<int>(value), size);
     return buffer;
   }
@@ -93,8 +93,8 @@ TEST_CASE("no buffer extends over two parts that a device has pinned", "[shared]
                }).value();
   // Each takes less than the arena grows by, and leaves a tail in which the next one does not fit.
   constexpr std::size_t kSize = 27UL << 20U;
-  std::vector<std::byte*> buffers;
-  for (int i = 0; i < 12; ++i) buffers.push_back(static_cast<std::byte*>(arena->allocate(kSize)));
+  std::vector<std::byte*> buffers(12);
+  for (std::byte*& buffer : buffers) buffer = static_cast<std::byte*>(arena->allocate(kSize));
   CHECK(parts.size() > 1);
   for (std::byte* const buffer : buffers) {
     const bool in_one = std::any_of(parts.begin(), parts.end(), [&](std::span<std::byte> part) {

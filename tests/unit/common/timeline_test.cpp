@@ -18,7 +18,7 @@ using timeline::Row;
 json events_in(const std::filesystem::path& file) {
   const auto text = read_file(file);
   REQUIRE(text.has_value());
-  const json events = json::parse(text.value(), nullptr, false);
+  json events = json::parse(text.value(), nullptr, false);
   INFO(text.value().substr(0, 400));
   REQUIRE(events.is_array());
   return events;
@@ -110,6 +110,7 @@ TEST_CASE("threads share a timeline", "[timeline]") {
   const test::TempFolder folder;
   const auto file = begin(folder, Bytes(16 << 20));
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int lane = 0; lane < 4; ++lane) {
     threads.emplace_back([lane] {
       timeline::set_lane(lane);

@@ -280,7 +280,7 @@ void FakeCluster::deliver(const Flight& flight) {
   }
 }
 
-void FakeCluster::carry_out(CoordinatorOutput output) {
+void FakeCluster::carry_out(const CoordinatorOutput& output) {
   if (!output.changes.empty()) TAUT_CHECK(store_->save(output.changes).has_value(), "saved");
   for (const CoordinatorMessage& outgoing : output.messages) {
     put(outgoing.to, false, outgoing.message);

@@ -138,7 +138,7 @@ class FakeCluster {
 
   void start(Process& process, ControlIdentity identity);
   void step();
-  void carry_out(CoordinatorOutput output);
+  void carry_out(const CoordinatorOutput& output);
   void carry_out(Process& process, const ControlOutput& output);
   void put(PeerId peer, bool to_coordinator, const pb::ControlMessage& message);
   void deliver(const Flight& flight);

@@ -42,7 +42,7 @@ data::StoredImage image_of(const caffe::Datum& datum) {
 }
 
 std::filesystem::path lmdb_of(const TempFolder& folder, int records) {
-  const auto path = folder.path() / "lmdb";
+  auto path = folder.path() / "lmdb";
   auto writer = data::LmdbWriter::create(path);
   REQUIRE(writer.has_value());
   for (int i = 0; i < records; ++i) {

@@ -211,7 +211,7 @@ TEST_CASE("a sigmoid cross entropy's gradient is that of central differences",
   INFO(fields);
   LayerBench bench("type: 'SigmoidCrossEntropyLoss' " + fields, {{2, 4}, {2, 4}});
   bench.bottoms[1] = {0, 1, 0.3F, 1, 0, 0.5F, 1, 0};
-  if (fields.find("7") != std::string::npos) bench.bottoms[1][2] = 7;
+  if (fields.find('7') != std::string::npos) bench.bottoms[1][2] = 7;
   check_gradients(bench, kFine, true);
 }
 

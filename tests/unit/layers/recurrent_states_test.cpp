@@ -115,7 +115,7 @@ TEST_CASE("gradients flow into a bottom that is constant over time",
   }
   SECTION("with states that are bottoms") {
     const Extents state{fields.find("num_layers") == std::string::npos ? 1 : 2, 2,
-                        fields.find("3") == std::string::npos ? 2 : 3};
+                        fields.find('3') == std::string::npos ? 2 : 3};
     LayerBench bench(recurrent(type, fields + " expose_hidden: true"),
                      with_states(type, 3, constant, state), tops_of(type));
     bench.bottoms[1] = {1, 1, 0, 1, 1, 1};

@@ -30,8 +30,10 @@ std::vector<float> apply(const UpdateRule& rule, const UpdateStep& step,
                          const std::vector<std::vector<float>>& gradients, float scale,
                          std::vector<float> values, std::vector<std::vector<float>>& state) {
   std::vector<GradientView> views;
+  views.reserve(gradients.size());
   for (const auto& gradient : gradients) views.push_back(view(gradient));
   std::vector<float*> pointers;
+  pointers.reserve(state.size());
   for (auto& one : state) pointers.push_back(one.data());
   apply_update(rule.kind, step, views, scale, values, values, pointers);
   return values;

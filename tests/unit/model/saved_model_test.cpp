@@ -67,7 +67,7 @@ TEST_CASE("a saved model of another net is refused with what is missing", "[save
 TEST_CASE("a weights file needs a net from somewhere, and may carry it", "[saved_model]") {
   const TempFolder folder;
   const auto write = [&](const std::string& name, const safetensors::Metadata& notes) {
-    const auto path = folder.path() / name;
+    auto path = folder.path() / name;
     auto writer = safetensors::Writer::create(path, {{"a", {2, 2}}}, notes);
     REQUIRE(writer);
     REQUIRE(writer.value().append(std::vector<float>{1, 2, 3, 4}));

@@ -65,7 +65,7 @@ Message changed(DataItem from, const std::function<void(pb::DataHeader&)>& chang
   return out;
 }
 
-Message with_header(std::string bytes, const Message& rest) {
+Message with_header(const std::string& bytes, const Message& rest) {
   Message message = rest;
   message.frames.at(0) = Frame::copy_of(bytes);
   return message;

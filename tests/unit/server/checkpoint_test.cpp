@@ -647,7 +647,7 @@ TEST_CASE("a folder that cannot be created fails the part and reports why", "[ch
       [&](std::size_t, JobId, ShardPart part) {
         (void)parts.push(std::move(part), Duration::zero());
       },
-      [](const pb::ServerJob&, Result<std::vector<ShardImages>>) {});
+      [](const pb::ServerJob&, const Result<std::vector<ShardImages>>&) {});
   for (ShardCapture& capture : service.captures()) thread.write(0, std::move(capture));
   const auto part = parts.pop(Duration(10'000'000));
   REQUIRE(part.has_value());

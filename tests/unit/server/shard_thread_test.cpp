@@ -131,7 +131,7 @@ TEST_CASE("garbage on a shard's port is dropped, and the shard continues to serv
           "[shard_thread]") {
   Line line;
   line.set_job();
-  const auto send = [&](std::vector<std::string> frames) {
+  const auto send = [&](const std::vector<std::string>& frames) {
     Message message;
     for (const std::string& bytes : frames) message.frames.push_back(Frame::copy_of(bytes));
     const auto sent = line.endpoint->send(*line.peer, std::move(message));
@@ -172,11 +172,11 @@ TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
 TEST_CASE("a shard whose port is in use reports it", "[shard_thread]") {
   Line line;
   const auto second = ShardThread::start(line.context, line.shard->address(), {.index = 1},
-                                         [](std::size_t, ShardReport) {});
+                                         [](std::size_t, const ShardReport&) {});
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().code == ErrorCode::kExists);
   const auto nowhere = ShardThread::start(line.context, "not an address", {.index = 1},
-                                          [](std::size_t, ShardReport) {});
+                                          [](std::size_t, const ShardReport&) {});
   REQUIRE_FALSE(nowhere.has_value());
   CHECK(nowhere.error().code == ErrorCode::kInvalid);
 }

@@ -81,6 +81,7 @@ std::vector<float> descend(std::vector<float> values,
   math::UpdateRule rule;
   rule.rate.base = 0.5;
   std::vector<math::GradientView> views;
+  views.reserve(gradients.size());
   for (const auto& gradient : gradients) {
     views.push_back({std::as_bytes(std::span(gradient)).data(), 1.0F});
   }

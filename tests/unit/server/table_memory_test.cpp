@@ -41,6 +41,7 @@ TEST_CASE("shards that take at the same time never take more than there is", "[m
   std::vector<std::thread> shards;
   std::atomic<int> granted = 0;
   std::array<std::vector<TableMemory::Share>, 4> kept;
+  shards.reserve(kept.size());
   for (auto& own : kept) {
     shards.emplace_back([&] {
       for (int i = 0; i < 100; ++i) {

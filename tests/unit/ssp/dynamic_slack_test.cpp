@@ -43,8 +43,9 @@ std::int64_t reference(PushTimes fastest, PushTimes slowest, std::int64_t max_ex
   return static_cast<std::int64_t>(best);
 }
 
-Membership members(std::vector<std::uint32_t> workers) {
+Membership members(const std::vector<std::uint32_t>& workers) {
   std::vector<Member> all;
+  all.reserve(workers.size());
   for (const std::uint32_t worker : workers) {
     all.push_back({WorkerId(worker), Incarnation(worker + 1), Clock(0)});
   }

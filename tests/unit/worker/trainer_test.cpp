@@ -347,8 +347,8 @@ TEST_CASE("a worker that starts at a clock draws that clock's batches", "[traine
   const auto backend = cpu();
   const Replica first = std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value());
   const Replica late = std::move(assets.make_replica(*backend, 0, 1, Clock(3)).value());
-  std::vector<data::Batch> drawn;
-  for (int i = 0; i < 8; ++i) drawn.push_back(first.loader->next(kDeadline).value());
+  std::vector<data::Batch> drawn(8);
+  for (data::Batch& batch : drawn) batch = first.loader->next(kDeadline).value();
   CHECK(late.loader->next(kDeadline).value().blobs == drawn[6].blobs);
   CHECK(late.loader->next(kDeadline).value().blobs == drawn[7].blobs);
 }
