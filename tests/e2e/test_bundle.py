@@ -13,8 +13,9 @@ SOURCE = pathlib.Path(os.environ["TAUTLINE_SOURCE"])
 BUILD = pathlib.Path(os.environ["TAUTLINE_BIN"]).parent
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 FROM_GLIBC = r"^(ld-linux|linux-vdso|lib(c|m|mvec|dl|pthread|rt|resolv)\.)"
-# An empty environment but for where the system's own commands are.
-BARE = {"PATH": "/usr/bin:/bin"}
+# An empty environment but for where the system's own commands are, and what sanitizers are told.
+BARE = {"PATH": "/usr/bin:/bin",
+        **{name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}}
 TIMEOUT_S = 280  # of the dry run, on a busy machine
 SLOWER = int(os.environ.get("TAUTLINE_SLOWER", "1"))  # under sanitizers
 

@@ -125,10 +125,13 @@ ClockCounts count_clock(Backend& backend, const pb::Job& job, bool with_server,
   Trainer::Options training;
   training.end = Clock(kFirst + kClocks + 1);
   training.before_clock = [&](Clock clock, Clock) {
+    const bool is_counted = clock == Clock(kFirst) || clock == Clock(kFirst + kClocks);
+    if (!is_counted) return;
+    // The sender may be behind, more so on a slow machine.
+    REQUIRE(cache->flush(10 * kDeadline).has_value());
     const ClockCounts now{twin::work_counts(), twin::waits_of_this_thread(),
                           twin::launches_by_name()};
-    if (clock == Clock(kFirst)) from = now;
-    if (clock == Clock(kFirst + kClocks)) until = now;
+    (clock == Clock(kFirst) ? from : until) = now;
   };
   ProgressBoard board;
   Trainer trainer(replicas, *cache, nullptr, training, board);
@@ -179,10 +182,9 @@ TEST_CASE("a clock's launches, copies, bytes and waits", "[counts]") {
       print(fmt::format("{}{}{}", counted.model, counted.name, with_server ? "" : ", alone"),
             counts, activations);
       if (with_server) {
-        // The sender waits for each gradient, on a slow machine for those of the clock before the
-        // counted ones too, and the compute for nothing.
+        // The sender waits for each gradient, and the compute for nothing.
         CHECK(counts.own_waits == 0);
-        CHECK(counts.work.waits * kClocks <= gradients * (kClocks + 1));
+        CHECK(counts.work.waits == gradients);
         CHECK(counts.work.kernels <= counted.max_launches);
       } else {
         // Nothing but a feed's bound holds the host back: it waits once in a clock.
