@@ -13,6 +13,7 @@
 #include "common/keys/http_secret.hpp"
 #include "common/keys/key_folder.hpp"
 #include "common/stop_signal.hpp"
+#include "common/unix_time.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {
@@ -208,7 +209,7 @@ Result<std::string> LocalCluster::dashboard_link() const {
   std::string link = fmt::format("http://{}", dashboard_);
   if (!keys_) return link + "/";
   TAUT_TRY(const std::string secret, ensure_http_secret(keys_->folder()));
-  return link + http::login_path(secret, http::unix_time_s());
+  return link + http::login_path(secret, unix_time_s());
 }
 
 Result<void> LocalCluster::check() {

@@ -16,6 +16,7 @@
 #include "common/metrics/serve_metrics.hpp"
 #include "common/stop_signal.hpp"
 #include "common/timeline.hpp"
+#include "common/unix_time.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/cluster_security.hpp"
 #include "proto/timeline_switch.hpp"
@@ -214,7 +215,7 @@ std::string ServerDaemon::http_address() const {
 
 Result<std::string> ServerDaemon::page_link() const {
   TAUT_TRY(const std::string secret, http_secret(config_));
-  const std::string path = secret.empty() ? "/" : http::login_path(secret, http::unix_time_s());
+  const std::string path = secret.empty() ? "/" : http::login_path(secret, unix_time_s());
   return fmt::format("http://{}{}", http_address(), path);
 }
 

@@ -53,7 +53,8 @@ Result<std::string> CoordinatorOption::resolve() const {
   return config.coordinator_address();
 }
 
-Result<Security> CoordinatorOption::security() const {
+Result<pb::ClusterConfig> read_cluster(const std::string& config_file, const std::string& keys,
+                                       bool insecure) {
   pb::ClusterConfig config;
   if (!config_file.empty()) {
     TAUT_TRY(read_text(config_file, config));
@@ -65,6 +66,11 @@ Result<Security> CoordinatorOption::security() const {
     config.set_keys(keys.empty() ? named : keys);
     config.set_insecure(insecure);
   }
+  return config;
+}
+
+Result<Security> CoordinatorOption::security() const {
+  TAUT_TRY(const pb::ClusterConfig config, read_cluster(config_file, keys, insecure));
   return user_security(config);
 }
 

@@ -7,6 +7,7 @@
 #include "common/command_line/command.hpp"
 #include "common/net/security.hpp"
 #include "common/result.hpp"
+#include "proto/cluster.pb.h"
 
 namespace taut::cli {
 
@@ -18,6 +19,12 @@ using command_line::UsageError;
 
 /// Prints "tautline COMMAND: message" to standard error; returns kFailed.
 int fail(std::string_view command, const std::string& message);
+
+/// A cluster file, or the defaults where none is named, with the folder of keys that a command goes
+/// by: --keys, else the file's, else TAUTLINE_KEYS; none: the user's own.
+/// Errors    a cluster file that cannot be read
+[[nodiscard]] Result<pb::ClusterConfig> read_cluster(const std::string& config_file,
+                                                     const std::string& keys, bool insecure);
 
 /// Where a subcommand finds the coordinator.
 struct CoordinatorOption {
@@ -31,8 +38,7 @@ struct CoordinatorOption {
   /// "host:port": what the options say, else TAUTLINE_COORDINATOR, else the default.
   /// Errors    a cluster file that cannot be read
   [[nodiscard]] Result<std::string> resolve() const;
-  /// What the command proves itself with: the key in the folder that the options say, else
-  /// TAUTLINE_KEYS, else the cluster file, else the user's own.
+  /// What the command proves itself with: a key in the folder that read_cluster() finds.
   /// Errors    no key there, or one that other users can read
   [[nodiscard]] Result<Security> security() const;
   /// Connects with both.

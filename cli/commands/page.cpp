@@ -5,9 +5,9 @@
 
 #include "cli/commands/command.hpp"
 #include "common/http/login.hpp"
+#include "common/unix_time.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/config/cluster_security.hpp"
-#include "proto/config/text.hpp"
 
 namespace taut::cli {
 namespace {
@@ -27,11 +27,7 @@ std::string url_of(std::string place) {
 }
 
 Result<void> page(const PageOptions& options) {
-  pb::ClusterConfig config;
-  if (!options.config_file.empty()) {
-    TAUT_TRY(read_text(options.config_file, config));
-  }
-  if (!options.keys.empty()) config.set_keys(options.keys);
+  TAUT_TRY(const pb::ClusterConfig config, read_cluster(options.config_file, options.keys, false));
   const std::string place =
       url_of(options.place.empty() ? config.http().dashboard() : options.place);
   TAUT_TRY(const std::string secret, http_secret(config));
@@ -45,7 +41,7 @@ Result<void> page(const PageOptions& options) {
                                                          : http::TokenRight::kRead));
     return ok();
   }
-  fmt::print("{}{}\n", place, http::login_path(secret, http::unix_time_s()));
+  fmt::print("{}{}\n", place, http::login_path(secret, unix_time_s()));
   return ok();
 }
 
@@ -62,7 +58,9 @@ void add_page(Command& command, int& status) {
       .text("--config", options->config_file,
             "Cluster file of the daemon, for its keys and the address")
       .value("CLUSTERFILE");
-  command.text("--keys", options->keys, "The folder of the daemon's keys (default: your own)")
+  command
+      .text("--keys", options->keys,
+            "The folder of the daemon's keys (default: TAUTLINE_KEYS, else your own)")
       .value("DIR");
   command.one_of(
       "--token", options->token,

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -58,16 +57,11 @@ std::string token_of(const std::string& secret, TokenRight right) {
   return hmac_sha256(secret, right == TokenRight::kRead ? "read" : "change");
 }
 
-std::string login_path(const std::string& secret, std::int64_t now_s) {
-  const std::int64_t until_s = now_s + kLinkLife_s;
+std::string login_path(const std::string& secret, double now_s) {
+  const auto until_s = static_cast<std::int64_t>(now_s) + kLinkLife_s;
   const std::string nonce = random_hex(16);
   return fmt::format("{}?{}{}.{}.{}", kLinkPath, kLinkQuery, until_s, nonce,
                      signature_of(secret, until_s, nonce));
-}
-
-std::int64_t unix_time_s() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
 Login::Login(std::string secret, const std::string& port)
@@ -78,7 +72,7 @@ Login::Login(std::string secret, const std::string& port)
   TAUT_CHECK(secret_.size() >= kMinSecret, "a secret that can be guessed");
 }
 
-std::optional<Response> Login::admit(const Request& request, std::int64_t now_s) {
+std::optional<Response> Login::admit(const Request& request, double now_s) {
   if (request.path == kLinkPath) return follow_link(request, now_s);
   if (are_equal(request.authorization, change_header_)) return std::nullopt;
   if (are_equal(request.authorization, read_header_)) {
@@ -91,7 +85,7 @@ std::optional<Response> Login::admit(const Request& request, std::int64_t now_s)
   return refusal(kHowToLogIn);
 }
 
-Response Login::follow_link(const Request& request, std::int64_t now_s) {
+Response Login::follow_link(const Request& request, double now_s) {
   if (request.method != "GET") {
     Response response = text_response(405, "this address answers GET");
     response.allow = "GET";
@@ -111,7 +105,8 @@ Response Login::follow_link(const Request& request, std::int64_t now_s) {
     return refusal("this link logs nobody in; print one with \"tautline page\"");
   }
   std::erase_if(used_, [&](const auto& link) { return link.second < now_s; });
-  if (until_s < now_s || used_.size() >= kMaxUsed || !used_.emplace(nonce, until_s).second) {
+  const auto ends = static_cast<double>(until_s);
+  if (ends < now_s || used_.size() >= kMaxUsed || !used_.emplace(nonce, ends).second) {
     return refusal("this link has been used, or is too old; print another with \"tautline page\"");
   }
   Response response = text_response(303, "logged in");

@@ -20,11 +20,8 @@ enum class TokenRight : std::uint8_t {
 [[nodiscard]] std::string token_of(const std::string& secret, TokenRight right);
 
 /// The path of a link that logs a browser in, once and for the next minutes.
-/// now_s     seconds since 1970
-[[nodiscard]] std::string login_path(const std::string& secret, std::int64_t now_s);
-
-/// Seconds since 1970.
-[[nodiscard]] std::int64_t unix_time_s();
+/// now_s     unix_time_s()
+[[nodiscard]] std::string login_path(const std::string& secret, double now_s);
 
 /// Admits those who know a secret: a browser by a link that works once and leaves it a cookie, a
 /// program by a token in each request. All of them are derived from the secret by HMAC-SHA-256
@@ -41,16 +38,16 @@ class Login {
   ///   303  the link is good; with the cookie, to the page
   ///   401  no cookie, no token, or a link that was used, or is too old
   ///   403  the token is one for readers
-  /// now_s     seconds since 1970
-  [[nodiscard]] std::optional<Response> admit(const Request& request, std::int64_t now_s);
+  /// now_s     unix_time_s()
+  [[nodiscard]] std::optional<Response> admit(const Request& request, double now_s);
 
  private:
-  [[nodiscard]] Response follow_link(const Request& request, std::int64_t now_s);
+  [[nodiscard]] Response follow_link(const Request& request, double now_s);
 
   const std::string secret_;
   const std::string cookie_;  // "tautline_7680=..."
   const std::string read_header_, change_header_;
-  std::map<std::string, std::int64_t> used_;  // links, and when they end by themselves
+  std::map<std::string, double> used_;  // links, and when they end by themselves
 };
 
 }  // namespace taut::http

@@ -21,6 +21,7 @@
 
 #include "common/http/login.hpp"
 #include "common/log.hpp"
+#include "common/unix_time.hpp"
 
 namespace taut::http {
 namespace {

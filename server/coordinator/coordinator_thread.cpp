@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/unix_time.hpp"
 #include "proto/control_message.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "proto/record_sender.hpp"
@@ -40,10 +41,6 @@ JobId job_in(const std::string& text) {
   const auto [stopped, error] = std::from_chars(begin, text.data() + text.size(), job);
   const bool is_one = error == std::errc() && stopped != text.data() + text.size();
   return is_one && *stopped == ':' ? JobId(job) : JobId();
-}
-
-double unix_time_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "server/dashboard/dashboard.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <utility>
 
 #include "common/metrics/metrics.hpp"
+#include "common/unix_time.hpp"
 #include "proto/wire_version.hpp"
 #include "server/dashboard/server_metrics.hpp"
 
@@ -13,10 +13,6 @@ namespace {
 
 constexpr Duration kTick{500'000};
 constexpr unsigned kQuietTicks = 4;  // ticks between two records while no page is open
-
-double unix_time_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

@@ -8,7 +8,7 @@ namespace {
 using Catch::Matchers::Contains;
 
 const std::string kSecret(64, 's');
-constexpr std::int64_t kNow = 1'700'000'000;
+constexpr double kNow = 1'700'000'000;
 
 Request get(const std::string& path, const std::string& query = "") {
   Request request;
@@ -24,7 +24,7 @@ Request follow(const std::string& link) {
   return get(link.substr(0, mark), link.substr(mark + 1));
 }
 
-unsigned status_of(Login& login, const Request& request, std::int64_t now_s = kNow) {
+unsigned status_of(Login& login, const Request& request, double now_s = kNow) {
   const auto instead = login.admit(request, now_s);
   return instead ? instead->status : 200;
 }
@@ -89,7 +89,8 @@ TEST_CASE("a link works once, within ten minutes, and cannot be made without the
   }
   // A later end needs another signature.
   std::string later = login_path(kSecret, kNow);
-  later.replace(later.find('=') + 1, 10, std::to_string(kNow + 1'000'000));
+  later.replace(later.find('=') + 1, 10,
+                std::to_string(static_cast<std::int64_t>(kNow) + 1'000'000));
   CHECK(status_of(login, follow(later)) == 401);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/http/login.hpp"
+#include "common/unix_time.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::http {

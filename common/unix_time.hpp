@@ -1,0 +1,12 @@
+#pragma once
+
+#include <chrono>
+
+namespace taut {
+
+/// Seconds since 1970, as the machine's wall clock has them.
+[[nodiscard]] inline double unix_time_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace taut
