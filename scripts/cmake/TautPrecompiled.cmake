@@ -22,6 +22,10 @@ function(taut_precompiled name header)
   file(CONFIGURE OUTPUT ${source} CONTENT "// Carries the precompiled ${header}.\n")
   add_library(${name} OBJECT ${source})
   taut_configure(${name})
+  if(TAUT_CCACHE)
+    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${PROJECT_SOURCE_DIR}/scripts/cmake/fresh_precompiled;${TAUT_LAUNCHER}")
+  endif()
   target_link_libraries(${name} PRIVATE ${ARGN})
   # In <>, CMake keeps the name as it is: the same bytes in every checkout, so that ccache finds
   # what another one compiled.
