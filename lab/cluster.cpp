@@ -27,6 +27,8 @@ class Cluster {
         history_([this](const History& history) { read(history); }),
         world_{plan_, network_, history_, pool_},
         disk_(std::make_shared<CoordinatorRecords>()) {
+    // What happens to a worker may happen before it has started.
+    places_.resize(plan.worker_node(plan.job.workers) + 1U);
     if (plan.replication_interval > 0) checker_.expect_lost_servers();
     enter(Plan::kCoordinatorNode,
           std::make_unique<CoordinatorNode>(world_, disk_, next_session_++));
@@ -34,7 +36,9 @@ class Cluster {
     for (std::uint32_t i = 0; i < plan.servers; ++i) {
       start_server(i);
     }
-    for (std::uint32_t i = 0; i < plan.job.workers; ++i) start_worker(i);
+    const std::uint32_t workers =
+        plan.job.min_workers > 0 ? plan.job.min_workers : plan.job.workers;
+    for (std::uint32_t i = 0; i < workers; ++i) start_worker(i);
   }
 
   Outcome run() {

@@ -152,6 +152,20 @@ class EventDrawer {
   const Duration span_;
 };
 
+/// Some workers start late, and the job without them. Drawn apart, so that a seed's other faults
+/// are the same without.
+void draw_late_workers(Plan& plan, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0x1a7e4ULL));
+  const std::uint32_t least = plan.job.policies.backup_workers() + 1;
+  if (plan.job.workers <= least || apart.chance(0.5)) return;
+  plan.job.min_workers = static_cast<std::uint32_t>(apart.between(least, plan.job.workers - 1));
+  for (std::uint32_t worker = plan.job.min_workers; worker < plan.job.workers; ++worker) {
+    // Some of them together.
+    const std::int64_t at = apart.chance(0.3) ? span.count() / 4 : apart.between(0, span.count());
+    plan.events.push_back({Duration(at), Kind::kStart, worker, NodeId(0)});
+  }
+}
+
 /// Two or three servers with backups, of which one after the other is killed, and comes back. Drawn
 /// apart, so that a seed's other faults are the same without.
 void draw_servers(Plan& plan, Duration span) {
@@ -270,6 +284,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   plan.compute_max = clock * 2;
   const Duration span = clock * plan.job.clocks * (slow ? 1 : 2) + Duration(20'000);
   EventDrawer(plan, random, span).draw(allowed);
+  if (allowed.join) draw_late_workers(plan, span);
   if (allowed.checkpoint) {
     // Drawn apart, so that a seed's other faults are the same without.
     Random apart(Random::mix(seed ^ 0xc4ec0ULL));

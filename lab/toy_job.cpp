@@ -35,6 +35,7 @@ pb::Job toy_definition(const ToyJob& toy) {
   pb::Job job;
   job.set_name("toy");
   job.set_workers(toy.workers);
+  job.set_min_workers(toy.min_workers);
   job.set_reduction(toy.mean ? pb::Job::MEAN : pb::Job::SUM);
   job.mutable_net_param()->set_name("toy");
   job.mutable_solver_param()->set_base_lr(1);

@@ -30,6 +30,7 @@ struct ToyJob {
   std::uint32_t slices = 2;  // of each table
   std::int64_t clocks = 20;
   std::uint32_t workers = 3;
+  std::uint32_t min_workers = 0;      // with which the job starts; 0: all
   Slack slack{1};                     // 0: BSP
   bool mean = false;                  // divide by the members instead of adding up
   std::int64_t checkpoint_every = 0;  // clocks; 0: only those that are ordered

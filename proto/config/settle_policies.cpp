@@ -35,6 +35,12 @@ Result<Policy> make_backup_workers(const pb::Job& job) {
         fmt::format("consistency: backup_workers {} of {} workers leave none; give at most {}",
                     backup, job.workers(), job.workers() - 1));
   }
+  if (job.min_workers() > 0 && backup >= job.min_workers()) {
+    return invalid(
+        fmt::format("consistency: backup_workers {} of the min_workers {} with which the job may "
+                    "start leave none; raise min_workers",
+                    backup, job.min_workers()));
+  }
   return std::make_shared<BackupWorkers>(backup);
 }
 

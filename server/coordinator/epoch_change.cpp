@@ -21,22 +21,25 @@ bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
   return clock >= job.stored().definition().solver_param().max_iter();
 }
 
-/// A slot without an owner, because it was lost or never joined; `slots` if none.
-std::uint32_t free_slot(const JobRecord& job) {
+/// Slots without an owner, because it was lost or never joined; the lowest first.
+std::vector<std::uint32_t> free_slots(const JobRecord& job) {
   std::set<std::uint32_t> taken;
   for (const pb::StoredMember& member : job.stored().members()) {
     if (!member.lost()) taken.insert(member.member().slot());
   }
-  std::uint32_t slot = 0;
-  while (taken.contains(slot)) ++slot;
-  return std::min(slot, job.stored().slots());
+  std::vector<std::uint32_t> free;
+  for (std::uint32_t slot = 0; slot < job.stored().slots(); ++slot) {
+    if (!taken.contains(slot)) free.push_back(slot);
+  }
+  return free;
 }
 
-const Participant* idle_worker(const JobRecord& job, const Registry& registry) {
-  for (const Participant* worker : registry.available(pb::ROLE_WORKER)) {
-    if (job.find_member(worker->incarnation) < 0) return worker;
-  }
-  return nullptr;
+std::vector<const Participant*> idle_workers(const JobRecord& job, const Registry& registry) {
+  std::vector<const Participant*> workers = registry.available(pb::ROLE_WORKER);
+  std::erase_if(workers, [&job](const Participant* worker) {
+    return job.find_member(worker->incarnation) >= 0;
+  });
+  return workers;
 }
 
 void prepare_leave(JobRecord& job) {
@@ -97,12 +100,9 @@ bool begin(JobRecord& job, const Registry& registry, Notes& notes) {
     return true;
   }
   if (is_settling(job)) return false;
-  if (free_slot(job) == stored.slots() || beyond_the_end(job, first_free_clock(job))) return false;
-  const Participant* worker = idle_worker(job, registry);
-  if (worker == nullptr) return false;
-  pb::EpochChange& change = hold(job, pb::EpochChange::JOIN);
-  change.set_joining(worker->name);
-  change.set_incarnation(worker->incarnation.value());
+  if (free_slots(job).empty() || beyond_the_end(job, first_free_clock(job))) return false;
+  if (idle_workers(job, registry).empty()) return false;
+  hold(job, pb::EpochChange::JOIN);
   return true;
 }
 
@@ -157,10 +157,9 @@ void make_leave(JobRecord& job, const Registry& registry, Notes& notes) {
   job.revise();
   // V has not passed the clock at which it left, so a worker that waits for a place takes its share
   // over at that very clock: not one batch is computed without it.
-  for (const pb::Member& left : drained) {
-    const Participant* worker = idle_worker(job, registry);
-    if (worker == nullptr) return;
-    add_member(job, *worker, left.slot(), left.leave_clock(), notes);
+  const std::vector<const Participant*> idle = idle_workers(job, registry);
+  for (std::size_t i = 0; i < std::min(drained.size(), idle.size()); ++i) {
+    add_member(job, *idle[i], drained[i].slot(), drained[i].leave_clock(), notes);
   }
 }
 
@@ -180,14 +179,17 @@ void make_mode(JobRecord& job, Notes& notes) {
 }
 
 void make_join(JobRecord& job, const Registry& registry, Notes& notes) {
-  const pb::EpochChange change = job.stored().preparing();
   const std::int64_t clock = job.stored().hold_from();
-  const Participant* worker =
-      registry.find_live(pb::ROLE_WORKER, change.joining(), Incarnation(change.incarnation()));
-  const bool joins = worker != nullptr && !beyond_the_end(job, clock);
+  const std::vector<const Participant*> idle = idle_workers(job, registry);
+  const std::vector<std::uint32_t> slots = free_slots(job);
+  // For whom it was prepared may be gone, and others may have come.
+  const std::size_t count = std::min(idle.size(), slots.size());
+  const bool joins = count > 0 && !beyond_the_end(job, clock);
   end_preparation(job, joins);
   job.revise();
-  if (joins) add_member(job, *worker, free_slot(job), clock, notes);
+  for (std::size_t i = 0; joins && i < count; ++i) {
+    add_member(job, *idle[i], slots[i], clock, notes);
+  }
 }
 
 /// Makes the prepared change, once the servers agree. Returns whether anything was done.

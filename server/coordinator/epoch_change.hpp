@@ -27,7 +27,8 @@ using Notes = std::vector<std::string>;
 ///        expects from them; losses have priority, as other workers may be waiting
 /// mode   pushes from a clock K on are held; if no server has accepted one of them, the mode
 ///        changes at K; otherwise K is raised
-/// join   the same with a member that starts at K, in the slot of one that was lost or never joined
+/// join   the same with members that start at K, in the slots of those that were lost or never
+///        joined: every worker that then waits and finds a free slot
 /// Call it whenever anything may have changed. REQUIRES: the job is running, and not closing.
 void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes);
 

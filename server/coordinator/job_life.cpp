@@ -49,6 +49,13 @@ void close(JobRecord& job, pb::JobState shown, pb::JobState end_state, const std
   for (int i = 0; i < stored.members_size(); ++i) job.revise_worker(i);
 }
 
+/// How many workers must have joined before the job starts.
+std::size_t required_workers(const pb::Job& definition) {
+  const std::uint32_t least =
+      definition.min_workers() > 0 ? definition.min_workers() : definition.workers();
+  return std::max(least, 1U);
+}
+
 std::string what_was_lost(const JobRecord& job) {
   const auto& members = job.stored().members();
   const auto former = static_cast<std::ptrdiff_t>(job.stored().former().members());
@@ -104,6 +111,12 @@ Result<Slack> check_definition(const pb::Job& definition) {
   if (definition.workers() > kMaxWorkers) {
     return invalid(
         fmt::format("workers: {} is above the limit of {}", definition.workers(), kMaxWorkers));
+  }
+  if (definition.min_workers() > definition.workers()) {
+    return invalid(fmt::format(
+        "min_workers: {} is above workers: {}, which is the number of shares of the data; raise "
+        "workers",
+        definition.min_workers(), definition.workers()));
   }
   TAUT_TRY(check_experiment(definition));
   TAUT_TRY(to_policies(definition));
@@ -167,7 +180,7 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, 
 std::string waits_for(const JobRecord& job, const Registry& registry) {
   if (registry.available(pb::ROLE_SERVER).empty()) return "waits for a server to join";
   const std::size_t joined = registry.available(pb::ROLE_WORKER).size();
-  const std::size_t required = std::max<std::size_t>(job.stored().definition().workers(), 1);
+  const std::size_t required = required_workers(job.stored().definition());
   if (joined >= required) return "";
   return fmt::format("waits for {} more worker{}: {} required, {} joined", required - joined,
                      required - joined == 1 ? "" : "s", required, joined);
@@ -192,8 +205,9 @@ void start_job(JobRecord& job, const Registry& registry, std::uint32_t replicati
   place_shards(job, registry, replication_interval);
   const std::vector<const Participant*> joined = registry.available(pb::ROLE_WORKER);
   const std::uint32_t workers = stored.definition().workers();
-  const std::size_t count = workers == 0 ? joined.size() : workers;
-  stored.set_slots(static_cast<std::uint32_t>(count));
+  const std::size_t count =
+      workers == 0 ? joined.size() : std::min<std::size_t>(workers, joined.size());
+  stored.set_slots(workers == 0 ? static_cast<std::uint32_t>(count) : workers);
   stored.set_state(pb::RUNNING);
   stored.set_slack(stored.wanted_slack());
   stored.add_modes()->set_mode(mode_of_slack(stored.slack()));
@@ -209,9 +223,14 @@ void start_job(JobRecord& job, const Registry& registry, std::uint32_t replicati
     job.add_member(member, joined[rank]->session, joined[rank]->device);
   }
   job.start_running(now);
+  if (count < stored.slots()) {
+    stored.set_message(
+        fmt::format("{} of {} workers; others join while it runs", count, stored.slots()));
+  }
   notes.push_back(fmt::format(
-      "job {}: starts on {} worker{} and {} shard{}, slack {}{}", stored.job(), count,
-      count == 1 ? "" : "s", shards, shards == 1 ? "" : "s", Slack(stored.slack()).to_string(),
+      "job {}: starts on {}{} worker{} and {} shard{}, slack {}{}", stored.job(), count,
+      count < stored.slots() ? fmt::format(" of {}", stored.slots()) : "", count == 1 ? "" : "s",
+      shards, shards == 1 ? "" : "s", Slack(stored.slack()).to_string(),
       stored.has_resume()
           ? fmt::format(", from clock {} of {}", stored.resume().clock(), stored.resume().folder())
           : ""));

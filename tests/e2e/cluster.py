@@ -257,10 +257,10 @@ class ClusterTest(unittest.TestCase):
 class ServersTest(ClusterTest):
     """Jobs of two workers, for clusters whose processes come and go."""
 
-    def submit(self, mode, iterations, clock_ms=0):
+    def submit(self, mode, iterations, clock_ms=0, workers=2, more=""):
         answer = self.ask("submit", self.job(
-            iterations=iterations, workers=2,
-            extra=f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms}"))
+            iterations=iterations, workers=workers,
+            extra=f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms} {more}"))
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return int(re.search(r"job (\d+)", answer.stdout)[1])
 

@@ -65,6 +65,26 @@ class Drain(ServersTest):
                                for w in self.running(job)["workers"]), 60, what="worker2's clocks")
         self.assertIn("left", self.ask("status", job).stdout)
 
+    def test_a_job_starts_with_its_least_workers_and_grows_and_shrinks(self):
+        self.start_cluster(workers=1)
+        job = self.submit("SSP", 400, clock_ms=20, workers=4, more="min_workers: 1")
+        self.wait_for_clocks(job, 5)
+        self.assertEqual(self.running(job)["message"], "1 of 4 workers; others join while it runs")
+        for i in range(1, 5):  # one more than there are shares
+            self.workers[i] = self.start_daemon("worker", f"worker{i}")
+
+        def at_work():
+            return [w["name"] for w in self.running(job)["workers"]
+                    if int(w["progress"].get("clock", 0)) > 0 and not w["progress"].get("left")]
+
+        wait_until(lambda: len(at_work()) == 4, 60, what="four workers that train")
+        for i in (0, 1):
+            self.drain(f"worker{i}")
+            self.assertEqual(self.workers[i].wait(30), 0)
+        wait_until(lambda: len(at_work()) == 3, 60, what="the fifth worker in a free share")
+        self.wait_for_clocks(job, 5)
+        self.wait_for_job(job, "DONE", 120)
+
     def test_every_process_of_a_bsp_job_is_replaced_one_by_one_with_the_same_bits(self):
         self.start_cluster()
         reference = self.wait_for_job(self.submit("BSP", 700), "DONE", 120)["parameters_sha256"]

@@ -208,6 +208,45 @@ TEST_CASE("a worker that returns after its loss is a new member", "[coordinator]
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a job starts with min_workers, and those that come later join in one change",
+          "[coordinator][epoch]") {
+  FakeCluster cluster;
+  cluster.add_server("s0");
+  cluster.add_worker("w0");
+  cluster.run_for(1s);
+  pb::Job definition = make_job(4);
+  definition.set_min_workers(2);
+  const std::uint64_t job = cluster.submit(definition).job();
+  CHECK(cluster.status(job).message() == "waits for 1 more worker: 2 required, 1 joined");
+  cluster.add_worker("w1");
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
+  CHECK(cluster.status(job).message() == "2 of 4 workers; others join while it runs");
+  const auto state = [&]() -> const pb::ServerJob& {
+    return *cluster.at("s0").server.state_of(job);
+  };
+  // The shard is busy until all three have joined.
+  cluster.at("s0").server.set_busy(true);
+  for (const char* name : {"w2", "w3", "w4"}) cluster.add_worker(name);
+  cluster.run_for(2s);
+  cluster.at("s0").server.set_busy(false);
+  REQUIRE(cluster.run_until([&] { return state().members_size() == 4; }));
+  CHECK(state().epoch() == 1);
+  CHECK(state().members(2).slot() == 2);
+  CHECK(state().members(3).slot() == 3);
+  CHECK(state().members(2).join_clock() == state().members(3).join_clock());
+  const std::int64_t before = cluster.at("w3").worker.clock();
+  CHECK(cluster.run_until([&] { return cluster.at("w3").worker.clock() > before + 20; }));
+  CHECK_FALSE(cluster.at("w4").worker.job());
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("more min_workers than workers are refused", "[coordinator][epoch]") {
+  FakeCluster cluster;
+  pb::Job definition = make_job(2);
+  definition.set_min_workers(3);
+  CHECK_THAT(cluster.submit(definition).error(), StartsWith("min_workers: 3 is above workers: 2"));
+}
+
 TEST_CASE("a worker without a free slot stays idle", "[coordinator][epoch]") {
   Running running(1, 2, 0);
   running.cluster.add_worker("w2");
