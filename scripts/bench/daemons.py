@@ -17,11 +17,14 @@ class Cluster:
     interval  of replication; 0: no shard has a backup
     state     the coordinator keeps its jobs in a folder, so that it can be restarted
     more      settings of every server and worker
+    metrics   "true": workers record every clock
+    shards    of each of these servers
     """
 
-    def __init__(self, options, folder, servers, interval, workers=2, state=False, more=""):
+    def __init__(self, options, folder, servers, interval, workers=2, state=False, more="",
+                 metrics="false", shards=1):
         self.options, self.folder, self.processes = options, pathlib.Path(folder), {}
-        self.address, self.more = "127.0.0.1:0", more
+        self.address, self.more, self.metrics = "127.0.0.1:0", more, metrics
         state_folder = self.folder / "state" if state else ""
         self.coordinator_settings = (
             f'shards: 0 coordinator {{ heartbeat_limit_s: {LIMIT_S} state_folder: "{state_folder}" '
@@ -30,7 +33,7 @@ class Cluster:
         ready = (self.folder / "coordinator.ready").read_text(encoding="utf-8")
         self.address = re.search(r"coordinator (\S+)", ready)[1]
         for i in range(servers):
-            self.start("server", f"server{i}")
+            self.start("server", f"server{i}", f"shards: {shards}")
         for i in range(workers):
             self.start("worker", f"worker{i}")
 
@@ -39,7 +42,7 @@ class Cluster:
         config.write_text(f'coordinator_address: "{self.address}"\n'
                           f'{role} {{ name: "{name}" {settings} }}\nheartbeat_interval_s: 0.1\n'
                           f'log {{ file: "{self.folder}/{name}.log" }}\n'
-                          f'records {{ folder: "{self.folder}/records" metrics: false }}\n'
+                          f'records {{ folder: "{self.folder}/records" metrics: {self.metrics} }}\n'
                           f"{'' if name == 'coordinator' else self.more}\n", encoding="utf-8")
         ready = self.folder / f"{name}.ready"
         ready.unlink(missing_ok=True)
@@ -88,7 +91,7 @@ def wait_for(condition, what):
     return time.monotonic() - began
 
 
-def lenet_job(folder, consistency, clocks, workers=2):
+def lenet_job(folder, consistency, clocks, workers=2, min_workers=0):
     """LeNet on Fashion-MNIST."""
     path = pathlib.Path(folder) / "job.textproto"
     path.write_text(f"""
@@ -99,6 +102,7 @@ solver_param {{ base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {clocks
 data {{ folder: "/usr/share/datasets/fashion-mnist" }}
 consistency {{ {consistency} }}
 workers: {workers}
+min_workers: {min_workers}
 """, encoding="utf-8")
     return path
 
