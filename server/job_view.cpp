@@ -18,6 +18,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   TAUT_TRY(view->rule, to_update_rule(job.definition()));
   TAUT_TRY(view->policies, to_policies(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
+  view->refuses_bad_updates = job.definition().on_bad_update() != pb::Job::ACCEPT;
   if (const auto* averaging = view->policies.find<Averaging>()) {
     // Pushes of averaging workers are added unchanged: their own rules have done the descent.
     view->rule = math::UpdateRule();

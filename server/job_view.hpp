@@ -38,7 +38,8 @@ struct JobView {
   std::string hash;
   std::uint64_t seed = 0;
   math::UpdateRule rule;
-  bool sum = false;  // add updates up instead of dividing by the members
+  bool sum = false;                  // add updates up instead of dividing by the members
+  bool refuses_bad_updates = false;  // those that are not finite
   Policies policies;
   Membership membership;
   std::map<WorkerId, std::string> names;  // of the members: a key is good for its own name

@@ -109,6 +109,17 @@ void ServerJobs::fill(std::uint64_t job, const Progress& progress,
       if (!added) entry->second = std::min(entry->second, done);
     }
   }
+  std::map<WorkerId, std::uint64_t> bad;
+  for (const auto& [shard, report] : progress.reports) {
+    for (const auto& [worker, clocks] : report.bad_updates) {
+      bad[worker] = std::max(bad[worker], clocks);
+    }
+  }
+  for (const auto& [worker, clocks] : bad) {
+    pb::BadUpdates& one = *reply.add_bad_updates();
+    one.set_worker(worker.value());
+    one.set_clocks(clocks);
+  }
   for (const auto& [worker, done] : fenced) {
     pb::FencedProgress& one = *reply.add_fenced();
     one.set_worker(worker.value());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <new>
 #include <utility>
@@ -387,8 +388,20 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
     return reply;
   }
   dropped_ += slice.dropped() - dropped_before;
+  if (!slice.bad_updates().empty()) note_bad_updates(job, slice);
   job.slack->note_push(worker, item.clock, now_);
   return std::nullopt;
+}
+
+/// The coordinator hears of the first, the second, the fourth clock and so on, since it need not
+/// hear of each.
+void Shard::note_bad_updates(JobState& job, const SliceState& slice) {
+  for (const auto& [worker, clocks] : slice.bad_updates()) {
+    std::uint64_t& known = job.bad_updates[worker];
+    if (clocks <= known) continue;
+    known = clocks;
+    if (std::has_single_bit(clocks)) changed_.push_back(job.view->job);
+  }
 }
 
 void Shard::add(const std::vector<Answer>& answers, const JobState& job, const SliceState& slice,
@@ -484,6 +497,7 @@ ShardReport Shard::report(JobId id) const {
   report.revision = job.view->revision;
   report.settling = job.settling;
   report.error = job.error;
+  report.bad_updates = job.bad_updates;
   for (const auto& [shard, copy] : job.copies) {
     report.copies.push_back({shard, copy.place().term, copy.place().copy, copy.is_complete()});
     if (copy.problem().empty()) continue;

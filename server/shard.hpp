@@ -44,8 +44,9 @@ struct ShardReport {
     bool is_complete = false;
   };
   std::vector<Copy> copies;
-  std::vector<ImageSender::Problem> problems;  // of backups of its shards, and of what it keeps
-  std::string error;                           // why the job cannot go on here
+  std::vector<ImageSender::Problem> problems;     // of backups of its shards, and of what it keeps
+  std::string error;                              // why the job cannot go on here
+  std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, of the slice that has most
 };
 
 /// The tables that a shard has opened, and their memory.
@@ -148,7 +149,8 @@ class Shard {
     std::map<ShardId, std::uint64_t> served;  // the shards, and their terms
     std::map<ShardId, ImageStore> copies;     // of shards that are served elsewhere
     ImageSender images;
-    std::string error;  // why it cannot go on here
+    std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, of the slice that has most
+    std::string error;                              // why it cannot go on here
     bool settling = false;
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
@@ -193,6 +195,7 @@ class Shard {
                                                           const JobState& job);
   [[nodiscard]] std::optional<DataItem> push(WorkerId worker, const DataItem& item, JobState& job,
                                              SliceState& slice, Outbox& out);
+  void note_bad_updates(JobState& job, const SliceState& slice);
   [[nodiscard]] bool read(const Reader& reader, JobState& job, SliceState& slice,
                           Outbox& out) const;
   void add(const std::vector<Answer>& answers, const JobState& job, const SliceState& slice,

@@ -1,11 +1,13 @@
 #include "server/slice_state.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <utility>
 
 #include "common/check.hpp"
 #include "common/math/filler.hpp"
+#include "common/math/finite.hpp"
 
 namespace taut::server {
 
@@ -99,6 +101,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
     auto held = held_.extract({application.clock, worker});
     TAUT_CHECK(!held.empty(), "an application of an update that is not held");
     Update& update = held.mapped();
+    if (is_refused(worker, update, job)) continue;
     // Running statistics are no gradients: nothing scales them.
     scales.push_back(kind_ == TableKind::kAveraged
                          ? 1.0F
@@ -115,19 +118,19 @@ void SliceState::apply(const Application& application, const JobView& job) {
   });
   if (waiting->second.empty()) waiting_.erase(waiting);
   for (const WorkerId worker : application.workers) applied_[worker] = application.clock.next();
-  if (kind_ == TableKind::kFrozen) return;
+  if (kind_ == TableKind::kFrozen || gradients.empty()) return;
 
   Buffer out = memory_.output();
-  const auto members = static_cast<double>(application.members);
+  const std::size_t counted = application.members - (application.workers.size() - gradients.size());
+  const auto members = static_cast<double>(counted);
   if (kind_ == TableKind::kAveraged) {
-    const double share = static_cast<double>(application.workers.size()) / members;
+    const double share = static_cast<double>(gradients.size()) / members;
     math::apply_average(gradients, static_cast<float>(share), memory_.values().floats(),
                         out.floats());
   } else {
-    const double share = math::decay_share(job.rule, scales, application.members);
-    const math::UpdateStep step =
-        math::make_step(job.rule, application.clock.value(), lr_mult_, decay_mult_, share,
-                        applications_, application.members);
+    const double share = math::decay_share(job.rule, scales, counted);
+    const math::UpdateStep step = math::make_step(job.rule, application.clock.value(), lr_mult_,
+                                                  decay_mult_, share, applications_, counted);
     std::vector<float*> state;
     for (std::size_t i = 0; i < rule_states_; ++i) state.push_back(memory_.state(i).data());
     const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);
@@ -136,6 +139,14 @@ void SliceState::apply(const Application& application, const JobView& job) {
   }
   memory_.set_values(std::move(out));
   ++applications_;
+}
+
+/// Whether an update changes nothing, as it is not finite; counts it.
+bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView& job) {
+  if (!job.refuses_bad_updates || kind_ == TableKind::kFrozen) return false;
+  if (std::isfinite(update.norm) && math::all_finite(update.gradient.bytes())) return false;
+  ++bad_updates_[worker];
+  return true;
 }
 
 /// Applies the policies to an update that may be late. The worker's newest read stands for the

@@ -59,6 +59,11 @@ class SliceState {
 
   /// Updates that arrived when their clock was over, and were dropped: backup workers.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
+  /// Clocks of a member whose update was not finite and has therefore changed nothing, where the
+  /// job refuses such updates; since this process has the slice.
+  [[nodiscard]] const std::map<WorkerId, std::uint64_t>& bad_updates() const {
+    return bad_updates_;
+  }
 
   /// Answers a read, or parks it; a worker's newer read takes the place of its older one.
   [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job) {
@@ -136,6 +141,7 @@ class SliceState {
   void note_members(const JobView& job);
   void apply_ready(const JobView& job);
   void apply(const Application& application, const JobView& job);
+  [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);
   void release(std::vector<Answer>& released);
   [[nodiscard]] Answer answer(const Reader& reader);
   [[nodiscard]] math::GradientView weigh(WorkerId worker, const JobView& job, std::size_t members,
@@ -156,6 +162,7 @@ class SliceState {
   ParkedReads parked_;
   std::map<WorkerId, ReadBase> bases_;
   std::uint64_t dropped_ = 0;
+  std::map<WorkerId, std::uint64_t> bad_updates_;
   std::map<WorkerId, Clock> applied_;  // of each member, the next clock that is not in the values
   SliceCapture capture_;
   ReplayGate gate_;

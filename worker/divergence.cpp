@@ -26,7 +26,14 @@ double without_sign_of_nan(double value) {
 
 DivergenceRule::DivergenceRule(const pb::Job& job)
     : advice_(advice_for(job.solver_param())),
-      continues_(job.on_divergence() == pb::Job::CONTINUE) {}
+      continues_(job.on_divergence() == pb::Job::CONTINUE),
+      is_refused_(job.on_bad_update() != pb::Job::ACCEPT) {}
+
+DivergenceRule DivergenceRule::without_servers(const pb::Job& job) {
+  DivergenceRule rule(job);
+  rule.is_refused_ = false;
+  return rule;
+}
 
 Result<void> DivergenceRule::check(const std::string& what, double value, Clock clock,
                                    ProgressBoard& board) const {
@@ -39,6 +46,10 @@ Result<void> DivergenceRule::check(const std::string& parameter, std::span<const
   if (math::all_finite(values)) return ok();
   return note(fmt::format("parameter \"{}\" has values that are not finite", parameter), clock,
               board);
+}
+
+Result<void> DivergenceRule::check_loss(double loss, Clock clock, ProgressBoard& board) const {
+  return is_refused_ ? ok() : check("the loss", loss, clock, board);
 }
 
 Result<void> DivergenceRule::note(const std::string& text, Clock clock,

@@ -47,7 +47,8 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   TAUT_TRY(const std::unique_ptr<TestPhases> tests, TestPhases::create(assets, backend));
   ProgressBoard board;
   Trainer::Options training = trainer_options(job);
-  const DivergenceRule divergence = training.divergence;
+  const DivergenceRule divergence = DivergenceRule::without_servers(job);
+  training.divergence = divergence;
   if (options.only_plan) training.end = training.start;
   pb::RecordsConfig records;
   records.set_folder(options.records);

@@ -183,7 +183,7 @@ Result<void> Trainer::train_clock(Clock clock) {
     for (std::size_t i = 0; i < devices_.size(); ++i) cache_.finish_clock(step.first + i, clock);
   }
   for (const Device& device : devices_) device.backend->end_cycle();
-  return is_late_ ? ok() : options_.divergence.check("the loss", loss_, clock, board_);
+  return is_late_ ? ok() : options_.divergence.check_loss(loss_, clock, board_);
 }
 
 /// Queues the copies of a batch's losses to the host; the last ones of a clock are marked.
@@ -228,7 +228,7 @@ Result<void> Trainer::read_loss() {
     loss_ += replica.net->loss_of(from.numbers.as<float>().subspan(i * count, count)) /
              static_cast<double>(replicas_.size() * batches);
   }
-  TAUT_TRY(options_.divergence.check("the loss", loss_, unread.clock, board_));
+  TAUT_TRY(options_.divergence.check_loss(loss_, unread.clock, board_));
   record(unread.clock, unread.took, unread.wait);
   return ok();
 }

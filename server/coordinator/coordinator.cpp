@@ -238,10 +238,12 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
   const int index =
       found == jobs_.end() || !is_its_own ? -1 : found->second.find_member(worker.incarnation);
   const bool over = progress.finished() || progress.left() || !progress.error().empty();
-  if (index >= 0 && found->second.is_active()) {
+  // One that is quarantined is lost although it lives.
+  const bool is_lost = index >= 0 && found->second.stored().members(index).lost();
+  if (index >= 0 && found->second.is_active() && (over || !is_lost)) {
     JobRecord& job = found->second;
     // A worker that failed sends its error until it gets another job.
-    if (over && job.stored().members(index).lost()) return;
+    if (is_lost) return;
     job.take_progress(index, progress, now_);
     if (progress.left() && !job.stored().closing()) {
       note_left(job, index, worker.title(), out_.notes);
@@ -257,7 +259,8 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
   // For the life that reports: a later life, reached by a late report, starts afresh.
   stop.set_incarnation(progress.incarnation());
   stop.set_stop(true);
-  stop.set_stop_reason(index >= 0 ? "the job has ended" : "this worker is not a member of the job");
+  stop.set_stop_reason(index >= 0 && !is_lost ? "the job has ended"
+                                              : "this worker is not a member of the job");
 }
 
 void Coordinator::settle() {
@@ -265,6 +268,7 @@ void Coordinator::settle() {
     stop_saved(job);
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     if (!job.is_active()) continue;
+    note_bad_updates(job, now_, out_.notes);
     note_losses(job, registry_, now_, out_.tasks, out_.notes);
     // A checkpoint that was withdrawn with a server is ordered again before the job may end.
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);

@@ -37,7 +37,8 @@ std::vector<std::uint32_t> free_slots(const JobRecord& job) {
 std::vector<const Participant*> idle_workers(const JobRecord& job, const Registry& registry) {
   std::vector<const Participant*> workers = registry.available(pb::ROLE_WORKER);
   std::erase_if(workers, [&job](const Participant* worker) {
-    return job.find_member(worker->incarnation) >= 0;
+    return job.find_member(worker->incarnation) >= 0 ||
+           std::ranges::count(job.stored().quarantined(), worker->name) > 0;
   });
   return workers;
 }

@@ -13,6 +13,7 @@ namespace taut {
 namespace {
 
 constexpr std::uint32_t kMaxWorkers = 1024;
+constexpr std::uint64_t kQuarantineAfter = 4;  // clocks with updates that are not finite
 
 /// Whether a worker that must end has neither reported nor been lost.
 bool owes_report(const JobRecord& job) {
@@ -77,6 +78,13 @@ std::string what_was_lost(const JobRecord& job) {
 /// What a user of a job that is done should know.
 std::string remarks_on(const JobRecord& job) {
   std::string text = what_was_lost(job);
+  for (int i = 0; i < job.stored().members_size(); ++i) {
+    const std::uint64_t bad = job.workers[static_cast<std::size_t>(i)].bad_updates;
+    if (bad == 0) continue;
+    if (!text.empty()) text += "; ";
+    text += fmt::format("updates of worker \"{}\" that were not finite were refused",
+                        job.stored().members(i).member().name());
+  }
   const bool diverged = std::ranges::any_of(
       job.stored().members(),
       [](const pb::StoredMember& member) { return member.progress().diverged(); });
@@ -312,6 +320,42 @@ void note_left(JobRecord& job, int member, const std::string& title, Notes& note
   const std::int64_t clock = job.stored().members(member).progress().clock();
   lose_member(job, member, fmt::format("{} has left before clock {}, as it was to", title, clock),
               notes);
+}
+
+void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes) {
+  if (job.stored().closing()) return;
+  for (int i = 0; i < job.stored().members_size(); ++i) {
+    JobRecord::Worker& worker = job.workers[static_cast<std::size_t>(i)];
+    if (worker.bad_updates == worker.judged_bad_updates) continue;
+    worker.judged_bad_updates = worker.bad_updates;
+    const pb::StoredMember& stored = job.stored().members(i);
+    const std::string name = stored.member().name();
+    const std::string what =
+        fmt::format("worker \"{}\" has sent updates that are not finite, at {} or more clocks",
+                    name, worker.bad_updates);
+    const auto policy = job.stored().definition().on_bad_update();
+    if (policy == pb::Job::FAIL) {
+      job.change().set_diverged(true);
+      fail_job(job, what + "; on_bad_update is FAIL", now, notes);
+      return;
+    }
+    const std::string message = what + "; they were refused";
+    if (policy != pb::Job::QUARANTINE || worker.bad_updates < kQuarantineAfter ||
+        !job.works(stored)) {
+      job.change().set_message(message);
+      notes.push_back(fmt::format("job {}: {}", job.stored().job(), message));
+      continue;
+    }
+    const auto works = [&job](const pb::StoredMember& one) { return job.works(one); };
+    if (std::ranges::count_if(job.stored().members(), works) == 1) {
+      // What the last one sends cannot be told from a training that has diverged.
+      job.change().set_diverged(true);
+      fail_job(job, what + ", and no other worker is left", now, notes);
+      return;
+    }
+    job.change().add_quarantined(name);
+    lose_member(job, i, message + ", and it is quarantined", notes);
+  }
 }
 
 namespace {

@@ -53,6 +53,9 @@ void note_failure(JobRecord& job, int member, const std::string& title, TimePoin
 /// A member has left at the end of its clock, as it was to; the others continue.
 void note_left(JobRecord& job, int member, const std::string& title, Notes& notes);
 
+/// What becomes of members whose updates servers have refused, as the job's on_bad_update says.
+void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes);
+
 struct EndLimits {
   Duration stop;         // for workers to report after the request to stop
   Duration worker_wait;  // for another worker after every one was lost

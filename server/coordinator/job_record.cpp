@@ -123,6 +123,13 @@ void JobRecord::take_reply(int server, const pb::ServerJobReply& reply) {
   Server& entry = servers[static_cast<std::size_t>(server)];
   if (reply.revision() < entry.reply.revision()) return;
   entry.reply = reply;
+  for (const pb::BadUpdates& bad : reply.bad_updates()) {
+    for (int i = 0; i < stored_.members_size(); ++i) {
+      if (stored_.members(i).member().worker() != bad.worker()) continue;
+      Worker& worker = workers[static_cast<std::size_t>(i)];
+      worker.bad_updates = std::max(worker.bad_updates, bad.clocks());
+    }
+  }
   if (reply.error().empty()) entry.delivery.acknowledge(reply.revision());
 }
 

@@ -63,8 +63,10 @@ class JobRecord {
   static constexpr std::ptrdiff_t kMaxPast = 32;
   struct Worker {
     Delivery delivery;
-    bool notified = false;               // it may know of the job
-    std::optional<TrainedSpan> trained;  // nothing: no clock of it has ended
+    bool notified = false;                 // it may know of the job
+    std::optional<TrainedSpan> trained;    // nothing: no clock of it has ended
+    std::uint64_t bad_updates = 0;         // clocks whose updates servers have refused
+    std::uint64_t judged_bad_updates = 0;  // of these, those that note_bad_updates() has seen
   };
 
   JobRecord(pb::StoredJob stored, TimePoint now)

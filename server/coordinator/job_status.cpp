@@ -94,6 +94,8 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
     set_state(worker, state_of(job, stored_member));
     *worker.mutable_progress() = stored_member.progress();
     worker.set_device(stored_member.device());
+    worker.set_bad_updates(
+        job.workers[static_cast<std::size_t>(status.workers_size() - 1)].bad_updates);
     const Participant* process = registry.find(pb::ROLE_WORKER, member.name());
     if (process != nullptr && process->incarnation.value() == member.incarnation()) {
       worker.set_silent_s(seconds(now - process->heard));

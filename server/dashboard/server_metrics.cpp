@@ -114,6 +114,15 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
                  static_cast<double>(job.shards_size() - whole), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    for (const pb::WorkerStatus& worker : job.workers()) {
+      Labels one = labels;
+      one.emplace_back("worker", worker.name());
+      scrape.gauge("job_refused_update_clocks",
+                   "Clocks of a running job at which a worker's update was refused as not finite.",
+                   static_cast<double>(worker.bad_updates()), one);
+    }
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     scrape.gauge("job_loss", "The mean loss of a running job's workers.", figures_of(job).loss,
                  labels);
   });

@@ -116,6 +116,11 @@ pb::Heartbeat FakeServer::report() const {
     reply.set_job(id);
     reply.set_revision(kept.state.revision());
     reply.set_max_done(kept.max_done);
+    for (const auto& [worker, clocks] : bad_updates) {
+      pb::BadUpdates& bad = *reply.add_bad_updates();
+      bad.set_worker(worker);
+      bad.set_clocks(clocks);
+    }
     reply.set_min_version(kept.clock.version().value());
     reply.set_error(kept.state.finished() ? "" : refuses);
     for (const pb::Member& member : kept.state.members()) {

@@ -31,9 +31,10 @@ class FakeServer {
 
   [[nodiscard]] const pb::ServerJob* state_of(std::uint64_t job) const;
   [[nodiscard]] bool has_finished(std::uint64_t job) const;
-  std::string refuses;              // why it runs no job; empty: it does
-  std::string disk;                 // why it cannot write checkpoints; empty: it can
-  bool stalls = false;              // its disk neither writes nor fails
+  std::string refuses;  // why it runs no job; empty: it does
+  std::string disk;     // why it cannot write checkpoints; empty: it can
+  bool stalls = false;  // its disk neither writes nor fails
+  std::map<std::uint32_t, std::uint64_t> bad_updates;  // of workers: clocks that it has refused
   int late = 0;                     // so many orders of checkpoints come too late for it
   std::vector<std::string> broken;  // contradictions found
 

@@ -42,6 +42,55 @@ TEST_CASE("a job runs from submission to done, with the evaluating worker's resu
   CHECK(cluster.status(reply.job()).running_s() == Approx(status.running_s()));
 }
 
+TEST_CASE("a member whose updates are bad is named, quarantined or fails the job",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 2);
+  pb::Job definition = make_job(2);
+  const auto start = [&](pb::Job::OnBadUpdate policy) {
+    definition.set_on_bad_update(policy);
+    const std::uint64_t job = cluster.submit(definition).job();
+    REQUIRE(cluster.run_until_state(job, pb::RUNNING));
+    cluster.at("s0").server.bad_updates = {{1, 2}};
+    cluster.run_for(2s);
+    return job;
+  };
+  const char* named = "worker \"w1\" has sent updates that are not finite, at 2 or more clocks";
+
+  SECTION("refused") {
+    const std::uint64_t job = start(pb::Job::REFUSE);
+    CHECK_THAT(cluster.status(job).message(), StartsWith(named) && Contains("refused"));
+    CHECK(cluster.status(job).workers(1).bad_updates() == 2);
+    CHECK(cluster.status(job).workers(1).state() == pb::PROCESS_RUNNING);
+  }
+  SECTION("quarantined once it has sent four") {
+    const std::uint64_t job = start(pb::Job::QUARANTINE);
+    CHECK(cluster.status(job).workers(1).state() == pb::PROCESS_RUNNING);
+    cluster.at("s0").server.bad_updates = {{1, 4}};
+    REQUIRE(cluster.run_until([&] { return cluster.at("s0").server.state_of(job)->epoch() == 1; }));
+    CHECK_THAT(cluster.status(job).message(), Contains("1 of 2 workers continue"));
+    // Its process lives, and gets no share of this job any more; another one does.
+    cluster.run_for(5s);
+    CHECK(cluster.at("s0").server.state_of(job)->members_size() == 2);
+    CHECK(cluster.at("w1").worker.job()->stop());
+    cluster.add_worker("w2");
+    REQUIRE(cluster.run_until([&] { return cluster.at("w2").worker.clock() > 20; }));
+    CHECK(cluster.broken().empty());
+  }
+  SECTION("the last one that is left is not quarantined: the job fails") {
+    const std::uint64_t job = start(pb::Job::QUARANTINE);
+    cluster.at("s0").server.bad_updates = {{0, 4}, {1, 4}};
+    REQUIRE(cluster.run_until_state(job, pb::FAILED));
+    CHECK_THAT(cluster.status(job).message(), Contains("and no other worker is left"));
+    CHECK(cluster.status(job).diverged());
+  }
+  SECTION("fails") {
+    const std::uint64_t job = start(pb::Job::FAIL);
+    REQUIRE(cluster.run_until_state(job, pb::FAILED));
+    CHECK_THAT(cluster.status(job).message(), StartsWith(named));
+  }
+}
+
 TEST_CASE("ranks follow the workers' names, and shards are numbered over the servers' names",
           "[coordinator]") {
   FakeCluster cluster;

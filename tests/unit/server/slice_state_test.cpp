@@ -1,6 +1,8 @@
 #include "server/slice_state.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -724,6 +726,56 @@ TEST_CASE("clipping the gradient does not change running statistics", "[slice]")
   OneSlice one(maker, TableKind::kAveraged);
   one.push(0, 0, four, 8);
   CHECK(one.values() == four);
+}
+
+TEST_CASE("a refused update counts as pushed, changes nothing and is not in the divisor",
+          "[slice]") {
+  const float kBad =
+      GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity());
+  JobMaker maker(3);
+  maker.solver().set_momentum(0.9F);
+  maker.solver().set_weight_decay(0.01F);
+  maker.state.mutable_definition()->set_on_bad_update(pb::Job::REFUSE);
+  OneSlice one(maker);
+  // The others' bits are what they are without it.
+  JobMaker pair(2);
+  pair.solver() = maker.solver();
+  OneSlice without(pair);
+  for (int clock = 0; clock < 3; ++clock) {
+    std::vector<float> bad = test::gradient_of(2, clock, kCount);
+    bad.back() = kBad;
+    one.push(2, clock, bad);
+    for (const std::uint32_t worker : {0U, 1U}) {
+      one.push(worker, clock);
+      without.push(worker, clock);
+    }
+    CHECK(one.slice->version() == Clock(clock + 1));
+  }
+  CHECK(same_bits(one.values(), without.values()));
+  CHECK(one.slice->bad_updates() == std::map<WorkerId, std::uint64_t>{{WorkerId(2), 3}});
+  // Where all are bad the values stay.
+  const std::vector<float> before = one.values();
+  for (const std::uint32_t worker : {0U, 1U, 2U}) one.push(worker, 3, std::vector(kCount, kBad));
+  CHECK(one.slice->version() == Clock(4));
+  CHECK(same_bits(one.values(), before));
+}
+
+TEST_CASE("on arrival a refused update changes nothing", "[slice]") {
+  JobMaker maker(2, kAsync);
+  maker.state.mutable_definition()->set_on_bad_update(pb::Job::QUARANTINE);
+  OneSlice one(maker);
+  one.push(0, 0, std::vector(kCount, std::numeric_limits<float>::infinity()));
+  CHECK(one.values() == initial());
+  CHECK(one.slice->done(WorkerId(0)) == Clock(1));
+  one.push(0, 1);
+  CHECK(one.values() != initial());
+}
+
+TEST_CASE("without a policy a bad update is applied, and the loss shows it", "[slice]") {
+  OneSlice one(JobMaker(1));
+  one.push(0, 0, std::vector(kCount, std::numeric_limits<float>::infinity()));
+  CHECK_FALSE(std::isfinite(one.values()[0]));
+  CHECK(one.slice->bad_updates().empty());
 }
 
 TEST_CASE("frozen tables take no part: they are read at clock 0 and never change", "[slice]") {
