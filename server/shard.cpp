@@ -10,6 +10,7 @@
 
 #include "common/failpoint.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/message_limits.hpp"
 #include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
 #include "server/table_difference.hpp"
@@ -17,7 +18,7 @@
 namespace taut::server {
 namespace {
 
-// Peers are remembered up to this number; the oldest must then greet again.
+// Peers are remembered up to this number; then the oldest that is no worker must greet again.
 constexpr std::size_t kMaxGreeted = 65536;
 
 DataItem reply_to(const DataItem& item, DataItem::Kind kind) {
@@ -95,6 +96,8 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     return {{from, DataMessage{message.job, {}, {}, std::move(reply)}}};
   }
   if (const auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
+    // Who is no member, or not yet, asks again.
+    if (!may_open(message)) return {};
     std::vector<Outgoing> answers = {{from, open(message, *requested)}};
     const auto job = jobs_.find(message.job);
     if (job == jobs_.end() || job->second.tables.empty()) return answers;
@@ -150,14 +153,27 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
         fmt::format("shard {} is not served here in term {}", hello.shard(), hello.term()));
     reply.set_later(true);
   } else {
-    if (greeted_.size() >= kMaxGreeted) greeted_.erase(greeted_.begin());
+    if (greeted_.size() >= kMaxGreeted) {
+      const PeerId gone = readers_.empty() ? greeted_.begin()->first : *readers_.begin();
+      greeted_.erase(gone);
+      readers_.erase(gone);
+    }
     Greeting& greeting = greeted_[from];
+    if (job->second.view->membership.find(message.worker) == nullptr) readers_.insert(from);
     greeting = {message.job, {}, hello.term()};
     if (hello.has_shard()) greeting.shard = ShardId(hello.shard());
     reply.set_job_hash(job->second.view->hash);
     reply.set_accepted(true);
   }
   return DataMessage{message.job, {}, {}, std::move(reply)};
+}
+
+/// Whether the sender may name a job's tables: a member. Anybody may compare them with open ones.
+bool Shard::may_open(const DataMessage& message) const {
+  const auto job = jobs_.find(message.job);
+  if (job == jobs_.end() || !job->second.tables.empty()) return true;
+  const Member* member = job->second.view->membership.find(message.worker);
+  return member != nullptr && !member->fenced && member->incarnation == message.incarnation;
 }
 
 DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& requested) {
@@ -169,6 +185,7 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& reques
   };
   const auto job = jobs_.find(message.job);
   if (job == jobs_.end()) return answer(fmt::format("job {} is unknown", message.job.value()));
+  if (auto within = check_limits(requested); !within) return answer(within.error().message);
   std::vector<TableSpec> tables;
   for (const pb::TableSpec& wire : requested.tables()) {
     auto table = from_wire(wire);
@@ -402,6 +419,14 @@ void Shard::note_bad_updates(JobState& job, const SliceState& slice) {
     known = clocks;
     if (std::has_single_bit(clocks)) changed_.push_back(job.view->job);
   }
+}
+
+std::uint64_t Shard::value_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [id, job] : jobs_) {
+    for (const auto& [index, slice] : job.slices) bytes += slice->place().count * sizeof(float);
+  }
+  return bytes;
 }
 
 void Shard::add(const std::vector<Answer>& answers, const JobState& job, const SliceState& slice,

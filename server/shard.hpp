@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,6 +131,8 @@ class Shard {
   [[nodiscard]] std::optional<MovingSlack> moving_slack() const;
   /// Updates that were dropped because their clock was over.
   [[nodiscard]] std::uint64_t dropped_updates() const { return dropped_; }
+  /// Of the parameters of its jobs, in bytes.
+  [[nodiscard]] std::uint64_t value_bytes() const;
   [[nodiscard]] const ShardQueues& queues() const { return queues_; }
 
   /// The memory limit of its tables from now on, shared with the server's other shards.
@@ -172,6 +175,7 @@ class Shard {
   [[nodiscard]] std::string refusal_of_sender(const DataMessage& message,
                                               const Identity* sender) const;
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
+  [[nodiscard]] bool may_open(const DataMessage& message) const;
   DataMessage open(const DataMessage& message, const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
   [[nodiscard]] Result<void> start_from_file(const JobState& job, const TableSpec& table,
@@ -213,6 +217,7 @@ class Shard {
   std::shared_ptr<TableMemory> memory_;  // nullptr: no limit
   std::map<JobId, JobState> jobs_;
   std::map<PeerId, Greeting> greeted_;
+  std::set<PeerId> readers_;  // of these, those that were no members when they greeted
   Dial dial_;
   std::vector<JobId> changed_;
   std::vector<OpenedTables> opened_;

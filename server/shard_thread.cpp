@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <exception>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -16,6 +17,9 @@ namespace {
 
 constexpr Duration kIdle{100'000};
 constexpr Bytes kKeptBytes{1ULL << 30U};
+// What a peer may leave unread, beyond all values of the shard: a worker that is stopped for a
+// while has asked for each of them once.
+constexpr std::uint64_t kUnreadBytes = 64ULL << 20U;
 
 /// Writes a number that only this thread writes.
 template <class Number>
@@ -54,7 +58,9 @@ void log_opened(const OpenedTables& opened) {
 Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
                                                         const std::string& address, Options options,
                                                         OnReport on_report) {
-  auto endpoint = context.make_endpoint();
+  EndpointLimits limits;
+  limits.unread = Bytes(std::numeric_limits<std::uint64_t>::max());  // may_send() limits it
+  auto endpoint = context.make_endpoint(limits);
   TAUT_TRY(std::string bound, endpoint->bind(address));
   std::shared_ptr<SharedArena> arena;
   if (options.shared_memory) {
@@ -246,15 +252,34 @@ void ShardThread::note_positions(TimePoint now) {
   positions_ = std::move(positions);
 }
 
+/// Whether a peer has read enough of its answers to get another one. Values that a peer has not
+/// read outlive their replacement by newer ones, so they would take memory without a limit.
+bool ShardThread::may_send(const Outgoing& one, SharedLink* link) {
+  const auto waiting = [&] {
+    return endpoint_->unread(one.to) + (link == nullptr ? 0 : link->bytes_on_loan());
+  };
+  const std::uint64_t more = payload_bytes(one.message);
+  if (waiting() + more <= kUnreadBytes) return true;
+  if (link != nullptr) link->collect();
+  if (waiting() + more <= kUnreadBytes + shard_.value_bytes()) return true;
+  // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
+  if (std::has_single_bit(++unread_)) {
+    log::warn("dropped an answer at {} ({} so far): the peer has not read {} bytes", address_,
+              unread_, waiting());
+  }
+  return false;
+}
+
 void ShardThread::send(std::vector<Outgoing> messages) {
   if (messages.empty()) return;
   const timeline::Span span(timeline::Row::kPull, "answer");
   for (Outgoing& one : messages) {
-    count(load_.messages_out, 1);
-    count(load_.bytes_out, payload_bytes(one.message));
     // A peer that has gone returns as another one and repeats its request.
     shared_.answer(one.to, one.message);
     SharedLink* link = shared_.link(one.to);
+    if (!may_send(one, link)) continue;
+    count(load_.messages_out, 1);
+    count(load_.bytes_out, payload_bytes(one.message));
     const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();
     if (auto sent = endpoint_->send(one.to, encode(one.message, link)); !sent) {
       log::debug("{}", sent.error().message);

@@ -72,6 +72,7 @@ class ShardThread {
   void hand_captures_out();
   void receive(const Incoming& incoming);
   void send(std::vector<Outgoing> messages);
+  [[nodiscard]] bool may_send(const Outgoing& one, SharedLink* link);
   void note_state();
   void report_changes();
   void note_positions(TimePoint now);
@@ -106,6 +107,7 @@ class ShardThread {
   std::optional<JobPositions> positions_;
   std::atomic<bool> stopping_ = false;
   std::uint64_t undecodable_ = 0;
+  std::uint64_t unread_ = 0;  // answers that were dropped, as the peer does not read
   std::thread thread_;
 };
 

@@ -13,7 +13,8 @@ std::uint64_t bytes_of(std::uint64_t elements, std::uint64_t copies) {
   return each > 0 && elements > kMaxBytes / each ? kMaxBytes : elements * each;
 }
 
-TableNeed need_of(const TableSpec& table, std::uint64_t elements, const JobView& job) {
+TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t slices,
+                  const JobView& job) {
   std::uint64_t copies = 1;
   std::uint64_t compensation = 0;
   if (table.kind == TableKind::kTrained) {
@@ -21,7 +22,8 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, const JobView&
     const Policies::Keeps keeps = job.policies.keeps();
     compensation = keeps.states + (keeps.values ? job.membership.members().size() : 0);
   }
-  return {table.name, bytes_of(elements, copies + compensation), bytes_of(elements, compensation)};
+  const std::uint64_t bytes = bytes_of(elements, copies + compensation) + slices * kSliceBytes;
+  return {table.name, std::min(bytes, kMaxBytes), bytes_of(elements, compensation)};
 }
 
 }  // namespace
@@ -29,7 +31,8 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, const JobView&
 std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobView& job) {
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
-    TableNeed& need = needs.emplace_back(need_of(table, table.count(), job));
+    const std::uint64_t slices = table.count() / SliceLayout::kSliceElements + 1;
+    TableNeed& need = needs.emplace_back(need_of(table, table.count(), slices, job));
     need.bytes /= job.shards.size();
     need.compensation /= job.shards.size();
   }
@@ -41,10 +44,13 @@ std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
     std::uint64_t elements = 0;
+    std::uint64_t slices = 0;
     for (const Slice& slice : layout.slices_of(table.id)) {
-      elements += slice.shard == shard ? slice.count : 0;
+      if (slice.shard != shard) continue;
+      elements += slice.count;
+      ++slices;
     }
-    needs.push_back(need_of(table, elements, job));
+    needs.push_back(need_of(table, elements, slices, job));
   }
   return needs;
 }

@@ -14,6 +14,7 @@
 #include <boost/beast/http.hpp>
 #include <deque>
 #include <exception>
+#include <map>
 #include <optional>
 #include <set>
 #include <thread>
@@ -40,6 +41,7 @@ class Host {
  public:
   virtual ~Host() = default;
   [[nodiscard]] virtual Response answer(const Request& request) = 0;
+  [[nodiscard]] virtual bool may_stream() const = 0;
   [[nodiscard]] virtual const Limits& limits() const = 0;
 };
 
@@ -86,9 +88,14 @@ bhttp::response<bhttp::string_body> to_wire(Response&& response, unsigned versio
 /// One peer: sequential requests, until it requests a stream.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, Host& host) : stream_(std::move(socket)), host_(host) {}
+  Connection(tcp::socket socket, Host& host) : stream_(std::move(socket)), host_(host) {
+    beast::error_code gone;
+    address_ = stream_.socket().remote_endpoint(gone).address();
+  }
 
   void read() {
+    is_idle_ = true;
+    idle_since_ = steady_now();
     parser_.emplace();
     parser_->header_limit(static_cast<std::uint32_t>(host_.limits().header_bytes));
     parser_->body_limit(host_.limits().body_bytes);
@@ -104,6 +111,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (pieces_.size() == 1) write_piece();
   }
   [[nodiscard]] bool streams() const { return streams_; }
+  /// Whether it has no complete request, and since when.
+  [[nodiscard]] bool is_idle() const { return is_idle_; }
+  [[nodiscard]] TimePoint idle_since() const { return idle_since_; }
+  [[nodiscard]] const asio::ip::address& address() const { return address_; }
   void close() {
     beast::error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
@@ -112,6 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   void on_read(beast::error_code error) {
+    is_idle_ = false;
     if (error == bhttp::error::body_limit) {
       return respond(text_response(413, fmt::format("a body may have {} bytes here",
                                                     host_.limits().body_bytes)),
@@ -134,6 +146,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void respond(Response&& response, unsigned version, bool stays, bool head_only = false) {
+    if (response.streams && !host_.may_stream()) {
+      response = text_response(503, "too many pages are open; close some of them");
+    }
     if (response.streams) return begin_stream(std::move(response));
     out_ = to_wire(std::move(response), version);
     out_.keep_alive(stays);
@@ -178,6 +193,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   beast::tcp_stream stream_;
   Host& host_;
+  asio::ip::address address_;
+  bool is_idle_ = false;
+  TimePoint idle_since_;
   beast::flat_buffer buffer_;
   std::optional<bhttp::request_parser<bhttp::string_body>> parser_;
   bhttp::response<bhttp::string_body> out_;
@@ -278,12 +296,14 @@ class Server::Impl final : public Host {
       return text_response(500, "internal error; the log has the details");
     }
   }
+  bool may_stream() const override { return count_streams() < options_.limits.streams; }
   const Limits& limits() const override { return options_.limits; }
 
  private:
   void accept() {
     acceptor_.async_accept([this](beast::error_code error, tcp::socket socket) {
       std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+      if (!error && connections_.size() >= options_.limits.connections) close_an_idle_one();
       if (!error && connections_.size() < options_.limits.connections) {
         auto connection = std::make_shared<Connection>(std::move(socket), *this);
         connections_.push_back(connection);
@@ -298,16 +318,37 @@ class Server::Impl final : public Host {
       });
     });
   }
+  /// Of the address that has most connections, the one that has been idle for longest; none where
+  /// every connection is at work.
+  void close_an_idle_one() {
+    std::map<asio::ip::address, std::size_t> of_address;
+    std::shared_ptr<Connection> found;
+    for (const auto& weak : connections_) {
+      if (const auto one = weak.lock()) ++of_address[one->address()];
+    }
+    for (const auto& weak : connections_) {
+      auto one = weak.lock();
+      if (!one || !one->is_idle()) continue;
+      const auto rank = [&](const Connection& connection) {
+        return std::pair(of_address[connection.address()], steady_now() - connection.idle_since());
+      };
+      if (!found || rank(*one) > rank(*found)) found = std::move(one);
+    }
+    if (!found) return;
+    found->close();
+    std::erase_if(connections_, [&](const auto& weak) { return weak.lock() == found; });
+  }
+  [[nodiscard]] std::size_t count_streams() const {
+    return static_cast<std::size_t>(std::ranges::count_if(connections_, [](const auto& weak) {
+      const auto connection = weak.lock();
+      return connection && connection->streams();
+    }));
+  }
   void tick() {
     ticker_.expires_after(options_.tick);
     ticker_.async_wait([this](beast::error_code error) {
       if (error) return;
-      std::size_t streams = 0;
-      for (const auto& weak : connections_) {
-        const auto connection = weak.lock();
-        if (connection && connection->streams()) ++streams;
-      }
-      options_.timer(streams);
+      options_.timer(count_streams());
       tick();
     });
   }

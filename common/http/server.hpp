@@ -15,7 +15,9 @@ namespace taut::http {
 struct Limits {
   std::size_t header_bytes = 8 << 10;
   std::size_t body_bytes = 16 << 10;
-  std::size_t connections = 128;  // a further one is closed at once
+  // A further one takes the place of one that is idle, of the address that has most.
+  std::size_t connections = 128;
+  std::size_t streams = 64;       // of these; a further one is answered 503
   Duration request{5'000'000};    // from a connection's first byte to its complete request
   Duration send{10'000'000};      // a peer that takes longer to accept a piece is disconnected
   std::size_t queued_events = 4;  // per stream; a slow one misses events

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ struct EndpointLimits {
   std::size_t queued_messages = 4096;  // per peer and direction
   Bytes frame = Bytes(64ULL << 20);    // a larger frame closes its connection
   std::size_t frames = 4096;           // a message with more of them is dropped
+  std::size_t peers = 65536;           // connections that are remembered, so that they get answers
+  Bytes unread = Bytes(64ULL << 20);   // queued for one peer that has connected; see unread()
 };
 
 /// One end of many connections: it may listen on addresses and connect to peers. Messages
@@ -54,9 +57,13 @@ class Endpoint {
   virtual void disconnect(PeerId peer) = 0;
 
   /// Queues a message; never waits.
-  /// Errors: unavailable (the queue to the peer is full), not_found (the peer has disconnected, or
-  ///         its key is not admitted any more).
+  /// Errors: unavailable (the queue to the peer is full, in messages or bytes), not_found (the peer
+  ///         has disconnected, or its key is not admitted any more).
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
+
+  /// What was queued for a peer that has connected to this side and is not on the wire yet, in
+  /// bytes: it grows while the peer does not read.
+  [[nodiscard]] virtual std::uint64_t unread(PeerId /*peer*/) const { return 0; }
 
   /// Why a peer that was connected to does not accept this side; nothing while no reason is known.
   [[nodiscard]] virtual std::optional<Refusal> refusal(PeerId /*peer*/) const {

@@ -64,6 +64,7 @@ std::optional<SharedPlace> SharedLink::lend(const Frame& payload) {
   free_.pop_back();
   const std::uint32_t generation = ++generations_[loan];
   lent_.push_back({loan, generation, lent_so_far_++, payload});
+  bytes_on_loan_ += payload.size();
   return SharedPlace{*offset, loan, generation};
 }
 
@@ -71,6 +72,7 @@ void SharedLink::collect() {
   std::erase_if(lent_, [this](const Lent& lent) {
     if (their_returns_[lent.loan].load(std::memory_order_acquire) != lent.generation) return false;
     free_.push_back(lent.loan);
+    bytes_on_loan_ -= lent.payload.size();
     return true;
   });
 }
@@ -78,6 +80,7 @@ void SharedLink::collect() {
 void SharedLink::undo_since(std::uint64_t lent_so_far) {
   while (!lent_.empty() && lent_.back().number >= lent_so_far) {
     free_.push_back(lent_.back().loan);
+    bytes_on_loan_ -= lent_.back().payload.size();
     lent_.pop_back();
   }
 }

@@ -64,6 +64,7 @@ class SharedLink {
   [[nodiscard]] std::uint64_t lent_so_far() const { return lent_so_far_; }
   void undo_since(std::uint64_t lent_so_far);
   [[nodiscard]] std::size_t on_loan() const { return lent_.size(); }
+  [[nodiscard]] std::uint64_t bytes_on_loan() const { return bytes_on_loan_; }
 
   /// A payload lent by the other side.
   /// Errors    invalid: a place outside of the other side's memory, or no such loan
@@ -87,6 +88,7 @@ class SharedLink {
   std::vector<std::uint32_t> free_;         // loans
   std::vector<std::uint32_t> generations_;  // of each loan
   std::uint64_t lent_so_far_ = 0;
+  std::uint64_t bytes_on_loan_ = 0;
 };
 
 }  // namespace taut

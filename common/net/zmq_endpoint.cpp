@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
+#include <list>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -31,15 +33,36 @@ constexpr const char* kDomain = "tautline";
 // A loopback handshake takes milliseconds; a machine may be busy.
 constexpr Duration kProbeWait = std::chrono::seconds(10);
 
+// Bytes that are queued for a peer.
+using Unread = std::shared_ptr<std::atomic<std::uint64_t>>;
+
+/// What a frame that ZeroMQ has not sent yet keeps.
+struct Queued {
+  Queued(std::shared_ptr<const void> what, Unread whose, std::uint64_t how_many)
+      : owner(std::move(what)), unread(std::move(whose)), bytes(how_many) {
+    if (unread) unread->fetch_add(bytes, std::memory_order_relaxed);
+  }
+  ~Queued() {
+    if (unread) unread->fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  Queued(const Queued&) = delete;
+  Queued& operator=(const Queued&) = delete;
+
+  const std::shared_ptr<const void> owner;
+  const Unread unread;
+  const std::uint64_t bytes;
+};
+
 // ZeroMQ calls this from its I/O thread once the bytes are on the wire.
-void release_owner(void* /*bytes*/, void* owner) noexcept {
-  thread_sanitizer::acquire(owner);
-  delete static_cast<std::shared_ptr<const void>*>(owner);
+void release_owner(void* /*bytes*/, void* queued) noexcept {
+  thread_sanitizer::acquire(queued);
+  delete static_cast<Queued*>(queued);
 }
 
-zmq::message_t to_zmq(const Frame& frame) {
-  if (frame.size() < kCopyBelow) return {frame.bytes().data(), frame.size()};
-  auto owner = std::make_unique<std::shared_ptr<const void>>(frame.owner());
+/// unread  to be counted in, with `bytes`; nullptr: nothing is counted, and small frames are copied
+zmq::message_t to_zmq(const Frame& frame, const Unread& unread = nullptr, std::uint64_t bytes = 0) {
+  if (!unread && frame.size() < kCopyBelow) return {frame.bytes().data(), frame.size()};
+  auto owner = std::make_unique<Queued>(frame.owner(), unread, bytes);
   zmq::message_t message(const_cast<std::byte*>(frame.bytes().data()), frame.size(), release_owner,
                          owner.get());
   const auto* const kept = owner.release();
@@ -91,6 +114,7 @@ class ZmqEndpoint final : public Endpoint {
   Result<PeerId> connect(const std::string& address) override;
   void disconnect(PeerId peer) override;
   Result<void> send(PeerId to, Message message) override;
+  std::uint64_t unread(PeerId peer) const override;
   std::optional<Refusal> refusal(PeerId peer) const override;
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override {
@@ -110,16 +134,17 @@ class ZmqEndpoint final : public Endpoint {
   /// A connection to the ROUTER.
   struct Caller {
     std::string routing_id;
-    std::string key;  // that its handshake proved; empty: no keys here
+    std::string key;                    // that its handshake proved; empty: no keys here
+    std::list<PeerId>::iterator place;  // in callers_by_silence_
+    Unread unread = std::make_shared<std::atomic<std::uint64_t>>(0);
   };
-  // What the ROUTER remembers of peers; the oldest is forgotten beyond this.
-  static constexpr std::size_t kKnownPeers = 65536;
 
   void set_limits(zmq::socket_t& socket) const;
   [[nodiscard]] Result<void> open_router();
   [[nodiscard]] Result<void> probe(const std::string& place) const;
   PeerId peer_of(const std::string& routing_id, const std::string& key);
   void forget(PeerId peer);
+  void forget_one();
   std::optional<Incoming> try_receive();
   std::optional<Incoming> receive_from(zmq::socket_t& socket, std::optional<PeerId> dealer);
   [[nodiscard]] std::shared_ptr<const Identity> holder_of(const std::string& key) const;
@@ -135,11 +160,12 @@ class ZmqEndpoint final : public Endpoint {
   zmq::socket_t router_;
   std::vector<std::unique_ptr<Dealer>> dealers_;
   std::uint64_t next_peer_ = 1;
-  std::uint64_t oldest_peer_ = 1;
   std::unordered_map<std::string, PeerId> peers_by_routing_id_;
   std::unordered_map<PeerId, Caller> callers_;
-  std::uint64_t unadmitted_ = 0;  // messages
-  std::size_t turn_ = 0;          // the socket that is polled first, so that none starves
+  std::list<PeerId> callers_by_silence_;  // of whom nothing came for longest first
+  std::unordered_map<std::string, std::size_t> callers_of_key_;  // their number
+  std::uint64_t unadmitted_ = 0;                                 // messages
+  std::size_t turn_ = 0;  // the socket that is polled first, so that none starves
 };
 
 void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
@@ -230,6 +256,11 @@ Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
   }
 }
 
+std::uint64_t ZmqEndpoint::unread(PeerId peer) const {
+  const auto caller = callers_.find(peer);
+  return caller == callers_.end() ? 0 : caller->second.unread->load(std::memory_order_relaxed);
+}
+
 std::optional<Refusal> ZmqEndpoint::refusal(PeerId peer) const {
   for (const auto& dealer : dealers_) {
     if (dealer->peer == peer) return dealer->handshakes.refusal();
@@ -247,20 +278,38 @@ PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& ke
   const auto known = peers_by_routing_id_.find(routing_id);
   if (known != peers_by_routing_id_.end()) {
     const PeerId peer = known->second;
-    if (callers_.at(peer).key == key) return peer;
+    const Caller& caller = callers_.at(peer);
+    if (caller.key == key) {
+      callers_by_silence_.splice(callers_by_silence_.end(), callers_by_silence_, caller.place);
+      return peer;
+    }
     forget(peer);
   }
+  if (callers_.size() >= limits_.peers) forget_one();
   const PeerId peer(next_peer_++);
   peers_by_routing_id_.emplace(routing_id, peer);
-  callers_.emplace(peer, Caller{routing_id, key});
-  while (callers_.size() > kKnownPeers) forget(PeerId(oldest_peer_++));
+  const auto place = callers_by_silence_.insert(callers_by_silence_.end(), peer);
+  callers_.emplace(peer, Caller{.routing_id = routing_id, .key = key, .place = place});
+  ++callers_of_key_[key];
   return peer;
+}
+
+/// Of the key that has most connections, the one of which nothing came for longest: who opens many
+/// drives nobody else out, and where there are no keys, nobody who speaks.
+void ZmqEndpoint::forget_one() {
+  const auto& [key, connections] =
+      *std::ranges::max_element(callers_of_key_, {}, [](const auto& one) { return one.second; });
+  const auto has_key = [&](PeerId peer) { return callers_.at(peer).key == key; };
+  forget(*std::ranges::find_if(callers_by_silence_, has_key));
 }
 
 void ZmqEndpoint::forget(PeerId peer) {
   const auto found = callers_.find(peer);
   if (found == callers_.end()) return;
   peers_by_routing_id_.erase(found->second.routing_id);
+  callers_by_silence_.erase(found->second.place);
+  const auto of_key = callers_of_key_.find(found->second.key);
+  if (--of_key->second == 0) callers_of_key_.erase(of_key);
   callers_.erase(found);
 }
 
@@ -285,9 +334,17 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("the queue to peer {} is full", to.value()));
   };
-  const auto send_frames = [&](zmq::socket_t& socket, bool begun) -> Result<void> {
+  // A message is counted with its largest frame; a small one is bounded by the queue's length.
+  std::uint64_t bytes = 0;
+  for (const Frame& frame : message.frames) bytes += frame.size();
+  const auto largest = static_cast<std::size_t>(
+      std::ranges::max_element(message.frames, {}, &Frame::size) - message.frames.begin());
+  const auto send_frames = [&](zmq::socket_t& socket, const Unread& unread) -> Result<void> {
+    bool begun = unread != nullptr;  // the routing id has been sent
+    const bool counts = unread && bytes >= kCopyBelow;
     for (std::size_t i = 0; i < message.frames.size(); ++i) {
-      zmq::message_t frame = to_zmq(message.frames[i]);
+      zmq::message_t frame = counts && i == largest ? to_zmq(message.frames[i], unread, bytes)
+                                                    : to_zmq(message.frames[i]);
       const bool more = i + 1 < message.frames.size();
       const auto flags =
           zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
@@ -302,17 +359,19 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
 
   try {
     for (const auto& dealer : dealers_) {
-      if (dealer->peer == to) return send_frames(dealer->socket, false);
+      if (dealer->peer == to) return send_frames(dealer->socket, nullptr);
     }
     const auto found = callers_.find(to);
     if (found == callers_.end()) return refused(EHOSTUNREACH);
     const Caller& caller = found->second;
     // Nothing is sent to a key that was revoked meanwhile.
     if (!security_.is_insecure() && !holder_of(caller.key)) return refused(EHOSTUNREACH);
+    const std::uint64_t waiting = caller.unread->load(std::memory_order_relaxed);
+    if (waiting > 0 && waiting + bytes > limits_.unread.value()) return refused(EAGAIN);
     zmq::message_t routing_id(caller.routing_id.data(), caller.routing_id.size());
     const auto flags = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
     if (!router_.send(routing_id, flags)) return refused(EAGAIN);
-    return send_frames(router_, true);
+    return send_frames(router_, caller.unread);
   } catch (const zmq::error_t& failure) {
     return refused(failure.num());
   }

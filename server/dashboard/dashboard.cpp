@@ -6,6 +6,7 @@
 #include "common/metrics/metrics.hpp"
 #include "common/unix_time.hpp"
 #include "proto/wire_version.hpp"
+#include "server/dashboard/pausing_ask.hpp"
 #include "server/dashboard/server_metrics.hpp"
 
 namespace taut::dashboard {
@@ -24,7 +25,8 @@ Dashboard::Dashboard(const Options& options, Ask ask, std::function<ServerFigure
 
 Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask ask,
                                                     std::function<ServerFigures()> figures) {
-  std::unique_ptr<Dashboard> dashboard(new Dashboard(options, std::move(ask), std::move(figures)));
+  std::unique_ptr<Dashboard> dashboard(
+      new Dashboard(options, with_pauses(std::move(ask), steady_now), std::move(figures)));
   http::Server::Options serve = options.http;
   serve.tick = kTick;
   // The timer does nothing until the server is assigned.

@@ -7,6 +7,8 @@
 
 #include <cstring>
 #include <functional>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "common/net/memory_network.hpp"
@@ -222,6 +224,62 @@ TEST_CASE("a large payload is shared, not copied, and lives until it was sent", 
   const TimePoint deadline = steady_now() + kWait;
   while (!buffer.unshared() && steady_now() < deadline) std::this_thread::yield();
   CHECK(buffer.unshared());
+}
+
+TEST_CASE("who opens many connections drives nobody out who speaks", "[endpoint]") {
+  const Transport transport = zmq_transport();
+  EndpointLimits limits;
+  limits.peers = 4;
+  const auto server = transport.make(limits);
+  const std::string address = server->bind("127.0.0.1:0").value();
+  const auto speaker = transport.make({});
+  const PeerId to_server = speaker->connect(address).value();
+  std::set<std::uint64_t> seen;
+  std::optional<PeerId> known;
+  for (int i = 0; i < 12; ++i) {
+    REQUIRE(speaker->send(to_server, message({"I speak"})));
+    const auto heard = server->receive(kWait);
+    REQUIRE(heard);
+    if (!known) known = heard->from;
+    CHECK(heard->from == *known);
+    REQUIRE(server->send(*known, message({"heard"})));
+    REQUIRE(speaker->receive(kWait));
+    const auto other = transport.make({});
+    REQUIRE(other->send(other->connect(address).value(), message({"me too"})));
+    const auto one = server->receive(kWait);
+    REQUIRE(one);
+    seen.insert(one->from.value());
+  }
+  CHECK(seen.size() == 12);
+}
+
+TEST_CASE("what a peer does not read is limited in bytes", "[endpoint]") {
+  const Transport transport = zmq_transport();
+  EndpointLimits limits;
+  limits.unread = Bytes(8ULL << 20U);
+  const auto server = transport.make(limits);
+  EndpointLimits small;
+  small.queued_messages = 1;  // its I/O thread does not read ahead either
+  const auto client = transport.make(small);
+  const PeerId to_server = client->connect(server->bind("127.0.0.1:0").value()).value();
+  REQUIRE(client->send(to_server, message({"hello"})));
+  const auto hello = server->receive(kWait);
+  REQUIRE(hello);
+  const Frame payload = Frame::copy_of(std::string(1U << 20U, 'x'));
+  int sent = 0;
+  Result<void> last = ok();
+  while (sent < 200 && (last = server->send(hello->from, Message{{payload, payload}}))) ++sent;
+  REQUIRE_FALSE(last.has_value());
+  CHECK(last.error().code == ErrorCode::kUnavailable);
+  CHECK(server->unread(hello->from) <= limits.unread.value());
+  // Once it has read them, it gets more.
+  for (int i = 0; i < sent; ++i) REQUIRE(client->receive(kWait));
+  const TimePoint deadline = steady_now() + kWait;
+  while (server->unread(hello->from) > 0 && steady_now() < deadline) {
+    std::this_thread::sleep_for(Duration(1000));
+  }
+  CHECK(server->unread(hello->from) == 0);
+  CHECK(server->send(hello->from, Message{{payload}}));
 }
 
 TEST_CASE("the in-memory network drops, repeats and reorders as determined by its seed",

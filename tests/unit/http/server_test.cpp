@@ -173,20 +173,56 @@ TEST_CASE("a peer with a slow request is dropped, and delays no other", "[http]"
   CHECK(slow.rest().empty());
 }
 
-TEST_CASE("a connection beyond the limit is closed, and there is room again later", "[http]") {
+TEST_CASE("a connection beyond the limit takes the place of the one that is idle for longest",
+          "[http]") {
   Server::Options options;
   options.limits.connections = 2;
   const auto server = begin(std::move(options));
+  Peer one(*server);
+  Peer two(*server);
+  const std::string get = "GET / HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n";
+  for (Peer* peer : {&one, &two}) {
+    peer->say(get);
+    CHECK(peer->until("GET /? \n").starts_with("HTTP/1.1 200"));
+  }
+  check_alive(*server);
+  CHECK(one.rest().empty());  // it was closed
+  two.say("GET /again HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");
+  CHECK(two.until("GET /again? \n").ends_with("GET /again? \n"));
+}
+
+TEST_CASE("streams are limited, and leave room for requests", "[http]") {
+  Server::Options options;
+  options.limits.connections = 3;
+  options.limits.streams = 2;
+  const auto server = begin(std::move(options));
+  const std::string events = "GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n";
+  Peer one(*server);
+  Peer two(*server);
+  for (Peer* peer : {&one, &two}) {
+    peer->say(events);
+    CHECK(peer->until("data: first\n\n").ends_with("data: first\n\n"));
+  }
+  CHECK(answer(*server, request(*server, "GET /events")).starts_with("HTTP/1.1 503"));
+  // Who is idle gives way to who asks, however many there are.
+  std::vector<std::unique_ptr<Peer>> idle;
+  for (int i = 0; i < 20; ++i) idle.push_back(std::make_unique<Peer>(*server));
+  check_alive(*server);
+  server->publish("data: second\n\n");
+  CHECK(two.until("data: second\n\n").ends_with("data: second\n\n"));
+}
+
+TEST_CASE("where no connection is idle a further one is closed", "[http]") {
+  Server::Options options;
+  options.limits.connections = 1;
+  const auto server = begin(std::move(options));
   {
-    Peer one(*server);
-    Peer two(*server);
-    for (Peer* peer : {&one, &two}) {
-      peer->say("GET / HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");
-      CHECK(peer->until("GET /? \n").starts_with("HTTP/1.1 200"));
-    }
+    Peer stream(*server);
+    stream.say("GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");
+    CHECK(stream.until("data: first\n\n").ends_with("data: first\n\n"));
     CHECK(answer(*server, request(*server, "GET /")).empty());
   }
-  // The two have gone once the server has seen it; each try may come before that.
+  // It has gone once the server has seen it; each try may come before that.
   bool is_answered = false;
   for (int i = 0; i < 1000 && !is_answered; ++i) {
     is_answered = answer(*server, request(*server, "GET /")).starts_with("HTTP/1.1 200");

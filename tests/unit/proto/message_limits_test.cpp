@@ -7,6 +7,7 @@
 
 #include "proto/control.pb.h"
 #include "proto/control_message.hpp"
+#include "proto/data.pb.h"
 #include "proto/limits.pb.h"
 #include "tests/support/catch.hpp"
 
@@ -38,10 +39,11 @@ void find_unlimited(const Descriptor& type, std::set<const Descriptor*>& seen,
 
 }  // namespace
 
-TEST_CASE("every string and every list of the control plane has a limit", "[limits]") {
+TEST_CASE("every string and every list of both planes has a limit", "[limits]") {
   std::set<const Descriptor*> seen;
   std::set<std::string> found;
   find_unlimited(*pb::ControlMessage::descriptor(), seen, found);
+  find_unlimited(*pb::DataHeader::descriptor(), seen, found);
   CHECK(found == std::set<std::string>{});
 }
 

@@ -477,8 +477,9 @@ TEST_CASE("memory that would be ready too late is not prepared", "[checkpoint]")
 }
 
 TEST_CASE("memory is prepared only if the tables leave enough below the limit", "[checkpoint]") {
-  // Adam: three numbers each for 37 trained elements, one each for 9 averaged and 4 frozen ones.
-  const std::uint64_t tables_bytes = (3 * 37 + 9 + 4) * sizeof(float);
+  // Adam: three numbers each for 37 trained elements, one each for 9 averaged and 4 frozen ones; in
+  // four slices.
+  const std::uint64_t tables_bytes = (3 * 37 + 9 + 4) * sizeof(float) + 4 * kSliceBytes;
   const std::uint64_t spare_bytes = (3 + 2 * 2) * BufferPool::rounded_size(1);
   const auto tight = std::make_shared<TableMemory>(Bytes(tables_bytes + spare_bytes - 1));
   Service without(job_of(1, Slack(0)), 1, {}, tight);

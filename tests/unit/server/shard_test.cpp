@@ -624,15 +624,15 @@ TEST_CASE(
     "tables beyond the server's memory are refused with their bytes, and nothing is allocated",
     "[shard]") {
   Talk talk(JobMaker(1));
-  const auto memory = std::make_shared<TableMemory>(Bytes(1000));
+  const auto memory = std::make_shared<TableMemory>(Bytes(1000 + kSliceBytes));
   talk.shard.limit_memory(memory);
   REQUIRE(talk.hello().accepted());
   std::vector<TableSpec> tables = talk.tables;
   tables[0].shape = {1LL << 20, 1LL << 20};  // 4 TiB
   const auto refused = talk.open(kPeer, tables);
   CHECK_FALSE(refused.accepted());
-  CHECK_THAT(refused.reason(), Contains(tables[0].name) && Contains("4398046511104 bytes") &&
-                                   Contains("memory_limit") && Contains("1000"));
+  CHECK_THAT(refused.reason(), Contains(tables[0].name) && Contains("4415226384384 bytes") &&
+                                   Contains("memory_limit") && Contains("5096"));
   CHECK(memory->taken() == Bytes(0));
   // What fits may be opened afterwards, and is given back with the job.
   CHECK(talk.open().accepted());
@@ -640,6 +640,63 @@ TEST_CASE(
   talk.job.state.set_finished(true);
   talk.change();
   CHECK(memory->taken() == Bytes(0));
+}
+
+TEST_CASE("however many readers greet, a worker need not greet again", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash(talk.job.hash());
+  DataMessage message = talk.envelope(1);
+  message.body = hello;
+  for (std::uint64_t peer = 1000; peer < 1000 + 66'000; ++peer) {
+    (void)talk.shard.handle(PeerId(peer), message, TimePoint());
+  }
+  CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 0)).kind == pb::DataItem::VALUE);
+  // The newest reader is known, the first ones are not any more.
+  CHECK(talk.ask(1, Talk::item(pb::DataItem::SNAPSHOT, 0), PeerId(66'999)).kind ==
+        pb::DataItem::SNAPSHOT_VALUE);
+  message.body = DataItems{{Talk::item(pb::DataItem::SNAPSHOT, 0)}};
+  const auto out = talk.shard.handle(PeerId(1000), message, TimePoint());
+  CHECK(Talk::only<pb::DataHelloReply>(out, PeerId(1000)).greet_again());
+}
+
+TEST_CASE("only a member may name a job's tables", "[shard]") {
+  Talk talk(JobMaker(2));
+  REQUIRE(talk.hello().accepted());
+  pb::OpenTables requested;
+  *requested.add_tables() = to_wire(talk.tables[0]);
+  DataMessage message = talk.envelope(2);
+  message.body = requested;
+  CHECK(talk.shard.handle(kPeer, message, TimePoint()).empty());
+  message = talk.envelope(1);
+  message.incarnation = Incarnation(999);
+  message.body = requested;
+  CHECK(talk.shard.handle(kPeer, message, TimePoint()).empty());
+  CHECK(talk.shard.take_opened().empty());
+  // Of tables that are open anybody may ask whether they are the same ones.
+  CHECK(talk.open().accepted());
+  message = talk.envelope(2);
+  message.body = requested;
+  CHECK(Talk::only<pb::OpenTablesReply>(talk.shard.handle(kPeer, message, TimePoint()), kPeer)
+            .accepted());
+}
+
+TEST_CASE("many small tables are limited in number and count with what they take", "[shard]") {
+  Talk talk(JobMaker(1));
+  const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
+  talk.shard.limit_memory(memory);
+  REQUIRE(talk.hello().accepted());
+  std::vector<TableSpec> many;
+  for (std::uint32_t i = 0; i < 1000; ++i) many.push_back(test::make_table(i, {1}));
+  CHECK_THAT(talk.open(kPeer, many).reason(), Contains("memory_limit"));
+  CHECK(memory->taken() == Bytes(0));
+  for (std::uint32_t i = 1000; i < 65537; ++i) many.push_back(test::make_table(i, {1}));
+  CHECK_THAT(talk.open(kPeer, many).reason(), Contains("tables has 65537 elements"));
+  many.resize(100);
+  CHECK(talk.open(kPeer, many).accepted());
+  CHECK(memory->taken() == Bytes(100 * (sizeof(float) + kSliceBytes)));
 }
 
 TEST_CASE("the update rule's state counts as the tables' memory", "[shard]") {
@@ -650,7 +707,7 @@ TEST_CASE("the update rule's state counts as the tables' memory", "[shard]") {
     const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
     talk.shard.limit_memory(memory);
     talk.start();
-    return memory->taken().value();
+    return memory->taken().value() - kSliceBytes;
   };
   CHECK(taken_with(0) > 0);
   CHECK(taken_with(0.9F) == 2 * taken_with(0));
@@ -663,11 +720,11 @@ TEST_CASE("the reads that delay compensation may keep count too", "[shard]") {
   const auto memory = std::make_shared<TableMemory>(Bytes(1 << 20));
   talk.shard.limit_memory(memory);
   talk.start();
-  CHECK(memory->taken() == Bytes(16 + 3 * 16));
+  CHECK(memory->taken() == Bytes(16 + 3 * 16 + kSliceBytes));
   const auto opened = talk.shard.take_opened();
   REQUIRE(opened.size() == 1);
   CHECK(opened[0].job == JobId(7));
-  CHECK(opened[0].bytes == 64);
+  CHECK(opened[0].bytes == 64 + kSliceBytes);
   CHECK(opened[0].compensation == 48);
   CHECK(talk.shard.take_opened().empty());
 }

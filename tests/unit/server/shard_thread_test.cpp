@@ -4,6 +4,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "proto/wire_version.hpp"
 #include "tests/unit/server/job_maker.hpp"
@@ -83,10 +84,10 @@ struct Line {
     message.body = hello;
     return std::get<pb::DataHelloReply>(ask(message).body);
   }
-  void open() {
+  void open(std::int64_t values = 4) {
     DataMessage message = envelope();
     pb::OpenTables requested;
-    *requested.add_tables() = to_wire(test::make_table(0, {4}));
+    *requested.add_tables() = to_wire(test::make_table(0, {values}));
     message.body = requested;
     REQUIRE(std::get<pb::OpenTablesReply>(ask(message).body).accepted());
   }
@@ -150,6 +151,44 @@ TEST_CASE("garbage on a shard's port is dropped, and the shard continues to serv
   header[6] = static_cast<char>(kWireVersion + 1);
   send({header});
   CHECK(line.hello().accepted());
+}
+
+TEST_CASE("a peer that asks and does not read takes bounded memory", "[shard_thread]") {
+  Line line;
+  EndpointLimits small;
+  small.queued_messages = 1;  // its I/O thread does not read ahead either
+  line.endpoint = line.context.make_endpoint(small);
+  line.peer.reset();
+  line.reconnect();
+  line.set_job();
+  REQUIRE(line.hello().accepted());
+  constexpr std::uint64_t kValues = SliceLayout::kSliceElements;
+  line.open(static_cast<std::int64_t>(kValues));
+  const std::uint64_t limit = (64ULL << 20U) + kValues * sizeof(float);
+  const std::uint64_t before = line.shard->load().messages_in();
+  const std::uint64_t requests = 4 * limit / (kValues * sizeof(float));
+  const TimePoint deadline = steady_now() + kDeadline;
+  for (std::uint64_t sent = 0; sent < requests;) {
+    REQUIRE(steady_now() < deadline);
+    if (line.endpoint->send(*line.peer, encode(line.snapshot()))) {
+      ++sent;
+    } else {
+      std::this_thread::sleep_for(Duration(100));
+    }
+  }
+  while (line.shard->load().messages_in() < before + requests) {
+    REQUIRE(steady_now() < deadline);
+    std::this_thread::sleep_for(Duration(1000));
+  }
+  // Besides what waits, the kernel's buffers hold some of it.
+  CHECK(line.shard->load().bytes_out() < limit + (64ULL << 20U));
+  // Another peer is served as before.
+  line.endpoint = line.context.make_endpoint();
+  line.peer.reset();
+  line.reconnect();
+  REQUIRE(line.hello().accepted());
+  const auto answer = std::get<DataItems>(line.ask(line.snapshot()).body);
+  CHECK(answer.items.at(0).kind == pb::DataItem::SNAPSHOT_VALUE);
 }
 
 TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
