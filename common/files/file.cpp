@@ -7,8 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <system_error>
+
+#include "common/files/regular_file.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
@@ -25,31 +26,22 @@ bool is_gzip(std::string_view bytes) {
 }  // namespace
 
 Result<std::string> read_file(const fs::path& path, Bytes limit) {
-  std::error_code failed;
-  const fs::file_status status = fs::status(path, failed);
-  if (!fs::exists(status)) {
-    return make_error(ErrorCode::kNotFound, fmt::format("{}: no such file", path.string()));
-  }
-  if (fs::is_directory(status)) {
-    return invalid(fmt::format("{}: is a folder, not a file", path.string()));
-  }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    return make_error(ErrorCode::kIo,
-                      fmt::format("{}: cannot be opened: {}", path.string(), reason(errno)));
-  }
+  TAUT_TRY(const Descriptor file, open_to_read(path));
   std::string bytes;
   char block[1 << 16];
-  while (in.read(block, sizeof block) || in.gcount() > 0) {
-    bytes.append(block, static_cast<std::size_t>(in.gcount()));
+  while (true) {
+    const ssize_t count = read(file.get(), block, sizeof block);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return make_error(ErrorCode::kIo,
+                        fmt::format("{}: cannot be read: {}", path.string(), reason(errno)));
+    }
+    if (count == 0) break;
+    bytes.append(block, static_cast<std::size_t>(count));
     if (bytes.size() > limit.value()) {
       return invalid(
           fmt::format("{}: larger than the limit of {} bytes", path.string(), limit.value()));
     }
-  }
-  if (in.bad()) {
-    return make_error(ErrorCode::kIo,
-                      fmt::format("{}: cannot be read: {}", path.string(), reason(errno)));
   }
   return bytes;
 }
@@ -96,22 +88,20 @@ Result<void> write_file_atomically(const fs::path& path, std::string_view bytes)
                       fmt::format("{}: cannot {}: {}", path.string(), step, reason(errno)));
   };
   const std::string partial = path.string() + ".part" + std::to_string(getpid());
-  const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return failed("be created");
+  TAUT_TRY(Descriptor file, open_to_write(partial, O_WRONLY | O_TRUNC, path));
   std::size_t written = 0;
   while (written < bytes.size()) {
-    const ssize_t count = write(file, bytes.data() + written, bytes.size() - written);
+    const ssize_t count = write(file.get(), bytes.data() + written, bytes.size() - written);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       Error error = failed("be written");
-      close(file);
       unlink(partial.c_str());
       return error;
     }
     written += static_cast<std::size_t>(count);
   }
-  const bool flushed = fsync(file) == 0;
-  const bool closed = close(file) == 0;
+  const bool flushed = fsync(file.get()) == 0;
+  const bool closed = file.close();
   if (!flushed || !closed || rename(partial.c_str(), path.c_str()) != 0) {
     Error error = failed("be put in place");
     unlink(partial.c_str());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/check.hpp"
+#include "common/files/regular_file.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
@@ -41,9 +42,8 @@ FileWriter::FileWriter(fs::path path, std::string partial, int file, Durability 
 
 Result<FileWriter> FileWriter::create(const fs::path& path, Durability durability) {
   std::string partial = path.string() + ".part" + std::to_string(getpid());
-  const int file = open(partial.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return io_error(path, "be created", errno);
-  return FileWriter(path, std::move(partial), file, durability);
+  TAUT_TRY(Descriptor file, open_to_write(partial, O_RDWR | O_TRUNC, path));
+  return FileWriter(path, std::move(partial), file.release(), durability);
 }
 
 FileWriter::FileWriter(FileWriter&& other) noexcept

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/files/regular_file.hpp"
 #include "common/files/sha256.hpp"
 #include "common/float16.hpp"
 
@@ -119,15 +120,12 @@ TensorFile& TensorFile::operator=(TensorFile&& other) noexcept {
 }
 
 Result<TensorFile> TensorFile::open(const fs::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
-    const auto code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
-    return make_error(code, fmt::format("{}: cannot be opened: {}", path.string(), reason(errno)));
-  }
-  TensorFile opened(path, file);
+  TAUT_TRY(Descriptor file, open_to_read(path));
+  TensorFile opened(path, file.release());
   struct stat status {};
-  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-    return invalid(fmt::format("{}: is no file", path.string()));
+  if (fstat(opened.file_, &status) != 0) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("{}: cannot be read: {}", path.string(), reason(errno)));
   }
   opened.bytes_ = static_cast<std::uint64_t>(status.st_size);
   opened.modified_ns_ = modified_ns(status);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/check.hpp"
+#include "common/files/descriptor.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
@@ -48,22 +49,6 @@ Result<void> check_private(const fs::path& path, const struct stat& found, mode_
   return invalid(fmt::format("{}: other users may use it (mode {:04o}); run: chmod {:o} {}",
                              path.string(), found.st_mode & 07777U, mode, path.string()));
 }
-
-/// A descriptor that is closed at the end of its scope.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return number_; }
-  [[nodiscard]] bool close() { return ::close(std::exchange(number_, -1)) == 0; }
-
- private:
-  int number_;
-};
 
 Result<void> set_field(std::string_view name, std::string_view value, KeyFile& file) {
   if (name == "name") {

@@ -1,9 +1,10 @@
 #include "proto/formats/checkpoint_reader.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "common/files/file.hpp"
+#include "common/files/regular_file.hpp"
 #include "common/files/sha256.hpp"
 
 namespace taut {
@@ -65,14 +67,17 @@ std::vector<Found> checkpoints_in(const fs::path& folder) {
 }
 
 Result<std::string> digest_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::vector<char> block(kBlockBytes);
+  TAUT_TRY(const Descriptor file, open_to_read(path));
+  std::vector<std::byte> block(kBlockBytes);
   Sha256 digest;
-  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
-    digest.update(std::as_bytes(std::span(block).first(static_cast<std::size_t>(in.gcount()))));
-  }
-  if (!in.eof()) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: cannot be read to its end", path.string()));
+  ssize_t count = 0;
+  while ((count = read(file.get(), block.data(), block.size())) != 0) {
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return make_error(ErrorCode::kIo,
+                        fmt::format("{}: cannot be read to its end", path.string()));
+    }
+    digest.update(std::span(block).first(static_cast<std::size_t>(count)));
   }
   return digest.finish();
 }

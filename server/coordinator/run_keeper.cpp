@@ -1,7 +1,9 @@
 #include "server/coordinator/run_keeper.hpp"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,13 +11,13 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
 #include "common/files/file.hpp"
+#include "common/files/regular_file.hpp"
 #include "common/log.hpp"
 #include "proto/config/text.hpp"
 #include "proto/record_sender.hpp"
@@ -58,7 +60,9 @@ bool is_of(const fs::path& folder, std::uint64_t token) {
 }
 
 bool append(const fs::path& path, std::string_view text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "ab"),
+  auto opened = open_to_write(path, O_WRONLY | O_APPEND);
+  if (!opened) return false;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fdopen(opened.value().release(), "ab"),
                                                              std::fclose);
   return file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
          std::fflush(file.get()) == 0;
@@ -270,11 +274,12 @@ pb::LogReply RunKeeper::log(const pb::LogRequest& request) const {
       record == run.records.end() ? bytes : std::max(record->second.end, bytes);
   const std::uint64_t begin = end - bytes;
   const std::uint64_t from = std::clamp(request.offset(), begin, end);
-  std::ifstream in(path, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(from - begin));
   std::string text(std::min<std::uint64_t>(kMaxRecordPart, end - from), '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
+  const auto file = open_to_read(path);
+  const ssize_t count =
+      file ? pread(file.value().get(), text.data(), text.size(), static_cast<off_t>(from - begin))
+           : 0;
+  text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
   reply.set_next(from + text.size());
   reply.set_text(std::move(text));
   return reply;

@@ -1,10 +1,14 @@
 #include "common/files/file.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "common/files/regular_file.hpp"
+#include "common/files/tensor_file.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;
@@ -47,6 +51,24 @@ TEST_CASE("a failed read names the file and the reason", "[file]") {
   REQUIRE(write_file_atomically(folder.path / "big", std::string(100, 'x')));
   CHECK(read_file(folder.path / "big", Bytes(99)).error().message.find("limit") !=
         std::string::npos);
+}
+
+TEST_CASE("a pipe, a folder or a device is refused without waiting for it", "[file]") {
+  const TestFolder folder;
+  const fs::path pipe = folder.path / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const fs::path& path : {pipe, fs::path("/dev/null"), fs::path("/dev/zero")}) {
+    const auto read = read_file(path);
+    REQUIRE_FALSE(read.has_value());
+    CHECK(read.error().message == path.string() + ": is a pipe, a socket or a device, not a file");
+  }
+  CHECK(read_file(folder.path / "a").error().message ==
+        (folder.path / "a").string() + ": is a folder, not a file");
+  CHECK(TensorFile::open(pipe).error().code == ErrorCode::kInvalid);
+  CHECK_FALSE(open_to_write(pipe, O_WRONLY | O_APPEND).has_value());
+  fs::create_symlink(folder.path / "f", folder.path / "link");
+  CHECK_FALSE(open_to_write(folder.path / "link", O_WRONLY).has_value());
+  CHECK_FALSE(fs::exists(folder.path / "f"));
 }
 
 TEST_CASE("gzip is seen by its bytes, and every truncation of it is an error", "[file]") {

@@ -1,6 +1,7 @@
 #include "worker/data/images/idx.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "common/files/file.hpp"
+#include "common/files/regular_file.hpp"
 
 namespace taut::data {
 namespace {
@@ -98,8 +100,13 @@ Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t ext
 
 Result<std::vector<std::uint64_t>> read_idx_extents(const std::filesystem::path& path,
                                                     std::size_t extents) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) return make_error(ErrorCode::kNotFound, path.string() + ": cannot be opened");
+  TAUT_TRY(Descriptor opened, open_to_read(path));
+  const int number = opened.release();
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzdopen(number, "rb"), gzclose);
+  if (!file) {
+    close(number);
+    return make_error(ErrorCode::kIo, path.string() + ": zlib could not start");
+  }
   std::string head(kMagicBytes + kExtentBytes * extents, '\0');
   const int got = gzread(file.get(), head.data(), static_cast<unsigned>(head.size()));
   head.resize(static_cast<std::size_t>(std::max(got, 0)));
