@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/files/allowed_folders.hpp"
 #include "common/files/file_stream.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/sha256.hpp"
@@ -79,6 +80,7 @@ Clock done_of(const std::vector<const pb::CheckpointSlice*>& slices, std::uint32
 Result<pb::CheckpointFile> write_shard_file(ShardCapture capture, const std::atomic<bool>& stop) {
   const fs::path folder = capture.order.folder;
   const fs::path path = folder / shard_file_name(capture.shard.value());
+  TAUT_TRY(check_place(folder));
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) {

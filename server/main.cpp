@@ -44,6 +44,7 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
         "insecure: true: no keys are asked for; every process that reaches this host can read and "
         "change everything");
   }
+  TAUT_TRY(limit_files(config, arguments.ready_file));
   switch_timeline(config.records().timeline(), config.records(), config.server().name());
   TAUT_TRY(auto daemon, server::ServerDaemon::start(config));
   const std::size_t shards = daemon->shard_addresses().size();

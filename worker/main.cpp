@@ -78,6 +78,7 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   if (config.insecure()) {
     log::warn("insecure: true: whoever answers at the coordinator's address is believed");
   }
+  TAUT_TRY(limit_files(config, arguments.ready_file));
   switch_timeline(config.records().timeline(), config.records(), config.worker().name());
   TAUT_TRY(auto daemon, worker::WorkerDaemon::start(config));
   log::info("{}", build_name());

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/files/allowed_folders.hpp"
 #include "common/files/file.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/sha256.hpp"
@@ -24,6 +25,7 @@ std::string tensor_name(std::size_t number) {
 Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uint32_t slot,
                                       const std::vector<std::vector<float>>& state) {
   const fs::path path = fs::path(order.folder()) / worker_file_name(slot);
+  TAUT_TRY(check_place(path));
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
   if (failed) {

@@ -8,7 +8,8 @@
 namespace taut {
 
 /// Opens a file for reading, and never waits, as opening a pipe would.
-/// Errors    not_found; io; invalid: a folder, a pipe, a socket or a device
+/// Errors    not_found; io; invalid: a folder, a pipe, a socket or a device; outside of the folders
+///           of limit_files_to()
 [[nodiscard]] Result<Descriptor> open_to_read(const std::filesystem::path& path);
 
 /// Opens or creates a file for writing, without waiting either; a link is not followed.

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/files/allowed_folders.hpp"
 #include "common/files/file_writer.hpp"
 #include "common/hdf5/hdf5_handle.hpp"
 
@@ -85,6 +86,7 @@ Error Writer::failed(const char* step) const {
 }
 
 Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>& arrays) {
+  TAUT_TRY(check_place(path));
   fs::path part = path;
   part += fmt::format(".part{}", ::getpid());
   Writer writer(path, part);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
+#include <vector>
 
+#include "common/files/allowed_folders.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/text.hpp"
 #include "proto/coordinator_addresses.hpp"
@@ -137,6 +140,33 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
         file, config.heartbeat_interval_s(), config.server().coordinator().heartbeat_limit_s()));
   }
   return config;
+}
+
+Result<void> limit_files(const pb::ClusterConfig& config, const std::string& ready_file) {
+  if (config.allowed_folders().empty()) return ok();
+  std::vector<std::filesystem::path> folders;
+  for (const std::string& folder : config.allowed_folders()) {
+    std::error_code failed;
+    if (!std::filesystem::path(folder).is_absolute() ||
+        !std::filesystem::is_directory(folder, failed)) {
+      return invalid(fmt::format(
+          "allowed_folders: \"{}\" must be the absolute path of a folder that exists", folder));
+    }
+    folders.emplace_back(folder);
+  }
+  folders.emplace_back(config.records().folder());
+  const pb::CoordinatorConfig& coordinator = config.server().coordinator();
+  if (config.server().has_coordinator()) {
+    for (const std::string& own : {coordinator.state_folder(), coordinator.run_folder()}) {
+      if (!own.empty()) folders.emplace_back(own);
+    }
+  }
+  std::vector<std::filesystem::path> files;
+  for (const std::string& own : {config.log().file(), ready_file}) {
+    if (!own.empty()) files.emplace_back(own);
+  }
+  limit_files_to(folders, files);
+  return ok();
 }
 
 Result<void> check_http_address(const std::string& address, const pb::ClusterConfig& config) {

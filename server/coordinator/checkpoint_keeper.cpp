@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/files/allowed_folders.hpp"
 #include "common/files/file.hpp"
 #include "common/files/file_writer.hpp"
 #include "common/log.hpp"
@@ -106,6 +107,7 @@ bool is_ours(const std::string& name) {
 }  // namespace
 
 Result<void> remove_checkpoint(const std::string& folder) {
+  TAUT_TRY(check_place(folder));
   std::error_code failed;
   if (!fs::exists(folder, failed)) return ok();
   // The manifest first: without it, the rest is not a complete checkpoint.

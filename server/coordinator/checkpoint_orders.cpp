@@ -26,9 +26,7 @@ struct Place {
 Place place_of(const pb::StoredJob& stored) {
   const pb::Job& definition = stored.definition();
   const fs::path prefix = definition.solver_param().snapshot_prefix();
-  Place place{definition.checkpoint().folder(), prefix.filename().string()};
-  if (place.folder.empty()) place.folder = prefix.parent_path();
-  if (place.folder.empty()) place.folder = prefix.empty() ? "checkpoints" : ".";
+  Place place{checkpoint_folder(definition), prefix.filename().string()};
   if (place.name.empty()) {
     place.name = definition.name();
     std::ranges::replace(place.name, '/', '_');
@@ -106,6 +104,13 @@ std::int64_t lowest_clock(const JobRecord& job) {
 }
 
 }  // namespace
+
+fs::path checkpoint_folder(const pb::Job& definition) {
+  const fs::path prefix = definition.solver_param().snapshot_prefix();
+  if (!definition.checkpoint().folder().empty()) return definition.checkpoint().folder();
+  if (prefix.has_parent_path()) return prefix.parent_path();
+  return prefix.empty() ? "checkpoints" : ".";
+}
 
 void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
   CheckpointTask drop;

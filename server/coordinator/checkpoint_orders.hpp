@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct CheckpointTask {
   std::vector<std::string> unkept;  // kRemove: their folders
 };
 using CheckpointTasks = std::vector<CheckpointTask>;
+
+/// The folder that a job's checkpoints are made in; relative: to the coordinator's working folder.
+[[nodiscard]] std::filesystem::path checkpoint_folder(const pb::Job& definition);
 
 /// Whether a net carries state between batches, which only its workers can save.
 [[nodiscard]] bool carries_state(const pb::Job& definition);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "common/files/allowed_folders.hpp"
 #include "common/log.hpp"
 #include "common/unix_time.hpp"
 #include "proto/control_message.hpp"
@@ -15,6 +16,7 @@
 #include "proto/record_sender.hpp"
 #include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
+#include "server/coordinator/checkpoint_orders.hpp"
 
 namespace taut {
 namespace {
@@ -326,6 +328,15 @@ std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(
     return refusal;
   }
   submit.clear_resume();
+  const pb::Job& definition = submit.definition();
+  if (definition.has_checkpoint() || definition.solver_param().snapshot() > 0) {
+    if (const auto fine = check_place(checkpoint_folder(definition)); !fine) {
+      pb::ControlMessage refusal;
+      refusal.set_request(message.request());
+      refusal.mutable_submit_reply()->set_error("the job's checkpoints: " + fine.error().message);
+      return refusal;
+    }
+  }
   if (!submit.definition().has_resume()) return std::nullopt;
   // Every byte is checked by the servers, which read it anyway.
   const auto saved = CheckpointReader::open(submit.definition().resume());

@@ -1,0 +1,83 @@
+#include "common/files/allowed_folders.hpp"
+
+#include <fcntl.h>
+
+#include <fstream>
+
+#include "common/files/file.hpp"
+#include "common/files/regular_file.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
+
+namespace taut {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that is allowed and one that is not, with a file each.
+struct TwoFolders {
+  TwoFolders() {
+    for (const char* name : {"in", "out"}) {
+      fs::create_directory(folder.path() / name);
+      std::ofstream(folder.path() / name / "f") << name;
+    }
+    limit_files_to({in()}, {folder.path() / "ready"});
+  }
+  ~TwoFolders() { limit_files_to({}, {}); }
+  TwoFolders(const TwoFolders&) = delete;
+  TwoFolders& operator=(const TwoFolders&) = delete;
+  [[nodiscard]] fs::path in() const { return folder.path() / "in"; }
+  [[nodiscard]] fs::path out() const { return folder.path() / "out"; }
+
+  test::TempFolder folder;
+};
+
+}  // namespace
+
+TEST_CASE("files outside of the allowed folders are not opened, wherever links lead",
+          "[allowed_folders]") {
+  const TwoFolders two;
+  CHECK(read_file(two.in() / "f").value() == "in");
+  CHECK(read_file(two.in() / "../in/f").value() == "in");
+  fs::create_symlink(two.out() / "f", two.in() / "link");
+  fs::create_directory_symlink(two.out(), two.in() / "folder");
+  fs::create_symlink(two.in() / "f", two.out() / "back");
+  const fs::path beside = two.folder.path() / "in2";
+  fs::create_directory(beside);
+  std::ofstream(beside / "f") << "beside";
+  for (const fs::path& path :
+       {two.out() / "f", two.in() / "../out/f", two.in() / "link", two.in() / "folder/f",
+        beside / "f", fs::path("/etc/passwd"), fs::path("/proc/self/status")}) {
+    INFO(path);
+    const auto read = read_file(path);
+    REQUIRE_FALSE(read.has_value());
+    CHECK(read.error().message.find("allowed_folders") != std::string::npos);
+    CHECK(read.error().message.find(two.in().string()) != std::string::npos);
+    CHECK_FALSE(check_place(path).has_value());
+  }
+  CHECK(read_file(two.out() / "back").value() == "in");
+  CHECK(read_file(two.in() / "none").error().code == ErrorCode::kNotFound);
+}
+
+TEST_CASE("nothing is created outside of the allowed folders", "[allowed_folders]") {
+  const TwoFolders two;
+  fs::create_directory_symlink(two.out(), two.in() / "folder");
+  REQUIRE(write_file_atomically(two.in() / "new", "text"));
+  CHECK(read_file(two.in() / "new").value() == "text");
+  // A process's own files, with what they are called until they are whole.
+  CHECK(write_file_atomically(two.folder.path() / "ready", "text"));
+  CHECK_FALSE(write_file_atomically(two.out() / "new", "text"));
+  CHECK_FALSE(write_file_atomically(two.in() / "folder/new", "text"));
+  CHECK_FALSE(open_to_write(two.out() / "f", O_WRONLY | O_TRUNC).has_value());
+  CHECK(std::distance(fs::directory_iterator(two.out()), {}) == 1);
+  CHECK(fs::file_size(two.out() / "f") == 3);
+  CHECK(check_place(two.in() / "not/yet/there").has_value());
+  CHECK_FALSE(check_place(two.in() / "folder/not/yet").has_value());
+}
+
+TEST_CASE("without a call every file may be opened", "[allowed_folders]") {
+  CHECK_FALSE(are_files_limited());
+  CHECK(check_place("/etc").has_value());
+}
+
+}  // namespace taut
