@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes each call of CUDA's runtime and libraries fail: at its first, its middle and its last time
-(or at more of them), as a refusal, as memory that ran out, and as a device that is lost. The
-training must end with an error or go on, and never leave other numbers at a shard."""
+(or at the middle one alone, or at more of them), as a refusal, as memory that ran out, and as a
+device that is lost. The training must end with an error or go on, and never leave other numbers at
+a shard."""
 
 import argparse
 import concurrent.futures
@@ -84,8 +85,10 @@ def main():
             for call, count in sorted(counts_of(runner, folder).items()):
                 if options.calls and not call.startswith(options.calls):
                     continue
-                between = max(options.times - 1, 1)
-                for at in sorted({1 + (count - 1) * i // between for i in range(options.times)}):
+                steps, between = range(options.times), options.times - 1
+                if options.times == 1:
+                    steps, between = [1], 2
+                for at in sorted({1 + (count - 1) * i // between for i in steps}):
                     failures += [f"{call} {at} {kind}" for kind in ("refused", "memory", "lost")]
             with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
                 outcomes = list(pool.map(lambda one: runner.outcome(one, options.seeds),
