@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/command_line/program.hpp"
+#include "common/descriptor_limit.hpp"
 #include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
@@ -105,6 +106,7 @@ int main(int argc, char** argv) {
   command.flag("--end-with-parent", arguments.with_parent, "Ends when the parent process does");
   if (const auto status = program.parse(argc, argv)) return *status;
   taut::keep_freed_memory();
+  taut::raise_descriptor_limit();
   taut::silence_protobuf();
   taut::settle_process_signals(arguments.with_parent);
   taut::watch_stop_signals();

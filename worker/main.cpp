@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/command_line/program.hpp"
+#include "common/descriptor_limit.hpp"
 #include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/memory.hpp"
@@ -240,6 +241,7 @@ int main(int argc, char** argv) {
     return taut::command_line::kUsage;
   }
   taut::keep_freed_memory();
+  taut::raise_descriptor_limit();
   taut::silence_protobuf();
   taut::settle_process_signals(arguments.with_parent);
   if (!arguments.config.empty()) taut::watch_stop_signals();

@@ -30,6 +30,8 @@ constexpr std::size_t kCopyBelow = 512;
 // handler no handshake succeeds.
 constexpr int kEnforceDomain = 93;
 constexpr const char* kDomain = "tautline";
+// Who connects and says nothing takes a file descriptor for so long.
+constexpr Duration kHandshakeLimit = std::chrono::seconds(5);
 // A loopback handshake takes milliseconds; a machine may be busy.
 constexpr Duration kProbeWait = std::chrono::seconds(10);
 
@@ -173,6 +175,12 @@ void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
   socket.set(zmq::sockopt::sndhwm, static_cast<int>(limits_.queued_messages));
   socket.set(zmq::sockopt::rcvhwm, static_cast<int>(limits_.queued_messages));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(limits_.frame.value()));
+  socket.set(zmq::sockopt::handshake_ivl, to_milliseconds(kHandshakeLimit));
+  // A host that is gone without a word leaves connections that nobody would close.
+  socket.set(zmq::sockopt::tcp_keepalive, 1);
+  socket.set(zmq::sockopt::tcp_keepalive_idle, 60);
+  socket.set(zmq::sockopt::tcp_keepalive_intvl, 15);
+  socket.set(zmq::sockopt::tcp_keepalive_cnt, 4);
   socket.set(zmq::sockopt::reconnect_ivl, 50);
   socket.set(zmq::sockopt::reconnect_ivl_max, 1000);
 }

@@ -1,7 +1,10 @@
 """Keys over real daemons: who gets in, who does not, and what each is told."""
 
+import contextlib
 import os
 import pathlib
+import resource
+import socket
 import stat
 import subprocess
 import tempfile
@@ -24,6 +27,29 @@ class OwnKeys(ClusterTest):
         for file in [*folder.glob("*.key"), *(folder / "admitted").iterdir()]:
             self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600, file)
         self.assert_still_trains()
+
+    def test_many_who_connect_and_say_nothing_keep_nobody_out(self):
+        few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most < 2000:
+            self.skipTest(f"this user may have {most} files open")
+        # What a process may have open by itself is taken by fewer than come.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+        try:
+            server = self.start_server()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(2000, most), most))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (few, most))
+        host, port = self.coordinator.split(":")
+        with contextlib.ExitStack() as strangers:
+            for _ in range(600):
+                stranger = strangers.enter_context(socket.socket())
+                stranger.setblocking(False)
+                stranger.connect_ex((host, int(port)))
+            answer = self.ask("status")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            # And each of them is cut off.
+            descriptors = pathlib.Path(f"/proc/{server.pid}/fd")
+            wait_until(lambda: len(list(descriptors.iterdir())) < 200, what="the strangers' end")
 
     def test_somebody_with_other_keys_or_none_is_told_so_at_once(self):
         self.start_server()
