@@ -7,6 +7,7 @@
 #include "common/check.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/control_message.hpp"
+#include "proto/rights.hpp"
 
 namespace taut {
 namespace {
@@ -373,6 +374,11 @@ pb::ControlMessage FakeCluster::ask(pb::ControlMessage request) {
   carry_out(std::move(output));
   TAUT_CHECK(reply.request() == request.request(), "a reply repeats its request's number");
   return reply;
+}
+
+void FakeCluster::hear(PeerId from, const Identity& sender, const pb::ControlMessage& message) {
+  if (!coordinator_ || !refusal_of(&sender, message).empty()) return;
+  carry_out(coordinator_->handle(from, message, now_));
 }
 
 pb::SubmitReply FakeCluster::submit(const pb::Job& job, std::uint64_t token) {

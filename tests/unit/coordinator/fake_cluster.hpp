@@ -120,6 +120,10 @@ class FakeCluster {
   pb::CommandReply stop(std::uint64_t job, bool discard = true);
   bool run_until_state(std::uint64_t job, pb::JobState state);
 
+  /// A message of the holder of a key that is none of the processes; what it has no right to send
+  /// does not arrive.
+  void hear(PeerId from, const Identity& sender, const pb::ControlMessage& message);
+
   /// Contradictions that any server found.
   [[nodiscard]] std::vector<std::string> broken() const;
   [[nodiscard]] TimePoint now() const { return now_; }
