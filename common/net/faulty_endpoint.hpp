@@ -39,6 +39,7 @@ class FaultyEndpoint final : public Endpoint {
   void disconnect(PeerId peer) override;
   /// Errors    unavailable: the queue is full
   Result<void> send(PeerId to, Message message) override;
+  std::uint64_t unread(PeerId peer) const override { return inner_->unread(peer); }
   std::optional<Refusal> refusal(PeerId peer) const override { return inner_->refusal(peer); }
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override;
