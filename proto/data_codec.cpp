@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "proto/data_message.hpp"
+#include "proto/message_limits.hpp"
 #include "proto/wire_version.hpp"
 
 // Payload frames are little-endian float32, as in memory.
@@ -321,6 +322,7 @@ Message encode(const DataMessage& message, SharedLink* link) {
     }
   };
   std::visit(Body{header, frames, link}, message.body);
+  if (header.has_hello_reply() || header.has_open_tables_reply()) cut_to_limits(header);
   std::string bytes;
   append_prefix(Plane::kData, bytes);
   header.AppendToString(&bytes);
@@ -348,6 +350,10 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
     return make_error(ErrorCode::kMismatch, fmt::format("a data message of wire version {}; "
                                                         "this side has {}",
                                                         version, kWireVersion));
+  }
+  // Items are counted where they are read. Whoever opens too many tables is told so by the shard.
+  if (!header.has_items() && !header.has_open_tables()) {
+    TAUT_TRY(check_limits(header));
   }
   DataMessage message;
   message.job = JobId(header.job());

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 struct Limit {
   bool is_set = false;
   std::vector<std::string> folders;
-  std::vector<std::string> names;
+  std::vector<std::string> files;
 };
 
 Limit& limit() {
@@ -42,8 +42,9 @@ Result<void> check(const std::string& path, const fs::path& shown) {
       !path.empty() &&
       (std::ranges::any_of(limit().folders,
                            [&](const std::string& folder) { return is_within(path, folder); }) ||
-       std::ranges::any_of(limit().names,
-                           [&](const std::string& name) { return path.starts_with(name); }));
+       std::ranges::any_of(limit().files, [&](const std::string& file) {
+         return path == file || path.starts_with(file + ".part");
+       }));
   if (is_allowed) return ok();
   return invalid(fmt::format(
       "{}: is outside of the folders that this process may open: {}; move it there, or add its "
@@ -53,11 +54,11 @@ Result<void> check(const std::string& path, const fs::path& shown) {
 
 }  // namespace
 
-void limit_files_to(const std::vector<fs::path>& folders, const std::vector<fs::path>& names) {
+void limit_files_to(const std::vector<fs::path>& folders, const std::vector<fs::path>& files) {
   Limit set;
   set.is_set = !folders.empty();
   for (const fs::path& folder : folders) set.folders.push_back(resolved(folder));
-  for (const fs::path& name : names) set.names.push_back(resolved(name));
+  for (const fs::path& file : files) set.files.push_back(resolved(file));
   limit() = std::move(set);
 }
 

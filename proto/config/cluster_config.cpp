@@ -155,16 +155,10 @@ Result<void> limit_files(const pb::ClusterConfig& config, const std::string& rea
     folders.emplace_back(folder);
   }
   folders.emplace_back(config.records().folder());
-  const pb::CoordinatorConfig& coordinator = config.server().coordinator();
-  if (config.server().has_coordinator()) {
-    for (const std::string& own : {coordinator.state_folder(), coordinator.run_folder()}) {
-      if (!own.empty()) folders.emplace_back(own);
-    }
-  }
+  const std::string& runs = config.server().coordinator().run_folder();
+  if (config.server().has_coordinator() && !runs.empty()) folders.emplace_back(runs);
   std::vector<std::filesystem::path> files;
-  for (const std::string& own : {config.log().file(), ready_file}) {
-    if (!own.empty()) files.emplace_back(own);
-  }
+  if (!ready_file.empty()) files.emplace_back(ready_file);
   limit_files_to(folders, files);
   return ok();
 }

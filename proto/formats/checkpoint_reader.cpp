@@ -1,10 +1,8 @@
 #include "proto/formats/checkpoint_reader.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -12,8 +10,7 @@
 #include <utility>
 
 #include "common/files/file.hpp"
-#include "common/files/regular_file.hpp"
-#include "common/files/sha256.hpp"
+#include "common/files/tensor_file.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
@@ -64,22 +61,6 @@ std::vector<Found> checkpoints_in(const fs::path& folder) {
            std::tuple(b.clock, b.unix_time_s, b.folder);
   });
   return found;
-}
-
-Result<std::string> digest_of(const fs::path& path) {
-  TAUT_TRY(const Descriptor file, open_to_read(path));
-  std::vector<std::byte> block(kBlockBytes);
-  Sha256 digest;
-  ssize_t count = 0;
-  while ((count = read(file.get(), block.data(), block.size())) != 0) {
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      return make_error(ErrorCode::kIo,
-                        fmt::format("{}: cannot be read to its end", path.string()));
-    }
-    digest.update(std::span(block).first(static_cast<std::size_t>(count)));
-  }
-  return digest.finish();
 }
 
 }  // namespace
@@ -203,7 +184,8 @@ Result<void> CheckpointReader::check_coverage() const {
 Result<void> CheckpointReader::verify() const {
   for (const pb::CheckpointFile& file : manifest_.files()) {
     const fs::path path = folder_ / file.name();
-    TAUT_TRY(const std::string digest, digest_of(path));
+    TAUT_TRY(const TensorFile whole, TensorFile::open(path));
+    TAUT_TRY(const std::string digest, whole.sha256());
     if (digest != file.sha256()) {
       return invalid(fmt::format("{}: its SHA-256 is {}..., the manifest says {}...: it is damaged",
                                  path.string(), digest.substr(0, 12), file.sha256().substr(0, 12)));

@@ -307,47 +307,42 @@ void CoordinatorThread::answer_questions(Coordinator& coordinator) {
 }
 
 std::optional<pb::ControlMessage> CoordinatorThread::answer_outside(pb::ControlMessage& message) {
-  if (!message.has_log_request()) return settle_resume(message);
+  if (!message.has_log_request()) return settle_submission(message);
   pb::ControlMessage answer;
   answer.set_request(message.request());
   *answer.mutable_log_reply() = runs_.log(message.log_request());
   return answer;
 }
 
-std::optional<pb::ControlMessage> CoordinatorThread::settle_resume(
+std::optional<pb::ControlMessage> CoordinatorThread::settle_submission(
     pb::ControlMessage& message) const {
   if (!message.has_submit()) return std::nullopt;
   pb::Submit& submit = *message.mutable_submit();
-  const std::size_t bytes = submit.definition().ByteSizeLong();
-  if (bytes > store_->max_definition()) {
+  const auto refused = [&message](std::string reason) {
     pb::ControlMessage refusal;
     refusal.set_request(message.request());
-    refusal.mutable_submit_reply()->set_error(
+    refusal.mutable_submit_reply()->set_error(std::move(reason));
+    return refusal;
+  };
+  const pb::Job& definition = submit.definition();
+  const std::size_t bytes = definition.ByteSizeLong();
+  if (bytes > store_->max_definition()) {
+    return refused(
         fmt::format("the job's definition has {} bytes; the coordinator's store takes {}", bytes,
                     store_->max_definition()));
-    return refusal;
+  }
+  if (definition.has_checkpoint() || definition.solver_param().snapshot() > 0) {
+    const auto place = check_place(checkpoint_folder(definition));
+    if (!place) return refused("the job's checkpoints: " + place.error().message);
   }
   submit.clear_resume();
-  const pb::Job& definition = submit.definition();
-  if (definition.has_checkpoint() || definition.solver_param().snapshot() > 0) {
-    if (const auto fine = check_place(checkpoint_folder(definition)); !fine) {
-      pb::ControlMessage refusal;
-      refusal.set_request(message.request());
-      refusal.mutable_submit_reply()->set_error("the job's checkpoints: " + fine.error().message);
-      return refusal;
-    }
-  }
-  if (!submit.definition().has_resume()) return std::nullopt;
+  if (!definition.has_resume()) return std::nullopt;
   // Every byte is checked by the servers, which read it anyway.
-  const auto saved = CheckpointReader::open(submit.definition().resume());
+  const auto saved = CheckpointReader::open(definition.resume());
   if (!saved) {
-    pb::ControlMessage refusal;
-    refusal.set_request(message.request());
     // Names a complete one, if there is any.
-    const auto offered = CheckpointReader::open_to_resume(submit.definition().resume());
-    refusal.mutable_submit_reply()->set_error(offered ? saved.error().message
-                                                      : offered.error().message);
-    return refusal;
+    const auto offered = CheckpointReader::open_to_resume(definition.resume());
+    return refused(offered ? saved.error().message : offered.error().message);
   }
   submit.mutable_resume()->set_folder(saved.value().folder().string());
   submit.mutable_resume()->set_clock(saved.value().clock().value());

@@ -76,8 +76,10 @@ class CoordinatorThread {
   /// The answer to what the state machine need not know, or to a submission that is refused.
   std::optional<pb::ControlMessage> answer_outside(pb::ControlMessage& message);
   [[nodiscard]] pb::ControlMessage redirection(std::uint64_t request) const;
-  /// Adds to a resuming submission what its checkpoint contains. Returns the refusal, if any.
-  [[nodiscard]] std::optional<pb::ControlMessage> settle_resume(pb::ControlMessage& message) const;
+  /// Checks what a submission asks of the disk, and adds to a resuming one what its checkpoint
+  /// contains. Returns the refusal, if any.
+  [[nodiscard]] std::optional<pb::ControlMessage> settle_submission(
+      pb::ControlMessage& message) const;
   void note(const std::string& text);
   /// Makes the folders of new jobs and the summaries of ended ones.
   void keep(const CoordinatorChanges& changes);

@@ -58,6 +58,11 @@ class Peer {
     asio::read(socket_, asio::dynamic_buffer(all), ended);
     return all;
   }
+  /// Asks for the stream of events. Returns what it begins with.
+  std::string follow(const Server& server) {
+    say("GET /events HTTP/1.1\r\nHost: " + server.address() + "\r\n\r\n");
+    return until("data: first\n\n");
+  }
   std::string until(const std::string& mark) {
     boost::system::error_code ended;
     asio::read_until(socket_, asio::dynamic_buffer(heard_), mark, ended);
@@ -196,13 +201,9 @@ TEST_CASE("streams are limited, and leave room for requests", "[http]") {
   options.limits.connections = 3;
   options.limits.streams = 2;
   const auto server = begin(std::move(options));
-  const std::string events = "GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n";
   Peer one(*server);
   Peer two(*server);
-  for (Peer* peer : {&one, &two}) {
-    peer->say(events);
-    CHECK(peer->until("data: first\n\n").ends_with("data: first\n\n"));
-  }
+  for (Peer* peer : {&one, &two}) CHECK(peer->follow(*server).ends_with("data: first\n\n"));
   CHECK(answer(*server, request(*server, "GET /events")).starts_with("HTTP/1.1 503"));
   // Who is idle gives way to who asks, however many there are.
   std::vector<std::unique_ptr<Peer>> idle;
@@ -218,8 +219,7 @@ TEST_CASE("where no connection is idle a further one is closed", "[http]") {
   const auto server = begin(std::move(options));
   {
     Peer stream(*server);
-    stream.say("GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");
-    CHECK(stream.until("data: first\n\n").ends_with("data: first\n\n"));
+    CHECK(stream.follow(*server).ends_with("data: first\n\n"));
     CHECK(answer(*server, request(*server, "GET /")).empty());
   }
   // It has gone once the server has seen it; each try may come before that.
@@ -239,8 +239,7 @@ TEST_CASE("an error in an answer is a 500, and the server continues", "[http]") 
 TEST_CASE("a stream starts with its first events and gets published ones", "[http]") {
   const auto server = begin();
   Peer peer(*server);
-  peer.say("GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");
-  const std::string head = peer.until("data: first\n\n");
+  const std::string head = peer.follow(*server);
   CHECK(head.find("Content-Type: text/event-stream") != std::string::npos);
   server->publish("data: second\n\n");
   CHECK(peer.until("data: second\n\n").ends_with("data: second\n\n"));
@@ -251,8 +250,7 @@ TEST_CASE("a stream whose reader sleeps misses events instead of piling them up"
   options.limits.queued_events = 2;
   const auto server = begin(std::move(options));
   Peer peer(*server);
-  peer.say("GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");
-  peer.until("data: first\n\n");
+  peer.follow(*server);
   // More than the sockets' buffers take, unread.
   const std::string piece = "data: " + std::string(1 << 20, 'x') + "\n\n";
   for (int i = 0; i < 100; ++i) server->publish(piece);

@@ -352,6 +352,19 @@ TEST_CASE("a data header without a body, or of another plane, is refused", "[cod
   CHECK_THAT(refusal_of(wrong), Contains("right port"));
 }
 
+TEST_CASE("a hello's long strings are refused, and a reply's reason is cut", "[codec]") {
+  pb::DataHello hello;
+  hello.set_build(std::string(128, 'x'));
+  CHECK(decode_data(encode({JobId(1), {}, {}, hello})).has_value());
+  hello.set_build(std::string(129, 'x'));
+  CHECK_THAT(refusal_of(encode({JobId(1), {}, {}, hello})), Contains("hello.build has 129 bytes"));
+  pb::OpenTablesReply reply;
+  reply.set_reason(std::string(5000, 'x'));
+  const auto cut = decode_data(encode({JobId(1), {}, {}, reply}));
+  REQUIRE(cut.has_value());
+  CHECK(std::get<pb::OpenTablesReply>(cut.value().body).reason().size() == 4096);
+}
+
 TEST_CASE("of another wire version only a data hello and its reply are read", "[codec]") {
   const auto with_version = [](const DataMessage& message) {
     Message frames = encode(message);
