@@ -33,13 +33,16 @@ namespace taut::cli {
 namespace {
 
 /// Runs in the child between fork and exec: only async-signal-safe calls.
-void prepare_child(pid_t parent) {
+void prepare_child(pid_t parent, bool shielded) {
   setpgid(0, 0);
   // What is blocked or ignored would stay so in the new program, and SIGTERM would not end it.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
+  if (shielded) {
+    for (const int number : {SIGTERM, SIGUSR1}) signal(number, SIG_IGN);
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have died before the line above; then nothing would end this child.
   if (getppid() != parent) _exit(1);
@@ -50,6 +53,7 @@ void prepare_child(pid_t parent) {
 struct ChildProcess::State {
   std::string name;
   std::filesystem::path log;
+  int stop_signal = SIGTERM;
   bp::child child;
 };
 
@@ -63,11 +67,14 @@ Result<ChildProcess> ChildProcess::start(const Command& command) {
   auto state = std::make_unique<State>();
   state->name = command.name;
   state->log = command.log;
+  state->stop_signal = command.shielded ? SIGINT : SIGTERM;
   try {
     state->child = bp::child(
         command.program.string(), bp::args(command.arguments),
         bp::std_in<bp::null, (bp::std_out & bp::std_err)> command.log.string(), failed,
-        bp::extend::on_exec_setup = [parent](auto& /*executor*/) { prepare_child(parent); });
+        bp::extend::on_exec_setup = [parent, shielded = command.shielded](auto& /*executor*/) {
+          prepare_child(parent, shielded);
+        });
   } catch (const std::system_error& failure) {  // the log's file is opened before `failed` counts
     failed = failure.code();
   }
@@ -118,7 +125,7 @@ bool ChildProcess::ended_well() const {
 
 void ChildProcess::terminate() {
   if (!running()) return;
-  ::kill(pid(), SIGTERM);
+  ::kill(pid(), state_->stop_signal);
   ::kill(pid(), SIGCONT);
 }
 

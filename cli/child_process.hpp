@@ -22,6 +22,9 @@ class ChildProcess {
     std::filesystem::path program;
     std::vector<std::string> arguments;
     std::filesystem::path log;  // receives its standard output and standard error
+    // It ignores SIGTERM and SIGUSR1, which an engine such as Slurm sends to every process of a job
+    // at once: this one then decides when the child ends.
+    bool shielded = false;
   };
 
   /// Starts it in a separate process group, so that Ctrl-C reaches only this process.
@@ -43,7 +46,7 @@ class ChildProcess {
   /// REQUIRES  !running()
   [[nodiscard]] bool ended_well() const;
 
-  /// Asks it to end: SIGTERM, also when it is stopped.
+  /// Asks it to end, also when it is stopped: SIGTERM, or SIGINT if it is shielded.
   void terminate();
   void kill();
 
@@ -53,8 +56,8 @@ class ChildProcess {
   std::unique_ptr<State> state_;
 };
 
-/// Ends all of them: SIGTERM at once, SIGKILL for those that still run after `grace`. Returns the
-/// names of those that had to be killed. Waits until every one has ended.
+/// Ends all of them: terminate() at once, SIGKILL for those that still run after `grace`. Returns
+/// the names of those that had to be killed. Waits until every one has ended.
 std::vector<std::string> end_all(std::vector<ChildProcess>& children, Duration grace);
 
 }  // namespace taut::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/child_process.hpp"
+#include "cli/daemon_group.hpp"
 #include "common/keys/run_keys.hpp"
 #include "common/net/security.hpp"
 #include "common/result.hpp"
@@ -55,40 +56,26 @@ class LocalCluster {
   [[nodiscard]] const std::string& dashboard() const { return dashboard_; }
   /// What a browser opens to see it: a link that logs it in, once and for some minutes.
   [[nodiscard]] Result<std::string> dashboard_link() const;
-  [[nodiscard]] std::vector<ChildProcess>& children() { return children_; }
+  [[nodiscard]] std::vector<ChildProcess>& children() { return daemons_.children(); }
 
   /// Starts what has ended again, if the job survives that.
   /// Errors    unavailable: a process ended; says which, how, and the last lines of its log
-  [[nodiscard]] Result<void> check();
+  [[nodiscard]] Result<void> check() { return daemons_.check(); }
   /// How the processes ended that were started again: "server1 was killed by signal 9 (Killed)".
-  [[nodiscard]] const std::vector<std::string>& replaced() const { return replaced_; }
+  [[nodiscard]] const std::vector<std::string>& replaced() const { return daemons_.replaced(); }
 
   /// Ends every process within `grace`. Returns the names of those that had to be killed.
-  std::vector<std::string> stop(Duration grace) { return end_all(children_, grace); }
+  std::vector<std::string> stop(Duration grace) { return daemons_.stop(grace); }
 
  private:
   LocalCluster() = default;
-  [[nodiscard]] Result<void> start_process(const std::filesystem::path& program,
-                                           const std::string& name, KeyRole role,
-                                           pb::ClusterConfig config,
-                                           const std::filesystem::path& folder);
   [[nodiscard]] Result<void> start_servers(const LocalClusterOptions& options);
   [[nodiscard]] Result<void> start_workers(const LocalClusterOptions& options);
-  [[nodiscard]] Result<void> await_coordinator(const std::filesystem::path& ready_file);
 
-  /// Starts a child again. Errors: it cannot be, or has ended too often.
-  [[nodiscard]] Result<void> replace(std::size_t index);
-
-  std::optional<RunKeys> keys_;  // removed after the children have ended
-  std::vector<ChildProcess> children_;
-  std::vector<ChildProcess::Command> commands_;  // of the children
-  std::vector<std::string> replaced_;
-  bool replaces_ = false;  // what ends, but for the first child
+  std::optional<RunKeys> keys_;  // removed after the daemons have ended
+  DaemonGroup daemons_;
   std::string coordinator_;
   std::string dashboard_;
 };
-
-/// The last `count` lines of a log, each after "  | "; nothing of a log that cannot be read.
-[[nodiscard]] std::string last_lines(const std::filesystem::path& log, std::size_t count);
 
 }  // namespace taut::cli

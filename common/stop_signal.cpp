@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
-#include <initializer_list>
 
 namespace taut {
 namespace {
@@ -39,11 +38,15 @@ void on_signal(int signal) {
 
 }  // namespace
 
-void watch_stop_signals() {
+void watch_stop_signals(std::initializer_list<int> more) {
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  for (const int signal : more) sigaction(signal, &action, nullptr);
+  struct sigaction inherited {};
+  sigaction(SIGTERM, nullptr, &inherited);
+  if (inherited.sa_handler != SIG_IGN) sigaction(SIGTERM, &action, nullptr);
 }
 
 int stop_signal() {

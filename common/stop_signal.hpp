@@ -1,11 +1,13 @@
 #pragma once
 
+#include <initializer_list>
+
 namespace taut {
 
-/// Handles SIGINT and SIGTERM: from now on they set a flag instead of ending the process. A
-/// third one ends it at once.
+/// Handles SIGINT, SIGTERM and `more`: from now on they set a flag instead of ending the process. A
+/// third one ends it at once. A SIGTERM that the parent has set to be ignored stays ignored.
 /// Thread    main, before other threads start
-void watch_stop_signals();
+void watch_stop_signals(std::initializer_list<int> more = {});
 
 /// The signal that requested this process to end; 0 if none. Thread: any.
 [[nodiscard]] int stop_signal();

@@ -14,10 +14,10 @@
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/command.hpp"
 #include "cli/commands/train.hpp"
-#include "cli/control_client.hpp"
 #include "cli/local_cluster.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/run_origin.hpp"
+#include "cli/submitted_job.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/progress_display.hpp"
@@ -35,14 +35,10 @@ namespace taut::cli {
 namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
-constexpr Duration kBetweenDraws = std::chrono::milliseconds(200);
 constexpr Duration kJoinWithin = std::chrono::seconds(60);
 // Together with what ends the job, less than the 5 s that a user is promised.
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
 constexpr double kControlWait_s = 10;
-constexpr Duration kStatusWait{500'000};
-constexpr Duration kSilenceLimit{30'000'000};
-constexpr Duration kSubmitWait{10'000'000};
 // As long as the coordinator waits for the checkpoint, and for the workers to end.
 constexpr Duration kSaveWithin = std::chrono::seconds(70);
 
@@ -66,7 +62,9 @@ class TrainRun {
   [[nodiscard]] bool diverged() const;
 
   /// The newest status of the job.
-  [[nodiscard]] const pb::JobStatus& seen() const { return seen_; }
+  [[nodiscard]] pb::JobStatus seen() const {
+    return followed_ ? followed_->seen() : pb::JobStatus();
+  }
   [[nodiscard]] double first_iteration_s() const { return first_iteration_s_; }
   /// How processes ended that were started again.
   [[nodiscard]] std::vector<std::string> replaced() const {
@@ -76,10 +74,7 @@ class TrainRun {
  private:
   [[nodiscard]] Result<void> start_cluster();
   [[nodiscard]] Result<void> await_workers();
-  [[nodiscard]] Result<pb::StatusReply> ask_status();
   [[nodiscard]] Result<pb::JobStatus> follow();
-  /// After an interruption: saves the job, and ends it.
-  void save();
   /// Sleeps briefly. Errors: a process has ended, or the user interrupted.
   [[nodiscard]] Result<void> look_around();
   void note_first_iteration(const pb::JobStatus& status);
@@ -89,9 +84,7 @@ class TrainRun {
   const std::filesystem::path folder_;
   const TimePoint began_ = steady_now();
   std::unique_ptr<LocalCluster> cluster_;
-  std::unique_ptr<ControlClient> control_;
-  JobId job_id_;
-  pb::JobStatus seen_;  // the newest status
+  std::unique_ptr<SubmittedJob> followed_;
   TimePoint submitted_;
   double first_iteration_s_ = 0;
 };
@@ -120,7 +113,7 @@ Result<void> TrainRun::start_cluster() {
   cluster_ = std::make_unique<LocalCluster>(std::move(started));
   TAUT_TRY(const Security security, cluster_->user_security());
   TAUT_TRY(auto control, connect_control(cluster_->coordinator(), kControlWait_s, security));
-  control_ = std::make_unique<ControlClient>(std::move(control));
+  followed_ = std::make_unique<SubmittedJob>(std::move(control), [this] { return look_around(); });
   if (options_.json) return ok();
   fmt::print("coordinator {0} (tautline top --coordinator {0})\n", cluster_->coordinator());
   if (!cluster_->dashboard().empty()) {
@@ -131,24 +124,10 @@ Result<void> TrainRun::start_cluster() {
   return ok();
 }
 
-/// A coordinator that does not answer may have died with its server: the children are looked at
-/// between short waits.
-Result<pb::StatusReply> TrainRun::ask_status() {
-  const TimePoint until = steady_now() + kSilenceLimit;
-  control_->set_deadline(kStatusWait);
-  while (true) {
-    auto status = job_id_ == JobId() ? control_->status() : control_->status(job_id_);
-    if (status || status.error().code != ErrorCode::kTimeout || steady_now() > until) {
-      return status;
-    }
-    TAUT_TRY(look_around());
-  }
-}
-
 Result<void> TrainRun::await_workers() {
   const TimePoint deadline = steady_now() + kJoinWithin;
   while (true) {
-    TAUT_TRY(const pb::StatusReply status, ask_status());
+    TAUT_TRY(const pb::StatusReply status, followed_->status());
     const auto workers = static_cast<std::uint32_t>(status.workers_size());
     const auto servers = static_cast<std::uint32_t>(status.servers_size());
     if (workers >= job_.workers() && servers >= options_.servers) return ok();
@@ -174,69 +153,44 @@ void TrainRun::note_first_iteration(const pb::JobStatus& status) {
 
 Result<pb::JobStatus> TrainRun::follow() {
   ProgressDisplay display(words_of(job_));
-  TimePoint next_draw = steady_now();
-  while (true) {
-    TAUT_TRY(look_around());
-    if (steady_now() < next_draw) continue;
-    next_draw = steady_now() + kBetweenDraws;
-    TAUT_TRY(pb::StatusReply status, ask_status());
-    if (status.jobs_size() != 1) return invalid("the coordinator's status does not hold the job");
-    pb::JobStatus& job = *status.mutable_jobs(0);
+  TAUT_TRY(auto ended, followed_->follow([&](const pb::JobStatus& job) {
     if (!options_.json) display.show(job);
-    seen_ = job;
-    if (has_ended(job.state())) {
-      note_first_iteration(job);
-      return std::move(job);
-    }
-  }
+  }));
+  note_first_iteration(ended);
+  return ended;
 }
 
 Result<pb::JobStatus> TrainRun::train() {
   TAUT_TRY(start_cluster());
   TAUT_TRY(await_workers());
   submitted_ = steady_now();
-  control_->set_deadline(kSubmitWait);
-  TAUT_TRY(const pb::SubmitReply reply, control_->submit(job_));
-  job_id_ = JobId(reply.job());
+  TAUT_TRY(followed_->submit(job_));
   auto ended = follow();
-  if (!ended && stop_signal() != 0 && !options_.discard) save();
+  if (!ended && stop_signal() != 0 && !options_.discard) {
+    fmt::print(stderr, "tautline train: saving before it ends; Ctrl-C again ends it at once\n");
+    followed_->save(kSaveWithin,
+                    [this] { return !stop_is_urgent() && cluster_->check().has_value(); });
+  }
   return ended;
 }
 
-void TrainRun::save() {
-  control_->set_deadline(kStatusWait);
-  if (!control_->stop(job_id_, false)) return;
-  fmt::print(stderr, "tautline train: saving before it ends; Ctrl-C again ends it at once\n");
-  const TimePoint until = steady_now() + kSaveWithin;
-  while (steady_now() < until && !stop_is_urgent() && cluster_->check()) {
-    const auto status = control_->status(job_id_);
-    if (status && status.value().jobs_size() == 1) {
-      seen_ = status.value().jobs(0);
-      if (has_ended(seen_.state())) return;
-    }
-    std::this_thread::sleep_for(kBetweenLooks);
-  }
-}
-
 std::string TrainRun::newest_checkpoint() const {
-  for (int i = seen_.checkpoints_size(); i-- > 0;) {
-    const std::string& folder = seen_.checkpoints(i).folder();
+  const pb::JobStatus job = seen();
+  for (int i = job.checkpoints_size(); i-- > 0;) {
+    const std::string& folder = job.checkpoints(i).folder();
     if (CheckpointReader::open(folder)) return folder;
   }
   return {};
 }
 
 bool TrainRun::diverged() const {
-  return seen_.diverged();
+  return seen().diverged();
 }
 
 void TrainRun::end() {
   if (!cluster_) return;
-  if (stop_signal() != 0 && job_id_ != JobId() && !has_ended(seen_.state())) {
-    // The workers leave the job in order if that is quick.
-    control_->set_deadline(std::chrono::milliseconds(500));
-    [[maybe_unused]] const auto stopped = control_->stop(job_id_, true);
-  }
+  // The workers leave the job in order if that is quick.
+  if (stop_signal() != 0 && followed_) followed_->discard();
   for (const std::string& name : cluster_->stop(kGrace)) {
     fmt::print(stderr, "tautline train: {} did not end within {:g} s and was killed\n", name,
                seconds(kGrace));

@@ -82,9 +82,4 @@ void RunKeys::remove() {
   }
 }
 
-Result<void> RunKeys::add(const std::string& name, KeyRole role) {
-  TAUT_TRY(add_key(folder_, name, role));
-  return ok();
-}
-
 }  // namespace taut

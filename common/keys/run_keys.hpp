@@ -1,16 +1,15 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
+#include <utility>
 
-#include "common/net/security.hpp"
 #include "common/result.hpp"
 
 namespace taut {
 
-/// The keys of one run's processes, in a folder that ends with it: a key for each, good for its own
-/// name and role alone. The cluster is the user's own, and the user's key is admitted too: the
-/// user's commands and browsers reach the run as they reach the user's daemons.
+/// The keys of one run's processes, in a folder that ends with it: add_key() makes one for each,
+/// good for its own name and role alone. The cluster is the user's own, and the user's key is
+/// admitted too: the user's commands and browsers reach the run as they reach the user's daemons.
 class RunKeys {
  public:
   /// Makes `folder`, in place of one that a killed run has left. Where the file system does not
@@ -22,8 +21,6 @@ class RunKeys {
   RunKeys(RunKeys&& other) noexcept : folder_(std::move(other.folder_)) { other.folder_.clear(); }
   RunKeys& operator=(RunKeys&& other) noexcept;
 
-  /// Makes the key of a process.
-  [[nodiscard]] Result<void> add(const std::string& name, KeyRole role);
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
 
  private:

@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr Bytes kLargestManifest{16ULL << 20U};
-constexpr std::size_t kBlockBytes = 1U << 20U;
 
 Result<pb::CheckpointManifest> read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifestName;

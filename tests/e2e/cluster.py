@@ -268,5 +268,6 @@ class ServersTest(ClusterTest):
         return next(one for one in self.status()["jobs"] if int(one["job"]) == job)
 
 
-__all__ = ["BIN", "NET", "SOLVER", "SOURCE", "ClusterTest", "ServersTest", "alive", "children_of",
-           "documented", "signal", "state_of", "wait_until", "write_data", "write_idx"]
+__all__ = ["BIN", "NET", "SLOWER", "SOLVER", "SOURCE", "ClusterTest", "ServersTest", "alive",
+           "children_of", "documented", "signal", "state_of", "wait_until", "write_data",
+           "write_idx"]

@@ -234,9 +234,9 @@ class Page(Served):
         super().setUp()
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
         if not chromium:
-            self.skipTest("no chromium here; scripts/install_packages installs it")
+            self.skipTest("no chromium here; scripts/install_packages --tests installs it")
         if not shutil.which("node") or not shutil.which("npm"):
-            self.skipTest("no node or npm here; scripts/install_packages installs them")
+            self.skipTest("no node or npm here; scripts/install_packages --tests installs them")
         self.fetch_driver()
         shutil.copy(DRIVER / "drive.mjs", TOOLS)
         SHOTS.mkdir(parents=True, exist_ok=True)

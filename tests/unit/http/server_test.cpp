@@ -1,5 +1,6 @@
 #include "common/http/server.hpp"
 
+#include <array>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -206,8 +207,8 @@ TEST_CASE("streams are limited, and leave room for requests", "[http]") {
   for (Peer* peer : {&one, &two}) CHECK(peer->follow(*server).ends_with("data: first\n\n"));
   CHECK(answer(*server, request(*server, "GET /events")).starts_with("HTTP/1.1 503"));
   // Who is idle gives way to who asks, however many there are.
-  std::vector<std::unique_ptr<Peer>> idle;
-  for (int i = 0; i < 20; ++i) idle.push_back(std::make_unique<Peer>(*server));
+  std::array<std::unique_ptr<Peer>, 20> idle;
+  for (auto& peer : idle) peer = std::make_unique<Peer>(*server);
   check_alive(*server);
   server->publish("data: second\n\n");
   CHECK(two.until("data: second\n\n").ends_with("data: second\n\n"));

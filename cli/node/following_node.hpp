@@ -1,0 +1,46 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/control_client.hpp"
+#include "cli/daemon_group.hpp"
+#include "cli/node/meeting.hpp"
+#include "cli/node/node_run.hpp"
+#include "cli/node/node_share.hpp"
+#include "common/result.hpp"
+
+namespace taut::cli {
+
+/// Every rank but 0: it finds the leader, runs its share of the daemons, and ends with the run.
+/// Thread: main.
+class FollowingNode {
+ public:
+  FollowingNode(const NodeOptions& options, const NodePlace& place, NodeShare share,
+                std::filesystem::path folder);
+
+  /// Returns the run's exit status, as the leader gave it.
+  /// Errors    timeout: no leader answers, or not any more; unavailable: a daemon ended
+  [[nodiscard]] Result<int> run();
+  /// Ends the daemons and takes this node's notice back.
+  void end();
+
+ private:
+  /// Waits for a leader that answers: what the folder says may be of an earlier attempt.
+  [[nodiscard]] Result<void> find_leader();
+  [[nodiscard]] Result<ControlClient> connect(const std::string& coordinator) const;
+  [[nodiscard]] Result<void> start_daemons();
+  /// The exit status of the run once it has ended.
+  [[nodiscard]] Result<int> await_end();
+
+  const NodeOptions& options_;
+  const NodePlace& place_;
+  const NodeShare share_;
+  Meeting meeting_;
+  DaemonGroup daemons_;
+  std::string coordinator_;
+  std::unique_ptr<ControlClient> control_;
+};
+
+}  // namespace taut::cli

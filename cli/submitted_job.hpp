@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "cli/control_client.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/control.pb.h"
+
+namespace taut::cli {
+
+/// A job of a cluster that this process has started: submitted, followed, and saved at the end.
+/// Thread: one.
+class SubmittedJob {
+ public:
+  /// Sleeps briefly and looks at the daemons. Errors: one has ended, or the user interrupted.
+  using LookAround = std::function<Result<void>()>;
+  using Show = std::function<void(const pb::JobStatus&)>;
+
+  SubmittedJob(ControlClient control, LookAround look_around)
+      : control_(std::move(control)), look_around_(std::move(look_around)) {}
+
+  /// The cluster's status, with the job alone once it was submitted. A coordinator that does not
+  /// answer may have died: the daemons are looked at between short waits.
+  /// Errors    timeout; those of looking around
+  [[nodiscard]] Result<pb::StatusReply> status();
+  [[nodiscard]] Result<void> submit(const pb::Job& job);
+  /// Shows the job until it has ended for good, and returns its last status. Where the coordinator
+  /// continues a failed job as another, that one is followed.
+  [[nodiscard]] Result<pb::JobStatus> follow(const Show& show);
+  /// Saves the job and ends it, within `limit` and while `may_wait`.
+  void save(Duration limit, const std::function<bool()>& may_wait);
+  /// Asks for its end at once, if it runs.
+  void discard();
+
+  /// The newest status of the job.
+  [[nodiscard]] const pb::JobStatus& seen() const { return seen_; }
+
+ private:
+  ControlClient control_;
+  LookAround look_around_;
+  JobId job_;
+  pb::JobStatus seen_;
+};
+
+}  // namespace taut::cli
