@@ -197,6 +197,20 @@ Result<std::string> ControlClient::stop(JobId job, bool discard) {
   return command_line(std::move(request));
 }
 
+Result<std::string> ControlClient::hold(JobId job, bool held) {
+  pb::ControlMessage request;
+  request.mutable_change_queue()->set_job(job.value());
+  request.mutable_change_queue()->set_held(held);
+  return command_line(std::move(request));
+}
+
+Result<std::string> ControlClient::set_priority(JobId job, std::int32_t priority) {
+  pb::ControlMessage request;
+  request.mutable_change_queue()->set_job(job.value());
+  request.mutable_change_queue()->set_priority(priority);
+  return command_line(std::move(request));
+}
+
 Result<std::string> ControlClient::drain(const std::string& name) {
   pb::ControlMessage request;
   request.mutable_drain()->set_name(name);

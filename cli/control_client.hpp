@@ -42,6 +42,9 @@ class ControlClient {
   [[nodiscard]] Result<std::string> stop(JobId job, bool discard);
   /// Has a process's work given to others; it ends then.
   [[nodiscard]] Result<std::string> drain(const std::string& name);
+  /// Holds a job that waits back, or lets it start.
+  [[nodiscard]] Result<std::string> hold(JobId job, bool held);
+  [[nodiscard]] Result<std::string> set_priority(JobId job, std::int32_t priority);
   /// Orders one, of the running job where none is named; the reply says of which.
   [[nodiscard]] Result<pb::CommandReply> checkpoint(JobId job);
   /// Begins or ends every process's timeline.

@@ -1,7 +1,5 @@
 #include "cli/run_origin.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -12,6 +10,7 @@
 #include <system_error>
 
 #include "common/files/file.hpp"
+#include "common/host_name.hpp"
 
 namespace taut::cli {
 namespace {
@@ -92,8 +91,7 @@ std::string quoted(const std::string& word) {
 pb::RunOrigin run_origin() {
   pb::RunOrigin origin;
   for (const std::string& word : command_words()) origin.add_command(word);
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) == 0) origin.set_host(host.data());
+  origin.set_host(host_name());
   std::error_code failed;
   const fs::path folder = fs::current_path(failed);
   if (failed) return origin;

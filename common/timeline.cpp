@@ -15,6 +15,7 @@
 #include <mutex>
 #include <set>
 
+#include "common/host_name.hpp"
 #include "common/log.hpp"
 
 namespace taut::timeline {
@@ -37,12 +38,6 @@ std::string plain(std::string_view text) {
       safe.begin(), safe.end(),
       [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\' || c > 0x7e; }, '_');
   return safe;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 /// The open file and its pending text.

@@ -33,6 +33,7 @@ pb::ControlMessage ControlSession::hello() {
   hello.set_session(identity_.session);
   for (const std::string& address : identity_.shard_addresses) hello.add_shard_addresses(address);
   hello.set_device(identity_.device);
+  hello.set_host(identity_.host);
   return message;
 }
 

@@ -20,6 +20,7 @@ struct ControlIdentity {
   std::uint64_t session = 0;                 // different at every process start
   std::vector<std::string> shard_addresses;  // servers
   std::string device;                        // workers
+  std::string host;                          // workers: the machine's name
 };
 
 struct ControlTimings {

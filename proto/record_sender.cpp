@@ -1,13 +1,12 @@
 #include "proto/record_sender.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <system_error>
 
+#include "common/host_name.hpp"
 #include "common/log.hpp"
 
 namespace taut {
@@ -28,11 +27,9 @@ std::string read_file_from(const std::filesystem::path& path, std::uint64_t offs
 }  // namespace
 
 std::string place_on_host(const std::filesystem::path& path) {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   std::error_code failed;
   const std::filesystem::path whole = std::filesystem::absolute(path, failed);
-  return fmt::format("{}:{}", host.data(), failed ? path.string() : whole.string());
+  return fmt::format("{}:{}", host_name(), failed ? path.string() : whole.string());
 }
 
 RecordSender::RecordSender(const std::string& log_file)

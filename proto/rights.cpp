@@ -117,6 +117,7 @@ Right right_of(const pb::ControlMessage& message) {
     case pb::ControlMessage::kDrain:
     case pb::ControlMessage::kSetTrace:
     case pb::ControlMessage::kMakeCheckpoint:
+    case pb::ControlMessage::kChangeQueue:
       return Right::kChange;
     case pb::ControlMessage::kHeartbeat:
     case pb::ControlMessage::kGoodbye:
@@ -175,6 +176,7 @@ std::optional<pb::ControlMessage> refuse(const pb::ControlMessage& message,
     case pb::ControlMessage::kDrain:
     case pb::ControlMessage::kSetTrace:
     case pb::ControlMessage::kMakeCheckpoint:
+    case pb::ControlMessage::kChangeQueue:
       answer.mutable_command_reply()->set_error(reason);
       return answer;
     default:

@@ -107,6 +107,7 @@ Result<void> ServerDaemon::start_coordinator() {
   thread.coordinator.backup_limit = from_seconds(settings.replication().limit_s());
   thread.coordinator.kept_bytes = settings.replication().memory();
   thread.coordinator.worker_wait = from_seconds(settings.worker_wait_s());
+  thread.coordinator.scheduling = settings.scheduling();
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
     return with_setting(started.error(), "coordinator_address");

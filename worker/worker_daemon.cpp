@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "common/host_name.hpp"
 #include "common/log.hpp"
 #include "common/metrics/serve_metrics.hpp"
 #include "common/stop_signal.hpp"
@@ -50,6 +51,7 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   std::random_device source;
   identity.session = (std::uint64_t{source()} << 32U) | source();
   identity.device = description_of(daemon->devices_);
+  identity.host = host_name();
   ControlTimings timings;
   timings.heartbeat_interval = from_seconds(config.heartbeat_interval_s());
   timings.wait_limit = from_seconds(config.start_wait_s());

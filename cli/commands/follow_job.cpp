@@ -57,7 +57,8 @@ Result<void> follow_job(ControlClient& client, JobId first, const JobWords& word
     }
     if (has_ended(job.state())) {
       if (job.restarted_as() == 0) return ended_early(job, line);
-      fmt::print("job {} failed: {}; {}\n", job.job(), job.message(), job.advice());
+      fmt::print("job {} {}: {}; {}\n", job.job(), state_word(job.state()), job.message(),
+                 job.advice());
       id = JobId(job.restarted_as());
       continue;
     }

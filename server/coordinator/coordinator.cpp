@@ -25,8 +25,9 @@ std::uint64_t first_incarnation(const pb::StoredCounters& stored, std::uint64_t 
 
 Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& recovered,
                          TimePoint now)
-    : options_(options),
-      registry_(options.heartbeat_limit, first_incarnation(recovered.counters, options.session)),
+    : options_(std::move(options)),
+      policy_(make_scheduling_policy(options_.scheduling.policy())),
+      registry_(options_.heartbeat_limit, first_incarnation(recovered.counters, options_.session)),
       next_job_(std::max<std::uint64_t>(recovered.counters.next_job(), 1)),
       first_new_job_(next_job_),
       saved_incarnation_(registry_.next_incarnation()),
@@ -95,6 +96,9 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
       break;
     case pb::ControlMessage::kMakeCheckpoint:
       on_make_checkpoint(message.make_checkpoint(), *send(from, request).mutable_command_reply());
+      break;
+    case pb::ControlMessage::kChangeQueue:
+      on_change_queue(message.change_queue(), *send(from, request).mutable_command_reply());
       break;
     case pb::ControlMessage::kDrain:
       on_drain(message.drain(), *send(from, request).mutable_command_reply());
@@ -274,7 +278,8 @@ void Coordinator::settle() {
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
-      advance_epoch(job, registry_, out_.notes);
+      advance_epoch(
+          job, [this] { return idle_workers(); }, out_.notes);
     }
   }
   std::vector<pb::StoredJob> failed;
@@ -282,7 +287,7 @@ void Coordinator::settle() {
     if (may_restart(job.stored())) failed.push_back(job.stored());
   }
   for (const pb::StoredJob& job : failed) restart(job);
-  start_next();
+  schedule();
   for (auto& [id, job] : jobs_) deliver(job);
   forget_old_jobs();
 }
@@ -301,7 +306,7 @@ void Coordinator::stop_saved(JobRecord& job) {
 void Coordinator::restart(const pb::StoredJob& failed) {
   const JobId id(next_job_++);
   pb::Job definition = failed.definition();
-  definition.set_restart(definition.restart() - 1);
+  if (failed.state() == pb::FAILED) definition.set_restart(definition.restart() - 1);
   pb::ResumePoint resume = failed.resume();
   if (failed.checkpoints_size() > 0) {
     const pb::KeptCheckpoint& newest = failed.checkpoints(failed.checkpoints_size() - 1);
@@ -313,9 +318,11 @@ void Coordinator::restart(const pb::StoredJob& failed) {
   if (resumes) definition.set_resume(resume.folder());
   // As different from others' as the first one, and the same if this is done again.
   const std::uint64_t token = failed.token() * 6364136223846793005ULL + id.value();
-  jobs_.emplace(id, JobRecord(new_job(id, token, definition, Slack(failed.wanted_slack()),
-                                      resumes ? &resume : nullptr),
-                              now_));
+  pb::StoredJob next =
+      new_job(id, token, definition, Slack(failed.wanted_slack()), resumes ? &resume : nullptr);
+  next.set_priority(failed.priority());
+  next.set_service_s(failed.service_s());
+  jobs_.emplace(id, JobRecord(std::move(next), now_));
   jobs_.at(JobId(failed.job())).change().set_restarted_as(id.value());
   out_.notes.push_back(fmt::format(
       "job {}: continues job {} {}", id.value(), failed.job(),
@@ -335,43 +342,6 @@ void Coordinator::forget_old_jobs() {
     out_.changes.forgotten.insert(job->first);
     job = jobs_.erase(job);
     --ended;
-  }
-}
-
-const JobRecord* Coordinator::active_job() const {
-  for (const auto& [id, job] : jobs_) {
-    if (job.is_active()) return &job;
-  }
-  return nullptr;
-}
-
-std::string Coordinator::waiting_message(const JobRecord& job) const {
-  if (const JobRecord* active = active_job()) {
-    return fmt::format("waits for job {} to end", active->stored().job());
-  }
-  for (const auto& [id, other] : jobs_) {
-    if (other.stored().state() != pb::SUBMITTED) continue;
-    if (other.stored().job() == job.stored().job()) break;
-    return fmt::format("waits for job {}, which was submitted earlier", other.stored().job());
-  }
-  // "Every worker that has joined" is unknown until all had the time to reconnect.
-  const bool is_recovered = job.stored().job() < first_new_job_;
-  if (is_recovered && job.stored().definition().workers() == 0 &&
-      now_ - recovered_at_ <= options_.heartbeat_limit) {
-    return "waits for the workers to reconnect after the coordinator's restart";
-  }
-  return waits_for(job, registry_);
-}
-
-void Coordinator::start_next() {
-  if (active_job() != nullptr) return;
-  for (auto& [id, job] : jobs_) {
-    if (job.stored().state() != pb::SUBMITTED) continue;
-    if (waiting_message(job).empty()) {
-      start_job(job, registry_, options_.replication_interval, now_, out_.notes);
-      order_first_checkpoint(job, out_.notes);
-    }
-    return;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "server/coordinator/job_life.hpp"
 #include "server/coordinator/job_record.hpp"
 #include "server/coordinator/registry.hpp"
+#include "server/coordinator/scheduling.hpp"
 
 namespace taut {
 
@@ -37,6 +39,7 @@ struct CoordinatorOptions {
   Duration backup_limit = std::chrono::seconds(30);  // how far a backup may be behind
   std::uint64_t kept_bytes = 0;  // of updates that a worker keeps for backups; 0: no limit
   std::uint64_t session = 0;     // different at every start
+  pb::SchedulingConfig scheduling{};
 };
 
 struct CoordinatorMessage {
@@ -91,6 +94,7 @@ class Coordinator {
   void drain(const Participant& process);
   [[nodiscard]] bool is_drained(const Participant& process) const;
   void add_clocks(const JobRecord& job, pb::JobStatus& status) const;
+  void on_change_queue(const pb::ChangeQueue& request, pb::CommandReply& reply);
   void on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply);
   void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);
   /// The job that a command may change, or nullptr and the reason.
@@ -103,16 +107,26 @@ class Coordinator {
   void stop_saved(JobRecord& job);
   /// Starts a job that has failed anew from its newest checkpoint, if its definition says so.
   void restart(const pb::StoredJob& failed);
-  void start_next();
+  /// Starts jobs that wait, and has others make room for them, as the scheduling policy says.
+  void schedule();
+  [[nodiscard]] SchedulingState scheduling_state() const;
+  [[nodiscard]] bool may_know_workers(const JobRecord& job) const;
+  void start(JobRecord& job, std::uint32_t workers);
+  void preempt(JobRecord& job);
+  /// Has a checkpoint written, after which the job is stopped. Returns what was ordered.
+  std::string save_and_stop(JobRecord& job);
   void forget_old_jobs();
   void deliver(JobRecord& job);
   CoordinatorOutput take_output();
   /// Why a submitted job does not start now; empty if it does.
   [[nodiscard]] std::string waiting_message(const JobRecord& job) const;
-  [[nodiscard]] const JobRecord* active_job() const;
+  /// A job of which the process is a working member; nullptr: it is idle.
+  [[nodiscard]] const JobRecord* job_of(const Participant& worker) const;
+  [[nodiscard]] std::vector<const Participant*> idle_workers() const;
   pb::ControlMessage& send(PeerId to, std::uint64_t request = 0);
 
   const CoordinatorOptions options_;
+  const std::unique_ptr<SchedulingPolicy> policy_;
   Registry registry_;
   std::map<JobId, JobRecord> jobs_;
   std::uint64_t next_job_;

@@ -96,6 +96,7 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     const bool waits = job.stored().state() == pb::SUBMITTED;
     pb::JobStatus& status = *reply.add_jobs();
     status = job_status(job, registry_, waits ? waiting_message(job) : "", now_);
+    status.set_required_workers(worker_demand(job, registry_).min);
     if (request.definition()) *status.mutable_definition() = job.stored().definition();
     for (const auto& [server, loads] : loads_) {
       // The shards know a dynamic slack.
@@ -115,12 +116,9 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     for (const pb::ShardLoad& load : loads_[server->name]) *status.add_loads() = load;
   }
   reply.set_trace(trace_);
-  const JobRecord* active = active_job();
   for (const Participant* worker : registry_.all(pb::ROLE_WORKER)) {
-    const int member = active == nullptr ? -1 : active->find_member(worker->incarnation);
-    const bool is_busy = member >= 0 && active->works(active->stored().members(member));
     pb::WorkerStatus& status = *reply.add_workers();
-    status = worker_status(*worker, is_busy, now_);
+    status = worker_status(*worker, job_of(*worker) != nullptr, now_);
     status.set_leaves(worker->leaves);
     status.set_is_drained(is_drained(*worker));
   }
@@ -169,10 +167,17 @@ void Coordinator::on_set_slack(const pb::SetSlack& request, pb::CommandReply& re
 void Coordinator::on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply) {
   JobRecord* job = nullptr;
   if (request.job() == 0) {
+    std::string running;
     for (auto& [id, one] : jobs_) {
-      if (one.stored().state() == pb::RUNNING && !one.stored().closing()) job = &one;
+      if (one.stored().state() != pb::RUNNING || one.stored().closing()) continue;
+      running += fmt::format("{}{}", running.empty() ? "" : ", ", id.value());
+      job = &one;
     }
     if (job == nullptr) reply.set_error("no job is running");
+    if (running.find(',') != std::string::npos) {
+      reply.set_error(fmt::format("jobs {} are running: name one", running));
+      job = nullptr;
+    }
   } else {
     job = find_for_command(request.job(), *reply.mutable_error());
   }
@@ -232,10 +237,10 @@ void Coordinator::on_drain(const pb::Drain& request, pb::CommandReply& reply) {
     return;
   }
   const Participant& process = server != nullptr ? *server : *worker;
-  const JobRecord* job = active_job();
-  if (server != nullptr && job != nullptr) {
-    const int index = job->find_server(server->name, server->incarnation);
-    if (const std::string reason = why_not_movable(*job, index, registry_); !reason.empty()) {
+  for (const auto& [id, job] : jobs_) {
+    if (server == nullptr || !job.is_active()) continue;
+    const int index = job.find_server(server->name, server->incarnation);
+    if (const std::string reason = why_not_movable(job, index, registry_); !reason.empty()) {
       reply.set_error(reason);
       return;
     }
@@ -251,16 +256,14 @@ void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
   const bool trains = job->stored().state() == pb::RUNNING && !job->stored().closing();
   if (trains && !request.discard()) {
     if (!job->stored().stops_when_saved()) {
-      const std::string order = order_checkpoint_now(*job, out_.tasks, out_.notes);
-      job->change().set_stops_when_saved(true);
-      // Whichever is in progress; if none is, the last one is written.
-      job->change().set_checkpoint_wanted(job->stored().has_checkpoint());
-      out_.notes.push_back(order + ", then it is stopped");
+      out_.notes.push_back(save_and_stop(*job) + ", then it is stopped");
     }
+    job->change().set_requeued(false);
     reply.set_message(
         fmt::format("job {} is saved, then stopped (--discard stops it at once)", request.job()));
     return;
   }
+  job->change().set_requeued(false);
   if (!job->stored().closing()) stop_job(*job, now_, out_.notes);
   reply.set_message(job->has_ended() ? fmt::format("job {} was stopped", request.job())
                                      : fmt::format("job {} is being stopped", request.job()));

@@ -34,8 +34,9 @@ std::vector<std::uint32_t> free_slots(const JobRecord& job) {
   return free;
 }
 
-std::vector<const Participant*> idle_workers(const JobRecord& job, const Registry& registry) {
-  std::vector<const Participant*> workers = registry.available(pb::ROLE_WORKER);
+/// Those that the job may take.
+std::vector<const Participant*> candidates(const JobRecord& job, const IdleWorkers& idle) {
+  std::vector<const Participant*> workers = idle();
   std::erase_if(workers, [&job](const Participant* worker) {
     return job.find_member(worker->incarnation) >= 0 ||
            std::ranges::count(job.stored().quarantined(), worker->name) > 0;
@@ -77,7 +78,7 @@ void end_preparation(JobRecord& job, bool succeeded) {
 }
 
 /// Starts the next change, if any. Returns whether one was started or made.
-bool begin(JobRecord& job, const Registry& registry, Notes& notes) {
+bool begin(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
   const auto& members = stored.members();
   if (std::any_of(members.begin(), members.end(), [](const pb::StoredMember& member) {
@@ -102,7 +103,7 @@ bool begin(JobRecord& job, const Registry& registry, Notes& notes) {
   }
   if (is_settling(job)) return false;
   if (free_slots(job).empty() || beyond_the_end(job, first_free_clock(job))) return false;
-  if (idle_workers(job, registry).empty()) return false;
+  if (candidates(job, idle).empty()) return false;
   hold(job, pb::EpochChange::JOIN);
   return true;
 }
@@ -129,7 +130,7 @@ void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, s
                               job.stored().job(), member.name(), member.worker(), clock));
 }
 
-void make_leave(JobRecord& job, const Registry& registry, Notes& notes) {
+void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const pb::EpochChange change = job.stored().preparing();
   std::vector<pb::Member> drained;
   for (pb::StoredMember& member : *job.change().mutable_members()) {
@@ -158,9 +159,9 @@ void make_leave(JobRecord& job, const Registry& registry, Notes& notes) {
   job.revise();
   // V has not passed the clock at which it left, so a worker that waits for a place takes its share
   // over at that very clock: not one batch is computed without it.
-  const std::vector<const Participant*> idle = idle_workers(job, registry);
-  for (std::size_t i = 0; i < std::min(drained.size(), idle.size()); ++i) {
-    add_member(job, *idle[i], drained[i].slot(), drained[i].leave_clock(), notes);
+  const std::vector<const Participant*> waiting = candidates(job, idle);
+  for (std::size_t i = 0; i < std::min(drained.size(), waiting.size()); ++i) {
+    add_member(job, *waiting[i], drained[i].slot(), drained[i].leave_clock(), notes);
   }
 }
 
@@ -179,26 +180,26 @@ void make_mode(JobRecord& job, Notes& notes) {
   job.revise();
 }
 
-void make_join(JobRecord& job, const Registry& registry, Notes& notes) {
+void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const std::int64_t clock = job.stored().hold_from();
-  const std::vector<const Participant*> idle = idle_workers(job, registry);
+  const std::vector<const Participant*> waiting = candidates(job, idle);
   const std::vector<std::uint32_t> slots = free_slots(job);
   // For whom it was prepared may be gone, and others may have come.
-  const std::size_t count = std::min(idle.size(), slots.size());
+  const std::size_t count = std::min(waiting.size(), slots.size());
   const bool joins = count > 0 && !beyond_the_end(job, clock);
   end_preparation(job, joins);
   job.revise();
   for (std::size_t i = 0; joins && i < count; ++i) {
-    add_member(job, *idle[i], slots[i], clock, notes);
+    add_member(job, *waiting[i], slots[i], clock, notes);
   }
 }
 
 /// Makes the prepared change, once the servers agree. Returns whether anything was done.
-bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
+bool conclude(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   if (!job.servers_have(job.stored().revision())) return false;
   const auto kind = job.stored().preparing().kind();
   if (kind == pb::EpochChange::LEAVE) {
-    make_leave(job, registry, notes);
+    make_leave(job, idle, notes);
     return true;
   }
   const bool too_low =
@@ -211,7 +212,7 @@ bool conclude(JobRecord& job, const Registry& registry, Notes& notes) {
   } else if (kind == pb::EpochChange::MODE) {
     make_mode(job, notes);
   } else {
-    make_join(job, registry, notes);
+    make_join(job, idle, notes);
   }
   return true;
 }
@@ -243,7 +244,7 @@ std::int64_t first_free_clock(const JobRecord& job) {
   return std::max(known + (runs ? kLead : 0), stored.modes(stored.modes_size() - 1).first_clock());
 }
 
-void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {
+void advance_epoch(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const bool is_quiet =
       !job.stored().has_preparing() && !job.stored().has_checkpoint() && !is_settling(job);
   if (is_quiet && job.servers_have(job.stored().revision())) job.forget_past(lowest_version(job));
@@ -254,8 +255,7 @@ void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes) {
     job.revise();
   }
   // A completed change may allow the next one; a started one waits for the servers.
-  while (job.stored().has_preparing() ? conclude(job, registry, notes)
-                                      : begin(job, registry, notes)) {
+  while (job.stored().has_preparing() ? conclude(job, idle, notes) : begin(job, idle, notes)) {
   }
 }
 

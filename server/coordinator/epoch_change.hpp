@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace taut {
 
 /// Lines for the log.
 using Notes = std::vector<std::string>;
+
+/// In name order.
+using IdleWorkers = std::function<std::vector<const Participant*>()>;
 
 /// How updates apply under this slack; slack 0 is BSP.
 [[nodiscard]] constexpr pb::ModeChange::Mode mode_of_slack(std::int64_t slack) {
@@ -30,6 +34,7 @@ using Notes = std::vector<std::string>;
 /// join   the same with members that start at K, in the slots of those that were lost or never
 ///        joined: every worker that then waits and finds a free slot
 /// Call it whenever anything may have changed. REQUIRES: the job is running, and not closing.
-void advance_epoch(JobRecord& job, const Registry& registry, Notes& notes);
+/// idle  the workers that work for no job, asked again after each change
+void advance_epoch(JobRecord& job, const IdleWorkers& idle, Notes& notes);
 
 }  // namespace taut

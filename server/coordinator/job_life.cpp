@@ -178,11 +178,21 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, 
   stored.set_wanted_slack(slack.clocks());
   stored.set_hold_from(Clock::never().value());
   stored.set_slots(definition.workers());
+  stored.set_priority(definition.priority());
   if (resume != nullptr) {
     *stored.mutable_resume() = *resume;
     stored.set_checkpointed_to(resume->clock());
   }
   return stored;
+}
+
+WorkerDemand worker_demand(const JobRecord& job, const Registry& registry) {
+  const pb::Job& definition = job.stored().definition();
+  const auto required = static_cast<std::uint32_t>(required_workers(definition));
+  if (definition.workers() > 0) return {required, definition.workers()};
+  // Every worker that has joined.
+  const auto joined = static_cast<std::uint32_t>(registry.available(pb::ROLE_WORKER).size());
+  return {std::max(required, joined), std::max(required, joined)};
 }
 
 std::string waits_for(const JobRecord& job, const Registry& registry) {
@@ -194,7 +204,8 @@ std::string waits_for(const JobRecord& job, const Registry& registry) {
                      required - joined == 1 ? "" : "s", required, joined);
 }
 
-void start_job(JobRecord& job, const Registry& registry, std::uint32_t replication_interval,
+void start_job(JobRecord& job, const Registry& registry,
+               const std::vector<const Participant*>& joined, std::uint32_t replication_interval,
                TimePoint now, Notes& notes) {
   pb::StoredJob& stored = job.change();
   std::uint32_t shards = 0;
@@ -211,7 +222,6 @@ void start_job(JobRecord& job, const Registry& registry, std::uint32_t replicati
     job.servers.emplace_back();
   }
   place_shards(job, registry, replication_interval);
-  const std::vector<const Participant*> joined = registry.available(pb::ROLE_WORKER);
   const std::uint32_t workers = stored.definition().workers();
   const std::size_t count =
       workers == 0 ? joined.size() : std::min<std::size_t>(workers, joined.size());
@@ -275,7 +285,7 @@ void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& 
 
 void stop_job(JobRecord& job, TimePoint now, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
-  std::string message = "stopped by request";
+  std::string message = stored.requeued() ? stored.message() : "stopped by request";
   if (stored.stops_when_saved()) {
     const int kept = stored.checkpoints_size();
     if (!stored.checkpoint_failure().empty()) {
@@ -296,8 +306,9 @@ void stop_job(JobRecord& job, TimePoint now, Notes& notes) {
 }
 
 bool may_restart(const pb::StoredJob& job) {
-  return job.state() == pb::FAILED && job.definition().restart() > 0 && !job.diverged() &&
-         job.restarted_as() == 0;
+  if (job.restarted_as() != 0 || job.diverged()) return false;
+  return job.state() == pb::FAILED ? job.definition().restart() > 0
+                                   : job.state() == pb::STOPPED && job.requeued();
 }
 
 void note_failure(JobRecord& job, int member, const std::string& title, TimePoint now,

@@ -24,12 +24,21 @@ namespace taut {
 [[nodiscard]] pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
                                     Slack slack, const pb::ResumePoint* resume = nullptr);
 
-/// What a job waits for before it can start; empty if nothing.
+/// How many idle workers a job needs to start, and how many it takes at most.
+struct WorkerDemand {
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
+};
+[[nodiscard]] WorkerDemand worker_demand(const JobRecord& job, const Registry& registry);
+
+/// What a job waits for that must join before it can start; empty if nothing.
 [[nodiscard]] std::string waits_for(const JobRecord& job, const Registry& registry);
 
 /// Gives the job its servers, shards and members. REQUIRES: it is submitted and waits for nothing.
+/// workers   idle ones, as many as the job demands
 /// replication_interval  as place_shards()
-void start_job(JobRecord& job, const Registry& registry, std::uint32_t replication_interval,
+void start_job(JobRecord& job, const Registry& registry,
+               const std::vector<const Participant*>& workers, std::uint32_t replication_interval,
                TimePoint now, Notes& notes);
 
 /// Marks members whose process is lost, and has the shards of lost servers taken over; fails the
@@ -42,7 +51,8 @@ void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& 
 /// Orders the workers to end; the job is stopped once they have. REQUIRES: it has not ended.
 void stop_job(JobRecord& job, TimePoint now, Notes& notes);
 
-/// Whether a job starts anew by itself: it fails, not by diverging, and its definition allows it.
+/// Whether another job continues it by itself: it fails, not by diverging, and its definition
+/// allows it; or it was stopped for a job of higher priority.
 [[nodiscard]] bool may_restart(const pb::StoredJob& job);
 
 /// A member has reported an error: that worker is lost and the others continue, unless the error is

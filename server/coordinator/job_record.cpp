@@ -279,6 +279,9 @@ double JobRecord::running_s(TimePoint now) const {
 }
 
 void JobRecord::count_running(TimePoint now) {
+  if (stored_.state() == pb::RUNNING) {
+    stored_.set_service_s(stored_.service_s() + working() * seconds(now - counted_to_));
+  }
   stored_.set_running_s(running_s(now));
   counted_to_ = now;
 }

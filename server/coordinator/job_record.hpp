@@ -103,6 +103,12 @@ class JobRecord {
     return !member.finished() && !member.lost();
   }
 
+  /// How many members work.
+  [[nodiscard]] std::uint32_t working() const {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        stored_.members(), [this](const pb::StoredMember& member) { return works(member); }));
+  }
+
   /// Adds a member that starts at `join`; it is notified once every server knows of it.
   void add_member(const pb::Member& member, std::uint64_t session, const std::string& device);
   /// Members that left at or before `version`, below which no update is missing anywhere, are past:

@@ -124,6 +124,8 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   if (stored.has_resume()) *status.mutable_resume() = stored.resume();
   status.set_restarted_as(stored.restarted_as());
   status.set_diverged(stored.diverged());
+  status.set_priority(stored.priority());
+  status.set_held(stored.held());
   status.set_former_workers(stored.former().members());
   *status.mutable_former_staleness() = stored.former().staleness();
   if (stored.state() == pb::RUNNING) {

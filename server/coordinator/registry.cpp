@@ -93,6 +93,7 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
   slot.incarnation = Incarnation(next_incarnation_++);
   slot.shard_addresses.assign(hello.shard_addresses().begin(), hello.shard_addresses().end());
   slot.device = hello.device();
+  slot.host = hello.host();
   slot.joined = now;
   slot.lost_reason = reason;
   attach(slot, from, now);

@@ -23,6 +23,7 @@ struct Participant {
   Incarnation incarnation;
   std::vector<std::string> shard_addresses;
   std::string device;
+  std::string host;            // of a worker
   std::optional<PeerId> peer;  // nullopt: lost, or recovered and not reconnected yet
   TimePoint joined;
   TimePoint heard;

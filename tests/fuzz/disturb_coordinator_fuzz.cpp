@@ -79,11 +79,12 @@ pb::ControlMessage strange_message(Script& script) {
       break;
     default: {
       // None of these is for a reader or a worker.
-      const std::uint32_t which = script.pick(4);
+      const std::uint32_t which = script.pick(5);
       if (which == 0) message.mutable_stop_job()->set_job(1);
       if (which == 1) message.mutable_drain()->set_name(kNames.at(script.pick(kNames.size())));
       if (which == 2) message.mutable_set_slack()->set_job(1);
       if (which == 3) message.mutable_worker_job()->set_job(1);
+      if (which == 4) message.mutable_change_queue()->set_job(1);
     }
   }
   return message;

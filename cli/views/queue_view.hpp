@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/control.pb.h"
+
+namespace taut::cli {
+
+/// The jobs that run and that wait, in the order in which they go: who has how many workers, and
+/// what the others wait for. The first line counts the workers.
+[[nodiscard]] std::vector<std::string> queue_lines(const pb::StatusReply& status);
+
+}  // namespace taut::cli

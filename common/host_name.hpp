@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace taut {
+
+/// This machine's name; empty: it has none.
+[[nodiscard]] std::string host_name();
+
+}  // namespace taut

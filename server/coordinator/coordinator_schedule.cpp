@@ -1,0 +1,174 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/state_word.hpp"
+#include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/job_status.hpp"
+
+namespace taut {
+namespace {
+
+constexpr std::int32_t kMaxPriority = 1000;
+
+/// Until it ends: by its pace, or by what its definition expects.
+std::optional<double> remaining_s(const JobRecord& job, const Registry& registry, TimePoint now) {
+  if (job.stored().state() == pb::RUNNING) {
+    const double left = job_status(job, registry, "", now).left_s();
+    if (left > 0) return left;
+  }
+  const double expected = job.stored().definition().expected_s();
+  if (expected <= 0) return std::nullopt;
+  return std::max(0.0, expected - job.running_s(now));
+}
+
+bool goes_before(const pb::StoredJob& a, const pb::StoredJob& b) {
+  return a.priority() != b.priority() ? a.priority() > b.priority() : a.job() < b.job();
+}
+
+}  // namespace
+
+const JobRecord* Coordinator::job_of(const Participant& worker) const {
+  for (const auto& [id, job] : jobs_) {
+    if (!job.is_active()) continue;
+    const int member = job.find_member(worker.incarnation);
+    if (member >= 0 && job.works(job.stored().members(member))) return &job;
+  }
+  return nullptr;
+}
+
+std::vector<const Participant*> Coordinator::idle_workers() const {
+  std::vector<const Participant*> workers = registry_.available(pb::ROLE_WORKER);
+  std::erase_if(workers, [this](const Participant* one) { return job_of(*one) != nullptr; });
+  return workers;
+}
+
+bool Coordinator::may_know_workers(const JobRecord& job) const {
+  // "Every worker that has joined" is unknown until all had the time to reconnect.
+  const bool is_recovered = job.stored().job() < first_new_job_;
+  return !is_recovered || job.stored().definition().workers() > 0 ||
+         now_ - recovered_at_ > options_.heartbeat_limit;
+}
+
+std::string Coordinator::waiting_message(const JobRecord& job) const {
+  const pb::StoredJob& stored = job.stored();
+  if (stored.held()) return fmt::format("is held; tautline release {} lets it start", stored.job());
+  if (!may_know_workers(job)) {
+    return "waits for the workers to reconnect after the coordinator's restart";
+  }
+  if (std::string missing = waits_for(job, registry_); !missing.empty()) return missing;
+  if (idle_workers().size() < worker_demand(job, registry_).min) {
+    std::string running;
+    for (const auto& [id, other] : jobs_) {
+      if (!other.is_active()) continue;
+      running += fmt::format("{}{}", running.empty() ? "" : ", ", id.value());
+    }
+    const bool is_one = running.find(',') == std::string::npos;
+    return is_one ? fmt::format("waits for job {} to end", running)
+                  : fmt::format("waits for workers of jobs {}", running);
+  }
+  for (const auto& [id, other] : jobs_) {
+    const pb::StoredJob& ahead = other.stored();
+    const bool waits = ahead.state() == pb::SUBMITTED && !ahead.held();
+    if (!waits || !goes_before(ahead, stored) || !waits_for(other, registry_).empty()) continue;
+    return fmt::format("waits for job {}, which goes before it", ahead.job());
+  }
+  return "";
+}
+
+SchedulingState Coordinator::scheduling_state() const {
+  SchedulingState state;
+  for (const auto& [id, job] : jobs_) {
+    const pb::StoredJob& stored = job.stored();
+    const bool waits = stored.state() == pb::SUBMITTED && !stored.held();
+    if (!waits || !may_know_workers(job) || !waits_for(job, registry_).empty()) continue;
+    const WorkerDemand demand = worker_demand(job, registry_);
+    state.waiting.push_back({.job = id,
+                             .priority = stored.priority(),
+                             .min_workers = demand.min,
+                             .max_workers = demand.max,
+                             .service_s = stored.service_s(),
+                             .remaining_s = remaining_s(job, registry_, now_)});
+  }
+  if (state.waiting.empty()) return state;
+  for (const auto& [id, job] : jobs_) {
+    const pb::StoredJob& stored = job.stored();
+    if (!job.is_active()) continue;
+    state.running.push_back({.job = id,
+                             .priority = stored.priority(),
+                             .workers = job.working(),
+                             .service_s = stored.service_s(),
+                             .remaining_s = remaining_s(job, registry_, now_),
+                             .ends = stored.closing() || stored.stops_when_saved()});
+  }
+  state.idle_workers = static_cast<std::uint32_t>(idle_workers().size());
+  return state;
+}
+
+void Coordinator::schedule() {
+  const SchedulingState state = scheduling_state();
+  if (state.waiting.empty()) return;
+  const SchedulingDecision decision = policy_->decide(state, options_.scheduling.preemption());
+  for (const SchedulingDecision::Start& one : decision.starts) {
+    start(jobs_.at(one.job), one.workers);
+  }
+  for (const JobId job : decision.preemptions) preempt(jobs_.at(job));
+}
+
+void Coordinator::start(JobRecord& job, std::uint32_t workers) {
+  const std::vector<const Participant*> idle = idle_workers();
+  std::vector<IdleWorker> places;
+  for (const Participant* worker : idle) places.push_back({worker->name, worker->host});
+  std::vector<const Participant*> chosen;
+  for (const std::size_t i : choose_workers(places, workers)) chosen.push_back(idle[i]);
+  start_job(job, registry_, chosen, options_.replication_interval, now_, out_.notes);
+  order_first_checkpoint(job, out_.notes);
+}
+
+std::string Coordinator::save_and_stop(JobRecord& job) {
+  std::string order = order_checkpoint_now(job, out_.tasks, out_.notes);
+  job.change().set_stops_when_saved(true);
+  // Whichever is in progress; if none is, the last one is written.
+  job.change().set_checkpoint_wanted(job.stored().has_checkpoint());
+  return order;
+}
+
+void Coordinator::preempt(JobRecord& job) {
+  job.change().set_requeued(true);
+  job.change().set_message("makes room for a job of higher priority");
+  out_.notes.push_back(save_and_stop(job) + ", then it makes room for a job of higher priority");
+}
+
+void Coordinator::on_change_queue(const pb::ChangeQueue& request, pb::CommandReply& reply) {
+  JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
+  if (job == nullptr) return;
+  const bool waits = job->stored().state() == pb::SUBMITTED;
+  if (request.has_held() && !waits) {
+    reply.set_error(fmt::format(
+        "job {0} is {1}: only a job that waits can be held or released; tautline stop {0} saves it",
+        request.job(), state_word(job->stored().state())));
+    return;
+  }
+  const std::int32_t priority = request.priority();
+  if (priority < -kMaxPriority || priority > kMaxPriority) {
+    reply.set_error(fmt::format("priority must be from {} to {}, is {}", -kMaxPriority,
+                                kMaxPriority, priority));
+    return;
+  }
+  std::string done;
+  if (request.has_held()) {
+    job->change().set_held(request.held());
+    done = request.held() ? "is held" : "is released";
+  }
+  if (request.has_priority()) {
+    done += fmt::format("{}has priority {} instead of {}", done.empty() ? "" : ", ", priority,
+                        job->stored().priority());
+    job->change().set_priority(priority);
+  }
+  reply.set_job(request.job());
+  reply.set_message(fmt::format("job {} {}", request.job(), done));
+  out_.notes.push_back(reply.message());
+}
+
+}  // namespace taut

@@ -1,0 +1,203 @@
+// Jobs side by side on one cluster, each with its own workers.
+#include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_cluster.hpp"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace taut {
+namespace {
+
+class Jobs : public FakeCluster {
+ public:
+  explicit Jobs(int workers, bool preempts = false) {
+    options.scheduling.set_preemption(preempts);
+    restart_coordinator(1ms);
+    for (int i = 0; i < 2; ++i) add_server("s" + std::to_string(i), 2);
+    for (int i = 0; i < workers; ++i) add_worker("w" + std::to_string(i));
+    run_for(1s);
+  }
+
+  std::uint64_t start(const pb::Job& definition) {
+    const std::uint64_t job = submit(definition).job();
+    REQUIRE(run_until_state(job, pb::RUNNING));
+    return job;
+  }
+
+  pb::CommandReply change(std::uint64_t job, std::optional<bool> held,
+                          std::optional<std::int32_t> priority = {}) {
+    pb::ControlMessage request;
+    request.mutable_change_queue()->set_job(job);
+    if (held) request.mutable_change_queue()->set_held(*held);
+    if (priority) request.mutable_change_queue()->set_priority(*priority);
+    return ask(request).command_reply();
+  }
+
+  /// The names of the workers that work for a job.
+  std::set<std::string> workers_of(std::uint64_t job) {
+    std::set<std::string> names;
+    const pb::JobStatus now = status(job);
+    for (const pb::WorkerStatus& worker : now.workers()) {
+      if (worker.state() == pb::PROCESS_RUNNING) names.insert(worker.name());
+    }
+    return names;
+  }
+};
+
+using Names = std::set<std::string>;
+
+TEST_CASE("two jobs train side by side, each with workers of its own", "[coordinator][queue]") {
+  Jobs cluster(4);
+  const std::uint64_t first = cluster.start(make_job(2));
+  const std::uint64_t second = cluster.start(make_job(2));
+  CHECK(cluster.workers_of(first) == Names{"w0", "w1"});
+  CHECK(cluster.workers_of(second) == Names{"w2", "w3"});
+  const auto clock = [&](std::uint64_t job) {
+    return cluster.status(job).workers(0).progress().clock();
+  };
+  REQUIRE(cluster.run_until([&] { return clock(first) > 20 && clock(second) > 20; }));
+  // A loss concerns its own job alone, and another's workers do not fill the place.
+  cluster.kill("w0");
+  REQUIRE(cluster.run_until([&] { return cluster.workers_of(first) == Names{"w1"}; }));
+  CHECK(cluster.workers_of(second) == Names{"w2", "w3"});
+  cluster.add_worker("w4");
+  REQUIRE(cluster.run_until([&] { return cluster.workers_of(first) == Names{"w1", "w4"}; }));
+  REQUIRE(cluster.stop(second).error().empty());
+  REQUIRE(cluster.run_until_state(second, pb::STOPPED));
+  CHECK(cluster.status(first).state() == pb::RUNNING);
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("both jobs continue when the coordinator restarts", "[coordinator][queue][store]") {
+  Jobs cluster(4);
+  const std::uint64_t first = cluster.start(make_job(2, 200));
+  const std::uint64_t second = cluster.start(make_job(2, 200));
+  cluster.restart_coordinator(1s);
+  REQUIRE(cluster.run_until_state(first, pb::DONE));
+  REQUIRE(cluster.run_until_state(second, pb::DONE));
+  CHECK(cluster.status(first).message().empty());
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a job waits for workers of several jobs, and starts when enough are idle",
+          "[coordinator][queue]") {
+  Jobs cluster(4);
+  const std::uint64_t first = cluster.start(make_job(2));
+  const std::uint64_t second = cluster.start(make_job(1));
+  const std::uint64_t third = cluster.submit(make_job(3)).job();
+  CHECK(cluster.status(third).message() == "waits for workers of jobs 1, 2");
+  CHECK(cluster.status(third).required_workers() == 3);
+  // The idle worker is reserved for it.
+  const std::uint64_t fourth = cluster.submit(make_job(1)).job();
+  cluster.run_for(2s);
+  CHECK(cluster.status(fourth).message() == "waits for job 3, which goes before it");
+  REQUIRE(cluster.stop(first).error().empty());
+  REQUIRE(cluster.run_until_state(third, pb::RUNNING));
+  CHECK(cluster.status(fourth).message() == "waits for workers of jobs 2, 3");
+  REQUIRE(cluster.stop(second).error().empty());
+  REQUIRE(cluster.run_until_state(fourth, pb::RUNNING));
+}
+
+TEST_CASE("a short job starts before one that waits for more workers", "[coordinator][queue]") {
+  Jobs cluster(2);
+  pb::Job definition = make_job(1);
+  definition.set_expected_s(100);
+  const std::uint64_t first = cluster.start(definition);
+  const std::uint64_t second = cluster.submit(make_job(2)).job();
+  definition = make_job(1, 30);
+  definition.set_expected_s(10);
+  const std::uint64_t third = cluster.submit(definition).job();
+  REQUIRE(cluster.run_until_state(third, pb::DONE));
+  CHECK(cluster.status(second).state() == pb::SUBMITTED);
+  REQUIRE(cluster.stop(first).error().empty());
+  CHECK(cluster.run_until_state(second, pb::RUNNING));
+}
+
+TEST_CASE("a job that is held waits until it is released", "[coordinator][queue]") {
+  Jobs cluster(2);
+  const std::uint64_t first = cluster.start(make_job(2));
+  const std::uint64_t second = cluster.submit(make_job(2)).job();
+  const std::uint64_t third = cluster.submit(make_job(2)).job();
+  CHECK(cluster.change(second, true).message() == "job 2 is held");
+  CHECK(cluster.status(second).held());
+  CHECK(cluster.status(second).message() == "is held; tautline release 2 lets it start");
+  CHECK_THAT(cluster.change(first, true).error(), Contains("job 1 is running"));
+  cluster.restart_coordinator(1s);
+  REQUIRE(cluster.stop(first).error().empty());
+  REQUIRE(cluster.run_until_state(third, pb::RUNNING));
+  REQUIRE(cluster.stop(third).error().empty());
+  REQUIRE(cluster.run_until_state(third, pb::STOPPED));
+  cluster.run_for(2s);
+  CHECK(cluster.status(second).state() == pb::SUBMITTED);
+  CHECK(cluster.change(second, false).error().empty());
+  CHECK(cluster.run_until_state(second, pb::RUNNING));
+  CHECK_THAT(cluster.change(77, true).error(), Contains("job 77 does not exist"));
+  CHECK_THAT(cluster.change(second, {}, 1001).error(), Contains("is 1001"));
+}
+
+TEST_CASE("the higher priority goes first, and can be changed", "[coordinator][queue]") {
+  Jobs cluster(2);
+  const std::uint64_t first = cluster.start(make_job(2));
+  const std::uint64_t second = cluster.submit(make_job(2)).job();
+  pb::Job definition = make_job(2);
+  definition.set_priority(-3);
+  const std::uint64_t third = cluster.submit(definition).job();
+  CHECK(cluster.change(third, {}, 4).message() == "job 3 has priority 4 instead of -3");
+  REQUIRE(cluster.stop(first).error().empty());
+  REQUIRE(cluster.run_until_state(third, pb::RUNNING));
+  CHECK(cluster.status(second).state() == pb::SUBMITTED);
+}
+
+TEST_CASE("a job of higher priority gets the workers of another, which continues later",
+          "[coordinator][queue]") {
+  Jobs cluster(2, true);
+  const std::uint64_t low = cluster.start(make_job(2, 5000));
+  REQUIRE(
+      cluster.run_until([&] { return cluster.status(low).workers(0).progress().clock() > 20; }));
+  pb::Job definition = make_job(2, 100);
+  definition.set_priority(1);
+  const std::uint64_t high = cluster.submit(definition).job();
+  REQUIRE(cluster.run_until_state(high, pb::RUNNING));
+  const pb::JobStatus stopped = cluster.status(low);
+  CHECK(stopped.state() == pb::STOPPED);
+  CHECK_THAT(stopped.message(),
+             Contains("makes room for a job of higher priority; saved at clock "));
+  const std::uint64_t rest = stopped.restarted_as();
+  REQUIRE(rest == high + 1);
+  CHECK(cluster.status(rest).message() == "waits for job 2 to end");
+  REQUIRE(cluster.run_until_state(high, pb::DONE));
+  REQUIRE(cluster.run_until_state(rest, pb::RUNNING));
+  CHECK(cluster.status(rest).resume().clock() == stopped.checkpoints(0).clock());
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a job of the same priority waits, and so does any where pre-emption is off",
+          "[coordinator][queue]") {
+  const bool preempts = GENERATE(false, true);
+  Jobs cluster(2, preempts);
+  const std::uint64_t first = cluster.start(make_job(2));
+  pb::Job definition = make_job(2);
+  definition.set_priority(preempts ? 0 : 5);
+  const std::uint64_t second = cluster.submit(definition).job();
+  cluster.run_for(3s);
+  CHECK(cluster.status(first).state() == pb::RUNNING);
+  CHECK(cluster.status(second).state() == pb::SUBMITTED);
+}
+
+TEST_CASE("a user who stops a job that makes room stops it for good", "[coordinator][queue]") {
+  Jobs cluster(2, true);
+  const std::uint64_t low = cluster.start(make_job(2));
+  cluster.at("s0").server.stalls = true;  // its checkpoint takes a while
+  pb::Job definition = make_job(2);
+  definition.set_priority(1);
+  const std::uint64_t high = cluster.submit(definition).job();
+  cluster.run_for(1s);
+  REQUIRE(cluster.status(low).state() == pb::RUNNING);
+  REQUIRE(cluster.stop(low).error().empty());
+  REQUIRE(cluster.run_until_state(low, pb::STOPPED));
+  REQUIRE(cluster.run_until_state(high, pb::RUNNING));
+  CHECK(cluster.status(low).restarted_as() == 0);
+}
+
+}  // namespace
+}  // namespace taut
