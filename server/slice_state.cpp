@@ -264,11 +264,9 @@ Clock SliceState::settled(WorkerId worker) const {
 
 std::map<WorkerId, Clock> SliceState::settled_members() const {
   std::map<WorkerId, Clock> settled;
+  // Ascending by clock: the lowest of each is the first.
+  for (const auto& [place, update] : held_) settled.emplace(place.second, place.first);
   for (const auto& [worker, clock] : applied_) settled.emplace(worker, clock_.done(worker));
-  // Ascending by clock: the lowest of each is the last that is seen from behind.
-  for (auto held = held_.rbegin(); held != held_.rend(); ++held) {
-    settled[held->first.second] = held->first.first;
-  }
   return settled;
 }
 

@@ -146,7 +146,7 @@ Security security_of(const KeyFile& file) {
   return security;
 }
 
-Result<Security> load(const fs::path& path, KeyFile file) {
+Result<Security> load(const fs::path& path, const KeyFile& file) {
   if (file.own.secret_key.empty() || file.cluster_key.empty()) {
     return invalid(fmt::format("{}: has no secret, or not its cluster's key", path.string()));
   }
@@ -279,7 +279,7 @@ Result<Security> daemon_security(const fs::path& folder, const std::string& name
     return invalid(fmt::format("{}: has the role {}; a {}'s key must have the role {}",
                                path.string(), role_name(identity.role), role_text, role_text));
   }
-  TAUT_TRY(Security security, load(path, std::move(file.value())));
+  TAUT_TRY(Security security, load(path, file.value()));
   if (role != KeyRole::kServer) {
     security.cluster_secret.clear();
     return security;
@@ -295,7 +295,7 @@ Result<Security> user_security(const fs::path& folder) {
   if (fs::exists(owner, none)) {
     TAUT_TRY(KeyFile file, read_key(owner));
     file.cluster_secret.clear();
-    return load(owner, std::move(file));
+    return load(owner, file);
   }
   std::vector<std::pair<fs::path, KeyFile>> found;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
@@ -306,7 +306,7 @@ Result<Security> user_security(const fs::path& folder) {
       found.emplace_back(entry.path(), std::move(file));
     }
   }
-  if (found.size() == 1) return load(found[0].first, std::move(found[0].second));
+  if (found.size() == 1) return load(found[0].first, found[0].second);
   return make_error(
       ErrorCode::kNotFound,
       fmt::format("{}: has {} keys of the roles submit and view, and a command needs one: run "

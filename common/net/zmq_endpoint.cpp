@@ -305,9 +305,9 @@ PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& ke
 /// Of the key that has most connections, the one of which nothing came for longest: who opens many
 /// drives nobody else out, and where there are no keys, nobody who speaks.
 void ZmqEndpoint::forget_one() {
-  const auto& [key, connections] =
-      *std::ranges::max_element(callers_of_key_, {}, [](const auto& one) { return one.second; });
-  const auto has_key = [&](PeerId peer) { return callers_.at(peer).key == key; };
+  const auto crowded =
+      std::ranges::max_element(callers_of_key_, {}, [](const auto& one) { return one.second; });
+  const auto has_key = [&](PeerId peer) { return callers_.at(peer).key == crowded->first; };
   forget(*std::ranges::find_if(callers_by_silence_, has_key));
 }
 

@@ -52,7 +52,8 @@ Pass run(const std::string& text, const std::shared_ptr<Backend>& backend, float
   Values labels;
   for (std::int64_t i = 0; i < kBatch; ++i) labels.push_back(static_cast<float>(i % 3));
   for (std::int64_t clock = 0; clock < 6; ++clock) {
-    Values images = random_values(static_cast<std::size_t>(2 * kBatch * kSide * kSide), 8 + clock);
+    Values images = random_values(static_cast<std::size_t>(2 * kBatch * kSide * kSide),
+                                  8 + static_cast<std::uint64_t>(clock));
     images[17] += poison;
     net.set_batch(*stream, {images, labels});
     for (std::size_t i = 0; i < net.layer_count(); ++i) net.forward(i, *stream, Clock(clock));
