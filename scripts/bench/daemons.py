@@ -19,16 +19,18 @@ class Cluster:
     more      settings of every server and worker
     metrics   "true": workers record every clock
     shards    of each of these servers
+    preempts  jobs of higher priority get the workers of others
     """
 
     def __init__(self, options, folder, servers, interval, workers=2, state=False, more="",
-                 metrics="false", shards=1):
+                 metrics="false", shards=1, preempts=False):
         self.options, self.folder, self.processes = options, pathlib.Path(folder), {}
         self.address, self.more, self.metrics = "127.0.0.1:0", more, metrics
         state_folder = self.folder / "state" if state else ""
         self.coordinator_settings = (
             f'shards: 0 coordinator {{ heartbeat_limit_s: {LIMIT_S} state_folder: "{state_folder}" '
-            f'run_folder: "" replication {{ interval: {interval} }} }}')
+            f'run_folder: "" replication {{ interval: {interval} }} '
+            f'scheduling {{ preemption: {str(preempts).lower()} }} }}')
         self.start("server", "coordinator", self.coordinator_settings)
         ready = (self.folder / "coordinator.ready").read_text(encoding="utf-8")
         self.address = re.search(r"coordinator (\S+)", ready)[1]

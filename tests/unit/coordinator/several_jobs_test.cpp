@@ -10,7 +10,9 @@ namespace {
 
 class Jobs : public FakeCluster {
  public:
-  explicit Jobs(int workers, bool preempts = false) {
+  explicit Jobs(int workers, bool preempts = false, std::uint64_t seed = 1,
+                FakeNetwork network = {})
+      : FakeCluster(seed, network) {
     options.scheduling.set_preemption(preempts);
     restart_coordinator(1ms);
     for (int i = 0; i < 2; ++i) add_server("s" + std::to_string(i), 2);
@@ -45,6 +47,7 @@ class Jobs : public FakeCluster {
 };
 
 using Names = std::set<std::string>;
+using Numbers = std::vector<std::uint64_t>;
 
 TEST_CASE("two jobs train side by side, each with workers of its own", "[coordinator][queue]") {
   Jobs cluster(4);
@@ -197,6 +200,84 @@ TEST_CASE("a user who stops a job that makes room stops it for good", "[coordina
   REQUIRE(cluster.run_until_state(low, pb::STOPPED));
   REQUIRE(cluster.run_until_state(high, pb::RUNNING));
   CHECK(cluster.status(low).restarted_as() == 0);
+}
+
+/// No worker works for two jobs.
+void check_shares(Jobs& cluster, const Numbers& jobs) {
+  Names seen;
+  for (const std::uint64_t job : jobs) {
+    if (cluster.status(job).state() != pb::RUNNING) continue;
+    for (const std::string& worker : cluster.workers_of(job)) {
+      CAPTURE(job, worker);
+      CHECK(seen.insert(worker).second);
+    }
+  }
+}
+
+/// One random thing that happens to a cluster of six workers.
+void disturb(Jobs& cluster, Numbers& jobs, std::mt19937_64& random) {
+  const auto pick = [&random](std::size_t n) { return static_cast<std::uint32_t>(random() % n); };
+  const std::string worker = "w" + std::to_string(pick(6));
+  const std::uint64_t job = jobs.empty() ? 1 : jobs[pick(jobs.size())];
+  switch (pick(8)) {
+    case 0:
+    case 1:
+    case 2: {
+      pb::Job definition = make_job(1 + pick(4), 50 + static_cast<std::int32_t>(pick(400)));
+      definition.set_priority(static_cast<std::int32_t>(pick(3)));
+      if (pick(2) == 0) definition.set_min_workers(1);
+      if (pick(2) == 0) definition.set_expected_s(1 + pick(60));
+      const pb::SubmitReply reply = cluster.submit(definition);
+      if (reply.error().empty()) jobs.push_back(reply.job());
+      break;
+    }
+    case 3:
+      cluster.kill(worker);
+      break;
+    case 4:
+      cluster.add_worker(worker);
+      break;
+    case 5:
+      static_cast<void>(cluster.change(job, pick(2) == 0));
+      break;
+    case 6:
+      static_cast<void>(cluster.stop(job, pick(2) == 0));
+      break;
+    default:
+      cluster.restart_coordinator(std::chrono::seconds(pick(3)));
+      break;
+  }
+}
+
+TEST_CASE("jobs come and go while messages are lost, and no worker has two of them",
+          "[coordinator][queue]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    FakeNetwork network;
+    network.drop = 0.1;
+    network.duplicate = 0.1;
+    network.delay_max = 200ms;
+    Jobs cluster(6, seed % 2 == 0, seed, network);
+    std::mt19937_64 random(seed);
+    Numbers jobs;
+    for (int i = 0; i < 30; ++i) {
+      disturb(cluster, jobs, random);
+      cluster.run_for(std::chrono::seconds(random() % 6));
+      check_shares(cluster, jobs);
+    }
+    for (int i = 0; i < 6; ++i) cluster.add_worker("w" + std::to_string(i));
+    // Those that were pre-empted are continued by others.
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      static_cast<void>(cluster.change(jobs[i], false));
+      CAPTURE(jobs[i]);
+      REQUIRE(
+          cluster.run_until([&] { return cluster.status(jobs[i]).state() >= pb::DONE; }, 30min));
+      check_shares(cluster, jobs);
+      const std::uint64_t rest = cluster.status(jobs[i]).restarted_as();
+      if (rest != 0) jobs.push_back(rest);
+    }
+    CHECK(cluster.broken().empty());
+  }
 }
 
 }  // namespace
