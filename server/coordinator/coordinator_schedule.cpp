@@ -44,6 +44,20 @@ std::vector<const Participant*> Coordinator::idle_workers() const {
   return workers;
 }
 
+std::uint32_t Coordinator::free_workers() const {
+  const std::vector<const Participant*> idle = idle_workers();
+  std::size_t claimed = 0;
+  for (const auto& [id, job] : jobs_) {
+    const pb::StoredJob& stored = job.stored();
+    if (stored.state() != pb::RUNNING || stored.closing()) continue;
+    const auto fitting = std::ranges::count_if(idle, [&stored](const Participant* worker) {
+      return std::ranges::count(stored.quarantined(), worker->name) == 0;
+    });
+    claimed += std::min<std::size_t>(job.lost_slots(), static_cast<std::size_t>(fitting));
+  }
+  return static_cast<std::uint32_t>(idle.size() - std::min(idle.size(), claimed));
+}
+
 bool Coordinator::may_know_workers(const JobRecord& job) const {
   // "Every worker that has joined" is unknown until all had the time to reconnect.
   const bool is_recovered = job.stored().job() < first_new_job_;
@@ -58,7 +72,7 @@ std::string Coordinator::waiting_message(const JobRecord& job) const {
     return "waits for the workers to reconnect after the coordinator's restart";
   }
   if (std::string missing = waits_for(job, registry_); !missing.empty()) return missing;
-  if (idle_workers().size() < worker_demand(job, registry_).min) {
+  if (free_workers() < worker_demand(job, registry_).min) {
     std::string running;
     for (const auto& [id, other] : jobs_) {
       if (!other.is_active()) continue;
@@ -102,7 +116,7 @@ SchedulingState Coordinator::scheduling_state() const {
                              .remaining_s = remaining_s(job, registry_, now_),
                              .ends = stored.closing() || stored.stops_when_saved()});
   }
-  state.idle_workers = static_cast<std::uint32_t>(idle_workers().size());
+  state.idle_workers = free_workers();
   return state;
 }
 

@@ -1,6 +1,7 @@
 #include "server/coordinator/job_record.hpp"
 
 #include <map>
+#include <set>
 
 #include "common/check.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
@@ -276,6 +277,17 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
 double JobRecord::running_s(TimePoint now) const {
   const bool running = stored_.state() == pb::RUNNING;
   return stored_.running_s() + (running ? seconds(now - counted_to_) : 0);
+}
+
+std::uint32_t JobRecord::lost_slots() const {
+  std::set<std::uint32_t> lost;
+  for (const pb::StoredMember& member : stored_.members()) {
+    if (member.lost()) lost.insert(member.member().slot());
+  }
+  for (const pb::StoredMember& member : stored_.members()) {
+    if (!member.lost()) lost.erase(member.member().slot());
+  }
+  return static_cast<std::uint32_t>(lost.size());
 }
 
 void JobRecord::count_running(TimePoint now) {

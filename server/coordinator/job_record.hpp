@@ -109,6 +109,10 @@ class JobRecord {
         stored_.members(), [this](const pb::StoredMember& member) { return works(member); }));
   }
 
+  /// How many slots have no worker because it was lost. It may take idle ones before any job that
+  /// waits.
+  [[nodiscard]] std::uint32_t lost_slots() const;
+
   /// Adds a member that starts at `join`; it is notified once every server knows of it.
   void add_member(const pb::Member& member, std::uint64_t session, const std::string& device);
   /// Members that left at or before `version`, below which no update is missing anywhere, are past:

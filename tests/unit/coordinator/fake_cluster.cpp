@@ -326,14 +326,23 @@ void FakeCluster::step() {
     next_coordinator_tick_ = now_ + kCoordinatorTick;
     carry_out(coordinator_->tick(now_));
   }
-  std::vector<FakeServer*> servers;
-  for (auto& [name, process] : processes_) {
-    if (process.session && process.role == pb::ROLE_SERVER) servers.push_back(&process.server);
-  }
+  // A worker knows the servers that its job has.
+  const auto servers_of = [this](const FakeWorker& worker) {
+    std::vector<FakeServer*> servers;
+    for (auto& [name, process] : processes_) {
+      const bool is_its =
+          worker.job() &&
+          std::ranges::any_of(worker.job()->shards(), [&name = name](const pb::ShardInfo& shard) {
+            return shard.address().starts_with(name + ":");
+          });
+      if (process.session && is_its) servers.push_back(&process.server);
+    }
+    return servers;
+  };
   for (auto& [name, process] : processes_) {
     if (!process.session) continue;
     const bool is_server = process.role == pb::ROLE_SERVER;
-    if (!is_server) process.worker.step(servers);
+    if (!is_server) process.worker.step(servers_of(process.worker));
     process.session->report(is_server ? process.server.report() : process.worker.report());
     carry_out(process, process.session->tick(now_));
   }

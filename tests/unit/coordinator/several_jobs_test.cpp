@@ -249,6 +249,20 @@ void disturb(Jobs& cluster, Numbers& jobs, std::mt19937_64& random) {
   }
 }
 
+TEST_CASE("a place whose worker is lost is filled before a job that waits starts",
+          "[coordinator][queue]") {
+  Jobs cluster(3);
+  const std::uint64_t first = cluster.start(make_job(3));
+  const std::uint64_t second = cluster.submit(make_job(1)).job();
+  cluster.kill("w0");
+  REQUIRE(cluster.run_until([&] { return cluster.workers_of(first).size() == 2; }));
+  cluster.add_worker("w3");
+  REQUIRE(cluster.run_until([&] { return cluster.workers_of(first).contains("w3"); }));
+  CHECK(cluster.status(second).message() == "waits for job 1 to end");
+  cluster.add_worker("w4");
+  CHECK(cluster.run_until_state(second, pb::RUNNING));
+}
+
 TEST_CASE("jobs come and go while messages are lost, and no worker has two of them",
           "[coordinator][queue]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -269,9 +283,10 @@ TEST_CASE("jobs come and go while messages are lost, and no worker has two of th
     // Those that were pre-empted are continued by others.
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       static_cast<void>(cluster.change(jobs[i], false));
-      CAPTURE(jobs[i]);
-      REQUIRE(
-          cluster.run_until([&] { return cluster.status(jobs[i]).state() >= pb::DONE; }, 30min));
+      const bool has_ended =
+          cluster.run_until([&] { return cluster.status(jobs[i]).state() >= pb::DONE; }, 30min);
+      CAPTURE(jobs[i], cluster.status(jobs[i]).ShortDebugString());
+      REQUIRE(has_ended);
       check_shares(cluster, jobs);
       const std::uint64_t rest = cluster.status(jobs[i]).restarted_as();
       if (rest != 0) jobs.push_back(rest);
