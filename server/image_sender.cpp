@@ -116,9 +116,9 @@ void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock 
 }
 
 bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoint now) const {
-  constexpr int kLongest = 6;
+  constexpr int kMaxDoublings = 6;
   if (track.under_way) {
-    return now - track.sent >= (1 << std::min(track.attempts - 1, kLongest)) * kAgain;
+    return now - track.sent >= (1 << std::min(track.attempts - 1, kMaxDoublings)) * kAgain;
   }
   return track.is_due && target.under_way < kUnderWay;
 }

@@ -532,7 +532,7 @@ ShardReport Shard::report(JobId id) const {
   for (const auto& [index, slice] : job.slices) {
     report.max_done = std::max(report.max_done, slice->gate().highest_due());
   }
-  // A host that serves no shard holds nobody back.
+  // A host that serves no shard holds no worker back.
   const bool may_hold_back = job.tables.empty() && !job.served.empty();
   if (!may_hold_back) report.min_version = Clock::never();
   for (const auto& [index, slice] : job.slices) {

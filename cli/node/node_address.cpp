@@ -17,7 +17,7 @@
 namespace taut::cli {
 namespace {
 
-// Of the block that is reserved for documentation (RFC 5737): no network of anybody's, so that the
+// Of the block that is reserved for documentation (RFC 5737): in use nowhere, so that the
 // way to it is the one to everything that is far away.
 constexpr const char* kFarAway = "192.0.2.1";
 constexpr const char* kLoopback = "127.0.0.1";

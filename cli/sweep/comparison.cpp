@@ -267,7 +267,7 @@ std::string capitalized(std::string name) {
 
 }  // namespace
 
-Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target) {
+SweepVerdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target) {
   std::vector<const PointFigures*> reached;
   std::vector<std::string> never;
   for (const PointFigures& point : points) {
@@ -305,10 +305,11 @@ Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& targ
     return a->to_target_s.mean < b->to_target_s.mean;
   });
   const PointFigures& best = *reached[0];
-  Verdict found{fmt::format("{} reached {} soonest, in {} s on average over {} seeds{}",
-                            capitalized(best.point.name()), target.text(),
-                            figure_text(best.to_target_s.mean, 1), best.to_target_s.count, beside),
-                true, paired_tests(reached)};
+  SweepVerdict found{
+      fmt::format("{} reached {} soonest, in {} s on average over {} seeds{}",
+                  capitalized(best.point.name()), target.text(),
+                  figure_text(best.to_target_s.mean, 1), best.to_target_s.count, beside),
+      true, paired_tests(reached)};
   if (reached.size() == 1) {
     found.text +=
         points.size() == 1 ? "." : fmt::format("; no other {} always did.", best.point.kind());

@@ -99,7 +99,7 @@ struct PairedTest {
 
 /// Which bound or setting of one group reached the target soonest, by how much, and whether that is
 /// beyond the noise; or why the runs do not say.
-struct Verdict {
+struct SweepVerdict {
   std::string text;
   bool is_given = false;          // false: the text says why not
   std::vector<PairedTest> tests;  // empty unless given
@@ -110,7 +110,8 @@ struct Verdict {
 /// the soonest one is chosen by the same times. It takes seeds_needed() seeds, in each run
 /// kTestsNeeded tests around the target that take at most kMaxTestShare of its time, and no runs
 /// that shared cores with others.
-[[nodiscard]] Verdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target);
+[[nodiscard]] SweepVerdict verdict(const std::vector<PointFigures>& points,
+                                   const SweepTarget& target);
 
 /// Which setting has the best final value, on the mean; empty where bounds are compared, or where
 /// no run has finished.

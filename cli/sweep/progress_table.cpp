@@ -162,7 +162,7 @@ std::vector<std::string> result_lines(const SweepReport& report) {
   lines.emplace_back();
   for (const auto& group : groups) {
     const std::string before = groups.size() > 1 ? group.front().point.group() + ": " : "";
-    const Verdict found = verdict(group, report.target);
+    const SweepVerdict found = verdict(group, report.target);
     if (!found.is_given) {
       for (std::string& line : every_run(group)) lines.push_back(std::move(line));
       lines.emplace_back();

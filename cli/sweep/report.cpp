@@ -161,7 +161,7 @@ std::string group_section(const std::vector<PointFigures>& points, const SweepTa
   if (heading) {
     html += fmt::format("<h2>{}</h2>\n", escape_html(points.front().point.group()));
   }
-  const Verdict found = verdict(points, target);
+  const SweepVerdict found = verdict(points, target);
   html += fmt::format("<p class=\"verdict\">{}</p>\n<ul class=\"soft\">", prose(found.text));
   for (const std::string& line : basis_of(points, target)) {
     html += fmt::format("<li>{}</li>", prose(line));

@@ -54,7 +54,7 @@ std::string report_json(const SweepReport& report, const std::filesystem::path& 
   for (const PointFigures& point : report.points) points.push_back(to_json(point, report));
   Json verdicts = Json::array();
   for (const auto& group : groups_of(report.points, target.metric)) {
-    const Verdict found = verdict(group, target);
+    const SweepVerdict found = verdict(group, target);
     Json tests = Json::array();
     for (const PairedTest& test : found.tests) {
       tests.push_back({{group.front().point.kind(), test.name},

@@ -30,7 +30,7 @@ enum class TokenRight : std::uint8_t {
 /// Thread    one
 class Login {
  public:
-  /// secret    at least 32 characters that nobody can guess
+  /// secret    at least 32 characters that cannot be guessed
   /// port      of the server: browsers keep cookies by host, whatever the port
   Login(std::string secret, const std::string& port);
 

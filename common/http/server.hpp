@@ -34,7 +34,7 @@ class Server {
   struct Options {
     std::string address;                  // "host:port"; port 0: chosen by the system
     std::vector<std::string> hosts;       // as Policy::hosts; the address and localhost are added
-    std::string secret;                   // as Login demands it; empty: everybody is answered
+    std::string secret;                   // as Login demands it; empty: every request is answered
     std::vector<std::string> open_paths;  // answered without a login
     Limits limits;
     Duration tick{500'000};

@@ -79,7 +79,7 @@ Result<void> FolderAdmission::read() {
       continue;
     }
     if (file.value().identity.name != name) {
-      warn_once(fmt::format("{}: names \"{}\", so it admits nobody", path.string(),
+      warn_once(fmt::format("{}: names \"{}\", so it admits no key", path.string(),
                             file.value().identity.name));
       continue;
     }

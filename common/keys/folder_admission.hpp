@@ -14,7 +14,7 @@ namespace taut {
 
 /// Admits the keys that a folder lists, a file for each, NAME, and follows its changes. If the
 /// folder cannot be read any more, what it listed last holds: a folder that vanishes must not end a
-/// training, and nobody else can make it vanish.
+/// training, and no other user can remove it.
 /// Thread    any
 class FolderAdmission final : public Admission {
  public:

@@ -41,7 +41,7 @@ Error failed(const fs::path& path, const char* step) {
 Result<void> check_private(const fs::path& path, const struct stat& found, mode_t mode) {
   if (found.st_uid != geteuid() && found.st_uid != 0) {
     return invalid(fmt::format(
-        "{}: belongs to user {}, who could let anybody in; keys must belong to user {}, who runs "
+        "{}: belongs to user {}, who could admit any key; keys must belong to user {}, who runs "
         "this: name a folder of that user's with keys: or --keys",
         path.string(), found.st_uid, geteuid()));
   }

@@ -56,7 +56,7 @@ class HandshakeWatch {
   std::optional<Refusal> refusal_;
 };
 
-/// Whether a handshake with a listening socket of the cluster succeeds for a key that nobody
+/// Whether a handshake with a listening socket of the cluster succeeds for a key that was not
 /// admitted: then no handler decides, and every process gets in.
 /// place   "tcp://HOST:PORT"
 /// Errors  timeout: the listener does not decide in time

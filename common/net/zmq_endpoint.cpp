@@ -176,7 +176,7 @@ void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
   socket.set(zmq::sockopt::rcvhwm, static_cast<int>(limits_.queued_messages));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(limits_.frame.value()));
   socket.set(zmq::sockopt::handshake_ivl, to_milliseconds(kHandshakeLimit));
-  // A host that is gone without a word leaves connections that nobody would close.
+  // A host that is gone without a word leaves connections that no side would close.
   socket.set(zmq::sockopt::tcp_keepalive, 1);
   socket.set(zmq::sockopt::tcp_keepalive_idle, 60);
   socket.set(zmq::sockopt::tcp_keepalive_intvl, 15);
@@ -209,7 +209,7 @@ Result<void> ZmqEndpoint::open_router() {
   return ok();
 }
 
-/// Tries to get in with a key that nobody admitted.
+/// Tries to get in with a key that was not admitted.
 Result<void> ZmqEndpoint::probe(const std::string& place) const {
   if (security_.is_insecure()) return ok();
   TAUT_TRY(const bool is_open, admits_strangers(place, security_.cluster_key, kProbeWait));
@@ -302,8 +302,8 @@ PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& ke
   return peer;
 }
 
-/// Of the key that has most connections, the one of which nothing came for longest: who opens many
-/// drives nobody else out, and where there are no keys, nobody who speaks.
+/// Of the key that has most connections, the one that has been silent for longest: a peer that
+/// opens many evicts no other, and without keys none that speaks.
 void ZmqEndpoint::forget_one() {
   const auto crowded =
       std::ranges::max_element(callers_of_key_, {}, [](const auto& one) { return one.second; });

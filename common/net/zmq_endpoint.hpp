@@ -20,7 +20,7 @@ class ZmqContext {
   /// Throws std::runtime_error when the process has no file descriptors left.
   [[nodiscard]] std::unique_ptr<Endpoint> make_endpoint(EndpointLimits limits = {});
 
-  /// Ends the handler that admits keys, as a test of what holds without it: nobody gets in.
+  /// Ends the handler that admits keys, as a test of what holds without it: no peer gets in.
   void end_admission();
 
  private:

@@ -16,11 +16,11 @@ namespace taut {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr Bytes kLargestManifest{16ULL << 20U};
+constexpr Bytes kMaxManifest{16ULL << 20U};
 
 Result<pb::CheckpointManifest> read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
-  TAUT_TRY(const std::string bytes, read_file(path, kLargestManifest));
+  TAUT_TRY(const std::string bytes, read_file(path, kMaxManifest));
   return parse_manifest(bytes, path.string());
 }
 

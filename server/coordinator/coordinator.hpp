@@ -123,7 +123,7 @@ class Coordinator {
   /// A job of which the process is a working member; nullptr: it is idle.
   [[nodiscard]] const JobRecord* job_of(const Participant& worker) const;
   [[nodiscard]] std::vector<const Participant*> idle_workers() const;
-  /// How many of them jobs that wait may have: running jobs replace those that they have lost first.
+  /// How many of them jobs that wait may have: first, running jobs replace those that they lost.
   [[nodiscard]] std::uint32_t free_workers() const;
   pb::ControlMessage& send(PeerId to, std::uint64_t request = 0);
 

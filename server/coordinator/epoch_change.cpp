@@ -237,7 +237,7 @@ std::int64_t first_free_clock(const JobRecord& job) {
   for (const JobRecord::Server& server : job.servers) {
     if (!server.lost) known = std::max(known, server.reply.max_done());
   }
-  // Where nobody trains, nobody runs ahead of the change: who joins may do what is left to do.
+  // Where no worker trains, none runs ahead of the change: one that joins may do what is left.
   const bool runs = std::any_of(stored.members().begin(), stored.members().end(),
                                 [&](const pb::StoredMember& member) { return job.works(member); });
   // A later change of mode never precedes an earlier one.

@@ -7,7 +7,7 @@
 
 namespace taut::dashboard {
 
-/// An Ask that asks nobody for ten seconds after it has waited a second or longer in vain, and
+/// An Ask that asks nothing for ten seconds after it has waited a second or longer in vain, and
 /// gives the same error meanwhile: the one thread of all pages and scrapes would do nothing else.
 [[nodiscard]] Ask with_pauses(Ask ask, std::function<TimePoint()> now);
 

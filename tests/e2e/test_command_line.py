@@ -16,6 +16,12 @@ class Commands(ClusterTest):
         self.assertGreater(len(names), 15, text)
         return names
 
+    def test_the_guide_lists_every_command(self):
+        guide = (SOURCE / "docs" / "USER_GUIDE.md").read_text()
+        table = guide[guide.index("## Commands"):guide.index("## Errors")]
+        words = set(re.findall(r"[a-z][a-z-]+", " ".join(re.findall(r"`([^`]+)`", table))))
+        self.assertEqual([name for name in self.commands() if name not in words], [])
+
     def test_help_of_every_command_has_an_example_of_it(self):
         for command in self.commands():
             answer = self.tautline(command, "--help")

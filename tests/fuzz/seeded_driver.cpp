@@ -24,7 +24,7 @@ extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__
 // seeded changes. The same seed makes the same inputs.
 namespace {
 
-constexpr unsigned kLongestInputS = 30;
+constexpr unsigned kMaxInputS = 30;
 
 struct Options {
   double seconds = std::numeric_limits<double>::infinity();
@@ -119,7 +119,7 @@ void try_changed(const Options& options) {
     spent = std::chrono::duration<double>(Clock::now() - begin).count();
     if (spent - armed < 1) continue;
     armed = spent;
-    alarm(kLongestInputS);
+    alarm(kMaxInputS);
   }
   std::printf("%llu inputs in %.1f s, seed %llu\n", number, spent, seed);
 }
@@ -181,7 +181,7 @@ int main(int argc, char** argv) {
     std::signal(signal, on_signal);
   }
   if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(name_input);
-  alarm(kLongestInputS);
+  alarm(kMaxInputS);
   if (!options.files.empty()) return try_files(options.files);
   try_changed(options);
   return 0;

@@ -58,7 +58,7 @@ class ShardConnections {
   // Of connections that broke: a shard may still hold an update that is in shared memory.
   std::vector<std::unique_ptr<SharedLink>> old_links_;
   // Of hosts that serve a shard no more, until a read is answered by its new one: then no worker
-  // believes an old one that still runs, and what it may do with updates matters to nobody.
+  // believes an old one that still runs, and what it does with updates no longer matters.
   std::multimap<ShardId, std::unique_ptr<SharedLink>> moved_links_;
 };
 

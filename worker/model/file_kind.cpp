@@ -21,7 +21,7 @@ namespace {
 
 namespace io = google::protobuf::io;
 
-constexpr Bytes kLargestText{16ULL << 20};
+constexpr Bytes kMaxText{16ULL << 20};
 
 /// The parser reports errors later, and better.
 class NoErrors final : public io::ErrorCollector {
@@ -90,9 +90,9 @@ std::string to_string(FileKind kind) {
 }
 
 Result<FileKind> file_kind(std::string_view text, const std::string& name) {
-  if (text.size() > kLargestText.value()) {
-    return invalid(fmt::format("{}: {} bytes of text, the limit is {}", name, text.size(),
-                               kLargestText.value()));
+  if (text.size() > kMaxText.value()) {
+    return invalid(
+        fmt::format("{}: {} bytes of text, the limit is {}", name, text.size(), kMaxText.value()));
   }
   const std::vector<std::string> names = outermost_fields(text);
   const std::array schemas{std::pair(FileKind::kJob, pb::Job::descriptor()),
@@ -115,7 +115,7 @@ Result<FileKind> file_kind(std::string_view text, const std::string& name) {
 }
 
 Result<FileKind> file_kind(const std::filesystem::path& path) {
-  TAUT_TRY(const std::string text, read_file(path, kLargestText));
+  TAUT_TRY(const std::string text, read_file(path, kMaxText));
   return file_kind(text, path.string());
 }
 

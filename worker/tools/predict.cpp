@@ -16,13 +16,13 @@
 namespace taut::worker {
 namespace {
 
-constexpr Bytes kLargestNames{16ULL << 20U};
+constexpr Bytes kMaxNames{16ULL << 20U};
 
 /// Names of classes, by number; empty if no file is given.
 Result<std::vector<std::string>> class_names(const std::string& path) {
   std::vector<std::string> names;
   if (path.empty()) return names;
-  TAUT_TRY(const std::string text, read_file(path, kLargestNames));
+  TAUT_TRY(const std::string text, read_file(path, kMaxNames));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();

@@ -9,12 +9,12 @@
 namespace taut::worker {
 namespace {
 
-constexpr Bytes kLargestVocabulary{64ULL << 20U};
+constexpr Bytes kMaxVocabulary{64ULL << 20U};
 
 /// The vocabulary: from a file that training wrote, or made from the text again.
 Result<data::Vocabulary> vocabulary_of(const pb::ToolRequest& request, const pb::Job& job) {
   if (!request.vocabulary().empty()) {
-    TAUT_TRY(const std::string file, read_file(request.vocabulary(), kLargestVocabulary));
+    TAUT_TRY(const std::string file, read_file(request.vocabulary(), kMaxVocabulary));
     return data::Vocabulary::parse(file, request.vocabulary());
   }
   TAUT_TRY(const auto layers, model::data_of(job, pb::TEST));

@@ -71,7 +71,7 @@ void EtcdLeadership::run() {
   }
 }
 
-/// Stands for election where nobody leads.
+/// Stands for election where no coordinator leads.
 Result<void> EtcdLeadership::look() {
   const std::string key = to_base64(options_.prefix + "/leader");
   TAUT_TRY(const Json found, client_.call("/v3/kv/range", {{"key", key}}));
@@ -112,7 +112,7 @@ Result<void> EtcdLeadership::stand() {
 }
 
 /// A term that was left for want of an answer is taken up again where its lease has outlived the
-/// silence: nobody else can have led meanwhile.
+/// silence: no other can have led meanwhile.
 Result<void> EtcdLeadership::keep() {
   const TimePoint began = steady_now();
   TAUT_TRY(const Json answer, client_.call("/v3/lease/keepalive", {{"ID", lease_id_}}));

@@ -27,11 +27,11 @@ constexpr float kEpsilon = 1e-5F;
 
 /// Blobs one after another, of which each access counts, and numbers of channels, which are few.
 struct Blobs {
-  Blobs() : all(random_floats(kMost * kView.count(), 1)), numbers(random_floats(12 * 4, 2)) {}
+  Blobs() : all(random_floats(kMaxBlobs * kView.count(), 1)), numbers(random_floats(12 * 4, 2)) {}
   [[nodiscard]] float* at(std::int64_t blob) const { return all.at() + blob * kView.count(); }
   [[nodiscard]] float* channels(std::int64_t i) const { return numbers.at() + i * kView.length; }
 
-  static constexpr std::int64_t kMost = 8;
+  static constexpr std::int64_t kMaxBlobs = 8;
   TestStream stream;
   Array<float> all;
   Array<float> numbers;
@@ -45,7 +45,7 @@ struct Cost {
 Cost cost_of(const Blobs& blobs, const std::string& name, const std::function<void()>& work) {
   blobs.stream.finish();
   twin::watch({reinterpret_cast<const std::byte*>(blobs.all.at()),
-               static_cast<std::size_t>(Blobs::kMost * kView.count()) * sizeof(float)});
+               static_cast<std::size_t>(Blobs::kMaxBlobs * kView.count()) * sizeof(float)});
   const std::uint64_t before = twin::work_counts().kernels;
   work();
   blobs.stream.finish();

@@ -146,7 +146,7 @@ TEST_CASE("a lead beyond the noise is called so, with the test's p-values", "[sw
     seconds[1].push_back(50 + seed);
     seconds[2].push_back(70 + seed);
   }
-  const Verdict found = verdict(points_with(seconds), kHalf);
+  const SweepVerdict found = verdict(points_with(seconds), kHalf);
   CHECK(found.is_given);
   CHECK_THAT(found.text, Contains("Slack 1 reached 50.0 % test accuracy soonest, in 53.5 s on "
                                   "average over 8 seeds, 20.0 s (27.2 %) before async"));
@@ -159,14 +159,14 @@ TEST_CASE("a lead beyond the noise is called so, with the test's p-values", "[sw
 }
 
 TEST_CASE("a lead within the noise is called so", "[sweep]") {
-  const Verdict found =
+  const SweepVerdict found =
       verdict(points_with({{50, 60, 40, 52, 53, 47}, {52, 61, 44, 50, 49, 51}}), kHalf);
   CHECK(found.is_given);
   CHECK_THAT(found.text, Contains("BSP reached") && Contains("within the noise"));
 }
 
 TEST_CASE("fewer than six seeds give no verdict, however far apart the bounds are", "[sweep]") {
-  const Verdict found = verdict(points_with({{50, 51, 52, 53, 54}, {90, 91, 92, 93, 94}}), kHalf);
+  const SweepVerdict found = verdict(points_with({{50, 51, 52, 53, 54}, {90, 91, 92, 93, 94}}), kHalf);
   CHECK_FALSE(found.is_given);
   CHECK(found.tests.empty());
   CHECK_THAT(found.text, Contains("No verdict: 5 seeds, of which at least 6"));
@@ -176,7 +176,7 @@ TEST_CASE("fewer than six seeds give no verdict, however far apart the bounds ar
 TEST_CASE("two tests of a run give no verdict, and say which interval would", "[sweep]") {
   const std::vector<double> far = {90, 91, 92, 93, 94, 95};
   const std::vector<double> near = {50, 51, 52, 53, 54, 55};
-  const Verdict found = verdict(points_with({near, far}, 2), kHalf);
+  const SweepVerdict found = verdict(points_with({near, far}, 2), kHalf);
   CHECK_FALSE(found.is_given);
   CHECK_THAT(found.text, Contains("No verdict: 2 tests from a run's start"));
   CHECK_THAT(found.text, Contains("at least 20") && Contains("test_interval of at most 5"));
@@ -199,7 +199,7 @@ TEST_CASE("the seeds that a verdict needs follow from the test and the number of
 
   const std::vector<double> near = {50, 51, 52, 53, 54, 55};
   const std::vector<double> far = {90, 91, 92, 93, 94, 95};
-  const Verdict found = verdict(points_with({near, far, far}), kHalf);
+  const SweepVerdict found = verdict(points_with({near, far, far}), kHalf);
   CHECK_FALSE(found.is_given);
   CHECK_THAT(found.text, Contains("No verdict: 6 seeds, of which at least 7 are needed to tell a "
                                   "lead among 3 bounds from chance"));
@@ -229,7 +229,7 @@ TEST_CASE("tests that dominate a run's time give no verdict, and say what would"
         "tests' share of a run's time: 3.0 % (BSP) to 10.0 % (slack 1)");
   points[1].test_share = spread({0.5, 0.5});
   points[1].point.job.mutable_solver_param()->add_test_iter(100);
-  Verdict found = verdict(points, kHalf);
+  SweepVerdict found = verdict(points, kHalf);
   CHECK_FALSE(found.is_given);
   // As much training as testing: a ninth of the tests is a tenth of the whole.
   CHECK(found.text ==
@@ -293,7 +293,7 @@ TEST_CASE("runs that shared cores with others give no verdict", "[sweep]") {
   for (RunResult& run : points[0].runs) run.company = {2, 2, 4};
   CHECK(verdict(points, kHalf).is_given);
   points[0].runs[3].company = {2, 3, 4};
-  const Verdict found = verdict(points, kHalf);
+  const SweepVerdict found = verdict(points, kHalf);
   CHECK_FALSE(found.is_given);
   CHECK_THAT(found.text, Contains("shared cores, whose times are not comparable"));
   // One run alone may have more threads than there are cores.
@@ -302,7 +302,7 @@ TEST_CASE("runs that shared cores with others give no verdict", "[sweep]") {
 
 TEST_CASE("where a run learned nothing there is no target, and 0 % is none", "[sweep]") {
   SweepTarget none;
-  const Verdict found = verdict(points_with({{10, 11, 12, 13, 14, 15}}), none);
+  const SweepVerdict found = verdict(points_with({{10, 11, 12, 13, 14, 15}}), none);
   CHECK_FALSE(found.is_given);
   CHECK_THAT(found.text, Contains("best test accuracy rounds to 0 %"));
   CHECK_THAT(found.text, !Contains("0.0 %"));

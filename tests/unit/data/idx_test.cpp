@@ -49,7 +49,7 @@ TEST_CASE("bytes after the elements are reported", "[idx]") {
 
 TEST_CASE("another magic number, type or number of extents is reported", "[idx]") {
   CHECK(error_of("PNG image here", 3) ==
-        "f: no IDX file: its magic number is 0x504e4720, and should be 0x00000803");
+        "f: no IDX file: its magic number must be 0x00000803, is 0x504e4720");
   CHECK(error_of(big_endian(0x0D03) + big_endian(1), 3) ==
         "f: holds elements of type 0x0d; only unsigned bytes (0x08) are read");
   CHECK(error_of(idx_images(1, 1, 1), 1) ==

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr ImageShape kShape{3, 32, 32};
-constexpr Bytes kLargestFile{1ULL << 30};
+constexpr Bytes kMaxFile{1ULL << 30};
 
 struct Batch {
   std::string name;
@@ -103,7 +103,7 @@ Result<std::unique_ptr<ImageStore>> open_cifar10(const fs::path& folder, Part pa
   std::vector<Batch> batches;
   std::uint64_t size = 0;
   for (const fs::path& path : paths) {
-    TAUT_TRY(std::string bytes, read_file(path, kLargestFile));
+    TAUT_TRY(std::string bytes, read_file(path, kMaxFile));
     TAUT_TRY(const std::uint64_t records, parse_cifar10(bytes, path.string()));
     size += records;
     batches.push_back({path.string(), std::move(bytes)});

@@ -14,7 +14,7 @@
 namespace taut::data {
 namespace {
 
-constexpr Bytes kLargestFile{4ULL << 30};
+constexpr Bytes kMaxFile{4ULL << 30};
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kExtentBytes = 4;
 constexpr std::uint32_t kUnsignedByte = 0x08;
@@ -36,9 +36,9 @@ Result<void> check_magic(const std::string& file, const std::string& name, std::
   const std::uint32_t magic = big_endian(file, 0);
   if (magic >> 16U != 0) {
     return invalid(
-        fmt::format("{}: no IDX file: its magic number is {:#010x}, and should be "
+        fmt::format("{}: no IDX file: its magic number must be {:#010x}, is "
                     "{:#010x}",
-                    name, magic, kUnsignedByte << 8U | extents));
+                    name, kUnsignedByte << 8U | extents, magic));
   }
   if (magic >> 8U != kUnsignedByte) {
     return invalid(
@@ -66,11 +66,11 @@ Result<std::vector<std::uint64_t>> parse_head(const std::string& file, const std
   std::uint64_t elements = 1;
   for (std::size_t i = 0; i < extents; ++i) {
     const std::uint64_t extent = big_endian(file, kMagicBytes + kExtentBytes * i);
-    if (extent == 0 || extent > kLargestFile.value() / elements) {
+    if (extent == 0 || extent > kMaxFile.value() / elements) {
       return invalid(
           fmt::format("{}: extent {} is {}; all of them multiply to 1 at least and {} at "
                       "most",
-                      name, i, extent, kLargestFile.value()));
+                      name, i, extent, kMaxFile.value()));
     }
     elements *= extent;
     found.push_back(extent);
@@ -114,7 +114,7 @@ Result<std::vector<std::uint64_t>> read_idx_extents(const std::filesystem::path&
 }
 
 Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents) {
-  TAUT_TRY(std::string file, read_file_gz(path, kLargestFile));
+  TAUT_TRY(std::string file, read_file_gz(path, kMaxFile));
   return parse_idx(std::move(file), path.string(), extents);
 }
 

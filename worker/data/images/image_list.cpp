@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Bytes kLargestImage{1ULL << 30};
+constexpr Bytes kMaxImage{1ULL << 30};
 
 struct Entry {
   fs::path path;
@@ -98,7 +98,7 @@ class ImageList final : public ImageStore {
   Result<StoredImage> read(std::uint64_t index) const override {
     const Entry& entry = entries_[index];
     const std::string name = fmt::format("{}: record {}: {}", name_, index, entry.path.string());
-    auto file = read_file(entry.path, kLargestImage);
+    auto file = read_file(entry.path, kMaxImage);
     if (!file) {
       return make_error(file.error().code,
                         fmt::format("{}: record {}: {}", name_, index, file.error().message));

@@ -11,7 +11,7 @@
 namespace taut::data {
 namespace {
 
-constexpr Bytes kLargestFile{1ULL << 30};
+constexpr Bytes kMaxFile{1ULL << 30};
 constexpr std::int64_t kMaxExtent = 1 << 20;
 
 /// Extents of both of Caffe's spellings: shape { dim ... }, or num, channels, height, width.
@@ -54,7 +54,7 @@ Result<MeanImage> parse_mean(const std::string& bytes, const std::string& name) 
 }
 
 Result<MeanImage> read_mean(const std::filesystem::path& path) {
-  TAUT_TRY(const std::string bytes, read_file(path, kLargestFile));
+  TAUT_TRY(const std::string bytes, read_file(path, kMaxFile));
   return parse_mean(bytes, path.string());
 }
 

@@ -11,7 +11,7 @@
 namespace taut::data {
 namespace {
 
-constexpr std::size_t kLargestDatum = std::size_t{1} << 30;
+constexpr std::size_t kMaxDatum = std::size_t{1} << 30;
 
 Result<void> check_extents(const caffe::Datum& datum, const std::string& name) {
   if (datum.channels() >= 1 && datum.channels() <= 65536) {
@@ -31,7 +31,7 @@ Error another_size(const ImageShape& shape, std::size_t held, const std::string&
 Result<StoredImage> parse_datum(std::span<const std::uint8_t> bytes, const std::string& name,
                                 Colour colour) {
   caffe::Datum datum;
-  if (bytes.size() > kLargestDatum ||
+  if (bytes.size() > kMaxDatum ||
       !datum.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return invalid(fmt::format("{}: {} bytes that are no Datum", name, bytes.size()));
   }

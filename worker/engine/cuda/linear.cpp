@@ -56,7 +56,7 @@ class Factors {
   [[nodiscard]] const void* convert_value(cudaStream_t stream, const float* from, void* into,
                                           std::int64_t count, std::int64_t length, void* scratch) {
     if (numbers_ != Numbers::kFloat16) return convert(stream, from, into, count);
-    const float target = std::min(1.0F, kLargestSum / kTarget / static_cast<float>(length));
+    const float target = std::min(1.0F, kMaxSum / kTarget / static_cast<float>(length));
     cuda::scale_to(stream, from, count, target, value_scale_address(), scratch);
     cuda::to_half(stream, numbers_, from, into, count, value_scale_address());
     return into;
@@ -78,7 +78,7 @@ class Factors {
   /// kernel's channels fit too.
   static constexpr float kTarget = 0.0625F;
   /// The bound of a sum over all places of all images: within float16.
-  static constexpr float kLargestSum = 32768;
+  static constexpr float kMaxSum = 32768;
 
   Numbers numbers_;
   float fixed_scale_ = 0;

@@ -8,7 +8,7 @@
 namespace taut::model {
 namespace {
 
-constexpr std::int64_t kLargest = 1 << 20;  // keeps every product within 64 bits
+constexpr std::int64_t kMaxExtent = 1 << 20;  // keeps every product within 64 bits
 
 struct Sides {
   std::int64_t height = 0;
@@ -17,9 +17,9 @@ struct Sides {
 };
 
 Result<void> check_range(const std::string& field, std::int64_t value, std::int64_t least) {
-  if (value >= least && value <= kLargest) return ok();
+  if (value >= least && value <= kMaxExtent) return ok();
   return invalid(
-      fmt::format("{0} must be between {2} and {3}, is {1}", field, value, least, kLargest));
+      fmt::format("{0} must be between {2} and {3}, is {1}", field, value, least, kMaxExtent));
 }
 
 /// A pair of settings in Caffe's two spellings: `both` (for both sides at once), or one for each
