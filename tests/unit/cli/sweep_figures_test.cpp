@@ -166,7 +166,8 @@ TEST_CASE("a lead within the noise is called so", "[sweep]") {
 }
 
 TEST_CASE("fewer than six seeds give no verdict, however far apart the bounds are", "[sweep]") {
-  const SweepVerdict found = verdict(points_with({{50, 51, 52, 53, 54}, {90, 91, 92, 93, 94}}), kHalf);
+  const SweepVerdict found =
+      verdict(points_with({{50, 51, 52, 53, 54}, {90, 91, 92, 93, 94}}), kHalf);
   CHECK_FALSE(found.is_given);
   CHECK(found.tests.empty());
   CHECK_THAT(found.text, Contains("No verdict: 5 seeds, of which at least 6"));
