@@ -1,6 +1,7 @@
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "cli/commands/command.hpp"
@@ -20,8 +21,9 @@ struct NodeArguments {
 
 std::string check_workers(const std::string& text) {
   if (text == "auto") return {};
-  const std::string wrong = command_line::check_whole_number(text, 0, kMaxProcesses);
-  return wrong.empty() ? std::string() : wrong + ", or auto";
+  if (command_line::check_whole_number(text, 0, kMaxProcesses).empty()) return {};
+  return fmt::format("must be auto or a whole number from 0 to {}, is {}", kMaxProcesses,
+                     command_line::in_quotes(text));
 }
 
 void add_share_options(Command& command, NodeArguments& arguments) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@ constexpr Duration kAnswerWithin{1'000'000};
 struct TopOptions {
   double interval_s = 0.5;
   int frames = 0;
+  std::uint64_t job = 0;
   CoordinatorOption coordinator;
 };
 
@@ -55,7 +57,7 @@ Result<void> run(const TopOptions& options) {
   watch_stop_signals();
   KeyInput keys;
   LiveBlock block;
-  TopView view(shows_colours());
+  TopView view(shows_colours(), JobId(options.job));
   for (int frame = 1;; ++frame) {
     const auto status = client.status();
     if (!status && frame == 1) return status.error();
@@ -70,6 +72,8 @@ Result<void> run(const TopOptions& options) {
 
 void add_top(Command& command, int& status) {
   auto options = std::make_shared<TopOptions>();
+  command.whole_number("JOB", options->job,
+                       "Number of the job that is shown (default: the first that runs)", 1);
   command
       .number("--interval", options->interval_s, "Time between two looks", "SECONDS",
               {.min = 0.1, .max = 3600})

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "cli/commands/command.hpp"
@@ -63,9 +64,14 @@ int run_node(const NodeOptions& options, const NodePlace& place) {
     node.end();
     return status;
   }
+  const bool is_own = options.output.empty();
+  const fs::path made = folder.value();
   LeadingNode node(options, place, std::move(share), std::move(folder).value());
   const int status = settle(node.run());
   node.end(status);
+  // A job that cannot be read leaves nothing.
+  std::error_code none;
+  if (is_own) fs::remove(made, none);
   return status;
 }
 

@@ -23,11 +23,15 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
   for (std::string& line : more) lines.push_back(std::move(line));
 }
 
-const pb::JobStatus* running_or_newest(const pb::StatusReply& status) {
+/// The running jobs that are not shown, in a line; empty: there are none.
+std::string others(const pb::StatusReply& status, std::uint64_t shown) {
+  std::string numbers;
   for (const pb::JobStatus& job : status.jobs()) {
-    if (job.state() == pb::RUNNING) return &job;
+    if (job.state() != pb::RUNNING || job.job() == shown) continue;
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ", job.job());
   }
-  return status.jobs().empty() ? nullptr : &status.jobs(status.jobs_size() - 1);
+  if (numbers.empty()) return {};
+  return fmt::format("jobs that run too: {} (tautline top JOB)", numbers);
 }
 
 std::vector<std::string> log_lines(const pb::StatusReply& status, int max_lines) {
@@ -51,6 +55,14 @@ pb::JobStatus slowest_workers(const pb::JobStatus& job, int max_lines) {
                    });
   workers.DeleteSubrange(max_lines, workers.size() - max_lines);
   return few;
+}
+
+const pb::JobStatus* TopView::shown_job(const pb::StatusReply& status) const {
+  for (const pb::JobStatus& job : status.jobs()) {
+    if (job_ == JobId() ? job.state() == pb::RUNNING : job.job() == job_.value()) return &job;
+  }
+  if (status.jobs().empty() || job_ != JobId()) return nullptr;
+  return &status.jobs(status.jobs_size() - 1);
 }
 
 std::vector<std::string> TopView::shards(const pb::StatusReply& status, double span_s,
@@ -97,7 +109,7 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
                                        int height) {
   const double span_s = before_.servers().empty() ? 0 : seconds(now - drawn_);
   std::vector<std::string> lines;
-  if (const pb::JobStatus* job = running_or_newest(status)) {
+  if (const pb::JobStatus* job = shown_job(status)) {
     const int room = std::clamp(height - 24, 4, 40);
     waits_.take(*job, now);
     const WaitShares recent = waits_.shares();
@@ -106,13 +118,19 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
       lines.push_back(
           fmt::format("the {} slowest of {}", room, counted(job->workers_size(), "worker")));
     }
+    if (std::string more = others(status, job->job()); !more.empty()) {
+      lines.push_back(std::move(more));
+    }
     const auto reads = staleness_of(*job);
     if (!reads.empty()) {
       lines.insert(lines.end(), {"", "staleness of reads, in clocks"});
       append(lines, histogram(reads, std::max(width - 40, kBarWidth), kBinsShown));
     }
   } else {
-    lines.emplace_back("no jobs yet; tautline submit JOB submits one");
+    lines.push_back(job_ == JobId() ? "no jobs yet; tautline submit JOB submits one"
+                                    : fmt::format("job {} does not exist; tautline status lists "
+                                                  "the jobs",
+                                                  job_.value()));
   }
   lines.emplace_back();
   append(lines, shards(status, span_s, std::max(width - 60, kBarWidth)));

@@ -5,6 +5,7 @@
 
 #include "cli/views/worker_marks.hpp"
 #include "common/time.hpp"
+#include "common/types.hpp"
 #include "proto/control.pb.h"
 
 namespace taut::cli {
@@ -16,7 +17,8 @@ namespace taut::cli {
 class TopView {
  public:
   /// colours  of lost workers, stalled ones and stragglers, next to their signs
-  explicit TopView(bool colours) : colours_(colours) {}
+  /// job      that is shown; none: the first that runs, or else the newest
+  explicit TopView(bool colours, JobId job = JobId()) : colours_(colours), job_(job) {}
 
   /// At most `height` - 1 lines, of which the last names the keys; a thousand workers still fit.
   [[nodiscard]] std::vector<std::string> draw(const pb::StatusReply& status, TimePoint now,
@@ -26,7 +28,11 @@ class TopView {
   [[nodiscard]] std::vector<std::string> shards(const pb::StatusReply& status, double span_s,
                                                 int bar_width) const;
 
+  /// nullptr: the coordinator has none.
+  [[nodiscard]] const pb::JobStatus* shown_job(const pb::StatusReply& status) const;
+
   const bool colours_;
+  const JobId job_;
   RecentWaits waits_;
   pb::StatusReply before_;
   TimePoint drawn_;

@@ -97,6 +97,14 @@ class Node(ClusterTest):
         rank = self.start_rank(1, 2, self.job())
         self.assertIn("--output must name a folder that all of them see", self.finish(rank, 1))
 
+    def test_a_job_that_cannot_be_read_leaves_no_folder(self):
+        answer = self.tautline("node", "missing.textproto")
+        self.assert_fails(answer, "missing.textproto: no such file")
+        self.assertEqual(list(self.folder.glob("runs/*")), [])
+        answer = self.tautline("node", "--workers-per-node", "many")
+        self.assert_fails(answer, 'must be auto or a whole number from 0 to 256, is "many"',
+                          status=2)
+
     def test_a_job_with_a_mistake_ends_every_rank(self):
         job = self.file("job.textproto", self.job().read_text().replace("base_lr", "base_rate"))
         ranks = [self.start_rank(rank, 2, job, "--output", "run", "--wait", 5) for rank in (0, 1)]

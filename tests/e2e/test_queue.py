@@ -36,6 +36,10 @@ class Queue(ServersTest):
         lines = self.ask("queue").stdout
         self.assertIn("4 workers busy, 0 idle", lines)
         self.assertRegex(lines, rf"{first} +tiny +running +0 +2")
+        lines = self.ask("top", second, "--frames", 1).stdout
+        self.assertIn(f"jobs that run too: {first} (tautline top JOB)", lines)
+        self.assertIn(f"job {second}", lines)
+        self.assertIn("job 99 does not exist", self.ask("top", 99, "--frames", 1).stdout)
         answer = self.ask("checkpoint")
         self.assertIn(f"jobs {first}, {second} are running: name one", answer.stderr)
         answer = self.ask("checkpoint", first)
