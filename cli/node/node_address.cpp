@@ -57,7 +57,7 @@ std::string first_interface() {
     for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
       const bool is_up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
       if (!is_up || one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
-      const std::string host =
+      std::string host =
           numeric(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
       // An address of the link alone would need the interface's name with it.
       if (!host.empty() && !host.starts_with("fe80:")) return host;
