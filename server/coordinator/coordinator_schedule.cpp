@@ -133,6 +133,7 @@ void Coordinator::schedule() {
 void Coordinator::start(JobRecord& job, std::uint32_t workers) {
   const std::vector<const Participant*> idle = idle_workers();
   std::vector<IdleWorker> places;
+  places.reserve(idle.size());
   for (const Participant* worker : idle) places.push_back({worker->name, worker->host});
   std::vector<const Participant*> chosen;
   for (const std::size_t i : choose_workers(places, workers)) chosen.push_back(idle[i]);

@@ -55,7 +55,7 @@ cudnnStatus_t measure(const char* call, cudnnHandle_t handle, const Problem& pro
     release_device_memory(workspace);
   }
   release_device_memory(own);
-  std::ranges::stable_partition(candidates, [](const Candidate& candidate) {
+  std::stable_partition(candidates.begin(), candidates.end(), [](const Candidate& candidate) {
     return candidate.status == CUDNN_STATUS_SUCCESS;
   });
   return finish(handle->stream) == cudaSuccess ? CUDNN_STATUS_SUCCESS

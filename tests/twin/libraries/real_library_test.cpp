@@ -161,7 +161,7 @@ void ask_products(const Library& library, Answers& answers) {
   const std::int64_t value = 1;
   for (const auto attribute : {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB,
                                CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_MATMUL_DESC_BIAS_POINTER}) {
-    for (const std::size_t bytes : {2, 4, 8}) {
+    for (const std::size_t bytes : {2U, 4U, 8U}) {
       answers.add("cublasLtMatmulDescSetAttribute",
                   CALL(library, cublasLtMatmulDescSetAttribute, product, attribute, &value, bytes));
     }
@@ -176,7 +176,7 @@ void ask_products(const Library& library, Answers& answers) {
   }
   for (const auto attribute :
        {CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET}) {
-    for (const std::size_t bytes : {4, 8}) {
+    for (const std::size_t bytes : {4U, 8U}) {
       answers.add(
           "cublasLtMatrixLayoutSetAttribute",
           CALL(library, cublasLtMatrixLayoutSetAttribute, layout, attribute, &value, bytes));
@@ -187,7 +187,7 @@ void ask_products(const Library& library, Answers& answers) {
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    for (const std::size_t bytes : {4, 8}) {
+    for (const std::size_t bytes : {4U, 8U}) {
       answers.add("cublasLtMatmulPreferenceSetAttribute",
                   CALL(library, cublasLtMatmulPreferenceSetAttribute, preference, attribute, &value,
                        bytes));

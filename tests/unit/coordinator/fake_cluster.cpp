@@ -380,7 +380,7 @@ pb::ControlMessage FakeCluster::ask(pb::ControlMessage request) {
   }
   std::erase_if(output.messages,
                 [client](const CoordinatorMessage& one) { return one.to == client; });
-  carry_out(std::move(output));
+  carry_out(output);
   TAUT_CHECK(reply.request() == request.request(), "a reply repeats its request's number");
   return reply;
 }

@@ -39,7 +39,8 @@ std::string error_of(const taut::Result<std::unique_ptr<taut::data::Sampler>>& m
 }  // namespace
 
 TEST_CASE("a pass draws each record of the share once, for any number of records", "[sampler]") {
-  for (const std::uint64_t records : {1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 1000, 4096, 4097}) {
+  for (const std::uint64_t records :
+       {1U, 2U, 3U, 4U, 5U, 16U, 17U, 63U, 64U, 65U, 1000U, 4096U, 4097U}) {
     INFO(records << " records");
     const auto drawn = draw(records, Share{}, 5, 3 * records);
     for (std::size_t pass = 0; pass < 3; ++pass) {

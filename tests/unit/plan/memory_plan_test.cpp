@@ -212,7 +212,7 @@ TEST_CASE("ten thousand accesses are planned in about a second", "[memory_plan]"
   std::size_t accesses = 0;
   for (const TraceStep& step : trace.steps) accesses += step.accesses.size();
   REQUIRE(accesses >= 10'000);
-  for (const std::uint64_t share : {2, 4, 8, 64}) {
+  for (const std::uint64_t share : {2U, 4U, 8U, 64U}) {
     const std::clock_t start = std::clock();  // of the processor: other work does not count
     const MemoryPlan plan =
         plan_memory(trace, with_budget(total_bytes(trace).value() / share)).value();

@@ -63,7 +63,7 @@ double print_net(const std::string& net, const AccessTrace& trace) {
       "| net | budget, MiB | lookahead | moved, MiB | bound, MiB | ratio | arena, MiB | "
       "hidden / exposed copies | for addresses | ms |\n");
   double worst = 1;
-  for (const std::uint64_t share : {2, 4, 8}) {
+  for (const std::uint64_t share : {2U, 4U, 8U}) {
     const std::string name = "1/" + std::to_string(share);
     worst = std::max(worst, print_row(net, trace, name, options_for(need / share, 0)));
     if (need / share >= least) print_row(net, trace, name, options_for(need / share, 1));

@@ -65,7 +65,7 @@ TEST_CASE("LeNet in a quarter of its memory ends in the same bits, with a server
   CAPTURE(need);
   const auto host = cpu();
   const Tables expected = train(*host, job, 4).value();
-  for (const std::uint64_t seed : {0, 1, 2}) {
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
     CAPTURE(seed);
     test::LateBackend late(*host, {.seed = seed});
     PlannedBackend planned(late, {.budget = Bytes(need / 4), .poison = true});
@@ -87,7 +87,7 @@ TEST_CASE("a served device with its own memory trains LeNet to the same bits", "
   const pb::Job job = lenet();
   const auto host = cpu();
   const Tables expected = train_served(*host, job, 4).value();
-  for (const std::uint64_t seed : {0, 1, 2}) {
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
     CAPTURE(seed);
     test::LateBackend late(*host, {.seed = seed});
     check_same(train_served(late, job, 4).value(), expected);
