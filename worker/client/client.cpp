@@ -12,8 +12,8 @@ constexpr int kSnapshotTries = 20;
 
 }  // namespace
 
-Client::Client(std::unique_ptr<Endpoint> endpoint, ClientOptions options)
-    : driver_(std::make_unique<ClientDriver>(std::move(endpoint), std::move(options))) {}
+Client::Client(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
+    : driver_(std::make_unique<ClientDriver>(std::move(endpoint), options)) {}
 Client::~Client() = default;
 
 Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {

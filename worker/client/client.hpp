@@ -69,7 +69,7 @@ using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
 class Client {
  public:
   /// endpoint  unconnected; the client's from now on
-  Client(std::unique_ptr<Endpoint> endpoint, ClientOptions options);
+  Client(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
