@@ -230,8 +230,8 @@ class Convolution final : public LinearOp {
         lent_);
     // cuDNN writes float16, so both factors must be scaled: a sum over all places of all images.
     const std::int64_t places = channels_.outer * channels_.inner;
-    const auto bring = [&](DeviceSpan<const float> given, void* into, std::int64_t count,
-                           bool is_gradient) {
+    const auto bring = [&, found = found](DeviceSpan<const float> given, void* into,
+                                          std::int64_t count, bool is_gradient) {
       return is_gradient
                  ? factors_.convert_gradient(queue, given.address(), into, count, found)
                  : factors_.convert_value(queue, given.address(), into, count, places, found);
