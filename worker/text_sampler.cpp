@@ -65,7 +65,7 @@ Result<std::size_t> scores_of(const model::Graph& graph, std::size_t labels) {
 }  // namespace
 
 TextSampler::TextSampler(data::Vocabulary vocabulary, Backend& backend)
-    : vocabulary_(std::move(vocabulary)), backend_(backend), stream_(backend.make_stream()) {}
+    : vocabulary_(std::move(vocabulary)), stream_(backend.make_stream()) {}
 
 Result<model::Graph> sampling_graph(const pb::NetParameter& net) {
   pb::TextParameter step;

@@ -59,7 +59,6 @@ class TextSampler {
                                    std::uint64_t index) const;
 
   data::Vocabulary vocabulary_;
-  Backend& backend_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Net> net_;
   std::vector<DeviceBuffer> parameters_;
