@@ -10,7 +10,6 @@ namespace taut::cli {
 namespace {
 
 constexpr std::uint32_t kMaxRanks = 65536;
-constexpr std::uint32_t kMaxPort = 65535;
 
 std::string text(const Environment& environment, const char* name) {
   const char* value = environment(name);
@@ -122,9 +121,6 @@ Result<NodePlace> place_in_torchrun(const Environment& environment) {
            read_numbers(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}));
   place.engine = "torchrun";
   place.leader = text(environment, "MASTER_ADDR");
-  if (environment("MASTER_PORT") != nullptr) {
-    TAUT_TRY(place.port, number(environment, "MASTER_PORT", 0, kMaxPort));
-  }
   const std::string id = text(environment, "TORCHELASTIC_RUN_ID");
   // "none" is what torchrun says where its user named no run.
   place.run = run_name("torchrun", id == "none" ? std::string() : id);

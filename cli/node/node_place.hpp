@@ -18,7 +18,6 @@ struct NodePlace {
   std::uint32_t local_rank = 0;   // among those of the same machine
   std::uint32_t local_count = 1;  // of those
   std::string leader{};           // a name or address of rank 0's machine; empty: unknown
-  std::uint32_t port = 0;         // where rank 0 may listen; 0: the engine names none
 };
 
 /// The value of an environment variable, or nullptr.

@@ -20,12 +20,10 @@ struct NodeOptions {
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
   std::uint64_t device_memory_budget = 0;
-  pb::RecordsConfig records;
-  std::string output;     // the folder that all nodes see; empty: named after the engine's run
-  std::string host;       // by which the others reach this node; empty: found
-  std::string dashboard;  // "host:port" of the page, on rank 0; empty: none
-  double wait_s = 300;    // for every node to join
-  double save_s = 25;     // for the checkpoint of a run that is told to end
+  std::string output;   // the folder that all nodes see; empty: named after the engine's run
+  std::string host;     // by which the others reach this node; empty: found
+  double wait_s = 300;  // for every node to join
+  double save_s = 25;   // for the checkpoint of a run that is told to end
 };
 
 /// Runs this node's part of the run: its servers and workers, and on rank 0 the coordinator and the

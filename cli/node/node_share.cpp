@@ -25,7 +25,6 @@ pb::ClusterConfig common_config(const NodeOptions& options, const std::string& c
   pb::ClusterConfig config;
   config.set_coordinator_address(coordinator);
   config.set_start_wait_s(options.wait_s);
-  *config.mutable_records() = options.records;
   config.mutable_records()->set_folder(folder);
   return config;
 }

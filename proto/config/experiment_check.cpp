@@ -81,7 +81,6 @@ Result<void> check_experiment(const pb::Job& job) {
   TAUT_TRY(check_stragglers(job.straggler(), "", job.workers(), false));
   TAUT_TRY(check_range("clock_time_ms", job.clock_time_ms(), 0, kHour_ms));
   constexpr double kMaxRestarts = 1000;
-  constexpr double kMaxPriority = 1000;
   constexpr double kMaxExpected_s = 1e9;
   TAUT_TRY(check_range("restart", job.restart(), 0, kMaxRestarts));
   TAUT_TRY(check_range("priority", job.priority(), -kMaxPriority, kMaxPriority));

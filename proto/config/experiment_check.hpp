@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "common/result.hpp"
@@ -7,6 +8,9 @@
 #include "proto/job.pb.h"
 
 namespace taut {
+
+/// Priorities are from -kMaxPriority to it.
+inline constexpr std::int32_t kMaxPriority = 1000;
 
 /// Checks a job's fields for experiments: stragglers, clock time, network.
 /// Errors   invalid: the field, its value and its range

@@ -120,6 +120,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   const Duration pause = now - last_tick_;
   if (pause > options_.heartbeat_limit / 2) registry_.excuse_silence(pause, now);
   last_tick_ = now;
+  schedules_ = true;
   for (const Participant* lost : registry_.lose_silent(now)) {
     out_.notes.push_back(lost->lost_reason + " and was declared lost");
   }
@@ -287,7 +288,7 @@ void Coordinator::settle() {
     if (may_restart(job.stored())) failed.push_back(job.stored());
   }
   for (const pb::StoredJob& job : failed) restart(job);
-  schedule();
+  if (std::exchange(schedules_, false)) schedule();
   for (auto& [id, job] : jobs_) deliver(job);
   forget_old_jobs();
 }

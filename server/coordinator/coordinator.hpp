@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -107,7 +108,9 @@ class Coordinator {
   void stop_saved(JobRecord& job);
   /// Starts a job that has failed anew from its newest checkpoint, if its definition says so.
   void restart(const pb::StoredJob& failed);
-  /// Starts jobs that wait, and has others make room for them, as the scheduling policy says.
+  /// Starts jobs that wait, and has others make room for them, as the scheduling policy says. At
+  /// each tick and when the queue changes: with a thousand workers it would be too dear for each
+  /// message.
   void schedule();
   [[nodiscard]] SchedulingState scheduling_state() const;
   [[nodiscard]] bool may_know_workers(const JobRecord& job) const;
@@ -119,9 +122,10 @@ class Coordinator {
   void deliver(JobRecord& job);
   CoordinatorOutput take_output();
   /// Why a submitted job does not start now; empty if it does.
-  [[nodiscard]] std::string waiting_message(const JobRecord& job) const;
-  /// A job of which the process is a working member; nullptr: it is idle.
-  [[nodiscard]] const JobRecord* job_of(const Participant& worker) const;
+  /// free  free_workers()
+  [[nodiscard]] std::string waiting_message(const JobRecord& job, std::uint32_t free) const;
+  /// The lives of workers that work for a job.
+  [[nodiscard]] std::set<Incarnation> busy_workers() const;
   [[nodiscard]] std::vector<const Participant*> idle_workers() const;
   /// How many of them jobs that wait may have: first, running jobs replace those that they lost.
   [[nodiscard]] std::uint32_t free_workers() const;
@@ -139,6 +143,7 @@ class Coordinator {
   TimePoint now_;
   TimePoint last_tick_;
   TimePoint recovered_at_;
+  bool schedules_ = true;  // when what has arrived is settled
   CoordinatorOutput out_;
 };
 

@@ -29,7 +29,8 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
   for (const auto& [id, job] : jobs_) {
     if (submit.token() == 0 || job.stored().token() != submit.token()) continue;
     reply.set_job(id.value());
-    if (job.stored().state() == pb::SUBMITTED) reply.set_message(waiting_message(job));
+    const bool waits = job.stored().state() == pb::SUBMITTED;
+    if (waits) reply.set_message(waiting_message(job, free_workers()));
     return;
   }
   const Result<Slack> slack = check_definition(submit.definition());
@@ -69,7 +70,8 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
                                  now_))
           .first->second;
   reply.set_job(id.value());
-  reply.set_message(waiting_message(job));
+  reply.set_message(waiting_message(job, free_workers()));
+  schedules_ = true;
   out_.notes.push_back(fmt::format("job {}: submitted{}{}", id.value(),
                                    reply.message().empty() ? "" : ", ", reply.message()));
 }
@@ -91,11 +93,12 @@ void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const 
 }
 
 void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& reply) {
+  const std::uint32_t free = free_workers();
   for (const auto& [id, job] : jobs_) {
     if (request.job() != 0 && request.job() != id.value()) continue;
     const bool waits = job.stored().state() == pb::SUBMITTED;
     pb::JobStatus& status = *reply.add_jobs();
-    status = job_status(job, registry_, waits ? waiting_message(job) : "", now_);
+    status = job_status(job, registry_, waits ? waiting_message(job, free) : "", now_);
     status.set_required_workers(worker_demand(job, registry_).min);
     if (request.definition()) *status.mutable_definition() = job.stored().definition();
     for (const auto& [server, loads] : loads_) {
@@ -116,9 +119,10 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     for (const pb::ShardLoad& load : loads_[server->name]) *status.add_loads() = load;
   }
   reply.set_trace(trace_);
+  const std::set<Incarnation> busy = busy_workers();
   for (const Participant* worker : registry_.all(pb::ROLE_WORKER)) {
     pb::WorkerStatus& status = *reply.add_workers();
-    status = worker_status(*worker, job_of(*worker) != nullptr, now_);
+    status = worker_status(*worker, busy.contains(worker->incarnation), now_);
     status.set_leaves(worker->leaves);
     status.set_is_drained(is_drained(*worker));
   }

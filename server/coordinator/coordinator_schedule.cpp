@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/config/experiment_check.hpp"
 #include "proto/state_word.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/job_status.hpp"
 
 namespace taut {
 namespace {
-
-constexpr std::int32_t kMaxPriority = 1000;
 
 /// Until it ends: by its pace, or by what its definition expects.
 std::optional<double> remaining_s(const JobRecord& job, const Registry& registry, TimePoint now) {
@@ -29,18 +28,21 @@ bool goes_before(const pb::StoredJob& a, const pb::StoredJob& b) {
 
 }  // namespace
 
-const JobRecord* Coordinator::job_of(const Participant& worker) const {
+std::set<Incarnation> Coordinator::busy_workers() const {
+  std::set<Incarnation> busy;
   for (const auto& [id, job] : jobs_) {
     if (!job.is_active()) continue;
-    const int member = job.find_member(worker.incarnation);
-    if (member >= 0 && job.works(job.stored().members(member))) return &job;
+    for (const pb::StoredMember& member : job.stored().members()) {
+      if (job.works(member)) busy.insert(Incarnation(member.member().incarnation()));
+    }
   }
-  return nullptr;
+  return busy;
 }
 
 std::vector<const Participant*> Coordinator::idle_workers() const {
+  const std::set<Incarnation> busy = busy_workers();
   std::vector<const Participant*> workers = registry_.available(pb::ROLE_WORKER);
-  std::erase_if(workers, [this](const Participant* one) { return job_of(*one) != nullptr; });
+  std::erase_if(workers, [&](const Participant* one) { return busy.contains(one->incarnation); });
   return workers;
 }
 
@@ -65,14 +67,14 @@ bool Coordinator::may_know_workers(const JobRecord& job) const {
          now_ - recovered_at_ > options_.heartbeat_limit;
 }
 
-std::string Coordinator::waiting_message(const JobRecord& job) const {
+std::string Coordinator::waiting_message(const JobRecord& job, std::uint32_t free) const {
   const pb::StoredJob& stored = job.stored();
   if (stored.held()) return fmt::format("is held; tautline release {} lets it start", stored.job());
   if (!may_know_workers(job)) {
     return "waits for the workers to reconnect after the coordinator's restart";
   }
   if (std::string missing = waits_for(job, registry_); !missing.empty()) return missing;
-  if (free_workers() < worker_demand(job, registry_).min) {
+  if (free < worker_demand(job, registry_).min) {
     std::string running;
     for (const auto& [id, other] : jobs_) {
       if (!other.is_active()) continue;
@@ -174,12 +176,14 @@ void Coordinator::on_change_queue(const pb::ChangeQueue& request, pb::CommandRep
   std::string done;
   if (request.has_held()) {
     job->change().set_held(request.held());
+    schedules_ = true;
     done = request.held() ? "is held" : "is released";
   }
   if (request.has_priority()) {
     done += fmt::format("{}has priority {} instead of {}", done.empty() ? "" : ", ", priority,
                         job->stored().priority());
     job->change().set_priority(priority);
+    schedules_ = true;
   }
   reply.set_job(request.job());
   reply.set_message(fmt::format("job {} {}", request.job(), done));

@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -63,6 +64,17 @@ def write_data(folder, train=200, test=40):
         write_idx(folder / f"{stem}-images-idx3-ubyte.gz", (count, 8, 8), bytes(images))
         write_idx(folder / f"{stem}-labels-idx1-ubyte.gz", (count,), labels)
     return folder
+
+
+def free_ports(count):
+    """Ports of the loopback that nothing listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
 
 def state_of(pid):
@@ -269,5 +281,5 @@ class ServersTest(ClusterTest):
 
 
 __all__ = ["BIN", "NET", "SLOWER", "SOLVER", "SOURCE", "ClusterTest", "ServersTest", "alive",
-           "children_of", "documented", "signal", "state_of", "wait_until", "write_data",
-           "write_idx"]
+           "children_of", "documented", "free_ports", "signal", "state_of", "wait_until",
+           "write_data", "write_idx"]

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 
-from cluster import wait_until
+from cluster import free_ports, wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue")
 
@@ -26,17 +26,6 @@ def missing():
         return f"{', '.join(absent)} not installed"
     # Node daemons start jobs as their users.
     return "" if os.geteuid() == 0 else "only root can run Slurm's node daemons"
-
-
-def free_ports(count):
-    """Ports of the loopback that nothing listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 CONFIG = """\

@@ -96,7 +96,8 @@ class Queue(ServersTest):
         answer = self.ask("priority", job, -5)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn("has priority -5 instead of 0", answer.stdout)
-        self.assert_fails(self.ask("priority", job, 5000), "1000", status=2)
+        self.assert_fails(self.ask("priority", job, 5000), "from -1000 to 1000", status=2)
+        self.assert_fails(self.ask("priority", job, "1.5"), 'whole number', 'is "1.5"', status=2)
         self.assert_fails(self.ask("release", 99), "job 99 does not exist")
 
 

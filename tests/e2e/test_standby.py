@@ -4,7 +4,6 @@ takes over when it is lost."""
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import unittest
@@ -13,16 +12,6 @@ import urllib.request
 from cluster import *
 
 ETCD = shutil.which("etcd") or shutil.which("etcd", path="/usr/sbin:/usr/bin")
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @unittest.skipUnless(ETCD, "etcd is not installed")
