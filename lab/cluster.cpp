@@ -30,8 +30,7 @@ class Cluster {
     // What happens to a worker may happen before it has started.
     places_.resize(plan.worker_node(plan.job.workers) + 1U);
     if (plan.replication_interval > 0) checker_.expect_lost_servers();
-    enter(Plan::kCoordinatorNode,
-          std::make_unique<CoordinatorNode>(world_, disk_, next_session_++));
+    enter(Plan::kCoordinatorNode, make_coordinator());
     enter(Plan::kUserNode, std::make_unique<UserNode>(world_));
     for (std::uint32_t i = 0; i < plan.servers; ++i) {
       start_server(i);
@@ -99,6 +98,10 @@ class Cluster {
         start_server(static_cast<std::uint32_t>(number - plan_.server_node(0)));
       }
     }
+  }
+  [[nodiscard]] std::unique_ptr<Node> make_coordinator() {
+    return std::make_unique<CoordinatorNode>(network_, disk_, Plan::kCoordinatorNode,
+                                             coordinator_options(plan_, next_session_++));
   }
   void start_server(std::uint32_t number) {
     const NodeId node = plan_.server_node(number);
@@ -200,8 +203,7 @@ class Cluster {
         start_server(static_cast<std::uint32_t>(event.value));
         break;
       case Kind::kStartCoordinator:
-        enter(Plan::kCoordinatorNode,
-              std::make_unique<CoordinatorNode>(world_, disk_, next_session_++));
+        enter(Plan::kCoordinatorNode, make_coordinator());
         break;
     }
   }

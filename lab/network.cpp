@@ -9,10 +9,9 @@
 namespace taut::sim {
 namespace {
 
-constexpr std::size_t kNodes = 64;
-
 /// The same message, as it is after a real journey.
 Body through_frames(const Body& body) {
+  if (std::holds_alternative<Message>(body)) return body;
   if (const auto* data = std::get_if<DataMessage>(&body)) {
     auto again = decode_data(encode(*data));
     TAUT_CHECK(again.has_value(), "a data message of ours does not decode");
@@ -23,16 +22,26 @@ Body through_frames(const Body& body) {
   return std::move(again.value());
 }
 
+std::uint64_t bytes_of(const Message& message) {
+  std::uint64_t bytes = 0;
+  for (const Frame& frame : message.frames) bytes += frame.size();
+  return bytes;
+}
+
+std::uint64_t bytes_of(const Body& body) {
+  if (const auto* message = std::get_if<Message>(&body)) return bytes_of(*message);
+  if (const auto* data = std::get_if<DataMessage>(&body)) return bytes_of(encode(*data));
+  return std::get<pb::ControlMessage>(body).ByteSizeLong();
+}
+
 }  // namespace
 
 Network::Network(std::uint64_t seed, LinkFaults faults, double framed)
-    : random_(seed),
-      faults_(faults),
-      framed_(framed),
-      blocked_(kNodes, std::vector<bool>(kNodes, false)) {}
+    : random_(seed), faults_(faults), framed_(framed) {}
+
+Network::Network(Journey& journey) : random_(0), framed_(0), journey_(&journey) {}
 
 SocketId Network::open(NodeId node) {
-  TAUT_CHECK(node < kNodes, "more processes than a simulated network holds");
   sockets_.push_back({node, true});
   return static_cast<SocketId>(sockets_.size() - 1);
 }
@@ -100,7 +109,11 @@ void Network::break_connections(NodeId node) {
 }
 
 void Network::block(NodeId a, NodeId b, bool blocked) {
-  blocked_[a][b] = blocked;
+  if (blocked) {
+    blocked_.emplace(a, b);
+  } else {
+    blocked_.erase({a, b});
+  }
 }
 
 void Network::send(SocketId from, PeerId to, Body body) {
@@ -110,16 +123,25 @@ void Network::send(SocketId from, PeerId to, Body body) {
   if (!link.alive || !listener) return;
   if (!peer.leads_to_listener && link.at_listening != to) return;  // the peer has gone
   const NodeId target = sockets_[peer.leads_to_listener ? *listener : link.connecting].node;
-  if (blocked_[sockets_[from].node][target] || random_.chance(faults_.drop)) return;
+  if (blocked_.contains({sockets_[from].node, target}) || random_.chance(faults_.drop)) return;
   if (random_.chance(framed_)) body = through_frames(body);
   if (random_.chance(faults_.duplicate)) schedule(peer.link, peer.leads_to_listener, body);
   schedule(peer.link, peer.leads_to_listener, std::move(body));
 }
 
+TimePoint Network::arrival(const Link& link, bool to_listener, const Body& body) {
+  if (journey_ == nullptr) {
+    return now_ + Duration(random_.between(faults_.delay_min.count(), faults_.delay_max.count()));
+  }
+  const NodeId connecting = sockets_[link.connecting].node;
+  const NodeId listening = sockets_[*bound_[link.address]].node;
+  return to_listener ? journey_->arrival(connecting, listening, bytes_of(body), now_)
+                     : journey_->arrival(listening, connecting, bytes_of(body), now_);
+}
+
 void Network::schedule(std::uint32_t number, bool to_listener, Body body) {
   Link& link = links_[number];
-  TimePoint at =
-      now_ + Duration(random_.between(faults_.delay_min.count(), faults_.delay_max.count()));
+  TimePoint at = arrival(link, to_listener, body);
   TimePoint& last = link.last[to_listener ? 1 : 0];
   if (!faults_.reorder) at = last = std::max(at, last);
   Flight flight{number, link.generation, to_listener, std::move(body)};

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,7 +21,8 @@ namespace taut::sim {
 using NodeId = std::uint32_t;
 /// One end of many connections, owned by a node.
 using SocketId = std::uint32_t;
-using Body = std::variant<DataMessage, pb::ControlMessage>;
+/// A data message, or its frames as an Endpoint carries them.
+using Body = std::variant<DataMessage, pb::ControlMessage, Message>;
 
 /// The faults of each message, drawn for each separately.
 struct LinkFaults {
@@ -36,6 +39,14 @@ struct Delivery {
   Body body;
 };
 
+/// How long messages are on their way, where a model says so.
+class Journey {
+ public:
+  virtual ~Journey() = default;
+  /// When a message that is sent now arrives. Called in the order in which messages are sent.
+  virtual TimePoint arrival(NodeId from, NodeId to, std::uint64_t bytes, TimePoint now) = 0;
+};
+
 /// A network in virtual time whose faults are drawn from a seed. It has the daemons' transport's
 /// meaning (endpoint.hpp): a connection is made again by itself, and is a new peer to the listener
 /// each time. Messages stay typed for speed; a share of them goes through real frames and back.
@@ -43,6 +54,9 @@ class Network {
  public:
   /// framed  the share of messages that is encoded and decoded as in docs/WIRE.md
   Network(std::uint64_t seed, LinkFaults faults, double framed);
+  /// Overload for one without faults.
+  /// journey  outlives the network
+  explicit Network(Journey& journey);
 
   SocketId open(NodeId node);
   void listen(SocketId socket, const std::string& address);
@@ -108,6 +122,7 @@ class Network {
   std::uint32_t address_number(const std::string& address);
   void break_link(Link& link);
   void schedule(std::uint32_t link, bool to_listener, Body body);
+  [[nodiscard]] TimePoint arrival(const Link& link, bool to_listener, const Body& body);
 
   Random random_;
   LinkFaults faults_;
@@ -120,7 +135,8 @@ class Network {
   std::vector<Peer> peers_ = {Peer{}};  // PeerId 0 is no process
   std::map<std::string, std::uint32_t> addresses_;
   std::vector<std::optional<SocketId>> bound_;  // by address number
-  std::vector<std::vector<bool>> blocked_;
+  std::set<std::pair<NodeId, NodeId>> blocked_;
+  Journey* journey_ = nullptr;  // nullptr: messages take what faults_ say
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_;
   std::vector<Due> due_;  // a heap

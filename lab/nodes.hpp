@@ -10,10 +10,8 @@
 #include "common/net/buffer_pool.hpp"
 #include "lab/history.hpp"
 #include "lab/network.hpp"
+#include "lab/node.hpp"
 #include "lab/plan.hpp"
-#include "proto/control_session.hpp"
-#include "server/coordinator/coordinator.hpp"
-#include "server/coordinator/store.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
 #include "worker/client/client_protocol.hpp"
@@ -29,47 +27,9 @@ struct World {
   BufferPool& pool;
 };
 
-/// A process: a daemon's state machines and what drives them, without threads or sockets.
-class Node {
- public:
-  virtual ~Node() = default;
-  Node() = default;
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
-
-  virtual void receive(SocketId socket, PeerId from, Body body, TimePoint now) = 0;
-  /// Does what is due, and sends pending messages. Called after receive(), and at wake().
-  virtual void step(TimePoint now) = 0;
-  [[nodiscard]] virtual TimePoint wake() const = 0;
-  /// It ends by itself.
-  [[nodiscard]] virtual bool is_over() const { return false; }
-};
-
-/// Its line to the coordinator, as servers and workers have it.
-class ControlNode : public Node {
- public:
-  ControlNode(World& world, NodeId node, ControlIdentity identity);
-  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
-  void step(TimePoint now) override;
-  [[nodiscard]] TimePoint wake() const override { return session_.next_tick(); }
-  [[nodiscard]] bool is_over() const override { return is_drained_; }
-
- protected:
-  virtual void on_event(const ControlEvent& event, TimePoint now) = 0;
-  virtual void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) = 0;
-  void report(pb::Heartbeat content, bool urgent) { session_.report(std::move(content), urgent); }
-
-  World& world_;
-  const NodeId node_;
-
- private:
-  void act(ControlOutput output, TimePoint now);
-
-  SocketId socket_;
-  PeerId coordinator_;
-  ControlSession session_;
-  bool is_drained_ = false;
-};
+/// The times by which a plan's processes go.
+[[nodiscard]] ControlTimings control_timings(const Plan& plan);
+[[nodiscard]] CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session);
 
 class ServerNode final : public ControlNode {
  public:
@@ -96,6 +56,7 @@ class ServerNode final : public ControlNode {
                 TimePoint now);
   void send_images(TimePoint now);
 
+  World& world_;
   std::vector<OneShard> shards_;
   TimePoint images_due_ = TimePoint::never();
   server::ServerJobs jobs_;
@@ -123,6 +84,7 @@ class WorkerNode final : public ControlNode {
   void note_progress(TimePoint now);
   [[nodiscard]] Event event_of(Event::Kind kind, TimePoint now) const;
 
+  World& world_;
   Random random_;
   const std::uint32_t number_;
   std::optional<SocketId> data_;
@@ -172,25 +134,6 @@ class UserNode final : public Node {
   std::string drained_;  // a process that is to be; empty: none
   TimePoint next_;
   pb::JobStatus status_;
-};
-
-/// The coordinator with its disk, which outlives it.
-class CoordinatorNode final : public Node {
- public:
-  CoordinatorNode(World& world, std::shared_ptr<CoordinatorRecords> disk, std::uint64_t session);
-  ~CoordinatorNode() override { world_.network.close(socket_); }
-  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
-  void step(TimePoint now) override;
-  [[nodiscard]] TimePoint wake() const override { return next_; }
-
- private:
-  void carry_out(CoordinatorOutput output);
-
-  World& world_;
-  SocketId socket_;
-  std::unique_ptr<CoordinatorStore> store_;
-  Coordinator coordinator_;
-  TimePoint next_;
 };
 
 }  // namespace taut::sim

@@ -29,7 +29,9 @@ ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t s
 }  // namespace
 
 ServerNode::ServerNode(World& world, std::uint32_t number, std::uint64_t session)
-    : ControlNode(world, world.plan.server_node(number), identity(world.plan, number, session)),
+    : ControlNode(world.network, world.plan.server_node(number),
+                  identity(world.plan, number, session), control_timings(world.plan)),
+      world_(world),
       jobs_(world.plan.shards_each) {
   for (std::uint32_t i = 0; i < world.plan.shards_each; ++i) {
     OneShard one{world.network.open(node_),

@@ -22,7 +22,9 @@ ControlIdentity identity(std::uint32_t number, std::uint64_t session) {
 }  // namespace
 
 WorkerNode::WorkerNode(World& world, std::uint32_t number, std::uint64_t session)
-    : ControlNode(world, world.plan.worker_node(number), identity(number, session)),
+    : ControlNode(world.network, world.plan.worker_node(number), identity(number, session),
+                  control_timings(world.plan)),
+      world_(world),
       random_(Random::mix(world.plan.seed) ^ session),
       number_(number) {}
 

@@ -21,6 +21,7 @@
 #include "proto/config/cluster_security.hpp"
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
+#include "server/coordinator/coordinator_config.hpp"
 #include "server/coordinator/etcd/etcd_leadership.hpp"
 #include "server/coordinator/etcd/etcd_store.hpp"
 #include "server/coordinator/store.hpp"
@@ -100,14 +101,9 @@ Result<void> ServerDaemon::start_coordinator() {
   CoordinatorThread::Config thread;
   thread.address = coordinator_address_;
   thread.leadership = std::move(leadership);
+  thread.coordinator = coordinator_options(settings);
   thread.coordinator.session = new_session();
-  thread.coordinator.heartbeat_limit = from_seconds(settings.heartbeat_limit_s());
   thread.run_folder = settings.run_folder();
-  thread.coordinator.replication_interval = settings.replication().interval();
-  thread.coordinator.backup_limit = from_seconds(settings.replication().limit_s());
-  thread.coordinator.kept_bytes = settings.replication().memory();
-  thread.coordinator.worker_wait = from_seconds(settings.worker_wait_s());
-  thread.coordinator.scheduling = settings.scheduling();
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
     return with_setting(started.error(), "coordinator_address");

@@ -42,7 +42,7 @@ Evaluator::Evaluator(std::size_t test, const model::Graph& graph, Backend& backe
       files_(graph) {}
 
 Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Backend& backend,
-                                                     int iterations, std::size_t test) {
+                                                     int iterations, std::size_t test, Pace& pace) {
   const model::Graph& graph = *assets.test_graph(test);
   std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph, backend));
   for (const TableSpec& table : graph.parameters) {
@@ -58,6 +58,8 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
     evaluator->parameters_.push_back(std::move(parameter));
   }
   evaluator->assets_ = &assets;
+  evaluator->pace_ = &pace;
+  evaluator->batch_ = assets.test_batch(test);
   evaluator->accuracy_ = accuracy_of(graph);
   evaluator->net_ = std::make_unique<Net>(graph, backend, Net::Options{});
   evaluator->stream_ = backend.make_stream();
@@ -117,6 +119,7 @@ Result<TestResult> Evaluator::run(const ReadTable& read) {
     backend_->begin_cycle(*stream_, cycle_);
     compute(batch.spans(), sums);
     backend_->end_cycle();
+    pace_->tested(batch_);
     loader->recycle(std::move(batch));
     TAUT_TRY(files_.write());
   }

@@ -14,6 +14,7 @@
 #include "worker/hdf5_output.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/layers/output_means.hpp"
+#include "worker/pace.hpp"
 #include "worker/progress.hpp"
 #include "worker/replica.hpp"
 
@@ -29,7 +30,8 @@ class Evaluator {
   ///             not fit in the device's budget
   [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(const JobAssets& assets,
                                                                  Backend& backend, int iterations,
-                                                                 std::size_t test = 0);
+                                                                 std::size_t test = 0,
+                                                                 Pace& pace = machine_pace());
 
   /// Runs one test phase of the newest values; the caller sets the result's clock.
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache);
@@ -55,6 +57,8 @@ class Evaluator {
   const std::size_t test_;
   const JobAssets* assets_ = nullptr;
   Backend* backend_;
+  Pace* pace_ = nullptr;
+  std::int64_t batch_ = 0;  // records
   // The device copies from it at its full speed; nullptr: its memory is the host's.
   std::unique_ptr<std::pmr::memory_resource> host_memory_;
   std::pmr::vector<float> snapshot_;  // copied to the device next

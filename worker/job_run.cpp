@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -33,8 +34,10 @@ constexpr Duration kFinalWait{600'000'000};
 
 /// device  must outlive the job
 ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
-                             Backend& device, const ProgressBoard& board) {
+                             Backend& device, const ProgressBoard& board, RunPlace& place) {
   ClientOptions options;
+  options.own_thread = place.has_threads();
+  options.time = &place.pace();
   options.load = board.load();
   options.job = JobId(job.job());
   options.worker = WorkerId(job.worker());
@@ -70,13 +73,14 @@ Duration silence_limit(const pb::WorkerJob& job) {
 }
 
 /// The endpoint for the shards, with the network faults of an experiment.
-std::unique_ptr<Endpoint> open_endpoint(ZmqContext& context, const pb::WorkerJob& job,
+std::unique_ptr<Endpoint> open_endpoint(RunPlace& place, const pb::WorkerJob& job,
                                         const pb::WorkerConfig& settings) {
-  auto endpoint = context.make_endpoint();
+  auto endpoint = place.make_endpoint();
   const LinkFaults faults = link_faults(job.definition(), settings);
   if (faults.none()) return endpoint;
   const std::uint64_t seed = job.definition().seed() * 1024 + job.slot();
-  return std::make_unique<FaultyEndpoint>(std::move(endpoint), faults, seed);
+  return std::make_unique<FaultyEndpoint>(std::move(endpoint), faults, seed,
+                                          [&pace = place.pace()] { return pace.now(); });
 }
 
 /// The parameter cache of one device: of shared parameters, or under averaging the worker's own.
@@ -157,6 +161,36 @@ class StopWatch {
   std::thread thread_;
 };
 
+/// Names a run's client to its surroundings.
+class ClientUse {
+ public:
+  ClientUse(RunPlace& place, Client& client) : place_(place) { place.use(&client); }
+  ~ClientUse() { place_.use(nullptr); }
+  ClientUse(const ClientUse&) = delete;
+  ClientUse& operator=(const ClientUse&) = delete;
+
+ private:
+  RunPlace& place_;
+};
+
+/// A worker's process.
+class ProcessPlace final : public RunPlace {
+ public:
+  ProcessPlace(ZmqContext& context, RunOrders& orders) : context_(context), orders_(orders) {}
+  std::unique_ptr<Endpoint> make_endpoint() override { return context_.make_endpoint(); }
+  Pace& pace() override { return machine_pace(); }
+  bool has_threads() const override { return true; }
+  void use(Client* client) override {
+    watch_.reset();
+    if (client != nullptr) watch_.emplace(*client, orders_.stop, orders_.moves);
+  }
+
+ private:
+  ZmqContext& context_;
+  RunOrders& orders_;
+  std::optional<StopWatch> watch_;
+};
+
 }  // namespace
 
 std::vector<ShardAddress> shard_addresses(const pb::WorkerJob& job) {
@@ -182,7 +216,8 @@ Trainer::Options trainer_options(const pb::Job& job) {
 
 Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph& graph, Clock until,
                                       Duration wait, const std::atomic<bool>& stop,
-                                      const DivergenceRule& divergence, ProgressBoard& board) {
+                                      const DivergenceRule& divergence, ProgressBoard& board,
+                                      Pace& pace) {
   Sha256 digest;
   std::vector<float> values;
   for (const TableSpec& table : graph.parameters) {
@@ -192,16 +227,16 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
     while (true) {
       TAUT_TRY(const Clock version, cache.snapshot(table.id, values));
       if (version >= until || table.kind == TableKind::kFrozen) break;
-      if (version > newest) deadline = steady_now() + wait;
+      if (version > newest) deadline = pace.now() + wait;
       newest = std::max(newest, version);
       if (stop) return make_error(ErrorCode::kClosed, "stopped while other workers were training");
-      if (steady_now() > deadline) {
+      if (pace.now() > deadline) {
         return make_error(ErrorCode::kTimeout,
                           fmt::format("table \"{}\" has been at clock {} of {} for {:.0f} s: "
                                       "another worker has not finished",
                                       table.name, version.value(), until.value(), seconds(wait)));
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      pace.sleep(std::chrono::milliseconds(10));
     }
     TAUT_TRY(divergence.check(table.name, values, until, board));
     digest.update(std::as_bytes(std::span(values)));
@@ -212,14 +247,26 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
 Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> devices,
                            ZmqContext& context, const pb::ClusterConfig& config, RunOrders& orders,
                            ProgressBoard& board, StateSaver& saver) {
-  const pb::WorkerConfig& settings = config.worker();
-  if (!settings.pin().empty()) {
-    TAUT_TRY(pin_this_thread(settings.pin()));
+  if (!config.worker().pin().empty()) {
+    TAUT_TRY(pin_this_thread(config.worker().pin()));
   }
+  const auto count = static_cast<std::uint32_t>(devices.size());
+  TAUT_TRY(const JobAssets assets, JobAssets::open(job.definition(), job.slots(), count));
+  ProcessPlace place(context, orders);
+  return run_member(job, assets, devices, place, config, orders, board, saver);
+}
+
+Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
+                              std::span<Backend* const> devices, RunPlace& place,
+                              const pb::ClusterConfig& config, RunOrders& orders,
+                              ProgressBoard& board, StateSaver& saver) {
+  const pb::WorkerConfig& settings = config.worker();
   const pb::Job& definition = job.definition();
   const pb::SolverParameter& solver = definition.solver_param();
   const auto count = static_cast<std::uint32_t>(devices.size());
-  TAUT_TRY(const JobAssets assets, JobAssets::open(definition, job.slots(), count));
+  Pace& pace = place.pace();
+  const data::Loading loading =
+      place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
   const BudgetedBackend budgeted(*devices[0], Bytes(settings.device_memory_budget()));
   std::vector<Backend*> backends(devices.begin(), devices.end());
   backends[0] = &budgeted.backend();
@@ -228,27 +275,30 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   std::vector<Replica> replicas;
   for (std::uint32_t i = 0; i < count; ++i) {
     backends[i]->set_math(math_options(solver));
-    TAUT_TRY(Replica replica, assets.make_replica(*backends[i], job.slot(), job.slots(), start, i));
+    TAUT_TRY(Replica replica,
+             assets.make_replica(*backends[i], job.slot(), job.slots(), start, i, loading));
     replicas.push_back(std::move(replica));
   }
 
-  Client client(open_endpoint(context, job, settings),
-                client_options(job, settings, *devices[0], board));
-  const StopWatch watch(client, orders.stop, orders.moves);
+  Client client(open_endpoint(place, job, settings),
+                client_options(job, settings, *devices[0], board, place));
+  const ClientUse use(place, client);
   TAUT_TRY(auto cache,
            open_cache(client, backends, assets.train_graph().parameters, job, settings));
 
   std::unique_ptr<TestPhases> tests;
   if (job.evaluates()) {
-    TAUT_TRY(tests, TestPhases::create(assets, backend));
+    TAUT_TRY(tests, TestPhases::create(assets, backend, pace));
   }
   Trainer::Options options = trainer_options(definition);
   const DivergenceRule divergence = options.divergence;
+  options.pace = &pace;
   options.start = start;
   options.rank = job.worker();
   options.straggle = straggle_of(straggle_plan(definition, settings, job.slot(), job.slots()));
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
-           Recorder::open(config.records(), settings.name(), JobId(job.job()), job.token(), start));
+           Recorder::open(config.records(), settings.name(), JobId(job.job()), job.token(), start,
+                          pace));
   options.recorder = recorder.get();
   if (recorder && config.records().metrics()) {
     board.set_metrics_file(recorder->folder() / "metrics.csv");
@@ -291,11 +341,11 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   if (!orders.evaluates) return outcome;
   if (!job.evaluates()) {
     // The worker that was to do it has left.
-    TAUT_TRY(tests, TestPhases::create(assets, backend));
+    TAUT_TRY(tests, TestPhases::create(assets, backend, pace));
   }
   TAUT_TRY(outcome.parameters_sha256,
            digest_parameters(*cache, assets.train_graph(), reached, kFinalWait, orders.stop,
-                             divergence, board));
+                             divergence, board, pace));
   if (tests != nullptr) {
     TAUT_TRY(const TestResult result, tests->run(*cache, reached, recorder.get()));
     ProgressReport report = board.read();

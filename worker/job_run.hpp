@@ -9,8 +9,11 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
+#include "worker/client/client.hpp"
 #include "worker/engine/backend.hpp"
+#include "worker/pace.hpp"
 #include "worker/progress.hpp"
+#include "worker/replica.hpp"
 #include "worker/shard_moves.hpp"
 #include "worker/state_saver.hpp"
 #include "worker/trainer.hpp"
@@ -44,13 +47,39 @@ struct RunOrders {
                                                     const model::Graph& graph, Clock until,
                                                     Duration wait, const std::atomic<bool>& stop,
                                                     const DivergenceRule& divergence,
-                                                    ProgressBoard& board);
+                                                    ProgressBoard& board,
+                                                    Pace& pace = machine_pace());
 
-/// Trains one job as a member: opens data and net, connects to the shards, runs the loop, and
-/// ends with the test phase if this worker evaluates.
+/// What surrounds a run: a process with sockets, threads and a clock, or the lab.
+class RunPlace {
+ public:
+  RunPlace() = default;
+  RunPlace(const RunPlace&) = delete;
+  RunPlace& operator=(const RunPlace&) = delete;
+  virtual ~RunPlace() = default;
+
+  /// For the job's shards.
+  [[nodiscard]] virtual std::unique_ptr<Endpoint> make_endpoint() = 0;
+  [[nodiscard]] virtual Pace& pace() = 0;
+  /// Whether the run's parts have threads of their own. Otherwise whoever drives the run calls
+  /// Client::work(), and tells the client what RunOrders say of it.
+  [[nodiscard]] virtual bool has_threads() const = 0;
+  /// The run's client, from now until nullptr is passed.
+  virtual void use(Client* client) = 0;
+};
+
+/// Trains one job as a member: makes the net, connects to the shards, runs the loop, and ends with
+/// the test phase if this worker evaluates.
+/// assets    of the job, opened for its slots and the number of devices
 /// devices   one or more; several split the worker's batch, and the first one has the tables
 /// Errors    whatever kept the job from finishing, in one line
 /// Thread    a dedicated thread; orders may come from any
+[[nodiscard]] Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
+                                            std::span<Backend* const> devices, RunPlace& place,
+                                            const pb::ClusterConfig& config, RunOrders& orders,
+                                            ProgressBoard& board, StateSaver& saver);
+
+/// The same in a worker's process: opens the job's data first.
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job,
                                          std::span<Backend* const> devices, ZmqContext& context,
                                          const pb::ClusterConfig& config, RunOrders& orders,

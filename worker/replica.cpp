@@ -163,7 +163,8 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
 }
 
 Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, std::uint32_t slots,
-                                        Clock start, std::uint32_t device) const {
+                                        Clock start, std::uint32_t device,
+                                        data::Loading ahead) const {
   Replica replica;
   replica.backend = &backend;
   replica.batch = train_.batch();
@@ -174,6 +175,7 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
   options.share = {.slot = slot, .slots = slots, .part = device, .parts = devices_};
   options.seed = job_.seed();
   data::DataLoader::Options loading;
+  loading.loading = ahead;
   loading.start = Clock(start.value() * job_.solver_param().iter_size());
   if (!backend.shares_host_memory()) {
     replica.batch_memory = std::make_unique<BatchMemory>(backend);

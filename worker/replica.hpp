@@ -65,9 +65,11 @@ class JobAssets {
   /// DeviceError.
   /// slot      of `slots` shares of the data, one for each member
   /// device    of the member: which part of its batches
+  /// loading   whether batches are made ahead, by a thread
   [[nodiscard]] Result<Replica> make_replica(Backend& backend, std::uint32_t slot,
                                              std::uint32_t slots, Clock start,
-                                             std::uint32_t device = 0) const;
+                                             std::uint32_t device = 0,
+                                             data::Loading loading = data::Loading::kAhead) const;
 
   [[nodiscard]] const model::Graph& train_graph() const { return train_.graph; }
   /// The number of the job's test phases.
@@ -76,6 +78,9 @@ class JobAssets {
   [[nodiscard]] const model::Graph* test_graph(std::size_t test = 0) const {
     return test < tests_.size() ? &tests_[test].graph : nullptr;
   }
+  /// Records of a test's batch.
+  [[nodiscard]] std::int64_t test_batch(std::size_t test) const { return tests_[test].batch(); }
+  [[nodiscard]] std::int64_t train_batch() const { return train_.batch(); }
   [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> test_loader(
       std::size_t test, std::pmr::memory_resource* memory) const;
   [[nodiscard]] const pb::Job& job() const { return job_; }

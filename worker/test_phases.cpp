@@ -29,13 +29,14 @@ std::string text_of(const TestResult& result) {
 
 }  // namespace
 
-Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, Backend& backend) {
+Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, Backend& backend,
+                                                       Pace& pace) {
   if (assets.test_count() == 0) return std::unique_ptr<TestPhases>();
-  std::unique_ptr<TestPhases> phases(new TestPhases());
+  std::unique_ptr<TestPhases> phases(new TestPhases(pace));
   phases->is_resumed_ = assets.job().has_resume();
   for (std::size_t test = 0; test < assets.test_count(); ++test) {
     const int iterations = assets.job().solver_param().test_iter(static_cast<int>(test));
-    TAUT_TRY(auto evaluator, Evaluator::create(assets, backend, iterations, test));
+    TAUT_TRY(auto evaluator, Evaluator::create(assets, backend, iterations, test, pace));
     phases->evaluators_.push_back(std::move(evaluator));
   }
   return phases;
@@ -43,7 +44,7 @@ Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, 
 
 Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder* recorder) {
   const bool is_initial = clock == Clock(0) && !is_resumed_;
-  const TimePoint began = steady_now();
+  const TimePoint began = pace_.now();
   TestResult first;
   for (std::size_t test = 0; test < evaluators_.size(); ++test) {
     Evaluator& evaluator = *evaluators_[test];
@@ -57,7 +58,7 @@ Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder*
     }
   }
   if (recorder == nullptr) return first;
-  TestFigures figures{clock, first.accuracy, first.loss, {}, seconds(steady_now() - began)};
+  TestFigures figures{clock, first.accuracy, first.loss, {}, seconds(pace_.now() - began)};
   for (const OutputMeans::Mean& output : first.outputs) {
     if (output.is_known) figures.outputs.emplace_back(output.name, output.value);
   }

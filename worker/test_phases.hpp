@@ -8,6 +8,7 @@
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/evaluator.hpp"
+#include "worker/pace.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
 #include "worker/replica.hpp"
@@ -22,7 +23,8 @@ class TestPhases {
   /// nullptr if the job has none.
   /// Errors    as Evaluator::create
   [[nodiscard]] static Result<std::unique_ptr<TestPhases>> create(const JobAssets& assets,
-                                                                  Backend& backend);
+                                                                  Backend& backend,
+                                                                  Pace& pace = machine_pace());
 
   /// Runs and logs all of them as of a clock, of the newest values; at the job's clock 0 of its
   /// initial ones, whatever other workers have pushed since. Returns the first one's result.
@@ -30,8 +32,9 @@ class TestPhases {
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache, Clock clock, Recorder* recorder);
 
  private:
-  TestPhases() = default;
+  explicit TestPhases(Pace& pace) : pace_(pace) {}
 
+  Pace& pace_;
   bool is_resumed_ = false;  // the job's tables start from a checkpoint
   std::vector<std::unique_ptr<Evaluator>> evaluators_;
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "common/check.hpp"
@@ -74,9 +73,9 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   const auto leaves = [this](Clock next) { return options_.leaves && options_.leaves(next); };
   while (clock < options_.end && !stop && !leaves(clock)) {
     const Clock first = clock;
-    board_.begin_wait(steady_now());
+    board_.begin_wait(now());
     auto begun = cache_.begin_clock(first);
-    const Duration waited = board_.end_wait(steady_now());
+    const Duration waited = board_.end_wait(now());
     TAUT_TRY(clock, std::move(begun));
     waited_ += waited;
     clock = std::min(clock, options_.end);
@@ -91,13 +90,13 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     if (tests_now) {
       TAUT_TRY(test(clock));
     }
-    const TimePoint begin = steady_now();
+    const TimePoint begin = now();
     if (!report_.first_iteration) {
       report_.first_iteration = begin;
       rate_.take(begin, 0);
     }
     TAUT_TRY(train_clock(clock));
-    const Duration took = waited + (steady_now() - begin);
+    const Duration took = waited + (now() - begin);
     if (is_late_) {
       unread_.push_back({.clock = clock, .place = place_, .took = took, .wait = waited_});
       place_ = (place_ + 1) % kMaxUnread;
@@ -155,7 +154,7 @@ Result<void> Trainer::dry_run() {
 Result<void> Trainer::train_clock(Clock clock) {
   loss_ = 0;
   for (const Device& device : devices_) device.backend->begin_cycle(*device.stream, kCycle);
-  const TimePoint begin = steady_now();
+  const TimePoint begin = now();
   const Duration waited_before = waited_;
   const double losses = static_cast<double>(replicas_.size()) * options_.batches;
   for (Step step{.clock = clock}; step.first < replicas_.size(); step.first += devices_.size()) {
@@ -165,11 +164,11 @@ Result<void> Trainer::train_clock(Clock clock) {
       take_batches(step, std::move(batches));
       TAUT_TRY(forward(step));
       if (options_.straggle && is_last_step && is_last(step)) {
-        straggle(clock, steady_now() - begin, waited_before);
+        straggle(clock, now() - begin, waited_before);
       }
-      const TimePoint turned = steady_now();
+      const TimePoint turned = now();
       backward(step);
-      backward_ = steady_now() - turned;
+      backward_ = now() - turned;
       if (is_late_) {
         copy_losses(step);
         continue;
@@ -237,10 +236,10 @@ Result<void> Trainer::read_loss() {
 /// backward. How long backward will take is known from the last clock.
 void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before) {
   const Duration compute = since_begin - (waited_ - waited_before) + backward_;
-  const TimePoint until = steady_now() + options_.straggle(clock, compute);
+  const TimePoint until = now() + options_.straggle(clock, compute);
   constexpr Duration kStep{20'000};
-  for (TimePoint now = steady_now(); now < until && !*stop_; now = steady_now()) {
-    std::this_thread::sleep_for(std::min(kStep, until - now));
+  for (TimePoint at = now(); at < until && !*stop_; at = now()) {
+    options_.pace->sleep(std::min(kStep, until - at));
   }
 }
 
@@ -266,9 +265,9 @@ Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
     }
     return batches;
   };
-  board_.begin_wait(steady_now());
+  board_.begin_wait(now());
   auto batches = load();
-  waited_ += board_.end_wait(steady_now());
+  waited_ += board_.end_wait(now());
   return batches;
 }
 
@@ -300,6 +299,7 @@ Result<void> Trainer::forward(const Step& step) {
       const timeline::Span span(timeline::Row::kCompute, "forward", step.clock.value());
       replica_of(step, i).net->forward(layer, *devices_[i].stream, draw_of(step));
     }
+    options_.pace->computed(Pace::Pass::kForward, layer, step.clock);
   }
   return ok();
 }
@@ -308,13 +308,13 @@ Result<void> Trainer::bring_parameters(const Step& step, std::size_t device, std
   Net& net = *replica_of(step, device).net;
   for (const std::size_t parameter : net.parameters_of(layer)) {
     const TableId table(static_cast<std::uint32_t>(parameter));
-    board_.begin_wait(steady_now());
+    board_.begin_wait(now());
     auto acquired = [&] {
       const timeline::Span span(timeline::Row::kWait, net.parameters()[parameter].name,
                                 step.clock.value());
       return cache_.acquire(step.first + device, table, step.clock);
     }();
-    waited_ += board_.end_wait(steady_now());
+    waited_ += board_.end_wait(now());
     TAUT_TRY(const auto values, std::move(acquired));
     net.bind_value(parameter, values);
     record_table(devices_[device], table, "value", step.clock, values);
@@ -335,6 +335,7 @@ void Trainer::backward(const Step& step) {
         const timeline::Span span(timeline::Row::kCompute, "backward", step.clock.value());
         net.backward(layer, *devices_[i].stream);
       }
+      options_.pace->computed(Pace::Pass::kBackward, layer, step.clock);
       send_gradients(step, i, layer);
     }
   }
@@ -393,7 +394,7 @@ void Trainer::record(Clock clock, Duration took, Duration wait) {
   for (const Replica& replica : replicas_) {
     report_.images += static_cast<std::uint64_t>(replica.batch * options_.batches);
   }
-  report_.last_iteration = steady_now();
+  report_.last_iteration = now();
   const double rate = rate_.take(report_.last_iteration, report_.images);
   report_.staleness = cache_.staleness();
   report_.traffic = cache_.traffic();

@@ -16,6 +16,7 @@
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/divergence.hpp"
 #include "worker/engine/backend.hpp"
+#include "worker/pace.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
 #include "worker/replica.hpp"
@@ -56,6 +57,7 @@ class Trainer {
     /// Whether this worker leaves before `next`, a clock that has not begun; may be empty.
     std::function<bool(Clock next)> leaves;
     Recorder* recorder = nullptr;  // nullptr: no records
+    Pace* pace = &machine_pace();
   };
 
   /// replicas  all on one device, computed in turn; or each on its own device
@@ -68,6 +70,7 @@ class Trainer {
   [[nodiscard]] Result<Clock> run(const std::atomic<bool>& stop);
 
  private:
+  [[nodiscard]] TimePoint now() const { return options_.pace->now(); }
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
   /// Where a device writes the losses of one clock.
   struct LateLoss {

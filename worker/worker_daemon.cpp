@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 #include <exception>
-#include <limits>
 #include <random>
 #include <utility>
 
@@ -19,23 +17,12 @@
 #include "proto/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/device/devices.hpp"
-#include "worker/divergence.hpp"
 #include "worker/worker_metrics.hpp"
 
 namespace taut::worker {
 namespace {
 
 constexpr Duration kStep{100'000};
-
-void fill_evaluations(const ProgressReport& report, pb::Progress& progress) {
-  for (const TestResult& test : report.tests) {
-    pb::Evaluation& one = *progress.add_evaluations();
-    one.set_clock(test.clock.value());
-    // The field has no presence; NaN means absent, since an accuracy is never NaN.
-    one.set_accuracy(test.accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
-    one.set_loss(without_sign_of_nan(test.loss));
-  }
-}
 
 }  // namespace
 
@@ -241,10 +228,10 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     const std::string lost = error.empty() ? std::string() : failed_device();
     {
       std::scoped_lock lock(run->mutex);
-      run->finished = true;
+      run->end.finished = true;
       run->lost_device = lost;
-      run->error = error;
-      run->outcome = outcome;
+      run->end.error = error;
+      run->end.outcome = outcome;
     }
     link_->wake();
   });
@@ -278,41 +265,9 @@ Result<void> WorkerDaemon::end_without_device() {
 }
 
 pb::Progress WorkerDaemon::progress_of(Run& run) const {
-  const ProgressReport report = run.board.read();
   std::scoped_lock lock(run.mutex);
-  pb::Progress progress;
-  progress.set_job(run.job.job());
-  progress.set_revision(run.job.revision());
-  progress.set_incarnation(run.job.incarnation());
-  progress.set_clock(std::max(report.clock.value(), run.job.start_clock()));
-  progress.set_loss(without_sign_of_nan(report.loss));
-  progress.set_images(report.images);
-  const TimePoint now = steady_now();
-  if (report.first_iteration) {
-    progress.set_images_per_second(run.rate.take(now, report.images));
-    if (report.images > 0) {
-      progress.set_trained_s(seconds(report.last_iteration - *report.first_iteration));
-      progress.set_since_trained_s(seconds(now - report.last_iteration));
-    }
-  }
-  progress.set_compute_s(seconds(report.compute - report.wait));
-  progress.set_wait_s(seconds(run.board.waited(now)));
-  for (const auto& [staleness, reads] : report.staleness) {
-    pb::StalenessBin& bin = *progress.add_staleness();
-    bin.set_staleness(staleness);
-    bin.set_reads(reads);
-  }
-  progress.set_pushed_bytes(report.traffic.pushed);
-  progress.set_read_bytes(report.traffic.read);
-  fill_evaluations(report, progress);
-  if (report.first_iteration) {
-    progress.set_seconds_to_first_iteration(seconds(*report.first_iteration - run.begun));
-  }
-  progress.set_finished(run.finished && !run.outcome.left);
-  progress.set_left(run.outcome.left);
-  progress.set_error(run.error);
-  progress.set_diverged(report.diverged);
-  progress.set_parameters_sha256(run.outcome.parameters_sha256);
+  pb::Progress progress =
+      worker::progress_of(run.job, run.begun, run.board, run.end, run.rate, steady_now());
   if (auto part = run.saver.part(); part.number() > 0) {
     *progress.mutable_checkpoint() = std::move(part);
   }
@@ -327,7 +282,7 @@ void WorkerDaemon::record(Run& run) {
     records_.set_file(job, pb::RecordPart::TESTS, file.parent_path() / "tests.csv");
   }
   std::scoped_lock lock(run.mutex);
-  if (run.finished && !std::exchange(run.recorded, true)) records_.end(job);
+  if (run.end.finished && !std::exchange(run.recorded, true)) records_.end(job);
 }
 
 void WorkerDaemon::report() {

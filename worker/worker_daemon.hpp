@@ -16,6 +16,7 @@
 #include "proto/control_link.hpp"
 #include "proto/record_sender.hpp"
 #include "worker/engine/backend.hpp"
+#include "worker/job_progress.hpp"
 #include "worker/job_run.hpp"
 #include "worker/progress.hpp"
 
@@ -62,11 +63,9 @@ class WorkerDaemon {
     StateSaver saver;
     RecentRate rate;   // of images; the main thread's
     std::mutex mutex;  // guards the rest
-    bool finished = false;
-    bool recorded = false;  // its records do not grow any more
-    std::string error;
+    RunEnd end;
+    bool recorded = false;    // its records do not grow any more
     std::string lost_device;  // why no further job can be computed; empty: it can
-    JobOutcome outcome;
     std::thread thread;
   };
 

@@ -87,6 +87,10 @@ Client::Traffic Client::traffic() const {
   return driver_->traffic();
 }
 
+void Client::work() {
+  driver_->work();
+}
+
 void Client::cancel() {
   driver_->cancel();
 }

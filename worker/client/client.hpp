@@ -21,6 +21,8 @@
 
 namespace taut {
 
+class TimeSource;
+
 /// Where a shard listens.
 struct ShardAddress {
   ShardId shard;
@@ -49,6 +51,9 @@ struct ClientOptions {
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
   std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // kept up to date
+  /// Without a thread of its own bytes move while the caller waits, and in Client::work().
+  bool own_thread = true;
+  TimeSource* time = nullptr;  // outlives the client; nullptr: the machine's
 };
 
 class ClientDriver;
@@ -125,6 +130,11 @@ class Client {
     std::uint64_t read = 0;
   };
   [[nodiscard]] Traffic traffic() const;
+
+  /// Moves what can move at once, for a client without a thread of its own: to be called whenever
+  /// its endpoint is woken or has messages, and at least every 100 ms. While the caller waits it
+  /// does nothing.
+  void work();
 
   /// Makes waits return with closed, now and from now on. Thread: any.
   void cancel();

@@ -38,7 +38,9 @@ std::shared_ptr<BufferAllocator> allocator_of(const ClientOptions& options) {
 }  // namespace
 
 ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
-    : endpoint_(std::move(endpoint)),
+    : time_(options.time == nullptr ? machine_time() : *options.time),
+      has_thread_(options.own_thread),
+      endpoint_(std::move(endpoint)),
       connections_(*endpoint_, options.shared_memory),
       pool_(kKeptBytes, allocator_of(options)),
       load_(options.load),
@@ -49,9 +51,28 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptio
     if (auto connected = connections_.connect(shard); !connected) {
       throw std::runtime_error(connected.error().message);
     }
-    (void)protocol_.move(shard.shard, shard.term, steady_now());
+    (void)protocol_.move(shard.shard, shard.term, time_.now());
   }
-  thread_ = std::thread([this] { run(); });
+  if (has_thread_) {
+    thread_ = std::thread([this] { run(); });
+  } else {
+    expect_work();
+  }
+}
+
+/// The next request wakes the endpoint, whose owner then calls work().
+void ClientDriver::expect_work() {
+  std::scoped_lock lock(inbox_mutex_);
+  asleep_ = true;
+}
+
+void ClientDriver::work() {
+  std::unique_lock lock(mutex_);
+  if (led_ || stopping_) return;
+  led_ = true;
+  round(lock, Leader::kThread, Duration::zero());
+  led_ = false;
+  expect_work();
 }
 
 void ClientDriver::move_shards(std::vector<ShardAddress> shards) {
@@ -64,7 +85,7 @@ void ClientDriver::move_shards(std::vector<ShardAddress> shards) {
 
 /// REQUIRES: the lock, and the lead.
 void ClientDriver::move(const ShardAddress& shard) {
-  if (!protocol_.move(shard.shard, shard.term, steady_now())) return;
+  if (!protocol_.move(shard.shard, shard.term, time_.now())) return;
   log::info("shard {} is served at {} from now on, term {}", shard.shard.value(), shard.address,
             shard.term);
   // Where this fails, reads fail when their wait has passed, and name the address.
@@ -182,7 +203,7 @@ void ClientDriver::obey(Request& request) {
 }
 
 void ClientDriver::note_read(TableId table) {
-  if (timeline::is_on()) requested_[table] = steady_now();
+  if (timeline::is_on()) requested_[table] = time_.now();
 }
 
 /// REQUIRES: the lock, and the lead.
@@ -196,7 +217,7 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
   std::unique_lock lock(mutex_);
   drain();
   if (done()) return ok();
-  const TimePoint begin = steady_now();
+  const TimePoint begin = time_.now();
   TimePoint deadline = begin + wait;
   TimePoint report_at = begin + kLongWait;
   std::optional<ClientProtocol::Silence> silence;
@@ -204,7 +225,7 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
   // Once the tables are open, who refuses may be a process that has taken a shard's port.
   const auto is_refused = [this] { return refused_ && !protocol_.ready(); };
   while (!done() && !cancelled_ && !protocol_.failure() && !is_refused()) {
-    const TimePoint now = steady_now();
+    const TimePoint now = time_.now();
     if (now >= deadline) {
       silence = protocol_.longest_silence();
       if (silence) deadline = std::max(begin, silence->since.value_or(begin)) + wait;
@@ -226,7 +247,8 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
     led_ = false;
   }
   caller_waits_ = false;
-  callers_until_ = steady_now() + kCallersTurn;
+  if (!has_thread_) expect_work();
+  callers_until_ = time_.now() + kCallersTurn;
   if (done()) return ok();
   if (cancelled_) return make_error(ErrorCode::kClosed, what() + ": the client was closed");
   if (protocol_.failure()) return *protocol_.failure();
@@ -285,7 +307,7 @@ void ClientDriver::run() {
   follow_main_thread();
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const TimePoint now = steady_now();
+    const TimePoint now = time_.now();
     if (led_ || caller_waits_) {
       changed_.wait_for(lock, kCallersTurn);
     } else if (now < callers_until_) {
@@ -305,7 +327,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
   drain();
   for (const ShardAddress& shard : std::exchange(moves_, {})) move(shard);
   while (protocol_.has_outgoing()) {
-    auto outgoing = protocol_.take_outgoing(steady_now());
+    auto outgoing = protocol_.take_outgoing(time_.now());
     if (outgoing.empty()) break;
     lock.unlock();
     for (auto& [shard, message] : outgoing) {
@@ -342,7 +364,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
   auto refused = connections_.refusal();
   lock.lock();
   refused_ = std::move(refused);
-  if (const TimePoint now = steady_now(); now - last_tick_ >= kTick) {
+  if (const TimePoint now = time_.now(); now - last_tick_ >= kTick) {
     last_tick_ = now;
     protocol_.tick(now);
   }
@@ -372,7 +394,7 @@ void ClientDriver::hand_over(ShardId shard, DataMessage message) {
   auto* batch = std::get_if<DataItems>(&message.body);
   if (batch == nullptr) {
     std::scoped_lock lock(mutex_);
-    protocol_.handle(shard, message, steady_now());
+    protocol_.handle(shard, message, time_.now());
     return;
   }
   std::vector<DataItem> items = std::exchange(batch->items, {});
@@ -383,7 +405,7 @@ void ClientDriver::hand_over(ShardId shard, DataMessage message) {
     batch->items.push_back(std::move(item));
     if (bytes < kCopiedAtOnce && !is_last) continue;
     std::scoped_lock lock(mutex_);
-    protocol_.handle(shard, message, steady_now());
+    protocol_.handle(shard, message, time_.now());
     batch->items.clear();
     bytes = 0;
   }
@@ -398,7 +420,7 @@ void ClientDriver::collect() {
     const auto requested = requested_.find(read.table);
     if (requested == requested_.end()) continue;
     timeline::add_overlapping(timeline::Row::kPull, fmt::format("table {}", read.table.value()),
-                              read.table.value(), requested->second, steady_now(),
+                              read.table.value(), requested->second, time_.now(),
                               read.clock.value());
     requested_.erase(requested);
   }

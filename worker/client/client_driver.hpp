@@ -12,6 +12,7 @@
 #include "common/net/buffer_pool.hpp"
 #include "common/net/endpoint.hpp"
 #include "common/result.hpp"
+#include "common/time_source.hpp"
 #include "worker/client/client.hpp"
 #include "worker/client/client_protocol.hpp"
 #include "worker/client/shard_connections.hpp"
@@ -21,7 +22,7 @@ namespace taut {
 /// Moves a client protocol's messages over an endpoint. One thread at a time leads: it owns the
 /// endpoint, sends, and waits for answers. Whoever waits for an answer leads while it waits, for
 /// handing a small answer from one thread to another costs more than the answer; a thread of the
-/// driver's own leads while no caller waits.
+/// driver's own leads while no caller waits, or whoever calls work() if it has none.
 /// Source    Schmidt et al., "Leader/Followers: A Design Pattern for Efficient Multi-threaded Event
 ///           Demultiplexing and Dispatching", PLoP 2000
 /// Thread    one caller in addition to the driver's own; pushes and cancel() from any
@@ -54,6 +55,8 @@ class ClientDriver {
   [[nodiscard]] BufferPool& pool() { return pool_; }
   [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_}; }
 
+  /// As Client::work.
+  void work();
   /// As Client::move_shards.
   void move_shards(std::vector<ShardAddress> shards);
 
@@ -72,6 +75,7 @@ class ClientDriver {
   void take(const Incoming& incoming);
   void move(const ShardAddress& shard);
   void collect();
+  void expect_work();
   void wake_leader();
   /// Requests of callers that the leader has not seen yet.
   struct Request {
@@ -90,6 +94,8 @@ class ClientDriver {
   void note_read(TableId table);
   void note_load();
 
+  TimeSource& time_;
+  const bool has_thread_;
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
   ShardConnections connections_;        // the leader's; move() and address_of() under the lock
   BufferPool pool_;
@@ -101,7 +107,8 @@ class ClientDriver {
   // Held for a few instructions only: a push waits for no copy.
   std::mutex inbox_mutex_;
   std::vector<Request> inbox_;
-  bool asleep_ = false;  // the leader waits in the endpoint, and was not woken
+  // The leader waits in the endpoint and was not woken; without a thread, work() is not due.
+  bool asleep_ = false;
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

@@ -25,16 +25,23 @@ Result<std::unique_ptr<DataLoader>> DataLoader::start(std::vector<std::unique_pt
 DataLoader::DataLoader(std::vector<std::unique_ptr<Feed>> feeds, Options options)
     : feeds_(std::move(feeds)),
       options_(options),
+      next_(options_.start),
       ready_(options_.depth),
-      spare_(options_.depth + 2),
-      thread_([this] { run(); }) {}
+      spare_(options_.depth + 2) {
+  if (options_.loading == Loading::kAhead) thread_ = std::thread([this] { run(); });
+}
 
 DataLoader::~DataLoader() {
   ready_.close();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Result<Batch> DataLoader::next(Duration wait) {
+  if (options_.loading == Loading::kOnRequest) {
+    TAUT_TRY(Batch batch, make(next_));
+    next_ = next_.next();
+    return batch;
+  }
   if (auto batch = ready_.pop(wait)) return std::move(*batch);
   if (!ready_.closed()) {
     return make_error(ErrorCode::kTimeout,
@@ -49,12 +56,19 @@ void DataLoader::recycle(Batch&& batch) {
   static_cast<void>(spare_.push(std::move(batch), kNoWait));
 }
 
+Result<Batch> DataLoader::make(Clock clock) {
+  Batch batch = spare_.pop(kNoWait).value_or(Batch());
+  batch.clock = clock;
+  TAUT_TRY(fill(batch));
+  return batch;
+}
+
 void DataLoader::run() try {
   follow_main_thread();
   for (Clock clock = options_.start; !ready_.closed(); clock = clock.next()) {
-    Batch batch = spare_.pop(kNoWait).value_or(Batch());
-    batch.clock = clock;
-    if (const auto filled = fill(batch); !filled) return fail(filled.error().message);
+    auto made = make(clock);
+    if (!made) return fail(made.error().message);
+    Batch batch = std::move(made.value());
     // Where there is no room, nothing is moved.
     while (!ready_.push(std::move(batch), kLookAgain)) {  // NOLINT(bugprone-use-after-move)
       if (ready_.closed()) return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
@@ -27,13 +28,19 @@ struct Batch {
   }
 };
 
-/// Makes batches ahead of the compute, clock by clock, on its own thread. What it makes
+enum class Loading : std::uint8_t {
+  kAhead,      // by a thread
+  kOnRequest,  // by whoever asks for a batch
+};
+
+/// Makes batches clock by clock, usually ahead of the compute, on its own thread. What it makes
 /// depends on the feeds and the clock alone, never on timing.
 class DataLoader {
  public:
   struct Options {
     Clock start;            // of the first batch
     std::size_t depth = 4;  // batches made ahead
+    Loading loading = Loading::kAhead;
     /// Where batches are stored. It outlives them all; the loader's thread takes from it, and
     /// whoever has a batch last gives back.
     std::pmr::memory_resource* memory = std::pmr::get_default_resource();
@@ -59,11 +66,13 @@ class DataLoader {
  private:
   DataLoader(std::vector<std::unique_ptr<Feed>> feeds, Options options);
   void run();
+  [[nodiscard]] Result<Batch> make(Clock clock);
   [[nodiscard]] Result<void> fill(Batch& batch);
   void fail(const std::string& why);
 
   const std::vector<std::unique_ptr<Feed>> feeds_;
   const Options options_;
+  Clock next_;  // on request
   BoundedQueue<Batch> ready_;
   BoundedQueue<Batch> spare_;
   std::mutex mutex_;

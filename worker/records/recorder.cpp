@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 
 #include "common/files/file.hpp"
@@ -14,10 +13,6 @@ namespace taut::worker {
 namespace {
 
 namespace fs = std::filesystem;
-
-double unix_time_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 void add_scalar(pb::TensorBoardSummary& summary, const char* tag, double value) {
   pb::TensorBoardSummary::Value& one = *summary.add_value();
@@ -57,14 +52,15 @@ Result<fs::path> make_folder(const fs::path& first, std::uint64_t token) {
 
 }  // namespace
 
-Recorder::Recorder(const pb::RecordsConfig& config)
-    : config_(config), began_(steady_now()), interval_(began_) {}
+Recorder::Recorder(const pb::RecordsConfig& config, const TimeSource& time)
+    : config_(config), time_(time), began_(time.now()), interval_(began_) {}
 
 Result<std::unique_ptr<Recorder>> Recorder::open(const pb::RecordsConfig& config,
                                                  const std::string& worker, JobId job,
-                                                 std::uint64_t token, Clock start) {
+                                                 std::uint64_t token, Clock start,
+                                                 TimeSource& time) {
   if (!config.metrics() && !config.tensorboard()) return std::unique_ptr<Recorder>();
-  std::unique_ptr<Recorder> recorder(new Recorder(config));
+  std::unique_ptr<Recorder> recorder(new Recorder(config, time));
   TAUT_TRY(
       recorder->folder_,
       make_folder(fs::path(config.folder()) / fmt::format("job{}-{}", job.value(), worker), token));
@@ -73,27 +69,27 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const pb::RecordsConfig& config
     TAUT_TRY(recorder->metrics_,
              RecordFile::open(recorder->folder_ / "metrics.csv", start > Clock(0)));
     if (recorder->metrics_->began_empty()) {
-      recorder->metrics_->append(metrics_header(), steady_now());
+      recorder->metrics_->append(metrics_header(), time.now());
     }
   }
   if (config.tensorboard()) {
-    const std::string name = fmt::format("events.out.tfevents.{:.0f}.{}", unix_time_s(), worker);
+    const std::string name = fmt::format("events.out.tfevents.{:.0f}.{}", time.unix_s(), worker);
     TAUT_TRY(recorder->events_, RecordFile::open(recorder->folder_ / name, false));
-    recorder->events_->append(tensorboard_head(unix_time_s()), steady_now());
+    recorder->events_->append(tensorboard_head(time.unix_s()), time.now());
   }
   return recorder;
 }
 
 double Recorder::wall_s() const {
-  return seconds(steady_now() - began_);
+  return seconds(time_.now() - began_);
 }
 
 void Recorder::on_clock(const ClockFigures& figures) {
   interval_.add(figures);
   if (figures.clock.next().value() % config_.every() != 0) return;
-  const TimePoint now = steady_now();
+  const TimePoint now = time_.now();
   const IntervalFigures interval = interval_.take(figures, now);
-  if (metrics_) metrics_->append(metrics_line(interval, wall_s(), unix_time_s()), now);
+  if (metrics_) metrics_->append(metrics_line(interval, wall_s(), time_.unix_s()), now);
   if (!events_) return;
   pb::TensorBoardSummary summary;
   add_scalar(summary, "train/loss", interval.loss);
@@ -109,7 +105,7 @@ void Recorder::on_clock(const ClockFigures& figures) {
 
 void Recorder::on_test(const TestFigures& test) {
   if (metrics_) {
-    metrics_->append(metrics_line(test, wall_s(), unix_time_s()), steady_now());
+    metrics_->append(metrics_line(test, wall_s(), time_.unix_s()), time_.now());
     write_outputs(test);
   }
   if (!events_) return;
@@ -129,9 +125,9 @@ void Recorder::write_outputs(const TestFigures& test) {
     auto opened = RecordFile::open(folder_ / "tests.csv", is_continued_);
     if (!opened) return log::warn("{}", opened.error().message);
     tests_ = std::move(opened.value());
-    if (tests_->began_empty()) tests_->append(tests_header(), steady_now());
+    if (tests_->began_empty()) tests_->append(tests_header(), time_.now());
   }
-  tests_->append(tests_lines(test, wall_s(), unix_time_s()), steady_now());
+  tests_->append(tests_lines(test, wall_s(), time_.unix_s()), time_.now());
 }
 
 bool Recorder::needs_tables(Clock clock) const {
@@ -150,10 +146,10 @@ void Recorder::on_table(const std::string& table, const char* what, Clock clock,
 
 void Recorder::write_event(Clock clock, pb::TensorBoardSummary summary) {
   pb::TensorBoardEvent event;
-  event.set_wall_time(unix_time_s());
+  event.set_wall_time(time_.unix_s());
   event.set_step(clock.value());
   *event.mutable_summary() = std::move(summary);
-  events_->append(tf_record(event.SerializeAsString()), steady_now());
+  events_->append(tf_record(event.SerializeAsString()), time_.now());
 }
 
 }  // namespace taut::worker

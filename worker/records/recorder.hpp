@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/result.hpp"
+#include "common/time_source.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/tensorboard.pb.h"
 #include "worker/records/clock_figures.hpp"
@@ -24,11 +25,13 @@ class Recorder {
   /// nullptr if the configuration requires no record.
   /// token     of the job: records of another job of the same number are left alone, and these go
   ///           to the next free folder; those of the same job are continued
+  /// time      outlives the recorder
   /// start     the worker's first clock: above 0, an existing metrics.csv of the job is continued
   /// Errors    io: the folder or a file cannot be created
   [[nodiscard]] static Result<std::unique_ptr<Recorder>> open(const pb::RecordsConfig& config,
                                                               const std::string& worker, JobId job,
-                                                              std::uint64_t token, Clock start);
+                                                              std::uint64_t token, Clock start,
+                                                              TimeSource& time = machine_time());
 
   void on_clock(const ClockFigures& figures);
   void on_test(const TestFigures& test);
@@ -41,12 +44,13 @@ class Recorder {
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
 
  private:
-  explicit Recorder(const pb::RecordsConfig& config);
+  Recorder(const pb::RecordsConfig& config, const TimeSource& time);
   void write_outputs(const TestFigures& test);
   void write_event(Clock clock, pb::TensorBoardSummary summary);
   [[nodiscard]] double wall_s() const;
 
   const pb::RecordsConfig config_;
+  const TimeSource& time_;
   const TimePoint began_;
   std::filesystem::path folder_;
   bool is_continued_ = false;

@@ -11,7 +11,7 @@ import unittest
 SCRIPT = sys.argv.pop(1)
 SOURCE = os.path.dirname(os.path.dirname(SCRIPT))
 PAGES = {"job.proto": "job", "experiment.proto": "job", "solver.proto": "solver",
-         "net.proto": "net", "cluster.proto": "cluster", "sweep.proto": "sweep"}
+         "net.proto": "net", "cluster.proto": "cluster", "lab.proto": "lab", "sweep.proto": "sweep"}
 
 
 class Reference(unittest.TestCase):

@@ -1,0 +1,54 @@
+#include "cli/commands/lab.hpp"
+
+#include <memory>
+
+#include "cli/commands/command.hpp"
+#include "cli/commands/job_arguments.hpp"
+
+namespace taut::cli {
+namespace {
+
+/// Of a cluster that is not there, and so has as many as it is said to have.
+constexpr std::uint64_t kMaxServers = 4096;
+
+void add_training(Command& lab, LabOptions& options) {
+  constexpr std::uint64_t kMaxThreads = 1024;
+  TrainOptions& train = options.train;
+  lab.text("JOB", train.job_file, "Job or solver file (default: LeNet on Fashion-MNIST)")
+      .value("FILE");
+  lab.text("--cluster", options.cluster,
+           "Cluster file of the lab: hosts, links, times; docs/reference/lab.md has its fields")
+      .value("FILE");
+  lab.whole_number("--servers", train.servers, "Servers", 1, kMaxServers)
+      .by_default(std::to_string(train.servers));
+  lab.whole_number("--shards", train.shards, "Shards (threads) of each server", 1, kMaxProcesses)
+      .by_default(std::to_string(train.shards));
+  lab.whole_number("--threads", train.threads,
+                   "Threads that compute; bits are those of workers with so many", 1, kMaxThreads)
+      .by_default(std::to_string(train.threads));
+  lab.flag(
+      "--no-overlap", [&train] { train.overlap = false; },
+      "An iteration's updates are sent when all of them are ready, and the next iteration starts "
+      "when all parameters have arrived");
+  lab.flag(
+      "--no-records", [&train] { train.records.set_metrics(false); },
+      "Writes no metrics.csv of workers");
+  lab.text("--output", train.output, "The run's folder (default: runs/DATE-JOB-N)").value("DIR");
+  lab.flag("--force", train.force, "Replaces a run that is in the folder of --output");
+  lab.flag("--json", train.json,
+           "Prints the summary as one JSON object on a line, and no progress");
+}
+
+}  // namespace
+
+void add_lab(Command& lab, int& status) {
+  auto options = std::make_shared<LabOptions>();
+  add_training(lab, *options);
+  add_job_options(lab, std::shared_ptr<JobOptions>(options, &options->train.job));
+  lab.on_run([options, &status] {
+    check_job_options(options->train.job);
+    status = run_lab(*options);
+  });
+}
+
+}  // namespace taut::cli

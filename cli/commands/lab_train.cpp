@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands/command.hpp"
+#include "cli/commands/lab.hpp"
+#include "cli/run_folder.hpp"
+#include "cli/views/draw.hpp"
+#include "cli/views/job_text.hpp"
+#include "cli/views/progress_display.hpp"
+#include "cli/views/run_summary.hpp"
+#include "common/descriptor_limit.hpp"
+#include "common/files/file.hpp"
+#include "common/log.hpp"
+#include "common/stop_signal.hpp"
+#include "lab/training/training_run.hpp"
+#include "proto/config/lab_cluster.hpp"
+#include "proto/config/text.hpp"
+#include "proto/state_word.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a training in the lab has in addition to one of processes.
+struct LabFigures {
+  double computed_s = 0;  // of real time
+  double mean_staleness = 0;
+  double waiting = 0;  // share, of all workers
+};
+
+LabFigures figures_of(const lab::TrainingOutcome& outcome, Duration computed) {
+  LabFigures figures;
+  figures.computed_s = seconds(computed);
+  double reads = 0;
+  for (const auto& [staleness, number] : staleness_of(outcome.job)) {
+    reads += static_cast<double>(number);
+    figures.mean_staleness += static_cast<double>(staleness) * static_cast<double>(number);
+  }
+  if (reads > 0) figures.mean_staleness /= reads;
+  double spent_s = 0;
+  for (const pb::WorkerStatus& worker : outcome.job.workers()) {
+    figures.waiting += worker.progress().wait_s();
+    spent_s += worker.progress().wait_s() + worker.progress().compute_s();
+  }
+  if (spent_s > 0) figures.waiting /= spent_s;
+  return figures;
+}
+
+std::string summary_text(const RunSummary& run, const lab::TrainingOutcome& outcome,
+                         const LabFigures& figures) {
+  std::string text;
+  for (const std::string& line : summary_lines(run)) text += line + "\n";
+  text += fmt::format(
+      "waiting: {:.1f} % of the workers' time, mean staleness {:.3f}\n"
+      "virtual time: {:.3f} s, computed in {:.1f} s, {} events\n",
+      100 * figures.waiting, figures.mean_staleness, outcome.virtual_s, figures.computed_s,
+      grouped(static_cast<std::int64_t>(outcome.events)));
+  return text;
+}
+
+/// The summary of a run of processes, with a part about the lab.
+std::string lab_json(const RunSummary& run, const lab::TrainingOutcome& outcome,
+                     const LabFigures& figures, JsonLayout layout) {
+  using Json = nlohmann::ordered_json;
+  Json whole = Json::parse(summary_json(run, JsonLayout::kOneLine));
+  Json links = Json::array();
+  for (const lab::LinkUse& link : outcome.links) {
+    links.push_back({{"name", link.name},
+                     {"bytes", link.bytes},
+                     {"messages", link.messages},
+                     {"busy_share", link.busy_share}});
+  }
+  whole["lab"] = {{"virtual_s", outcome.virtual_s},
+                  {"waiting_share", figures.waiting},
+                  {"mean_staleness", figures.mean_staleness},
+                  {"events", outcome.events},
+                  {"links", links}};
+  return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
+}
+
+Result<fs::path> prepare_folder(const LabOptions& options, const pb::Job& job,
+                                const pb::LabCluster& cluster) {
+  TAUT_TRY(const fs::path folder, make_run_folder({.requested = options.train.output,
+                                                   .job_name = job.name(),
+                                                   .force = options.train.force,
+                                                   .keep = {}}));
+  TAUT_TRY(write_file_atomically(folder / "job.textproto", to_text(job)));
+  TAUT_TRY(write_file_atomically(folder / "cluster.textproto", to_text(cluster)));
+  return folder;
+}
+
+/// Shows progress now and then, and looks for signals.
+class Watch {
+ public:
+  Watch(const pb::Job& job, bool quiet) : display_(words_of(job)), quiet_(quiet) {}
+
+  bool operator()(const pb::JobStatus& status) {
+    constexpr Duration kBetween{250'000};
+    const TimePoint now = steady_now();
+    if (!quiet_ && status.workers_size() > 0 && now >= next_) {
+      next_ = now + kBetween;
+      display_.show(status);
+    }
+    return stop_signal() == 0;
+  }
+
+ private:
+  ProgressDisplay display_;
+  const bool quiet_;
+  TimePoint next_;
+};
+
+Result<int> train_in_lab(const LabOptions& options) {
+  const TimePoint began = steady_now();
+  if (options.cluster.empty()) {
+    throw UsageError(
+        "--cluster is missing: which hosts and links, e.g. --cluster "
+        "configs/lab/ten_gigabit.textproto");
+  }
+  TAUT_TRY(const pb::LabCluster cluster, read_lab_cluster(options.cluster));
+  TAUT_TRY(const pb::Job job, training_job(options.train));
+  TAUT_TRY(const fs::path folder, prepare_folder(options, job, cluster));
+  if (!options.train.json) {
+    fmt::print("{}: {}, {}, in the lab, run folder {}\n", job.name(),
+               counted(options.train.servers, "server"), counted(job.workers(), "worker"),
+               folder.string());
+    std::fflush(stdout);
+  }
+  TAUT_TRY(log::start({.role = "lab", .name = "lab", .file = (folder / "lab.log").string()}));
+  raise_descriptor_limit();
+  lab::TrainingOptions training;
+  training.job = job;
+  training.cluster = cluster;
+  training.servers = options.train.servers;
+  training.shards = options.train.shards;
+  training.seed = job.seed();
+  training.threads = options.train.threads;
+  training.overlap = options.train.overlap;
+  training.records = options.train.records;
+  training.records.set_folder(folder.string());
+  training.show = [watch = std::make_shared<Watch>(job, options.train.json)](
+                      const pb::JobStatus& status) { return (*watch)(status); };
+  TAUT_TRY(const lab::TrainingOutcome outcome, lab::run_training(training));
+  log::stop();
+  const RunSummary summary{.job = outcome.job,
+                           .words = words_of(job),
+                           .servers = options.train.servers,
+                           .shards = options.train.shards,
+                           .wall_s = outcome.virtual_s,
+                           .first_iteration_s = outcome.first_iteration_s,
+                           .folder = folder.string()};
+  const LabFigures figures = figures_of(outcome, steady_now() - began);
+  if (options.train.json) {
+    fmt::print("{}\n", lab_json(summary, outcome, figures, JsonLayout::kOneLine));
+  } else {
+    fmt::print("{}", summary_text(summary, outcome, figures));
+  }
+  TAUT_TRY(write_file_atomically(folder / "summary.json",
+                                 lab_json(summary, outcome, figures, JsonLayout::kIndented)));
+  if (outcome.job.state() == pb::DONE) return kFine;
+  return make_error(ErrorCode::kClosed, fmt::format("job {}: {}", state_word(outcome.job.state()),
+                                                    outcome.job.message()));
+}
+
+}  // namespace
+
+int run_lab(const LabOptions& options) {
+  watch_stop_signals();
+  const auto status = train_in_lab(options);
+  if (!status) return fail("lab", status.error().message);
+  return status.value();
+}
+
+}  // namespace taut::cli

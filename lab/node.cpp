@@ -1,0 +1,82 @@
+#include "lab/node.hpp"
+
+#include <utility>
+
+#include "common/check.hpp"
+
+namespace taut::sim {
+namespace {
+
+constexpr Duration kCoordinatorTick{20'000};
+
+}  // namespace
+
+ControlNode::ControlNode(Network& network, NodeId node, ControlIdentity identity,
+                         ControlTimings timings)
+    : network_(network),
+      node_(node),
+      socket_(network.open(node)),
+      coordinator_(network.connect(socket_, kCoordinatorAddress)),
+      session_(std::move(identity), timings, network.now()) {}
+
+void ControlNode::receive(SocketId socket, PeerId from, Body body, TimePoint now) {
+  if (auto* data = std::get_if<DataMessage>(&body)) {
+    on_data(socket, from, std::move(*data), now);
+  } else if (from == coordinator_) {
+    act(session_.handle(std::get<pb::ControlMessage>(body), now), now);
+  }
+}
+
+void ControlNode::step(TimePoint now) {
+  if (now >= session_.next_tick()) act(session_.tick(now), now);
+}
+
+void ControlNode::act(ControlOutput output, TimePoint now) {
+  if (output.reconnect) {
+    network_.disconnect(coordinator_);
+    coordinator_ = network_.connect(socket_, kCoordinatorAddress);
+  }
+  for (pb::ControlMessage& message : output.messages) {
+    network_.send(socket_, coordinator_, std::move(message));
+  }
+  for (const ControlEvent& event : output.events) {
+    is_drained_ |= std::holds_alternative<control_event::Drained>(event);
+    on_event(event, now);
+  }
+}
+
+CoordinatorNode::CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk,
+                                 NodeId node, CoordinatorOptions options)
+    : network_(network),
+      socket_(network.open(node)),
+      store_(make_memory_store(std::move(disk))),
+      coordinator_(std::move(options), store_->load().value(), network.now()),
+      next_(network.now()) {
+  network.listen(socket_, kCoordinatorAddress);
+}
+
+void CoordinatorNode::receive(SocketId /*socket*/, PeerId from, Body body, TimePoint now) {
+  const auto* message = std::get_if<pb::ControlMessage>(&body);
+  if (message != nullptr) carry_out(coordinator_.handle(from, *message, now));
+}
+
+void CoordinatorNode::step(TimePoint now) {
+  if (now < next_) return;
+  carry_out(coordinator_.tick(now));
+  next_ = now + kCoordinatorTick;
+}
+
+void CoordinatorNode::carry_out(CoordinatorOutput output) {
+  if (!output.changes.empty()) {
+    TAUT_CHECK(store_->save(output.changes).has_value(), "memory does not fail");
+  }
+  for (CoordinatorMessage& one : output.messages) {
+    network_.send(socket_, one.to, std::move(one.message));
+  }
+  // What it has to do with files is done at once, and never fails.
+  for (const CheckpointTask& task : output.tasks) {
+    carry_out(coordinator_.handle_done(task, "", network_.now()));
+  }
+}
+
+}  // namespace taut::sim

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+
+#include "lab/network.hpp"
+#include "proto/control_session.hpp"
+#include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/store.hpp"
+
+namespace taut::sim {
+
+/// Where the coordinator of a simulated cluster listens.
+inline constexpr const char* kCoordinatorAddress = "coordinator:1";
+
+/// A process: a daemon's state machines and what drives them, without threads or sockets.
+class Node {
+ public:
+  virtual ~Node() = default;
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  virtual void receive(SocketId socket, PeerId from, Body body, TimePoint now) = 0;
+  /// Does what is due, and sends pending messages. Called after receive(), and at wake().
+  virtual void step(TimePoint now) = 0;
+  [[nodiscard]] virtual TimePoint wake() const = 0;
+  /// It ends by itself.
+  [[nodiscard]] virtual bool is_over() const { return false; }
+};
+
+/// Its line to the coordinator, as servers and workers have it.
+class ControlNode : public Node {
+ public:
+  ControlNode(Network& network, NodeId node, ControlIdentity identity, ControlTimings timings);
+  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override { return session_.next_tick(); }
+  [[nodiscard]] bool is_over() const override { return is_drained_; }
+
+ protected:
+  virtual void on_event(const ControlEvent& event, TimePoint now) = 0;
+  virtual void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) = 0;
+  void report(pb::Heartbeat content, bool urgent) { session_.report(std::move(content), urgent); }
+
+  Network& network_;
+  const NodeId node_;
+
+ private:
+  void act(ControlOutput output, TimePoint now);
+
+  SocketId socket_;
+  PeerId coordinator_;
+  ControlSession session_;
+  bool is_drained_ = false;
+};
+
+/// The coordinator with its disk, which outlives it.
+class CoordinatorNode final : public Node {
+ public:
+  CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk, NodeId node,
+                  CoordinatorOptions options);
+  ~CoordinatorNode() override { network_.close(socket_); }
+  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override { return next_; }
+
+ private:
+  void carry_out(CoordinatorOutput output);
+
+  Network& network_;
+  SocketId socket_;
+  std::unique_ptr<CoordinatorStore> store_;
+  Coordinator coordinator_;
+  TimePoint next_;
+};
+
+}  // namespace taut::sim

@@ -1,0 +1,119 @@
+#include "lab/training/compute_times.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <string>
+
+#include "common/did_you_mean.hpp"
+#include "lab/random.hpp"
+#include "worker/model/net_cost.hpp"
+
+namespace taut::lab {
+namespace {
+
+using sim::Random;
+
+/// In (0, 1].
+double unit(std::uint64_t bits) {
+  return static_cast<double>((bits >> 11U) + 1) * 0x1p-53;
+}
+
+Random draws(std::uint64_t seed, std::uint32_t worker, std::int64_t number) {
+  const std::uint64_t of_worker = Random::mix(seed ^ Random::mix(worker + 1ULL));
+  return Random(Random::mix(of_worker ^ static_cast<std::uint64_t>(number)));
+}
+
+/// Mean 1.
+double lognormal(Random& random, double deviation) {
+  const double variance = std::log1p(deviation * deviation);
+  const double radius = std::sqrt(-2 * std::log(unit(random.next())));
+  const double normal = radius * std::cos(2 * std::numbers::pi * unit(random.next()));
+  return std::exp(std::sqrt(variance) * normal - variance / 2);
+}
+
+/// Mean 1.
+double pareto(Random& random, double shape) {
+  return (shape - 1) / shape * std::pow(unit(random.next()), -1 / shape);
+}
+
+}  // namespace
+
+Result<ComputeTimes> ComputeTimes::make(const pb::LabCompute& compute, const model::Graph& graph,
+                                        std::int64_t batch, std::uint64_t seed) {
+  ComputeTimes times;
+  times.compute_ = compute;
+  times.seed_ = seed;
+  times.batch_ = batch;
+  const std::size_t layers = graph.nodes.size();
+  times.forward_.assign(layers, 0);
+  times.backward_.assign(layers, 0);
+  if (compute.layer_size() == 0 && !compute.has_clock_ms()) {
+    return invalid(
+        "the cluster says nothing of the time of computing; add compute { clock_ms: 20 }");
+  }
+  const double share =
+      compute.has_batch() ? static_cast<double>(batch) / static_cast<double>(compute.batch()) : 1;
+  for (const pb::LabLayer& layer : compute.layer()) {
+    std::vector<std::string> known;
+    for (const model::Node& node : graph.nodes) known.push_back(node.definition.name());
+    const auto found = std::ranges::find(known, layer.name());
+    if (found == known.end()) {
+      return invalid(fmt::format("compute: the net \"{}\" has no layer \"{}\"{}", graph.name,
+                                 layer.name(), did_you_mean(layer.name(), known)));
+    }
+    const auto at = static_cast<std::size_t>(found - known.begin());
+    times.forward_[at] = share * layer.forward_us();
+    times.backward_[at] = share * layer.backward_us();
+  }
+  if (compute.has_clock_ms()) {
+    constexpr double kUsPerMs = 1e3;
+    const model::NetCost cost = model::net_cost(graph);
+    for (std::size_t i = 0; i < layers; ++i) {
+      const double part = cost.multiply_adds > 0
+                              ? static_cast<double>(cost.layers[i].multiply_adds) /
+                                    static_cast<double>(cost.multiply_adds)
+                              : 1 / static_cast<double>(layers);
+      times.forward_[i] = share * part * compute.clock_ms() * kUsPerMs / 3;
+      times.backward_[i] = 2 * times.forward_[i];
+    }
+  }
+  times.whole_forward_ = std::accumulate(times.forward_.begin(), times.forward_.end(), 0.0);
+  return times;
+}
+
+double ComputeTimes::factor(std::uint32_t worker, Clock clock) const {
+  switch (compute_.spread()) {
+    case pb::LabCompute::LOGNORMAL: {
+      Random random = draws(seed_, worker, clock.value());
+      return lognormal(random, compute_.deviation());
+    }
+    case pb::LabCompute::PARETO: {
+      Random random = draws(seed_, worker, clock.value());
+      return pareto(random, compute_.shape());
+    }
+    case pb::LabCompute::BURSTS: {
+      Random random = draws(seed_, worker, clock.value() / compute_.burst_clocks());
+      const double mean = 1 + compute_.burst_share() * (compute_.burst_factor() - 1);
+      return (random.chance(compute_.burst_share()) ? compute_.burst_factor() : 1) / mean;
+    }
+    case pb::LabCompute::CONSTANT:
+      break;
+  }
+  return 1;
+}
+
+double ComputeTimes::layer(worker::Pace::Pass pass, std::size_t layer, std::uint32_t worker,
+                           Clock clock) const {
+  const double mean = (pass == worker::Pace::Pass::kForward ? forward_ : backward_)[layer];
+  return mean == 0 ? 0 : mean * factor(worker, clock);
+}
+
+double ComputeTimes::test(std::int64_t records) const {
+  return whole_forward_ * static_cast<double>(records) / static_cast<double>(batch_);
+}
+
+}  // namespace taut::lab

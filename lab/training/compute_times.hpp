@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "proto/lab.pb.h"
+#include "worker/model/graph.hpp"
+#include "worker/pace.hpp"
+
+namespace taut::lab {
+
+/// What computing takes, in microseconds of a core of speed 1: a function of the seed, the worker
+/// and the clock.
+class ComputeTimes {
+ public:
+  /// graph  the training net's
+  /// batch  its records
+  /// Errors    invalid: a layer that the net does not have; no times at all
+  [[nodiscard]] static Result<ComputeTimes> make(const pb::LabCompute& compute,
+                                                 const model::Graph& graph, std::int64_t batch,
+                                                 std::uint64_t seed);
+
+  [[nodiscard]] double layer(worker::Pace::Pass pass, std::size_t layer, std::uint32_t worker,
+                             Clock clock) const;
+  /// Of a test net's forward over so many records.
+  [[nodiscard]] double test(std::int64_t records) const;
+  /// What a worker's clock takes over its mean.
+  [[nodiscard]] double factor(std::uint32_t worker, Clock clock) const;
+
+ private:
+  pb::LabCompute compute_;
+  std::uint64_t seed_ = 0;
+  std::int64_t batch_ = 1;
+  std::vector<double> forward_;   // by layer
+  std::vector<double> backward_;  // by layer
+  double whole_forward_ = 0;
+};
+
+}  // namespace taut::lab

@@ -1,0 +1,167 @@
+#include "lab/training/topology.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "common/check.hpp"
+
+namespace taut::lab {
+namespace {
+
+pb::LabLink default_loopback() {
+  pb::LabLink link;
+  link.set_gbit_per_s(40);
+  link.set_latency_us(20);
+  return link;
+}
+
+const pb::LabLink& link_of(const pb::LabCluster& cluster, const std::string& name) {
+  const auto found = std::ranges::find(cluster.link(), name, &pb::LabLink::name);
+  TAUT_CHECK(found != cluster.link().end(), "a checked cluster's links are all there");
+  return *found;
+}
+
+double to_us(TimePoint time) {
+  return static_cast<double>(time.since_origin().count());
+}
+
+TimePoint from_us(double us) {
+  return TimePoint(Duration(static_cast<Duration::rep>(std::ceil(us))));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Topology>> Topology::make(const pb::LabCluster& cluster,
+                                                 std::uint32_t servers, std::uint32_t workers,
+                                                 std::uint64_t seed) {
+  std::unique_ptr<Topology> topology(new Topology(servers, seed));
+  topology->add_hosts(cluster);
+  topology->add_racks(cluster);
+  TAUT_TRY(topology->place(cluster, servers, workers));
+  return topology;
+}
+
+std::size_t Topology::add_pipe(const std::string& name, const pb::LabLink& link) {
+  constexpr double kBitsPerByte = 8;
+  constexpr double kBitsPerUs = 1e3;  // of a Gbit/s
+  Pipe& pipe = pipes_.emplace_back();
+  pipe.name = name;
+  pipe.us_per_byte = kBitsPerByte / (link.gbit_per_s() * kBitsPerUs);
+  pipe.latency_us = link.latency_us();
+  pipe.jitter_us = link.jitter_us();
+  return pipes_.size() - 1;
+}
+
+void Topology::add_hosts(const pb::LabCluster& cluster) {
+  for (const pb::LabHost& kind : cluster.host()) {
+    for (std::uint32_t i = 0; i < kind.count(); ++i) {
+      Host& host = hosts_.emplace_back();
+      host.name = kind.count() == 1 ? kind.name() : fmt::format("{}{}", kind.name(), i);
+      host.cores = kind.cores();
+      host.speed = kind.speed();
+      const pb::LabLink loopback =
+          kind.has_loopback() ? link_of(cluster, kind.loopback()) : default_loopback();
+      host.loopback = add_pipe(host.name + " loopback", loopback);
+      if (kind.has_link()) {
+        host.out = add_pipe(host.name + " out", link_of(cluster, kind.link()));
+        host.in = add_pipe(host.name + " in", link_of(cluster, kind.link()));
+      }
+      const auto rack = std::ranges::find(cluster.rack(), kind.rack(), &pb::LabRack::name);
+      if (rack == cluster.rack().end()) continue;
+      host.rack = static_cast<std::size_t>(rack - cluster.rack().begin()) + 1;
+    }
+  }
+}
+
+void Topology::add_racks(const pb::LabCluster& cluster) {
+  for (const pb::LabRack& rack : cluster.rack()) {
+    pb::LabLink link;
+    if (rack.has_link()) {
+      link = link_of(cluster, rack.link());
+    } else {
+      double sum = 0;
+      for (const pb::LabHost& host : cluster.host()) {
+        if (host.rack() != rack.name()) continue;
+        const pb::LabLink& card = link_of(cluster, host.link());
+        if (sum == 0) link = card;
+        sum += host.count() * card.gbit_per_s();
+      }
+      link.set_gbit_per_s(sum / rack.oversubscription());
+    }
+    const std::size_t out = add_pipe(rack.name() + " out", link);
+    racks_.push_back({out, add_pipe(rack.name() + " in", link)});
+  }
+}
+
+/// Fills the hosts in turn, one process on each at a time, as far as they have places.
+Result<void> Topology::place(const pb::LabCluster& cluster, std::uint32_t servers,
+                             std::uint32_t workers) {
+  const auto fill = [&](std::uint32_t count, const char* what, auto places) -> Result<void> {
+    std::uint32_t placed = 0;
+    for (std::uint32_t round = 0; placed < count; ++round) {
+      const std::uint32_t before = placed;
+      std::size_t host = 0;
+      for (const pb::LabHost& kind : cluster.host()) {
+        for (std::uint32_t i = 0; i < kind.count(); ++i, ++host) {
+          if (places(kind) > round && placed < count) {
+            host_of_.push_back(host);
+            ++placed;
+          }
+        }
+      }
+      if (placed > before) continue;
+      return invalid(
+          fmt::format("the cluster has places for {} {}, {} are requested; add hosts, "
+                      "or {} to a host",
+                      placed, what, count, what));
+    }
+    return ok();
+  };
+  host_of_ = {0, 0};
+  TAUT_TRY(fill(servers, "servers", [](const pb::LabHost& host) { return host.servers(); }));
+  host_of_[kCoordinator] = host_of_[kUser] = host_of_[server_node(0)];
+  return fill(workers, "workers", [](const pb::LabHost& host) { return host.workers(); });
+}
+
+TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) {
+  const Host& sender = hosts_[host_of_[from]];
+  const Host& receiver = hosts_[host_of_[to]];
+  std::array<std::size_t, 4> path{};
+  std::size_t steps = 0;
+  if (&sender == &receiver) {
+    path[steps++] = sender.loopback;
+  } else {
+    path[steps++] = sender.out;
+    if (sender.rack != receiver.rack) {
+      if (sender.rack > 0) path[steps++] = racks_[sender.rack - 1].out;
+      if (receiver.rack > 0) path[steps++] = racks_[receiver.rack - 1].in;
+    }
+    path[steps++] = receiver.in;
+  }
+  double head = to_us(now);  // when its first byte enters a link
+  double tail = head;        // when its last byte can
+  for (std::size_t i = 0; i < steps; ++i) {
+    Pipe& pipe = pipes_[path[i]];
+    const double takes = static_cast<double>(bytes) * pipe.us_per_byte;
+    const double start = std::max(head, to_us(pipe.free_at));
+    const double end = std::max(start + takes, tail);
+    pipe.free_at = from_us(end);
+    pipe.bytes += bytes;
+    ++pipe.messages;
+    pipe.busy_us += takes;
+    double later = pipe.latency_us;
+    if (pipe.jitter_us > 0) {
+      constexpr double kUnit = 0x1p-53;
+      later += pipe.jitter_us * static_cast<double>(random_.next() >> 11U) * kUnit;
+    }
+    head = start + later;
+    tail = end + later;
+  }
+  return from_us(tail);
+}
+
+}  // namespace taut::lab

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "lab/network.hpp"
+#include "lab/random.hpp"
+#include "lab/training/machine.hpp"
+#include "proto/lab.pb.h"
+
+namespace taut::lab {
+
+/// One direction of a link. It carries one message after the other.
+struct Pipe {
+  std::string name;  // "gpu3 out"
+  double us_per_byte = 0;
+  double latency_us = 0;
+  double jitter_us = 0;
+  TimePoint free_at;  // when everything sent so far has passed
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+  double busy_us = 0;
+};
+
+/// The hosts of a cluster, which of them each process runs on, and the links between them. A
+/// message passes its sender's card, the links of the racks if they differ, and its receiver's
+/// card; each link passes it on while it still arrives.
+class Topology final : public sim::Journey {
+ public:
+  /// How processes are numbered: the coordinator and the user, then servers, then workers.
+  static constexpr sim::NodeId kCoordinator = 0;
+  static constexpr sim::NodeId kUser = 1;
+
+  /// Errors    invalid: more processes than the cluster's hosts have places for
+  [[nodiscard]] static Result<std::unique_ptr<Topology>> make(const pb::LabCluster& cluster,
+                                                              std::uint32_t servers,
+                                                              std::uint32_t workers,
+                                                              std::uint64_t seed);
+
+  [[nodiscard]] sim::NodeId server_node(std::uint32_t server) const { return 2 + server; }
+  [[nodiscard]] sim::NodeId worker_node(std::uint32_t worker) const {
+    return 2 + servers_ + worker;
+  }
+  TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) override;
+
+  struct Host {
+    std::string name;
+    std::uint32_t cores = 1;
+    double speed = 1;
+    std::size_t out = 0;  // pipes
+    std::size_t in = 0;
+    std::size_t loopback = 0;
+    std::size_t rack = 0;  // one past its number; 0: none
+  };
+  [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
+  [[nodiscard]] std::size_t host_of(sim::NodeId node) const { return host_of_[node]; }
+  [[nodiscard]] const std::vector<Pipe>& pipes() const { return pipes_; }
+
+ private:
+  struct Rack {
+    std::size_t out = 0;  // pipes
+    std::size_t in = 0;
+  };
+  Topology(std::uint32_t servers, std::uint64_t seed) : servers_(servers), random_(seed) {}
+  void add_hosts(const pb::LabCluster& cluster);
+  void add_racks(const pb::LabCluster& cluster);
+  [[nodiscard]] Result<void> place(const pb::LabCluster& cluster, std::uint32_t servers,
+                                   std::uint32_t workers);
+  [[nodiscard]] std::size_t add_pipe(const std::string& name, const pb::LabLink& link);
+
+  const std::uint32_t servers_;
+  sim::Random random_;
+  std::vector<Host> hosts_;
+  std::vector<Rack> racks_;
+  std::vector<Pipe> pipes_;
+  std::vector<std::size_t> host_of_;  // by node
+};
+
+}  // namespace taut::lab

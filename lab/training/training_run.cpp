@@ -1,0 +1,217 @@
+#include "lab/training/training_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "lab/training/training_server.hpp"
+#include "lab/training/training_user.hpp"
+#include "lab/training/training_worker.hpp"
+#include "proto/config/settle_policies.hpp"
+#include "server/coordinator/coordinator_config.hpp"
+
+namespace taut::lab {
+namespace {
+
+// As `tautline train` has its daemons.
+constexpr double kHeartbeat_s = 0.2;
+
+/// The job as the lab runs it: it is not saved, and starts once.
+Result<pb::Job> job_of(const pb::Job& asked) {
+  if (asked.has_resume()) {
+    return invalid(
+        fmt::format("resume: the lab starts a job from its beginning, not from {}; "
+                    "leave it out",
+                    asked.resume()));
+  }
+  const pb::NetworkFaults& faults = asked.network();
+  if (faults.delay_ms() > 0 || faults.jitter_ms() > 0 || faults.loss() > 0) {
+    return invalid(
+        "network: the lab's links come from the cluster file; give latency_us and jitter_us there");
+  }
+  pb::Job job = asked;
+  job.clear_checkpoint();
+  job.clear_restart();
+  job.mutable_solver_param()->clear_snapshot();
+  job.mutable_solver_param()->set_snapshot_after_train(false);
+  return job;
+}
+
+/// The cluster's processes, and what drives them.
+class Training {
+ public:
+  explicit Training(const TrainingOptions& options) : options_(options) {}
+
+  Result<TrainingOutcome> run() {
+    TAUT_TRY(start());
+    TAUT_TRY(drive());
+    return outcome();
+  }
+
+ private:
+  Result<void> start() {
+    TAUT_TRY(const pb::Job job, job_of(options_.job));
+    TAUT_TRY(assets_, open_assets(job));
+    BackendOptions device;
+    device.device = DeviceKind::kCpu;
+    device.threads = static_cast<int>(options_.threads);
+    TAUT_TRY(BackendChoice choice, make_backend(device));
+    backend_ = std::move(choice.backend);
+    TAUT_TRY(times_, make_times());
+    TAUT_TRY(world_.topology,
+             Topology::make(options_.cluster, options_.servers, job.workers(), options_.seed));
+    world_.network = std::make_unique<sim::Network>(*world_.topology);
+    for (const Topology::Host& host : world_.topology->hosts()) {
+      world_.machines.push_back(
+          std::make_unique<Machine>(world_.agenda, *world_.network, host.cores, host.speed));
+    }
+    world_.costs = options_.cluster.costs();
+    world_.backend = backend_.get();
+    world_.assets = assets_.get();
+    world_.times = times_.get();
+    world_.step_soon = [this](sim::NodeId node) {
+      world_.agenda.at(world_.now(), [this, node] { step(node); });
+    };
+    settle_worker_config();
+    add_processes(job);
+    return ok();
+  }
+
+  static Result<std::unique_ptr<worker::JobAssets>> open_assets(const pb::Job& job) {
+    TAUT_TRY(worker::JobAssets assets, worker::JobAssets::open(job, job.workers()));
+    return std::make_unique<worker::JobAssets>(std::move(assets));
+  }
+
+  Result<std::unique_ptr<ComputeTimes>> make_times() {
+    TAUT_TRY(ComputeTimes times,
+             ComputeTimes::make(options_.cluster.compute(), assets_->train_graph(),
+                                assets_->train_batch(), options_.seed));
+    return std::make_unique<ComputeTimes>(std::move(times));
+  }
+
+  void settle_worker_config() {
+    world_.config.set_heartbeat_interval_s(kHeartbeat_s);
+    *world_.config.mutable_records() = options_.records;
+    world_.config.mutable_worker()->set_shared_memory(false);
+    world_.config.mutable_worker()->set_overlap(options_.overlap);
+  }
+
+  void add_processes(const pb::Job& job) {
+    ControlTimings timings;
+    timings.heartbeat_interval = from_seconds(kHeartbeat_s);
+    CoordinatorOptions coordinator = coordinator_options(pb::CoordinatorConfig());
+    coordinator.session = 1;
+    add(std::make_unique<sim::CoordinatorNode>(*world_.network,
+                                               std::make_shared<CoordinatorRecords>(),
+                                               Topology::kCoordinator, std::move(coordinator)));
+    auto user = std::make_unique<TrainingUser>(world_, job, options_.servers);
+    user_ = user.get();
+    add(std::move(user));
+    for (std::uint32_t i = 0; i < options_.servers; ++i) {
+      add(std::make_unique<TrainingServer>(world_, i, options_.shards, timings));
+    }
+    for (std::uint32_t i = 0; i < job.workers(); ++i) {
+      add(std::make_unique<TrainingWorker>(world_, i, timings));
+    }
+    for (sim::NodeId node = 0; node < nodes_.size(); ++node) step(node);
+  }
+
+  void add(std::unique_ptr<sim::Node> node) {
+    nodes_.push_back(std::move(node));
+    planned_.push_back(TimePoint::never());
+  }
+
+  void step(sim::NodeId number) {
+    nodes_[number]->step(world_.now());
+    plan(number);
+  }
+
+  /// Enters when a process has to be looked at again.
+  void plan(sim::NodeId number) {
+    const TimePoint wake = std::max(nodes_[number]->wake(), world_.now());
+    if (wake >= planned_[number]) return;
+    planned_[number] = wake;
+    world_.agenda.at(wake, [this, number, wake] {
+      if (planned_[number] != wake) return;
+      planned_[number] = TimePoint::never();
+      step(number);
+    });
+  }
+
+  void deliver(sim::Delivery delivery) {
+    if (!world_.network->is_open(delivery.to)) return;
+    const sim::NodeId number = world_.network->node_of(delivery.to);
+    const bool is_control = std::holds_alternative<pb::ControlMessage>(delivery.body);
+    nodes_[number]->receive(delivery.to, delivery.from, std::move(delivery.body), world_.now());
+    if (is_control) step(number);
+  }
+
+  Result<void> drive() {
+    const TimePoint limit(from_seconds(options_.limit_s));
+    while (!user_->is_over() && user_->refusal().empty()) {
+      const TimePoint next = std::min(world_.agenda.next(), world_.network->next_due());
+      if (next > limit) {
+        return make_error(
+            ErrorCode::kTimeout,
+            fmt::format("the job has not ended within {:g} s of virtual time", options_.limit_s));
+      }
+      if (world_.network->next_due() <= world_.agenda.next()) {
+        if (auto delivery = world_.network->take_next()) deliver(std::move(*delivery));
+      } else {
+        world_.network->advance(std::max(world_.now(), next));
+        world_.agenda.take()();
+      }
+      TAUT_TRY(show());
+    }
+    if (user_->refusal().empty()) return ok();
+    return invalid(user_->refusal());
+  }
+
+  Result<void> show() {
+    constexpr std::uint64_t kBetween = 1024;
+    if (!options_.show || world_.agenda.taken() % kBetween != 0) return ok();
+    if (options_.show(user_->status())) return ok();
+    return make_error(ErrorCode::kClosed, "interrupted");
+  }
+
+  TrainingOutcome outcome() const {
+    TrainingOutcome outcome;
+    outcome.job = user_->status();
+    outcome.virtual_s = seconds(world_.now().since_origin());
+    outcome.events = world_.agenda.taken() + world_.network->delivered();
+    const double submitted_s = seconds(user_->submitted_at().since_origin());
+    for (const pb::WorkerStatus& worker : outcome.job.workers()) {
+      const double since = worker.progress().seconds_to_first_iteration();
+      if (since <= 0) continue;
+      const double at = submitted_s + since;
+      outcome.first_iteration_s =
+          outcome.first_iteration_s > 0 ? std::min(outcome.first_iteration_s, at) : at;
+    }
+    constexpr double kUsPerS = 1e6;
+    for (const Pipe& pipe : world_.topology->pipes()) {
+      if (pipe.messages == 0) continue;
+      outcome.links.push_back(
+          {pipe.name, pipe.bytes, pipe.messages, pipe.busy_us / (outcome.virtual_s * kUsPerS)});
+    }
+    return outcome;
+  }
+
+  const TrainingOptions& options_;
+  std::unique_ptr<worker::JobAssets> assets_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ComputeTimes> times_;
+  World world_;
+  std::vector<std::unique_ptr<sim::Node>> nodes_;  // by number
+  std::vector<TimePoint> planned_;                 // by node: its entry in the agenda
+  TrainingUser* user_ = nullptr;
+};
+
+}  // namespace
+
+Result<TrainingOutcome> run_training(const TrainingOptions& options) {
+  return Training(options).run();
+}
+
+}  // namespace taut::lab

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/control.pb.h"
+#include "proto/job.pb.h"
+#include "proto/lab.pb.h"
+
+namespace taut::lab {
+
+struct TrainingOptions {
+  pb::Job job;  // checked, with its number of workers
+  pb::LabCluster cluster;
+  std::uint32_t servers = 1;
+  std::uint32_t shards = 1;   // of each server
+  std::uint64_t seed = 1;     // of the times; the job has its own
+  std::uint32_t threads = 1;  // that compute; the result is the same as a worker's with so many
+  bool overlap = true;        // as WorkerConfig's
+  pb::RecordsConfig records;  // what the workers write down
+  double limit_s = 1e9;       // of virtual time
+  /// Called now and then with the job's newest status; may be empty. Returns whether to go on.
+  std::function<bool(const pb::JobStatus&)> show;
+};
+
+struct LinkUse {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+  double busy_share = 0;  // of the virtual time
+};
+
+struct TrainingOutcome {
+  pb::JobStatus job;
+  double virtual_s = 0;          // from the cluster's start to the job's end
+  double first_iteration_s = 0;  // from the start to the first worker's first clock
+  std::uint64_t events = 0;
+  std::vector<LinkUse> links;  // those that carried something
+};
+
+/// Trains a job on a cluster that need not exist: one thread, virtual time, the daemons' own code.
+/// The same options give the same bits.
+/// Errors    invalid: a job that the lab does not run, more processes than places, times that are
+///           missing; whatever a worker's process would say; timeout: the limit; closed: by show()
+[[nodiscard]] Result<TrainingOutcome> run_training(const TrainingOptions& options);
+
+}  // namespace taut::lab

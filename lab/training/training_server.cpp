@@ -1,0 +1,153 @@
+#include "lab/training/training_server.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/log.hpp"
+
+namespace taut::lab {
+namespace {
+
+// As often as a shard's thread looks at them while nothing arrives.
+constexpr Duration kImages{100'000};
+
+std::string shard_address(std::uint32_t server, std::uint32_t shard) {
+  return fmt::format("server{}:{}", server, 1 + shard);
+}
+
+ControlIdentity identity_of(std::uint32_t number, std::uint32_t shards) {
+  ControlIdentity identity;
+  identity.role = pb::ROLE_SERVER;
+  identity.name = fmt::format("server{}", number);
+  identity.session = 1 + number;
+  for (std::uint32_t i = 0; i < shards; ++i) {
+    identity.shard_addresses.push_back(shard_address(number, i));
+  }
+  return identity;
+}
+
+}  // namespace
+
+TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint32_t shards,
+                               ControlTimings timings)
+    : ControlNode(*world.network, world.topology->server_node(number), identity_of(number, shards),
+                  timings),
+      world_(world),
+      jobs_(shards) {
+  for (std::uint32_t i = 0; i < shards; ++i) {
+    auto one = std::make_unique<OneShard>(ShardId(i), world.machine_of(node_), initial_);
+    one->socket = world.network->open(node_);
+    world.network->listen(one->socket, shard_address(number, i));
+    one->shard.set_dial({.connect =
+                             [this, socket = one->socket](const std::string& address) {
+                               return world_.network->connect(socket, address);
+                             },
+                         .disconnect = [this](PeerId peer) { world_.network->disconnect(peer); }});
+    shards_.push_back(std::move(one));
+  }
+}
+
+void TrainingServer::receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) {
+  auto* message = std::get_if<Message>(&body);
+  if (message == nullptr) return ControlNode::receive(socket, from, std::move(body), now);
+  const auto found =
+      std::ranges::find_if(shards_, [socket](const auto& one) { return one->socket == socket; });
+  if (found == shards_.end()) return;
+  OneShard& one = **found;
+  one.lane.add(
+      [this, &one, from, message = std::move(*message)] { return serve(one, from, message); });
+}
+
+/// One turn of a shard's thread: what it answers leaves when the turn is over.
+Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& message) {
+  std::uint64_t bytes = bytes_of(message);
+  auto decoded = decode_data(message);
+  if (!decoded) {
+    log::warn("dropped a message: {}", decoded.error().message);
+    return {.done = [] {}};
+  }
+  auto answers = one.shard.handle(from, std::move(decoded.value()), world_.now());
+  auto images = one.shard.take_images(world_.now());
+  std::ranges::move(images, std::back_inserter(answers));
+  note_changes();
+  auto messages = encoded(std::move(answers));
+  for (const auto& [to, answer] : messages) bytes += bytes_of(answer);
+  const pb::LabCosts& costs = world_.costs;
+  return {.microseconds = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes),
+          .done = [this, socket = one.socket, messages = std::move(messages)] {
+            for (const auto& [to, answer] : messages) world_.network->send(socket, to, answer);
+          }};
+}
+
+std::vector<std::pair<PeerId, Message>> TrainingServer::encoded(
+    std::vector<server::Outgoing> answers) const {
+  std::vector<std::pair<PeerId, Message>> messages;
+  messages.reserve(answers.size());
+  for (server::Outgoing& answer : answers) messages.emplace_back(answer.to, encode(answer.message));
+  return messages;
+}
+
+void TrainingServer::send(const OneShard& one, std::vector<server::Outgoing> messages) {
+  for (auto& [to, message] : encoded(std::move(messages))) {
+    world_.network->send(one.socket, to, std::move(message));
+  }
+}
+
+/// What the coordinator is to know although no revision says so.
+void TrainingServer::note_changes() {
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    server::Shard& shard = shards_[i]->shard;
+    for (const JobId job : shard.take_changed()) {
+      jobs_.take_report(i, shard.report(job));
+      world_.step_soon(node_);
+    }
+    // No checkpoint is ordered here; memory that is released goes back at once.
+    (void)shard.take_captures();
+    (void)shard.take_stocks();
+    (void)shard.take_excesses();
+    (void)shard.take_opened();
+  }
+}
+
+void TrainingServer::step(TimePoint now) {
+  if (now >= images_due_) {
+    images_due_ = now + kImages;
+    for (const auto& one : shards_) send(*one, one->shard.take_images(now));
+    note_changes();
+  }
+  if (auto news = jobs_.take_news()) report(std::move(*news), true);
+  ControlNode::step(now);
+}
+
+TimePoint TrainingServer::wake() const {
+  return std::min(ControlNode::wake(), images_due_);
+}
+
+void TrainingServer::on_event(const ControlEvent& event, TimePoint /*now*/) {
+  if (std::holds_alternative<control_event::DeclaredLost>(event)) {
+    for (const auto& over : jobs_.clear()) {
+      for (const auto& one : shards_) (void)one->shard.set_job(over);
+    }
+  } else if (const auto* job = std::get_if<pb::ServerJob>(&event)) {
+    take_job(*job);
+  }
+}
+
+void TrainingServer::take_job(const pb::ServerJob& job) {
+  const auto view = jobs_.take_job(job);
+  if (!view) return;
+  if (job.replication_interval() > 0) images_due_ = std::min(images_due_, world_.now() + kImages);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    OneShard& one = *shards_[i];
+    one.shard.set_id(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)));
+    send(one, one.shard.set_job(view));
+    server::ShardReport report = one.shard.report(view->job);
+    report.job = view->job;
+    report.revision = view->revision;
+    jobs_.take_report(i, std::move(report));
+  }
+}
+
+}  // namespace taut::lab

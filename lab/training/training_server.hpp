@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "lab/node.hpp"
+#include "lab/training/world.hpp"
+#include "server/initial_values.hpp"
+#include "server/server_jobs.hpp"
+#include "server/shard.hpp"
+
+namespace taut::lab {
+
+/// A server: its shards, each with a thread of its own, and its line to the coordinator.
+class TrainingServer final : public sim::ControlNode {
+ public:
+  TrainingServer(World& world, std::uint32_t number, std::uint32_t shards, ControlTimings timings);
+
+  void receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override;
+
+ private:
+  struct OneShard {
+    OneShard(ShardId id, Machine& machine, server::InitialValues& initial)
+        : lane(machine), shard(id, pool, SliceLayout::kSliceElements, &initial) {}
+    BufferPool pool{Bytes(1ULL << 30U)};
+    sim::SocketId socket = 0;
+    Lane lane;
+    server::Shard shard;
+  };
+  void on_event(const ControlEvent& event, TimePoint now) override;
+  void on_data(sim::SocketId, PeerId, DataMessage, TimePoint) override {}
+  [[nodiscard]] Lane::Work serve(OneShard& one, PeerId from, const Message& message);
+  [[nodiscard]] std::vector<std::pair<PeerId, Message>> encoded(
+      std::vector<server::Outgoing> answers) const;
+  void send(const OneShard& one, std::vector<server::Outgoing> messages);
+  void take_job(const pb::ServerJob& job);
+  void note_changes();
+
+  World& world_;
+  server::FileValues initial_;
+  std::vector<std::unique_ptr<OneShard>> shards_;
+  server::ServerJobs jobs_;
+  TimePoint images_due_ = TimePoint::never();
+};
+
+}  // namespace taut::lab

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lab/node.hpp"
+#include "lab/training/world.hpp"
+
+namespace taut::lab {
+
+/// Whoever submits the job, once servers and workers have joined, and then asks how it is.
+class TrainingUser final : public sim::Node {
+ public:
+  TrainingUser(World& world, pb::Job job, std::uint32_t servers);
+
+  void receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override { return next_; }
+
+  /// The job's newest status; before it is submitted, an empty one.
+  [[nodiscard]] const pb::JobStatus& status() const { return status_; }
+  [[nodiscard]] bool is_over() const override { return status_.state() >= pb::DONE; }
+  [[nodiscard]] TimePoint submitted_at() const { return submitted_at_; }
+  /// Why the job is not taken; empty: it is.
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+
+ private:
+  void send(const pb::ControlMessage& message);
+
+  World& world_;
+  const pb::Job job_;
+  const std::uint32_t servers_;
+  sim::SocketId socket_;
+  PeerId coordinator_;
+  bool have_joined_ = false;  // the processes
+  std::uint64_t number_ = 0;  // of the job; 0: not submitted
+  TimePoint submitted_at_;
+  std::string refusal_;
+  TimePoint next_;
+  pb::JobStatus status_;
+};
+
+}  // namespace taut::lab

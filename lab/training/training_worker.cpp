@@ -1,0 +1,244 @@
+#include "lab/training/training_worker.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "common/log.hpp"
+
+namespace taut::lab {
+namespace {
+
+// As often as the client's own thread looks whether something is to be sent again.
+constexpr Duration kIdle{100'000};
+
+ControlIdentity identity_of(const World& world, std::uint32_t number) {
+  ControlIdentity identity;
+  identity.role = pb::ROLE_WORKER;
+  identity.name = fmt::format("worker{}", number);
+  identity.session = (1ULL << 32U) + number;
+  const sim::NodeId node = world.topology->worker_node(number);
+  const Topology::Host& host = world.topology->hosts()[world.topology->host_of(node)];
+  identity.device = world.backend->description();
+  identity.host = host.name;
+  return identity;
+}
+
+pb::ClusterConfig config_of(const World& world, std::uint32_t number) {
+  pb::ClusterConfig config = world.config;
+  config.mutable_worker()->set_name(fmt::format("worker{}", number));
+  return config;
+}
+
+}  // namespace
+
+/// Time as the run sees it.
+class TrainingWorker::VirtualPace final : public worker::Pace {
+ public:
+  explicit VirtualPace(TrainingWorker& worker) : worker_(worker) {}
+  TimePoint now() const override { return worker_.world_.now(); }
+  double unix_s() const override { return seconds(now().since_origin()); }
+  void sleep(Duration duration) override {
+    worker_.world_.agenda.at(now() + duration, [this] { worker_.resume(); });
+    worker_.leave();
+  }
+  void computed(Pass pass, std::size_t layer, Clock clock) override {
+    worker_.compute(worker_.world_.times->layer(pass, layer, worker_.number_, clock));
+  }
+  void tested(std::int64_t records) override {
+    worker_.compute(worker_.world_.times->test(records));
+  }
+
+ private:
+  TrainingWorker& worker_;
+};
+
+TrainingWorker::TrainingWorker(World& world, std::uint32_t number, ControlTimings timings)
+    : ControlNode(*world.network, world.topology->worker_node(number), identity_of(world, number),
+                  timings),
+      world_(world),
+      number_(number),
+      config_(config_of(world, number)),
+      lane_(world.machine_of(node_)),
+      pace_(std::make_unique<VirtualPace>(*this)) {}
+
+TrainingWorker::~TrainingWorker() = default;
+
+void TrainingWorker::receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) {
+  auto* message = std::get_if<Message>(&body);
+  if (message == nullptr) return ControlNode::receive(socket, from, std::move(body), now);
+  const pb::LabCosts& costs = world_.costs;
+  const double takes =
+      message_us(costs.client_message_us(), costs.client_us_per_mib(), bytes_of(*message));
+  lane_.add([this, takes, socket, from, message = std::move(*message)] {
+    return Lane::Work{takes, [this, socket, from, message] { arrive(socket, from, message); }};
+  });
+}
+
+void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) {
+  if (endpoint_ == nullptr || endpoint_->socket() != socket) return;
+  endpoint_->take(from, std::move(message));
+  if (waits_) {
+    resume();
+  } else {
+    let_client_work();
+  }
+}
+
+void TrainingWorker::send(PeerId to, Message message) {
+  const pb::LabCosts& costs = world_.costs;
+  const double takes =
+      message_us(costs.client_message_us(), costs.client_us_per_mib(), bytes_of(message));
+  const sim::SocketId socket = endpoint_->socket();
+  lane_.add([this, takes, socket, to, message = std::move(message)] {
+    return Lane::Work{takes, [this, socket, to, message] {
+                        if (network_.is_open(socket)) network_.send(socket, to, message);
+                      }};
+  });
+}
+
+void TrainingWorker::wake_client() {
+  if (waits_) {
+    world_.agenda.at(world_.now(), [this, wait = waits_so_far_] {
+      if (waits_ && wait == waits_so_far_) resume();
+    });
+  } else if (!std::exchange(work_is_due_, true)) {
+    world_.agenda.at(world_.now(), [this] { let_client_work(); });
+  }
+}
+
+void TrainingWorker::let_client_work() {
+  work_is_due_ = false;
+  if (client_ == nullptr || waits_) return;
+  client_->work();
+  if (endpoint_->has_messages()) wake_client();
+}
+
+void TrainingWorker::keep_client_working(std::uint64_t use) {
+  if (use != uses_ || client_ == nullptr) return;
+  let_client_work();
+  world_.agenda.at(world_.now() + kIdle, [this, use] { keep_client_working(use); });
+}
+
+std::unique_ptr<Endpoint> TrainingWorker::make_endpoint() {
+  auto endpoint = std::make_unique<NodeEndpoint>(
+      network_, node_,
+      NodeEndpoint::Owner{.send = [this](PeerId to, Message message) { send(to, message); },
+                          .wait = [this](Duration at_most) { pass(at_most); },
+                          .wake = [this] { wake_client(); },
+                          .closed = [this] { endpoint_ = nullptr; }});
+  endpoint_ = endpoint.get();
+  return endpoint;
+}
+
+worker::Pace& TrainingWorker::pace() {
+  return *pace_;
+}
+
+void TrainingWorker::use(Client* client) {
+  client_ = client;
+  ++uses_;
+  if (client == nullptr) return;
+  world_.agenda.at(world_.now(), [this, use = uses_] { keep_client_working(use); });
+}
+
+void TrainingWorker::pass(Duration at_most) {
+  waits_ = true;
+  world_.agenda.at(world_.now() + at_most, [this, wait = ++waits_so_far_] {
+    if (waits_ && wait == waits_so_far_) resume();
+  });
+  leave();
+}
+
+void TrainingWorker::compute(double microseconds) {
+  if (microseconds <= 0) return;
+  world_.machine_of(node_).run(microseconds, [this] { resume(); });
+  leave();
+}
+
+void TrainingWorker::leave() {
+  run_->fiber->leave();
+}
+
+void TrainingWorker::resume() {
+  waits_ = false;
+  run_->fiber->enter();
+  if (run_->end.finished) {
+    world_.step_soon(node_);
+  } else if (!waits_ && endpoint_ != nullptr && endpoint_->has_messages()) {
+    wake_client();
+  }
+}
+
+void TrainingWorker::on_event(const ControlEvent& event, TimePoint /*now*/) {
+  if (const auto* job = std::get_if<pb::WorkerJob>(&event)) {
+    take_job(*job);
+  } else if (const auto* lost = std::get_if<control_event::DeclaredLost>(&event)) {
+    log::warn("worker{}: {}", number_, lost->reason);
+    stop_run();
+  }
+}
+
+void TrainingWorker::stop_run() {
+  if (!run_ || run_->orders.stop.exchange(true)) return;
+  if (client_ != nullptr) client_->cancel();
+}
+
+void TrainingWorker::take_job(const pb::WorkerJob& job) {
+  const bool same =
+      run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
+  if (same) {
+    run_->job.set_revision(job.revision());
+    run_->orders.evaluates = job.evaluates();
+    if (job.replicated() && client_ != nullptr) client_->move_shards(worker::shard_addresses(job));
+    if (job.stop()) stop_run();
+    return;
+  }
+  if (job.stop() || (run_ && !run_->end.finished)) return;
+  run_ = std::make_unique<Run>();
+  run_->job = job;
+  run_->orders.evaluates = job.evaluates();
+  run_->begun = world_.now();
+  reported_end_ = false;
+  run_->fiber = std::make_unique<Fiber>([this, one = run_.get()] { run(*one); });
+  world_.agenda.at(world_.now(), [this] { resume(); });
+}
+
+/// The body of the fiber.
+void TrainingWorker::run(Run& run) {
+  try {
+    Backend* const device = world_.backend;
+    auto ended = worker::run_member(run.job, *world_.assets, std::span(&device, 1), *this, config_,
+                                    run.orders, run.board, run.saver);
+    if (ended) {
+      run.end.outcome = ended.value();
+    } else if (!run.orders.stop) {
+      run.end.error = ended.error().message;
+    }
+  } catch (const std::exception& failure) {
+    run.end.error = failure.what();
+  }
+  if (!run.end.error.empty()) log::error("worker{}: {}", number_, run.end.error);
+  run.end.finished = true;
+}
+
+void TrainingWorker::report_progress() {
+  if (!run_) return;
+  pb::Heartbeat content;
+  *content.mutable_progress() =
+      worker::progress_of(run_->job, run_->begun, run_->board, run_->end, run_->rate, world_.now());
+  const pb::Progress& progress = content.progress();
+  const bool ended = progress.finished() || progress.left();
+  const bool news = (ended && !reported_end_) || reported_revision_ != progress.revision();
+  reported_end_ = ended;
+  reported_revision_ = progress.revision();
+  report(std::move(content), news);
+}
+
+void TrainingWorker::step(TimePoint now) {
+  report_progress();
+  ControlNode::step(now);
+}
+
+}  // namespace taut::lab

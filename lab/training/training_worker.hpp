@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/recent_rate.hpp"
+#include "lab/node.hpp"
+#include "lab/training/fiber.hpp"
+#include "lab/training/node_endpoint.hpp"
+#include "lab/training/world.hpp"
+#include "worker/client/client.hpp"
+#include "worker/job_progress.hpp"
+#include "worker/job_run.hpp"
+#include "worker/state_saver.hpp"
+
+namespace taut::lab {
+
+/// A worker: its line to the coordinator, and its run of a job on a fiber, which leaves while time
+/// is to pass.
+class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
+ public:
+  TrainingWorker(World& world, std::uint32_t number, ControlTimings timings);
+  ~TrainingWorker() override;
+
+  void receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+
+ private:
+  class VirtualPace;
+  /// The running job, or the last one.
+  struct Run {
+    pb::WorkerJob job;
+    TimePoint begun;
+    worker::RunOrders orders;
+    worker::ProgressBoard board;
+    worker::StateSaver saver;
+    RecentRate rate;
+    worker::RunEnd end;
+    std::unique_ptr<Fiber> fiber;  // last: its stack uses the others
+  };
+
+  void on_event(const ControlEvent& event, TimePoint now) override;
+  void on_data(sim::SocketId, PeerId, DataMessage, TimePoint) override {}
+  void take_job(const pb::WorkerJob& job);
+  void stop_run();
+  void run(Run& run);
+  void report_progress();
+
+  // The run's surroundings, called on its fiber.
+  std::unique_ptr<Endpoint> make_endpoint() override;
+  worker::Pace& pace() override;
+  bool has_threads() const override { return false; }
+  void use(Client* client) override;
+
+  /// Leaves the fiber until resume(), at most so long.
+  void pass(Duration at_most);
+  /// Leaves the fiber while a core computes for so many microseconds.
+  void compute(double microseconds);
+  void leave();
+  void resume();
+  void send(PeerId to, Message message);
+  void arrive(sim::SocketId socket, PeerId from, Message message);
+  void wake_client();
+  void let_client_work();
+  void keep_client_working(std::uint64_t use);
+
+  World& world_;
+  const std::uint32_t number_;
+  const pb::ClusterConfig config_;
+  Lane lane_;  // the client's thread
+  std::unique_ptr<VirtualPace> pace_;
+  std::unique_ptr<Run> run_;
+  NodeEndpoint* endpoint_ = nullptr;  // the run's
+  Client* client_ = nullptr;          // the run's
+  bool waits_ = false;                // the fiber, for a message
+  bool work_is_due_ = false;
+  std::uint64_t waits_so_far_ = 0;
+  std::uint64_t uses_ = 0;  // of clients
+  bool reported_end_ = false;
+  std::uint64_t reported_revision_ = 0;
+};
+
+}  // namespace taut::lab

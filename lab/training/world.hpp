@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lab/network.hpp"
+#include "lab/training/agenda.hpp"
+#include "lab/training/compute_times.hpp"
+#include "lab/training/machine.hpp"
+#include "lab/training/topology.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/lab.pb.h"
+#include "worker/engine/backend.hpp"
+#include "worker/replica.hpp"
+
+namespace taut::lab {
+
+/// What the processes of one training have in common: time, the network, the machines, and what a
+/// worker's process would open for itself and all open alike.
+struct World {
+  Agenda agenda;
+  std::unique_ptr<Topology> topology;
+  std::unique_ptr<sim::Network> network;
+  std::vector<std::unique_ptr<Machine>> machines;  // by host
+  pb::ClusterConfig config;                        // of every worker, but for its name
+  pb::LabCosts costs;
+  /// Has a process do what is due.
+  std::function<void(sim::NodeId node)> step_soon;
+  Backend* backend = nullptr;
+  const worker::JobAssets* assets = nullptr;
+  const ComputeTimes* times = nullptr;
+
+  [[nodiscard]] TimePoint now() const { return network->now(); }
+  [[nodiscard]] Machine& machine_of(sim::NodeId node) { return *machines[topology->host_of(node)]; }
+};
+
+/// Bytes of a message's frames.
+[[nodiscard]] inline std::uint64_t bytes_of(const Message& message) {
+  std::uint64_t bytes = 0;
+  for (const Frame& frame : message.frames) bytes += frame.size();
+  return bytes;
+}
+
+/// What a message takes of the process that sends or receives it.
+[[nodiscard]] inline double message_us(double of_each, double of_mib, std::uint64_t bytes) {
+  constexpr double kMib = 1UL << 20U;
+  return of_each + of_mib * static_cast<double>(bytes) / kMib;
+}
+
+}  // namespace taut::lab

@@ -1,0 +1,94 @@
+#include <utility>
+
+#include "lab/nodes.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut::sim {
+namespace {
+
+constexpr Duration kUserInterval{50'000};
+
+}  // namespace
+
+ControlTimings control_timings(const Plan& plan) {
+  ControlTimings timings;
+  timings.heartbeat_interval = plan.heartbeat_interval;
+  timings.hello_interval = plan.heartbeat_interval;
+  timings.silence_limit = plan.heartbeat_limit / 2;
+  timings.wait_limit = std::chrono::hours(1);
+  return timings;
+}
+
+CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session) {
+  CoordinatorOptions options;
+  options.heartbeat_limit = plan.heartbeat_limit;
+  options.replication_interval = plan.replication_interval;
+  options.backup_limit = plan.heartbeat_limit * 4;
+  options.kept_bytes = plan.kept_bytes;
+  options.resend_interval = plan.heartbeat_interval;
+  options.session = session;
+  return options;
+}
+
+UserNode::UserNode(World& world)
+    : world_(world),
+      socket_(world.network.open(Plan::kUserNode)),
+      coordinator_(world.network.connect(socket_, kCoordinatorAddress)) {}
+
+void UserNode::set_slack(Slack slack) {
+  slack_ = slack;
+  ++slack_request_;
+}
+
+void UserNode::send(pb::ControlMessage message) {
+  world_.network.send(socket_, coordinator_, std::move(message));
+}
+
+void UserNode::receive(SocketId /*socket*/, PeerId /*from*/, Body body, TimePoint /*now*/) {
+  const auto& message = std::get<pb::ControlMessage>(body);
+  if (message.has_submit_reply() && message.submit_reply().job() > 0) submitted_ = true;
+  if (message.has_command_reply() && message.request() == slack_request_) slack_.reset();
+  if (message.has_status_reply() && message.status_reply().jobs_size() > 0) {
+    status_ = message.status_reply().jobs(0);
+  }
+}
+
+void UserNode::step(TimePoint now) {
+  if (now < next_) return;
+  next_ = now + kUserInterval;
+  pb::ControlMessage hello;
+  hello.mutable_hello()->set_wire_version(kWireVersion);
+  hello.mutable_hello()->set_role(pb::ROLE_CLIENT);
+  hello.mutable_hello()->set_name("user");
+  hello.mutable_hello()->set_session(7);
+  send(std::move(hello));
+  if (!submitted_) {
+    pb::ControlMessage submit;
+    *submit.mutable_submit()->mutable_definition() = toy_definition(world_.plan.job);
+    submit.mutable_submit()->set_token(99);
+    send(std::move(submit));
+    return;
+  }
+  if (slack_) {
+    pb::ControlMessage change;
+    change.set_request(slack_request_);
+    change.mutable_set_slack()->set_job(1);
+    change.mutable_set_slack()->set_slack(slack_->clocks());
+    send(std::move(change));
+  }
+  if (!drained_.empty()) {
+    pb::ControlMessage order;
+    order.mutable_drain()->set_name(std::exchange(drained_, ""));
+    send(std::move(order));
+  }
+  if (std::exchange(checkpoint_ordered_, false)) {
+    pb::ControlMessage order;
+    order.mutable_make_checkpoint()->set_job(1);
+    send(std::move(order));
+  }
+  pb::ControlMessage ask;
+  ask.mutable_status_request()->set_job(1);
+  send(std::move(ask));
+}
+
+}  // namespace taut::sim

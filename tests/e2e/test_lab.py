@@ -1,0 +1,87 @@
+"""`tautline lab`: the same bits as real processes, and as itself."""
+
+import json
+
+from cluster import *
+
+CLUSTER = """
+host { name: "server" cores: 2 workers: 0 servers: 2 link: "card" }
+host { name: "node" count: 8 workers: 1 link: "card" }
+link { name: "card" gbit_per_s: 1 latency_us: 50 jitter_us: 400 }
+compute { clock_ms: 2 spread: LOGNORMAL deviation: 0.4 }
+"""
+
+
+class Lab(ClusterTest):
+    def lab(self, *arguments, cluster=CLUSTER, name="lab", workers=3):
+        path = self.folder / "cluster.textproto"
+        path.write_text(cluster)
+        answer = self.tautline("lab", self.job(workers=workers), "--cluster", path, "--output",
+                               self.folder / name, "--force", *arguments)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        return answer.stdout, json.loads((self.folder / name / "summary.json").read_text())
+
+    def test_bsp_in_the_lab_ends_in_the_bits_of_real_processes(self):
+        _, virtual = self.lab("--mode", "bsp", "--servers", 2, "--shards", 2, workers=3)
+        answer = self.tautline("train", self.job(workers=3), "--mode", "bsp", "--servers", 1,
+                               "--output", self.folder / "real", "--force")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        real = json.loads((self.folder / "real/summary.json").read_text())
+        self.assertRegex(virtual["parameters_sha256"], r"^[0-9a-f]{64}$")
+        self.assertEqual(virtual["parameters_sha256"], real["parameters_sha256"])
+        self.assertEqual(virtual["evaluations"], real["evaluations"])
+        self.assertEqual([w["clock"] for w in virtual["workers"]],
+                         [w["clock"] for w in real["workers"]])
+
+    def test_every_mode_in_the_lab_repeats_bit_for_bit(self):
+        for mode in (("--mode", "async"), ("--slack", 2), ("--mode", "bsp")):
+            _, one = self.lab(*mode, name="one")
+            _, two = self.lab(*mode, name="two")
+            self.assertEqual(one, two, mode)
+            for worker in ("worker0", "worker2"):
+                lines = [(self.folder / run / f"job1-{worker}/metrics.csv").read_bytes()
+                         for run in ("one", "two")]
+                self.assertGreater(len(lines[0].splitlines()), 10)
+                self.assertEqual(*lines)
+
+    def test_another_seed_in_the_lab_ends_in_other_bits(self):
+        _, one = self.lab("--mode", "async", "--seed", 1)
+        _, two = self.lab("--mode", "async", "--seed", 2)
+        self.assertNotEqual(one["parameters_sha256"], two["parameters_sha256"])
+        self.assertNotEqual(one["lab"]["virtual_s"], two["lab"]["virtual_s"])
+
+    def test_no_read_in_the_lab_is_staler_than_the_bound(self):
+        for slack in (0, 1, 3):
+            _, summary = self.lab("--slack", slack)
+            for bin in summary["staleness"]:
+                self.assertTrue(0 <= bin["staleness"] <= slack, summary["staleness"])
+
+    def test_a_straggler_holds_bsp_back_and_async_not(self):
+        slow = ("--straggler", "worker: 0 slowdown: 4")
+        _, bsp = self.lab("--mode", "bsp", *slow)
+        _, free = self.lab("--mode", "async", *slow)
+        waits = [[w["waiting_share"] for w in one["workers"]] for one in (bsp, free)]
+        self.assertGreater(max(waits[0]), 0.6)
+        self.assertLess(max(waits[1]), 0.4)
+
+    def test_a_slower_link_makes_the_same_bits_in_bsp_and_takes_longer(self):
+        _, fast = self.lab("--mode", "bsp")
+        _, slow = self.lab("--mode", "bsp", cluster=CLUSTER.replace("gbit_per_s: 1 ",
+                                                                    "gbit_per_s: 0.001 "))
+        self.assertEqual(fast["parameters_sha256"], slow["parameters_sha256"])
+        self.assertGreater(slow["lab"]["virtual_s"], 2 * fast["lab"]["virtual_s"])
+
+    def test_a_cluster_that_cannot_be_is_refused_before_anything_runs(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("gbit_per_s: 1 ", "gbit_per_s: 0 "))
+        answer = self.tautline("lab", self.job(), "--cluster", path, "--output",
+                               self.folder / "none")
+        self.assert_fails(answer, "cluster.textproto:4:21: gbit_per_s must be greater than 0")
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_more_workers_than_places_are_refused(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER)
+        answer = self.tautline("lab", self.job(), "--workers", 9, "--cluster", path, "--output",
+                               self.folder / "none")
+        self.assert_fails(answer, "places for 8 workers, 9 are requested")

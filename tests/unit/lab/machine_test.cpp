@@ -1,0 +1,86 @@
+#include "lab/training/machine.hpp"
+
+#include <vector>
+
+#include "tests/support/catch.hpp"
+
+namespace taut::lab {
+namespace {
+
+/// No message is sent here.
+class NoJourney final : public sim::Journey {
+ public:
+  TimePoint arrival(sim::NodeId, sim::NodeId, std::uint64_t, TimePoint now) override { return now; }
+};
+
+struct Bench {
+  NoJourney journey;
+  sim::Network clock{journey};
+  Agenda agenda;
+  std::vector<std::int64_t> ended;  // in microseconds
+
+  Machine::Done note() {
+    return [this] { ended.push_back(clock.now().since_origin().count()); };
+  }
+  void run_all() {
+    while (agenda.next() != TimePoint::never()) {
+      clock.advance(agenda.next());
+      agenda.take()();
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("threads on cores of their own do not slow each other down", "[lab]") {
+  Bench bench;
+  Machine machine(bench.agenda, bench.clock, 2, 1);
+  machine.run(1000, bench.note());
+  machine.run(3000, bench.note());
+  bench.run_all();
+  CHECK(bench.ended == std::vector<std::int64_t>{1000, 3000});
+}
+
+TEST_CASE("four threads on two cores take twice as long as on four", "[lab]") {
+  Bench bench;
+  Machine machine(bench.agenda, bench.clock, 2, 1);
+  for (int i = 0; i < 4; ++i) machine.run(1000, bench.note());
+  bench.run_all();
+  CHECK(bench.ended == std::vector<std::int64_t>{2000, 2000, 2000, 2000});
+}
+
+TEST_CASE("a thread is faster from the moment on at which another one ends", "[lab]") {
+  Bench bench;
+  Machine machine(bench.agenda, bench.clock, 1, 1);
+  machine.run(1000, bench.note());
+  machine.run(3000, bench.note());
+  bench.run_all();
+  // Both at half speed until 2000; the second then has 2000 left for itself.
+  CHECK(bench.ended == std::vector<std::int64_t>{2000, 4000});
+}
+
+TEST_CASE("a host's speed divides every time", "[lab]") {
+  Bench bench;
+  Machine machine(bench.agenda, bench.clock, 1, 4);
+  machine.run(1000, bench.note());
+  bench.run_all();
+  CHECK(bench.ended == std::vector<std::int64_t>{250});
+}
+
+TEST_CASE("a lane does one thing after the other, and begins each in its turn", "[lab]") {
+  Bench bench;
+  Machine machine(bench.agenda, bench.clock, 8, 1);
+  Lane lane(machine);
+  std::vector<std::int64_t> begun;
+  for (int i = 0; i < 3; ++i) {
+    lane.add([&] {
+      begun.push_back(bench.clock.now().since_origin().count());
+      return Lane::Work{100, bench.note()};
+    });
+  }
+  bench.run_all();
+  CHECK(begun == std::vector<std::int64_t>{0, 100, 200});
+  CHECK(bench.ended == std::vector<std::int64_t>{100, 200, 300});
+}
+
+}  // namespace taut::lab

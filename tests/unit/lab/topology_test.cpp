@@ -1,0 +1,111 @@
+#include "lab/training/topology.hpp"
+
+#include "proto/config/lab_cluster.hpp"
+#include "tests/support/catch.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut::lab {
+namespace {
+
+constexpr TimePoint kStart;
+// A link of 8 Gbit/s carries 1000 bytes in a microsecond.
+constexpr const char* kStar =
+    "host { name: \"s\" workers: 0 servers: 1 link: \"card\" }"
+    "host { name: \"w\" count: 4 link: \"card\" }"
+    "link { name: \"card\" gbit_per_s: 8 latency_us: 10 }";
+
+std::unique_ptr<Topology> make(const std::string& text, std::uint32_t workers,
+                               std::uint64_t seed = 1) {
+  auto cluster = parse_lab_cluster(text, "cluster");
+  if (!cluster) FAIL(cluster.error().message);
+  auto topology = Topology::make(cluster.value(), 1, workers, seed);
+  if (!topology) FAIL(topology.error().message);
+  return std::move(topology.value());
+}
+
+std::int64_t us(TimePoint time) {
+  return time.since_origin().count();
+}
+
+}  // namespace
+
+TEST_CASE("a message takes its bytes once and the latency of each card", "[lab]") {
+  const auto star = make(kStar, 4);
+  CHECK(us(star->arrival(star->worker_node(0), star->server_node(0), 100'000, kStart)) == 120);
+}
+
+TEST_CASE("workers that send to one server at once share its card", "[lab]") {
+  const auto star = make(kStar, 4);
+  std::int64_t last = 0;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    last = us(star->arrival(star->worker_node(i), star->server_node(0), 100'000, kStart));
+  }
+  CHECK(last == 4 * 100 + 20);
+}
+
+TEST_CASE("the two directions of a card do not share", "[lab]") {
+  const auto star = make(kStar, 4);
+  CHECK(us(star->arrival(star->worker_node(0), star->server_node(0), 100'000, kStart)) == 120);
+  CHECK(us(star->arrival(star->server_node(0), star->worker_node(0), 100'000, kStart)) == 120);
+}
+
+TEST_CASE("processes of one host use its loopback alone", "[lab]") {
+  const auto one = make(
+      "host { name: \"h\" workers: 4 servers: 1 loopback: \"lo\" }"
+      "link { name: \"lo\" gbit_per_s: 80 latency_us: 5 }",
+      4);
+  CHECK(us(one->arrival(one->worker_node(3), one->server_node(0), 100'000, kStart)) == 15);
+}
+
+TEST_CASE("an oversubscribed rack is slower than its hosts' cards together", "[lab]") {
+  const std::string racks =
+      "host { name: \"s\" workers: 0 servers: 1 link: \"fat\" }"
+      "host { name: \"w\" count: 4 link: \"card\" rack: \"r\" }"
+      "rack { name: \"r\" oversubscription: 4 }"
+      "link { name: \"card\" gbit_per_s: 8 latency_us: 0 }"
+      "link { name: \"fat\" gbit_per_s: 800 latency_us: 0 }";
+  const auto cluster = make(racks, 4);
+  std::int64_t last = 0;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    last = us(cluster->arrival(cluster->worker_node(i), cluster->server_node(0), 100'000, kStart));
+  }
+  // Four cards of 8 Gbit/s behind one of 8: 400 us, and what the server's card takes of the last.
+  CHECK(last == 400);
+}
+
+TEST_CASE("jitter is drawn from the seed", "[lab]") {
+  const std::string text = std::string(kStar) + "host { name: \"x\" link: \"wild\" }" +
+                           "link { name: \"wild\" gbit_per_s: 8 latency_us: 0 jitter_us: 1000 }";
+  const auto first = make(text, 5, 1);
+  const auto again = make(text, 5, 1);
+  const auto other = make(text, 5, 2);
+  const auto arrival = [](Topology& one) {
+    return us(one.arrival(one.worker_node(4), one.server_node(0), 1000, kStart));
+  };
+  const std::int64_t at = arrival(*first);
+  CHECK(at >= 11);
+  CHECK(at <= 1012);
+  CHECK(arrival(*again) == at);
+  CHECK(arrival(*other) != at);
+}
+
+TEST_CASE("processes are spread over the hosts that have places", "[lab]") {
+  const auto two = make(
+      "host { name: \"h\" count: 2 workers: 2 servers: 1 link: \"card\" }"
+      "link { name: \"card\" gbit_per_s: 8 }",
+      3);
+  CHECK(two->host_of(two->worker_node(0)) == 0);
+  CHECK(two->host_of(two->worker_node(1)) == 1);
+  CHECK(two->host_of(two->worker_node(2)) == 0);
+}
+
+TEST_CASE("more workers than the hosts have places for are refused", "[lab]") {
+  auto cluster = parse_lab_cluster(kStar, "cluster");
+  REQUIRE(cluster.has_value());
+  const auto topology = Topology::make(cluster.value(), 1, 5, 1);
+  REQUIRE_FALSE(topology.has_value());
+  CHECK_THAT(topology.error().message, Contains("places for 4 workers, 5 are requested"));
+}
+
+}  // namespace taut::lab
