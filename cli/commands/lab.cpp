@@ -4,6 +4,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/lab_schedule.hpp"
 
 namespace taut::cli {
 namespace {
@@ -49,6 +50,7 @@ void add_lab(Command& lab, int& status) {
     check_job_options(options->train.job);
     status = run_lab(*options);
   });
+  add_lab_schedule(lab, status);
 }
 
 }  // namespace taut::cli

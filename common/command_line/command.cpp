@@ -156,7 +156,10 @@ void Command::require_command() {
 }
 
 void Command::on_run(const std::function<void()>& run) {
-  app_->callback(run);
+  // CLI11 also calls it after a command of this one has run.
+  app_->callback([app = app_, run] {
+    if (app->get_subcommands().empty()) run();
+  });
 }
 
 std::string Command::name() const {

@@ -69,6 +69,23 @@ TEST_CASE("a command line that can be used sets every target and runs the comman
   CHECK(example.files == std::vector<std::string>{"a", "b"});
 }
 
+TEST_CASE("a command runs itself, or the one of its commands that is named") {
+  for (const bool names_inner : {false, true}) {
+    Program program("prog", "Trains nets", "Example: prog lab", ManNotes{.version = "1.0"});
+    std::string ran;
+    std::string file;
+    Command lab = program.command().command("lab", "Tries things", "");
+    lab.text("FILE", file, "What is read");
+    lab.on_run([&ran] { ran += "lab"; });
+    lab.command("inner", "Tries one", "").on_run([&ran] { ran += "inner"; });
+    std::string words[] = {"prog", "lab", names_inner ? "inner" : "a.txt"};
+    char* pointers[] = {words[0].data(), words[1].data(), words[2].data()};
+    REQUIRE_FALSE(program.parse(3, pointers));
+    CHECK(ran == (names_inner ? "inner" : "lab"));
+    CHECK(file == (names_inner ? "" : "a.txt"));
+  }
+}
+
 TEST_CASE("every usage mistake has exit status 2 and runs nothing") {
   const std::vector<std::vector<std::string>> mistakes{
       {},

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "cli/commands/command.hpp"
+
+namespace taut::cli {
+
+/// Adds `tautline lab schedule`.
+void add_lab_schedule(Command& lab, int& status);
+
+}  // namespace taut::cli

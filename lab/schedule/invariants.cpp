@@ -1,0 +1,128 @@
+#include "lab/schedule/invariants.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace taut::schedule {
+namespace {
+
+constexpr double kRounding = 1e-6;
+
+}  // namespace
+
+Invariants::Invariants(const View& view, const Policy& policy)
+    : promise_(policy.promise()),
+      is_elastic_(policy.is_elastic()),
+      given_(view.cluster().devices()) {}
+
+std::optional<std::string> Invariants::check(const View& view, bool decided) {
+  if (auto broken = check_devices(view)) return broken;
+  if (auto broken = check_work(view)) return broken;
+  return decided ? check_promise(view) : std::nullopt;
+}
+
+std::optional<std::string> Invariants::check_devices(const View& view) {
+  std::ranges::fill(given_, 0);
+  for (const JobIndex job : view.active()) {
+    if (!view.is_running(job)) continue;
+    if (auto broken = check_gang(view, job)) return broken;
+    for (const DeviceIndex device : view.state(job).devices) {
+      given_[device] += view.state(job).share;
+      if (given_[device] <= 1 + kRounding) continue;
+      return fmt::format("at {:.3f} s device {} is given to {:.3f} of itself, at last to job {}",
+                         view.now_s(), device, given_[device], view.job(job).name);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Invariants::check_gang(const View& view, JobIndex index) const {
+  const Job& job = view.job(index);
+  const std::vector<DeviceIndex>& devices = view.state(index).devices;
+  const std::uint32_t min = is_elastic_ ? job.min_workers : job.workers;
+  const std::uint32_t max = is_elastic_ ? job.max_workers : job.workers;
+  if (devices.size() < min || devices.size() > max) {
+    return fmt::format("at {:.3f} s job {} has {} devices; it must have {} to {}, or none",
+                       view.now_s(), job.name, devices.size(), min, max);
+  }
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (i > 0 && devices[i] <= devices[i - 1]) {
+      return fmt::format("at {:.3f} s job {} has device {} twice", view.now_s(), job.name,
+                         devices[i]);
+    }
+    if (view.usable_hosts()[view.cluster().host_of[devices[i]]]) continue;
+    return fmt::format("at {:.3f} s job {} has device {} of a host that may not be used",
+                       view.now_s(), job.name, devices[i]);
+  }
+  const JobIndex leader = view.state(index).leader;
+  if (leader != kNoJob && view.state(leader).devices != devices) {
+    return fmt::format("at {:.3f} s job {} shares some of job {}'s devices, but not all",
+                       view.now_s(), job.name, view.job(leader).name);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Invariants::check_work(const View& view) {
+  for (const JobIndex job : view.active()) {
+    if (left_s_.size() <= job) left_s_.resize(job + 1, std::numeric_limits<double>::infinity());
+    const double left = view.left_s(job);
+    if (left > left_s_[job] * (1 + kRounding) + kRounding) {
+      return fmt::format("at {:.3f} s job {} has {:.3f} s left, and had {:.3f} s before",
+                         view.now_s(), view.job(job).name, left, left_s_[job]);
+    }
+    left_s_[job] = left;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Invariants::check_promise(const View& view) {
+  const std::vector<JobIndex>& active = view.active();
+  JobIndex earlier = kNoJob;  // that waits and has never run
+  for (const JobIndex job : active) {
+    const bool waits = !view.is_running(job);
+    if (promise_.conserves_work && waits && view.job(job).workers <= view.idle_devices()) {
+      return fmt::format("at {:.3f} s job {} waits for {} devices while {} are idle", view.now_s(),
+                         view.job(job).name, view.job(job).workers, view.idle_devices());
+    }
+    if (promise_.keeps_order) {
+      if (waits && earlier == kNoJob) earlier = job;
+      if (!waits && earlier != kNoJob) {
+        return fmt::format("at {:.3f} s job {} runs before job {}, which was submitted earlier",
+                           view.now_s(), view.job(job).name, view.job(earlier).name);
+      }
+    }
+    if (!promise_.takes_turns) continue;
+    if (rounds_.size() <= job) {
+      rounds_.resize(job + 1);
+      patience_.resize(job + 1);
+    }
+    rounds_[job] = waits ? rounds_[job] + 1 : 0;
+    // Those that are ahead of it when its wait begins.
+    if (rounds_[job] <= 1) patience_[job] = static_cast<std::uint32_t>(active.size()) + 1;
+    if (rounds_[job] > patience_[job]) {
+      return fmt::format("at {:.3f} s job {} has waited for {} rounds, with {} jobs ahead of it",
+                         view.now_s(), view.job(job).name, rounds_[job], patience_[job] - 1);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Invariants::check_end(const View& view) const {
+  for (JobIndex job = 0; job < left_s_.size(); ++job) {
+    const JobState& state = view.state(job);
+    if (state.phase != Phase::kEnded) {
+      return fmt::format("job {} never ends: the policy starves it", view.job(job).name);
+    }
+    const double service = view.job(job).service_s;
+    if (std::abs(state.progress_s - service) > kRounding * service) {
+      return fmt::format("job {} ended with {:.3f} s of its {:.3f} s", view.job(job).name,
+                         state.progress_s, service);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace taut::schedule

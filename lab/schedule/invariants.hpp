@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/schedule/policy.hpp"
+#include "lab/schedule/view.hpp"
+
+namespace taut::schedule {
+
+/// What must hold at each event of a simulation:
+///   - no device is given beyond itself: the shares on it are at most 1 in all; jobs share all of
+///     their devices or none
+///   - gang: a job has none of its devices, or as many as it asks for (as it may have, where the
+///     policy is elastic), each of them once, on hosts that may be used
+///   - work is conserved: a job's progress never exceeds its service and never shrinks, and what
+///     has ended has made all of it; no job that was submitted is lost
+///   - what the policy promises (Promise)
+class Invariants {
+ public:
+  Invariants(const View& view, const Policy& policy);
+
+  /// After each event. Returns what is broken, or nothing.
+  /// decided  whether the policy has just decided, which is when its promises hold
+  [[nodiscard]] std::optional<std::string> check(const View& view, bool decided);
+  /// At the end.
+  [[nodiscard]] std::optional<std::string> check_end(const View& view) const;
+
+ private:
+  [[nodiscard]] std::optional<std::string> check_devices(const View& view);
+  [[nodiscard]] std::optional<std::string> check_gang(const View& view, JobIndex job) const;
+  [[nodiscard]] std::optional<std::string> check_work(const View& view);
+  [[nodiscard]] std::optional<std::string> check_promise(const View& view);
+
+  const Promise promise_;
+  const bool is_elastic_;
+  std::vector<double> given_;            // of each device
+  std::vector<double> left_s_;           // of each job, at the last check
+  std::vector<std::uint32_t> rounds_;    // that each job has waited for
+  std::vector<std::uint32_t> patience_;  // and may wait for
+};
+
+}  // namespace taut::schedule

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lab/schedule/cluster.hpp"
+
+namespace taut::schedule {
+
+/// Where devices are asked for.
+struct PlaceRequest {
+  std::uint32_t workers = 1;
+  std::optional<DeviceType> type{};
+  Tier within = Tier::kCluster;
+  const std::vector<DeviceIndex>* before = nullptr;  // where the job ran last: again, if it can be
+};
+
+/// Which devices are free, and which of them a job gets: those on the host whose free ones exceed
+/// the number least; or else those of the rack with least to spare, or of any, on as few hosts as
+/// can be. Where any type will do, the one of which most are free, or else several.
+/// In one rack of one type it chooses as many of each host as the coordinator's choose_workers().
+class Placement {
+ public:
+  explicit Placement(const Cluster& cluster);
+
+  /// Whether a host's devices may be given out. REQUIRES that all of them are free.
+  void set_usable(HostIndex host, bool usable);
+  [[nodiscard]] std::uint32_t free_devices() const { return all_free_; }
+  [[nodiscard]] bool is_free(DeviceIndex device) const { return is_free_[device]; }
+  [[nodiscard]] std::uint32_t free_of(HostIndex host) const { return free_[host]; }
+
+  /// The devices, ascending, which are taken from now on; empty: they are not there.
+  [[nodiscard]] std::vector<DeviceIndex> take(const PlaceRequest& request);
+  /// Further devices for a job that has some, near to them; empty: they are not there.
+  [[nodiscard]] std::vector<DeviceIndex> take_more(const std::vector<DeviceIndex>& has,
+                                                   std::uint32_t more);
+  void release(const std::vector<DeviceIndex>& devices);
+
+ private:
+  [[nodiscard]] std::vector<HostIndex> choose(const PlaceRequest& request,
+                                              std::optional<DeviceType> type) const;
+  std::vector<DeviceIndex> take_from(const std::vector<HostIndex>& hosts, std::uint32_t workers);
+  void take_one(DeviceIndex device);
+
+  const Cluster& cluster_;
+  std::vector<std::uint32_t> free_;  // of each host; 0 where it is not usable
+  std::vector<bool> usable_;
+  std::vector<bool> is_free_;
+  std::uint32_t all_free_ = 0;
+};
+
+}  // namespace taut::schedule

@@ -1,0 +1,13 @@
+#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policies/live.hpp"
+
+namespace taut::schedule {
+
+/// EASY backfilling, with perfect estimates: the first job that must wait reserves its devices, and
+/// later ones start if that does not delay it.
+/// Source    Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995
+std::unique_ptr<Policy> make_backfill() {
+  return std::make_unique<LivePolicy>(pb::SchedulingConfig::FIFO);
+}
+
+}  // namespace taut::schedule

@@ -1,0 +1,35 @@
+#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policies/live.hpp"
+
+namespace taut::schedule {
+namespace {
+
+/// First in, first out: a job that does not fit holds back all behind it. The coordinator's FIFO
+/// lets later jobs fill gaps; without them it is told of no job behind the first that must wait.
+class Fifo : public LivePolicy {
+ public:
+  Fifo() : LivePolicy(pb::SchedulingConfig::FIFO) {}
+
+  [[nodiscard]] Promise promise() const override { return {.keeps_order = true}; }
+
+ private:
+  [[nodiscard]] std::vector<JobIndex> candidates(const View& view) const override {
+    std::vector<JobIndex> jobs;
+    std::uint32_t idle = view.idle_devices();
+    for (const JobIndex job : view.active()) {
+      if (view.is_running(job)) continue;
+      if (view.job(job).workers > idle) break;
+      idle -= view.job(job).workers;
+      jobs.push_back(job);
+    }
+    return jobs;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_fifo() {
+  return std::make_unique<Fifo>();
+}
+
+}  // namespace taut::schedule

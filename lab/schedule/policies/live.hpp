@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "lab/schedule/policy.hpp"
+#include "server/coordinator/scheduling.hpp"
+
+namespace taut::schedule {
+
+/// A policy of the coordinator's, the same code over a trace: what runs keeps its devices, and the
+/// SchedulingPolicy says which waiting jobs start. It knows how long each job takes.
+class LivePolicy : public Policy {
+ public:
+  explicit LivePolicy(pb::SchedulingConfig::Policy policy)
+      : policy_(make_scheduling_policy(policy)) {}
+
+  [[nodiscard]] Plan decide(const View& view) override;
+
+ private:
+  /// Which of those that wait it is told of.
+  [[nodiscard]] virtual std::vector<JobIndex> candidates(const View& view) const;
+
+  const std::unique_ptr<SchedulingPolicy> policy_;
+};
+
+}  // namespace taut::schedule

@@ -1,0 +1,11 @@
+#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policies/live.hpp"
+
+namespace taut::schedule {
+
+/// Shortest job first, as the coordinator does it: nothing that runs is stopped.
+std::unique_ptr<Policy> make_shortest() {
+  return std::make_unique<LivePolicy>(pb::SchedulingConfig::SHORTEST_REMAINING);
+}
+
+}  // namespace taut::schedule

@@ -1,0 +1,32 @@
+#include <algorithm>
+
+#include "lab/schedule/policies.hpp"
+
+namespace taut::schedule {
+namespace {
+
+/// Shortest remaining time first with preemption, by the true durations: the jobs that would end
+/// soonest have the devices.
+/// Source    Schrage, "A Proof of the Optimality of the Shortest Remaining Processing Time
+///           Discipline", Operations Research 16, 1968
+class ShortestRemaining : public Policy {
+ public:
+  [[nodiscard]] Promise promise() const override { return {.conserves_work = true}; }
+
+  [[nodiscard]] Plan decide(const View& view) override {
+    std::vector<std::pair<double, JobIndex>> keyed;
+    for (const JobIndex job : view.active()) keyed.emplace_back(view.left_s(job), job);
+    std::ranges::sort(keyed);
+    std::vector<JobIndex> order;
+    for (const auto& [left, job] : keyed) order.push_back(job);
+    return fill_in_order(view, order);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_srtf() {
+  return std::make_unique<ShortestRemaining>();
+}
+
+}  // namespace taut::schedule

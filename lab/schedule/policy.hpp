@@ -1,0 +1,69 @@
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/schedule/view.hpp"
+
+namespace taut::schedule {
+
+/// What one job gets until the next decision. A further way to give devices out is a field here
+/// with its meaning in the simulator: `share` and `with` are what sharing by time or memory needs;
+/// tickets, trading and cells choose among grants and need none.
+struct Grant {
+  JobIndex job = kNoJob;
+  std::uint32_t workers = 1;         // devices, all at once
+  std::optional<DeviceType> type{};  // of all of them; nothing: any
+  Tier within = Tier::kCluster;      // it starts only if it fits on devices as near as this
+  JobIndex with = kNoJob;            // on the devices of this job, granted before it
+  double share = 1;                  // of each device
+  bool interleaved = false;          // those on the same devices take turns in their stages
+  bool moves = false;  // while it runs: to other devices, if it then has them nearer to each other
+};
+
+/// The whole decision: what has no grant has no devices.
+struct Plan {
+  std::vector<Grant> grants;
+  /// When the policy decides again, if nothing happens before.
+  double wake_s = std::numeric_limits<double>::infinity();
+};
+
+/// What a policy promises, and the simulation checks at each event.
+struct Promise {
+  /// No job waits that would fit in the devices that are idle.
+  bool conserves_work = false;
+  /// No job starts before one that was submitted earlier.
+  bool keeps_order = false;
+  /// A job that waits is given devices within as many rounds as there are jobs.
+  bool takes_turns = false;
+};
+
+/// Which jobs have which devices. The same view gives the same plan; what a policy remembers of
+/// earlier calls is a function of them.
+class Policy {
+ public:
+  Policy() = default;
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+  virtual ~Policy() = default;
+
+  [[nodiscard]] virtual Promise promise() const { return {}; }
+  /// It decides at multiples of so many seconds; 0: whenever a job arrives or ends.
+  [[nodiscard]] virtual double round_s() const { return 0; }
+  /// Whether it may use hosts on loan.
+  [[nodiscard]] virtual bool uses_loans() const { return false; }
+  /// Whether it gives a job other numbers of devices than the job asks for.
+  [[nodiscard]] virtual bool is_elastic() const { return false; }
+  [[nodiscard]] virtual Plan decide(const View& view) = 0;
+};
+
+/// Grants to the jobs in that order, each if the devices that are left suffice: the first ones are
+/// never delayed by later ones.
+[[nodiscard]] Plan fill_in_order(const View& view, const std::vector<JobIndex>& order);
+
+/// A grant of what the job has.
+[[nodiscard]] Grant keep(const View& view, JobIndex job);
+
+}  // namespace taut::schedule

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "lab/schedule/job.hpp"
+
+namespace taut::schedule {
+
+struct Trace {
+  std::string format;        // "tiresias", "muri", "philly", "alibaba", or a workload's name
+  std::vector<Job> jobs;     // by time of submission, which starts at 0
+  std::size_t left_out = 0;  // lines of jobs that use no device or never ran
+};
+
+/// Reads a trace, gzip's or not; its first line says which format it has.
+/// Errors    the file and the line, what is wrong with it and what is required
+[[nodiscard]] Result<Trace> read_trace(const std::filesystem::path& path);
+
+/// The same for a text; `name` is what errors call it.
+[[nodiscard]] Result<Trace> parse_trace(const std::string& text, const std::string& name);
+
+}  // namespace taut::schedule

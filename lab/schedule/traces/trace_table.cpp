@@ -1,0 +1,108 @@
+#include "lab/schedule/traces/trace_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+
+namespace taut::schedule {
+namespace {
+
+std::vector<std::string_view> fields_of(std::string_view line) {
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t comma = line.find(',');
+    fields.push_back(line.substr(0, comma));
+    if (comma == std::string_view::npos) return fields;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+template <class Value>
+bool parse_all(std::string_view text, Value& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+Result<TraceTable> TraceTable::parse(std::string_view text, const std::string& name) {
+  TraceTable table;
+  table.name_ = name;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    std::vector<std::string_view> fields = fields_of(line);
+    if (table.columns_.empty()) {
+      for (std::size_t i = 0; i < fields.size(); ++i) table.columns_.emplace(fields[i], i);
+    } else if (fields.size() != table.columns_.size()) {
+      return invalid(fmt::format("{}:{}: a line must have {} fields as the first one has, has {}",
+                                 name, number, table.columns_.size(), fields.size()));
+    } else {
+      table.rows_.push_back({number, std::move(fields)});
+    }
+  }
+  if (table.rows_.empty()) return invalid(fmt::format("{}: must have at least one job", name));
+  return table;
+}
+
+bool TraceTable::has(std::initializer_list<std::string_view> columns) const {
+  return std::ranges::all_of(columns, [this](auto one) { return columns_.contains(one); });
+}
+
+std::string_view TraceTable::text(std::size_t row, std::string_view column) const {
+  return rows_[row].fields[columns_.at(column)];
+}
+
+Error TraceTable::wrong(std::size_t row, std::string_view column,
+                        const std::string& required) const {
+  constexpr std::size_t kShown = 40;
+  return invalid(fmt::format("{}:{}: {} must be {}, is \"{}\"", name_, rows_[row].line, column,
+                             required, text(row, column).substr(0, kShown)));
+}
+
+Result<double> TraceTable::number(std::size_t row, std::string_view column, double min,
+                                  bool above) const {
+  double value = 0;
+  const bool is_fine = parse_all(text(row, column), value) && std::isfinite(value) &&
+                       (above ? value > min : value >= min);
+  if (is_fine) return value;
+  return wrong(row, column,
+               fmt::format("a number {} {:g}", above ? "greater than" : "of at least", min));
+}
+
+Result<std::uint32_t> TraceTable::whole(std::size_t row, std::string_view column, std::uint32_t min,
+                                        std::uint32_t max) const {
+  std::uint32_t value = 0;
+  if (parse_all(text(row, column), value) && value >= min && value <= max) return value;
+  return wrong(row, column, fmt::format("a whole number from {} to {}", min, max));
+}
+
+Result<double> TraceTable::time(std::size_t row, std::string_view column) const {
+  const std::string_view all = text(row, column);
+  const auto part = [all](std::size_t from, std::size_t length) {
+    unsigned value = 0;
+    return from + length <= all.size() && parse_all(all.substr(from, length), value) ? value
+                                                                                     : 1000000U;
+  };
+  using namespace std::chrono;
+  const bool has_marks = all.size() == 19 && all[4] == '-' && all[7] == '-' && all[10] == ' ' &&
+                         all[13] == ':' && all[16] == ':';
+  const year_month_day date(year(static_cast<int>(part(0, 4))), month(part(5, 2)), day(part(8, 2)));
+  const unsigned hour = part(11, 2);
+  const unsigned minute = part(14, 2);
+  const unsigned second = part(17, 2);
+  if (!has_marks || !date.ok() || hour > 23 || minute > 59 || second > 60) {
+    return wrong(row, column, "a time as 2017-10-03 14:02:11");
+  }
+  const double days = static_cast<double>(sys_days(date).time_since_epoch().count());
+  return 86400 * days + 3600.0 * hour + 60.0 * minute + second;
+}
+
+}  // namespace taut::schedule

@@ -1,0 +1,59 @@
+// What each policy does, on workloads small enough to follow.
+#include "tests/unit/lab/schedule/trial.hpp"
+
+namespace taut::schedule {
+namespace {
+
+using Times = std::vector<double>;
+
+TEST_CASE("FIFO holds all jobs back behind the first that does not fit", "[schedule]") {
+  const auto jobs = numbered({test_job(0, 3, 100), test_job(1, 4, 100), test_job(2, 1, 10)});
+  CHECK(ends(run_policy("fifo", jobs, test_cluster("1x4"))) == Times{100, 200, 210});
+}
+
+TEST_CASE("backfilling starts a later job that delays no earlier one", "[schedule]") {
+  const Cluster cluster = test_cluster("1x4");
+  const auto jobs = numbered({test_job(0, 3, 100), test_job(1, 4, 100), test_job(2, 1, 10)});
+  CHECK(ends(run_policy("backfill", jobs, cluster)) == Times{100, 200, 12});
+  // One that would still run when the first is due to start does not.
+  const auto late = numbered({test_job(0, 3, 100), test_job(1, 4, 100), test_job(2, 1, 99)});
+  CHECK(ends(run_policy("backfill", late, cluster)) == Times{100, 200, 299});
+}
+
+TEST_CASE("shortest first orders those that wait, and stops none", "[schedule]") {
+  const auto jobs = numbered({test_job(0, 4, 100), test_job(1, 4, 50), test_job(2, 4, 10)});
+  CHECK(ends(run_policy("shortest", jobs, test_cluster("1x4"))) == Times{100, 160, 110});
+}
+
+TEST_CASE("least attained service without preemption is the order of submission", "[schedule]") {
+  const auto jobs = numbered({test_job(0, 4, 100), test_job(1, 4, 50), test_job(2, 4, 10)});
+  CHECK(ends(run_policy("las", jobs, test_cluster("1x4"))) == Times{100, 150, 160});
+}
+
+TEST_CASE("shortest remaining stops a longer job for a shorter one", "[schedule]") {
+  const auto jobs = numbered({test_job(0, 4, 100), test_job(10, 4, 50), test_job(20, 4, 10)});
+  CHECK(ends(run_policy("srtf", jobs, test_cluster("1x4"))) == Times{160, 70, 30});
+}
+
+TEST_CASE("shortest remaining by prediction learns what a kind of job takes", "[schedule]") {
+  // The first of each kind teach it; of the last two the one of the shorter kind goes first.
+  const auto jobs = numbered({test_job(0, 4, 1000, "dqn"), test_job(2000, 4, 10, "bert"),
+                              test_job(3000, 4, 1000, "dqn"), test_job(3001, 4, 10, "bert")});
+  CHECK(ends(run_policy("srtf-predicted", jobs, test_cluster("1x4"))) ==
+        Times{1000, 2010, 4010, 3011});
+}
+
+TEST_CASE("Tiresias puts a new job before one that has had its device-hour", "[schedule]") {
+  const Cluster cluster = test_cluster("1x4");
+  // 4 devices: the first queue is left after 900 s. Until then a later job waits.
+  const auto jobs = numbered({test_job(0, 4, 2000), test_job(100, 4, 300)});
+  CHECK(ends(run_policy("tiresias", jobs, cluster)) == Times{2300, 1200});
+  const auto after = numbered({test_job(0, 4, 2000), test_job(1000, 4, 300)});
+  CHECK(ends(run_policy("tiresias", after, cluster)) == Times{2300, 1300});
+  // In the second queue it is the order of submission again.
+  const auto both = numbered({test_job(0, 4, 2000), test_job(1000, 4, 1200)});
+  CHECK(ends(run_policy("tiresias", both, cluster)) == Times{2900, 3200});
+}
+
+}  // namespace
+}  // namespace taut::schedule
