@@ -87,7 +87,8 @@ std::unique_ptr<Endpoint> open_endpoint(RunPlace& place, const pb::WorkerJob& jo
 Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backend& backend,
                                                           const std::vector<TableSpec>& tables,
                                                           const pb::WorkerJob& job,
-                                                          const pb::WorkerConfig& settings) {
+                                                          const pb::WorkerConfig& settings,
+                                                          RunPlace& place) {
   const Clock start(job.start_clock());
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
@@ -99,7 +100,10 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
     options.norm = rule.update_norm();
     options.overlap = settings.overlap();
     options.catches_up = policies.backup_workers() > 0;
-    TAUT_TRY(auto cache, ServedCache::open(client, backend, tables, options));
+    auto store = place.make_store(client, options);
+    TAUT_TRY(auto cache, store
+                             ? ServedCache::open(client, backend, tables, options, std::move(store))
+                             : ServedCache::open(client, backend, tables, options));
     return std::unique_ptr<ParameterCache>(std::move(cache));
   }
   AveragingCache::Options options;
@@ -118,12 +122,10 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
 }
 
 /// Overload for all of the worker's devices.
-Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
-                                                   std::span<Backend* const> devices,
-                                                   const std::vector<TableSpec>& tables,
-                                                   const pb::WorkerJob& job,
-                                                   const pb::WorkerConfig& settings) {
-  TAUT_TRY(auto first, open_device_cache(client, *devices[0], tables, job, settings));
+Result<std::unique_ptr<ParameterCache>> open_cache(
+    Client& client, std::span<Backend* const> devices, const std::vector<TableSpec>& tables,
+    const pb::WorkerJob& job, const pb::WorkerConfig& settings, RunPlace& place) {
+  TAUT_TRY(auto first, open_device_cache(client, *devices[0], tables, job, settings, place));
   if (devices.size() == 1) return first;
   ReplicatedCache::Options options;
   options.overlap = settings.overlap();
@@ -265,8 +267,10 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   const pb::SolverParameter& solver = definition.solver_param();
   const auto count = static_cast<std::uint32_t>(devices.size());
   Pace& pace = place.pace();
-  const data::Loading loading =
-      place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
+  ReplicaOptions sharing;
+  sharing.loading = place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
+  sharing.has_data = place.learns();
+  sharing.net = place.shared_net();
   const BudgetedBackend budgeted(*devices[0], Bytes(settings.device_memory_budget()));
   std::vector<Backend*> backends(devices.begin(), devices.end());
   backends[0] = &budgeted.backend();
@@ -276,7 +280,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   for (std::uint32_t i = 0; i < count; ++i) {
     backends[i]->set_math(math_options(solver));
     TAUT_TRY(Replica replica,
-             assets.make_replica(*backends[i], job.slot(), job.slots(), start, i, loading));
+             assets.make_replica(*backends[i], job.slot(), job.slots(), start, i, sharing));
     replicas.push_back(std::move(replica));
   }
 
@@ -284,15 +288,17 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
                 client_options(job, settings, *devices[0], board, place));
   const ClientUse use(place, client);
   TAUT_TRY(auto cache,
-           open_cache(client, backends, assets.train_graph().parameters, job, settings));
+           open_cache(client, backends, assets.train_graph().parameters, job, settings, place));
 
   std::unique_ptr<TestPhases> tests;
-  if (job.evaluates()) {
+  if (job.evaluates() && place.learns()) {
     TAUT_TRY(tests, TestPhases::create(assets, backend, pace));
   }
   Trainer::Options options = trainer_options(definition);
   const DivergenceRule divergence = options.divergence;
   options.pace = &pace;
+  if (sharing.net) options.arithmetic = Trainer::Arithmetic::kAtOnce;
+  if (!place.learns()) options.arithmetic = Trainer::Arithmetic::kNone;
   options.start = start;
   options.rank = job.worker();
   options.straggle = straggle_of(straggle_plan(definition, settings, job.slot(), job.slots()));
@@ -338,7 +344,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   TAUT_TRY(cache->flush(silence_limit(job)));
 
   JobOutcome outcome{reached, {}, false};
-  if (!orders.evaluates) return outcome;
+  if (!orders.evaluates || !place.learns()) return outcome;
   if (!job.evaluates()) {
     // The worker that was to do it has left.
     TAUT_TRY(tests, TestPhases::create(assets, backend, pace));

@@ -9,6 +9,7 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
+#include "worker/cache/value_store.hpp"
 #include "worker/client/client.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/pace.hpp"
@@ -64,6 +65,15 @@ class RunPlace {
   /// Whether the run's parts have threads of their own. Otherwise whoever drives the run calls
   /// Client::work(), and tells the client what RunOrders say of it.
   [[nodiscard]] virtual bool has_threads() const = 0;
+  /// A net for every run of this place, which take turns; nullptr: each run has its own.
+  [[nodiscard]] virtual std::shared_ptr<Net> shared_net() { return nullptr; }
+  /// Otherwise nothing is computed: the run only costs what it costs.
+  [[nodiscard]] virtual bool learns() const { return true; }
+  /// Where shared parameters are stored; nullptr: in the device's memory.
+  [[nodiscard]] virtual std::unique_ptr<ValueStore> make_store(Client& /*client*/,
+                                                               const ServedOptions& /*options*/) {
+    return nullptr;
+  }
   /// The run's client, from now until nullptr is passed.
   virtual void use(Client* client) = 0;
 };

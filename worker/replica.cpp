@@ -162,26 +162,33 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
   return assets;
 }
 
+std::shared_ptr<Net> JobAssets::make_net(Backend& backend, std::uint32_t draws) const {
+  return std::make_shared<Net>(train_.graph, backend, Net::Options{job_.seed(), draws});
+}
+
 Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, std::uint32_t slots,
                                         Clock start, std::uint32_t device,
-                                        data::Loading ahead) const {
+                                        const ReplicaOptions& sharing) const {
   Replica replica;
   replica.backend = &backend;
   replica.batch = train_.batch();
-  replica.net = std::make_unique<Net>(train_.graph, backend,
-                                      Net::Options{job_.seed(), slot + device * slots});
+  replica.net = sharing.net ? sharing.net : make_net(backend, slot + device * slots);
   data::FeedOptions options;
   options.part = data::Part::kTrain;
   options.share = {.slot = slot, .slots = slots, .part = device, .parts = devices_};
   options.seed = job_.seed();
   data::DataLoader::Options loading;
-  loading.loading = ahead;
+  loading.loading = sharing.loading;
   loading.start = Clock(start.value() * job_.solver_param().iter_size());
   if (!backend.shares_host_memory()) {
     replica.batch_memory = std::make_unique<BatchMemory>(backend);
     loading.memory = replica.batch_memory.get();
   }
-  TAUT_TRY(replica.loader, start_loader(train_, options, loading));
+  if (sharing.has_data) {
+    TAUT_TRY(replica.loader, start_loader(train_, options, loading));
+  } else {
+    TAUT_TRY(replica.loader, data::DataLoader::start({}, loading));
+  }
   return replica;
 }
 

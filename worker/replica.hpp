@@ -20,10 +20,17 @@ namespace taut::worker {
 /// One copy of the training net, on a device, with its own share of the data.
 struct Replica {
   Backend* backend = nullptr;  // must outlive the replica
-  std::unique_ptr<Net> net;
+  std::shared_ptr<Net> net;
   std::unique_ptr<std::pmr::memory_resource> batch_memory;  // nullptr: any memory
   std::unique_ptr<data::DataLoader> loader;
   std::int64_t batch = 0;
+};
+
+/// What a replica has in common with others of its process, and what it goes without.
+struct ReplicaOptions {
+  data::Loading loading = data::Loading::kAhead;
+  bool has_data = true;      // otherwise its batches are empty
+  std::shared_ptr<Net> net;  // nullptr: one of its own
 };
 
 /// A net of one phase with the sources of its data layers.
@@ -65,11 +72,12 @@ class JobAssets {
   /// DeviceError.
   /// slot      of `slots` shares of the data, one for each member
   /// device    of the member: which part of its batches
-  /// loading   whether batches are made ahead, by a thread
   [[nodiscard]] Result<Replica> make_replica(Backend& backend, std::uint32_t slot,
                                              std::uint32_t slots, Clock start,
                                              std::uint32_t device = 0,
-                                             data::Loading loading = data::Loading::kAhead) const;
+                                             const ReplicaOptions& sharing = {}) const;
+  /// The training net with the draws of one share of the data. Throws DeviceError.
+  [[nodiscard]] std::shared_ptr<Net> make_net(Backend& backend, std::uint32_t draws) const;
 
   [[nodiscard]] const model::Graph& train_graph() const { return train_.graph; }
   /// The number of the job's test phases.

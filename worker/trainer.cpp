@@ -174,7 +174,7 @@ Result<void> Trainer::train_clock(Clock clock) {
         continue;
       }
       for (std::size_t i = 0; i < devices_.size(); ++i) {
-        loss_ += replica_of(step, i).net->loss(*devices_[i].stream) / losses;
+        loss_ += loss_of(step, i) / losses;
         // The stream has completed: nothing reads the batch any more.
         replica_of(step, i).loader->recycle(std::move(batches_[i]));
       }
@@ -274,6 +274,7 @@ Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
 /// Queues the way of batches, one for each device, to its net.
 void Trainer::take_batches(const Step& step, std::vector<data::Batch> batches) {
   batches_ = std::move(batches);
+  if (options_.arithmetic != Arithmetic::kLayerByLayer) return;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     const Device& device = devices_[i];
     Replica& replica = replica_of(step, i);
@@ -296,6 +297,7 @@ Result<void> Trainer::forward(const Step& step) {
       if (step.batch == 0) {
         TAUT_TRY(bring_parameters(step, i, layer));
       }
+      if (options_.arithmetic != Arithmetic::kLayerByLayer) continue;
       const timeline::Span span(timeline::Row::kCompute, "forward", step.clock.value());
       replica_of(step, i).net->forward(layer, *devices_[i].stream, draw_of(step));
     }
@@ -323,22 +325,62 @@ Result<void> Trainer::bring_parameters(const Step& step, std::size_t device, std
 }
 
 void Trainer::backward(const Step& step) {
-  const auto tables = replicas_[0].net->parameters();
+  if (options_.arithmetic == Arithmetic::kAtOnce) compute_at_once(step);
   for (std::size_t layer = replicas_[0].net->layer_count(); layer-- > 0;) {
     for (std::size_t i = 0; i < devices_.size(); ++i) {
-      Net& net = *replica_of(step, i).net;
-      for (const std::size_t table : net.parameters_of(layer)) {
-        if (tables[table].kind == TableKind::kFrozen) continue;
-        net.bind_gradient(table, cache_.gradient(step.first + i, tables[table].id));
-      }
-      {
+      if (options_.arithmetic == Arithmetic::kLayerByLayer) {
+        bind_gradients(step, i, layer);
         const timeline::Span span(timeline::Row::kCompute, "backward", step.clock.value());
-        net.backward(layer, *devices_[i].stream);
+        replica_of(step, i).net->backward(layer, *devices_[i].stream);
       }
       options_.pace->computed(Pace::Pass::kBackward, layer, step.clock);
       send_gradients(step, i, layer);
     }
   }
+}
+
+void Trainer::bind_gradients(const Step& step, std::size_t device, std::size_t layer) {
+  Net& net = *replica_of(step, device).net;
+  const auto tables = net.parameters();
+  for (const std::size_t table : net.parameters_of(layer)) {
+    if (tables[table].kind == TableKind::kFrozen) continue;
+    net.bind_gradient(table, cache_.gradient(step.first + device, tables[table].id));
+  }
+}
+
+/// Computes a batch forward and backward on whatever nets others have used meanwhile.
+void Trainer::compute_at_once(const Step& step) {
+  at_once_losses_.assign(devices_.size(), 0);
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    Net& net = *replica_of(step, i).net;
+    Stream& stream = *devices_[i].stream;
+    for (const TableSpec& table : net.parameters()) {
+      const auto values = cache_.acquire(step.first + i, table.id, step.clock);
+      TAUT_CHECK(values.has_value(), "forward has acquired every table of this clock");
+      net.bind_value(table.id.value(), values.value());
+    }
+    net.set_batch(stream, batches_[i].spans());
+    for (std::size_t layer = 0; layer < net.layer_count(); ++layer) {
+      net.forward(layer, stream, draw_of(step));
+    }
+    for (std::size_t layer = net.layer_count(); layer-- > 0;) {
+      bind_gradients(step, i, layer);
+      net.backward(layer, stream);
+    }
+    at_once_losses_[i] = net.loss(stream);
+  }
+}
+
+double Trainer::loss_of(const Step& step, std::size_t device) {
+  switch (options_.arithmetic) {
+    case Arithmetic::kAtOnce:
+      return at_once_losses_[device];
+    case Arithmetic::kNone:
+      return 0;
+    case Arithmetic::kLayerByLayer:
+      break;
+  }
+  return replica_of(step, device).net->loss(*devices_[device].stream);
 }
 
 /// Sends the gradients that a layer's backward has completed.

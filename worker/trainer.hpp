@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -37,6 +38,15 @@ class Trainer {
   /// Clocks whose losses may be unread: more than BatchFeed lets the host be ahead.
   static constexpr std::size_t kMaxUnread = 8;
 
+  /// When a clock's arithmetic happens.
+  enum class Arithmetic : std::uint8_t {
+    kLayerByLayer,
+    /// All of it before backward sends its first gradient, with the values that forward has
+    /// acquired: trainers whose time passes elsewhere may share a net.
+    kAtOnce,
+    kNone,  // never: only what it costs passes
+  };
+
   struct Options {
     Clock start;
     Clock end;
@@ -58,6 +68,7 @@ class Trainer {
     std::function<bool(Clock next)> leaves;
     Recorder* recorder = nullptr;  // nullptr: no records
     Pace* pace = &machine_pace();
+    Arithmetic arithmetic = Arithmetic::kLayerByLayer;
   };
 
   /// replicas  all on one device, computed in turn; or each on its own device
@@ -118,6 +129,9 @@ class Trainer {
   [[nodiscard]] Result<void> bring_parameters(const Step& step, std::size_t device,
                                               std::size_t layer);
   void backward(const Step& step);
+  void bind_gradients(const Step& step, std::size_t device, std::size_t layer);
+  void compute_at_once(const Step& step);
+  [[nodiscard]] double loss_of(const Step& step, std::size_t device);
   void send_gradients(const Step& step, std::size_t device, std::size_t layer);
   void gather(const Step& step, std::size_t device, TableId table);
   [[nodiscard]] bool is_last(const Step& step) const { return step.batch + 1 == options_.batches; }
@@ -139,10 +153,11 @@ class Trainer {
   std::vector<data::Batch> batches_;
   std::vector<Device> devices_;  // replica i is on device i modulo their number
   ProgressReport report_;
-  std::vector<float> table_copy_;  // on the host, for its histogram
-  std::vector<double> losses_;     // the last average_loss of them
-  double loss_ = 0;                // of a clock, over all replicas
-  Duration waited_{0};             // for parameters and data
+  std::vector<float> table_copy_;       // on the host, for its histogram
+  std::vector<double> losses_;          // the last average_loss of them
+  double loss_ = 0;                     // of a clock, over all replicas
+  Duration waited_{0};                  // for parameters and data
+  std::vector<double> at_once_losses_;  // by device, of the batch that was computed at once
   bool is_late_ = false;
   std::deque<Unread> unread_;  // oldest first
   std::size_t place_ = 0;      // of Device::losses, for the clock that is queued

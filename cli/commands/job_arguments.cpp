@@ -59,9 +59,10 @@ void straggler_option(Command& command, std::vector<pb::Straggler>& stragglers) 
       });
 }
 
-void add_job_options(Command& command, const std::shared_ptr<JobOptions>& options) {
+void add_job_options(Command& command, const std::shared_ptr<JobOptions>& options,
+                     std::uint64_t max_workers) {
   command.whole_number("--workers", options->workers, "Workers (default: the job's)", 1,
-                       kMaxProcesses);
+                       max_workers);
   add_mode(command, options);
   slack_option(command, "--slack", options->slack,
                "Clocks that a worker's reads may be behind: 0 is bsp, async is no bound (default: "

@@ -16,7 +16,8 @@ inline constexpr std::uint64_t kMaxProcesses = 256;
 
 /// Adds what train, submit and config show put over a job: --slack, --mode, --seed and the like.
 /// Each value is checked while the command line is parsed.
-void add_job_options(Command& command, const std::shared_ptr<JobOptions>& options);
+void add_job_options(Command& command, const std::shared_ptr<JobOptions>& options,
+                     std::uint64_t max_workers = kMaxProcesses);
 
 /// Throws UsageError where --slack and --mode contradict each other.
 void check_job_options(const JobOptions& options);

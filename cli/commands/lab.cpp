@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/lab_schedule.hpp"
 
@@ -11,6 +10,7 @@ namespace {
 
 /// Of a cluster that is not there, and so has as many as it is said to have.
 constexpr std::uint64_t kMaxServers = 4096;
+constexpr std::uint64_t kMaxWorkers = 100'000;
 
 void add_training(Command& lab, LabOptions& options) {
   constexpr std::uint64_t kMaxThreads = 1024;
@@ -18,7 +18,7 @@ void add_training(Command& lab, LabOptions& options) {
   lab.text("JOB", train.job_file, "Job or solver file (default: LeNet on Fashion-MNIST)")
       .value("FILE");
   lab.text("--cluster", options.cluster,
-           "Cluster file of the lab: hosts, links, times; docs/reference/lab.md has its fields")
+           "Cluster file of the lab: hosts, links, times (default: this machine, measured first)")
       .value("FILE");
   lab.whole_number("--servers", train.servers, "Servers", 1, kMaxServers)
       .by_default(std::to_string(train.servers));
@@ -31,6 +31,9 @@ void add_training(Command& lab, LabOptions& options) {
       "--no-overlap", [&train] { train.overlap = false; },
       "An iteration's updates are sent when all of them are ready, and the next iteration starts "
       "when all parameters have arrived");
+  lab.flag(
+      "--no-learning", [&options] { options.learns = false; },
+      "Computes nothing: only times, bytes and waits, for many workers");
   lab.flag(
       "--no-records", [&train] { train.records.set_metrics(false); },
       "Writes no metrics.csv of workers");
@@ -45,11 +48,13 @@ void add_training(Command& lab, LabOptions& options) {
 void add_lab(Command& lab, int& status) {
   auto options = std::make_shared<LabOptions>();
   add_training(lab, *options);
-  add_job_options(lab, std::shared_ptr<JobOptions>(options, &options->train.job));
+  add_job_options(lab, std::shared_ptr<JobOptions>(options, &options->train.job), kMaxWorkers);
   lab.on_run([options, &status] {
     check_job_options(options->train.job);
     status = run_lab(*options);
   });
+  add_lab_calibrate(lab, status);
+  add_lab_plan(lab, status);
   add_lab_schedule(lab, status);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 
+#include "cli/commands/command.hpp"
 #include "cli/commands/train.hpp"
 
 namespace taut::cli {
@@ -10,10 +10,16 @@ namespace taut::cli {
 /// The options of `tautline lab JOB`: those of `train`, on a cluster that need not exist.
 struct LabOptions {
   TrainOptions train;
-  std::string cluster;  // file
+  bool learns = true;
+  std::string cluster;  // file; empty: this machine, measured
 };
 
 /// Trains in virtual time and prints the summary. Returns the exit status.
 int run_lab(const LabOptions& options);
+
+/// Adds `tautline lab calibrate`, which writes a cluster file of this machine.
+void add_lab_calibrate(Command& lab, int& status);
+/// Adds `tautline lab plan`, which estimates how a job scales on a cluster.
+void add_lab_plan(Command& lab, int& status);
 
 }  // namespace taut::cli

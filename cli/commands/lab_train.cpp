@@ -20,6 +20,7 @@
 #include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/stop_signal.hpp"
+#include "lab/training/calibrate.hpp"
 #include "lab/training/training_run.hpp"
 #include "proto/config/lab_cluster.hpp"
 #include "proto/config/text.hpp"
@@ -121,13 +122,14 @@ class Watch {
 
 Result<int> train_in_lab(const LabOptions& options) {
   const TimePoint began = steady_now();
-  if (options.cluster.empty()) {
-    throw UsageError(
-        "--cluster is missing: which hosts and links, e.g. --cluster "
-        "configs/lab/ten_gigabit.textproto");
+  pb::LabCluster cluster;
+  if (!options.cluster.empty()) {
+    TAUT_TRY(cluster, read_lab_cluster(options.cluster));
   }
-  TAUT_TRY(const pb::LabCluster cluster, read_lab_cluster(options.cluster));
   TAUT_TRY(const pb::Job job, training_job(options.train));
+  if (options.cluster.empty()) {
+    TAUT_TRY(cluster, lab::calibrate(job, options.train.threads));
+  }
   TAUT_TRY(const fs::path folder, prepare_folder(options, job, cluster));
   if (!options.train.json) {
     fmt::print("{}: {}, {}, in the lab, run folder {}\n", job.name(),
@@ -144,6 +146,7 @@ Result<int> train_in_lab(const LabOptions& options) {
   training.shards = options.train.shards;
   training.seed = job.seed();
   training.threads = options.train.threads;
+  training.learns = options.learns;
   training.overlap = options.train.overlap;
   training.records = options.train.records;
   training.records.set_folder(folder.string());

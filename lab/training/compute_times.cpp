@@ -57,6 +57,7 @@ Result<ComputeTimes> ComputeTimes::make(const pb::LabCompute& compute, const mod
   }
   const double share =
       compute.has_batch() ? static_cast<double>(batch) / static_cast<double>(compute.batch()) : 1;
+  times.feed_ = share * compute.feed_us();
   for (const pb::LabLayer& layer : compute.layer()) {
     std::vector<std::string> known;
     for (const model::Node& node : graph.nodes) known.push_back(node.definition.name());
@@ -83,6 +84,17 @@ Result<ComputeTimes> ComputeTimes::make(const pb::LabCompute& compute, const mod
   }
   times.whole_forward_ = std::accumulate(times.forward_.begin(), times.forward_.end(), 0.0);
   return times;
+}
+
+ComputeTimes ComputeTimes::of_spread(const pb::LabCompute& compute, std::uint64_t seed) {
+  ComputeTimes times;
+  times.compute_ = compute;
+  times.seed_ = seed;
+  return times;
+}
+
+double ComputeTimes::whole_clock() const {
+  return std::accumulate(backward_.begin(), backward_.end(), whole_forward_);
 }
 
 double ComputeTimes::factor(std::uint32_t worker, Clock clock) const {

@@ -23,8 +23,15 @@ class ComputeTimes {
                                                  const model::Graph& graph, std::int64_t batch,
                                                  std::uint64_t seed);
 
+  /// The spread alone: only factor() says something.
+  [[nodiscard]] static ComputeTimes of_spread(const pb::LabCompute& compute, std::uint64_t seed);
+
   [[nodiscard]] double layer(worker::Pace::Pass pass, std::size_t layer, std::uint32_t worker,
                              Clock clock) const;
+  /// The mean of a clock's forward and backward.
+  [[nodiscard]] double whole_clock() const;
+  /// Of making a clock's batch.
+  [[nodiscard]] double feed() const { return feed_; }
   /// Of a test net's forward over so many records.
   [[nodiscard]] double test(std::int64_t records) const;
   /// What a worker's clock takes over its mean.
@@ -37,6 +44,7 @@ class ComputeTimes {
   std::vector<double> forward_;   // by layer
   std::vector<double> backward_;  // by layer
   double whole_forward_ = 0;
+  double feed_ = 0;
 };
 
 }  // namespace taut::lab

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "common/time.hpp"
@@ -66,6 +67,8 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   void add(Begin begin);
+  /// The same before everything that waits: for what a turn that ends goes on with.
+  void add_next(Begin begin) { waiting_.push_front(std::move(begin)); }
 
  private:
   void turn();

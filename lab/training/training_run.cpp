@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "lab/training/training_server.hpp"
@@ -71,6 +73,11 @@ class Training {
     world_.backend = backend_.get();
     world_.assets = assets_.get();
     world_.times = times_.get();
+    world_.meter = options_.meter;
+    if (!options_.learns) {
+      world_.memory = std::make_unique<CostMemory>(assets_->train_graph().parameters);
+    }
+    if (!options_.learns || may_share_net()) world_.net = assets_->make_net(*backend_, 0);
     world_.step_soon = [this](sim::NodeId node) {
       world_.agenda.at(world_.now(), [this, node] { step(node); });
     };
@@ -91,8 +98,30 @@ class Training {
     return std::make_unique<ComputeTimes>(std::move(times));
   }
 
+  /// Whether one net does for all workers: it draws nothing by worker, and nothing stays in it from
+  /// one batch to the next.
+  [[nodiscard]] bool may_share_net() const {
+    static const std::set<std::string> kShared = {
+        "Data",    "Input",  "Convolution", "Pooling", "InnerProduct", "ReLU",
+        "Sigmoid", "TanH",   "LRN",         "Softmax", "Accuracy",     "SoftmaxWithLoss",
+        "Eltwise", "Concat", "Flatten",     "Bias",    "Scale",        "EuclideanLoss"};
+    return std::ranges::all_of(assets_->train_graph().nodes, [](const model::Node& node) {
+      const pb::LayerParameter& layer = node.definition;
+      return kShared.contains(layer.type()) &&
+             layer.pooling_param().pool() != pb::PoolingParameter::STOCHASTIC;
+    });
+  }
+
+  /// As often as `tautline train` has it, and less often where there are many processes: the
+  /// coordinator would do little else.
+  [[nodiscard]] double heartbeat_s() const {
+    constexpr double kOfMany_s = 2e-3;
+    constexpr double kMax_s = 4;
+    return std::clamp(kOfMany_s * options_.job.workers(), kHeartbeat_s, kMax_s);
+  }
+
   void settle_worker_config() {
-    world_.config.set_heartbeat_interval_s(kHeartbeat_s);
+    world_.config.set_heartbeat_interval_s(heartbeat_s());
     *world_.config.mutable_records() = options_.records;
     world_.config.mutable_worker()->set_shared_memory(false);
     world_.config.mutable_worker()->set_overlap(options_.overlap);
@@ -100,7 +129,7 @@ class Training {
 
   void add_processes(const pb::Job& job) {
     ControlTimings timings;
-    timings.heartbeat_interval = from_seconds(kHeartbeat_s);
+    timings.heartbeat_interval = from_seconds(heartbeat_s());
     CoordinatorOptions coordinator = coordinator_options(pb::CoordinatorConfig());
     coordinator.session = 1;
     add(std::make_unique<sim::CoordinatorNode>(*world_.network,

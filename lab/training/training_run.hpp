@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/result.hpp"
+#include "lab/training/meter.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "proto/job.pb.h"
@@ -20,9 +21,11 @@ struct TrainingOptions {
   std::uint32_t shards = 1;   // of each server
   std::uint64_t seed = 1;     // of the times; the job has its own
   std::uint32_t threads = 1;  // that compute; the result is the same as a worker's with so many
+  bool learns = true;         // otherwise nothing is computed, and only what it costs is known
   bool overlap = true;        // as WorkerConfig's
   pb::RecordsConfig records;  // what the workers write down
   double limit_s = 1e9;       // of virtual time
+  Meter* meter = nullptr;     // gets what messages take; nullptr: nothing is measured
   /// Called now and then with the job's newest status; may be empty. Returns whether to go on.
   std::function<bool(const pb::JobStatus&)> show;
 };

@@ -60,9 +60,10 @@ void TrainingServer::receive(sim::SocketId socket, PeerId from, sim::Body body, 
       [this, &one, from, message = std::move(*message)] { return serve(one, from, message); });
 }
 
-/// One turn of a shard's thread: what it answers leaves when the turn is over.
+/// One turn of a shard's thread: it handles a message, and then sends its answers one by one.
 Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& message) {
-  std::uint64_t bytes = bytes_of(message);
+  const Stopwatch stopwatch;
+  const std::uint64_t bytes = bytes_of(message);
   auto decoded = decode_data(message);
   if (!decoded) {
     log::warn("dropped a message: {}", decoded.error().message);
@@ -73,12 +74,26 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
   std::ranges::move(images, std::back_inserter(answers));
   note_changes();
   auto messages = encoded(std::move(answers));
-  for (const auto& [to, answer] : messages) bytes += bytes_of(answer);
+  if (world_.meter != nullptr) {
+    std::uint64_t all = bytes;
+    for (const auto& [to, answer] : messages) all += bytes_of(answer);
+    world_.meter->note(world_.meter->shard, all, stopwatch.microseconds());
+  }
   const pb::LabCosts& costs = world_.costs;
   return {.microseconds = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes),
-          .done = [this, socket = one.socket, messages = std::move(messages)] {
-            for (const auto& [to, answer] : messages) world_.network->send(socket, to, answer);
+          .done = [this, &one, messages = std::move(messages)] {
+            for (auto answer = messages.rbegin(); answer != messages.rend(); ++answer) {
+              send_next(one, answer->first, answer->second);
+            }
           }};
+}
+
+void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message) {
+  const double takes = message_us(0, world_.costs.shard_us_per_mib(), bytes_of(message));
+  one.lane.add_next([this, takes, socket = one.socket, to, message] {
+    return Lane::Work{takes,
+                      [this, socket, to, message] { world_.network->send(socket, to, message); }};
+  });
 }
 
 std::vector<std::pair<PeerId, Message>> TrainingServer::encoded(

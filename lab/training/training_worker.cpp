@@ -44,6 +44,10 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
     worker_.leave();
   }
   void computed(Pass pass, std::size_t layer, Clock clock) override {
+    const double feed = worker_.world_.times->feed();
+    if (feed > 0 && pass == Pass::kForward && layer == 0) {
+      worker_.world_.machine_of(worker_.node_).run(feed, [] {});
+    }
     worker_.compute(worker_.world_.times->layer(pass, layer, worker_.number_, clock));
   }
   void tested(std::int64_t records) override {
@@ -78,6 +82,7 @@ void TrainingWorker::receive(sim::SocketId socket, PeerId from, sim::Body body, 
 
 void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) {
   if (endpoint_ == nullptr || endpoint_->socket() != socket) return;
+  arrived_ += bytes_of(message);
   endpoint_->take(from, std::move(message));
   if (waits_) {
     resume();
@@ -88,8 +93,7 @@ void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) 
 
 void TrainingWorker::send(PeerId to, Message message) {
   const pb::LabCosts& costs = world_.costs;
-  const double takes =
-      message_us(costs.client_message_us(), costs.client_us_per_mib(), bytes_of(message));
+  const double takes = costs.client_message_us();
   const sim::SocketId socket = endpoint_->socket();
   lane_.add([this, takes, socket, to, message = std::move(message)] {
     return Lane::Work{takes, [this, socket, to, message] {
@@ -111,7 +115,14 @@ void TrainingWorker::wake_client() {
 void TrainingWorker::let_client_work() {
   work_is_due_ = false;
   if (client_ == nullptr || waits_) return;
-  client_->work();
+  if (world_.meter == nullptr) {
+    client_->work();
+  } else {
+    const Stopwatch stopwatch;
+    client_->work();
+    world_.meter->note(world_.meter->client, arrived_, stopwatch.microseconds());
+    arrived_ = 0;
+  }
   if (endpoint_->has_messages()) wake_client();
 }
 
@@ -134,6 +145,12 @@ std::unique_ptr<Endpoint> TrainingWorker::make_endpoint() {
 
 worker::Pace& TrainingWorker::pace() {
   return *pace_;
+}
+
+std::unique_ptr<ValueStore> TrainingWorker::make_store(Client& client,
+                                                       const ServedOptions& options) {
+  if (learns()) return nullptr;
+  return std::make_unique<CostStore>(client, options, *world_.memory);
 }
 
 void TrainingWorker::use(Client* client) {
@@ -163,6 +180,7 @@ void TrainingWorker::leave() {
 
 void TrainingWorker::resume() {
   waits_ = false;
+  arrived_ = 0;
   run_->fiber->enter();
   if (run_->end.finished) {
     world_.step_soon(node_);

@@ -50,6 +50,9 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   std::unique_ptr<Endpoint> make_endpoint() override;
   worker::Pace& pace() override;
   bool has_threads() const override { return false; }
+  std::shared_ptr<Net> shared_net() override { return world_.net; }
+  bool learns() const override { return world_.memory == nullptr; }
+  std::unique_ptr<ValueStore> make_store(Client& client, const ServedOptions& options) override;
   void use(Client* client) override;
 
   /// Leaves the fiber until resume(), at most so long.
@@ -75,7 +78,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   bool waits_ = false;                // the fiber, for a message
   bool work_is_due_ = false;
   std::uint64_t waits_so_far_ = 0;
-  std::uint64_t uses_ = 0;  // of clients
+  std::uint64_t arrived_ = 0;  // bytes of messages since the client last worked
+  std::uint64_t uses_ = 0;     // of clients
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
 };

@@ -8,7 +8,9 @@
 #include "lab/network.hpp"
 #include "lab/training/agenda.hpp"
 #include "lab/training/compute_times.hpp"
+#include "lab/training/cost_store.hpp"
 #include "lab/training/machine.hpp"
+#include "lab/training/meter.hpp"
 #include "lab/training/topology.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/lab.pb.h"
@@ -31,6 +33,9 @@ struct World {
   Backend* backend = nullptr;
   const worker::JobAssets* assets = nullptr;
   const ComputeTimes* times = nullptr;
+  std::shared_ptr<Net> net;            // of all workers; nullptr: each has its own
+  std::unique_ptr<CostMemory> memory;  // nullptr: they learn
+  Meter* meter = nullptr;              // nullptr: nothing is measured
 
   [[nodiscard]] TimePoint now() const { return network->now(); }
   [[nodiscard]] Machine& machine_of(sim::NodeId node) { return *machines[topology->host_of(node)]; }

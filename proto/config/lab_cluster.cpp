@@ -110,6 +110,7 @@ class Check {
     if (compute.has_clock_ms()) {
       TAUT_TRY(is_above({{"compute"}, {"clock_ms"}}, compute.clock_ms(), 1e7));
     }
+    TAUT_TRY(is_in({{"compute"}, {"feed_us"}}, compute.feed_us(), 0, kMaxLayer_us));
     if (compute.has_batch()) {
       TAUT_TRY(is_in({{"compute"}, {"batch"}}, compute.batch(), 1, 1e9));
     }

@@ -85,3 +85,40 @@ class Lab(ClusterTest):
         answer = self.tautline("lab", self.job(), "--workers", 9, "--cluster", path, "--output",
                                self.folder / "none")
         self.assert_fails(answer, "places for 8 workers, 9 are requested")
+
+    def test_without_learning_the_times_are_those_of_learning(self):
+        _, learns = self.lab("--slack", 1, "--no-records")
+        _, costs = self.lab("--slack", 1, "--no-records", "--no-learning")
+        self.assertEqual(costs["parameters_sha256"], "")
+        self.assertEqual([w["clock"] for w in costs["workers"]], [30, 30, 30])
+        pushed = [sum(link["bytes"] for link in one["lab"]["links"]) for one in (learns, costs)]
+        self.assertLess(abs(pushed[0] / pushed[1] - 1), 0.2)
+        # Tests take time, and nothing is tested here.
+        self.assertLess(costs["lab"]["virtual_s"], learns["lab"]["virtual_s"])
+        self.assertGreater(costs["lab"]["virtual_s"], 0.4 * learns["lab"]["virtual_s"])
+
+    def test_a_calibrated_cluster_is_one_that_the_lab_takes(self):
+        path = self.folder / "this.textproto"
+        answer = self.tautline("lab", "calibrate", self.job(), "--output", path)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        text = path.read_text()
+        for name in ("ip1", "ip2", "loss"):
+            self.assertRegex(text, rf'name: "{name}"\n\s+forward_us: [0-9.]+\n\s+backward_us')
+        _, summary = self.lab(cluster=text, workers=2)
+        self.assertEqual(summary["state"], "done")
+
+    def test_without_a_cluster_the_lab_measures_this_machine(self):
+        answer = self.tautline("lab", self.job(workers=2), "--output", self.folder / "own")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn('loopback: "loopback"', (self.folder / "own/cluster.textproto").read_text())
+
+    def test_the_formula_agrees_with_the_lab_where_computing_is_the_limit(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("clock_ms: 2 ", "clock_ms: 20 "))
+        answer = self.tautline("lab", "plan", self.job(), "--cluster", path, "--workers", "1,2,8",
+                               "--slack", 0, "--check")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        errors = [float(line.split()[-2]) for line in answer.stdout.splitlines()[1:]]
+        self.assertEqual(len(errors), 3)
+        for error in errors:
+            self.assertLess(abs(error), 15, answer.stdout)

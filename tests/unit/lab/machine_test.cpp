@@ -83,4 +83,27 @@ TEST_CASE("a lane does one thing after the other, and begins each in its turn", 
   CHECK(bench.ended == std::vector<std::int64_t>{100, 200, 300});
 }
 
+TEST_CASE("what a turn goes on with comes before what waits", "[lab]") {
+  Bench bench;
+  Machine machine(bench.agenda, bench.clock, 1, 1);
+  Lane lane(machine);
+  std::vector<int> order;
+  const auto work = [&](int number) {
+    return [&order, number] {
+      order.push_back(number);
+      return Lane::Work{10, [] {}};
+    };
+  };
+  lane.add([&] {
+    order.push_back(0);
+    return Lane::Work{10, [&] {
+                        lane.add_next(work(2));
+                        lane.add_next(work(1));
+                      }};
+  });
+  lane.add(work(3));
+  bench.run_all();
+  CHECK(order == std::vector<int>{0, 1, 2, 3});
+}
+
 }  // namespace taut::lab

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands/command.hpp"
+#include "cli/commands/job_arguments.hpp"
+#include "cli/commands/lab.hpp"
+#include "cli/views/draw.hpp"
+#include "lab/training/scaling.hpp"
+#include "proto/config/lab_cluster.hpp"
+
+namespace taut::cli {
+namespace {
+
+constexpr std::uint64_t kMaxWorkers = 100'000;
+
+struct PlanOptions {
+  TrainOptions train;
+  std::string cluster;
+  std::string workers = "1..64";
+  std::optional<Slack> slack;
+  bool checks = false;
+};
+
+/// "1..256": 1, 2, 4 and so on, and the last; or numbers with ',' between. Throws UsageError.
+std::vector<std::uint32_t> counts_of(const std::string& text) {
+  const auto number = [](const std::string& word) {
+    if (const std::string wrong = command_line::check_whole_number(word, 1, kMaxWorkers);
+        !wrong.empty()) {
+      throw UsageError(fmt::format("--workers: {}, e.g. 1..256 or 1,2,16", wrong));
+    }
+    return static_cast<std::uint32_t>(std::stoul(word));
+  };
+  std::vector<std::uint32_t> counts;
+  const std::size_t dots = text.find("..");
+  if (dots != std::string::npos) {
+    const std::uint32_t last = number(text.substr(dots + 2));
+    for (std::uint64_t count = number(text.substr(0, dots)); count < last; count *= 2) {
+      counts.push_back(static_cast<std::uint32_t>(count));
+    }
+    counts.push_back(last);
+    return counts;
+  }
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    counts.push_back(number(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return counts;
+}
+
+void print(const std::vector<lab::ScalingPoint>& points) {
+  constexpr double kMsPerS = 1e3;
+  const auto ms = [](double value) { return fmt::format("{:.2f}", value); };
+  std::vector<Row> rows{{"workers", "clock ms", "compute", "spread", "network", "server", "exposed",
+                         "iterations/s", "efficiency", "limit"}};
+  for (const lab::ScalingPoint& point : points) {
+    const lab::ClosedEstimate& one = point.estimate;
+    Row& row = rows.emplace_back(
+        Row{std::to_string(point.workers), ms(one.clock_ms), ms(one.compute_ms), ms(one.spread_ms),
+            ms(one.network_ms), ms(one.server_ms), ms(one.exposed_ms),
+            fmt::format("{:.1f}", point.workers * kMsPerS / one.clock_ms),
+            fmt::format("{:.2f}", one.compute_ms / one.clock_ms), one.limit});
+    if (!point.lab_ms) continue;
+    row.push_back(ms(*point.lab_ms));
+    row.push_back(fmt::format("{:+.1f} %", 100 * (one.clock_ms / *point.lab_ms - 1)));
+  }
+  if (rows.back().size() > rows.front().size()) {
+    rows.front().insert(rows.front().end(), {"in the lab", "error"});
+  }
+  const std::vector<bool> right(rows.front().size(), true);
+  for (const std::string& line : aligned(rows, right)) fmt::print("{}\n", line);
+}
+
+Result<void> plan(const PlanOptions& options) {
+  lab::ScalingOptions scaling;
+  TAUT_TRY(scaling.cluster, read_lab_cluster(options.cluster));
+  scaling.workers = counts_of(options.workers);
+  scaling.servers = options.train.servers;
+  scaling.checks = options.checks;
+  TrainOptions train = options.train;
+  train.job.slack = options.slack;
+  train.job.workers = scaling.workers.front();
+  TAUT_TRY(scaling.job, training_job(train));
+  TAUT_TRY(const auto points, lab::plan_scaling(scaling));
+  print(points);
+  return ok();
+}
+
+}  // namespace
+
+void add_lab_plan(Command& lab, int& status) {
+  constexpr std::uint64_t kMaxServers = 4096;
+  auto options = std::make_shared<PlanOptions>();
+  Command command =
+      lab.command("plan", "Estimates by a formula how a job scales with workers on a cluster",
+                  "Example: tautline lab plan --cluster configs/lab/ten_gigabit.textproto "
+                  "--workers 1..256 --slack 0");
+  command
+      .text("JOB", options->train.job_file, "Job or solver file (default: LeNet on Fashion-MNIST)")
+      .value("FILE");
+  command.text("--cluster", options->cluster, "Cluster file of the lab").value("FILE").required();
+  command.text("--workers", options->workers, "How many: 1..256 is 1, 2, 4 and so on; or 1,2,16")
+      .by_default(options->workers);
+  command.whole_number("--servers", options->train.servers, "Servers", 1, kMaxServers)
+      .by_default(std::to_string(options->train.servers));
+  slack_option(command, "--slack", options->slack, "As in train (default: the job's)");
+  command.text("--data", options->train.job.data, "Folder of the data set").value("DIR");
+  command.flag("--check", options->checks,
+               "Trains some clocks of each in the lab, without learning, and shows how far the "
+               "formula is off");
+  command.on_run([options, &status] {
+    if (const auto done = plan(*options); !done) status = fail("lab plan", done.error().message);
+  });
+}
+
+}  // namespace taut::cli

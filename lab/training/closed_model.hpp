@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "lab/training/topology.hpp"
+#include "proto/lab.pb.h"
+#include "worker/model/graph.hpp"
+
+namespace taut::lab {
+
+/// What a clock takes by a formula, in milliseconds.
+struct ClosedEstimate {
+  double compute_ms = 0;  // of a worker, with what it shares its cores with
+  double spread_ms = 0;   // more, for the slowest of those that a read waits for
+  double network_ms = 0;  // of the busiest link
+  double server_ms = 0;   // of a shard's thread
+  double exposed_ms = 0;  // until the first layer's parameters are there, which nothing hides
+  double clock_ms = 0;    // of a worker
+  std::string limit;      // what decides it: "compute", "stragglers", "network" or "server"
+};
+
+/// A job on a cluster, as a formula: computing, its spread over the workers that wait for each
+/// other (the mean of the largest of so many draws; under a slack s of means over s + 1 clocks),
+/// bytes over the busiest link, the shard's thread, and the round trip of the first layer. What
+/// overlaps counts as the larger one.
+/// Errors  as ComputeTimes::make
+/// slack   unbounded: no worker waits for another
+[[nodiscard]] Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster,
+                                                     const Topology& topology,
+                                                     const model::Graph& graph, std::int64_t batch,
+                                                     std::uint32_t servers, std::uint32_t workers,
+                                                     Slack slack);
+
+/// The mean of the largest of `count` draws of a clock's time over its mean, each the mean over so
+/// many clocks.
+[[nodiscard]] double mean_of_largest(const pb::LabCompute& compute, std::uint32_t count,
+                                     std::int64_t clocks);
+
+}  // namespace taut::lab

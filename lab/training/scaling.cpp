@@ -1,0 +1,60 @@
+#include "lab/training/scaling.hpp"
+
+#include "lab/training/training_run.hpp"
+#include "worker/replica.hpp"
+
+namespace taut::lab {
+namespace {
+
+Slack slack_of(const pb::Job& job) {
+  switch (job.consistency().mode()) {
+    case pb::Consistency::ASYNC:
+      return Slack::unbounded();
+    case pb::Consistency::BSP:
+      return Slack(0);
+    default:
+      return Slack(job.consistency().slack());
+  }
+}
+
+/// A worker's clock as the lab has it, in milliseconds.
+Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers,
+                            std::int64_t batch) {
+  constexpr int kClocks = 40;
+  constexpr double kMsPerS = 1e3;
+  TrainingOptions training;
+  training.job = options.job;
+  training.job.set_workers(workers);
+  training.job.mutable_solver_param()->set_max_iter(kClocks);
+  training.job.mutable_solver_param()->clear_display();
+  training.cluster = options.cluster;
+  training.servers = options.servers;
+  training.seed = options.job.seed();
+  training.learns = false;
+  training.records.set_metrics(false);
+  TAUT_TRY(const TrainingOutcome outcome, run_training(training));
+  if (outcome.job.rate() <= 0) return invalid("the lab: " + outcome.job.message());
+  return kMsPerS * workers * static_cast<double>(batch) / outcome.job.rate();
+}
+
+}  // namespace
+
+Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
+  TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(options.job, 1));
+  const std::int64_t batch = assets.train_batch();
+  std::vector<ScalingPoint> points;
+  for (const std::uint32_t workers : options.workers) {
+    TAUT_TRY(const auto topology,
+             Topology::make(options.cluster, options.servers, workers, options.job.seed()));
+    ScalingPoint& point = points.emplace_back();
+    point.workers = workers;
+    TAUT_TRY(point.estimate,
+             closed_estimate(options.cluster, *topology, assets.train_graph(), batch,
+                             options.servers, workers, slack_of(options.job)));
+    if (!options.checks) continue;
+    TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, batch));
+  }
+  return points;
+}
+
+}  // namespace taut::lab

@@ -1,0 +1,83 @@
+#include "lab/training/closed_model.hpp"
+
+#include "proto/config/lab_cluster.hpp"
+#include "tests/support/catch.hpp"
+
+namespace taut::lab {
+namespace {
+
+model::Graph one_layer(std::int64_t parameters) {
+  model::Graph graph;
+  graph.name = "one";
+  graph.nodes.emplace_back().definition.set_name("only");
+  TableSpec& table = graph.parameters.emplace_back();
+  table.id = TableId(0);
+  table.name = "only";
+  table.shape = {parameters};
+  return graph;
+}
+
+ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack slack,
+                        std::int64_t parameters = 10) {
+  const auto cluster = parse_lab_cluster(
+      "host { name: \"s\" cores: 4 workers: 0 servers: 1 link: \"card\" }"
+      "host { name: \"w\" count: 8 cores: 2 workers: 4 link: \"card\" }"
+      "link { name: \"card\" gbit_per_s: 8 latency_us: 0 }"
+      "costs { shard_message_us: 0 shard_us_per_mib: 0 client_message_us: 0 client_us_per_mib: 0 }"
+      "compute {" +
+          compute + "}",
+      "cluster");
+  if (!cluster) FAIL(cluster.error().message);
+  const auto topology = Topology::make(cluster.value(), 1, workers, 1);
+  REQUIRE(topology.has_value());
+  const auto estimated = closed_estimate(cluster.value(), *topology.value(), one_layer(parameters),
+                                         64, 1, workers, slack);
+  REQUIRE(estimated.has_value());
+  return estimated.value();
+}
+
+}  // namespace
+
+TEST_CASE("a worker alone takes what its computing takes", "[lab]") {
+  const ClosedEstimate one = estimate("clock_ms: 20 spread: LOGNORMAL", 1, Slack(0));
+  CHECK(one.compute_ms == Approx(20));
+  CHECK(one.spread_ms == 0);
+  CHECK(one.limit == "compute");
+}
+
+TEST_CASE("four workers on two cores take twice as long", "[lab]") {
+  CHECK(estimate("clock_ms: 20", 8, Slack(0)).compute_ms == Approx(20));
+  CHECK(estimate("clock_ms: 20", 32, Slack(0)).compute_ms == Approx(40));
+}
+
+TEST_CASE("more workers that wait for each other wait longer, slack and ASYNC make it less",
+          "[lab]") {
+  const std::string compute = "clock_ms: 20 spread: LOGNORMAL deviation: 0.3";
+  const double two = estimate(compute, 2, Slack(0)).spread_ms;
+  const double eight = estimate(compute, 8, Slack(0)).spread_ms;
+  CHECK(two > 1);
+  CHECK(eight > two);
+  CHECK(estimate(compute, 8, Slack(3)).spread_ms < eight);
+  CHECK(estimate(compute, 8, Slack::unbounded()).spread_ms == 0);
+}
+
+TEST_CASE("the mean of the larger of two uniform halves is what order statistics say", "[lab]") {
+  // A burst in half of the clocks, three times as long: 0.5 or 1.5 of the mean with probability a
+  // half each, so the larger of two is 1.5 three times in four.
+  pb::LabCompute compute;
+  compute.set_spread(pb::LabCompute::BURSTS);
+  compute.set_burst_clocks(1);
+  compute.set_burst_share(0.5);
+  CHECK(mean_of_largest(compute, 2, 1) == Approx(1.25).margin(0.1));
+  CHECK(mean_of_largest(compute, 1, 1) == 1);
+}
+
+TEST_CASE("a server's card is the limit where all bytes pass it", "[lab]") {
+  // 4 MB each way for 8 workers at 1000 bytes a microsecond.
+  const ClosedEstimate one = estimate("clock_ms: 1", 8, Slack(0), 1'000'000);
+  CHECK(one.network_ms == Approx(32).epsilon(0.01));
+  CHECK(one.clock_ms == Approx(32).epsilon(0.01));
+  CHECK(one.limit == "network");
+}
+
+}  // namespace taut::lab
