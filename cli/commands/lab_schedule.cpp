@@ -35,6 +35,7 @@ struct ScheduleArguments {
   std::string hosts = "16x4";
   std::uint32_t rack_hosts = 0;
   std::vector<double> gbps;
+  std::string lend;
   double restart_s = 30;
   std::string csv;
   std::string svg;
@@ -119,11 +120,18 @@ Result<void> run_schedule(const ScheduleArguments& arguments) {
            schedule::parse_cluster(arguments.hosts, arguments.rack_hosts));
   std::ranges::copy(arguments.gbps, cluster.gbps.begin());
   TAUT_TRY(const schedule::Trace trace, jobs_of(arguments, cluster));
+  if (!arguments.lend.empty()) {
+    // For longer than any policy should need.
+    constexpr double kYear = 365 * 86400.0;
+    TAUT_TRY(schedule::lend_by_night(cluster, arguments.lend, arguments.rack_hosts,
+                                     2 * trace.jobs.back().submit_s + kYear));
+  }
   const std::vector<double> fair_s = schedule::fair_share_s(trace.jobs, cluster.own_devices());
-  fmt::print("{}: {} over {}, on {} hosts with {} devices{}\n",
+  fmt::print("{}: {} over {}, on {} hosts with {} devices{}{}\n",
              arguments.trace.empty() ? "poisson " + trace.format : arguments.trace,
              counted(static_cast<std::int64_t>(trace.jobs.size()), "job"),
              span_text(trace.jobs.back().submit_s), cluster.hosts.size(), cluster.devices(),
+             arguments.lend.empty() ? "" : ", with those on loan",
              trace.left_out == 0
                  ? ""
                  : fmt::format("; {} left out, without a device or never run", trace.left_out));
@@ -191,6 +199,10 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
             "8x4:V100,8x4:K80")
       .value("HOSTSxDEVICES[:TYPE]")
       .by_default(arguments.hosts);
+  command
+      .text("--lend", arguments.lend,
+            "Further hosts that another cluster lends by night, to policies that use such")
+      .value("HOSTSxDEVICES[:TYPE]");
   command.whole_number("--rack-hosts", arguments.rack_hosts,
                        "Hosts of a rack (default: all are in one)", 1, 100000);
   command

@@ -184,15 +184,35 @@ void Simulator::set_speeds(const Plan& plan) {
     if (!changed_[grant.job] && !is_shared && !shared_[grant.job]) continue;
     std::vector<JobIndex> group = {grant.job};
     for (auto one = first; one != last; ++one) group.push_back(one->second);
-    std::vector<const Job*> jobs;
-    for (const JobIndex job : group) jobs.push_back(&jobs_[job]);
-    const double packed = packed_factor(jobs);
-    const double cycle_s = is_shared && grant.interleaved ? interleaved_cycle_s(jobs) : 0;
-    for (const JobIndex job : group) {
-      set_speed(job, cycle_s > 0 ? jobs_[job].iteration_s / cycle_s : packed);
-      shared_[job] = is_shared;
-    }
+    for (const JobIndex job : group) interleaved_[job] = grant.interleaved;
+    set_speeds_of(group);
   }
+}
+
+void Simulator::set_speeds_of(const std::vector<JobIndex>& group) {
+  std::vector<const Job*> jobs;
+  for (const JobIndex job : group) jobs.push_back(&jobs_[job]);
+  const bool is_shared = group.size() > 1;
+  const double packed = packed_factor(jobs);
+  const bool takes_turns = is_shared && interleaved_[group.front()];
+  const double cycle_s = takes_turns ? interleaved_cycle_s(jobs) : 0;
+  for (const JobIndex job : group) {
+    set_speed(job, takes_turns ? jobs_[job].iteration_s / cycle_s : packed);
+    shared_[job] = is_shared;
+  }
+}
+
+void Simulator::close_ranks(JobIndex gone) {
+  const JobIndex leader = view_.state(gone).leader == kNoJob ? gone : view_.state(gone).leader;
+  std::vector<JobIndex> group;
+  for (const JobIndex job : running_) {
+    if (job == leader || view_.state(job).leader == leader) group.push_back(job);
+  }
+  std::ranges::sort(group);
+  for (const JobIndex job : group) {
+    state(job).leader = job == group.front() ? kNoJob : group.front();
+  }
+  if (!group.empty()) set_speeds_of(group);
 }
 
 void Simulator::set_speed(JobIndex job, double factor) {

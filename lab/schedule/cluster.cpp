@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <numbers>
 #include <string_view>
 
 namespace taut::schedule {
@@ -68,8 +70,10 @@ Tier Cluster::tier_of(const std::vector<DeviceIndex>& devices) const {
   return tier;
 }
 
-Result<Cluster> parse_cluster(const std::string& text, std::uint32_t rack_hosts) {
-  Cluster cluster;
+namespace {
+
+Result<void> add_parsed(Cluster& cluster, const std::string& text, std::uint32_t rack_hosts,
+                        bool on_loan) {
   std::string_view rest = text;
   while (true) {
     const std::string_view part = rest.substr(0, rest.find(','));
@@ -91,10 +95,32 @@ Result<Cluster> parse_cluster(const std::string& text, std::uint32_t rack_hosts)
     if (colon != std::string_view::npos) {
       TAUT_TRY(type, type_of(part.substr(colon + 1)));
     }
-    cluster.add_hosts(hosts, devices, type, rack_hosts);
-    if (part.size() == rest.size()) return cluster;
+    cluster.add_hosts(hosts, devices, type, rack_hosts, on_loan);
+    if (part.size() == rest.size()) return ok();
     rest.remove_prefix(part.size() + 1);
   }
+}
+
+}  // namespace
+
+Result<Cluster> parse_cluster(const std::string& text, std::uint32_t rack_hosts) {
+  Cluster cluster;
+  TAUT_TRY(add_parsed(cluster, text, rack_hosts, false));
+  return cluster;
+}
+
+Result<void> lend_by_night(Cluster& cluster, const std::string& hosts, std::uint32_t rack_hosts,
+                           double until_s) {
+  constexpr double kHour = 3600;
+  constexpr double kDay = 24 * kHour;
+  const std::size_t own = cluster.hosts.size();
+  TAUT_TRY(add_parsed(cluster, hosts, rack_hosts, true));
+  const auto all = static_cast<double>(cluster.hosts.size() - own);
+  for (double at = 0; at < until_s; at += kHour) {
+    const double part = 0.5 + 0.5 * std::cos(2 * std::numbers::pi * at / kDay);
+    cluster.loans.push_back({at, static_cast<std::uint32_t>(std::lround(all * part))});
+  }
+  return ok();
 }
 
 }  // namespace taut::schedule

@@ -50,6 +50,15 @@ struct Cluster {
   [[nodiscard]] Tier tier_of(const std::vector<DeviceIndex>& devices) const;
 };
 
+/// Lends the cluster hosts of another one that serves users by day: all of them at midnight, when a
+/// trace starts, none at noon, along a cosine in between, in steps of an hour until `until_s`.
+/// hosts    as of parse_cluster()
+/// Source   of a daily cycle of inference: Li et al., "Lyra: Elastic Scheduling for Deep Learning
+///          Clusters", EuroSys 2023, section 2; the cosine is an assumption
+/// Errors   as of parse_cluster()
+[[nodiscard]] Result<void> lend_by_night(Cluster& cluster, const std::string& hosts,
+                                         std::uint32_t rack_hosts, double until_s);
+
 /// "16x4" or "8x4:V100,8x4:K80": hosts x devices of each, and their type, V100 if none is named.
 /// rack_hosts  hosts of a rack; 0: all are in one
 /// Errors    what is wrong with the text, with the part that is

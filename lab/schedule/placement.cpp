@@ -100,16 +100,21 @@ std::vector<DeviceIndex> Placement::take_more(const std::vector<DeviceIndex>& ha
   if (more > all_free_) return {};
   const HostIndex home = cluster_.host_of[has.front()];
   std::vector<HostIndex> hosts;
+  std::uint32_t free = 0;
   for (HostIndex host = 0; host < free_.size(); ++host) {
-    if (free_[host] > 0) hosts.push_back(host);
+    const bool is_alike = cluster_.hosts[host].type == cluster_.hosts[home].type;
+    if (free_[host] > 0 && is_alike) {
+      hosts.push_back(host);
+      free += free_[host];
+    }
   }
+  if (more > free) return {};
   const auto distance = [&](HostIndex host) {
     const Host& one = cluster_.hosts[host];
     const bool is_own = std::ranges::any_of(
         has, [&](DeviceIndex device) { return cluster_.host_of[device] == host; });
     if (is_own) return 0;
-    const Host& at_home = cluster_.hosts[home];
-    return one.type != at_home.type ? 3 : one.rack != at_home.rack ? 2 : 1;
+    return one.rack == cluster_.hosts[home].rack ? 1 : 2;
   };
   std::ranges::stable_sort(hosts, {}, [&](HostIndex host) {
     return std::pair(distance(host), -static_cast<int>(free_[host]));

@@ -32,7 +32,8 @@ class Placement {
 
   /// The devices, ascending, which are taken from now on; empty: they are not there.
   [[nodiscard]] std::vector<DeviceIndex> take(const PlaceRequest& request);
-  /// Further devices for a job that has some, near to them; empty: they are not there.
+  /// Further devices for a job that has some, of the first one's type and near to them; empty:
+  /// they are not there.
   [[nodiscard]] std::vector<DeviceIndex> take_more(const std::vector<DeviceIndex>& has,
                                                    std::uint32_t more);
   void release(const std::vector<DeviceIndex>& devices);

@@ -11,6 +11,17 @@ constexpr PolicyEntry kPolicies[] = {
     {"srtf", "what ends soonest has devices, others are stopped", make_srtf},
     {"srtf-predicted", "the same, by what jobs like it took", make_srtf_predicted},
     {"tiresias", "least attained service in two queues", make_tiresias},
+    {"themis", "auctions for the jobs that are treated worst", make_themis},
+    {"gandiva", "time slices, packing, migration", make_gandiva},
+    {"allox", "jobs matched to types of devices and places in their queues", make_allox},
+    {"gavel", "max-min fairness over types of devices, a linear program", make_gavel},
+    {"gavel-blind", "the same, taking all types for equal", make_gavel_blind},
+    {"optimus", "devices go where one more shortens a job most", make_optimus},
+    {"lyra", "elastic jobs, and hosts on loan", make_lyra},
+    {"lyra-own", "the same without hosts on loan", make_lyra_own},
+    {"muri", "jobs share devices and take turns in their stages", make_muri},
+    {"network", "placement by sensitivity to the network", make_network},
+    {"network-blind", "the same order without that placement", make_network_blind},
 };
 
 }  // namespace

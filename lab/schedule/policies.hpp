@@ -20,7 +20,7 @@ struct PolicyEntry {
 /// nullptr if no policy has the name.
 [[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name);
 
-// Each in a file of its own, policies/NAME.cpp.
+// Each in a file of its own, policies/NAME.cpp; those to compare it with are in the same one.
 [[nodiscard]] std::unique_ptr<Policy> make_fifo();
 [[nodiscard]] std::unique_ptr<Policy> make_backfill();
 [[nodiscard]] std::unique_ptr<Policy> make_shortest();
@@ -28,5 +28,16 @@ struct PolicyEntry {
 [[nodiscard]] std::unique_ptr<Policy> make_srtf();
 [[nodiscard]] std::unique_ptr<Policy> make_srtf_predicted();
 [[nodiscard]] std::unique_ptr<Policy> make_tiresias();
+[[nodiscard]] std::unique_ptr<Policy> make_themis();
+[[nodiscard]] std::unique_ptr<Policy> make_gandiva();
+[[nodiscard]] std::unique_ptr<Policy> make_allox();
+[[nodiscard]] std::unique_ptr<Policy> make_gavel();
+[[nodiscard]] std::unique_ptr<Policy> make_gavel_blind();
+[[nodiscard]] std::unique_ptr<Policy> make_optimus();
+[[nodiscard]] std::unique_ptr<Policy> make_lyra();
+[[nodiscard]] std::unique_ptr<Policy> make_lyra_own();
+[[nodiscard]] std::unique_ptr<Policy> make_muri();
+[[nodiscard]] std::unique_ptr<Policy> make_network();
+[[nodiscard]] std::unique_ptr<Policy> make_network_blind();
 
 }  // namespace taut::schedule

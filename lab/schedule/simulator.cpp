@@ -31,7 +31,8 @@ Simulator::Simulator(std::span<const Job> jobs, const Cluster& cluster, Policy& 
       stamp_(jobs.size()),
       grant_of_(jobs.size()),
       changed_(jobs.size()),
-      shared_(jobs.size()) {
+      shared_(jobs.size()),
+      interleaved_(jobs.size()) {
   view_.usable_hosts_.resize(cluster.hosts.size());
   for (HostIndex host = 0; host < cluster.hosts.size(); ++host) {
     const bool usable = !cluster.hosts[host].on_loan;
@@ -140,6 +141,7 @@ void Simulator::end(JobIndex job) {
   one.ended_s = view_.now_s_;
   ++version_[job];
   std::erase(running_, job);
+  if (shared_[job]) close_ranks(job);
   view_.active_.erase(std::ranges::lower_bound(view_.active_, job));
   constexpr std::size_t kBetween = 1000;
   if (++ended_ % kBetween == 0 && options_.progress) options_.progress(ended_);

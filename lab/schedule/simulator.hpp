@@ -84,6 +84,9 @@ class Simulator {
   void move_nearer(JobIndex job);
   void stop(JobIndex job);
   void set_speeds(const Plan& plan);
+  void set_speeds_of(const std::vector<JobIndex>& group);
+  /// Those that shared their devices with a job that has gone now share them with one less.
+  void close_ranks(JobIndex gone);
   void set_speed(JobIndex job, double factor);
 
   void settle(JobIndex job);
@@ -110,8 +113,9 @@ class Simulator {
   std::vector<std::uint32_t> version_;  // of each job's end
   std::vector<std::uint32_t> stamp_;    // of each job: the decision that last granted it devices
   std::vector<const Grant*> grant_of_;
-  std::vector<bool> changed_;  // devices or neighbours, so that its speed is computed again
-  std::vector<bool> shared_;
+  std::vector<bool> changed_;      // devices or neighbours, so that its speed is computed again
+  std::vector<bool> shared_;       // with others at the last decision
+  std::vector<bool> interleaved_;  // and how
   std::priority_queue<Finish, std::vector<Finish>, std::greater<>> finishes_;
   std::uint32_t decision_ = 0;
   std::uint32_t idle_decisions_ = 0;

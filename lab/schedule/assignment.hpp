@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace taut::schedule {
+
+/// For each row the column that it is assigned, all different, so that the sum of the costs is
+/// least. costs[row][column]; REQUIRES no fewer columns than rows.
+/// Source    Kuhn, "The Hungarian Method for the Assignment Problem", Naval Research Logistics 2,
+///           1955, in the form with shortest augmenting paths: Jonker and Volgenant, Computing 38,
+///           1987
+[[nodiscard]] std::vector<std::size_t> least_cost_assignment(
+    const std::vector<std::vector<double>>& costs);
+
+}  // namespace taut::schedule

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <cmath>
+
+#include "lab/schedule/policies.hpp"
+
+namespace taut::schedule {
+namespace {
+
+/// Finish-time fairness: at the end of each lease the devices are offered to the fifth of the jobs
+/// that are treated worst, by what they would take by what they would with a part of the cluster of
+/// their own. Among those the auction maximizes the product of what they gain, and so the sum of
+/// its logarithms, which for jobs that need all of their devices at once is nearly the order of the
+/// gain for each device. What is left goes to the others, the worst treated first.
+/// Source    Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020,
+///           section 4; leases of 20 minutes and the fraction of 0.8 that is not offered are its
+///           defaults. Leases all end together here.
+class Themis : public Policy {
+ public:
+  [[nodiscard]] Promise promise() const override { return {.conserves_work = true}; }
+  [[nodiscard]] double round_s() const override { return kLease; }
+
+  [[nodiscard]] Plan decide(const View& view) override {
+    count_contention(view);
+    std::vector<Bid> bids;
+    for (const JobIndex job : view.active()) bids.push_back(bid_of(view, job));
+    std::ranges::sort(bids, std::ranges::greater(), &Bid::unfairness);
+    const auto offered =
+        static_cast<std::ptrdiff_t>(std::ceil(kOffered * static_cast<double>(bids.size())));
+    std::ranges::stable_sort(bids.begin(), bids.begin() + offered, std::ranges::greater(),
+                             &Bid::gain);
+    std::vector<JobIndex> order;
+    for (const Bid& bid : bids) order.push_back(bid.job);
+    return fill_in_order(view, order);
+  }
+
+ private:
+  static constexpr double kLease = 1200;
+  static constexpr double kOffered = 0.2;
+
+  struct Bid {
+    JobIndex job;
+    double unfairness;  // with devices from now on
+    double gain;        // of the logarithm, a device, over another lease without
+  };
+
+  /// The integral of how many times the cluster's devices are asked for.
+  void count_contention(const View& view) {
+    contention_s_ += contention_ * (view.now_s() - counted_s_);
+    counted_s_ = view.now_s();
+    double asked = 0;
+    for (const JobIndex job : view.active()) {
+      asked += view.job(job).workers;
+      if (contention_at_start_.size() <= job) {
+        contention_at_start_.resize(job + 1, contention_s_);
+        start_s_.resize(job + 1, view.now_s());
+      }
+    }
+    contention_ = std::max(1.0, asked / view.usable_devices());
+  }
+
+  [[nodiscard]] Bid bid_of(const View& view, JobIndex job) const {
+    const double lived = view.now_s() - start_s_[job];
+    const double mean =
+        lived > 0 ? (contention_s_ - contention_at_start_[job]) / lived : contention_;
+    const double alone = view.job(job).service_s * mean;
+    const double shared = view.now_s() - view.job(job).submit_s + view.left_s(job);
+    return {.job = job,
+            .unfairness = shared / alone,
+            .gain = std::log((shared + kLease) / shared) / view.job(job).workers};
+  }
+
+  double contention_ = 1;
+  double contention_s_ = 0;
+  double counted_s_ = 0;
+  std::vector<double> contention_at_start_;  // of each job
+  std::vector<double> start_s_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_themis() {
+  return std::make_unique<Themis>();
+}
+
+}  // namespace taut::schedule
