@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -65,6 +66,14 @@ std::string summary_text(const RunSummary& run, const lab::TrainingOutcome& outc
       "virtual time: {:.3f} s, computed in {:.1f} s, {} events\n",
       100 * figures.waiting, figures.mean_staleness, outcome.virtual_s, figures.computed_s,
       grouped(static_cast<std::int64_t>(outcome.events)));
+  const auto busiest = std::ranges::max_element(outcome.links, {}, &lab::LinkUse::busy_share);
+  if (busiest != outcome.links.end()) {
+    constexpr double kMib = 1UL << 20U;
+    text += fmt::format("busiest link: {}, {:.1f} % of the time, {:.1f} MiB in {} messages\n",
+                        busiest->name, 100 * busiest->busy_share,
+                        static_cast<double>(busiest->bytes) / kMib,
+                        grouped(static_cast<std::int64_t>(busiest->messages)));
+  }
   return text;
 }
 

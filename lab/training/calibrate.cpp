@@ -1,5 +1,7 @@
 #include "lab/training/calibrate.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,17 +15,15 @@
 #include "common/net/zmq_endpoint.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/training_run.hpp"
-#include "worker/cache/initial_values.hpp"
-#include "worker/device/math_options.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/replica.hpp"
 
 namespace taut::lab {
 namespace {
 
-constexpr int kWarmUp = 5;
+constexpr int kWarmUp = 10;
 constexpr double kMinDeviation = 0.002;  // of a clock's time, over its mean
-constexpr int kRounds = 120;
+constexpr int kClocks = 150;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -37,122 +37,36 @@ double rounded(double value) {
   return std::round(value * kParts) / kParts;
 }
 
-/// A training net with its parameters, and its own clocks one after the other.
-class Compute {
- public:
-  Compute(const worker::JobAssets& assets, Backend& backend)
-      : assets_(assets), backend_(backend), stream_(backend.make_stream()) {}
-
-  Result<void> open() {
-    const pb::Job& job = assets_.job();
-    backend_.set_math(worker::math_options(job.solver_param()));
-    worker::ReplicaOptions sharing;
-    sharing.loading = data::Loading::kOnRequest;
-    const std::uint32_t slots = std::max(1U, job.workers());
-    TAUT_TRY(replica_, assets_.make_replica(backend_, 0, slots, Clock(0), 0, sharing));
-    std::vector<float> start;
-    for (std::size_t i = 0; i < net().parameters().size(); ++i) {
-      const TableSpec& table = net().parameters()[i];
-      start.resize(table.count());
-      TAUT_TRY(read_initial_values(table, job.seed(), start));
-      const DeviceSpan<float> value = floats(table.count());
-      backend_.copy_to_device(*stream_, start, value);
-      stream_->finish();
-      net().bind_value(i, value);
-      net().bind_gradient(i, floats(table.count()));
-    }
-    forward_.resize(net().layer_count());
-    backward_.resize(net().layer_count());
-    return ok();
-  }
-
-  Result<void> clock(Clock clock, bool counts) {
-    constexpr Duration kNoWait{0};
-    const Stopwatch feeding;
-    TAUT_TRY(data::Batch batch, replica_.loader->next(kNoWait));
-    if (counts) feed_.push_back(feeding.microseconds());
-    const Stopwatch whole;
-    const Stopwatch setting;
-    net().set_batch(*stream_, batch.spans());
-    double more = setting.microseconds();
-    for (std::size_t layer = 0; layer < net().layer_count(); ++layer) {
-      const Stopwatch stopwatch;
-      net().forward(layer, *stream_, clock);
-      if (counts) forward_[layer].push_back(stopwatch.microseconds() + std::exchange(more, 0));
-    }
-    for (std::size_t layer = net().layer_count(); layer-- > 0;) {
-      const Stopwatch stopwatch;
-      net().backward(layer, *stream_);
-      if (layer == 0) (void)net().loss(*stream_);
-      if (counts) backward_[layer].push_back(stopwatch.microseconds());
-    }
-    if (counts) clocks_.push_back(whole.microseconds());
-    replica_.loader->recycle(std::move(batch));
-    return ok();
-  }
-
-  void describe(pb::LabCompute& compute) const {
-    compute.set_batch(static_cast<std::uint32_t>(replica_.batch));
-    compute.set_feed_us(rounded(median(feed_)));
-    double sum = 0;  // of the layers' medians
-    for (std::size_t i = 0; i < forward_.size(); ++i) {
-      sum += median(forward_[i]) + median(backward_[i]);
-    }
-    const double clocks = static_cast<double>(clocks_.size());
-    const double mean = std::accumulate(clocks_.begin(), clocks_.end(), 0.0) / clocks;
-    double squares = 0;
-    for (const double one : clocks_) squares += (one - mean) * (one - mean);
-    const double to_mean = mean / sum;
-    for (std::size_t i = 0; i < forward_.size(); ++i) {
-      pb::LabLayer& layer = *compute.add_layer();
-      layer.set_name(assets_.train_graph().nodes[i].definition.name());
-      layer.set_forward_us(rounded(median(forward_[i]) * to_mean));
-      layer.set_backward_us(rounded(median(backward_[i]) * to_mean));
-    }
-    const double deviation = std::sqrt(squares / clocks) / mean;
-    if (deviation < kMinDeviation) return;
-    compute.set_spread(pb::LabCompute::LOGNORMAL);
-    compute.set_deviation(std::round(deviation * 1e3) / 1e3);
-  }
-
- private:
-  Net& net() { return *replica_.net; }
-  DeviceSpan<float> floats(std::size_t count) {
-    return memory_.emplace_back(backend_.allocate_floats(count)).as<float>();
-  }
-
-  const worker::JobAssets& assets_;
-  Backend& backend_;
-  worker::Replica replica_;
-  std::vector<DeviceBuffer> memory_;
-  std::vector<std::vector<double>> forward_;   // by layer
-  std::vector<std::vector<double>> backward_;  // by layer
-  std::vector<double> feed_;
-  std::vector<double> clocks_;      // forward and backward
-  std::unique_ptr<Stream> stream_;  // last: work in it uses the others
-};
-
-Result<void> measure_compute(const pb::Job& job, std::uint32_t threads, pb::LabCompute& compute) {
-  TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(job, job.workers()));
+/// What the making of a batch takes.
+Result<double> measure_feed(const worker::JobAssets& assets, std::uint32_t threads) {
   BackendOptions options;
   options.device = DeviceKind::kCpu;
   options.threads = static_cast<int>(threads);
   TAUT_TRY(const BackendChoice choice, make_backend(options));
-  Compute measured(assets, *choice.backend);
-  TAUT_TRY(measured.open());
-  for (int i = 0; i < kWarmUp + kRounds; ++i) {
-    TAUT_TRY(measured.clock(Clock(i), i >= kWarmUp));
+  worker::ReplicaOptions sharing;
+  sharing.loading = data::Loading::kOnRequest;
+  const std::uint32_t slots = std::max(1U, assets.job().workers());
+  TAUT_TRY(const worker::Replica replica,
+           assets.make_replica(*choice.backend, 0, slots, Clock(0), 0, sharing));
+  std::vector<double> times;
+  for (int i = 0; i < kWarmUp + kClocks; ++i) {
+    const Stopwatch stopwatch;
+    TAUT_TRY(data::Batch made, replica.loader->next(Duration(0)));
+    if (i >= kWarmUp) times.push_back(stopwatch.microseconds());
+    replica.loader->recycle(std::move(made));
   }
-  measured.describe(compute);
-  return ok();
+  return median(std::move(times));
 }
 
-/// Trains a few clocks in the lab, for what their messages take.
-Result<void> measure_messages(pb::Job job, const pb::LabCluster& cluster, pb::LabCosts& costs) {
-  constexpr int kClocks = 60;
+/// Trains some clocks in the lab: the caches then see what they see in a real training.
+Result<Meter> measure_training(pb::Job job, const pb::LabCluster& cluster, std::uint32_t threads) {
+  // Long enough for answers to arrive while it computes: the client's work is measured then.
+  constexpr double kClock_ms = 20;
   job.set_workers(1);
+  job.clear_straggler();
+  job.clear_clock_time_ms();
   pb::SolverParameter& solver = *job.mutable_solver_param();
-  solver.set_max_iter(std::min(solver.max_iter(), kClocks));
+  solver.set_max_iter(kWarmUp + kClocks);
   solver.clear_test_iter();
   solver.clear_test_interval();
   solver.clear_display();
@@ -160,28 +74,69 @@ Result<void> measure_messages(pb::Job job, const pb::LabCluster& cluster, pb::La
   TrainingOptions options;
   options.job = std::move(job);
   options.cluster = cluster;
-  // Long enough for answers to arrive while it computes: the client's work is measured then.
-  constexpr double kClock_ms = 20;
   options.cluster.clear_compute();
   options.cluster.mutable_compute()->set_clock_ms(kClock_ms);
+  options.threads = threads;
   options.records.set_metrics(false);
   options.meter = &meter;
   TAUT_TRY(const TrainingOutcome outcome, run_training(options));
-  if (meter.shard.empty() || meter.client.empty()) {
-    return invalid("no message was measured: " + outcome.job.message());
-  }
-  const MessageCost shard = cost_of(std::move(meter.shard));
-  const MessageCost client = cost_of(std::move(meter.client));
-  costs.set_shard_message_us(rounded(shard.each_us));
-  costs.set_shard_us_per_mib(rounded(shard.us_per_mib));
-  costs.set_client_message_us(rounded(client.each_us));
-  costs.set_client_us_per_mib(rounded(client.us_per_mib));
-  return ok();
+  if (!meter.shard.empty() && !meter.client.empty() && !meter.backward_us.empty()) return meter;
+  return invalid("nothing was measured: " + outcome.job.message());
 }
 
-/// Half of what a small message takes to another thread and back, through sockets of the loopback.
-Result<double> measure_way() {
-  constexpr int kPings = 400;
+/// Sets what computing takes: each layer's median, all of them scaled so that a clock takes its
+/// mean, and the deviation of clocks.
+void describe(const model::Graph& graph, const Meter& meter, pb::LabCompute& compute) {
+  const std::size_t layers = graph.nodes.size();
+  std::vector<double> clocks(kClocks);
+  std::vector<double> forward(layers);
+  std::vector<double> backward(layers);
+  double sum = 0;  // of the layers' medians
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    for (const auto& [from, into] :
+         {std::pair(&meter.forward_us, &forward), std::pair(&meter.backward_us, &backward)}) {
+      const std::vector<double>& all = (*from)[layer];
+      const std::vector<double> counted(all.begin() + kWarmUp, all.end());
+      for (std::size_t i = 0; i < clocks.size(); ++i) clocks[i] += counted[i];
+      (*into)[layer] = median(counted);
+      sum += (*into)[layer];
+    }
+  }
+  const double mean = std::accumulate(clocks.begin(), clocks.end(), 0.0) / kClocks;
+  double squares = 0;
+  for (const double one : clocks) squares += (one - mean) * (one - mean);
+  // The batch is made by a thread of its own in a real worker.
+  forward[0] = std::max(0.0, forward[0] - compute.feed_us());
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    pb::LabLayer& one = *compute.add_layer();
+    one.set_name(graph.nodes[layer].definition.name());
+    one.set_forward_us(rounded(forward[layer] * mean / sum));
+    one.set_backward_us(rounded(backward[layer] * mean / sum));
+  }
+  const double deviation = std::sqrt(squares / kClocks) / mean;
+  if (deviation < kMinDeviation) return;
+  compute.set_spread(pb::LabCompute::LOGNORMAL);
+  compute.set_deviation(std::round(deviation * 1e3) / 1e3);
+}
+
+/// The processor's time that this process has taken so far, in microseconds.
+double processor_us() {
+  rusage used{};
+  (void)getrusage(RUSAGE_SELF, &used);
+  constexpr double kUsPerS = 1e6;
+  return kUsPerS * static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+/// What a small message takes from one thread to another, through sockets of the loopback: until it
+/// is there, and of the processor on both sides.
+struct Way {
+  double us = 0;
+  double processor_us = 0;
+};
+
+Result<Way> measure_way() {
+  constexpr int kPings = 600;
   constexpr Duration kLong{2'000'000};
   ZmqContext context{Security::insecure()};
   auto listening = context.make_endpoint();
@@ -194,6 +149,7 @@ Result<double> measure_way() {
   });
   auto asking = context.make_endpoint();
   std::vector<double> ways;
+  const double before_us = processor_us();
   if (const auto peer = asking->connect(address)) {
     for (int i = 0; i < kPings; ++i) {
       const Stopwatch stopwatch;
@@ -203,8 +159,10 @@ Result<double> measure_way() {
     }
   }
   echo.join();
-  if (ways.size() == kPings) return median(std::move(ways));
-  return make_error(ErrorCode::kTimeout, "a message over the loopback was not answered");
+  if (ways.size() < kPings) {
+    return make_error(ErrorCode::kTimeout, "a message over the loopback was not answered");
+  }
+  return Way{median(std::move(ways)), (processor_us() - before_us) / (2 * kPings)};
 }
 
 /// Of copies of a slice, which is what payloads in shared memory take at most.
@@ -261,11 +219,25 @@ Result<pb::LabCluster> calibrate(const pb::Job& job, std::uint32_t threads) {
   host.set_loopback("loopback");
   pb::LabLink& loopback = *cluster.add_link();
   loopback.set_name("loopback");
-  TAUT_TRY(const double way, measure_way());
-  loopback.set_latency_us(rounded(way));
+  TAUT_TRY(const Way way, measure_way());
+  // What it takes of the processors is in the costs.
+  loopback.set_latency_us(rounded(std::max(0.0, way.us - way.processor_us)));
   loopback.set_gbit_per_s(rounded(measure_copies()));
-  TAUT_TRY(measure_compute(job, threads, *cluster.mutable_compute()));
-  TAUT_TRY(measure_messages(job, cluster, *cluster.mutable_costs()));
+  pb::LabCompute& compute = *cluster.mutable_compute();
+  TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(job, job.workers()));
+  TAUT_TRY(const double feed, measure_feed(assets, threads));
+  compute.set_batch(static_cast<std::uint32_t>(assets.train_batch()));
+  compute.set_feed_us(rounded(feed));
+  TAUT_TRY(const Meter meter, measure_training(job, cluster, threads));
+  describe(assets.train_graph(), meter, compute);
+  const MessageCost shard = cost_of(meter.shard);
+  const MessageCost client = cost_of(meter.client);
+  pb::LabCosts& costs = *cluster.mutable_costs();
+  // A shard receives a message and sends its answer; a client does one of both.
+  costs.set_shard_message_us(rounded(shard.each_us + way.processor_us));
+  costs.set_shard_us_per_mib(rounded(shard.us_per_mib));
+  costs.set_client_message_us(rounded(client.each_us + way.processor_us / 2));
+  costs.set_client_us_per_mib(rounded(client.us_per_mib));
   return cluster;
 }
 

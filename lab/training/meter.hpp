@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,10 +16,11 @@ class Stopwatch {
   }
 
  private:
-  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 
-/// What messages took on this machine, of the processes that handled them.
+/// What a training in the lab took of this machine: of its processes for messages, and of the first
+/// worker's loop for each layer.
 struct Meter {
   struct Sample {
     std::uint64_t bytes = 0;
@@ -27,7 +29,15 @@ struct Meter {
   using Samples = std::vector<Sample>;
   Samples shard;   // one message and its answers
   Samples client;  // what the client did at once
+  /// By layer; with the loop around it, and for the first forward with the making of the batch.
+  std::vector<std::vector<double>> forward_us;
+  std::vector<std::vector<double>> backward_us;
 
+  static void note(std::vector<std::vector<double>>& layers, std::size_t layer,
+                   double microseconds) {
+    if (layers.size() <= layer) layers.resize(layer + 1);
+    layers[layer].push_back(microseconds);
+  }
   static void note(Samples& samples, std::uint64_t bytes, double microseconds) {
     if (bytes > 0) samples.push_back({bytes, microseconds});
   }

@@ -77,7 +77,9 @@ class Training {
     if (!options_.learns) {
       world_.memory = std::make_unique<CostMemory>(assets_->train_graph().parameters);
     }
-    if (!options_.learns || may_share_net()) world_.net = assets_->make_net(*backend_, 0);
+    // Each layer is measured where it is computed.
+    const bool shares = may_share_net() && options_.meter == nullptr;
+    if (!options_.learns || shares) world_.net = assets_->make_net(*backend_, 0);
     world_.step_soon = [this](sim::NodeId node) {
       world_.agenda.at(world_.now(), [this, node] { step(node); });
     };

@@ -44,6 +44,7 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
     worker_.leave();
   }
   void computed(Pass pass, std::size_t layer, Clock clock) override {
+    if (worker_.world_.meter != nullptr) worker_.note_layer(pass, layer);
     const double feed = worker_.world_.times->feed();
     if (feed > 0 && pass == Pass::kForward && layer == 0) {
       worker_.world_.machine_of(worker_.node_).run(feed, [] {});
@@ -174,13 +175,23 @@ void TrainingWorker::compute(double microseconds) {
   leave();
 }
 
+void TrainingWorker::note_layer(worker::Pace::Pass pass, std::size_t layer) {
+  Meter& meter = *world_.meter;
+  const double took = std::exchange(busy_us_, 0) + entered_.microseconds();
+  Meter::note(pass == worker::Pace::Pass::kForward ? meter.forward_us : meter.backward_us, layer,
+              took);
+  entered_ = Stopwatch();
+}
+
 void TrainingWorker::leave() {
+  busy_us_ += entered_.microseconds();
   run_->fiber->leave();
 }
 
 void TrainingWorker::resume() {
   waits_ = false;
   arrived_ = 0;
+  entered_ = Stopwatch();
   run_->fiber->enter();
   if (run_->end.finished) {
     world_.step_soon(node_);

@@ -55,6 +55,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   std::unique_ptr<ValueStore> make_store(Client& client, const ServedOptions& options) override;
   void use(Client* client) override;
 
+  void note_layer(worker::Pace::Pass pass, std::size_t layer);
   /// Leaves the fiber until resume(), at most so long.
   void pass(Duration at_most);
   /// Leaves the fiber while a core computes for so many microseconds.
@@ -78,6 +79,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   bool waits_ = false;                // the fiber, for a message
   bool work_is_due_ = false;
   std::uint64_t waits_so_far_ = 0;
+  Stopwatch entered_;          // of the fiber, by the machine's time
+  double busy_us_ = 0;         // of the fiber, since a layer was last noted
   std::uint64_t arrived_ = 0;  // bytes of messages since the client last worked
   std::uint64_t uses_ = 0;     // of clients
   bool reported_end_ = false;

@@ -145,6 +145,30 @@ TEST_CASE("updates are in the client's memory, which is returned to it", "[clien
   }
 }
 
+TEST_CASE("a client without a thread moves bytes in work() and while its caller waits",
+          "[client]") {
+  ServedJob served(JobMaker(1, Slack(1), 2));
+  ClientOptions options = served.options(WorkerId(0));
+  options.own_thread = false;
+  Client client(served.context.make_endpoint(), options);
+  REQUIRE(client.open(two_tables(), kDeadline).has_value());
+  std::vector<float> values(4);
+  client.read(kTable, Clock(0), values);
+  REQUIRE(client.wait(kTable, Clock(0), kDeadline).has_value());
+  push(client, 0, 0);
+  push(client, 0, 0, TableId(1));
+  const Duration no_wait{0};
+  CHECK_FALSE(client.flush(no_wait).has_value());
+  const TimePoint deadline = steady_now() + kDeadline;
+  bool arrived = false;
+  while (!arrived && steady_now() < deadline) {
+    client.work();
+    arrived = client.flush(no_wait).has_value();
+  }
+  CHECK(arrived);
+  CHECK(client.traffic().pushed == 40);
+}
+
 TEST_CASE("each read is reported before it can be waited for", "[client]") {
   ServedJob served(JobMaker(1));
   const auto client = served.client(0);

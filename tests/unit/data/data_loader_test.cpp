@@ -122,14 +122,20 @@ TEST_CASE("several data layers are fed side by side", "[loader]") {
   CHECK(batch.spans()[2].size() == kBatch * 4);
 }
 
-TEST_CASE("batches do not depend on depth, recycling or where the loader starts", "[loader]") {
+TEST_CASE("batches do not depend on depth, recycling, a thread or where the loader starts",
+          "[loader]") {
   const auto deep = start(feeds(), {.start = Clock(0), .depth = 7});
   const auto shallow = start(feeds(), {.start = Clock(0), .depth = 1});
   const auto late = start(feeds(), {.start = Clock(10)});
+  const auto asked = start(feeds(), {.start = Clock(0), .loading = data::Loading::kOnRequest});
   for (std::int64_t clock = 0; clock < 30; ++clock) {
     Batch one = next(*deep);
     const Batch two = next(*shallow);
     CHECK(one.blobs == two.blobs);
+    Batch three = next(*asked);
+    CHECK(three.clock == Clock(clock));
+    CHECK(three.blobs == two.blobs);
+    asked->recycle(std::move(three));
     if (clock >= 10) CHECK(next(*late).blobs == one.blobs);
     deep->recycle(std::move(one));
   }
