@@ -137,7 +137,7 @@ struct Way {
 
 Result<Way> measure_way() {
   constexpr int kPings = 600;
-  constexpr Duration kLong{2'000'000};
+  static constexpr Duration kLong{2'000'000};
   ZmqContext context{Security::insecure()};
   auto listening = context.make_endpoint();
   TAUT_TRY(const std::string address, listening->bind("127.0.0.1:0"));

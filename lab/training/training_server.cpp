@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "common/log.hpp"
@@ -73,7 +74,7 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
   auto images = one.shard.take_images(world_.now());
   std::ranges::move(images, std::back_inserter(answers));
   note_changes();
-  auto messages = encoded(std::move(answers));
+  auto messages = encoded(answers);
   if (world_.meter != nullptr) {
     std::uint64_t all = bytes;
     for (const auto& [to, answer] : messages) all += bytes_of(answer);
@@ -82,8 +83,8 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
   const pb::LabCosts& costs = world_.costs;
   return {.microseconds = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes),
           .done = [this, &one, messages = std::move(messages)] {
-            for (auto answer = messages.rbegin(); answer != messages.rend(); ++answer) {
-              send_next(one, answer->first, answer->second);
+            for (const auto& [to, answer] : std::ranges::reverse_view(messages)) {
+              send_next(one, to, answer);
             }
           }};
 }
@@ -97,15 +98,16 @@ void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message)
 }
 
 std::vector<std::pair<PeerId, Message>> TrainingServer::encoded(
-    std::vector<server::Outgoing> answers) const {
+    const std::vector<server::Outgoing>& answers) const {
   std::vector<std::pair<PeerId, Message>> messages;
   messages.reserve(answers.size());
-  for (server::Outgoing& answer : answers) messages.emplace_back(answer.to, encode(answer.message));
+  for (const server::Outgoing& answer : answers)
+    messages.emplace_back(answer.to, encode(answer.message));
   return messages;
 }
 
-void TrainingServer::send(const OneShard& one, std::vector<server::Outgoing> messages) {
-  for (auto& [to, message] : encoded(std::move(messages))) {
+void TrainingServer::send(const OneShard& one, const std::vector<server::Outgoing>& messages) {
+  for (auto& [to, message] : encoded(messages)) {
     world_.network->send(one.socket, to, std::move(message));
   }
 }

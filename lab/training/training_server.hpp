@@ -35,9 +35,9 @@ class TrainingServer final : public sim::ControlNode {
   void on_data(sim::SocketId, PeerId, DataMessage, TimePoint) override {}
   [[nodiscard]] Lane::Work serve(OneShard& one, PeerId from, const Message& message);
   [[nodiscard]] std::vector<std::pair<PeerId, Message>> encoded(
-      std::vector<server::Outgoing> answers) const;
+      const std::vector<server::Outgoing>& answers) const;
   void send_next(OneShard& one, PeerId to, const Message& message);
-  void send(const OneShard& one, std::vector<server::Outgoing> messages);
+  void send(const OneShard& one, const std::vector<server::Outgoing>& messages);
   void take_job(const pb::ServerJob& job);
   void note_changes();
 

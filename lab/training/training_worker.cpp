@@ -136,10 +136,11 @@ void TrainingWorker::keep_client_working(std::uint64_t use) {
 std::unique_ptr<Endpoint> TrainingWorker::make_endpoint() {
   auto endpoint = std::make_unique<NodeEndpoint>(
       network_, node_,
-      NodeEndpoint::Owner{.send = [this](PeerId to, Message message) { send(to, message); },
-                          .wait = [this](Duration at_most) { pass(at_most); },
-                          .wake = [this] { wake_client(); },
-                          .closed = [this] { endpoint_ = nullptr; }});
+      NodeEndpoint::Owner{
+          .send = [this](PeerId to, Message message) { send(to, std::move(message)); },
+          .wait = [this](Duration at_most) { pass(at_most); },
+          .wake = [this] { wake_client(); },
+          .closed = [this] { endpoint_ = nullptr; }});
   endpoint_ = endpoint.get();
   return endpoint;
 }
