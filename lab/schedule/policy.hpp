@@ -2,7 +2,7 @@
 
 #include <limits>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "lab/schedule/view.hpp"
@@ -62,6 +62,9 @@ class Policy {
 /// Grants to the jobs in that order, each if the devices that are left suffice: the first ones are
 /// never delayed by later ones.
 [[nodiscard]] Plan fill_in_order(const View& view, const std::vector<JobIndex>& order);
+
+/// The same in ascending order of keys, then of jobs.
+[[nodiscard]] Plan fill_by_key(const View& view, std::vector<std::pair<double, JobIndex>> keyed);
 
 /// A grant of what the job has.
 [[nodiscard]] Grant keep(const View& view, JobIndex job);

@@ -149,11 +149,11 @@ class Gavel : public Policy {
     return plan;
   }
 
-  /// The types from the one on which the job is fastest; in their order, for the blind.
+  /// The types from the one on which the job is fastest; for the blind from any, by the job.
   [[nodiscard]] std::array<std::size_t, kDeviceTypes> by_speed(const View& view,
                                                                JobIndex job) const {
     std::array<std::size_t, kDeviceTypes> types{};
-    for (std::size_t i = 0; i < kDeviceTypes; ++i) types[i] = i;
+    for (std::size_t i = 0; i < kDeviceTypes; ++i) types[i] = blind_ ? (i + job) % kDeviceTypes : i;
     std::ranges::stable_sort(types, std::ranges::greater(),
                              [&](std::size_t type) { return speed(view, job, type); });
     return types;

@@ -22,9 +22,23 @@ ScheduledJob scheduled(const View& view, JobIndex index) {
 
 std::vector<JobIndex> LivePolicy::candidates(const View& view) const {
   std::vector<JobIndex> waiting;
+  JobIndex first = kNoJob;
+  JobIndex shortest = kNoJob;
+  JobIndex least = kNoJob;
   for (const JobIndex job : view.active()) {
-    if (!view.is_running(job)) waiting.push_back(job);
+    if (view.is_running(job)) continue;
+    if (view.job(job).workers <= view.idle_devices()) {
+      waiting.push_back(job);
+      continue;
+    }
+    if (first == kNoJob) first = shortest = least = job;
+    if (view.left_s(job) < view.left_s(shortest)) shortest = job;
+    if (view.attained_s(job) < view.attained_s(least)) least = job;
   }
+  if (first != kNoJob) waiting.insert(waiting.end(), {first, shortest, least});
+  std::ranges::sort(waiting);
+  const auto twice = std::ranges::unique(waiting);
+  waiting.erase(twice.begin(), twice.end());
   return waiting;
 }
 

@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "lab/schedule/policies.hpp"
 
@@ -16,10 +17,7 @@ class ShortestRemaining : public Policy {
   [[nodiscard]] Plan decide(const View& view) override {
     std::vector<std::pair<double, JobIndex>> keyed;
     for (const JobIndex job : view.active()) keyed.emplace_back(view.left_s(job), job);
-    std::ranges::sort(keyed);
-    std::vector<JobIndex> order;
-    for (const auto& [left, job] : keyed) order.push_back(job);
-    return fill_in_order(view, order);
+    return fill_by_key(view, std::move(keyed));
   }
 };
 

@@ -1,5 +1,6 @@
-#include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "lab/schedule/policies.hpp"
 
@@ -24,11 +25,8 @@ class PredictedShortestRemaining : public Policy {
       const double expected = expected_s(view.job(job));
       keyed.emplace_back(expected > ran ? expected - ran : ran, job);
     }
-    std::ranges::sort(keyed);
-    std::vector<JobIndex> order;
-    for (const auto& [left, job] : keyed) order.push_back(job);
     known_ = view.active();
-    return fill_in_order(view, order);
+    return fill_by_key(view, std::move(keyed));
   }
 
  private:

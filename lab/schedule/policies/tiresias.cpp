@@ -21,12 +21,9 @@ class Tiresias : public Policy {
   [[nodiscard]] Plan decide(const View& view) override {
     constexpr double kThreshold = 3600;
     constexpr double kStarving = 8;
-    struct Entry {
-      bool second;
-      JobIndex job;
-      auto operator<=>(const Entry&) const = default;
-    };
-    std::vector<Entry> queue;
+    // Active jobs are by submission, and so is each queue.
+    std::vector<JobIndex> order;
+    std::vector<JobIndex> second_queue;
     for (const JobIndex job : view.active()) {
       if (forgiven_s_.size() <= job) forgiven_s_.resize(job + 1);
       const double ran = view.held_s(job);
@@ -35,11 +32,9 @@ class Tiresias : public Policy {
         forgiven_s_[job] = view.attained_s(job);
         second = false;
       }
-      queue.push_back({second, job});
+      (second ? second_queue : order).push_back(job);
     }
-    std::ranges::sort(queue);
-    std::vector<JobIndex> order;
-    for (const Entry& entry : queue) order.push_back(entry.job);
+    order.insert(order.end(), second_queue.begin(), second_queue.end());
     Plan plan = fill_in_order(view, order);
     // When the next one crosses the threshold.
     for (const Grant& grant : plan.grants) {

@@ -1,4 +1,6 @@
 // What each policy does, on workloads small enough to follow.
+#include "lab/schedule/workload.hpp"
+#include "server/coordinator/scheduling.hpp"
 #include "tests/unit/lab/schedule/trial.hpp"
 
 namespace taut::schedule {
@@ -23,6 +25,57 @@ TEST_CASE("backfilling starts a later job that delays no earlier one", "[schedul
 TEST_CASE("shortest first orders those that wait, and stops none", "[schedule]") {
   const auto jobs = numbered({test_job(0, 4, 100), test_job(1, 4, 50), test_job(2, 4, 10)});
   CHECK(ends(run_policy("shortest", jobs, test_cluster("1x4"))) == Times{100, 160, 110});
+}
+
+/// The coordinator's policy, told of every job.
+class WholeQueue : public Policy {
+ public:
+  explicit WholeQueue(pb::SchedulingConfig::Policy policy)
+      : policy_(make_scheduling_policy(policy)) {}
+
+  [[nodiscard]] Plan decide(const View& view) override {
+    Plan plan;
+    SchedulingState state;
+    state.idle_workers = view.idle_devices();
+    for (const JobIndex job : view.active()) {
+      const std::uint32_t asked = view.job(job).workers;
+      const double speed = view.is_running(job) ? view.state(job).speed : 1;
+      const ScheduledJob one{.job = JobId(job + 1),
+                             .min_workers = asked,
+                             .max_workers = asked,
+                             .workers = view.workers(job),
+                             .service_s = view.attained_s(job),
+                             .remaining_s = view.left_s(job) / speed};
+      if (view.is_running(job)) plan.grants.push_back(keep(view, job));
+      (view.is_running(job) ? state.running : state.waiting).push_back(one);
+    }
+    for (const auto& start : policy_->decide(state, false).starts) {
+      plan.grants.push_back(
+          {.job = static_cast<JobIndex>(start.job.value() - 1), .workers = start.workers});
+    }
+    return plan;
+  }
+
+ private:
+  const std::unique_ptr<SchedulingPolicy> policy_;
+};
+
+TEST_CASE("the coordinator's policies decide as if they were told of the whole queue",
+          "[schedule]") {
+  const Cluster cluster = test_cluster("4x4");
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+    const Trace trace = make_workload(
+        {.distribution = "gavel", .jobs = 300, .load = 1.2, .devices = 16, .seed = seed});
+    CAPTURE(seed);
+    const auto same = [&](const char* name, pb::SchedulingConfig::Policy policy) {
+      WholeQueue whole(policy);
+      return ends(run_policy(name, trace.jobs, cluster)) ==
+             ends(run_policy(whole, trace.jobs, cluster));
+    };
+    CHECK(same("backfill", pb::SchedulingConfig::FIFO));
+    CHECK(same("shortest", pb::SchedulingConfig::SHORTEST_REMAINING));
+    CHECK(same("las", pb::SchedulingConfig::LEAST_ATTAINED_SERVICE));
+  }
 }
 
 TEST_CASE("least attained service without preemption is the order of submission", "[schedule]") {
