@@ -7,7 +7,7 @@ namespace taut::sim {
 Contract Contract::of(const pb::ServerJob& view) {
   Contract contract;
   for (const pb::Member& member : view.members()) {
-    contract.members[member.worker()] = {member.incarnation(), member.join_clock(),
+    contract.members[member.worker()] = {member.incarnation(), member.slot(), member.join_clock(),
                                          member.leave_clock(), member.fenced()};
   }
   for (const pb::ModeChange& change : view.modes()) {
@@ -17,6 +17,8 @@ Contract Contract::of(const pb::ServerJob& view) {
   contract.hold_from = view.hold_from();
   contract.replicated = view.replication_interval() > 0;
   contract.mean = view.definition().reduction() == pb::Job::MEAN;
+  contract.seed = view.definition().seed();
+  contract.compression = view.definition().compression();
   const pb::Consistency& consistency = view.definition().consistency();
   contract.backup_workers = consistency.backup_workers();
   contract.policies = consistency;

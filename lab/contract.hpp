@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "lab/toy_compression.hpp"
 #include "lab/toy_policies.hpp"
 #include "proto/control.pb.h"
 
@@ -19,6 +20,7 @@ struct Broken {
 struct Contract {
   struct Member {
     std::uint64_t incarnation = 0;
+    std::uint32_t slot = 0;
     std::int64_t join = 0;
     std::int64_t leave = 0;
     bool fenced = false;
@@ -28,6 +30,8 @@ struct Contract {
   std::int64_t slack = 0;
   std::int64_t hold_from = 0;
   bool mean = false;
+  std::uint64_t seed = 0;
+  pb::Compression compression;
   // Policies.
   pb::Consistency policies;
   std::uint32_t backup_workers = 0;
@@ -46,7 +50,9 @@ struct Contract {
   [[nodiscard]] std::size_t quorum_at(std::int64_t clock) const;
   [[nodiscard]] bool keeps_reads() const { return weighs(policies); }
   /// Whether a slice's values say how many updates of which worker they hold.
-  [[nodiscard]] bool counts() const { return !mean && !keeps_reads(); }
+  [[nodiscard]] bool counts() const {
+    return !mean && !keeps_reads() && keeps_counts(compression, end);
+  }
   /// The slack of a read at this clock. Updates apply in the order of clocks, so a read shows its
   /// reader's own update only when every aggregate of an earlier clock has been made: in BSP, slack
   /// 0; after a change from BSP at clock K, never less than V >= K.

@@ -15,6 +15,7 @@
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
 #include "worker/client/client_protocol.hpp"
+#include "worker/client/update_encoder.hpp"
 
 namespace taut::sim {
 
@@ -91,6 +92,7 @@ class WorkerNode final : public ControlNode {
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
   std::unique_ptr<ClientProtocol> protocol_;
+  std::unique_ptr<UpdateEncoder> encoder_;
   std::uint64_t job_ = 0;
   std::uint64_t revision_ = 0;
   std::uint64_t reported_revision_ = 0;

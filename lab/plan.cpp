@@ -261,6 +261,9 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
     plan.slowness = policy_random.between(2, 6);
   }
 
+  Random compression_random(Random::mix(seed ^ 0xc0dec5ULL));
+  plan.job.compression = draw_compression(compression_random, plan.job.policies, limits.scheme);
+
   if (allowed.drop && random.chance(0.7))
     plan.faults.drop = 0.01 * static_cast<double>(random.below(15));
   if (allowed.duplicate && random.chance(0.7)) {

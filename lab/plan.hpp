@@ -9,6 +9,7 @@
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "lab/network.hpp"
+#include "lab/toy_compression.hpp"
 #include "lab/toy_job.hpp"
 #include "lab/toy_policies.hpp"
 #include "worker/client/resend_timer.hpp"
@@ -98,6 +99,7 @@ struct PlanLimits {
   std::optional<std::uint32_t> servers;
   std::optional<Slack> slack;
   const ToyPolicy* policy = nullptr;  // nullptr: drawn
+  std::optional<Scheme> scheme;       // of compression
 };
 
 /// The plan of a seed: the same for the same seed and limits.

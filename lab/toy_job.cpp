@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lab/random.hpp"
+#include "lab/toy_compression.hpp"
 #include "lab/toy_policies.hpp"
 
 namespace taut::sim {
@@ -16,7 +17,7 @@ std::int64_t interval_of(const pb::Consistency& policies) {
 }
 
 bool ToyJob::counts() const {
-  return !mean && !weighs(policies);
+  return !mean && !weighs(policies) && keeps_counts(compression, clocks);
 }
 
 std::vector<TableSpec> toy_tables(const ToyJob& job) {
@@ -43,6 +44,7 @@ pb::Job toy_definition(const ToyJob& toy) {
   if (toy.checkpoint_every > 0) {
     job.mutable_checkpoint()->set_every(static_cast<std::uint32_t>(toy.checkpoint_every));
   }
+  if (toy.compression.push_size() > 0) *job.mutable_compression() = toy.compression;
   pb::Consistency& consistency = *job.mutable_consistency();
   consistency = toy.policies;
   if (toy.slack.is_unbounded()) {

@@ -37,6 +37,7 @@ struct ToyJob {
   // Policies in addition to the bound; mode and slack are those above. A slack that moves does so
   // from `slack`; with elastic averaging pushes are added up, whatever `mean` is.
   pb::Consistency policies{};
+  pb::Compression compression{};
 
   [[nodiscard]] PushSchedule schedule() const { return {interval_of(policies), Clock(clocks)}; }
   /// Whether an update counts as it is, so that a slice's values say how many of whose it holds.

@@ -5,6 +5,7 @@
 #include "common/check.hpp"
 #include "lab/nodes.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
 
 namespace taut::sim {
 namespace {
@@ -88,6 +89,9 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
     (void)protocol_->move(ShardId(shard.shard()), shard.term(), now);
   }
   const auto tables = toy_tables(world_.plan.job);
+  encoder_ = std::make_unique<UpdateEncoder>(UpdateEncoding{
+      to_compression(job.definition()).value(), job.definition().seed(), job.slot()});
+  encoder_->open(tables, SliceLayout(tables, shards, kSliceElements));
   protocol_->open(tables);
   computing_until_.reset();
   finished_ = failed_ = false;
@@ -164,7 +168,7 @@ void WorkerNode::finish_clock(TimePoint now) {
     clock_ = pushed.next();
     // The read is first, as in the client: the protocol joins it to its push.
     if (clock_ != end) ask(TableId(i), now);
-    protocol_->push(TableId(i), {pushed, Frame(gradient), 0});
+    protocol_->push(TableId(i), encoder_->encode(TableId(i), pushed, gradient, 0, world_.pool));
   }
 }
 

@@ -2,14 +2,16 @@
 #include <google/protobuf/arena.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "proto/data_message.hpp"
 #include "proto/message_limits.hpp"
 #include "proto/wire_version.hpp"
 
-// Payload frames are little-endian float32, as in memory.
+// Payload frames are little-endian, as in memory.
 static_assert(std::endian::native == std::endian::little);
 
 namespace taut {
@@ -17,12 +19,48 @@ namespace {
 
 constexpr std::size_t kMaxHeaderBytes = 16UL << 20U;
 constexpr std::size_t kPackBelow = 16UL << 10U;
-// Maximum elements of a payload in shared memory: far above a slice's; products cannot overflow.
-constexpr std::uint64_t kMaxPlaced = 1ULL << 40U;
+// Maximum elements of a payload: far above a slice's; products cannot overflow.
+constexpr std::uint64_t kMaxCount = 1ULL << 40U;
 
 bool carries_payload(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ ||
          kind == pb::DataItem::VALUE || kind == pb::DataItem::SNAPSHOT_VALUE;
+}
+
+bool is_push(DataItem::Kind kind) {
+  return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ;
+}
+
+pb::DataItem::ElementType element_type_of(const math::Encoding& encoding) {
+  switch (encoding.codec) {
+    case math::Codec::kFloat16:
+      return pb::DataItem::FLOAT16;
+    case math::Codec::kBfloat16:
+      return pb::DataItem::BFLOAT16;
+    case math::Codec::kInt8:
+      return pb::DataItem::INT8;
+    default:
+      return pb::DataItem::FLOAT32;
+  }
+}
+
+/// Errors    invalid: an encoding that is unknown, or that such an item does not have
+Result<math::Encoding> encoding_of(const pb::DataItem& wire) {
+  constexpr std::array kCodecs{math::Codec::kFloat32, math::Codec::kFloat16, math::Codec::kBfloat16,
+                               math::Codec::kInt8};
+  const auto type = static_cast<std::size_t>(wire.element_type());
+  if (type >= kCodecs.size() || wire.layout() != pb::DataItem::DENSE) {
+    return invalid(fmt::format("element type {} in layout {} is unknown",
+                               static_cast<int>(wire.element_type()),
+                               static_cast<int>(wire.layout())));
+  }
+  const math::Encoding encoding{kCodecs[type]};
+  if (encoding.codec != math::Codec::kFloat32 && !is_push(wire.kind())) {
+    return invalid(fmt::format("a data item of kind {} is encoded as {}; only pushes may be",
+                               pb::DataItem::Kind_Name(wire.kind()),
+                               math::to_string(encoding.codec)));
+  }
+  return encoding;
 }
 
 void to_wire(const DataItem& item, pb::DataItem& wire) {
@@ -36,6 +74,7 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_done(item.done.value());
   wire.set_stable(item.stable.value());
   wire.set_payload(carries_payload(item.kind));
+  wire.set_element_type(element_type_of(item.encoding));
   wire.set_refusal(item.refusal);
   wire.set_gradient_norm(item.gradient_norm);
   wire.set_waits_for(item.waits_for.value());
@@ -45,11 +84,6 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
 Result<DataItem> from_wire(pb::DataItem& wire) {
   if (!pb::DataItem::Kind_IsValid(wire.kind()) || wire.kind() == pb::DataItem::UNKNOWN) {
     return invalid(fmt::format("data item of unknown kind {}", static_cast<int>(wire.kind())));
-  }
-  if (wire.element_type() != pb::DataItem::FLOAT32 || wire.layout() != pb::DataItem::DENSE) {
-    return invalid(fmt::format("element type {} in layout {}: only dense float32 is known",
-                               static_cast<int>(wire.element_type()),
-                               static_cast<int>(wire.layout())));
   }
   if ((wire.packed() || wire.has_place()) && !wire.payload()) {
     return invalid("a data item without a payload has a place for it");
@@ -63,6 +97,7 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
                                wire.payload() ? "has" : "lacks"));
   }
   DataItem item;
+  TAUT_TRY(item.encoding, encoding_of(wire));
   item.kind = wire.kind();
   item.table = TableId(wire.table());
   item.slice = SliceId(wire.slice());
@@ -96,9 +131,12 @@ class PayloadReader {
     next_frame_ = has_pack_ ? 2 : 1;
   }
 
-  Result<Frame> take(const pb::DataItem& item) {
-    if (item.has_place()) return borrowed(item);
-    return item.packed() ? part(item) : whole(item);
+  Result<Frame> take(const pb::DataItem& item, const math::Encoding& encoding) {
+    const bool is_possible = item.count() <= kMaxCount;
+    const std::uint64_t size = is_possible ? math::encoded_bytes(encoding, item.count())
+                                           : std::numeric_limits<std::uint64_t>::max();
+    if (item.has_place()) return is_possible ? borrowed(item, size) : lacks(item, 0);
+    return item.packed() ? part(item, size) : whole(item, size);
   }
 
   /// Errors: payload bytes that belong to no item.
@@ -115,31 +153,27 @@ class PayloadReader {
   }
 
  private:
-  Result<Frame> whole(const pb::DataItem& item) {
+  Result<Frame> whole(const pb::DataItem& item, std::uint64_t size) {
     if (next_frame_ >= frames_.frames.size()) return lacks(item, 0);
     const Frame& frame = frames_.frames[next_frame_++];
-    if (item.count() > frame.size() || item.count() * sizeof(float) != frame.size()) {
-      return lacks(item, frame.size());
-    }
+    if (size != frame.size()) return lacks(item, frame.size());
     return frame;
   }
-  Result<Frame> part(const pb::DataItem& item) {
+  Result<Frame> part(const pb::DataItem& item, std::uint64_t size) {
     if (frames_.frames.size() < 2) return lacks(item, 0);
     const std::size_t left = frames_.frames[1].size() - pack_used_;
-    if (item.count() > left || item.count() * sizeof(float) > left) return lacks(item, left);
-    const std::size_t size = item.count() * sizeof(float);
+    if (size > left) return lacks(item, left);
     const std::size_t begin = std::exchange(pack_used_, pack_used_ + size);
     return frames_.frames[1].part(begin, size);
   }
-  Result<Frame> borrowed(const pb::DataItem& item) {
-    if (item.count() > kMaxPlaced) return lacks(item, 0);
+  Result<Frame> borrowed(const pb::DataItem& item, std::uint64_t size) {
     const pb::SharedPlace& place = item.place();
-    return link_->borrow({place.offset(), place.loan(), place.generation()},
-                         item.count() * sizeof(float));
+    return link_->borrow({place.offset(), place.loan(), place.generation()}, size);
   }
   static Error lacks(const pb::DataItem& item, std::size_t bytes) {
-    return invalid(fmt::format("table {} slice {}: {} elements announced, {} bytes received",
-                               item.table(), item.slice(), item.count(), bytes));
+    return invalid(fmt::format("table {} slice {}: {} elements announced as {}, {} bytes received",
+                               item.table(), item.slice(), item.count(),
+                               pb::DataItem::ElementType_Name(item.element_type()), bytes));
   }
 
   const Message& frames_;
@@ -161,7 +195,7 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLi
     TAUT_TRY(DataItem item, from_wire(one));
     item.payload_lost = one.has_place() && link == nullptr;
     if (one.payload() && !item.payload_lost) {
-      TAUT_TRY(item.payload, payloads.take(one));
+      TAUT_TRY(item.payload, payloads.take(one, item.encoding));
     }
     batch.items.push_back(std::move(item));
   }

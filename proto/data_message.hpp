@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/math/codec.hpp"
 #include "common/net/message.hpp"
 #include "common/net/shared_link.hpp"
 #include "common/result.hpp"
@@ -33,7 +34,8 @@ struct DataItem {
   float gradient_norm = 0;    // in pushes: math::UpdateNorm; 0 if not needed
   WorkerId waits_for;         // in PARKED: whose next update the read waits for
   bool payload_lost = false;  // it is in shared memory that no handshake covers
-  Frame payload;              // [count] float32, little-endian; PUSH, PUSH_READ and VALUE carry one
+  math::Encoding encoding{};  // of the payload; float32 but in pushes
+  Frame payload;              // [count] encoded so; PUSH, PUSH_READ and VALUE carry one
 };
 
 /// Items that are sent together: all that are ready cost one message.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/math/codec.hpp"
 #include "common/net/message.hpp"
 #include "common/types.hpp"
 
@@ -9,8 +10,9 @@ namespace taut {
 /// client's caller to the message, and from the message to its application at the shard.
 struct Update {
   Clock clock;
-  Frame gradient;  // [n] float32 at any alignment; kept until it is acknowledged, or applied
-  float norm = 0;  // the norm that the rule's math::UpdateNorm requires; 0 if none
+  Frame gradient;             // [n] at any alignment; kept until it is acknowledged, or applied
+  float norm = 0;             // the norm that the rule's math::UpdateNorm requires; 0 if none
+  math::Encoding encoding{};  // of `gradient`
 };
 
 }  // namespace taut

@@ -2,6 +2,7 @@
 
 #include "common/ssp/policies/averaging.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 
 namespace taut::server {
@@ -17,6 +18,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->seed = job.definition().seed();
   TAUT_TRY(view->rule, to_update_rule(job.definition()));
   TAUT_TRY(view->policies, to_policies(job.definition()));
+  TAUT_TRY(view->compression, to_compression(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
   view->refuses_bad_updates = job.definition().on_bad_update() != pb::Job::ACCEPT;
   if (const auto* averaging = view->policies.find<Averaging>()) {

@@ -10,6 +10,7 @@
 
 #include "common/math/update_rule.hpp"
 #include "common/result.hpp"
+#include "common/ssp/compression.hpp"
 #include "common/ssp/membership.hpp"
 #include "common/ssp/policies.hpp"
 #include "common/time.hpp"
@@ -41,6 +42,7 @@ struct JobView {
   bool sum = false;                  // add updates up instead of dividing by the members
   bool refuses_bad_updates = false;  // those that are not finite
   Policies policies;
+  Compression compression;
   Membership membership;
   std::map<WorkerId, std::string> names;  // of the members: a key is good for its own name
   Slack slack;

@@ -330,6 +330,13 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
         fmt::format("table {} slice {} is [{}, +{}), not [{}, +{})", item.table.value(),
                     item.slice.value(), place->offset, place->count, item.offset, item.count));
   }
+  const TableSpec& table = job.tables[item.table.value()];
+  if (is_push(item) && item.encoding != job.view->compression.of_push(table)) {
+    return refuse(item, pb::DataItem::BAD_RANGE,
+                  fmt::format("table {} is pushed as {}; by the job's compression it is {}",
+                              item.table.value(), math::to_string(item.encoding.codec),
+                              math::to_string(job.view->compression.of_push(table).codec)));
+  }
   return std::nullopt;
 }
 
@@ -390,7 +397,7 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
   }
   std::vector<Answer> released;
   const std::uint64_t dropped_before = slice.dropped();
-  const Update update{item.clock, item.payload, item.gradient_norm};
+  const Update update{item.clock, item.payload, item.gradient_norm, item.encoding};
   const PushVerdict verdict = slice.push(worker, update, view, released);
   failpoint("update taken");
   if (!released.empty()) failpoint("clock applied");

@@ -7,7 +7,6 @@
 
 #include "common/check.hpp"
 #include "common/math/filler.hpp"
-#include "common/math/finite.hpp"
 
 namespace taut::server {
 
@@ -106,7 +105,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
     scales.push_back(kind_ == TableKind::kAveraged
                          ? 1.0F
                          : math::update_scale(job.rule, update.norm, decay_mult_));
-    gradients.push_back({update.gradient.bytes().data(), scales.back()});
+    gradients.push_back({update.gradient.bytes().data(), scales.back(), update.encoding});
     alive.push_back(std::move(update.gradient));
     if (keeps_.reads && job.membership.mode_at(application.clock) == ApplyMode::kOnArrival) {
       gradients.back() = weigh(worker, job, application.members, gradients.back(), corrected);
@@ -144,7 +143,8 @@ void SliceState::apply(const Application& application, const JobView& job) {
 /// Whether an update changes nothing, as it is not finite; counts it.
 bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView& job) {
   if (!job.refuses_bad_updates || kind_ == TableKind::kFrozen) return false;
-  if (std::isfinite(update.norm) && math::all_finite(update.gradient.bytes())) return false;
+  const math::GradientView gradient{update.gradient.bytes().data(), 1, update.encoding};
+  if (std::isfinite(update.norm) && math::all_finite(gradient, place_.count)) return false;
   ++bad_updates_[worker];
   return true;
 }

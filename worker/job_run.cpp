@@ -15,6 +15,7 @@
 #include "common/log.hpp"
 #include "common/ssp/policies/averaging.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/replicated_cache.hpp"
@@ -33,9 +34,13 @@ constexpr double kSilenceLimitS = 60;  // where the coordinator names none
 constexpr Duration kFinalWait{600'000'000};
 
 /// device  must outlive the job
-ClientOptions client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
-                             Backend& device, const ProgressBoard& board, RunPlace& place) {
+/// Errors    invalid: a compression that does not fit the job
+Result<ClientOptions> client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
+                                     Backend& device, const ProgressBoard& board, RunPlace& place) {
   ClientOptions options;
+  TAUT_TRY(options.encoding.compression, to_compression(job.definition()));
+  options.encoding.seed = job.definition().seed();
+  options.encoding.slot = job.slot();
   options.own_thread = place.has_threads();
   options.time = &place.pace();
   options.load = board.load();
@@ -284,8 +289,9 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
     replicas.push_back(std::move(replica));
   }
 
-  Client client(open_endpoint(place, job, settings),
-                client_options(job, settings, *devices[0], board, place));
+  TAUT_TRY(const ClientOptions options_of_client,
+           client_options(job, settings, *devices[0], board, place));
+  Client client(open_endpoint(place, job, settings), options_of_client);
   const ClientUse use(place, client);
   TAUT_TRY(auto cache,
            open_cache(client, backends, assets.train_graph().parameters, job, settings, place));

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/log.hpp"
 #include "common/ssp/policies/averaging.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_words.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/device/device_budget.hpp"
@@ -25,6 +27,11 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
     return invalid(
         "the job averages over workers that have their own parameters, which a single process does "
         "not have; train it with a server, e.g. with \"tautline train\"");
+  }
+  TAUT_TRY(const Compression compression, to_compression(job));
+  if (!compression.is_off()) {
+    log::warn(
+        "compression is for updates on their way to a server; without one nothing is encoded");
   }
   const std::uint32_t replicas = options.replicas;
   const BudgetedBackend budgeted(device, options.budget);

@@ -6,26 +6,39 @@
 #include <vector>
 
 #include "common/check.hpp"
+#include "common/math/finite.hpp"
 #include "common/math/update_loops.hpp"
 
 namespace taut::math {
 namespace {
 
 // Elements summed at a time: the sum stays in the first-level cache between the two loops.
-constexpr std::size_t kBlock = 2048;
+constexpr std::size_t kBlock = kGradientBlock;
+static_assert(kBlock % kCodecBlock == 0);
+
+using Values = std::array<float, kBlock>;
+
+/// The bytes of a part of a gradient as float32: where they are, or decoded into `decoded`.
+const std::byte* floats_of(const GradientView& gradient, std::size_t begin, std::size_t count,
+                           Values& decoded) {
+  if (gradient.encoding.codec == Codec::kFloat32) return gradient.bytes + begin * sizeof(float);
+  decode(gradient.encoding, gradient.bytes, begin, std::span(decoded).first(count));
+  return std::as_bytes(std::span(decoded)).data();
+}
 
 void sum_block(std::span<const GradientView> gradients, std::size_t begin, std::size_t count,
                float* sum) {
-  const std::size_t offset = begin * sizeof(float);
-  loops::set_scaled(sum, gradients[0].bytes + offset, gradients[0].scale, count);
+  alignas(64) Values decoded;
+  loops::set_scaled(sum, floats_of(gradients[0], begin, count, decoded), gradients[0].scale, count);
   for (const GradientView& gradient : gradients.subspan(1)) {
-    loops::add_scaled(sum, gradient.bytes + offset, gradient.scale, count);
+    loops::add_scaled(sum, floats_of(gradient, begin, count, decoded), gradient.scale, count);
   }
 }
 
 /// A single gradient without a factor needs no sum; nullptr where there is more to do.
 const float* as_it_is(std::span<const GradientView> gradients) {
   if (gradients.size() != 1 || gradients[0].scale != 1.0F) return nullptr;
+  if (gradients[0].encoding.codec != Codec::kFloat32) return nullptr;
   const auto address = reinterpret_cast<std::uintptr_t>(gradients[0].bytes);
   return address % alignof(float) == 0 ? reinterpret_cast<const float*>(gradients[0].bytes)
                                        : nullptr;
@@ -77,7 +90,7 @@ class BlockWalk {
   std::span<float> out_;
   std::span<float* const> state_;
   const float* single_;
-  alignas(64) std::array<float, kBlock> sum_;
+  alignas(64) Values sum_;
 };
 
 /// The direction is kept between the passes: to find it again costs a root and a division for each
@@ -103,6 +116,20 @@ void apply_by_slice(const loops::SliceLoops& rule, const UpdateStep& step, std::
 
 }  // namespace
 
+void read_gradient(const GradientView& gradient, std::size_t begin, std::span<float> out) {
+  decode(gradient.encoding, gradient.bytes, begin, out);
+}
+
+bool all_finite(const GradientView& gradient, std::size_t count) {
+  alignas(64) Values values;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const auto part = std::span(values).first(std::min(kBlock, count - begin));
+    read_gradient(gradient, begin, part);
+    if (!all_finite(std::span<const float>(part))) return false;
+  }
+  return true;
+}
+
 void apply_update(RuleKind kind, const UpdateStep& step, std::span<const GradientView> gradients,
                   float scale, std::span<const float> values, std::span<float> out,
                   std::span<float* const> state) {
@@ -120,7 +147,7 @@ void apply_average(std::span<const GradientView> contributions, float share,
                    std::span<const float> values, std::span<float> out) {
   TAUT_CHECK(!contributions.empty() && values.size() == out.size(), "one slice");
   const auto n = static_cast<float>(contributions.size());
-  alignas(64) std::array<float, kBlock> sum;
+  alignas(64) Values sum;
   for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
     const std::size_t count = std::min(kBlock, values.size() - begin);
     sum_block(contributions, begin, count, sum.data());

@@ -3,16 +3,27 @@
 #include <cstddef>
 #include <span>
 
+#include "common/math/codec.hpp"
 #include "common/math/update_rule.hpp"
 
 namespace taut::math {
 
-/// One worker's gradient of a slice as it arrived: [n] float32 at any alignment, and the factor
-/// that clipping gives it.
+/// One worker's gradient of a slice as it arrived: [n] at any alignment, and the factor that
+/// clipping gives it.
 struct GradientView {
   const std::byte* bytes = nullptr;
   float scale = 1;
+  Encoding encoding{};
 };
+
+/// Values that read_gradient() reads at a time, and where it may begin: at their multiples.
+inline constexpr std::size_t kGradientBlock = 2048;
+
+/// A part of a gradient without its factor: `out.size()` values from `begin` on.
+void read_gradient(const GradientView& gradient, std::size_t begin, std::span<float> out);
+
+/// Whether no value of a gradient of `count` is infinite or no number.
+[[nodiscard]] bool all_finite(const GradientView& gradient, std::size_t count);
 
 /// Applies sum over i of (gradients[i].scale * gradients[i]), times `scale`, to a slice in one
 /// pass: sum in the order given, scaling, decay, rule and write. The order is the result's bits. A

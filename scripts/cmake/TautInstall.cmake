@@ -15,11 +15,14 @@ install(FILES worker/client/client.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/t
 # What client.hpp, the endpoint handed to it and the keys for that include, no more.
 foreach(header
     common/element_type.hpp common/files/tensor_file.hpp common/keys/key_folder.hpp
-    common/math/filler.hpp common/math/host_device.hpp common/math/philox.hpp
+    common/math/codec.hpp common/math/filler.hpp common/math/host_device.hpp
+    common/math/philox.hpp
     common/net/buffer_pool.hpp common/net/endpoint.hpp common/net/message.hpp
     common/net/security.hpp common/net/shared_arena.hpp common/net/zmq_endpoint.hpp
-    common/result.hpp common/ssp/table.hpp common/strong_type.hpp common/time.hpp common/types.hpp
-    worker/client/client_load.hpp worker/client/resend_timer.hpp worker/client/send_policy.hpp)
+    common/result.hpp common/ssp/compression.hpp common/ssp/table.hpp common/strong_type.hpp
+    common/time.hpp common/types.hpp
+    worker/client/client_load.hpp worker/client/resend_timer.hpp worker/client/send_policy.hpp
+    worker/client/update_encoding.hpp)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tautline/${folder})
 endforeach()

@@ -6,6 +6,7 @@
 
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "server/coordinator/shard_placement.hpp"
 
@@ -128,6 +129,7 @@ Result<Slack> check_definition(const pb::Job& definition) {
   }
   TAUT_TRY(check_experiment(definition));
   TAUT_TRY(to_policies(definition));
+  TAUT_TRY(to_compression(definition));
   TAUT_TRY(to_update_rule(definition));
   const pb::Consistency& consistency = definition.consistency();
   const bool names_slack = consistency.has_slack();

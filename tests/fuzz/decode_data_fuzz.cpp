@@ -19,6 +19,12 @@ std::vector<std::string> fuzz::samples() {
   push.clock = Clock(5);
   push.gradient_norm = 1.5F;
   push.payload = Frame::copy_of(std::string(12, '\x3f'));
+  DataItem compressed = push;
+  compressed.count = 300;
+  compressed.encoding = {math::Codec::kInt8};
+  compressed.payload =
+      Frame::copy_of(std::string(math::encoded_bytes(compressed.encoding, 300), '\x11'));
+  add(DataItems{{compressed, push, compressed}});
   DataItem read;
   read.kind = pb::DataItem::READ;
   DataItem refused;
@@ -54,7 +60,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   TAUT_CHECK(taut::decode_data(taut::encode(decoded.value())).has_value(), "a round trip");
   if (const auto* batch = std::get_if<taut::DataItems>(&decoded.value().body)) {
     for (const taut::DataItem& item : batch->items) {
-      TAUT_CHECK(item.payload.empty() || item.payload.size() == item.count * sizeof(float),
+      TAUT_CHECK(item.payload.empty() ||
+                     item.payload.size() == taut::math::encoded_bytes(item.encoding, item.count),
                  "a payload of another size than announced");
     }
   }

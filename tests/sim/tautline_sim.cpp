@@ -23,6 +23,7 @@ struct Options {
   std::string slack;
   std::string faults = "all";
   std::string policy;
+  std::string compression;
   bool verbose = false;
   bool trace = false;
 };
@@ -36,6 +37,9 @@ Result<PlanLimits> limits_of(const Options& options) {
   if (options.servers > 0) limits.servers = options.servers;
   if (!options.policy.empty()) {
     TAUT_TRY(limits.policy, find_policy(options.policy));
+  }
+  if (!options.compression.empty()) {
+    TAUT_TRY(limits.scheme, find_scheme(options.compression));
   }
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
@@ -115,6 +119,8 @@ int main(int argc, char** argv) {
   std::string policies;
   for (const ToyPolicy& policy : toy_policies()) policies += fmt::format("{}, ", policy.name);
   app.add_option("--policy", options.policy, policies + "or drawn where not given");
+  app.add_option("--compression", options.compression,
+                 "the scheme of updates, as a job names it; drawn where not given");
   app.add_flag("--verbose", options.verbose, "one line for each run");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);

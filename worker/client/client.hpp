@@ -18,6 +18,7 @@
 #include "worker/client/client_load.hpp"
 #include "worker/client/resend_timer.hpp"
 #include "worker/client/send_policy.hpp"
+#include "worker/client/update_encoding.hpp"
 
 namespace taut {
 
@@ -50,6 +51,7 @@ struct ClientOptions {
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
+  UpdateEncoding encoding{};  // of updates; as the job's compression says, or shards refuse them
   std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // kept up to date
   /// Without a thread of its own bytes move while the caller waits, and in Client::work().
   bool own_thread = true;
@@ -83,7 +85,8 @@ class Client {
   /// Errors    timeout (which shards did not answer), mismatch (both sides' values)
   [[nodiscard]] Result<void> open(std::vector<TableSpec> tables, Duration wait);
 
-  /// Memory for an update; pushed memory is never copied.
+  /// Memory for an update; pushed memory is never copied, but where the job compresses the table's
+  /// updates: those are encoded before push() returns.
   [[nodiscard]] Buffer gradient_buffer(TableId table);
 
   /// Pushes this worker's update of a table at `clock`.
@@ -126,8 +129,9 @@ class Client {
   [[nodiscard]] const StalenessHistogram& staleness() const;
   /// Payload bytes so far.
   struct Traffic {
-    std::uint64_t pushed = 0;
+    std::uint64_t pushed = 0;  // as they were encoded
     std::uint64_t read = 0;
+    std::uint64_t saved = 0;  // that the pushed ones would have had in addition as float32
   };
   [[nodiscard]] Traffic traffic() const;
 

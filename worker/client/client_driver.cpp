@@ -44,9 +44,11 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptio
       connections_(*endpoint_, options.shared_memory),
       pool_(kKeptBytes, allocator_of(options)),
       load_(options.load),
+      shards_(shard_ids(options)),
+      encoder_(options.encoding),
       protocol_({options.job, options.worker, options.incarnation, options.job_hash,
                  options.replicated, options.max_kept},
-                shard_ids(options), options.resend, options.send) {
+                shards_, options.resend, options.send) {
   for (const ShardAddress& shard : options.shards) {
     if (auto connected = connections_.connect(shard); !connected) {
       throw std::runtime_error(connected.error().message);
@@ -131,22 +133,32 @@ void ClientDriver::post(Request request) {
 }
 
 void ClientDriver::open(std::vector<TableSpec> tables) {
-  post({Request::Kind::kOpen, {}, {}, {}, {}, std::move(tables)});
+  encoder_.open(tables, SliceLayout(tables, shards_));
+  post({Request::Kind::kOpen, {}, {}, {}, {}, {}, std::move(tables)});
 }
 
 void ClientDriver::push(TableId table, Clock clock, const Buffer& gradient, float norm) {
-  pushed_ += gradient.size();
-  post({Request::Kind::kPush, table, {clock, Frame(gradient), norm}, {}, {}, {}});
+  post({Request::Kind::kPush, table, clock, encode(table, clock, gradient, norm), {}, {}, {}});
 }
 
 void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradient,
                                  std::span<float> into, float norm) {
-  pushed_ += gradient.size();
-  post({Request::Kind::kPushRead, table, {clock, Frame(gradient), norm}, {}, into, {}});
+  post(
+      {Request::Kind::kPushRead, table, clock, encode(table, clock, gradient, norm), {}, into, {}});
+}
+
+std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Buffer& gradient,
+                                         float norm) {
+  std::vector<Update> updates = encoder_.encode(table, clock, gradient, norm, pool_);
+  std::size_t bytes = 0;
+  for (const Update& update : updates) bytes += update.gradient.size();
+  pushed_ += bytes;
+  saved_ += gradient.size() - bytes;
+  return updates;
 }
 
 void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
-  post({Request::Kind::kRead, table, {clock, {}, 0}, {}, into, {}});
+  post({Request::Kind::kRead, table, clock, {}, {}, into, {}});
 }
 
 void ClientDriver::on_read(Client::OnRead notify) {
@@ -155,7 +167,7 @@ void ClientDriver::on_read(Client::OnRead notify) {
 }
 
 void ClientDriver::snapshot(TableId table, const Buffer& values) {
-  post({Request::Kind::kSnapshot, table, {}, values, {}, {}});
+  post({Request::Kind::kSnapshot, table, {}, {}, values, {}, {}});
 }
 
 /// REQUIRES: the lock.
@@ -180,18 +192,18 @@ void ClientDriver::obey(Request& request) {
       protocol_.open(std::move(request.tables));
       break;
     case Request::Kind::kPush:
-      protocol_.push(table, request.update);
+      protocol_.push(table, std::move(request.updates));
       break;
     case Request::Kind::kPushRead:
       // The read is first: the protocol joins it to the push that it follows.
-      protocol_.read(table, request.update.clock.next(), request.into);
+      protocol_.read(table, request.clock.next(), request.into);
       note_read(table);
-      protocol_.push(table, request.update);
+      protocol_.push(table, std::move(request.updates));
       break;
     case Request::Kind::kRead:
       // A read that is requested again has not completed, even if one at the same clock has.
       reads_[table.value()].clock = Clock(-1);
-      protocol_.read(table, request.update.clock, request.into);
+      protocol_.read(table, request.clock, request.into);
       note_read(table);
       break;
     case Request::Kind::kSnapshot:

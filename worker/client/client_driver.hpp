@@ -16,6 +16,7 @@
 #include "worker/client/client.hpp"
 #include "worker/client/client_protocol.hpp"
 #include "worker/client/shard_connections.hpp"
+#include "worker/client/update_encoder.hpp"
 
 namespace taut {
 
@@ -53,7 +54,7 @@ class ClientDriver {
   [[nodiscard]] Result<void> await_acknowledged(std::size_t at_most, Duration wait);
 
   [[nodiscard]] BufferPool& pool() { return pool_; }
-  [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_}; }
+  [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_, saved_}; }
 
   /// As Client::work.
   void work();
@@ -82,11 +83,14 @@ class ClientDriver {
     enum class Kind : std::uint8_t { kOpen, kPush, kPushRead, kRead, kSnapshot };
     Kind kind = Kind::kOpen;
     TableId table;
-    Update update;  // a push's; of a read the clock alone
-    Buffer memory;  // what a snapshot is read into
+    Clock clock;
+    std::vector<Update> updates;  // a push's, one for each slice
+    Buffer memory;                // what a snapshot is read into
     std::span<float> into;
     std::vector<TableSpec> tables;
   };
+  [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Buffer& gradient,
+                                           float norm);
   void post(Request request);
   void drain();
   void obey(Request& request);
@@ -103,6 +107,9 @@ class ClientDriver {
   ClientFigures figures_;  // the leader's
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
+  std::atomic<std::uint64_t> saved_ = 0;
+  const std::vector<ShardId> shards_;
+  UpdateEncoder encoder_;  // of who pushes
 
   // Held for a few instructions only: a push waits for no copy.
   std::mutex inbox_mutex_;

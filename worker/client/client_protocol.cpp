@@ -116,15 +116,23 @@ std::optional<WorkerId> ClientProtocol::read_waits_for(TableId table) const {
 }
 
 void ClientProtocol::push(TableId table, const Update& update) {
+  std::vector<Update> slices;
   for (const Slice& place : layout_.slices_of(table)) {
-    SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
     const Frame part =
         update.gradient.part(place.offset * sizeof(float), place.count * sizeof(float));
-    slice.pushes.push_back({std::exchange(slice.next, update.clock.next()).value_or(update.clock),
-                            {update.clock, part, update.norm},
-                            {},
-                            0,
-                            {}});
+    slices.push_back({update.clock, part, update.norm});
+  }
+  push(table, std::move(slices));
+}
+
+void ClientProtocol::push(TableId table, std::vector<Update> slices) {
+  const auto places = layout_.slices_of(table);
+  TAUT_CHECK(slices.size() == places.size(), "an update has a part for each slice");
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    SliceLink& slice = slices_[layout_.index_of(table, places[i].slice)];
+    const Clock clock = slices[i].clock;
+    slice.pushes.push_back(
+        {std::exchange(slice.next, clock.next()).value_or(clock), std::move(slices[i]), {}, 0, {}});
     ++unacknowledged_;
     touch(slice);
   }

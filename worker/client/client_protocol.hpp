@@ -59,8 +59,10 @@ class ClientProtocol {
   /// True once every shard has opened the tables.
   [[nodiscard]] bool ready() const;
 
-  /// One update: [count] float32, kept until every shard has acknowledged its slices.
-  /// norm  L2 norm of the worker's whole gradient at this clock where clipping is on, else 0
+  /// One update, kept until every shard has acknowledged its slices.
+  /// slices  one for each slice of the table, of the same clock
+  void push(TableId table, std::vector<Update> slices);
+  /// Overload for [count] float32 that are sent as they are.
   void push(TableId table, const Update& update);
   /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed.
   /// A newer read of the table takes its place.

@@ -108,6 +108,60 @@ TEST_CASE("items survive the way through frames, each with its own payload", "[c
   }
 }
 
+TEST_CASE("a push names its encoding, which says how long its payload is", "[codec]") {
+  using math::Codec;
+  for (const Codec codec : {Codec::kFloat32, Codec::kFloat16, Codec::kBfloat16, Codec::kInt8}) {
+    for (const std::size_t count : {1UL, 300UL, 50'000UL}) {
+      const math::Encoding encoding{codec};
+      DataItem push = item(pb::DataItem::PUSH_READ);
+      push.count = count;
+      push.encoding = encoding;
+      push.payload = Frame::copy_of(std::string(math::encoded_bytes(encoding, count), '\x11'));
+      DataMessage message = sample();
+      message.body = DataItems{{push, push}};
+      const Message frames = encode(message);
+      const auto decoded = decode_data(frames);
+      REQUIRE(decoded.has_value());
+      for (const DataItem& read : std::get<DataItems>(decoded.value().body).items) {
+        CHECK(read.encoding == encoding);
+        CHECK(read.count == count);
+        CHECK(read.payload.text() == push.payload.text());
+      }
+      // One byte less or more than the encoding has.
+      for (const int change : {-1, 1}) {
+        Message wrong = frames;
+        const std::string bytes(frames.frames.back().size() + static_cast<std::size_t>(change),
+                                '\x11');
+        wrong.frames.back() = Frame::copy_of(bytes);
+        CHECK_THAT(refusal_of(wrong), Contains("elements announced") || Contains("items name"));
+      }
+    }
+  }
+}
+
+TEST_CASE("an encoding that is unknown, or of what is no push, is refused", "[codec]") {
+  const std::vector<Frame> payload{Frame::copy_of(std::string(8, '\x11'))};
+  const auto set_type = [](int type) {
+    return [type](pb::DataHeader& header) {
+      pb::DataItem& one = *header.mutable_items()->mutable_items(0);
+      one.set_element_type(static_cast<pb::DataItem::ElementType>(type));
+    };
+  };
+  CHECK_THAT(refusal_of(changed(item(pb::DataItem::PUSH, 2), set_type(99), payload)),
+             Contains("element type 99 in layout 0 is unknown"));
+  CHECK_THAT(refusal_of(changed(item(pb::DataItem::PUSH, 2), set_type(-1), payload)),
+             Contains("element type -1"));
+  CHECK_THAT(refusal_of(changed(item(pb::DataItem::VALUE, 4), set_type(1), payload)),
+             Contains("a data item of kind VALUE is encoded as FP16; only pushes may be"));
+  const auto too_many = [](pb::DataHeader& header) {
+    pb::DataItem& one = *header.mutable_items()->mutable_items(0);
+    one.set_element_type(pb::DataItem::INT8);
+    one.set_count(std::numeric_limits<std::uint64_t>::max());
+  };
+  CHECK_THAT(refusal_of(changed(item(pb::DataItem::PUSH, 2), too_many, payload)),
+             Contains("elements announced as INT8"));
+}
+
 TEST_CASE("large payloads are shared with their frames, not copied", "[codec]") {
   DataMessage message = sample();
   const Frame payload = floats(10'000);

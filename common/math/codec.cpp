@@ -1,0 +1,184 @@
+#include "common/math/codec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "common/check.hpp"
+#include "common/math/codec_elements.hpp"
+#include "common/math/philox.hpp"
+#include "common/math/vectorised.hpp"
+
+namespace taut::math {
+namespace {
+
+constexpr std::size_t kBlockBytes = sizeof(float) + kCodecBlock;  // of int8
+constexpr std::size_t kCalls = kCodecBlock / 8;  // of Philox, each for eight values
+constexpr std::uint32_t kSmallest = 0x0d800000;  // 2^-100
+constexpr std::uint64_t kCodecKey = 0xc0dec0dec0dec0deULL;
+
+template <class T>
+T load(const std::byte* bytes, std::size_t i) {
+  T value;
+  std::memcpy(&value, bytes + i * sizeof(T), sizeof value);
+  return value;
+}
+
+template <class T>
+void store(std::byte* bytes, std::size_t i, T value) {
+  std::memcpy(bytes + i * sizeof(T), &value, sizeof value);
+}
+
+TAUT_VECTORISED void encode_float16(const float* values, std::size_t count, std::byte* out) {
+  for (std::size_t i = 0; i < count; ++i) store(out, i, to_float16(values[i]));
+}
+
+TAUT_VECTORISED void decode_float16(const std::byte* bytes, std::size_t count, float* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = from_float16(load<std::uint16_t>(bytes, i));
+}
+
+TAUT_VECTORISED void encode_bfloat16(const float* values, std::size_t count, std::byte* out) {
+  for (std::size_t i = 0; i < count; ++i) store(out, i, to_bfloat16(values[i]));
+}
+
+TAUT_VECTORISED void decode_bfloat16(const std::byte* bytes, std::size_t count, float* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = from_bfloat16(load<std::uint16_t>(bytes, i));
+}
+
+using BlockWords = std::array<std::array<std::uint32_t, kCalls>, 4>;
+
+/// Word w of call i is at [w][i]: calls in a row, so that they are made several at a time.
+TAUT_VECTORISED void draw_words(const Draw& draw, std::uint64_t first, BlockWords& words) {
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    const Philox made = Philox::at(draw.key, draw.stream, first + i);
+    words[0][i] = made.words[0];
+    words[1][i] = made.words[1];
+    words[2][i] = made.words[2];
+    words[3][i] = made.words[3];
+  }
+}
+
+TAUT_VECTORISED std::uint32_t largest_magnitude(const float* values, std::size_t count) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t magnitude = float_bits(values[i]) & 0x7fffffffU;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest;
+}
+
+TAUT_VECTORISED void round_block(const float* values, float inverse, const BlockWords& words,
+                                 std::int8_t* out) {
+  for (std::size_t part = 0; part < 8; ++part) {
+    const std::uint32_t* row = words[part / 2].data();
+    const std::uint32_t shift = part % 2 == 0 ? 0 : 16;
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      const std::size_t at = part * kCalls + i;
+      out[at] = round_by_chance(values[at] * inverse, row[i] >> shift & 0xffffU);
+    }
+  }
+}
+
+void encode_int8(std::span<const float> values, const Draw& draw, std::byte* out) {
+  alignas(64) std::array<float, kCodecBlock> last{};
+  alignas(64) std::array<std::int8_t, kCodecBlock> rounded;
+  alignas(64) BlockWords words;
+  for (std::size_t begin = 0; begin < values.size(); begin += kCodecBlock) {
+    const std::size_t count = std::min(kCodecBlock, values.size() - begin);
+    const float* block = values.data() + begin;
+    if (count < kCodecBlock) {
+      std::copy_n(block, count, last.begin());
+      block = last.data();
+    }
+    const std::uint32_t largest = largest_magnitude(block, kCodecBlock);
+    float step = 0;
+    rounded.fill(0);
+    if (largest >= 0x7f800000U) {
+      step = std::numeric_limits<float>::quiet_NaN();
+    } else if (largest >= kSmallest) {
+      step = bits_float(largest) / 127.0F;
+      draw_words(draw, draw.first + begin / 8, words);
+      round_block(block, 127.0F / bits_float(largest), words, rounded.data());
+    }
+    std::memcpy(out, &step, sizeof step);
+    std::memcpy(out + sizeof step, rounded.data(), count);
+    out += sizeof step + count;
+  }
+}
+
+TAUT_VECTORISED void scale_block(const std::byte* bytes, float step, std::size_t count,
+                                 float* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = step * static_cast<float>(load<std::int8_t>(bytes, i));
+  }
+}
+
+void decode_int8(const std::byte* bytes, std::size_t begin, std::span<float> out) {
+  bytes += begin / kCodecBlock * kBlockBytes;
+  for (std::size_t i = 0; i < out.size(); i += kCodecBlock, bytes += kBlockBytes) {
+    scale_block(bytes + sizeof(float), load<float>(bytes, 0), std::min(kCodecBlock, out.size() - i),
+                out.data() + i);
+  }
+}
+
+}  // namespace
+
+std::uint64_t encoded_bytes(const Encoding& encoding, std::uint64_t count) {
+  switch (encoding.codec) {
+    case Codec::kFloat32:
+      return sizeof(float) * count;
+    case Codec::kFloat16:
+    case Codec::kBfloat16:
+      return sizeof(std::uint16_t) * count;
+    case Codec::kInt8:
+      return count + sizeof(float) * ((count + kCodecBlock - 1) / kCodecBlock);
+  }
+  TAUT_CHECK(false, "a codec");
+  return 0;
+}
+
+std::string_view to_string(Codec codec) {
+  constexpr std::array<std::string_view, 4> kNames{"FLOAT32", "FP16", "BF16", "INT8"};
+  return kNames.at(static_cast<std::size_t>(codec));
+}
+
+Draw draw_of(std::uint64_t seed, std::uint64_t clock, std::uint32_t slot, std::uint32_t table,
+             std::uint32_t slice) {
+  const std::uint64_t stream =
+      std::uint64_t{slot} << 48U | std::uint64_t{table} << 32U | std::uint64_t{slice};
+  return {seed ^ kCodecKey, stream, clock << 16U};
+}
+
+void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
+            std::byte* out) {
+  switch (encoding.codec) {
+    case Codec::kFloat32:
+      std::memcpy(out, values.data(), values.size_bytes());
+      return;
+    case Codec::kFloat16:
+      return encode_float16(values.data(), values.size(), out);
+    case Codec::kBfloat16:
+      return encode_bfloat16(values.data(), values.size(), out);
+    case Codec::kInt8:
+      return encode_int8(values, draw, out);
+  }
+}
+
+void decode(const Encoding& encoding, const std::byte* bytes, std::size_t begin,
+            std::span<float> out) {
+  TAUT_CHECK(begin % kCodecBlock == 0, "decoding starts with a block");
+  switch (encoding.codec) {
+    case Codec::kFloat32:
+      std::memcpy(out.data(), bytes + begin * sizeof(float), out.size_bytes());
+      return;
+    case Codec::kFloat16:
+      return decode_float16(bytes + begin * sizeof(std::uint16_t), out.size(), out.data());
+    case Codec::kBfloat16:
+      return decode_bfloat16(bytes + begin * sizeof(std::uint16_t), out.size(), out.data());
+    case Codec::kInt8:
+      return decode_int8(bytes, begin, out);
+  }
+}
+
+}  // namespace taut::math

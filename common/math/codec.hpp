@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace taut::math {
+
+/// How the numbers of a slice are written down. All of it is little-endian.
+enum class Codec : std::uint8_t {
+  kFloat32,
+  kFloat16,   // IEEE 754 binary16, rounded to the nearest
+  kBfloat16,  // the upper half of a float32, rounded to the nearest
+  kInt8,      // blocks of 256: a float32 step, and a whole number in [-127, 127] for each value
+};
+
+/// What a reader must know of a slice's bytes in addition to its count.
+struct Encoding {
+  Codec codec = Codec::kFloat32;
+  friend bool operator==(const Encoding&, const Encoding&) = default;
+};
+
+/// Values of a block that have a step of their own. Decoding starts at the first value of one.
+inline constexpr std::size_t kCodecBlock = 256;
+
+/// The bytes of `count` values:
+///   float32            4 n
+///   float16, bfloat16  2 n
+///   int8               n + 4 ceil(n / 256)
+/// REQUIRES: count is at most 2^40.
+[[nodiscard]] std::uint64_t encoded_bytes(const Encoding& encoding, std::uint64_t count);
+
+/// As users write it: FLOAT32, FP16, BF16, INT8.
+[[nodiscard]] std::string_view to_string(Codec codec);
+
+/// Where the random numbers of one slice's encoding come from: word i is Philox of (key, stream,
+/// first + i), so that a push has the same bytes whenever it is encoded.
+struct Draw {
+  std::uint64_t key = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t first = 0;
+};
+/// Of what a member sends of a slice at a clock.
+/// REQUIRES: slot and table are below 2^16, slice below 2^32, clock below 2^48; the slice has at
+/// most 2^18 values.
+[[nodiscard]] Draw draw_of(std::uint64_t seed, std::uint64_t clock, std::uint32_t slot,
+                           std::uint32_t table, std::uint32_t slice);
+
+/// Writes a slice's values down.
+///
+/// A block of int8 has the step max / 127, where max is its largest magnitude, and each value is
+/// rounded to a multiple of it by chance, so that its mean is the value. A block that has a value
+/// which is not finite is read as NaNs; one whose largest magnitude is below 2^-100, as zeros.
+/// values  [n]
+/// out     [encoded_bytes(encoding, n)] at any alignment
+/// Thread  any; no shared state
+void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
+            std::byte* out);
+
+/// Reads a part of a slice's values: `out.size()` of them from `begin` on. Reads no byte outside of
+/// the slice's, whatever is in them.
+/// bytes   all of the slice's, at any alignment
+/// REQUIRES: begin is a multiple of kCodecBlock.
+/// Thread  any; no shared state
+void decode(const Encoding& encoding, const std::byte* bytes, std::size_t begin,
+            std::span<float> out);
+
+}  // namespace taut::math

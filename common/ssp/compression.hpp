@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/math/codec.hpp"
+#include "common/ssp/table.hpp"
+
+namespace taut {
+
+/// How a job's updates are encoded on their way to the shards, settled from its file; both sides
+/// work it out alone. Pure and constant.
+class Compression {
+ public:
+  /// Encodes the updates of tables of at least `min_values` values so.
+  /// REQUIRES: more values than what was added before.
+  void add(std::uint64_t min_values, const math::Encoding& encoding) {
+    steps_.push_back({min_values, encoding});
+  }
+
+  /// Running statistics are no gradients: they are sent as they are.
+  [[nodiscard]] math::Encoding of_push(const TableSpec& table) const {
+    math::Encoding encoding;
+    if (table.kind != TableKind::kTrained) return encoding;
+    const std::uint64_t count = table.count();
+    for (const Step& step : steps_) {
+      if (count >= step.min_values) encoding = step.encoding;
+    }
+    return encoding;
+  }
+
+  [[nodiscard]] bool is_off() const { return steps_.empty(); }
+
+ private:
+  struct Step {
+    std::uint64_t min_values = 0;
+    math::Encoding encoding;
+  };
+  std::vector<Step> steps_;  // ascending
+};
+
+}  // namespace taut

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "lab/random.hpp"
+#include "proto/job.pb.h"
+
+namespace taut::sim {
+
+using Scheme = pb::PushCompression::Scheme;
+
+/// How the updates of toy tables are encoded, which are of fewer than 1000 values.
+[[nodiscard]] pb::PushCompression push_of(const pb::Compression& compression);
+
+/// Draws a compression; the job's policies are drawn already.
+/// fixed  the scheme; nothing: drawn, and in most runs none
+[[nodiscard]] pb::Compression draw_compression(Random& random, const pb::Consistency& policies,
+                                               const std::optional<Scheme>& fixed);
+/// Errors    invalid: an unknown name
+[[nodiscard]] Result<Scheme> find_scheme(const std::string& name);
+
+/// Whether updates arrive with the numbers by which a slice's values say how many of whose they
+/// hold.
+/// clocks  of the job
+[[nodiscard]] bool keeps_counts(const pb::Compression& compression, std::int64_t clocks);
+
+/// Whose update, and of what.
+struct Sender {
+  std::uint64_t seed = 0;
+  std::uint32_t slot = 0;
+  TableId table;
+  SliceId slice;
+  std::int64_t clock = 0;
+};
+
+/// Makes of an update what its shard must read of it, as the scheme's formula says; shares no code
+/// with the worker's or the shard's but the random numbers.
+void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update);
+
+}  // namespace taut::sim

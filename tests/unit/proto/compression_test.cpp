@@ -1,0 +1,72 @@
+#include <string>
+
+#include "proto/config/settle_compression.hpp"
+#include "proto/config/text.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace taut;
+
+namespace {
+
+pb::Job job_of(const std::string& text) {
+  pb::Job job;
+  REQUIRE(parse_text(text, "job", job));
+  return job;
+}
+
+std::string error_of(const std::string& text) {
+  const auto compression = to_compression(job_of(text));
+  REQUIRE_FALSE(compression.has_value());
+  return compression.error().message;
+}
+
+math::Codec codec_for(const Compression& compression, std::int64_t count,
+                      TableKind kind = TableKind::kTrained) {
+  TableSpec table;
+  table.shape = {count};
+  table.kind = kind;
+  return compression.of_push(table).codec;
+}
+
+}  // namespace
+
+TEST_CASE("a job without a compression encodes nothing", "[compression]") {
+  const auto none = to_compression(job_of("workers: 2"));
+  REQUIRE(none.has_value());
+  CHECK(none.value().is_off());
+  CHECK(codec_for(none.value(), 1 << 20) == math::Codec::kFloat32);
+}
+
+TEST_CASE("a table's updates have the scheme of its size", "[compression]") {
+  const auto chosen = to_compression(
+      job_of("compression { push { scheme: BF16 min_values: 100 } "
+             "push { scheme: INT8 min_values: 1000 } push { scheme: FLOAT32 min_values: 5000 } }"));
+  REQUIRE(chosen.has_value());
+  CHECK(codec_for(chosen.value(), 99) == math::Codec::kFloat32);
+  CHECK(codec_for(chosen.value(), 100) == math::Codec::kBfloat16);
+  CHECK(codec_for(chosen.value(), 999) == math::Codec::kBfloat16);
+  CHECK(codec_for(chosen.value(), 1000) == math::Codec::kInt8);
+  CHECK(codec_for(chosen.value(), 5000) == math::Codec::kFloat32);
+  CHECK(codec_for(chosen.value(), 1000, TableKind::kAveraged) == math::Codec::kFloat32);
+  CHECK(codec_for(chosen.value(), 1000, TableKind::kFrozen) == math::Codec::kFloat32);
+}
+
+TEST_CASE("without min_values, tables from 4096 values on are encoded", "[compression]") {
+  const auto chosen = to_compression(job_of("compression { push { scheme: FP16 } }"));
+  REQUIRE(chosen.has_value());
+  CHECK(codec_for(chosen.value(), 4095) == math::Codec::kFloat32);
+  CHECK(codec_for(chosen.value(), 4096) == math::Codec::kFloat16);
+}
+
+TEST_CASE("a compression that cannot work is refused with its field", "[compression]") {
+  CHECK(error_of("compression { push { scheme: FP16 min_values: 0 } }") ==
+        "compression.push[0].min_values: must be at least 1, is 0");
+  CHECK(error_of("compression { push { scheme: FP16 min_values: 9 } "
+                 "push { scheme: INT8 min_values: 9 } }") ==
+        "compression.push[1].min_values: must be greater than 9, that of the push before it, is 9");
+  for (const std::string averaging : {"periodic_averaging", "elastic_averaging"}) {
+    CHECK(error_of("consistency { " + averaging + " {} } compression { push { scheme: INT8 } }") ==
+          "compression.push[0].scheme: INT8 does not go with consistency { " + averaging +
+              " }, whose workers send differences of parameters and no gradients; omit one");
+  }
+}
