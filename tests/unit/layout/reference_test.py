@@ -72,6 +72,14 @@ class Reference(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("Sweep.silent (sweep files): has no comment", output)
 
+    def test_a_field_of_a_net_without_a_comment_is_refused(self):
+        self.edit("net.proto", "optional float margin = 1 [default = 1.0];",
+                  "optional float margin = 1 [default = 1.0];\n\n"
+                  "  optional float silent = 99;\n\n ")
+        code, output = self.run_script("--check")
+        self.assertEqual(code, 1)
+        self.assertIn("ContrastiveLossParameter.silent (net files): has no comment", output)
+
     def test_the_guide_names_every_layer_type_and_solver_type(self):
         def read(path):
             with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
