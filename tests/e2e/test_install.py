@@ -143,7 +143,25 @@ class Install(ClusterTest):
         self.assertEqual(self.tree(), before)
         self.assertEqual(self.install("--undo").returncode, 1)
 
-    def test_a_file_of_somebody_else_is_never_replaced_or_removed(self):
+    def test_the_output_ends_with_what_each_stage_took(self):
+        row = r" +\d+:\d\d\n"
+        self.assertRegex(self.install().stdout,
+                         rf"\nstage +min:s\ncollect files{row}man pages, completions{row}"
+                         rf"copy{row}all{row}$")
+        self.assertRegex(self.install("--undo").stdout, rf"\nstage +min:s\nundo{row}all{row}$")
+        failed = self.install("--undo")
+        self.assertRegex(failed.stdout, rf"\nstage +min:s\nundo \(failed\){row}all{row}$")
+
+    def test_a_script_that_calls_it_prints_the_stages_instead(self):
+        stages = self.file("stages", "7 build\n")
+        answer = run(INSTALL, "--build", BIN.parent, "--prefix", self.folder / "prefix",
+                     env={**os.environ, "TAUTLINE_STAGES": str(stages)})
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertNotIn("min:s", answer.stdout)
+        self.assertRegex(stages.read_text(), r"^7 build\n\d+ collect files\n"
+                                             r"\d+ man pages, completions\n\d+ copy\n$")
+
+    def test_a_file_of_another_program_is_never_replaced_or_removed(self):
         theirs = self.folder / "prefix/bin/tautline"
         theirs.parent.mkdir(parents=True)
         theirs.write_text("theirs")
