@@ -99,6 +99,12 @@ void Network::close(SocketId socket) {
   }
 }
 
+void Network::end(NodeId node) {
+  for (std::size_t i = 0; i < sockets_.size(); ++i) {
+    if (sockets_[i].open && sockets_[i].node == node) close(static_cast<SocketId>(i));
+  }
+}
+
 void Network::break_connections(NodeId node) {
   for (Link& link : links_) {
     const auto listener = bound_[link.address];

@@ -64,6 +64,8 @@ class Network {
   void disconnect(PeerId peer);
   /// The socket's process ended or closed it: messages in flight to it are lost.
   void close(SocketId socket);
+  /// The node's process ended: closes all of its sockets.
+  void end(NodeId node);
   void send(SocketId from, PeerId to, Body body);
 
   /// Closes every connection of a node; each is made again by the next message.

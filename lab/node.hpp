@@ -36,6 +36,8 @@ class ControlNode : public Node {
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return session_.next_tick(); }
   [[nodiscard]] bool is_over() const override { return is_drained_; }
+  /// Hands its work over, and is over then.
+  virtual void hand_over() { session_.leave(); }
 
  protected:
   virtual void on_event(const ControlEvent& event, TimePoint now) = 0;

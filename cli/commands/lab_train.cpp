@@ -57,6 +57,22 @@ LabFigures figures_of(const lab::TrainingOutcome& outcome, Duration computed) {
   return figures;
 }
 
+/// Which hosts went away: the first few, and how many there were.
+std::string losses_text(const std::vector<lab::HostLoss>& losses) {
+  constexpr std::size_t kShown = 4;
+  if (losses.empty()) return {};
+  std::string text =
+      fmt::format("hosts lost: {}\n", grouped(static_cast<std::int64_t>(losses.size())));
+  for (std::size_t i = 0; i < std::min(kShown, losses.size()); ++i) {
+    const lab::HostLoss& loss = losses[i];
+    text += fmt::format("  {} at {:.3f} s{}{}\n", loss.host, loss.at_s,
+                        loss.had_notice ? ", with notice" : "",
+                        loss.back_s ? fmt::format(", back at {:.3f} s", *loss.back_s) : "");
+  }
+  if (losses.size() > kShown) text += "  and others: lab.hosts_lost in summary.json\n";
+  return text;
+}
+
 std::string summary_text(const RunSummary& run, const lab::TrainingOutcome& outcome,
                          const LabFigures& figures) {
   std::string text;
@@ -66,6 +82,7 @@ std::string summary_text(const RunSummary& run, const lab::TrainingOutcome& outc
       "virtual time: {:.3f} s, computed in {:.1f} s, {} events\n",
       100 * figures.waiting, figures.mean_staleness, outcome.virtual_s, figures.computed_s,
       grouped(static_cast<std::int64_t>(outcome.events)));
+  text += losses_text(outcome.losses);
   const auto busiest = std::ranges::max_element(outcome.links, {}, &lab::LinkUse::busy_share);
   if (busiest != outcome.links.end()) {
     constexpr double kMib = 1UL << 20U;
@@ -89,10 +106,18 @@ std::string lab_json(const RunSummary& run, const lab::TrainingOutcome& outcome,
                      {"messages", link.messages},
                      {"busy_share", link.busy_share}});
   }
+  Json losses = Json::array();
+  for (const lab::HostLoss& loss : outcome.losses) {
+    losses.push_back({{"host", loss.host},
+                      {"at_s", loss.at_s},
+                      {"back_s", loss.back_s ? Json(*loss.back_s) : Json()},
+                      {"had_notice", loss.had_notice}});
+  }
   whole["lab"] = {{"virtual_s", outcome.virtual_s},
                   {"waiting_share", figures.waiting},
                   {"mean_staleness", figures.mean_staleness},
                   {"events", outcome.events},
+                  {"hosts_lost", losses},
                   {"links", links}};
   return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
 }

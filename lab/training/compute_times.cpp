@@ -17,6 +17,8 @@ namespace {
 
 using sim::Random;
 
+constexpr double kUsPerMs = 1e3;
+
 /// In (0, 1].
 double unit(std::uint64_t bits) {
   return static_cast<double>((bits >> 11U) + 1) * 0x1p-53;
@@ -48,10 +50,12 @@ Result<ComputeTimes> ComputeTimes::make(const pb::LabCompute& compute, const mod
   times.compute_ = compute;
   times.seed_ = seed;
   times.batch_ = batch;
+  times.settle_trace();
   const std::size_t layers = graph.nodes.size();
   times.forward_.assign(layers, 0);
   times.backward_.assign(layers, 0);
-  if (compute.layer_size() == 0 && !compute.has_clock_ms()) {
+  const bool is_of_trace = compute.time_ms_size() > 0;
+  if (compute.layer_size() == 0 && !compute.has_clock_ms() && !is_of_trace) {
     return invalid(
         "the cluster says nothing of the time of computing; add compute { clock_ms: 20 }");
   }
@@ -70,15 +74,16 @@ Result<ComputeTimes> ComputeTimes::make(const pb::LabCompute& compute, const mod
     times.forward_[at] = share * layer.forward_us();
     times.backward_[at] = share * layer.backward_us();
   }
-  if (compute.has_clock_ms()) {
-    constexpr double kUsPerMs = 1e3;
+  if (compute.layer_size() == 0) {
+    const double clock_us =
+        kUsPerMs * (compute.has_clock_ms() ? compute.clock_ms() : times.trace_mean_);
     const model::NetCost cost = model::net_cost(graph);
     for (std::size_t i = 0; i < layers; ++i) {
       const double part = cost.multiply_adds > 0
                               ? static_cast<double>(cost.layers[i].multiply_adds) /
                                     static_cast<double>(cost.multiply_adds)
                               : 1 / static_cast<double>(layers);
-      times.forward_[i] = share * part * compute.clock_ms() * kUsPerMs / 3;
+      times.forward_[i] = share * part * clock_us / 3;
       times.backward_[i] = 2 * times.forward_[i];
     }
   }
@@ -90,7 +95,14 @@ ComputeTimes ComputeTimes::of_spread(const pb::LabCompute& compute, std::uint64_
   ComputeTimes times;
   times.compute_ = compute;
   times.seed_ = seed;
+  times.settle_trace();
   return times;
+}
+
+void ComputeTimes::settle_trace() {
+  const auto& times = compute_.time_ms();
+  if (times.empty()) return;
+  trace_mean_ = std::accumulate(times.begin(), times.end(), 0.0) / times.size();
 }
 
 double ComputeTimes::whole_clock() const {
@@ -111,6 +123,13 @@ double ComputeTimes::factor(std::uint32_t worker, Clock clock) const {
       Random random = draws(seed_, worker, clock.value() / compute_.burst_clocks());
       const double mean = 1 + compute_.burst_share() * (compute_.burst_factor() - 1);
       return (random.chance(compute_.burst_share()) ? compute_.burst_factor() : 1) / mean;
+    }
+    case pb::LabCompute::TRACE: {
+      if (compute_.time_ms().empty()) break;
+      const auto count = static_cast<std::uint64_t>(compute_.time_ms_size());
+      const std::uint64_t place = draws(seed_, worker, -1).below(count);
+      const auto at = (place + static_cast<std::uint64_t>(clock.value())) % count;
+      return compute_.time_ms(static_cast<int>(at)) / trace_mean_;
     }
     case pb::LabCompute::CONSTANT:
       break;

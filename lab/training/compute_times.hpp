@@ -38,6 +38,8 @@ class ComputeTimes {
   [[nodiscard]] double factor(std::uint32_t worker, Clock clock) const;
 
  private:
+  void settle_trace();
+
   pb::LabCompute compute_;
   std::uint64_t seed_ = 0;
   std::int64_t batch_ = 1;
@@ -45,6 +47,7 @@ class ComputeTimes {
   std::vector<double> backward_;  // by layer
   double whole_forward_ = 0;
   double feed_ = 0;
+  double trace_mean_ = 1;  // milliseconds
 };
 
 }  // namespace taut::lab

@@ -44,6 +44,12 @@ void Machine::run(double work_us, Done done) {
   plan();
 }
 
+void Machine::stop() {
+  advance();
+  threads_.clear();
+  ++plan_;
+}
+
 void Machine::finish() {
   advance();
   std::vector<Done> through;

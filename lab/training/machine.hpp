@@ -26,6 +26,8 @@ class Machine {
 
   /// A thread runs for so many microseconds of a core to itself; then `done` is called.
   void run(double work_us, Done done);
+  /// All threads end; none of them calls back.
+  void stop();
 
  private:
   struct Thread {

@@ -61,6 +61,7 @@ void Topology::add_hosts(const pb::LabCluster& cluster) {
     for (std::uint32_t i = 0; i < kind.count(); ++i) {
       Host& host = hosts_.emplace_back();
       host.name = kind.count() == 1 ? kind.name() : fmt::format("{}{}", kind.name(), i);
+      host.kind = kind.name();
       host.cores = kind.cores();
       host.speed = kind.speed();
       const pb::LabLink loopback =

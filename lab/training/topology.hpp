@@ -49,6 +49,7 @@ class Topology final : public sim::Journey {
 
   struct Host {
     std::string name;
+    std::string kind;  // the name in the file, of all that are alike
     std::uint32_t cores = 1;
     double speed = 1;
     std::size_t out = 0;  // pipes

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "lab/training/training_server.hpp"
-#include "lab/training/training_user.hpp"
-#include "lab/training/training_worker.hpp"
+#include "lab/training/outages.hpp"
+#include "lab/training/processes.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "server/coordinator/coordinator_config.hpp"
 
@@ -80,11 +80,11 @@ class Training {
     // Each layer is measured where it is computed.
     const bool shares = may_share_net() && options_.meter == nullptr;
     if (!options_.learns || shares) world_.net = assets_->make_net(*backend_, 0);
-    world_.step_soon = [this](sim::NodeId node) {
-      world_.agenda.at(world_.now(), [this, node] { step(node); });
-    };
     settle_worker_config();
-    add_processes(job);
+    TAUT_TRY(ProcessOptions processes, process_options(job));
+    processes_.emplace(world_, std::move(processes));
+    outages_.emplace(world_, *processes_, options_.cluster, options_.seed);
+    processes_->start();
     return ok();
   }
 
@@ -129,59 +129,32 @@ class Training {
     world_.config.mutable_worker()->set_overlap(options_.overlap);
   }
 
-  void add_processes(const pb::Job& job) {
-    ControlTimings timings;
-    timings.heartbeat_interval = from_seconds(heartbeat_s());
-    CoordinatorOptions coordinator = coordinator_options(pb::CoordinatorConfig());
-    coordinator.session = 1;
-    add(std::make_unique<sim::CoordinatorNode>(*world_.network,
-                                               std::make_shared<CoordinatorRecords>(),
-                                               Topology::kCoordinator, std::move(coordinator)));
-    auto user = std::make_unique<TrainingUser>(world_, job, options_.servers);
-    user_ = user.get();
-    add(std::move(user));
-    for (std::uint32_t i = 0; i < options_.servers; ++i) {
-      add(std::make_unique<TrainingServer>(world_, i, options_.shards, timings));
+  [[nodiscard]] Result<ProcessOptions> process_options(const pb::Job& job) const {
+    const pb::LabControl& control = options_.cluster.control();
+    if (control.heartbeat_limit_s() < 2 * heartbeat_s()) {
+      return invalid(fmt::format(
+          "control: heartbeat_limit_s must be at least {:g} with {} workers, "
+          "whose heartbeats are {:g} s apart, is {:g}",
+          2 * heartbeat_s(), job.workers(), heartbeat_s(), control.heartbeat_limit_s()));
     }
-    for (std::uint32_t i = 0; i < job.workers(); ++i) {
-      add(std::make_unique<TrainingWorker>(world_, i, timings));
-    }
-    for (sim::NodeId node = 0; node < nodes_.size(); ++node) step(node);
-  }
-
-  void add(std::unique_ptr<sim::Node> node) {
-    nodes_.push_back(std::move(node));
-    planned_.push_back(TimePoint::never());
-  }
-
-  void step(sim::NodeId number) {
-    nodes_[number]->step(world_.now());
-    plan(number);
-  }
-
-  /// Enters when a process has to be looked at again.
-  void plan(sim::NodeId number) {
-    const TimePoint wake = std::max(nodes_[number]->wake(), world_.now());
-    if (wake >= planned_[number]) return;
-    planned_[number] = wake;
-    world_.agenda.at(wake, [this, number, wake] {
-      if (planned_[number] != wake) return;
-      planned_[number] = TimePoint::never();
-      step(number);
-    });
-  }
-
-  void deliver(sim::Delivery delivery) {
-    if (!world_.network->is_open(delivery.to)) return;
-    const sim::NodeId number = world_.network->node_of(delivery.to);
-    const bool is_control = std::holds_alternative<pb::ControlMessage>(delivery.body);
-    nodes_[number]->receive(delivery.to, delivery.from, std::move(delivery.body), world_.now());
-    if (is_control) step(number);
+    pb::CoordinatorConfig config;
+    config.set_heartbeat_limit_s(control.heartbeat_limit_s());
+    config.set_worker_wait_s(control.worker_wait_s());
+    config.mutable_replication()->set_interval(control.replication_interval());
+    ProcessOptions options;
+    options.job = job;
+    options.servers = options_.servers;
+    options.shards = options_.shards;
+    options.timings.heartbeat_interval = from_seconds(heartbeat_s());
+    options.coordinator = coordinator_options(config);
+    options.coordinator.session = 1;
+    return options;
   }
 
   Result<void> drive() {
     const TimePoint limit(from_seconds(options_.limit_s));
-    while (!user_->is_over() && user_->refusal().empty()) {
+    const TrainingUser& user = processes_->user();
+    while (!user.is_over() && user.refusal().empty()) {
       const TimePoint next = std::min(world_.agenda.next(), world_.network->next_due());
       if (next > limit) {
         return make_error(
@@ -189,30 +162,31 @@ class Training {
             fmt::format("the job has not ended within {:g} s of virtual time", options_.limit_s));
       }
       if (world_.network->next_due() <= world_.agenda.next()) {
-        if (auto delivery = world_.network->take_next()) deliver(std::move(*delivery));
+        if (auto delivery = world_.network->take_next()) processes_->deliver(std::move(*delivery));
       } else {
         world_.network->advance(std::max(world_.now(), next));
         world_.agenda.take()();
       }
+      if (user.has_submitted() && !std::exchange(is_submitted_, true)) outages_->begin();
       TAUT_TRY(show());
     }
-    if (user_->refusal().empty()) return ok();
-    return invalid(user_->refusal());
+    if (user.refusal().empty()) return ok();
+    return invalid(user.refusal());
   }
 
   Result<void> show() {
     constexpr std::uint64_t kBetween = 1024;
     if (!options_.show || world_.agenda.taken() % kBetween != 0) return ok();
-    if (options_.show(user_->status())) return ok();
+    if (options_.show(processes_->user().status())) return ok();
     return make_error(ErrorCode::kClosed, "interrupted");
   }
 
   TrainingOutcome outcome() const {
     TrainingOutcome outcome;
-    outcome.job = user_->status();
+    outcome.job = processes_->user().status();
     outcome.virtual_s = seconds(world_.now().since_origin());
     outcome.events = world_.agenda.taken() + world_.network->delivered();
-    const double submitted_s = seconds(user_->submitted_at().since_origin());
+    const double submitted_s = seconds(processes_->user().submitted_at().since_origin());
     for (const pb::WorkerStatus& worker : outcome.job.workers()) {
       const double since = worker.progress().seconds_to_first_iteration();
       if (since <= 0) continue;
@@ -226,6 +200,7 @@ class Training {
       outcome.links.push_back(
           {pipe.name, pipe.bytes, pipe.messages, pipe.busy_us / (outcome.virtual_s * kUsPerS)});
     }
+    outcome.losses = outages_->losses();
     return outcome;
   }
 
@@ -234,9 +209,9 @@ class Training {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<ComputeTimes> times_;
   World world_;
-  std::vector<std::unique_ptr<sim::Node>> nodes_;  // by number
-  std::vector<TimePoint> planned_;                 // by node: its entry in the agenda
-  TrainingUser* user_ = nullptr;
+  std::optional<Processes> processes_;
+  std::optional<Outages> outages_;
+  bool is_submitted_ = false;  // the job
 };
 
 }  // namespace

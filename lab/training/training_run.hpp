@@ -7,6 +7,7 @@
 
 #include "common/result.hpp"
 #include "lab/training/meter.hpp"
+#include "lab/training/outages.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "proto/job.pb.h"
@@ -42,7 +43,8 @@ struct TrainingOutcome {
   double virtual_s = 0;          // from the cluster's start to the job's end
   double first_iteration_s = 0;  // from the start to the first worker's first clock
   std::uint64_t events = 0;
-  std::vector<LinkUse> links;  // those that carried something
+  std::vector<LinkUse> links;    // those that carried something
+  std::vector<HostLoss> losses;  // hosts that went away, in this order
 };
 
 /// Trains a job on a cluster that need not exist: one thread, virtual time, the daemons' own code.

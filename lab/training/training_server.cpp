@@ -18,11 +18,11 @@ std::string shard_address(std::uint32_t server, std::uint32_t shard) {
   return fmt::format("server{}:{}", server, 1 + shard);
 }
 
-ControlIdentity identity_of(std::uint32_t number, std::uint32_t shards) {
+ControlIdentity identity_of(std::uint32_t number, std::uint64_t start, std::uint32_t shards) {
   ControlIdentity identity;
   identity.role = pb::ROLE_SERVER;
   identity.name = fmt::format("server{}", number);
-  identity.session = 1 + number;
+  identity.session = start << 40U | (1 + number);
   for (std::uint32_t i = 0; i < shards; ++i) {
     identity.shard_addresses.push_back(shard_address(number, i));
   }
@@ -31,10 +31,10 @@ ControlIdentity identity_of(std::uint32_t number, std::uint32_t shards) {
 
 }  // namespace
 
-TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint32_t shards,
-                               ControlTimings timings)
-    : ControlNode(*world.network, world.topology->server_node(number), identity_of(number, shards),
-                  timings),
+TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint64_t start,
+                               std::uint32_t shards, ControlTimings timings)
+    : ControlNode(*world.network, world.topology->server_node(number),
+                  identity_of(number, start, shards), timings),
       world_(world),
       jobs_(shards) {
   for (std::uint32_t i = 0; i < shards; ++i) {

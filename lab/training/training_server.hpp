@@ -16,7 +16,9 @@ namespace taut::lab {
 /// A server: its shards, each with a thread of its own, and its line to the coordinator.
 class TrainingServer final : public sim::ControlNode {
  public:
-  TrainingServer(World& world, std::uint32_t number, std::uint32_t shards, ControlTimings timings);
+  /// start  of this server, from 0
+  TrainingServer(World& world, std::uint32_t number, std::uint64_t start, std::uint32_t shards,
+                 ControlTimings timings);
 
   void receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) override;
   void step(TimePoint now) override;

@@ -19,6 +19,7 @@ class TrainingUser final : public sim::Node {
   /// The job's newest status; before it is submitted, an empty one.
   [[nodiscard]] const pb::JobStatus& status() const { return status_; }
   [[nodiscard]] bool is_over() const override { return status_.state() >= pb::DONE; }
+  [[nodiscard]] bool has_submitted() const { return number_ > 0; }
   [[nodiscard]] TimePoint submitted_at() const { return submitted_at_; }
   /// Why the job is not taken; empty: it is.
   [[nodiscard]] const std::string& refusal() const { return refusal_; }

@@ -13,11 +13,11 @@ namespace {
 // As often as the client's own thread looks whether something is to be sent again.
 constexpr Duration kIdle{100'000};
 
-ControlIdentity identity_of(const World& world, std::uint32_t number) {
+ControlIdentity identity_of(const World& world, std::uint32_t number, std::uint64_t start) {
   ControlIdentity identity;
   identity.role = pb::ROLE_WORKER;
   identity.name = fmt::format("worker{}", number);
-  identity.session = (1ULL << 32U) + number;
+  identity.session = start << 40U | 1ULL << 32U | number;
   const sim::NodeId node = world.topology->worker_node(number);
   const Topology::Host& host = world.topology->hosts()[world.topology->host_of(node)];
   identity.device = world.backend->description();
@@ -40,7 +40,7 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
   TimePoint now() const override { return worker_.world_.now(); }
   double unix_s() const override { return seconds(now().since_origin()); }
   void sleep(Duration duration) override {
-    worker_.world_.agenda.at(now() + duration, [this] { worker_.resume(); });
+    worker_.at(now() + duration, [this] { worker_.resume(); });
     worker_.leave();
   }
   void computed(Pass pass, std::size_t layer, Clock clock) override {
@@ -59,16 +59,26 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
   TrainingWorker& worker_;
 };
 
-TrainingWorker::TrainingWorker(World& world, std::uint32_t number, ControlTimings timings)
-    : ControlNode(*world.network, world.topology->worker_node(number), identity_of(world, number),
-                  timings),
+TrainingWorker::TrainingWorker(World& world, std::uint32_t number, std::uint64_t start,
+                               ControlTimings timings)
+    : ControlNode(*world.network, world.topology->worker_node(number),
+                  identity_of(world, number, start), timings),
       world_(world),
       number_(number),
       config_(config_of(world, number)),
       lane_(world.machine_of(node_)),
       pace_(std::make_unique<VirtualPace>(*this)) {}
 
-TrainingWorker::~TrainingWorker() = default;
+// Its stack uses the rest.
+TrainingWorker::~TrainingWorker() {
+  run_.reset();
+}
+
+void TrainingWorker::at(TimePoint time, Agenda::Action action) {
+  world_.agenda.at(time, [life = std::weak_ptr(life_), action = std::move(action)] {
+    if (!life.expired()) action();
+  });
+}
 
 void TrainingWorker::receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) {
   auto* message = std::get_if<Message>(&body);
@@ -105,11 +115,11 @@ void TrainingWorker::send(PeerId to, Message message) {
 
 void TrainingWorker::wake_client() {
   if (waits_) {
-    world_.agenda.at(world_.now(), [this, wait = waits_so_far_] {
+    at(world_.now(), [this, wait = waits_so_far_] {
       if (waits_ && wait == waits_so_far_) resume();
     });
   } else if (!std::exchange(work_is_due_, true)) {
-    world_.agenda.at(world_.now(), [this] { let_client_work(); });
+    at(world_.now(), [this] { let_client_work(); });
   }
 }
 
@@ -130,7 +140,7 @@ void TrainingWorker::let_client_work() {
 void TrainingWorker::keep_client_working(std::uint64_t use) {
   if (use != uses_ || client_ == nullptr) return;
   let_client_work();
-  world_.agenda.at(world_.now() + kIdle, [this, use] { keep_client_working(use); });
+  at(world_.now() + kIdle, [this, use] { keep_client_working(use); });
 }
 
 std::unique_ptr<Endpoint> TrainingWorker::make_endpoint() {
@@ -159,12 +169,12 @@ void TrainingWorker::use(Client* client) {
   client_ = client;
   ++uses_;
   if (client == nullptr) return;
-  world_.agenda.at(world_.now(), [this, use = uses_] { keep_client_working(use); });
+  at(world_.now(), [this, use = uses_] { keep_client_working(use); });
 }
 
 void TrainingWorker::pass(Duration at_most) {
   waits_ = true;
-  world_.agenda.at(world_.now() + at_most, [this, wait = ++waits_so_far_] {
+  at(world_.now() + at_most, [this, wait = ++waits_so_far_] {
     if (waits_ && wait == waits_so_far_) resume();
   });
   leave();
@@ -204,6 +214,8 @@ void TrainingWorker::resume() {
 void TrainingWorker::on_event(const ControlEvent& event, TimePoint /*now*/) {
   if (const auto* job = std::get_if<pb::WorkerJob>(&event)) {
     take_job(*job);
+  } else if (std::holds_alternative<control_event::Leave>(event)) {
+    hand_over();
   } else if (const auto* lost = std::get_if<control_event::DeclaredLost>(&event)) {
     log::warn("worker{}: {}", number_, lost->reason);
     stop_run();
@@ -225,14 +237,20 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
     if (job.stop()) stop_run();
     return;
   }
-  if (job.stop() || (run_ && !run_->end.finished)) return;
+  if (run_ && !run_->end.finished) {
+    // It was declared lost: the run ends soon.
+    next_job_ = job;
+    return;
+  }
+  if (job.stop()) return;
   run_ = std::make_unique<Run>();
   run_->job = job;
   run_->orders.evaluates = job.evaluates();
+  run_->orders.leave = leaves_;
   run_->begun = world_.now();
   reported_end_ = false;
   run_->fiber = std::make_unique<Fiber>([this, one = run_.get()] { run(*one); });
-  world_.agenda.at(world_.now(), [this] { resume(); });
+  at(world_.now(), [this] { resume(); });
 }
 
 /// The body of the fiber.
@@ -266,8 +284,15 @@ void TrainingWorker::report_progress() {
   report(std::move(content), news);
 }
 
+void TrainingWorker::hand_over() {
+  ControlNode::hand_over();
+  leaves_ = true;
+  if (run_) run_->orders.leave = true;
+}
+
 void TrainingWorker::step(TimePoint now) {
   report_progress();
+  if (next_job_ && run_->end.finished) take_job(*std::exchange(next_job_, std::nullopt));
   ControlNode::step(now);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/recent_rate.hpp"
 #include "lab/node.hpp"
@@ -19,11 +20,13 @@ namespace taut::lab {
 /// is to pass.
 class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
  public:
-  TrainingWorker(World& world, std::uint32_t number, ControlTimings timings);
+  /// start  of this worker, from 0
+  TrainingWorker(World& world, std::uint32_t number, std::uint64_t start, ControlTimings timings);
   ~TrainingWorker() override;
 
   void receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) override;
   void step(TimePoint now) override;
+  void hand_over() override;
 
  private:
   class VirtualPace;
@@ -55,6 +58,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   std::unique_ptr<ValueStore> make_store(Client& client, const ServedOptions& options) override;
   void use(Client* client) override;
 
+  /// Enters something in the agenda, which is left out if this process has ended by then.
+  void at(TimePoint time, Agenda::Action action);
   void note_layer(worker::Pace::Pass pass, std::size_t layer);
   /// Leaves the fiber until resume(), at most so long.
   void pass(Duration at_most);
@@ -73,16 +78,19 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   const pb::ClusterConfig config_;
   Lane lane_;  // the client's thread
   std::unique_ptr<VirtualPace> pace_;
+  const std::shared_ptr<int> life_ = std::make_shared<int>();  // ends with the process
   std::unique_ptr<Run> run_;
-  NodeEndpoint* endpoint_ = nullptr;  // the run's
-  Client* client_ = nullptr;          // the run's
-  bool waits_ = false;                // the fiber, for a message
+  std::optional<pb::WorkerJob> next_job_;  // that waits for the end of the run
+  NodeEndpoint* endpoint_ = nullptr;       // the run's
+  Client* client_ = nullptr;               // the run's
+  bool waits_ = false;                     // the fiber, for a message
   bool work_is_due_ = false;
   std::uint64_t waits_so_far_ = 0;
   Stopwatch entered_;          // of the fiber, by the machine's time
   double busy_us_ = 0;         // of the fiber, since a layer was last noted
   std::uint64_t arrived_ = 0;  // bytes of messages since the client last worked
   std::uint64_t uses_ = 0;     // of clients
+  bool leaves_ = false;        // the job, at the end of a clock
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "common/did_you_mean.hpp"
 #include "common/files/file.hpp"
+#include "proto/config/lab_times.hpp"
 #include "proto/config/text_places.hpp"
 
 namespace taut {
@@ -28,6 +29,8 @@ class Check {
     TAUT_TRY(racks());
     TAUT_TRY(hosts());
     TAUT_TRY(compute());
+    TAUT_TRY(outages());
+    TAUT_TRY(control());
     return costs();
   }
 
@@ -118,7 +121,58 @@ class Check {
     TAUT_TRY(is_in({{"compute"}, {"shape"}}, compute.shape(), 1.1, 100));
     TAUT_TRY(is_in({{"compute"}, {"burst_factor"}}, compute.burst_factor(), 1, 1e4));
     TAUT_TRY(is_in({{"compute"}, {"burst_clocks"}}, compute.burst_clocks(), 1, 1e6));
-    return is_in({{"compute"}, {"burst_share"}}, compute.burst_share(), 0, 1);
+    TAUT_TRY(is_in({{"compute"}, {"burst_share"}}, compute.burst_share(), 0, 1));
+    return times();
+  }
+  [[nodiscard]] Result<void> times() const {
+    const pb::LabCompute& compute = cluster_.compute();
+    for (int i = 0; i < compute.time_ms_size(); ++i) {
+      TAUT_TRY(is_above({{"compute"}, {"time_ms", i}}, compute.time_ms(i), 1e7));
+    }
+    const bool is_trace = compute.spread() == pb::LabCompute::TRACE;
+    const bool has_times = compute.time_ms_size() > 0 || compute.has_times_file();
+    if (is_trace == has_times) return ok();
+    if (is_trace) {
+      return text_.error({{"compute"}, {"spread"}},
+                         "spread TRACE without times; give time_ms or times_file");
+    }
+    const PlacedText::Step times =
+        compute.has_times_file() ? PlacedText::Step{"times_file"} : PlacedText::Step{"time_ms", 0};
+    return text_.error({{"compute"}, times},
+                       "time_ms and times_file are for spread: TRACE; set it");
+  }
+  [[nodiscard]] Result<void> outages() const {
+    constexpr double kMax_s = 1e9;
+    constexpr double kMaxNotice_s = 86'400;
+    std::vector<std::string> known;
+    for (const pb::LabHost& host : cluster_.host()) {
+      known.push_back(host.name());
+      for (std::uint32_t i = 0; host.count() > 1 && i < host.count(); ++i) {
+        known.push_back(fmt::format("{}{}", host.name(), i));
+      }
+    }
+    for (int i = 0; i < cluster_.outage_size(); ++i) {
+      const pb::LabOutage& outage = cluster_.outage(i);
+      TAUT_TRY(is_known({{"outage", i}, {"host"}}, outage.host(), "host", known));
+      if (outage.has_at_s() == outage.has_per_hour()) {
+        return text_.error({{"outage", i}, {"per_hour"}},
+                           "an outage has either at_s or per_hour; give one of them");
+      }
+      TAUT_TRY(is_in({{"outage", i}, {"at_s"}}, outage.at_s(), 0, kMax_s));
+      if (outage.has_per_hour()) {
+        TAUT_TRY(is_above({{"outage", i}, {"per_hour"}}, outage.per_hour(), 3600));
+      }
+      TAUT_TRY(is_in({{"outage", i}, {"notice_s"}}, outage.notice_s(), 0, kMaxNotice_s));
+      TAUT_TRY(is_in({{"outage", i}, {"back_s"}}, outage.back_s(), 0, kMax_s));
+    }
+    return ok();
+  }
+  [[nodiscard]] Result<void> control() const {
+    const pb::LabControl& control = cluster_.control();
+    TAUT_TRY(is_in({{"control"}, {"heartbeat_limit_s"}}, control.heartbeat_limit_s(), 0.1, 86'400));
+    TAUT_TRY(
+        is_in({{"control"}, {"replication_interval"}}, control.replication_interval(), 0, 1000));
+    return is_in({{"control"}, {"worker_wait_s"}}, control.worker_wait_s(), 0, 604'800);
   }
   [[nodiscard]] Result<void> costs() const {
     constexpr double kMax = 1e6;
@@ -163,7 +217,10 @@ class Check {
       if (one == name) return ok();
     }
     if (name.empty()) {
-      return text_.error(steps, fmt::format("a host without a {} among several; name one", kind));
+      return text_.error(steps,
+                         std::string_view(kind) == "host"
+                             ? "an outage without a host; name one"
+                             : fmt::format("a host without a {} among several; name one", kind));
     }
     std::string advice = did_you_mean(name, known);
     if (advice.empty()) advice = fmt::format("; add {} {{ name: \"{}\" }}", kind, name);
@@ -186,7 +243,14 @@ Result<pb::LabCluster> parse_lab_cluster(std::string_view text, const std::strin
 
 Result<pb::LabCluster> read_lab_cluster(const std::filesystem::path& path) {
   TAUT_TRY(const std::string text, read_file(path, kMaxText));
-  return parse_lab_cluster(text, path.string());
+  TAUT_TRY(pb::LabCluster cluster, parse_lab_cluster(text, path.string()));
+  if (!cluster.compute().has_times_file()) return cluster;
+  pb::LabCompute& compute = *cluster.mutable_compute();
+  TAUT_TRY(const std::vector<double> times,
+           read_compute_times(path.parent_path() / compute.times_file()));
+  compute.mutable_time_ms()->Add(times.begin(), times.end());
+  compute.clear_times_file();
+  return cluster;
 }
 
 }  // namespace taut

@@ -97,6 +97,54 @@ class Lab(ClusterTest):
         self.assertLess(costs["lab"]["virtual_s"], learns["lab"]["virtual_s"])
         self.assertGreater(costs["lab"]["virtual_s"], 0.4 * learns["lab"]["virtual_s"])
 
+    def test_hosts_that_go_away_are_lost_and_return_the_same_each_time(self):
+        losses = """
+outage { host: "node1" at_s: 0.3 back_s: 0.5 }
+outage { host: "node2" per_hour: 2500 back_s: 0.4 }
+outage { host: "node0" at_s: 1.5 notice_s: 0.3 back_s: 0.2 }
+control { heartbeat_limit_s: 0.5 }
+"""
+        slow = CLUSTER.replace("clock_ms: 2 ", "clock_ms: 40 ") + losses
+        _, one = self.lab("--slack", 1, "--max-iter", 80, cluster=slow, name="one")
+        text, two = self.lab("--slack", 1, "--max-iter", 80, cluster=slow, name="two")
+        self.assertEqual(one, two)
+        self.assertRegex(text, r"hosts lost: \d+\n  node\d at ")
+        lost = one["lab"]["hosts_lost"]
+        self.assertIn("node1", [loss["host"] for loss in lost if loss["at_s"] == 0.3], lost)
+        self.assertIn(("node0", True), [(loss["host"], loss["had_notice"]) for loss in lost], lost)
+        self.assertGreater(len(lost), 3)
+        # A process that returns has a line of its own.
+        self.assertGreater(len(one["workers"]), 4)
+        self.assertIn("lost", [worker["state"] for worker in one["workers"]])
+        self.assertEqual(max(worker["clock"] for worker in one["workers"]), 80)
+        self.assertTrue(all(b["staleness"] <= 1 for b in one["staleness"]), one["staleness"])
+
+    def test_a_server_that_is_lost_in_the_lab_has_a_backup_or_ends_the_job(self):
+        cluster = CLUSTER.replace('servers: 2', 'count: 2 servers: 1')
+        cluster += 'outage { host: "server1" at_s: 0.5 }\ncontrol { heartbeat_limit_s: 0.5 %s }\n'
+        slow = cluster.replace("clock_ms: 2 ", "clock_ms: 40 ")
+        _, summary = self.lab("--mode", "bsp", "--servers", 2, cluster=slow % "")
+        self.assertEqual([w["clock"] for w in summary["workers"]], [30, 30, 30])
+        self.assertEqual(summary["lab"]["hosts_lost"][0]["host"], "server1")
+        _, whole = self.lab("--mode", "bsp", "--servers", 2,
+                            cluster=slow.split("outage")[0])
+        self.assertEqual(summary["parameters_sha256"], whole["parameters_sha256"])
+        path = self.folder / "alone.textproto"
+        path.write_text(slow % "replication_interval: 0")
+        answer = self.tautline("lab", self.job(workers=3), "--servers", 2, "--cluster", path,
+                               "--output", self.folder / "alone")
+        self.assert_fails(answer, "server1")
+
+    def test_the_times_of_a_real_run_are_those_of_a_worker_in_the_lab(self):
+        rows = "".join(f"{i},{0.01 * (1 + i % 2)},1\n" for i in range(20))
+        (self.folder / "metrics.csv").write_text("clock,compute_s,loss\n" + rows)
+        cluster = CLUSTER.replace("clock_ms: 2 spread: LOGNORMAL deviation: 0.4",
+                                  'spread: TRACE times_file: "metrics.csv"')
+        _, summary = self.lab("--no-learning", cluster=cluster, workers=1)
+        # 30 clocks of 10 and 20 ms by turns.
+        self.assertAlmostEqual(summary["workers"][0]["compute_s"]
+                               - summary["workers"][0]["wait_s"], 0.45, delta=0.05)
+
     def test_a_calibrated_cluster_is_one_that_the_lab_takes(self):
         path = self.folder / "this.textproto"
         answer = self.tautline("lab", "calibrate", self.job(), "--output", path)

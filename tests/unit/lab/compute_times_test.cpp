@@ -1,5 +1,10 @@
 #include "lab/training/compute_times.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <vector>
+
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "worker/model/graph.hpp"
@@ -85,6 +90,31 @@ TEST_CASE("a burst lasts its clocks", "[lab]") {
     const double first = times.factor(0, Clock(10 * block));
     for (int i = 1; i < 10; ++i) CHECK(times.factor(0, Clock(10 * block + i)) == first);
   }
+}
+
+TEST_CASE("a trace of times passes in its order, in a circle, from a place of each worker's own",
+          "[lab]") {
+  const auto made = times_of("spread: TRACE time_ms: 10 time_ms: 20 time_ms: 60");
+  REQUIRE(made.has_value());
+  const ComputeTimes& times = made.value();
+  CHECK(times.whole_clock() == Approx(30'000));
+  const std::vector<double> trace{1.0 / 3, 2.0 / 3, 2};
+  std::set<std::size_t> places;
+  for (std::uint32_t worker = 0; worker < 16; ++worker) {
+    const auto first = std::ranges::find_if(trace, [&](double factor) {
+      return std::abs(factor - times.factor(worker, Clock(0))) < 1e-9;
+    });
+    REQUIRE(first != trace.end());
+    const auto place = static_cast<std::size_t>(first - trace.begin());
+    places.insert(place);
+    for (std::size_t clock = 0; clock < 7; ++clock) {
+      CHECK(times.factor(worker, Clock(static_cast<std::int64_t>(clock))) ==
+            Approx(trace[(place + clock) % 3]));
+    }
+  }
+  CHECK(places.size() == 3);
+  const auto scaled = times_of("clock_ms: 6 spread: TRACE time_ms: 10 time_ms: 30");
+  CHECK(scaled.value().whole_clock() == Approx(6'000));
 }
 
 }  // namespace taut::lab

@@ -1,5 +1,6 @@
 #include "proto/config/lab_cluster.hpp"
 
+#include "proto/config/lab_times.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut {
@@ -46,8 +47,55 @@ TEST_CASE("a lab's cluster that cannot be is refused with line and column", "[la
         "c:2:11: compute has layers and clock_ms; give one of them");
   CHECK(refusal_of("host { name: \"h\" servers: 1 }\nrack { name: \"r\" }") ==
         "c:2:1: rack \"r\": give its link, or its oversubscription");
+  const std::string host =
+      "host { name: \"h\" count: 2 servers: 1 link: \"a\" }\n"
+      "link { name: \"a\" gbit_per_s: 1 }\n";
+  CHECK(refusal_of(host + "outage { host: \"h3\" at_s: 1 }") ==
+        "c:3:10: no host \"h3\"; did you mean \"h\"?");
+  CHECK(refusal_of(host + "outage { host: \"h1\" }") ==
+        "c:3:1: an outage has either at_s or per_hour; give one of them");
+  CHECK(refusal_of(host + "outage { host: \"h\" per_hour: 0 }") ==
+        "c:3:20: per_hour must be greater than 0 and at most 3600, is 0");
+  CHECK(refusal_of(host + "outage { host: \"h\" at_s: 1 notice_s: -1 }") ==
+        "c:3:28: notice_s must be between 0 and 86400, is -1");
+  CHECK(refusal_of(host + "control { heartbeat_limit_s: 0 }") ==
+        "c:3:11: heartbeat_limit_s must be between 0.1 and 86400, is 0");
+  CHECK(refusal_of(host + "compute { spread: TRACE }") ==
+        "c:3:11: spread TRACE without times; give time_ms or times_file");
+  CHECK(refusal_of(host + "compute { clock_ms: 1 time_ms: 1 }") ==
+        "c:3:23: time_ms and times_file are for spread: TRACE; set it");
+  CHECK(refusal_of(host + "compute { spread: TRACE time_ms: 1 time_ms: 0 }") ==
+        "c:3:36: time_ms must be greater than 0 and at most 10000000, is 0");
   CHECK(refusal_of("host { nmae: \"h\" }") ==
         "c:1:8: no field \"nmae\" in LabHost; did you mean \"name\"?");
+}
+
+TEST_CASE("measured times are read from lines, and from a worker's metrics.csv", "[lab]") {
+  const auto lines = parse_compute_times("1.5\n\n 2e1\r\n3", "t");
+  REQUIRE(lines.has_value());
+  CHECK(lines.value() == std::vector<double>{1.5, 20, 3});
+  const auto table = parse_compute_times("clock,compute_s,loss\n0,0.25,1\n,,2\n1,0.5,1\n", "t");
+  REQUIRE(table.has_value());
+  CHECK(table.value() == std::vector<double>{250, 500});
+}
+
+TEST_CASE("a file of times that cannot be is refused with its line", "[lab]") {
+  const auto refusal = [](const std::string& text) {
+    const auto times = parse_compute_times(text, "t");
+    REQUIRE_FALSE(times.has_value());
+    return times.error().message;
+  };
+  CHECK(refusal("1\nx\n") ==
+        "t:2: must be a number of milliseconds greater than 0 and at most "
+        "1e+07, is \"x\"");
+  CHECK(refusal("1\n-2\n") ==
+        "t:2: must be a number of milliseconds greater than 0 and at most "
+        "1e+07, is \"-2\"");
+  CHECK(refusal("compute_s,b\n0,1\n") ==
+        "t:2: must be a number of seconds greater than 0 and at "
+        "most 10000, is \"0\"");
+  CHECK(refusal("a,b\n1,2\n").starts_with("t:1: a table without the column compute_s"));
+  CHECK(refusal("\n").starts_with("t: has no times"));
 }
 
 }  // namespace taut

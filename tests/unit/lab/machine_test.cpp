@@ -106,4 +106,15 @@ TEST_CASE("what a turn goes on with comes before what waits", "[lab]") {
   CHECK(order == std::vector<int>{0, 1, 2, 3});
 }
 
+TEST_CASE("a host that has stopped gives its cores to new threads alone", "[lab]") {
+  Bench bench;
+  Machine machine(bench.agenda, bench.clock, 1, 1);
+  machine.run(1000, bench.note());
+  machine.run(1000, bench.note());
+  machine.stop();
+  machine.run(300, bench.note());
+  bench.run_all();
+  CHECK(bench.ended == std::vector<std::int64_t>{300});
+}
+
 }  // namespace taut::lab

@@ -1,0 +1,113 @@
+#include "lab/training/processes.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "lab/training/training_server.hpp"
+#include "lab/training/training_worker.hpp"
+
+namespace taut::lab {
+
+Processes::Processes(World& world, ProcessOptions options)
+    : world_(world), options_(std::move(options)) {
+  world_.step_soon = [this](sim::NodeId node) {
+    world_.agenda.at(world_.now(), [this, node] { step(node); });
+  };
+}
+
+void Processes::start() {
+  places_.resize(first_worker() + options_.job.workers());
+  places_[Topology::kCoordinator].node = std::make_unique<sim::CoordinatorNode>(
+      *world_.network, std::make_shared<CoordinatorRecords>(), Topology::kCoordinator,
+      options_.coordinator);
+  auto user = std::make_unique<TrainingUser>(world_, options_.job, options_.servers);
+  user_ = user.get();
+  places_[Topology::kUser].node = std::move(user);
+  for (sim::NodeId node = Topology::kUser + 1; node < places_.size(); ++node) enter(node);
+  for (sim::NodeId node = 0; node < places_.size(); ++node) step(node);
+}
+
+/// Starts a server or a worker.
+void Processes::enter(sim::NodeId number) {
+  Place& place = places_[number];
+  const std::uint64_t start = place.starts++;
+  place.has_ended = false;
+  place.planned = TimePoint::never();
+  if (number >= first_worker()) {
+    place.node =
+        std::make_unique<TrainingWorker>(world_, number - first_worker(), start, options_.timings);
+  } else {
+    const std::uint32_t server = number - world_.topology->server_node(0);
+    place.node =
+        std::make_unique<TrainingServer>(world_, server, start, options_.shards, options_.timings);
+  }
+}
+
+void Processes::step(sim::NodeId number) {
+  Place& place = places_[number];
+  if (place.node == nullptr || place.has_ended) return;
+  place.node->step(world_.now());
+  if (number != Topology::kUser && place.node->is_over()) {
+    place.has_ended = true;
+    world_.network->end(number);
+    return;
+  }
+  plan(number);
+}
+
+/// Enters when a process has to be looked at again.
+void Processes::plan(sim::NodeId number) {
+  Place& place = places_[number];
+  const TimePoint wake = std::max(place.node->wake(), world_.now());
+  if (wake >= place.planned) return;
+  place.planned = wake;
+  world_.agenda.at(wake, [this, number, wake] {
+    if (places_[number].planned != wake) return;
+    places_[number].planned = TimePoint::never();
+    step(number);
+  });
+}
+
+void Processes::deliver(sim::Delivery delivery) {
+  if (!world_.network->is_open(delivery.to)) return;
+  const sim::NodeId number = world_.network->node_of(delivery.to);
+  const bool is_control = std::holds_alternative<pb::ControlMessage>(delivery.body);
+  places_[number].node->receive(delivery.to, delivery.from, std::move(delivery.body), world_.now());
+  if (is_control) step(number);
+}
+
+std::vector<sim::NodeId> Processes::on_host(std::size_t host) const {
+  std::vector<sim::NodeId> numbers;
+  for (sim::NodeId node = Topology::kUser + 1; node < places_.size(); ++node) {
+    if (world_.topology->host_of(node) == host) numbers.push_back(node);
+  }
+  return numbers;
+}
+
+void Processes::give_notice(std::size_t host) {
+  for (const sim::NodeId number : on_host(host)) {
+    const Place& place = places_[number];
+    if (place.node == nullptr || place.has_ended) continue;
+    static_cast<sim::ControlNode&>(*place.node).hand_over();
+    step(number);
+  }
+}
+
+void Processes::stop(std::size_t host) {
+  for (const sim::NodeId number : on_host(host)) {
+    // What it would still send in its end gets nowhere.
+    world_.network->end(number);
+    places_[number].node.reset();
+  }
+  world_.machines[host]->stop();
+}
+
+void Processes::start_again(std::size_t host) {
+  for (const sim::NodeId number : on_host(host)) {
+    enter(number);
+    step(number);
+  }
+}
+
+}  // namespace taut::lab

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lab/node.hpp"
+#include "lab/training/training_user.hpp"
+#include "lab/training/world.hpp"
+
+namespace taut::lab {
+
+struct ProcessOptions {
+  pb::Job job;
+  std::uint32_t servers = 1;
+  std::uint32_t shards = 1;  // of each server
+  ControlTimings timings;
+  CoordinatorOptions coordinator;
+};
+
+/// The processes of a training: the coordinator and the user, servers, workers. Each does what is
+/// due at its times and when a message arrives; hosts may go away with theirs and return.
+class Processes {
+ public:
+  /// world  outlives the processes, and has everything but them
+  Processes(World& world, ProcessOptions options);
+
+  /// Starts all of them.
+  void start();
+  void deliver(sim::Delivery delivery);
+  void step(sim::NodeId number);
+  [[nodiscard]] const TrainingUser& user() const { return *user_; }
+
+  /// The servers and workers that run on a host, or would if it had not gone away.
+  [[nodiscard]] std::vector<sim::NodeId> on_host(std::size_t host) const;
+  /// The host's processes begin to hand their work over.
+  void give_notice(std::size_t host);
+  /// The host's processes end in the middle of what they do.
+  void stop(std::size_t host);
+  /// The host is there again, with new processes.
+  void start_again(std::size_t host);
+
+ private:
+  struct Place {
+    std::unique_ptr<sim::Node> node;         // nullptr: its host has gone away
+    bool has_ended = false;                  // by itself
+    TimePoint planned = TimePoint::never();  // its entry in the agenda
+    std::uint64_t starts = 0;
+  };
+  void enter(sim::NodeId number);
+  void plan(sim::NodeId number);
+  [[nodiscard]] sim::NodeId first_worker() const { return world_.topology->worker_node(0); }
+
+  World& world_;
+  const ProcessOptions options_;
+  TrainingUser* user_ = nullptr;
+  std::vector<Place> places_;  // by node
+};
+
+}  // namespace taut::lab
