@@ -16,7 +16,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
-#include "server/slice_image.hpp"
+#include "server/replication/slice_image.hpp"
 
 namespace taut::server {
 

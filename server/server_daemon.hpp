@@ -14,7 +14,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/control_link.hpp"
 #include "proto/record_sender.hpp"
-#include "server/checkpoint_thread.hpp"
+#include "server/checkpoints/checkpoint_thread.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/dashboard/dashboard.hpp"
 #include "server/initial_values.hpp"

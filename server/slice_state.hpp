@@ -15,11 +15,11 @@
 #include "common/ssp/slice_layout.hpp"
 #include "common/ssp/table.hpp"
 #include "proto/update.hpp"
+#include "server/checkpoints/slice_capture.hpp"
 #include "server/job_view.hpp"
 #include "server/parked_reads.hpp"
-#include "server/replay_gate.hpp"
-#include "server/slice_capture.hpp"
-#include "server/slice_image.hpp"
+#include "server/replication/replay_gate.hpp"
+#include "server/replication/slice_image.hpp"
 #include "server/slice_memory.hpp"
 
 namespace taut::server {

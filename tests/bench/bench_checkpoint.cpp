@@ -19,7 +19,7 @@
 #include "proto/config/job_state.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/wire_version.hpp"
-#include "server/checkpoint_thread.hpp"
+#include "server/checkpoints/checkpoint_thread.hpp"
 #include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/shard.hpp"
 

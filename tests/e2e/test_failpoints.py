@@ -26,7 +26,7 @@ CLOCKS = 250
 
 def failpoints():
     """Those of the servers' code."""
-    text = "".join(path.read_text() for path in sorted((SOURCE / "server").glob("*.cpp")))
+    text = "".join(path.read_text() for path in sorted((SOURCE / "server").rglob("*.cpp")))
     calls = re.findall(r"failpoint\(([^)]*)\)", text)
     return sorted({name for call in calls for name in re.findall(r'"([^"]+)"', call)})
 

@@ -10,8 +10,8 @@
 
 #include "proto/formats/checkpoint_reader.hpp"
 #include "proto/wire_version.hpp"
-#include "server/checkpoint_file.hpp"
-#include "server/checkpoint_thread.hpp"
+#include "server/checkpoints/checkpoint_file.hpp"
+#include "server/checkpoints/checkpoint_thread.hpp"
 #include "server/shard.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/proto/checkpoint_maker.hpp"

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "proto/wire_version.hpp"
-#include "server/replay_gate.hpp"
+#include "server/replication/replay_gate.hpp"
 #include "server/shard.hpp"
 #include "tests/unit/server/job_maker.hpp"
 

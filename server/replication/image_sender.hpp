@@ -12,7 +12,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
-#include "server/job_capture.hpp"
+#include "server/checkpoints/job_capture.hpp"
 #include "server/job_view.hpp"
 #include "server/outbox.hpp"
 

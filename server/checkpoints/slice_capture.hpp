@@ -5,7 +5,7 @@
 
 #include "common/types.hpp"
 #include "server/job_view.hpp"
-#include "server/slice_image.hpp"
+#include "server/replication/slice_image.hpp"
 
 namespace taut::server {
 

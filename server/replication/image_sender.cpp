@@ -1,4 +1,4 @@
-#include "server/image_sender.hpp"
+#include "server/replication/image_sender.hpp"
 
 #include <fmt/format.h>
 

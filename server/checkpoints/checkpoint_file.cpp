@@ -1,4 +1,4 @@
-#include "server/checkpoint_file.hpp"
+#include "server/checkpoints/checkpoint_file.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "server/image_store.hpp"
+#include "server/replication/image_store.hpp"
 
 #include <algorithm>
 #include <cstring>

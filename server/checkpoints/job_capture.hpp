@@ -8,10 +8,10 @@
 
 #include "common/net/buffer_pool.hpp"
 #include "common/ssp/table.hpp"
+#include "server/checkpoints/spare_memory.hpp"
 #include "server/job_view.hpp"
-#include "server/slice_image.hpp"
+#include "server/replication/slice_image.hpp"
 #include "server/slice_state.hpp"
-#include "server/spare_memory.hpp"
 #include "server/table_memory.hpp"
 
 namespace taut::server {

@@ -7,9 +7,9 @@
 
 #include "common/bounded_queue.hpp"
 #include "common/result.hpp"
+#include "server/checkpoints/spare_memory.hpp"
+#include "server/replication/slice_image.hpp"
 #include "server/server_jobs.hpp"
-#include "server/slice_image.hpp"
-#include "server/spare_memory.hpp"
 
 namespace taut::server {
 

@@ -1,4 +1,4 @@
-#include "server/job_capture.hpp"
+#include "server/checkpoints/job_capture.hpp"
 
 #include <new>
 #include <utility>

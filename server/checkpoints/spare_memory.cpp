@@ -1,4 +1,4 @@
-#include "server/spare_memory.hpp"
+#include "server/checkpoints/spare_memory.hpp"
 
 #include "common/memory.hpp"
 

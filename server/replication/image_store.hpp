@@ -13,7 +13,7 @@
 #include "common/ssp/table.hpp"
 #include "proto/data_message.hpp"
 #include "server/job_view.hpp"
-#include "server/slice_image.hpp"
+#include "server/replication/slice_image.hpp"
 #include "server/table_memory.hpp"
 
 namespace taut::server {

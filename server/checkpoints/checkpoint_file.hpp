@@ -6,7 +6,7 @@
 
 #include "common/result.hpp"
 #include "proto/control.pb.h"
-#include "server/slice_image.hpp"
+#include "server/replication/slice_image.hpp"
 
 namespace taut::server {
 

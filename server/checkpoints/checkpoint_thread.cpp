@@ -1,4 +1,4 @@
-#include "server/checkpoint_thread.hpp"
+#include "server/checkpoints/checkpoint_thread.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "common/failpoint.hpp"
 #include "common/log.hpp"
-#include "server/checkpoint_file.hpp"
+#include "server/checkpoints/checkpoint_file.hpp"
 
 namespace taut::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/slice_capture.hpp"
+#include "server/checkpoints/slice_capture.hpp"
 
 #include <new>
 #include <utility>
