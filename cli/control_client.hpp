@@ -10,7 +10,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
-#include "proto/coordinator_addresses.hpp"
+#include "proto/session/coordinator_addresses.hpp"
 
 namespace taut::cli {
 

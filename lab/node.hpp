@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "lab/network.hpp"
-#include "proto/control_session.hpp"
+#include "proto/session/control_session.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store.hpp"
 

@@ -15,7 +15,7 @@
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/text.hpp"
-#include "proto/timeline_switch.hpp"
+#include "proto/session/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "server/server_daemon.hpp"
 

@@ -19,7 +19,7 @@
 #include "common/unix_time.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/cluster_security.hpp"
-#include "proto/timeline_switch.hpp"
+#include "proto/session/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/coordinator_config.hpp"
 #include "server/coordinator/etcd/etcd_leadership.hpp"

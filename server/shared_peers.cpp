@@ -4,7 +4,7 @@
 #include <new>
 
 #include "common/log.hpp"
-#include "proto/shared_handshake.hpp"
+#include "proto/session/shared_handshake.hpp"
 
 namespace taut::server {
 namespace {

@@ -17,7 +17,7 @@
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/text.hpp"
-#include "proto/timeline_switch.hpp"
+#include "proto/session/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/local_run.hpp"
 #include "worker/model/job.hpp"

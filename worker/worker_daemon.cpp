@@ -14,7 +14,7 @@
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/cluster_security.hpp"
-#include "proto/timeline_switch.hpp"
+#include "proto/session/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/device/devices.hpp"
 #include "worker/worker_metrics.hpp"

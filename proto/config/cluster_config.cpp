@@ -9,7 +9,7 @@
 #include "common/files/allowed_folders.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/text.hpp"
-#include "proto/coordinator_addresses.hpp"
+#include "proto/session/coordinator_addresses.hpp"
 
 namespace taut {
 namespace {

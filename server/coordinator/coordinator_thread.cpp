@@ -13,8 +13,8 @@
 #include "common/unix_time.hpp"
 #include "proto/control_message.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
-#include "proto/record_sender.hpp"
 #include "proto/rights.hpp"
+#include "proto/session/record_sender.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
 

@@ -20,7 +20,7 @@
 #include "common/files/regular_file.hpp"
 #include "common/log.hpp"
 #include "proto/config/text.hpp"
-#include "proto/record_sender.hpp"
+#include "proto/session/record_sender.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/job_status.hpp"
 #include "server/coordinator/run_summary.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/log.hpp"
-#include "proto/shared_handshake.hpp"
+#include "proto/session/shared_handshake.hpp"
 
 namespace taut {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/keys/key_folder.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
-#include "proto/control_link.hpp"
+#include "proto/session/control_link.hpp"
 #include "tests/bench/data_plane/memory_use.hpp"
 #include "worker/client/client.hpp"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <random>
 
-#include "proto/shared_handshake.hpp"
+#include "proto/session/shared_handshake.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/client/served_job.hpp"

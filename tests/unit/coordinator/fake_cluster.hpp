@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/ssp/slice_clock.hpp"
-#include "proto/control_session.hpp"
+#include "proto/session/control_session.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store.hpp"
 

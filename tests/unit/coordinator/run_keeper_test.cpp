@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files/file.hpp"
-#include "proto/record_sender.hpp"
+#include "proto/session/record_sender.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 

@@ -1,6 +1,6 @@
-#include "proto/control_session.hpp"
+#include "proto/session/control_session.hpp"
 
-#include "proto/coordinator_addresses.hpp"
+#include "proto/session/coordinator_addresses.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
 

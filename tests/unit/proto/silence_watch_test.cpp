@@ -1,4 +1,4 @@
-#include "proto/silence_watch.hpp"
+#include "proto/session/silence_watch.hpp"
 
 #include "tests/support/catch.hpp"
 

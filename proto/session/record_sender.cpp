@@ -1,4 +1,4 @@
-#include "proto/record_sender.hpp"
+#include "proto/session/record_sender.hpp"
 
 #include <fmt/format.h>
 

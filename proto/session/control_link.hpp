@@ -6,9 +6,9 @@
 
 #include "common/net/endpoint.hpp"
 #include "common/result.hpp"
-#include "proto/control_session.hpp"
-#include "proto/coordinator_addresses.hpp"
-#include "proto/silence_watch.hpp"
+#include "proto/session/control_session.hpp"
+#include "proto/session/coordinator_addresses.hpp"
+#include "proto/session/silence_watch.hpp"
 
 namespace taut {
 

@@ -1,4 +1,4 @@
-#include "proto/timeline_switch.hpp"
+#include "proto/session/timeline_switch.hpp"
 
 #include "common/log.hpp"
 #include "common/timeline.hpp"

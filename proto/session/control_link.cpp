@@ -1,4 +1,4 @@
-#include "proto/control_link.hpp"
+#include "proto/session/control_link.hpp"
 
 #include <algorithm>
 #include <string>

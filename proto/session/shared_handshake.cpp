@@ -1,4 +1,4 @@
-#include "proto/shared_handshake.hpp"
+#include "proto/session/shared_handshake.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "proto/coordinator_addresses.hpp"
+#include "proto/session/coordinator_addresses.hpp"
 
 namespace taut {
 

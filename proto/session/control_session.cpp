@@ -1,4 +1,4 @@
-#include "proto/control_session.hpp"
+#include "proto/session/control_session.hpp"
 
 #include <fmt/format.h>
 
