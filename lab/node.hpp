@@ -5,7 +5,7 @@
 #include "lab/network.hpp"
 #include "proto/session/control_session.hpp"
 #include "server/coordinator/coordinator.hpp"
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/store/store.hpp"
 
 namespace taut::sim {
 

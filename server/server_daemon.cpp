@@ -24,7 +24,7 @@
 #include "server/coordinator/coordinator_config.hpp"
 #include "server/coordinator/etcd/etcd_leadership.hpp"
 #include "server/coordinator/etcd/etcd_store.hpp"
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/store/store.hpp"
 #include "server/dashboard/server_metrics.hpp"
 
 namespace taut::server {

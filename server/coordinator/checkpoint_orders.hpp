@@ -8,7 +8,7 @@
 #include "common/time.hpp"
 #include "proto/checkpoint.pb.h"
 #include "server/coordinator/epoch_change.hpp"
-#include "server/coordinator/job_record.hpp"
+#include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
 

@@ -12,11 +12,11 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
-#include "server/coordinator/coordinator_records.hpp"
 #include "server/coordinator/job_life.hpp"
-#include "server/coordinator/job_record.hpp"
 #include "server/coordinator/registry.hpp"
 #include "server/coordinator/scheduling.hpp"
+#include "server/coordinator/store/coordinator_records.hpp"
+#include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
 

@@ -18,8 +18,8 @@
 #include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/leadership.hpp"
-#include "server/coordinator/run_keeper.hpp"
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/runs/run_keeper.hpp"
+#include "server/coordinator/store/store.hpp"
 
 namespace taut {
 

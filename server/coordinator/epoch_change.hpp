@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "proto/control.pb.h"
-#include "server/coordinator/job_record.hpp"
 #include "server/coordinator/registry.hpp"
+#include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "server/coordinator/job_record.hpp"
 #include "server/coordinator/registry.hpp"
+#include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
 

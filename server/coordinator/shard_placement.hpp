@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "server/coordinator/checkpoint_orders.hpp"
-#include "server/coordinator/job_record.hpp"
 #include "server/coordinator/registry.hpp"
+#include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
 

@@ -4,7 +4,7 @@
 
 #include "server/coordinator/etcd/etcd_client.hpp"
 #include "server/coordinator/leadership.hpp"
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/store/store.hpp"
 
 namespace taut {
 

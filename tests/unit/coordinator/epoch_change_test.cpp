@@ -1,4 +1,4 @@
-#include "server/coordinator/job_record.hpp"
+#include "server/coordinator/store/job_record.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 

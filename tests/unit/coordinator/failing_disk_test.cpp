@@ -1,6 +1,6 @@
 #include "tests/unit/coordinator/failing_disk.hpp"
 
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/store/store.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 

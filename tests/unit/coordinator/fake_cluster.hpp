@@ -13,7 +13,7 @@
 #include "common/ssp/slice_clock.hpp"
 #include "proto/session/control_session.hpp"
 #include "server/coordinator/coordinator.hpp"
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/store/store.hpp"
 
 namespace taut {
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/coordinator/sqlite_database.hpp"
+#include "server/coordinator/store/sqlite_database.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 

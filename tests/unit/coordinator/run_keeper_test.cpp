@@ -1,4 +1,4 @@
-#include "server/coordinator/run_keeper.hpp"
+#include "server/coordinator/runs/run_keeper.hpp"
 
 #include <nlohmann/json.hpp>
 

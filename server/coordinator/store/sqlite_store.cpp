@@ -4,8 +4,8 @@
 #include <system_error>
 #include <utility>
 
-#include "server/coordinator/sqlite_database.hpp"
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/store/sqlite_database.hpp"
+#include "server/coordinator/store/store.hpp"
 
 namespace taut {
 namespace {

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "server/coordinator/store.hpp"
+#include "server/coordinator/store/store.hpp"
 
 namespace taut {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/coordinator/run_keeper.hpp"
+#include "server/coordinator/runs/run_keeper.hpp"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -23,7 +23,7 @@
 #include "proto/session/record_sender.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/job_status.hpp"
-#include "server/coordinator/run_summary.hpp"
+#include "server/coordinator/runs/run_summary.hpp"
 
 namespace taut {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/coordinator/sqlite_database.hpp"
+#include "server/coordinator/store/sqlite_database.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>

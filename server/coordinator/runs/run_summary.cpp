@@ -1,4 +1,4 @@
-#include "server/coordinator/run_summary.hpp"
+#include "server/coordinator/runs/run_summary.hpp"
 
 #include <algorithm>
 #include <cmath>

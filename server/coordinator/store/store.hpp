@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "common/result.hpp"
-#include "server/coordinator/coordinator_records.hpp"
+#include "server/coordinator/store/coordinator_records.hpp"
 
 namespace taut {
 
