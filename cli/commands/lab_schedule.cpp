@@ -13,10 +13,10 @@
 #include "cli/views/draw.hpp"
 #include "cli/views/terminal.hpp"
 #include "common/files/file.hpp"
-#include "lab/schedule/completion_chart.hpp"
 #include "lab/schedule/fair_share.hpp"
-#include "lab/schedule/figures.hpp"
 #include "lab/schedule/policies.hpp"
+#include "lab/schedule/report/completion_chart.hpp"
+#include "lab/schedule/report/figures.hpp"
 #include "lab/schedule/trace.hpp"
 #include "lab/schedule/workload.hpp"
 

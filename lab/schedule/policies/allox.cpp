@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 
-#include "lab/schedule/assignment.hpp"
 #include "lab/schedule/policies.hpp"
+#include "lab/schedule/solvers/assignment.hpp"
 #include "lab/schedule/type_use.hpp"
 
 namespace taut::schedule {

@@ -2,8 +2,8 @@
 #include <array>
 #include <limits>
 
-#include "lab/schedule/linear_program.hpp"
 #include "lab/schedule/policies.hpp"
+#include "lab/schedule/solvers/linear_program.hpp"
 #include "lab/schedule/type_use.hpp"
 
 namespace taut::schedule {

@@ -2,8 +2,8 @@
 #include <array>
 #include <map>
 
-#include "lab/schedule/grouping.hpp"
 #include "lab/schedule/policies.hpp"
+#include "lab/schedule/solvers/grouping.hpp"
 
 namespace taut::schedule {
 namespace {

@@ -1,8 +1,8 @@
 // What policies are compared by.
-#include "lab/schedule/figures.hpp"
+#include "lab/schedule/report/figures.hpp"
 
-#include "lab/schedule/completion_chart.hpp"
 #include "lab/schedule/fair_share.hpp"
+#include "lab/schedule/report/completion_chart.hpp"
 #include "tests/unit/lab/schedule/trial.hpp"
 
 namespace taut::schedule {

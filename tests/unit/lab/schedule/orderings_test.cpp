@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "lab/schedule/fair_share.hpp"
-#include "lab/schedule/figures.hpp"
+#include "lab/schedule/report/figures.hpp"
 #include "lab/schedule/workload.hpp"
 #include "tests/unit/lab/schedule/trial.hpp"
 

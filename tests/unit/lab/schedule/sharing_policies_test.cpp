@@ -1,9 +1,9 @@
 // Policies that share devices, resize jobs, or choose types and places: on small workloads.
 #include <numeric>
 
-#include "lab/schedule/assignment.hpp"
-#include "lab/schedule/grouping.hpp"
-#include "lab/schedule/linear_program.hpp"
+#include "lab/schedule/solvers/assignment.hpp"
+#include "lab/schedule/solvers/grouping.hpp"
+#include "lab/schedule/solvers/linear_program.hpp"
 #include "tests/unit/lab/schedule/trial.hpp"
 
 namespace taut::schedule {

@@ -1,4 +1,4 @@
-#include "lab/schedule/assignment.hpp"
+#include "lab/schedule/solvers/assignment.hpp"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "lab/schedule/linear_program.hpp"
+#include "lab/schedule/solvers/linear_program.hpp"
 
 #include <glpk.h>
 

@@ -1,10 +1,10 @@
-#include "lab/schedule/grouping.hpp"
+#include "lab/schedule/solvers/grouping.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "lab/schedule/linear_program.hpp"
+#include "lab/schedule/solvers/linear_program.hpp"
 
 namespace taut::schedule {
 

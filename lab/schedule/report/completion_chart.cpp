@@ -1,4 +1,4 @@
-#include "lab/schedule/completion_chart.hpp"
+#include "lab/schedule/report/completion_chart.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "lab/schedule/figures.hpp"
+#include "lab/schedule/report/figures.hpp"
 
 #include <fmt/format.h>
 
