@@ -11,7 +11,7 @@
 #include "cli/install_paths.hpp"
 #include "common/files/file.hpp"
 #include "common/keys/key_folder.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {

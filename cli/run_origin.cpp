@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "common/files/file.hpp"
-#include "common/host_name.hpp"
+#include "common/system/host_name.hpp"
 
 namespace taut::cli {
 namespace {

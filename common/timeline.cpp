@@ -15,8 +15,8 @@
 #include <mutex>
 #include <set>
 
-#include "common/host_name.hpp"
 #include "common/log.hpp"
+#include "common/system/host_name.hpp"
 
 namespace taut::timeline {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "common/command_line/program.hpp"
-#include "common/descriptor_limit.hpp"
 #include "common/files/file.hpp"
 #include "common/log.hpp"
-#include "common/memory.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/descriptor_limit.hpp"
+#include "common/system/memory.hpp"
+#include "common/system/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/text.hpp"

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/affinity.hpp"
 #include "common/files/sha256.hpp"
 #include "common/log.hpp"
 #include "common/ssp/policies/averaging.hpp"
+#include "common/system/affinity.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"

@@ -7,10 +7,10 @@
 #include <random>
 #include <utility>
 
-#include "common/host_name.hpp"
 #include "common/log.hpp"
 #include "common/metrics/serve_metrics.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/host_name.hpp"
+#include "common/system/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/cluster_security.hpp"

@@ -8,7 +8,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/control_client.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "proto/state_word.hpp"
 
 namespace taut::cli {

@@ -7,7 +7,7 @@
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/progress_display.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "proto/state_word.hpp"
 
 namespace taut::cli {

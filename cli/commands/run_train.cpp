@@ -23,7 +23,7 @@
 #include "cli/views/progress_display.hpp"
 #include "cli/views/run_summary.hpp"
 #include "common/files/file.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "proto/config/text.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "proto/state_word.hpp"

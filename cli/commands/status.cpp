@@ -11,7 +11,7 @@
 #include "cli/views/message_json.hpp"
 #include "cli/views/status_view.hpp"
 #include "cli/views/terminal.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 
 namespace taut::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/views/terminal.hpp"
 #include "cli/views/top_view.hpp"
 #include "cli/views/worker_marks.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "common/time.hpp"
 
 namespace taut::cli {

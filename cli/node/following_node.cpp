@@ -8,7 +8,7 @@
 
 #include "cli/node/node_address.hpp"
 #include "common/keys/key_folder.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "common/time.hpp"
 #include "proto/wire_version.hpp"
 

@@ -20,7 +20,7 @@
 #include "cli/views/run_summary.hpp"
 #include "common/files/file.hpp"
 #include "common/keys/key_folder.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/text.hpp"
 #include "proto/formats/checkpoint_reader.hpp"

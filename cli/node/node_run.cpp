@@ -12,7 +12,7 @@
 #include "cli/node/following_node.hpp"
 #include "cli/node/leading_node.hpp"
 #include "cli/run_folder.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 
 namespace taut::cli {
 namespace {

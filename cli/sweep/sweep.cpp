@@ -16,7 +16,7 @@
 #include "cli/sweep/sweep_setting.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/file.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {

@@ -14,7 +14,7 @@
 #include "cli/sweep/sweep_setting.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/file.hpp"
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 
 namespace taut::cli {
 namespace {

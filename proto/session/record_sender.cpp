@@ -6,8 +6,8 @@
 #include <fstream>
 #include <system_error>
 
-#include "common/host_name.hpp"
 #include "common/log.hpp"
+#include "common/system/host_name.hpp"
 
 namespace taut {
 namespace {

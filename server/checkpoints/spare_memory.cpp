@@ -1,6 +1,6 @@
 #include "server/checkpoints/spare_memory.hpp"
 
-#include "common/memory.hpp"
+#include "common/system/memory.hpp"
 
 namespace taut::server {
 

@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include "common/affinity.hpp"
+#include "common/system/affinity.hpp"
 #include "common/timeline.hpp"
 
 namespace taut {

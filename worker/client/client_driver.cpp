@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "common/affinity.hpp"
 #include "common/check.hpp"
 #include "common/log.hpp"
+#include "common/system/affinity.hpp"
 #include "common/timeline.hpp"
 
 namespace taut {

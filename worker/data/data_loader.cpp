@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "common/affinity.hpp"
+#include "common/system/affinity.hpp"
 
 namespace taut::data {
 namespace {

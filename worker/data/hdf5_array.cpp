@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/memory.hpp"
+#include "common/system/memory.hpp"
 
 namespace taut::data {
 namespace {

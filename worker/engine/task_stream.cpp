@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/affinity.hpp"
+#include "common/system/affinity.hpp"
 
 namespace taut {
 

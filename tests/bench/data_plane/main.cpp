@@ -11,7 +11,7 @@
 #include "cli/local_cluster.hpp"
 #include "common/files/file.hpp"
 #include "common/log.hpp"
-#include "common/memory.hpp"
+#include "common/system/memory.hpp"
 #include "tests/bench/data_plane/bench_worker.hpp"
 #include "tests/bench/data_plane/limits.hpp"
 #include "tests/bench/data_plane/memory_use.hpp"

@@ -1,4 +1,4 @@
-#include "common/memory.hpp"
+#include "common/system/memory.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"

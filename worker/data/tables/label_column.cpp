@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "common/memory.hpp"
+#include "common/system/memory.hpp"
 
 namespace taut::data {
 namespace {

@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "common/log.hpp"
-#include "common/memory.hpp"
+#include "common/system/memory.hpp"
 #include "worker/engine/cpu/dnnl/dnnl.hpp"
 #include "worker/engine/cpu/ops.hpp"
 #include "worker/engine/cpu/parallel.hpp"

@@ -1,4 +1,4 @@
-#include "common/stop_signal.hpp"
+#include "common/system/stop_signal.hpp"
 
 #include <sys/prctl.h>
 #include <unistd.h>

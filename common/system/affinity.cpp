@@ -1,4 +1,4 @@
-#include "common/affinity.hpp"
+#include "common/system/affinity.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

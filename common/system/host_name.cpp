@@ -1,4 +1,4 @@
-#include "common/host_name.hpp"
+#include "common/system/host_name.hpp"
 
 #include <unistd.h>
 

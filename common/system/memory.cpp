@@ -1,4 +1,4 @@
-#include "common/memory.hpp"
+#include "common/system/memory.hpp"
 
 #include <malloc.h>
 #include <unistd.h>
