@@ -17,11 +17,11 @@
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/divergence.hpp"
 #include "worker/engine/backend.hpp"
+#include "worker/evaluation/test_phases.hpp"
 #include "worker/pace.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
 #include "worker/replica.hpp"
-#include "worker/test_phases.hpp"
 
 namespace taut::worker {
 

@@ -8,7 +8,7 @@
 #include "proto/tool.pb.h"
 #include "worker/data/data_loader.hpp"
 #include "worker/engine/backend.hpp"
-#include "worker/hdf5_output.hpp"
+#include "worker/evaluation/hdf5_output.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/model/saved_model.hpp"
 #include "worker/replica.hpp"

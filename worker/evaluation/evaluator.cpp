@@ -1,4 +1,4 @@
-#include "worker/evaluator.hpp"
+#include "worker/evaluation/evaluator.hpp"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/data/data_loader.hpp"
 #include "worker/engine/backend.hpp"
-#include "worker/hdf5_output.hpp"
+#include "worker/evaluation/hdf5_output.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/layers/output_means.hpp"
 #include "worker/pace.hpp"

@@ -1,4 +1,4 @@
-#include "worker/test_phases.hpp"
+#include "worker/evaluation/test_phases.hpp"
 
 #include <fmt/format.h>
 

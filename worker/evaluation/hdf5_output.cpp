@@ -1,4 +1,4 @@
-#include "worker/hdf5_output.hpp"
+#include "worker/evaluation/hdf5_output.hpp"
 
 #include <fmt/format.h>
 

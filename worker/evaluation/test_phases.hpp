@@ -7,7 +7,7 @@
 #include "common/types.hpp"
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/engine/backend.hpp"
-#include "worker/evaluator.hpp"
+#include "worker/evaluation/evaluator.hpp"
 #include "worker/pace.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
