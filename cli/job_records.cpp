@@ -7,8 +7,8 @@
 
 #include "worker/data/image_sequence.hpp"
 #include "worker/data/open_source.hpp"
-#include "worker/model/job_data.hpp"
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_data.hpp"
+#include "worker/model/job/job_nets.hpp"
 
 namespace taut::cli {
 namespace {

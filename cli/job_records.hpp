@@ -5,7 +5,7 @@
 
 #include "common/record_shape.hpp"
 #include "proto/job.pb.h"
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 
 namespace taut::cli {
 

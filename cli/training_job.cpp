@@ -9,8 +9,8 @@
 #include "cli/commands/train.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/job_records.hpp"
-#include "worker/model/job.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job.hpp"
+#include "worker/model/job/job_data.hpp"
 #include "worker/model/layer_place.hpp"
 #include "worker/model/weights.hpp"
 

@@ -20,7 +20,7 @@
 #include "proto/session/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/local_run.hpp"
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 #include "worker/model/weights.hpp"
 #include "worker/tools/run_tool.hpp"
 #include "worker/worker_daemon.hpp"

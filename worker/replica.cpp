@@ -7,7 +7,7 @@
 #include "common/log.hpp"
 #include "worker/data/open_source.hpp"
 #include "worker/device/batch_memory.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job_data.hpp"
 #include "worker/model/parameters.hpp"
 #include "worker/model/weights.hpp"
 

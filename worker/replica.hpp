@@ -13,7 +13,7 @@
 #include "worker/engine/backend.hpp"
 #include "worker/layers/net.hpp"
 #include "worker/model/graph.hpp"
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 
 namespace taut::worker {
 

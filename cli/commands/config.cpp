@@ -9,9 +9,9 @@
 #include "cli/views/settings_text.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/config/text.hpp"
-#include "worker/model/field_places.hpp"
-#include "worker/model/file_kind.hpp"
-#include "worker/model/job.hpp"
+#include "worker/model/job/field_places.hpp"
+#include "worker/model/job/file_kind.hpp"
+#include "worker/model/job/job.hpp"
 
 namespace taut::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "proto/config/text.hpp"
 #include "proto/formats/caffe_hdf5.hpp"
 #include "proto/formats/caffe_model.hpp"
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 #include "worker/model/saved_model.hpp"
 
 namespace taut::cli {

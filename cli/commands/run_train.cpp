@@ -29,7 +29,7 @@
 #include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/data/text_source.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job_data.hpp"
 
 namespace taut::cli {
 namespace {

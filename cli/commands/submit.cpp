@@ -15,7 +15,7 @@
 #include "cli/control_client.hpp"
 #include "cli/job_records.hpp"
 #include "cli/run_origin.hpp"
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 #include "worker/model/layer_place.hpp"
 #include "worker/model/weights.hpp"
 

@@ -7,7 +7,7 @@
 #include "cli/commands/command.hpp"
 #include "cli/job_records.hpp"
 #include "cli/views/net_summary.hpp"
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 #include "worker/model/saved_model.hpp"
 
 namespace taut::cli {

@@ -13,7 +13,7 @@
 #include "cli/commands/job_arguments.hpp"
 #include "cli/sweep/sweep.hpp"
 #include "cli/sweep/vary.hpp"
-#include "worker/model/file_kind.hpp"
+#include "worker/model/job/file_kind.hpp"
 
 namespace taut::cli {
 namespace {

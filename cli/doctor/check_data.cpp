@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/doctor/checks.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job_data.hpp"
 
 namespace taut::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/files/file.hpp"
 #include "common/files/sha256.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job_data.hpp"
 
 namespace taut::cli {
 namespace {

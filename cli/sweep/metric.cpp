@@ -9,7 +9,7 @@
 
 #include "cli/job_records.hpp"
 #include "proto/config/job_words.hpp"
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 
 namespace taut::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/job_records.hpp"
 #include "cli/sweep/job_field.hpp"
 #include "cli/sweep/vary.hpp"
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 
 namespace taut::cli {
 namespace {

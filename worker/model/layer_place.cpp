@@ -10,8 +10,8 @@
 
 #include "common/files/file.hpp"
 #include "proto/job.pb.h"
-#include "worker/model/file_kind.hpp"
-#include "worker/model/mentioned.hpp"
+#include "worker/model/job/file_kind.hpp"
+#include "worker/model/job/mentioned.hpp"
 
 namespace taut::model {
 namespace {

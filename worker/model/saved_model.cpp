@@ -9,9 +9,9 @@
 
 #include "common/files/safetensors.hpp"
 #include "proto/config/text.hpp"
-#include "worker/model/file_kind.hpp"
-#include "worker/model/job.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/file_kind.hpp"
+#include "worker/model/job/job.hpp"
+#include "worker/model/job/job_data.hpp"
 #include "worker/model/upgrade.hpp"
 #include "worker/model/weights.hpp"
 

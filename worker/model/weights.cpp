@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 
 namespace taut::model {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/files/file.hpp"
 #include "worker/data/open_source.hpp"
 #include "worker/data/transform.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job_data.hpp"
 #include "worker/model/rules/layer_rule.hpp"
 
 namespace taut::worker {

@@ -2,7 +2,7 @@
 
 #include "common/files/file.hpp"
 #include "worker/data/text_source.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job_data.hpp"
 #include "worker/text_sampler.hpp"
 #include "worker/tools/trained_net.hpp"
 

@@ -1,12 +1,12 @@
 // Which nets a job runs, wherever its solver says them.
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 
 #include "proto/config/job_state.hpp"
 #include "proto/config/net_state.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 
 using namespace taut;
 using namespace taut::model;

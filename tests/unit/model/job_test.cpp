@@ -1,10 +1,10 @@
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
-#include "worker/model/file_kind.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/file_kind.hpp"
+#include "worker/model/job/job_data.hpp"
 
 using namespace taut;
 using namespace taut::model;

@@ -2,8 +2,8 @@
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/model/net_text.hpp"
-#include "worker/model/job.hpp"
-#include "worker/model/solver.hpp"
+#include "worker/model/job/job.hpp"
+#include "worker/model/job/solver.hpp"
 
 using namespace taut;
 using namespace taut::test;

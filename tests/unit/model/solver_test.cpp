@@ -1,4 +1,4 @@
-#include "worker/model/solver.hpp"
+#include "worker/model/job/solver.hpp"
 
 #include "common/math/update_rules.hpp"
 #include "proto/config/text.hpp"

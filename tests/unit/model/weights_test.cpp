@@ -3,7 +3,7 @@
 #include "common/files/safetensors.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/model/net_text.hpp"
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 
 using namespace taut;
 using namespace taut::model;

@@ -6,8 +6,8 @@
 #include "worker/data/image_sequence.hpp"
 #include "worker/data/text_source.hpp"
 #include "worker/model/graph.hpp"
-#include "worker/model/job.hpp"
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job.hpp"
+#include "worker/model/job/job_data.hpp"
 
 using namespace taut;
 

@@ -1,4 +1,4 @@
-#include "worker/model/mentioned.hpp"
+#include "worker/model/job/mentioned.hpp"
 
 #include <fmt/format.h>
 

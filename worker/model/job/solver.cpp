@@ -1,4 +1,4 @@
-#include "worker/model/solver.hpp"
+#include "worker/model/job/solver.hpp"
 
 #include <fmt/format.h>
 

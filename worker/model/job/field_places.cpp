@@ -1,4 +1,4 @@
-#include "worker/model/field_places.hpp"
+#include "worker/model/job/field_places.hpp"
 
 #include <fmt/format.h>
 #include <google/protobuf/io/tokenizer.h>
@@ -11,7 +11,7 @@
 #include "common/files/file.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
-#include "worker/model/file_kind.hpp"
+#include "worker/model/job/file_kind.hpp"
 
 namespace taut::model {
 namespace {

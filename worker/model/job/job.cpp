@@ -1,4 +1,4 @@
-#include "worker/model/job.hpp"
+#include "worker/model/job/job.hpp"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
 #include "proto/config/text_places.hpp"
-#include "worker/model/file_kind.hpp"
-#include "worker/model/job_data.hpp"
-#include "worker/model/mentioned.hpp"
-#include "worker/model/solver.hpp"
+#include "worker/model/job/file_kind.hpp"
+#include "worker/model/job/job_data.hpp"
+#include "worker/model/job/mentioned.hpp"
+#include "worker/model/job/solver.hpp"
 #include "worker/model/upgrade.hpp"
 #include "worker/model/weights.hpp"
 

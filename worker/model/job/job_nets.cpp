@@ -1,12 +1,12 @@
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 
 #include <fmt/format.h>
 
 #include <string>
 #include <utility>
 
-#include "worker/model/job_data.hpp"
-#include "worker/model/mentioned.hpp"
+#include "worker/model/job/job_data.hpp"
+#include "worker/model/job/mentioned.hpp"
 #include "worker/model/upgrade.hpp"
 
 namespace taut::model {

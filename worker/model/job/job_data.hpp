@@ -6,7 +6,7 @@
 
 #include "common/result.hpp"
 #include "proto/job.pb.h"
-#include "worker/model/job_nets.hpp"
+#include "worker/model/job/job_nets.hpp"
 
 namespace taut::model {
 

@@ -1,4 +1,4 @@
-#include "worker/model/file_kind.hpp"
+#include "worker/model/job/file_kind.hpp"
 
 #include <fmt/format.h>
 #include <google/protobuf/io/tokenizer.h>

@@ -1,4 +1,4 @@
-#include "worker/model/job_data.hpp"
+#include "worker/model/job/job_data.hpp"
 
 #include <fmt/format.h>
 
