@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/sweep/chart.hpp"
-#include "cli/sweep/report.hpp"
+#include "cli/sweep/report/chart.hpp"
+#include "cli/sweep/report/report.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/file.hpp"
 #include "proto/config/text.hpp"

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "cli/install_paths.hpp"
-#include "cli/sweep/report.hpp"
-#include "cli/sweep/report_json.hpp"
+#include "cli/sweep/report/report.hpp"
+#include "cli/sweep/report/report_json.hpp"
 #include "cli/sweep/sweep_setting.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/file.hpp"

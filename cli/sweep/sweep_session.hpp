@@ -8,7 +8,7 @@
 
 #include "cli/child_process.hpp"
 #include "cli/sweep/prepare_run.hpp"
-#include "cli/sweep/progress_table.hpp"
+#include "cli/sweep/report/progress_table.hpp"
 #include "cli/sweep/sweep.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"

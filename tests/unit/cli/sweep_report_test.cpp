@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "cli/sweep/chart.hpp"
-#include "cli/sweep/report.hpp"
+#include "cli/sweep/report/chart.hpp"
+#include "cli/sweep/report/report.hpp"
 #include "tests/support/catch.hpp"
 
 using Catch::Matchers::Contains;

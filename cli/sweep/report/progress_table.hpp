@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/sweep/report.hpp"
+#include "cli/sweep/report/report.hpp"
 #include "cli/views/terminal.hpp"
 #include "common/time.hpp"
 

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "cli/sweep/report.hpp"
+#include "cli/sweep/report/report.hpp"
 
 namespace taut::cli {
 namespace {

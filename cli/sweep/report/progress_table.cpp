@@ -1,4 +1,4 @@
-#include "cli/sweep/progress_table.hpp"
+#include "cli/sweep/report/progress_table.hpp"
 
 #include <fmt/format.h>
 

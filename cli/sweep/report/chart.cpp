@@ -1,4 +1,4 @@
-#include "cli/sweep/chart.hpp"
+#include "cli/sweep/report/chart.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cli/sweep/report.hpp"
+#include "cli/sweep/report/report.hpp"
 
 namespace taut::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/sweep/report_json.hpp"
+#include "cli/sweep/report/report_json.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "cli/sweep/report_charts.hpp"
+#include "cli/sweep/report/report_charts.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "cli/sweep/chart.hpp"
+#include "cli/sweep/report/chart.hpp"
 
 namespace taut::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/sweep/report.hpp"
+#include "cli/sweep/report/report.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <set>
 
-#include "cli/sweep/chart.hpp"
-#include "cli/sweep/report_charts.hpp"
+#include "cli/sweep/report/chart.hpp"
+#include "cli/sweep/report/report_charts.hpp"
 #include "cli/views/draw.hpp"
 
 namespace taut::cli {
