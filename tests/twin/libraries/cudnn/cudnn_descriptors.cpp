@@ -6,7 +6,7 @@
 #include <numeric>
 #include <span>
 
-#include "tests/twin/libraries/cudnn_state.hpp"
+#include "tests/twin/libraries/cudnn/cudnn_state.hpp"
 #include "tests/twin/stream_queue.hpp"
 
 namespace taut::twin::dnn {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "tests/twin/libraries/convolution_math.hpp"
-#include "tests/twin/libraries/cudnn_state.hpp"
+#include "tests/twin/libraries/cudnn/convolution_math.hpp"
+#include "tests/twin/libraries/cudnn/cudnn_state.hpp"
 
 namespace taut::twin::dnn {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/twin/libraries/convolution_algorithms.hpp"
-#include "tests/twin/libraries/convolution_problem.hpp"
+#include "tests/twin/libraries/cudnn/convolution_algorithms.hpp"
+#include "tests/twin/libraries/cudnn/convolution_problem.hpp"
 #include "tests/twin/libraries/library_work.hpp"
 
 namespace taut::twin::dnn {

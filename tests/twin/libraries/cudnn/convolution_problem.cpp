@@ -1,4 +1,4 @@
-#include "tests/twin/libraries/convolution_problem.hpp"
+#include "tests/twin/libraries/cudnn/convolution_problem.hpp"
 
 #include <fmt/format.h>
 

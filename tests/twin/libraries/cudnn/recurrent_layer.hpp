@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "tests/twin/libraries/cudnn_state.hpp"
-#include "tests/twin/libraries/recurrent_math.hpp"
+#include "tests/twin/libraries/cudnn/cudnn_state.hpp"
+#include "tests/twin/libraries/cudnn/recurrent_math.hpp"
 
 namespace taut::twin::dnn {
 

@@ -1,4 +1,4 @@
-#include "tests/twin/libraries/convolution_math.hpp"
+#include "tests/twin/libraries/cudnn/convolution_math.hpp"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/twin/libraries/cublaslt_state.hpp"
+#include "tests/twin/libraries/cublaslt/cublaslt_state.hpp"
 #include "tests/twin/libraries/library_work.hpp"
 
 namespace taut::twin::cublas {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tests/twin/libraries/cudnn_state.hpp"
+#include "tests/twin/libraries/cudnn/cudnn_state.hpp"
 #include "tests/twin/stream_queue.hpp"
 
 namespace taut::twin::dnn {

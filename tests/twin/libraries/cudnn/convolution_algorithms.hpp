@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "tests/twin/libraries/convolution_math.hpp"
+#include "tests/twin/libraries/cudnn/convolution_math.hpp"
 
 // Which algorithms the twin's cuDNN has for a convolution: cuDNN's support tables, less some that
 // the seed takes away, each with a workspace of its own.

@@ -2,7 +2,7 @@
 #include <memory>
 #include <new>
 
-#include "tests/twin/libraries/cublaslt_state.hpp"
+#include "tests/twin/libraries/cublaslt/cublaslt_state.hpp"
 #include "tests/twin/stream_queue.hpp"
 
 namespace taut::twin::cublas {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/twin/libraries/cublaslt_state.hpp"
+#include "tests/twin/libraries/cublaslt/cublaslt_state.hpp"
 #include "tests/twin/libraries/library_work.hpp"
 
 namespace taut::twin::cublas {

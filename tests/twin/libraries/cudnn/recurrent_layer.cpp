@@ -1,4 +1,4 @@
-#include "tests/twin/libraries/recurrent_layer.hpp"
+#include "tests/twin/libraries/cudnn/recurrent_layer.hpp"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/twin/libraries/broken_rule.hpp"
-#include "tests/twin/libraries/convolution_algorithms.hpp"
+#include "tests/twin/libraries/cudnn/convolution_algorithms.hpp"
 #include "tests/twin/libraries/device_values.hpp"
 #include "tests/twin/runtime/seed.hpp"
 #include "tests/twin/stream_queue.hpp"

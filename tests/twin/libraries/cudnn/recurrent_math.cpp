@@ -1,4 +1,4 @@
-#include "tests/twin/libraries/recurrent_math.hpp"
+#include "tests/twin/libraries/cudnn/recurrent_math.hpp"
 
 #include <fmt/format.h>
 

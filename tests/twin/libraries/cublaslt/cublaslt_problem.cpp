@@ -1,4 +1,4 @@
-#include "tests/twin/libraries/cublaslt_state.hpp"
+#include "tests/twin/libraries/cublaslt/cublaslt_state.hpp"
 
 namespace taut::twin::cublas {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/twin/libraries/cudnn_state.hpp"
+#include "tests/twin/libraries/cudnn/cudnn_state.hpp"
+#include "tests/twin/libraries/cudnn/recurrent_layer.hpp"
 #include "tests/twin/libraries/library_work.hpp"
-#include "tests/twin/libraries/recurrent_layer.hpp"
 
 namespace taut::twin::dnn {
 namespace {

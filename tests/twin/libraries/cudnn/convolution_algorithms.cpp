@@ -1,4 +1,4 @@
-#include "tests/twin/libraries/convolution_algorithms.hpp"
+#include "tests/twin/libraries/cudnn/convolution_algorithms.hpp"
 
 #include <fmt/format.h>
 
