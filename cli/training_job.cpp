@@ -6,7 +6,7 @@
 
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/job_arguments.hpp"
-#include "cli/commands/train.hpp"
+#include "cli/commands/training/train.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/job_records.hpp"
 #include "worker/model/job/job.hpp"

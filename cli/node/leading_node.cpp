@@ -11,7 +11,7 @@
 
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/command.hpp"
-#include "cli/commands/train.hpp"
+#include "cli/commands/training/train.hpp"
 #include "cli/control_client.hpp"
 #include "cli/node/node_address.hpp"
 #include "cli/views/draw.hpp"

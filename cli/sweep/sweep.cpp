@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "cli/commands/command.hpp"
-#include "cli/commands/train.hpp"
+#include "cli/commands/training/train.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/sweep/comparison.hpp"
 #include "cli/sweep/prepare_run.hpp"

@@ -5,7 +5,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
-#include "cli/commands/lab.hpp"
+#include "cli/commands/training/lab.hpp"
 #include "common/files/file.hpp"
 #include "lab/training/calibrate.hpp"
 #include "proto/config/text.hpp"

@@ -1,9 +1,9 @@
-#include "cli/commands/lab.hpp"
+#include "cli/commands/training/lab.hpp"
 
 #include <memory>
 
 #include "cli/commands/job_arguments.hpp"
-#include "cli/commands/lab_schedule.hpp"
+#include "cli/commands/training/lab_schedule.hpp"
 
 namespace taut::cli {
 namespace {

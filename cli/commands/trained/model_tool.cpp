@@ -1,4 +1,4 @@
-#include "cli/commands/model_tool.hpp"
+#include "cli/commands/trained/model_tool.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cli/commands/command.hpp"
-#include "cli/commands/model_tool.hpp"
+#include "cli/commands/trained/model_tool.hpp"
 
 namespace taut::cli {
 

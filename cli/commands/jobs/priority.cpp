@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/commands/change_queue.hpp"
+#include "cli/commands/jobs/change_queue.hpp"
 #include "proto/config/experiment_check.hpp"
 
 namespace taut::cli {

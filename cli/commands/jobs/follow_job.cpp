@@ -1,4 +1,4 @@
-#include "cli/commands/follow_job.hpp"
+#include "cli/commands/jobs/follow_job.hpp"
 
 #include <fmt/format.h>
 

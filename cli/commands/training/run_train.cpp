@@ -13,7 +13,7 @@
 
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/command.hpp"
-#include "cli/commands/train.hpp"
+#include "cli/commands/training/train.hpp"
 #include "cli/local_cluster.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/run_origin.hpp"

@@ -9,7 +9,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
-#include "cli/commands/lab.hpp"
+#include "cli/commands/training/lab.hpp"
 #include "cli/views/draw.hpp"
 #include "lab/training/scaling.hpp"
 #include "proto/config/lab_cluster.hpp"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cli/commands/command.hpp"
-#include "cli/commands/train.hpp"
+#include "cli/commands/training/train.hpp"
 
 namespace taut::cli {
 

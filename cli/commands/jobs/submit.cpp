@@ -10,8 +10,8 @@
 
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/command.hpp"
-#include "cli/commands/follow_job.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/jobs/follow_job.hpp"
 #include "cli/control_client.hpp"
 #include "cli/job_records.hpp"
 #include "cli/run_origin.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cli/commands/command.hpp"
-#include "cli/commands/follow_job.hpp"
+#include "cli/commands/jobs/follow_job.hpp"
 #include "cli/control_client.hpp"
 #include "cli/views/job_text.hpp"
 #include "proto/state_word.hpp"

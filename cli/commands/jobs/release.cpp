@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "cli/commands/change_queue.hpp"
+#include "cli/commands/jobs/change_queue.hpp"
 
 namespace taut::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/commands/train.hpp"
+#include "cli/commands/training/train.hpp"
 
 #include <fmt/format.h>
 

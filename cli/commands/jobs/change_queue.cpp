@@ -1,4 +1,4 @@
-#include "cli/commands/change_queue.hpp"
+#include "cli/commands/jobs/change_queue.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "cli/commands/lab_schedule.hpp"
+#include "cli/commands/training/lab_schedule.hpp"
 
 #include <fmt/format.h>
 

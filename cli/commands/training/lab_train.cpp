@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cli/commands/command.hpp"
-#include "cli/commands/lab.hpp"
+#include "cli/commands/training/lab.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
