@@ -8,7 +8,7 @@
 
 namespace taut {
 
-/// How fast a total grows, over the last seconds: it falls to 0 when the total stands still.
+/// How fast a total grows, over the last seconds: it falls to 0 when the total does not change.
 /// Thread    one
 class RecentRate {
  public:

@@ -262,7 +262,7 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
     for (std::uint32_t i = 0; i < one.states(); ++i) image.states.push_back(frames.frames[next++]);
     for (const Frame& state : image.states) {
       if (state.size() != image.values.size()) {
-        return invalid(fmt::format("table {} slice {}: a state of {} bytes beside values of {}",
+        return invalid(fmt::format("table {} slice {}: a state of {} bytes for values of {}",
                                    one.table(), one.slice(), state.size(), image.values.size()));
       }
     }

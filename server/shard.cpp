@@ -168,7 +168,8 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
   return DataMessage{message.job, {}, {}, std::move(reply)};
 }
 
-/// Whether the sender may name a job's tables: a member. Anybody may compare them with open ones.
+/// Whether the sender may name a job's tables: a member. Any sender may compare them with open
+/// ones.
 bool Shard::may_open(const DataMessage& message) const {
   const auto job = jobs_.find(message.job);
   if (job == jobs_.end() || !job->second.tables.empty()) return true;

@@ -90,7 +90,7 @@ class SliceState {
 
   /// A member has sent updates below `until` to the primaries before this one; releases reads.
   void hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released);
-  /// Nobody reads it until what its last primary had is here again.
+  /// It answers no read until it has what its last primary had.
   [[nodiscard]] bool is_settling() const { return !gate_.is_open(); }
   [[nodiscard]] const ReplayGate& gate() const { return gate_; }
 

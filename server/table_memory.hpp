@@ -23,8 +23,8 @@ struct TableNeed {
   std::uint64_t compensation = 0;  // of these, what policies may need for the reads that they keep
 };
 inline constexpr std::uint64_t kMaxBytes = 1ULL << 62U;
-/// What a slice takes beside its values, rounded up: of 50,000 tables of one element each took 2.8
-/// kB, and 3.2 kB with momentum.
+/// What a slice takes in addition to its values, rounded up: of 50,000 tables of one element each
+/// took 2.8 kB, and 3.2 kB with momentum.
 inline constexpr std::uint64_t kSliceBytes = 4096;
 
 /// What a shard needs of each table if slices are spread evenly: right to within a slice, and known

@@ -11,8 +11,9 @@
 namespace taut::worker {
 
 /// Brings batches to a device with its own memory, on a stream for copies and through two buffers:
-/// a batch arrives while the device still computes with the one before. The host goes on; it waits
-/// only where it is so far ahead of the device that kMaxCopying batches are still to be copied.
+/// a batch arrives while the device still computes with the one before. The host continues; it
+/// waits only where it is so far ahead of the device that kMaxCopying batches are still to be
+/// copied.
 /// Thread    the compute thread
 class BatchFeed {
  public:

@@ -81,7 +81,7 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     clock = std::min(clock, options_.end);
     if (clock == options_.end) break;
     log::set_context(options_.rank, clock.value());
-    // The nets are idle only when the last loss is there.
+    // The nets are idle only when the last loss has been read.
     const bool tests_now = test_is_due(first, clock);
     if ((options_.is_idle_before && options_.is_idle_before(clock)) || tests_now) {
       TAUT_TRY(read_losses(0));

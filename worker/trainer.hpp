@@ -29,7 +29,7 @@ namespace taut::worker {
 using Straggle = std::function<Duration(Clock, Duration compute)>;
 
 /// The training loop: the same with and without a server behind the cache. A device with its own
-/// memory computes while the host goes on: a clock's batch is on its way while the last clock is
+/// memory computes while the host continues: a clock's batch is on its way while the last clock is
 /// computed, and its loss is read when the device has written it. The host is as far ahead as
 /// parameters come, and without a server as BatchFeed lets it.
 /// Thread    the compute thread

@@ -115,7 +115,7 @@ void WorkerDaemon::end_run() {
   run_.reset();
 }
 
-/// The job goes on without this worker from the end of its clock on.
+/// The job continues without this worker from the end of its clock on.
 void WorkerDaemon::leave() {
   link_->leave();
   if (run_) run_->orders.leave = true;

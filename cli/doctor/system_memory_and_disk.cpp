@@ -28,7 +28,7 @@ constexpr int kWithin_ms = 5000;
 [[noreturn]] void read_as_another(const SharedMemoryOffer& offer, int report) {
   const auto view = SharedView::open(offer);
   const std::string message = view ? "" : view.error().message;
-  // Nobody is left to hear of a pipe that is broken.
+  // No caller is left to report a broken pipe to.
   [[maybe_unused]] const auto written = write(report, message.data(), message.size());
   _exit(view ? 0 : 1);
 }

@@ -58,7 +58,7 @@ class Option {
 };
 
 /// A command, or the program itself. A name that starts with '-' makes an option, another one an
-/// argument that stands by itself.
+/// argument without an option.
 class Command {
  public:
   using SetText = std::function<void(const std::string&)>;

@@ -13,7 +13,7 @@ namespace taut {
 [[nodiscard]] Result<Descriptor> open_to_read(const std::filesystem::path& path);
 
 /// Opens or creates a file for writing, without waiting either; a link is not followed.
-/// flags     of open(2), besides O_CREAT
+/// flags     of open(2), in addition to O_CREAT
 /// shown     the name in errors; empty: the path
 /// Errors    io; invalid: as above
 [[nodiscard]] Result<Descriptor> open_to_write(const std::filesystem::path& path, int flags,

@@ -206,7 +206,7 @@ Result<std::uint64_t> parse_head_length(std::span<const std::byte> bytes, std::u
   std::memcpy(&length, bytes.data(), sizeof length);
   if (length > kMaxHeaderBytes) {
     return invalid(
-        fmt::format("{}: begins with a header of {} bytes, above the limit of {}: no safetensors "
+        fmt::format("{}: starts with a header of {} bytes, above the limit of {}: no safetensors "
                     "file, or a damaged one",
                     name, length, kMaxHeaderBytes));
   }

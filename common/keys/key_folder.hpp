@@ -49,7 +49,8 @@ struct AdmittedKey {
 /// The user's own, made where there is none yet; several processes may do so at once.
 [[nodiscard]] Result<std::filesystem::path> ensure_own_keys();
 
-/// What a daemon proves itself with: NAME.key, or else the owner's; whom it admits, if it listens.
+/// What a daemon proves itself with: NAME.key, or else the owner's; which processes it admits, if
+/// it listens.
 /// role      kServer or kWorker
 /// Errors    not_found: no key for it, with the command that makes one
 [[nodiscard]] Result<Security> daemon_security(const std::filesystem::path& folder,

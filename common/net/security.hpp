@@ -48,7 +48,7 @@ class Admission {
   virtual void refresh() {}
 };
 
-/// How the sockets of a context prove who they are, and whom they admit.
+/// How the sockets of a context prove who they are, and which peers they admit.
 struct Security {
   /// Without keys: any process that reaches a port may do everything, and reads every byte.
   [[nodiscard]] static Security insecure() { return {}; }

@@ -164,7 +164,7 @@ class ZmqEndpoint final : public Endpoint {
   std::uint64_t next_peer_ = 1;
   std::unordered_map<std::string, PeerId> peers_by_routing_id_;
   std::unordered_map<PeerId, Caller> callers_;
-  std::list<PeerId> callers_by_silence_;  // of whom nothing came for longest first
+  std::list<PeerId> callers_by_silence_;  // the one that has been silent for longest first
   std::unordered_map<std::string, std::size_t> callers_of_key_;  // their number
   std::uint64_t unadmitted_ = 0;                                 // messages
   std::size_t turn_ = 0;  // the socket that is polled first, so that none starves

@@ -51,7 +51,7 @@ class Membership {
   /// One past the last clock below `clock` whose updates are applied as an aggregate; 0: there is
   /// none.
   [[nodiscard]] Clock aggregated_until(Clock clock) const;
-  /// The same, but each of these members has left by the clock that stands with it.
+  /// The same, but each of these members has left by the clock that is given with it.
   [[nodiscard]] Membership with_leaves(const std::map<WorkerId, Clock>& leaves) const;
 
  private:

@@ -112,18 +112,18 @@ struct Listed {
   UpdateArrays arrays;
   math::UpdateStep step;
 };
-template <std::size_t kMost>
+template <std::size_t kMax>
 struct UpdateList {
-  Listed at[kMost];
+  Listed at[kMax];
 };
 constexpr std::size_t kFewListed = 32;
 static_assert(sizeof(UpdateList<kFewListed>) <= kFewParameterBytes);
 static_assert(sizeof(UpdateList<kMaxListed>) <= kMaxParameterBytes);
 
 /// A row of the grid for each of them.
-template <class Rule, std::size_t kMost>
+template <class Rule, std::size_t kMax>
 __global__ void __launch_bounds__(kThreads)
-    update_list_kernel(const __grid_constant__ UpdateList<kMost> list) {
+    update_list_kernel(const __grid_constant__ UpdateList<kMax> list) {
   const Listed& own = list.at[blockIdx.y];
   Gradients gradients;
   gradients.at[0] = own.gradient;
@@ -138,9 +138,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Rule, std::size_t kMost>
+template <class Rule, std::size_t kMax>
 void launch_list(cudaStream_t stream, std::span<const ListedUpdate> updates) {
-  UpdateList<kMost> list{};
+  UpdateList<kMax> list{};
   std::int64_t longest = 0;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < updates.size(); ++i) {
@@ -154,7 +154,7 @@ void launch_list(cudaStream_t stream, std::span<const ListedUpdate> updates) {
   }
   if (longest == 0) return;
   const dim3 grid(blocks_for((longest + 3) / 4), static_cast<unsigned>(updates.size()));
-  launch({stream, Rule::kInfo.name.data(), total, grid}, update_list_kernel<Rule, kMost>, list);
+  launch({stream, Rule::kInfo.name.data(), total, grid}, update_list_kernel<Rule, kMax>, list);
 }
 
 /// The two passes of a rule that is scaled by norms over the slice.

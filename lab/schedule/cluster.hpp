@@ -30,7 +30,7 @@ struct LoanStep {
   std::uint32_t hosts = 0;
 };
 
-/// Hosts with devices, in racks, and what lies between them.
+/// Hosts with devices, in racks, and the links between them.
 struct Cluster {
   std::vector<Host> hosts;
   std::vector<HostIndex> host_of;  // a device's

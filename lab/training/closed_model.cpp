@@ -106,9 +106,9 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
     const double share = std::max(1.0, static_cast<double>(count) / host.cores);
     estimate.compute_ms = std::max(estimate.compute_ms, alone_ms * share / host.speed);
   }
-  constexpr std::int64_t kMostClocks = 64;
+  constexpr std::int64_t kMaxClocks = 64;
   if (!slack.is_unbounded()) {
-    const std::int64_t clocks = std::min(slack.clocks() + 1, kMostClocks);
+    const std::int64_t clocks = std::min(slack.clocks() + 1, kMaxClocks);
     estimate.spread_ms =
         estimate.compute_ms * (mean_of_largest(cluster.compute(), workers, clocks) - 1);
   }

@@ -8,8 +8,8 @@
 
 namespace taut {
 
-/// What a daemon proves itself with, and whom it admits: its key in the folder that its config
-/// names, or in the user's own, which is made where there is none.
+/// What a daemon proves itself with, and which processes it admits: its key in the folder that its
+/// config names, or in the user's own, which is made where there is none.
 /// role      kServer or kWorker
 /// Errors    no such key, or one that other users can read, with what to do
 [[nodiscard]] Result<Security> daemon_security(const pb::ClusterConfig& config,

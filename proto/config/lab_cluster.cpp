@@ -199,7 +199,7 @@ class Check {
     if (name.empty()) return text_.error(steps, fmt::format("a {} has no name; give one", kind));
     if (names.insert(name).second) return ok();
     return text_.error(steps,
-                       fmt::format("{} \"{}\" is there twice; give another name", kind, name));
+                       fmt::format("{} \"{}\" is given twice; give another name", kind, name));
   }
   [[nodiscard]] Result<void> is_link(const Steps& steps, const std::string& name) const {
     std::vector<std::string> known;

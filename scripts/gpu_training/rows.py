@@ -119,7 +119,7 @@ class Rows:
 
     def stalls(self, name, word, job, served, alone, ssp):
         """Whatever a clock takes longer than without a server is counted as waiting for parameters:
-        more than the truth, never less. Beside it the time that the compute thread says it
+        more than the truth, never less. Next to it the time that the compute thread says it
         waited."""
         bare = self.runs.served(word + "_bare", job, *served, "--no-overlap").clocks
         for what, clocks, reach in (("", ssp, "<= 5 %"), (", overlap off", bare, "")):

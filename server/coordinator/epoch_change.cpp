@@ -184,7 +184,7 @@ void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const std::int64_t clock = job.stored().hold_from();
   const std::vector<const Participant*> waiting = candidates(job, idle);
   const std::vector<std::uint32_t> slots = free_slots(job);
-  // For whom it was prepared may be gone, and others may have come.
+  // Workers that it was prepared for may be gone, and others may have joined.
   const std::size_t count = std::min(waiting.size(), slots.size());
   const bool joins = count > 0 && !beyond_the_end(job, clock);
   end_preparation(job, joins);

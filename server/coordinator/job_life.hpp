@@ -72,7 +72,7 @@ struct EndLimits {
 };
 
 /// Ends a job whose workers are through and whose checkpoints are written, whose workers had their
-/// time to confirm that it ends, or that has waited in vain for a worker.
+/// time to confirm that it ends, or that has waited for a worker without getting one.
 void note_end(JobRecord& job, const EndLimits& limits, TimePoint now, Notes& notes);
 
 }  // namespace taut

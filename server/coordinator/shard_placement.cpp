@@ -254,7 +254,7 @@ bool move_from_leaving(JobRecord& job, const Registry& registry, Notes& notes) {
   return moved;
 }
 
-/// A server with fewer shards than another by two or more gets one of them: its backup is there
+/// A server with fewer shards than another by two or more gets one of them: its backup exists
 /// first, and once that is whole it serves the shard. Returns whether anything changed.
 bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes) {
   std::map<int, std::vector<int>> shards_of;  // of each server that takes work

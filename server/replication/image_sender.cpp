@@ -58,7 +58,7 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
     const auto target = targets_.find(track.shard);
     const std::uint64_t term = target == targets_.end() ? 0 : target->second.term;
     const std::uint64_t copy = target == targets_.end() ? 0 : target->second.copy;
-    // Nobody repeats what a member that is lost has pushed: it is made safe at once.
+    // No worker repeats what a lost member has pushed: its image is sent at once.
     if (copy != 0 && any_fenced) {
       for (const auto& [worker, settled] : slice->settled_members()) {
         const Member* member = view.membership.find(worker);
@@ -95,7 +95,7 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
   const auto found = tracks_.find(index);
   if (found == tracks_.end() || found->second.copy == 0) return;
   Track& track = found->second;
-  // Where V stands still, because of a worker that is far behind, the others' updates count.
+  // Where V does not rise, because of a worker that is far behind, the others' updates count.
   const auto applied = static_cast<std::uint64_t>(slice.applications() - track.applications);
   // The turns of slices differ, so that a clock's images are a part of them.
   const std::int64_t turn = (slice.version().value() + static_cast<std::int64_t>(index)) %

@@ -14,7 +14,7 @@ Buffer copy_of(const Frame& frame, BufferPool& pool) {
   return copy;
 }
 
-/// How many arrays stand beside the values of a table's slices.
+/// How many arrays are stored with the values of a table's slices.
 std::size_t states_of(const TableSpec& table, const JobView& view) {
   if (table.kind != TableKind::kTrained) return 0;
   return static_cast<std::size_t>(view.rule.state_count()) + view.policies.keeps().states;

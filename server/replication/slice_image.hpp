@@ -28,7 +28,7 @@ struct SliceImage {
   std::int64_t applications = 0;  // of the update rule, so far
   /// The next clock of each member whose update is not in the values; those below all are.
   std::map<WorkerId, Clock> done;
-  /// Of a slice that is taken over: V goes on from `version`, which `done` does not tell.
+  /// Of a slice that is taken over: V continues from `version`, which `done` does not tell.
   bool is_replica = false;
   Buffer values;               // [count] float32
   std::vector<Buffer> states;  // what the rule and policies keep with them, the same shape each

@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
   app.add_option("FOLDER", folder, "where it goes")->required();
   app.add_option("--gib", gib, "how large it is")->check(CLI::Range(0.01, 64.0));
   std::int64_t ahead = 30;
-  app.add_option("--ahead", ahead, "so many clocks ahead it is ordered; 0: no memory stands ready")
+  app.add_option("--ahead", ahead, "so many clocks ahead it is ordered; 0: no memory is ready")
       ->check(CLI::Range(0, 1000));
   CLI11_PARSE(app, argc, argv);
   return taut::measure(folder, gib, ahead);

@@ -1,6 +1,6 @@
-// What the CUDA device moves and updates in a second, beside plain copies of the same sizes in the
-// same run, and what the host's memory moves. Writes its rows with --json FILE; exits with 77 where
-// there is no device. --limits measures only what a model of a training is computed from.
+// What the CUDA device moves and updates in a second, compared with plain copies of the same sizes
+// in the same run, and what the host's memory moves. Writes its rows with --json FILE; exits with
+// 77 where there is no device. --limits measures only what a model of a training is computed from.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -67,7 +67,7 @@ double triad_rate(std::size_t floats, int threads) {
     for (std::size_t i = 0; i < arrays.size(); i += 3) running.emplace_back(work, i);
     for (std::thread& one : running) one.join();
   };
-  // Each thread touches its own memory first, so that it lies near the thread.
+  // Each thread touches its own memory first, so that it is near the thread.
   on_all([&](std::size_t i) {
     for (std::size_t k = i; k < i + 3; ++k) arrays[k].assign(part, static_cast<float>(k));
   });
@@ -222,7 +222,7 @@ void write_json(const std::string& file, const std::vector<Row>& rows) {
 
 int main(int count, char** arguments) {
   Options options;
-  CLI::App app("Copies and updates on a CUDA device, beside plain copies.");
+  CLI::App app("Copies and updates on a CUDA device, compared with plain copies.");
   app.add_option("--json", options.json, "write the rows into this file");
   const std::map<std::string, DeviceKind> devices{{"cpu", DeviceKind::kCpu},
                                                   {"cuda", DeviceKind::kCuda}};

@@ -1,5 +1,5 @@
 // Times a net's training phase on one synthetic batch, on a CUDA device or the CPU, with momentum
-// SGD and without a server. What tests/bench/gpu_nets puts beside PyTorch.
+// SGD and without a server. What tests/bench/gpu_nets compares with PyTorch.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

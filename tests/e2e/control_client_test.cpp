@@ -92,7 +92,7 @@ TEST_CASE("a coordinator that restarted is greeted again before a request is rep
       ++hellos;
       return accepted();
     }
-    // As one that was restarted after the first hello: it answers nobody that it does not know.
+    // As one that was restarted after the first hello: it answers no sender that it does not know.
     if (hellos < 2) return std::nullopt;
     pb::ControlMessage answer;
     answer.mutable_status_reply();

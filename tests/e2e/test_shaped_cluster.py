@@ -125,7 +125,7 @@ class ShapedCluster(ClusterTest):
 
     def test_without_root_it_reports_it(self):
         if os.geteuid() != 0:
-            self.skipTest("is not root to begin with")
+            self.skipTest("is not root")
         copy = pathlib.Path(shutil.copy(SCRIPT, self.folder / "shaped_cluster"))
         self.folder.chmod(0o755)
         answer = subprocess.run([copy, "--bin", BIN, "--servers", "0", "--workers", "0", "--",

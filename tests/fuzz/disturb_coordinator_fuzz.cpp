@@ -105,7 +105,7 @@ void play(Script script) {
   }
   TAUT_CHECK(cluster.run_until_state(job, pb::DONE), "the job ends");
   const pb::JobStatus status = cluster.status(job);
-  TAUT_CHECK(status.workers_size() == 2, "nobody has joined or left");
+  TAUT_CHECK(status.workers_size() == 2, "no process has joined or left");
   for (const pb::WorkerStatus& worker : status.workers()) {
     TAUT_CHECK(worker.name() != "mallory" && worker.state() == pb::PROCESS_FINISHED,
                "each member has trained its part");

@@ -177,7 +177,7 @@ DataItem strange_item(Script& script) {
   return item;
 }
 
-/// What somebody without a part in the job may think of.
+/// What a sender without a part in the job may try.
 DataMessage strange_message(Script& script, const std::string& hash) {
   const std::uint32_t worker = script.pick(kMembers + 1);
   DataMessage message{

@@ -27,7 +27,8 @@ std::string database(int records, std::size_t bytes) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Where inputs lie, in memory if the system has such a folder: a disk takes milliseconds for each.
+/// Where inputs are stored, in memory if the system has such a folder: a disk takes milliseconds
+/// for each.
 test::TempFolder make_place() {
   std::error_code failed;
   if (std::filesystem::is_directory("/dev/shm", failed)) setenv("TMPDIR", "/dev/shm", 0);

@@ -41,7 +41,7 @@ void compare(const std::string& definition, const std::vector<std::vector<std::i
 
 }  // namespace
 
-TEST_CASE("a device is there, with its versions", "[smoke]") {
+TEST_CASE("a device is found, with its versions", "[smoke]") {
   // Printed on a machine that its developers never see.
   WARN(cuda_device()->description());
   CHECK_FALSE(cuda_device()->description().empty());

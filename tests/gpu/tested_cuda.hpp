@@ -10,7 +10,7 @@ namespace taut::test {
 /// The machine's first CUDA device, opened once in a process. Errors: why there is none
 [[nodiscard]] const Result<std::shared_ptr<Backend>>& open_cuda();
 
-/// The same, for tests that run only where it is there.
+/// The same, for tests that run only where it exists.
 [[nodiscard]] std::shared_ptr<Backend> cuda_device();
 
 }  // namespace taut::test

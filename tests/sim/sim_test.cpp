@@ -211,7 +211,7 @@ TEST_CASE("drains alone end no job, and every process comes back", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) run_and_check(sim::draw_plan(seed, limits));
 }
 
-TEST_CASE("a worker that is drained loses no update, and its successor goes on", "[sim]") {
+TEST_CASE("a worker that is drained loses no update, and its successor continues", "[sim]") {
   for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
       Plan plan = replicated(2, 2);

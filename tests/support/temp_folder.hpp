@@ -28,7 +28,7 @@ class TempFolder {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Writes a file, and the folders above it. Returns where it lies.
+  /// Writes a file, and the folders above it. Returns its path.
   std::filesystem::path write(const std::string& name, std::string_view bytes) const {
     std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());

@@ -92,7 +92,7 @@ class Bench {
       }
     }
     echo.kill();
-    fmt::print("update rules, 64 MiB of parameters, one thread; a triad in place beside them\n");
+    fmt::print("update rules, 64 MiB of parameters, one thread; a triad in place for comparison\n");
     for (const RuleRate& rate : rule_rates(64ULL << 20U)) {
       // An applied push of SGD reads the update and the value and writes the value.
       memory_model_ = rate.triad_rate / 3;
@@ -137,8 +137,8 @@ class Bench {
     return ok();
   }
 
-  /// The most memory that servers and workers have of their own while they train, beside what the
-  /// design allows them.
+  /// The most memory that servers and workers have of their own in a training, compared with what
+  /// the design allows them.
   Result<void> measure_memory(int workers, pb::Consistency::Mode mode) {
     cli::LocalClusterOptions cluster_options;
     cluster_options.servers = 1;

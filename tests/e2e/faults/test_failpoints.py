@@ -31,7 +31,7 @@ def failpoints():
     return sorted({name for call in calls for name in re.findall(r'"([^"]+)"', call)})
 
 
-# Nobody waits for a clock in ASYNC.
+# No worker waits for a clock in ASYNC.
 WITH_A_BOUND = {"clock applied", "read parked"}
 LEFT_OUT = {"change reported",   # another shard has lost its backup, and two losses are too many
             "update postponed"}  # met by chance alone

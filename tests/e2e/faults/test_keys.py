@@ -14,7 +14,7 @@ import zmtp
 
 
 class OwnKeys(ClusterTest):
-    """The user's own keys, which nobody has typed anything for."""
+    """The user's own keys, which need no setting."""
 
     def own_folder(self):
         return pathlib.Path(os.environ["XDG_CONFIG_HOME"]) / "tautline" / "keys"

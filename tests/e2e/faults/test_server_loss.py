@@ -1,5 +1,5 @@
 """A server with parameters may be lost: another one takes its part over, from images that it keeps,
-and training goes on without a worker that starts again."""
+and training continues without a worker that starts again."""
 
 import os
 import re

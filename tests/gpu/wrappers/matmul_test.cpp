@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kSide = 16;
 
-/// A product with a bias that lies `offset` floats behind a multiple of 256 bytes.
+/// A product with a bias that is `offset` floats behind a multiple of 256 bytes.
 std::vector<float> product_with_bias_at(cuda::Matmul& product, std::int64_t offset) {
   const TestStream stream;
   const Array<float> a(random_floats(kSide * kSide, 1));

@@ -31,7 +31,7 @@ class Runner:
                               capture_output=True, text=True, errors="replace", timeout=DEADLINE_S)
 
     def outcome(self, failure, seeds):
-        """went on, ended, or what is wrong under one of the seeds."""
+        """continued, ended, or what is wrong under one of the seeds."""
         found = [self.outcome_under(failure, seed) for seed in range(1, seeds + 1)]
         return next((one for one in found if one[0].isupper()), found[0])
 
@@ -46,7 +46,7 @@ class Runner:
             return "CRASHED: " + (done.stderr.strip().splitlines() or ["?"])[-1][:100]
         if done.returncode != 0:
             return "OTHER NUMBERS: " + done.stdout[-300:].replace("\n", " ")
-        return "ended" if "\nended: " in "\n" + done.stdout else "went on"
+        return "ended" if "\nended: " in "\n" + done.stdout else "continued"
 
 
 def counts_of(runner, folder):
@@ -101,7 +101,8 @@ def main():
             print(f"{scenario}: {len(failures)} failures of {len(tally)} calls")
             for call, found in tally.items():
                 print(f"  {call:<52} ended {found.count('ended'):>2}, "
-                      f"went on {found.count('went on'):>2}, not met {found.count('not met'):>2}")
+                      f"continued {found.count('continued'):>2}, "
+                      f"not met {found.count('not met'):>2}")
     for line in bad:
         print(line)
     print(f"{len(bad)} failures left something wrong")

@@ -30,7 +30,7 @@ def reported():
 def main():
     text = (ROOT / "tests/twin/RULES.md").read_text()
     known = tests()
-    wrong = [f"{rule} is reported and does not stand in RULES.md" for rule in sorted(reported())
+    wrong = [f"{rule} is reported and is not in RULES.md" for rule in sorted(reported())
              if f"`{rule}`" not in text]
     rows = 0
     for line in text.splitlines():

@@ -11,8 +11,8 @@
 
 #include "tests/twin/kernels/block.hpp"
 
-// What nvcc knows by itself and our kernels use, for a host compiler. What stands here is all that
-// they use: a kernel that needs more does not compile until it is written, and checked, here.
+// What nvcc knows by itself and our kernels use, for a host compiler. What is defined here is all
+// that they use: a kernel that needs more does not compile until it is written, and checked, here.
 
 #ifndef __launch_bounds__
 #define __launch_bounds__(...)

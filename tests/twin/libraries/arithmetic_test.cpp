@@ -12,7 +12,7 @@ using taut::twin::test::some_values;
 using taut::twin::test::Values;
 
 TEST_CASE("factors are rounded as tensor cores take them", "[twin]") {
-  // 1 + 2^-8 lies half way between two bfloat16: to even. 1 + 3 * 2^-8 goes up.
+  // 1 + 2^-8 is half way between two bfloat16: to even. 1 + 3 * 2^-8 goes up.
   CHECK(round_to(Format::kBfloat16, 1.0F + 0x1p-8F) == 1.0F);
   CHECK(round_to(Format::kBfloat16, 1.0F + 3 * 0x1p-8F) == 1.0F + 0x1p-6F);
   CHECK(round_to(Format::kFloat16, 1.0F + 0x1p-11F) == 1.0F);

@@ -127,7 +127,7 @@ TEST_CASE("an operation's workspace keeps to a share of the budget", "[twin]") {
     device.backend->set_math({.budget = Bytes(kBudget)});
     const std::uint64_t searched = twin::calls_of("cudnnFindConvolutionForwardAlgorithm");
     CHECK(workspace_of(channels) <= kBudget / 8 + kSlack);
-    // A measurement would take memory beside the budget.
+    // A measurement would take memory outside of the budget.
     CHECK(twin::calls_of("cudnnFindConvolutionForwardAlgorithm") == searched);
     // Where bits have to be the same, the choice is the same as well.
     device.backend->set_math({.deterministic = true});
@@ -272,7 +272,7 @@ TEST_CASE("the memory of an aborted exchange is never taken for its result", "[t
     exchanged->finish();
     return healthy.get(mean.as<float>());
   };
-  // Where the exchange was over before, its result is there; else who waits for it is told.
+  // Where the exchange was over before, its result is ready; else the waiting thread gets an error.
   try {
     const Values found = result();
     CHECK(found == Values(100, 2.0F));

@@ -28,7 +28,7 @@ class DeviceValues {
   [[nodiscard]] void* get() const { return begin_; }
   [[nodiscard]] float* floats() const { return static_cast<float*>(begin_); }
   [[nodiscard]] std::size_t bytes() const { return count_ * size_of(format_); }
-  /// What is there when all that is queued on the stream has run.
+  /// The values when all that is queued on the stream has run.
   [[nodiscard]] Values read(cudaStream_t stream = nullptr) const;
   void write(const Values& values);
 

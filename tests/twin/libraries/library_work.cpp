@@ -23,7 +23,7 @@ bool overlap(const Operand& a, const Operand& b) {
          address_of(b.begin) < address_of(a.begin) + a.bytes;
 }
 
-/// Nothing may be written where something else of the same call lies. One place may be named twice
+/// Nothing may be written where another operand of the same call is. One place may be named twice
 /// where it is read and then written element by element: as C and D of a product.
 void check_overlaps(const Work& work, const std::vector<Operand>& operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -188,7 +188,7 @@ void queue_part(const Part& part) {
         if (into == nullptr) return;
         const std::scoped_lock lock(exchange->mutex);
         if (clique->is_aborted[rank] || !all_of(exchange->has_delivered)) {
-          // What is there when an exchange is cut short is nothing that may be counted on.
+          // The values after an exchange that is cut short are undefined.
           return poison(into, bytes);
         }
         const std::vector<float> result = result_of(*exchange);

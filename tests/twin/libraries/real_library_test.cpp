@@ -206,7 +206,7 @@ void compare(const char* file, const Ask&... ask) {
   const Library twin(TAUT_TWIN_LIBRARY);
   REQUIRE(twin.is_found());
   if (!real.is_found()) {
-    WARN(file << " is not found: the twin stands alone");
+    WARN(file << " is not found: the twin is tested alone");
     return;
   }
   Answers expected, found;

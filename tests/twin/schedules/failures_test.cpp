@@ -1,7 +1,7 @@
 // A call of the runtime or of a library is made to fail (TAUTLINE_TWIN_FAIL): the training ends
-// with an error or goes on, and what the shards have is always what a training without the failure
-// had at some clock. Without shards, a training that goes on ends with the values of one without
-// the failure. Run by scripts/twin failures, a process for each failure.
+// with an error or continues, and what the shards have is always what a training without the
+// failure had at some clock. Without shards, a training that continues ends with the values of one
+// without the failure. Run by scripts/twin failures, a process for each failure.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -80,7 +80,7 @@ TEST_CASE("what shards have after each clock is written down", "[.reference]") {
 
 TEST_CASE("a call that fails ends the training or changes nothing", "[.failure]") {
   Tables at_end;
-  std::string outcome = "went on";
+  std::string outcome = "continued";
   try {
     const auto trained = train(chosen(), {.clocks = kFailureClocks}, &at_end);
     if (!trained) {
@@ -99,6 +99,6 @@ TEST_CASE("a call that fails ends the training or changes nothing", "[.failure]"
     bool found = false;
     for (const Tables& tables : reference) found = found || is_same(at_end[table], tables[table]);
     CHECK(found);
-    if (outcome == "went on") CHECK(is_same(at_end[table], reference.back()[table]));
+    if (outcome == "continued") CHECK(is_same(at_end[table], reference.back()[table]));
   }
 }

@@ -2,7 +2,7 @@
 """Plants a bug: writes a copy of a source with the replacements that a .bug file names.
 
 A .bug file: its first line is the source, or "HEADER in SOURCE"; its second says what is wrong.
-Then come pairs of what stands in the source, once, and of what it becomes:
+Then pairs follow of what is in the source, once, and of what it becomes:
 
 <<<<
 what stands there
@@ -25,7 +25,7 @@ def planted(bug, root):
         pattern = r"\s+".join(re.escape(word) for word in old.split())
         source, count = re.subn(pattern, lambda _: new, source)
         if count != 1:
-            sys.exit(f"{bug}: stands {count} times in {place}: {old.splitlines()[0]}")
+            sys.exit(f"{bug}: is {count} times in {place}: {old.splitlines()[0]}")
     return source
 
 

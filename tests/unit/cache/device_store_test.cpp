@@ -314,7 +314,7 @@ TEST_CASE("a cache ends quietly on a device whose last copies fail", "[cache]") 
     push(*cache, broken, *client, *compute, 0);
     if (ahead) {
       REQUIRE(cache->acquire(0, kTable, Clock(1)).has_value());
-      // Nobody has waited for the copy that brings the values of clock 2.
+      // No call has waited for the copy that brings the values of clock 2.
       broken.breaks_to_device = true;
       push(*cache, broken, *client, *compute, 1);
     } else {

@@ -40,7 +40,7 @@ class LateBackend : public WrappedBackend {
   std::unique_ptr<Event> make_event() override;
   void on_call(Stream& stream, DeviceCall call) override;
 
-  /// Work that was queued, and how much of it somebody had to wait for.
+  /// Work that was queued, and how much of it a caller had to wait for.
   [[nodiscard]] std::uint64_t calls() const { return calls_; }
   /// How often the host waited for what was not done.
   [[nodiscard]] std::uint64_t waits() const { return waits_; }

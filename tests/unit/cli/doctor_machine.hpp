@@ -33,7 +33,7 @@ class FakeMachine final : public Machine {
 
   std::map<std::string, PortFacts> ports;
   std::map<std::string, FolderFacts> folders;
-  Result<CoordinatorFacts> cluster = make_error(ErrorCode::kTimeout, "nobody answered");
+  Result<CoordinatorFacts> cluster = make_error(ErrorCode::kTimeout, "no process answered");
   Result<void> shared = ok();
   std::vector<std::string> probed;  // addresses
 };

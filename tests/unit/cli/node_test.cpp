@@ -1,4 +1,4 @@
-// Where a node stands in its engine's run, and how the nodes of a run find each other.
+// A node's place in its engine's run, and how the nodes of a run find each other.
 #include <cstdint>
 #include <filesystem>
 #include <fstream>

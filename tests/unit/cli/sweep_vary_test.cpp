@@ -91,7 +91,7 @@ TEST_CASE("a field of a job is set by its path, whatever its type", "[sweep]") {
   const pb::Job alone = with("solver.stepvalue", "8");
   REQUIRE(alone.solver_param().stepvalue_size() == 1);
   CHECK(alone.solver_param().stepvalue(0) == 8);
-  // Layers by name, in which '.' and '/' stand, or by number.
+  // Layers by name, that contain '.' and '/', or by number.
   for (const char* layer : {"block.1/ip", "2"}) {
     const pb::Job job =
         with("net.layer[" + std::string(layer) + "].inner_product_param.num_output", "32");
@@ -138,7 +138,7 @@ TEST_CASE("a sweep's settings are every combination of the varied values", "[swe
   CHECK(settings("vary { field: 'solver.base_lr' "
                  "range { low: 0.001 high: 0.1 steps: 3 logarithmic: true } }") ==
         std::vector<Setting>{{"0.001"}, {"0.01"}, {"0.1"}});
-  // Whole numbers are rounded, and then each is there once.
+  // Whole numbers are rounded, and then each occurs once.
   CHECK(settings("vary { field: 'solver.iter_size' range { low: 1 high: 3 steps: 9 } }") ==
         std::vector<Setting>{{"1"}, {"2"}, {"3"}});
 }

@@ -30,7 +30,7 @@ class ServedJob {
     change(view);
   }
 
-  /// Hands the job as it stands now to every shard, and waits until they have it.
+  /// Passes the job's current view to every shard, and waits until they have it.
   void change() { change(job.view()); }
 
   [[nodiscard]] ClientOptions options(WorkerId worker, Duration resend = Duration(1'000'000)) {

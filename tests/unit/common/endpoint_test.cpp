@@ -226,7 +226,7 @@ TEST_CASE("a large payload is shared, not copied, and lives until it was sent", 
   CHECK(buffer.unshared());
 }
 
-TEST_CASE("who opens many connections drives nobody out who speaks", "[endpoint]") {
+TEST_CASE("a process that opens many connections displaces no peer that speaks", "[endpoint]") {
   const Transport transport = zmq_transport();
   EndpointLimits limits;
   limits.peers = 4;

@@ -21,7 +21,7 @@ TEST_CASE("a rate is over the last seconds, and over what there is at first", "[
   CHECK(rate.take(at(20.5), 2050) == Approx(200).epsilon(0.01));
 }
 
-TEST_CASE("a total that stands still has a rate that falls to 0", "[rate]") {
+TEST_CASE("a total that does not change has a rate that falls to 0", "[rate]") {
   RecentRate rate;
   for (std::uint64_t i = 0; i <= 50; ++i) rate.take(at(0.1 * static_cast<double>(i)), 10 * i);
   const double moving = rate.take(at(5), 500);

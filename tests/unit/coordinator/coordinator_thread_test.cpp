@@ -146,7 +146,7 @@ TEST_CASE("a coordinator stands by until it leads, and redirects", "[coordinator
   CHECK(thread->ask(question, kPatience).has_value());
   leadership->held = 0;
   REQUIRE(becomes(false));
-  // Deposed by its store before it knows: what it would decide is decided by nobody.
+  // Deposed by its store before it knows: what it would decide is not decided.
   leadership->held = 8;
   REQUIRE(becomes(true));
   *taken = true;

@@ -148,7 +148,8 @@ TEST_CASE("servers forget members that left, and the record keeps the newest by 
     cluster.run_for(1s);
     cluster.add_worker("w1");
     REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.job().has_value(); }));
-    // Numbers are never given twice: a late message of an earlier life is nobody else's.
+    // Numbers are never given twice: a late message of an earlier life is never taken for another
+    // worker's.
     CHECK(cluster.at("w1").worker.job()->worker() == static_cast<std::uint32_t>(life) + 1);
     REQUIRE(running.continues("w1"));
     // The member that left last may still hold V back.
@@ -163,7 +164,7 @@ TEST_CASE("servers forget members that left, and the record keeps the newest by 
   CHECK(status.workers(0).state() == pb::PROCESS_RUNNING);
 }
 
-TEST_CASE("a coordinator that restarts goes on forgetting members", "[coordinator][epoch]") {
+TEST_CASE("a coordinator that restarts continues to forget members", "[coordinator][epoch]") {
   Running running(1, 2, 2);
   FakeCluster& cluster = running.cluster;
   const auto another_life = [&] {
@@ -324,7 +325,7 @@ TEST_CASE("a change of mode waits for a busy shard, and moves above the clocks i
           "[coordinator][epoch]") {
   Running running(2, 2, 0, 1000);
   FakeCluster& cluster = running.cluster;
-  // Nobody waits for anybody, so that one worker runs ahead at the shard that has not heard yet.
+  // No worker waits, so that one worker runs ahead at the shard that has not heard yet.
   cluster.at("s0").server.set_busy(true);
   cluster.at("s1").server.set_busy(true);
   CHECK(cluster.set_slack(running.job, 0).error().empty());

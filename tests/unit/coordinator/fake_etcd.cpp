@@ -112,7 +112,7 @@ Json FakeEtcd::range(const Json& request) const {
                      {"create_revision", std::to_string(pair->second.created)},
                      {"mod_revision", std::to_string(pair->second.modified)}});
   }
-  // As the gateway does, nothing stands for an empty list.
+  // As with the gateway, an empty list is omitted.
   return found.empty() ? Json::object() : Json{{"kvs", found}};
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("a process that does not return after a restart is lost after the hear
   const std::uint64_t job = cluster.submit(make_job(0)).job();
   REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 10; }));
 
-  SECTION("a worker: the other goes on") {
+  SECTION("a worker: the other continues") {
     cluster.kill("w1");
     cluster.restart_coordinator(1s);
     cluster.run_for(14s);

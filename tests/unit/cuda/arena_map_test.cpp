@@ -23,7 +23,7 @@ TEST_CASE("an arena gives the smallest free part that is long enough, aligned", 
   CHECK(map.taken() == 448);
   map.give_back(*first);
   map.give_back(*third);
-  // 128 bytes lie free at 0, 832 behind the second part.
+  // 128 bytes are free at 0, 832 behind the second part.
   CHECK(map.take(128) == 0U);
   CHECK(map.take(129) == 192U);
 }

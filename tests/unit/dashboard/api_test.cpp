@@ -106,7 +106,7 @@ TEST_CASE_METHOD(ApiTest, "stop and trace reach the coordinator, and its refusal
   CHECK(nlohmann::json::parse(refused.body)["error"] == refuses);
 }
 
-TEST_CASE_METHOD(ApiTest, "a stream begins with the history and a status", "[dashboard]") {
+TEST_CASE_METHOD(ApiTest, "a stream starts with the history and a status", "[dashboard]") {
   CHECK(api.tick().starts_with("event: status\ndata: {"));
   const http::Response response = send("GET", "/api/events");
   CHECK(response.streams);

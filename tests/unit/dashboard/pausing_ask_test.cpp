@@ -30,7 +30,7 @@ TEST_CASE("who has not answered for long is not asked for a while", "[dashboard]
   answers = true;
   CHECK(ask({}).has_value());
   CHECK(asked == 2);
-  // A slow answer is one, and a quick error keeps nobody waiting.
+  // A slow answer is one, and a quick error keeps no caller waiting.
   CHECK(ask({}).has_value());
   answers = false;
   takes = 10ms;

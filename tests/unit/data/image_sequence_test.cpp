@@ -49,7 +49,7 @@ Clip read_clip(const data::RecordSource& source, std::uint64_t index, const Reco
   return clip;
 }
 
-/// Where an image's first pixel is in a frame; the image is there once and whole.
+/// Where an image's first pixel is in a frame; the image occurs once and whole.
 std::pair<int, int> place_in(std::span<const float> frame, int side, float first) {
   CHECK(std::accumulate(frame.begin(), frame.end(), 0.0F) == 6 * first + 15);
   const auto at = static_cast<int>(std::ranges::find(frame, first) - frame.begin());

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPage = 4096;
-// Where things stand in a meta page: the head, MDB_meta, its tables.
+// Offsets in a meta page: the head, MDB_meta, its tables.
 constexpr std::size_t kVersion = 16 + 4;
 constexpr std::size_t kPageBytes = 16 + 24;
 constexpr std::size_t kTable = 16 + 72;

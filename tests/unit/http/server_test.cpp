@@ -59,7 +59,7 @@ class Peer {
     asio::read(socket_, asio::dynamic_buffer(all), ended);
     return all;
   }
-  /// Asks for the stream of events. Returns what it begins with.
+  /// Requests the stream of events. Returns its first event.
   std::string follow(const Server& server) {
     say("GET /events HTTP/1.1\r\nHost: " + server.address() + "\r\n\r\n");
     return until("data: first\n\n");
@@ -206,7 +206,7 @@ TEST_CASE("streams are limited, and leave room for requests", "[http]") {
   Peer two(*server);
   for (Peer* peer : {&one, &two}) CHECK(peer->follow(*server).ends_with("data: first\n\n"));
   CHECK(answer(*server, request(*server, "GET /events")).starts_with("HTTP/1.1 503"));
-  // Who is idle gives way to who asks, however many there are.
+  // An idle connection is closed for a new one, however many there are.
   std::array<std::unique_ptr<Peer>, 20> idle;
   for (auto& peer : idle) peer = std::make_unique<Peer>(*server);
   check_alive(*server);

@@ -205,7 +205,7 @@ TEST_CASE("a folder that vanishes or is opened to others revokes nothing", "[key
   CHECK(admission->find(owner));
 }
 
-TEST_CASE("files that are no keys admit nobody and do not hold the others back", "[keys]") {
+TEST_CASE("files that are no keys admit no peer and do not hold the others back", "[keys]") {
   const Keys keys;
   const fs::path admitted = keys.folder / "admitted";
   REQUIRE(mkfifo((admitted / "pipe").c_str(), 0600) == 0);

@@ -169,7 +169,7 @@ TEST_CASE("a revoked key gets nothing through on an open connection, and hears n
   CHECK_FALSE(cluster.server->receive(Duration::zero()));
 }
 
-TEST_CASE("without a handler nobody gets in, not even who is admitted", "[keys]") {
+TEST_CASE("without a handler no peer gets in, not even one that is admitted", "[keys]") {
   Cluster cluster;
   const Security friendly = cluster.admit("friend", KeyRole::kOwner);
   cluster.context->end_admission();
@@ -182,7 +182,7 @@ TEST_CASE("without a handler nobody gets in, not even who is admitted", "[keys]"
   }
 }
 
-TEST_CASE("an admission that fails lets nobody in, and the handler outlives it", "[keys]") {
+TEST_CASE("an admission that fails lets no peer in, and the handler outlives it", "[keys]") {
   class Failing final : public Admission {
    public:
     [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view) const override {
@@ -210,7 +210,7 @@ TEST_CASE("an admission that fails lets nobody in, and the handler outlives it",
   CHECK_FALSE(endpoint->receive(Duration::zero()));
 }
 
-TEST_CASE("an admission that never answers lets nobody in, and nothing is served", "[keys]") {
+TEST_CASE("an admission that never answers lets no peer in, and nothing is served", "[keys]") {
   class Silent final : public Admission {
    public:
     [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view) const override {
@@ -238,7 +238,7 @@ TEST_CASE("an admission that never answers lets nobody in, and nothing is served
   CHECK(bound.error().code == ErrorCode::kTimeout);
 }
 
-TEST_CASE("a listener that admits everybody is not served", "[keys]") {
+TEST_CASE("a listener that admits every peer is not served", "[keys]") {
   class Everybody final : public Admission {
    public:
     [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view) const override {

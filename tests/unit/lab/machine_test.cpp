@@ -83,7 +83,7 @@ TEST_CASE("a lane does one thing after the other, and begins each in its turn", 
   CHECK(bench.ended == std::vector<std::int64_t>{100, 200, 300});
 }
 
-TEST_CASE("what a turn goes on with comes before what waits", "[lab]") {
+TEST_CASE("what continues a turn runs before what waits", "[lab]") {
   Bench bench;
   Machine machine(bench.agenda, bench.clock, 1, 1);
   Lane lane(machine);

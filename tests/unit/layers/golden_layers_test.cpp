@@ -1,4 +1,4 @@
-// Every layer of images, channels, elements, shapes, losses and sums beside PyTorch.
+// Every layer of images, channels, elements, shapes, losses and sums compared with PyTorch.
 #include <cmath>
 
 #include "tests/support/catch.hpp"

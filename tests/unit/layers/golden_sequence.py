@@ -2,7 +2,7 @@
 """Writes golden_sequence.hpp: what PyTorch makes of small sequences, for golden_sequence_test.cpp.
 
 Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded
-to float. Parameters stand in this project's order: gates of an LSTM as i, f, o, g, where PyTorch
+to float. Parameters are in this project's order: gates of an LSTM as i, f, o, g, where PyTorch
 has i, f, g, o; biases that PyTorch keeps twice are added, but for a GRU's.
 
 example: tests/unit/layers/golden_sequence.py && clang-format -i

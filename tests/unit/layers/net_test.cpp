@@ -181,7 +181,7 @@ TEST_CASE("a net learns from a Reduction whose top has a loss weight", "[net]") 
 }
 
 TEST_CASE("a decoder trains the encoder from whose last state it starts", "[net][sequence]") {
-  // Nobody reads the encoder's output; its h goes to the decoder as state and as constant bottom.
+  // No layer reads the encoder's output; its h goes to the decoder as state and as constant bottom.
   NetBench bench(R"(
     layer { name: "data" type: "Data" top: "data" top: "label" }
     layer { name: "rows" type: "Reshape" bottom: "data" top: "x"

@@ -1,4 +1,4 @@
-"""scripts/check_layout finds what it is there to find, and lets the rest pass."""
+"""scripts/check_layout finds the violations that it is for, and nothing else."""
 
 import json
 import os

@@ -25,7 +25,7 @@ TEST_CASE("delay compensation adds strength * g * g * (now - before)", "[delay-c
     const double g = gradient[i];
     CHECK(out[i] == Approx(g + 0.1 * g * g * (static_cast<double>(now[i]) - before[i])));
   }
-  // Nobody changed the third one meanwhile: its gradient stays as it was.
+  // No other worker changed the third one meanwhile: its gradient stays as it was.
   CHECK(out[2] == 0.5F);
 }
 

@@ -1,5 +1,5 @@
-// The rules beside PyTorch's optimizers, and those that PyTorch does not have next to a few lines
-// of their papers' arithmetic in double.
+// The rules compared with PyTorch's optimizers, and those that PyTorch does not have next to a few
+// lines of their papers' arithmetic in double.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -30,7 +30,7 @@ std::string net_text(const std::string& name) {
          "  include { phase: TEST stage: 'other' } }";
 }
 
-/// Loads a solver file beside three net files.
+/// Loads a solver file next to three net files.
 Result<pb::Job> load(const TempFolder& folder, const std::string& solver) {
   folder.write("a.prototxt", net_text("a"));
   folder.write("b.prototxt", net_text("b"));

@@ -1,4 +1,4 @@
-// What the published nets cost, beside what their authors and others have counted.
+// What the published nets cost, compared with what their authors and others have counted.
 #include "worker/model/net_cost.hpp"
 
 #include "proto/config/text.hpp"

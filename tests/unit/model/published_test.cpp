@@ -1,4 +1,4 @@
-// Caffe's published LeNet, and this project's own models, as they stand in their files.
+// Caffe's published LeNet, and this project's own models, read from their files.
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/model/net_text.hpp"

@@ -1,4 +1,4 @@
-// Nets in the older spellings, the rules of levels and stages, and what a net says in vain.
+// Nets in the older spellings, the rules of levels and stages, and fields without an effect.
 #include "worker/model/upgrade.hpp"
 
 #include "tests/support/catch.hpp"

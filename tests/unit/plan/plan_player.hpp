@@ -11,7 +11,7 @@
 namespace taut::test {
 
 /// Carries a plan out with real values: an arena with one cell for each byte, host copies, and
-/// copies that land at any time between their issue and the moment the plan awaits them. What is
+/// copies that arrive at any time between their issue and the moment the plan awaits them. What is
 /// undefined holds poison.
 class PlanPlayer {
  public:

@@ -117,7 +117,7 @@ TEST_CASE("in the place of a damaged checkpoint the whole one before it is offer
   CHECK(holds(refusal, "manifest.textproto: its checksum does not match"));
   CHECK(holds(refusal, "the one before it, tiny_iter_10, is whole"));
   CHECK(holds(refusal, "--resume " + place(10).string()));
-  // A folder stands for its newest one, and that being damaged is not passed over.
+  // A folder means its newest one, and damage of that one is reported.
   fs::remove_all(place(40));
   CHECK(holds(refusal_of(folder.path()), "tiny_iter_30/manifest.textproto"));
   CHECK(holds(refusal_of(folder.path()), "tiny_iter_10, is whole"));

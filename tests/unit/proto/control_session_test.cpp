@@ -202,7 +202,7 @@ TEST_CASE("a coordinator that stands by redirects, whatever it was sent", "[cont
   CHECK_FALSE(session.handle(redirection(first, "b:2"), kStart).reconnect);
   const std::uint64_t second = sent(session.tick(kStart + 200ms));
   REQUIRE(session.handle(accepted(second, 3), kStart + 200ms).events.size() == 1);
-  // It was deposed: the answer to a heartbeat redirects too, and the life goes on.
+  // It was deposed: the answer to a heartbeat redirects too, and the session continues.
   const std::uint64_t heartbeat = sent(session.tick(kStart + 1s));
   out = session.handle(redirection(heartbeat, ""), kStart + 1s);
   CHECK(out.reconnect);

@@ -238,7 +238,7 @@ TEST_CASE("images survive the way through frames, and those without their payloa
   CHECK_THAT(refusal_of(more), Contains("4 payload frames, but the images name 3"));
   Message uneven = message;
   uneven.frames.back() = floats(2);
-  CHECK_THAT(refusal_of(uneven), Contains("a state of 8 bytes beside values of 12"));
+  CHECK_THAT(refusal_of(uneven), Contains("a state of 8 bytes for values of 12"));
 }
 
 TEST_CASE("a data message that is cut off at any byte is refused", "[codec]") {

@@ -21,7 +21,7 @@ pb::Heartbeat parts_of(const RecordSender& sender) {
   return heartbeat;
 }
 
-TEST_CASE("a record is sent part by part, each until it is there", "[control]") {
+TEST_CASE("a record is sent part by part, each until it has arrived", "[control]") {
   const test::TempFolder folder;
   const std::string whole = "clock,loss\n" + std::string(kMaxRecordPart, 'x');
   const auto file = folder.write("metrics.csv", whole);
@@ -65,7 +65,7 @@ TEST_CASE("a file that does not exist yet is sent once it does", "[control]") {
   CHECK(parts_of(sender).records().empty());
 }
 
-TEST_CASE("the log of a job begins with the job and ends with it", "[control]") {
+TEST_CASE("the log of a job starts and ends with the job", "[control]") {
   const test::TempFolder folder;
   const std::string file = (folder.path() / "log").string();
   REQUIRE(log::start({.role = "worker", .name = "w0", .file = file}).has_value());

@@ -138,7 +138,7 @@ class Service {
   [[nodiscard]] int freed_elsewhere() const { return allocator_->freed_elsewhere; }
   /// How often memory for values was asked of the system.
   [[nodiscard]] int allocations() const { return allocator_->count; }
-  /// Bytes for values that stand ready.
+  /// Bytes for values that are ready.
   [[nodiscard]] std::uint64_t ready() const { return pool_.usage().kept.value(); }
 
   std::vector<float> values() {
@@ -437,7 +437,7 @@ TEST_CASE("memory for a checkpoint is prepared before its clock, and serves the 
   REQUIRE(stocks.size() == 1);
   CHECK(service.ready() == 0);
   stocks[0].fill(false);
-  // Two trained tables and an averaged one; nobody writes to the frozen one.
+  // Two trained tables and an averaged one; no worker writes to the frozen one.
   CHECK(service.ready() == 3 * BufferPool::rounded_size(1));
   const int before = service.allocations();
   std::int64_t clock = 2;
@@ -447,7 +447,7 @@ TEST_CASE("memory for a checkpoint is prepared before its clock, and serves the 
     std::vector<ShardCapture> captures = service.captures();
     REQUIRE(captures.size() == 1);
     CHECK_FALSE(captures[0].missed);
-    service.push_all(clock, clock + 1);  // writes beside what the capture holds
+    service.push_all(clock, clock + 1);  // writes while the capture holds its copy
     CHECK(service.ready() == 0);
     captures.clear();
     CHECK(service.ready() == 3 * BufferPool::rounded_size(1));

@@ -64,7 +64,7 @@ class JobMaker {
   }
   [[nodiscard]] std::string hash() const { return job_hash(state.definition()); }
 
-  /// The view as it stands; each call is a newer revision.
+  /// The current view; each call is a newer revision.
   [[nodiscard]] std::shared_ptr<const server::JobView> view() {
     auto made = server::make_job_view(state);
     REQUIRE(made.has_value());

@@ -183,7 +183,7 @@ TEST_CASE("an update is stable once the backup has its image, and not before", "
   CHECK(Pair::item_of(pair.told).stable == Clock(2));
 }
 
-TEST_CASE("who takes a shard over answers nobody before all that was sent is there again",
+TEST_CASE("a server that takes a shard over answers no read before what was sent is repeated",
           "[replication]") {
   Pair pair(2);
   for (const WorkerId worker : {kAnn, kBob}) {

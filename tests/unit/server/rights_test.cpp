@@ -122,7 +122,7 @@ TEST_CASE("a daemon's key joins under its own name alone", "[rights]") {
   CHECK(is_granted(impostor.ask(request::hello(pb::ROLE_WORKER, "worker1"))));
   Caller server(cluster.admit("server1", KeyRole::kServer), cluster.coordinator());
   CHECK_FALSE(is_granted(server.ask(request::hello(pb::ROLE_SERVER, "server0"))));
-  // What is not answered has no effect either: the goodbye of a reader ends nobody.
+  // What is not answered has no effect either: the goodbye of a reader ends no worker.
   Caller reader(cluster.admit("reader", KeyRole::kView), cluster.coordinator());
   pb::ControlMessage goodbye;
   goodbye.mutable_goodbye()->set_reason("mischief");
@@ -130,8 +130,7 @@ TEST_CASE("a daemon's key joins under its own name alone", "[rights]") {
   CHECK(is_granted(reader.ask(request::status())));
 }
 
-TEST_CASE("a shard takes updates from the worker whose key it is, and from nobody else",
-          "[rights]") {
+TEST_CASE("a shard takes updates from the worker whose key it is, and from no other", "[rights]") {
   GuardedCluster cluster;
   Caller own(cluster.admit("worker0", KeyRole::kWorker), cluster.shard());
   REQUIRE(is_granted(own.ask(request::data_hello())));
@@ -152,7 +151,7 @@ TEST_CASE("a shard takes updates from the worker whose key it is, and from nobod
     CHECK(contains(reason_of(refused), "the key \"" + std::string(name) + "\""));
     CHECK_FALSE(is_granted(other.ask(request::item(0, pb::DataItem::READ))));
     CHECK_FALSE(is_granted(other.ask(request::item(0, pb::DataItem::SETTLE))));
-    // Everybody who is admitted may look at the parameters.
+    // Every admitted process may read the parameters.
     CHECK(is_granted(other.ask(request::item(0, pb::DataItem::SNAPSHOT))));
   }
   CHECK(is_granted(own.ask(push(1))));
@@ -177,7 +176,7 @@ TEST_CASE("images of slices come from servers alone", "[rights]") {
   }
 }
 
-TEST_CASE("a message that only the coordinator sends is refused from everybody", "[rights]") {
+TEST_CASE("a message that only the coordinator sends is refused from every peer", "[rights]") {
   pb::ControlMessage job;
   job.mutable_server_job();
   for (const KeyRole role :

@@ -675,7 +675,7 @@ TEST_CASE("only a member may name a job's tables", "[shard]") {
   message.body = requested;
   CHECK(talk.shard.handle(kPeer, message, TimePoint()).empty());
   CHECK(talk.shard.take_opened().empty());
-  // Of tables that are open anybody may ask whether they are the same ones.
+  // Any sender may ask whether its tables are the open ones.
   CHECK(talk.open().accepted());
   message = talk.envelope(2);
   message.body = requested;

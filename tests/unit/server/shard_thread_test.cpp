@@ -180,7 +180,7 @@ TEST_CASE("a peer that asks and does not read takes bounded memory", "[shard_thr
     REQUIRE(steady_now() < deadline);
     std::this_thread::sleep_for(Duration(1000));
   }
-  // Besides what waits, the kernel's buffers hold some of it.
+  // In addition to what waits, the kernel's buffers hold some of it.
   CHECK(line.shard->load().bytes_out() < limit + (64ULL << 20U));
   // Another peer is served as before.
   line.endpoint = line.context.make_endpoint();

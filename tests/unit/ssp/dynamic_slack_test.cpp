@@ -20,7 +20,7 @@ PushTimes times(std::int64_t latest_ms, std::int64_t interval_ms) {
 }
 
 /// Algorithm 2 as the paper writes it: both workers' next pushes in two lists, and the pair that
-/// lies closest together.
+/// is closest together.
 std::int64_t reference(PushTimes fastest, PushTimes slowest, std::int64_t max_extra) {
   std::vector<double> fast;
   std::vector<double> slow;
@@ -111,7 +111,7 @@ TEST_CASE(
   two.slack.note_push(WorkerId(1), Clock(0), at(0));
   two.slack.note_push(WorkerId(1), Clock(1), at(35));
   for (int i = 0; i < 3; ++i) two.fast();
-  CHECK(two.read() == Slack(1));  // clock 3 beside 2
+  CHECK(two.read() == Slack(1));  // clock 3 next to 2
   two.fast();                     // at 40; the slowest is expected at 70
   // Three extra clocks, to 70: reads at clocks 4, 5 and 6 are let through.
   CHECK(two.read() == Slack(4));

@@ -1,4 +1,4 @@
-// The training loop on a device that computes while the host goes on.
+// The training loop on a device that computes while the host continues.
 #include <atomic>
 #include <functional>
 #include <string>

@@ -308,7 +308,7 @@ TEST_CASE("several small batches of a clock move parameters as one large batch",
 }
 
 TEST_CASE("a device with its own memory copies batches from its own host memory", "[trainer]") {
-  /// Keeps in mind where its host memory lies.
+  /// Remembers where its host memory is.
   class Pinning final : public WrappedBackend {
    public:
     using WrappedBackend::WrappedBackend;

@@ -70,7 +70,7 @@ void CudaDevice::rely_on_none() noexcept {
   relies_ = false;
 }
 
-/// A failure sticks to its device, and came before what was read from it in vain.
+/// A failure is kept by its device, and happened before the value that could not be read from it.
 void CudaDevice::check_relied() const {
   const std::scoped_lock lock(relied_mutex_);
   for (const Relied& one : relied_) {

@@ -45,7 +45,7 @@ struct Packing {
 ///           Neural Net Inference", MLSys On-Device Intelligence Workshop 2020, section 5
 [[nodiscard]] Packing pack(const Problem& problem, const Choice& choice);
 
-/// Lengthens stays in place whose copies have no step to run beside, where the memory is free.
+/// Lengthens stays in place whose copies have no step to run next to, where the memory is free.
 /// Returns how many it lengthened.
 std::size_t hide_copies(const Problem& problem, std::vector<Stay>& stays);
 

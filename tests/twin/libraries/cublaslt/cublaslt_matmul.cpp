@@ -34,7 +34,7 @@ struct Computation {
   static std::size_t first_of(const Layout& layout, std::int32_t index) {
     return static_cast<std::size_t>(layout.batch_offset) * static_cast<std::size_t>(index);
   }
-  /// A matrix row by row: rows are its columns as it lies, transposed where that is requested.
+  /// A matrix row by row: rows are its columns as stored, transposed where that is requested.
   [[nodiscard]] std::vector<float> read(const Layout& layout, const void* from, std::int32_t index,
                                         bool by_columns) const {
     const Format format = format_of(layout.type);

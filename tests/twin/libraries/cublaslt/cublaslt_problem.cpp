@@ -8,7 +8,7 @@ bool is_layout(const Layout& layout) {
          layout.stride >= 0 && static_cast<std::uint64_t>(layout.stride) >= layout.rows;
 }
 
-/// Whether matrices of a batch lie apart, as what is written must.
+/// Whether matrices of a batch do not overlap, as required of what is written.
 bool is_apart(const Layout& layout) {
   if (layout.batch == 1) return true;
   return static_cast<std::uint64_t>(layout.batch_offset) >=

@@ -171,7 +171,7 @@ TEST_CASE("cuBLASLt products of each kind are those of plain loops", "[twin][cub
     for (const auto& result : found) {
       for (const float beta : {0.0F, 2.0F}) {
         const Values before = some_values(count * shape.m * shape.n, 4);
-        // Where beta is 0 what is there is not read: a NaN would be seen.
+        // Where beta is 0 the old values are not read: a NaN would be seen.
         const DeviceValues d(beta == 0 ? Values(before.size(), NAN) : before);
         REQUIRE(product.run(result.algo, a.get(), b.get(), d.get(), workspace.get(),
                             result.workspaceSize, beta) == CUBLAS_STATUS_SUCCESS);

@@ -12,7 +12,7 @@ std::size_t size(int value) {
 }
 
 /// One group of one image as a matrix [channels * kernel_h * kernel_w, top_h * top_w], zeros where
-/// the kernel stands outside: visit(row, column, offset within the group's channels).
+/// the kernel is outside: visit(row, column, offset within the group's channels).
 template <class Visit>
 void visit_places(const ConvolutionShape& shape, const Visit& visit) {
   const int channels = shape.c / shape.groups;

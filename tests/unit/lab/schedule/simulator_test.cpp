@@ -34,7 +34,7 @@ TEST_CASE("a job that is alone takes its service", "[schedule]") {
   CHECK(result.joules == Approx(300 * 410 + 30 * (4 * 510 - 410)));
 }
 
-TEST_CASE("a job that is stopped goes on where it was, after a pause", "[schedule]") {
+TEST_CASE("a job that is stopped continues where it was, after a pause", "[schedule]") {
   const std::vector<Job> jobs = numbered({test_job(0, 4, 100), test_job(40, 4, 10)});
   const Cluster cluster = test_cluster("1x4");
   Scripted policy([](const View& view) {
