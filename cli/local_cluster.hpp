@@ -36,7 +36,7 @@ struct LocalClusterOptions {
 /// Servers and workers on this machine's loopback, each a process on ports that the system
 /// chooses. None of them outlives this process. Thread: the one that started it.
 ///
-/// With one server its loss is the job's. With several the coordinator has a process of its own, a
+/// With one server its loss is the job's. With several the coordinator has its own process, a
 /// server that dies is survived, and every server or worker that does is started again.
 class LocalCluster {
  public:

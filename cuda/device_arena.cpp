@@ -24,7 +24,7 @@ constexpr std::uint64_t kAlignment = 512;
 // Small allocations share blocks of this size; larger ones get a dedicated block, which is returned
 // to the driver when it is free.
 constexpr std::uint64_t kBlock = 64ULL << 20U;
-// On both sides of an allocation of its own.
+// On both sides of a separate allocation.
 constexpr std::size_t kRedZone = 512;
 constexpr int kRed = 0xFD;
 
@@ -97,7 +97,7 @@ void* DeviceArena::allocate_separately(Bytes size, std::string_view what) {
     fail_without_room(size, what);
   }
   auto* const address = static_cast<std::byte*>(base) + kRedZone;
-  // On a stream of its own: the default one may not be used while another thread captures.
+  // On its own stream: the default one may not be used while another thread captures.
   const StreamHandle stream = make_stream();
   check(cudaMemsetAsync(base, kRed, kRedZone, stream.get()), "cudaMemsetAsync", what);
   check(cudaMemsetAsync(address + size.value(), kRed, kRedZone, stream.get()), "cudaMemsetAsync",

@@ -53,7 +53,7 @@ class DeviceArena {
   mutable std::mutex mutex_;  // guards the rest
   std::uint64_t taken_ = 0;
   std::vector<Block> blocks_;
-  /// An allocation of its own, by the address that was given out.
+  /// A separate allocation, by the address that was given out.
   struct Separate {
     std::uint64_t size = 0;
     std::string what;

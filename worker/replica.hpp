@@ -30,7 +30,7 @@ struct Replica {
 struct ReplicaOptions {
   data::Loading loading = data::Loading::kAhead;
   bool has_data = true;      // otherwise its batches are empty
-  std::shared_ptr<Net> net;  // nullptr: one of its own
+  std::shared_ptr<Net> net;  // nullptr: its own
 };
 
 /// A net of one phase with the sources of its data layers.

@@ -76,7 +76,7 @@ void RunKeys::remove() {
   if (folder_.empty()) return;
   std::error_code none;
   fs::remove_all(folder_, none);
-  // A temporary folder of its own around it is empty now; a run's folder is not.
+  // A temporary folder that was made for it is empty now; a run's folder is not.
   if (folder_.parent_path().filename().string().starts_with("tautline-keys-")) {
     fs::remove(folder_.parent_path(), none);
   }

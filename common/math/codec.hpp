@@ -21,7 +21,7 @@ struct Encoding {
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 
-/// Values of a block that have a step of their own. Decoding starts at the first value of one.
+/// Values of a block that have their own step. Decoding starts at the first value of one.
 inline constexpr std::size_t kCodecBlock = 256;
 
 /// The bytes of `count` values:

@@ -63,7 +63,7 @@ struct SharedArena::State {
   }
   [[nodiscard]] std::byte* base() const { return static_cast<std::byte*>(region.get_address()); }
 
-  /// A stretch of the arena with a heap of its own: no block reaches into another part.
+  /// A stretch of the arena with its own heap: no block reaches into another part.
   struct Part {
     Part(std::byte* begin, std::size_t size) : bytes(begin, size) {
       heap.emplace(bip::create_only, begin, size);

@@ -25,7 +25,7 @@ struct Setting {
                                  const Cluster& cluster);
 
 /// Progress per second, in seconds of the job's service: 1 with the workers that it asks for, all
-/// V100, on as few hosts as they fit on. Each worker has a batch of its own, so the rate of
+/// V100, on as few hosts as they fit on. Each worker has its own batch, so the rate of
 /// examples is workers / iteration_s.
 [[nodiscard]] double speed_of(const Job& job, const Setting& setting, const Cluster& cluster);
 

@@ -105,7 +105,7 @@ void describe(const model::Graph& graph, const Meter& meter, pb::LabCompute& com
   const double mean = std::accumulate(clocks.begin(), clocks.end(), 0.0) / kClocks;
   double squares = 0;
   for (const double one : clocks) squares += (one - mean) * (one - mean);
-  // The batch is made by a thread of its own in a real worker.
+  // The batch is made by a dedicated thread in a real worker.
   forward[0] = std::max(0.0, forward[0] - compute.feed_us());
   for (std::size_t layer = 0; layer < layers; ++layer) {
     pb::LabLayer& one = *compute.add_layer();

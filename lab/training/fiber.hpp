@@ -8,7 +8,7 @@
 
 namespace taut::lab {
 
-/// A function with a stack of its own, which may leave in the middle and be entered again. If it is
+/// A function with its own stack, which may leave in the middle and be entered again. If it is
 /// destroyed before it has ended, its stack is unwound.
 class Fiber {
  public:

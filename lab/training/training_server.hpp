@@ -13,7 +13,7 @@
 
 namespace taut::lab {
 
-/// A server: its shards, each with a thread of its own, and its line to the coordinator.
+/// A server: its shards, each with its own thread, and its line to the coordinator.
 class TrainingServer final : public sim::ControlNode {
  public:
   /// start  of this server, from 0

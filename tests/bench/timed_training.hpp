@@ -14,7 +14,7 @@
 
 namespace taut::bench {
 
-/// A net with parameters of its own and the plainest update of them, w -= rate * gradient, over one
+/// A net with its own parameters and the plainest update of them, w -= rate * gradient, over one
 /// batch again and again; it keeps how long each layer takes.
 class TimedTraining {
  public:

@@ -11,7 +11,7 @@ from cluster import *
 
 class Node(ClusterTest):
     def start_rank(self, rank, count, *arguments, **variables):
-        """A rank by torchrun's convention, in a process group of its own as engines make them."""
+        """A rank by torchrun's convention, in its own process group as engines make them."""
         environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(count),
                        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", **variables}
         process = subprocess.Popen(

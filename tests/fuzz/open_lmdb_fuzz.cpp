@@ -13,7 +13,7 @@
 namespace taut {
 namespace {
 
-/// The bytes of an LMDB with so many records; every seventh value has pages of its own.
+/// The bytes of an LMDB with so many records; every seventh value has its own pages.
 std::string database(int records, std::size_t bytes) {
   const test::TempFolder folder;
   auto writer = data::LmdbWriter::create(folder.path() / "lmdb");

@@ -112,7 +112,7 @@ std::vector<NetCase> nets() {
       {"planes of 81 elements",
        convolution("conv", "data", 5, 4, kNoBias) + kNorm + kScale + kRelu},
       {"no ReLU", convolution("conv", "data", 5, 5, kNoBias) + kNorm + kScale},
-      {"no summands, in blobs of their own",
+      {"no summands, in their own blobs",
        convolution("conv", "data", 4, 5) +
            R"(layer { name: "norm" type: "BatchNorm" bottom: "x" top: "n" }
               layer { name: "scale" type: "Scale" bottom: "n" top: "s" }

@@ -1,4 +1,4 @@
-// The cases of tests/gpu with a CPU in the device's place that has memory of its own and works
+// The cases of tests/gpu with a CPU in the device's place that has its own memory and works
 // late: what is wrong with a case itself shows on every machine.
 #include <memory>
 

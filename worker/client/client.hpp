@@ -135,7 +135,7 @@ class Client {
   };
   [[nodiscard]] Traffic traffic() const;
 
-  /// Moves what can move at once, for a client without a thread of its own: to be called whenever
+  /// Moves what can move at once, for a client without its own thread: to be called whenever
   /// its endpoint is woken or has messages, and at least every 100 ms. While the caller waits it
   /// does nothing.
   void work();

@@ -34,11 +34,11 @@ class Stream {
   /// fails. Errors: DeviceError.
   virtual void finish() = 0;
 
-  /// stream  outlives the mark. A stream without marks of its own is waited for as a whole.
+  /// stream  outlives the mark. A stream without its own marks is waited for as a whole.
   [[nodiscard]] virtual std::unique_ptr<Mark> make_mark();
 };
 
-/// The mark of a stream without marks of its own.
+/// The mark of a stream without its own marks.
 class WholeStream final : public Mark {
  public:
   explicit WholeStream(Stream& stream) : stream_(stream) {}

@@ -120,7 +120,7 @@ LayerMaker::Made LayerMaker::make(const LayerSetup& setup) {
   return {.layer = make_layer(backend_, setup)};
 }
 
-/// Without a layer for a node of its own.
+/// Without a separate layer for a node.
 LayerMaker::Made LayerMaker::make_fused(const LayerSetup& setup) {
   using Kind = FusedNodes::Kind;
   for (const FusedNodes& nodes : fused_) {

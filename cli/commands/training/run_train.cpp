@@ -332,7 +332,7 @@ Attempt attempt(const TrainOptions& options, pb::Job job) {
   return result;
 }
 
-/// The same run from a checkpoint, in a folder of its own.
+/// The same run from a checkpoint, in its own folder.
 TrainOptions continued(const TrainOptions& options, const std::filesystem::path& folder) {
   TrainOptions next = options;
   next.force = false;

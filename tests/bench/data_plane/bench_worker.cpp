@@ -35,7 +35,7 @@ std::vector<TableSpec> bench_tables(std::uint64_t bytes) {
   return tables;
 }
 
-/// The line to the coordinator, kept alive on a thread of its own while the client works.
+/// The line to the coordinator, kept alive on its own thread while the client works.
 class Membership {
  public:
   Membership(ZmqContext& context, const WorkerOptions& options) {

@@ -53,7 +53,7 @@ std::vector<Sample> raw_zmq(const std::string& address, std::uint64_t bytes, dou
   socket.set(zmq::sockopt::linger, kLinger);
   socket.connect("tcp://" + address);
   const std::size_t window = std::clamp<std::size_t>(kInFlightBytes / bytes, 2, 256);
-  // Each message in flight has memory of its own, as tables have.
+  // Each message in flight has its own memory, as tables have.
   std::vector<std::vector<std::byte>> payloads(window, std::vector<std::byte>(bytes));
   std::vector<Sample> samples;
   for (const std::string pattern : {"push", "push+pull"}) {

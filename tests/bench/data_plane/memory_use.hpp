@@ -7,11 +7,11 @@
 
 namespace taut::bench {
 
-/// Bytes of memory that a process has of its own: its heap, and what it has touched of shared
+/// Bytes of memory that belong to a process alone: its heap, and what it has touched of shared
 /// memory that it made itself; what it maps of others' is theirs. 0 when it has gone.
 [[nodiscard]] std::uint64_t own_memory(int pid);
 
-/// Watches processes' own memory on a thread of its own, and keeps the highest.
+/// Watches processes' own memory on its own thread, and keeps the highest.
 class MemoryWatch {
  public:
   explicit MemoryWatch(std::vector<int> pids);

@@ -113,7 +113,7 @@ control { heartbeat_limit_s: 0.5 }
         self.assertIn("node1", [loss["host"] for loss in lost if loss["at_s"] == 0.3], lost)
         self.assertIn(("node0", True), [(loss["host"], loss["had_notice"]) for loss in lost], lost)
         self.assertGreater(len(lost), 3)
-        # A process that returns has a line of its own.
+        # A process that returns has its own line.
         self.assertGreater(len(one["workers"]), 4)
         self.assertIn("lost", [worker["state"] for worker in one["workers"]])
         self.assertEqual(max(worker["clock"] for worker in one["workers"]), 80)

@@ -29,7 +29,7 @@ class TestStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Device memory of its own with so many elements, in front of `shift` of which it starts: what is
+/// Separate device memory with so many elements, in front of `shift` of which it starts: what is
 /// aligned and what is not.
 template <class T>
 class Array {

@@ -12,7 +12,7 @@
 
 namespace taut::twin {
 
-/// A stack of its own on which one function runs forever, now and then. Switches are told to
+/// A separate stack on which one function runs forever, now and then. Switches are told to
 /// AddressSanitizer, which otherwise takes another stack for an overrun.
 class Fiber {
  public:

@@ -5,7 +5,7 @@
 
 namespace taut::twin::test {
 
-/// Runs the current test in a process of its own, up to this call, and `breaks` there; returns what
+/// Runs the current test in its own process, up to this call, and `breaks` there; returns what
 /// that process wrote to standard error. The twin is expected to end it.
 /// REQUIRES  the test's name has no comma, bracket or asterisk; one call of a test is reached first
 [[nodiscard]] std::string what_the_twin_says(const char* file, int line,

@@ -124,7 +124,7 @@ TEST_CASE("a stream that was destroyed may not be used", "[twin]") {
 }
 
 TEST_CASE("a lost device answers every call and runs nothing more", "[twin]") {
-  // In a process of its own: nothing brings a device back.
+  // In its own process: nothing brings a device back.
   REQUIRE_BROKEN("as expected", {
     set_seed(1);
     Trace trace;

@@ -99,7 +99,7 @@ TEST_CASE("small gradients of several devices are averaged in one exchange", "[t
     (void)trained(scenario, run);
     const auto devices = static_cast<std::uint64_t>(scenario.devices);
     const std::uint64_t spreads = (twin::calls_of("ncclBroadcast") - spread) / devices;
-    // A table's values are a group of their own, all gradients of a clock are one.
+    // A table's values are a separate group, all gradients of a clock are one.
     CHECK(twin::calls_of("ncclGroupEnd") - groups ==
           spreads + static_cast<std::uint64_t>(run.clocks));
   }

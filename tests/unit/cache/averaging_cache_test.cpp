@@ -103,7 +103,7 @@ std::string train_one(Client& client, Backend& backend, AveragingCache::Options 
   return "";
 }
 
-/// late  trains on a device with memory of its own, whose work is done late
+/// late  trains on a device with its own memory, whose work is done late
 Trained train(const JobMaker& job, bool late = false) {
   ServedJob served(job);
   const Policies policies = to_policies(served.job.state.definition()).value();

@@ -189,7 +189,7 @@ TEST_CASE("BSP over a server ends in the bits of one process that does the same 
       const std::string name = variant;
       JobMaker job(3, Slack(0), 2);
       set_rule(job.solver(), type, momentum);
-      // LARS clips nothing: it scales by a norm of its own.
+      // LARS clips nothing: it scales by its own norm.
       if (type != "LARS" && (name == "clipped" || name.starts_with("everything"))) {
         job.solver().set_clip_gradients(0.7F);
       }

@@ -30,7 +30,7 @@ const Variables kSlurm = {{"SLURM_JOB_ID", "812"},      {"SLURM_STEP_ID", "0"},
                           {"SLURM_LOCALID", "1"},       {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
                           {"SLURM_PMI_FD", "7"}};
 
-TEST_CASE("a process that no engine started is a run of its own", "[node]") {
+TEST_CASE("a process that no engine started is a separate run", "[node]") {
   const auto place = place_of({{"HOME", "/root"}});
   REQUIRE(place);
   CHECK(place.value().engine.empty());

@@ -210,7 +210,7 @@ TEST_CASE("the seeds that a verdict needs follow from the test and the number of
 TEST_CASE("a plan says before it runs which number of seeds could give a verdict", "[sweep]") {
   SweepPlan plan;
   for (const char* slack : {"0", "1", "2", "async"}) plan.points.push_back({slack, 2, "", {}});
-  plan.points.push_back({"0", 4, "", {}});  // in a group of its own
+  plan.points.push_back({"0", 4, "", {}});  // in its own group
   CHECK(too_few_seeds(plan, 3) ==
         "With 3 seeds there will be no verdict on 4 bounds; with 8 there can be one.");
   CHECK(too_few_seeds(plan, 8).empty());

@@ -96,7 +96,7 @@ TEST_CASE("a report of two seeds lists every run and marks no bound", "[sweep]")
   CHECK_THAT(html, Contains("<tr><td>async</td><td>10.5</td><td>11.0</td></tr>"));
 }
 
-TEST_CASE("a report of losses names them, on an axis of their own", "[sweep]") {
+TEST_CASE("a report of losses names them, on their own axis", "[sweep]") {
   SweepReport created = report();
   created.target.metric = {"loss", false, false, 0};
   const std::string html = report_html(created);

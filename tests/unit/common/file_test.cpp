@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder of its own that goes when the test does.
+/// A folder that is removed when the test ends.
 struct TestFolder {
   fs::path path = fs::temp_directory_path() / ("taut_file_test_" + std::to_string(getpid()));
   TestFolder() { fs::create_directories(path / "a" / "b"); }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace taut {
 namespace {
 
-/// A folder of its own that goes with the test.
+/// A folder that is removed when the test ends.
 struct Folder {
   Folder() : path(fs::temp_directory_path() / ("taut_state_" + std::to_string(getpid()))) {
     fs::remove_all(path);

@@ -78,7 +78,7 @@ TEST_CASE("a job's folder has its definition, its origin, records, the log and a
   CHECK(keeper.place_of(JobId(3)).ends_with(":" + run.string()));
 }
 
-TEST_CASE("jobs of one number get folders of their own, and numbers continue after the folders'",
+TEST_CASE("jobs of one number get their own folders, and numbers continue after the folders'",
           "[coordinator]") {
   const test::TempFolder folder;
   RunKeeper first(folder.path());

@@ -49,7 +49,7 @@ class Jobs : public FakeCluster {
 using Names = std::set<std::string>;
 using Numbers = std::vector<std::uint64_t>;
 
-TEST_CASE("two jobs train side by side, each with workers of its own", "[coordinator][queue]") {
+TEST_CASE("two jobs train side by side, each with its own workers", "[coordinator][queue]") {
   Jobs cluster(4);
   const std::uint64_t first = cluster.start(make_job(2));
   const std::uint64_t second = cluster.start(make_job(2));

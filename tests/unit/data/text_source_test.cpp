@@ -61,7 +61,7 @@ std::string error_of(const pb::TextParameter& text, const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("streams of text continue from batch to batch and restart at their end", "[text]") {
-  // 12 parts of 2 units: 2 members with 2 places each walk through 3 parts of their own.
+  // 12 parts of 2 units: 2 members with 2 places each walk through 3 separate parts.
   const TextFile file("abcdefghijklmnopqrstuvwxy");  // a has number 1
   FeedOptions options{.part = Part::kTrain, .share = {1, 2}, .batch = 2, .seed = 1};
   const auto feed = feed_of(text_of(2), file, options);

@@ -32,7 +32,7 @@ struct Fed {
 /// budget  that the backend keeps to; 0: none
 [[nodiscard]] Result<Tables> train(Backend& backend, const pb::Job& job, std::int64_t clocks,
                                    std::uint32_t replicas = 1, Bytes budget = Bytes(0));
-/// Trains as the only worker of a server's, with the cache of a device with memory of its own, or
+/// Trains as the only worker of a server's, with the cache of a device with its own memory, or
 /// with the one that the backend has by itself.
 enum class CacheOf : std::uint8_t { kBackend, kDevice };
 [[nodiscard]] Result<Tables> train_served(Backend& backend, const pb::Job& job, std::int64_t clocks,

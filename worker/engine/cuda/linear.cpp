@@ -137,7 +137,7 @@ cuda::ConvolutionKey key_of(const ConvolutionSpec& spec, const CudaDevice& devic
   key.deterministic = device.math().deterministic;
   key.to_bottom = spec.bottom_gradient;
   key.workspace_limit = device.workspace_limit();
-  // A measurement takes memory of its own, which no budget has.
+  // A measurement takes separate memory, which no budget has.
   key.is_measured = !key.deterministic && device.math().budget == Bytes(0);
   return key;
 }

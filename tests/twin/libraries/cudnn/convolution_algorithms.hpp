@@ -8,7 +8,7 @@
 #include "tests/twin/libraries/cudnn/convolution_math.hpp"
 
 // Which algorithms the twin's cuDNN has for a convolution: cuDNN's support tables, less some that
-// the seed takes away, each with a workspace of its own.
+// the seed takes away, each with its own workspace.
 namespace taut::twin::dnn {
 
 enum class Direction { kForward, kBottom, kWeights };
