@@ -7,8 +7,8 @@
 
 #include "lab/network.hpp"
 #include "lab/training/agenda.hpp"
-#include "lab/training/compute_times.hpp"
-#include "lab/training/cost_store.hpp"
+#include "lab/training/costs/compute_times.hpp"
+#include "lab/training/costs/cost_store.hpp"
 #include "lab/training/machine.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/topology.hpp"

@@ -7,7 +7,7 @@
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/training/lab.hpp"
 #include "common/files/file.hpp"
-#include "lab/training/calibrate.hpp"
+#include "lab/training/costs/calibrate.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {

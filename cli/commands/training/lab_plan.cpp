@@ -11,7 +11,7 @@
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/training/lab.hpp"
 #include "cli/views/draw.hpp"
-#include "lab/training/scaling.hpp"
+#include "lab/training/costs/scaling.hpp"
 #include "proto/config/lab_cluster.hpp"
 
 namespace taut::cli {

@@ -21,7 +21,7 @@
 #include "common/log.hpp"
 #include "common/system/descriptor_limit.hpp"
 #include "common/system/stop_signal.hpp"
-#include "lab/training/calibrate.hpp"
+#include "lab/training/costs/calibrate.hpp"
 #include "lab/training/training_run.hpp"
 #include "proto/config/lab_cluster.hpp"
 #include "proto/config/text.hpp"

@@ -1,4 +1,4 @@
-#include "lab/training/closed_model.hpp"
+#include "lab/training/costs/closed_model.hpp"
 
 #include "proto/config/lab_cluster.hpp"
 #include "tests/support/catch.hpp"

@@ -1,4 +1,4 @@
-#include "lab/training/scaling.hpp"
+#include "lab/training/costs/scaling.hpp"
 
 #include "lab/training/training_run.hpp"
 #include "worker/replica.hpp"

@@ -1,4 +1,4 @@
-#include "lab/training/cost_store.hpp"
+#include "lab/training/costs/cost_store.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lab/training/closed_model.hpp"
+#include "lab/training/costs/closed_model.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/ssp/slice_layout.hpp"
-#include "lab/training/compute_times.hpp"
+#include "lab/training/costs/compute_times.hpp"
 
 namespace taut::lab {
 namespace {

@@ -1,4 +1,4 @@
-#include "lab/training/compute_times.hpp"
+#include "lab/training/costs/compute_times.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/result.hpp"
-#include "lab/training/closed_model.hpp"
+#include "lab/training/costs/closed_model.hpp"
 #include "proto/job.pb.h"
 #include "proto/lab.pb.h"
 

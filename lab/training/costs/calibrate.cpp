@@ -1,4 +1,4 @@
-#include "lab/training/calibrate.hpp"
+#include "lab/training/costs/calibrate.hpp"
 
 #include <sys/resource.h>
 
