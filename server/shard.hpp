@@ -46,7 +46,7 @@ struct ShardReport {
   };
   std::vector<Copy> copies;
   std::vector<ImageSender::Problem> problems;     // of backups of its shards, and of what it keeps
-  std::string error;                              // why the job cannot go on here
+  std::string error;                              // why the job cannot continue here
   std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, of the slice that has most
 };
 
@@ -153,7 +153,7 @@ class Shard {
     std::map<ShardId, ImageStore> copies;     // of shards that are served elsewhere
     ImageSender images;
     std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, of the slice that has most
-    std::string error;                              // why it cannot go on here
+    std::string error;                              // why it cannot continue here
     bool settling = false;
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;

@@ -27,7 +27,7 @@ struct TrainingOptions {
   pb::RecordsConfig records;  // what the workers write down
   double limit_s = 1e9;       // of virtual time
   Meter* meter = nullptr;     // gets what messages take; nullptr: nothing is measured
-  /// Called now and then with the job's newest status; may be empty. Returns whether to go on.
+  /// Called now and then with the job's newest status; may be empty. Returns whether to continue.
   std::function<bool(const pb::JobStatus&)> show;
 };
 

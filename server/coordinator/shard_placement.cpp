@@ -192,7 +192,7 @@ std::string note_lost_servers(JobRecord& job, const Registry& registry) {
   return names;
 }
 
-/// Shards of lost servers go to their backups. Returns why the job cannot go on; empty: it can.
+/// Shards of lost servers go to their backups. Returns why the job cannot continue; empty: it can.
 std::string take_over(JobRecord& job, const std::string& names, bool& moved, Notes& notes) {
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const pb::StoredShard& shard = job.stored().shards(number);

@@ -25,7 +25,7 @@ void place_shards(JobRecord& job, const Registry& registry, std::uint32_t interv
 /// Finds servers that were lost, leave or have joined, moves shards to their backups, and names new
 /// backups. A change of members, of mode or a checkpoint that is being prepared is withdrawn by a
 /// loss, and begins again later.
-/// Returns why the job cannot go on; empty: it can.
+/// Returns why the job cannot continue; empty: it can.
 [[nodiscard]] std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint now,
                                           CheckpointTasks& tasks, Notes& notes);
 

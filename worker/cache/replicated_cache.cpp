@@ -11,7 +11,7 @@ namespace taut {
 namespace {
 
 // Gradients of so many bytes are averaged in one exchange: enough for the devices' full rate, and
-// few enough for backward to go on meanwhile.
+// few enough for backward to continue meanwhile.
 constexpr Bytes kTogether{4ULL << 20U};
 
 }  // namespace

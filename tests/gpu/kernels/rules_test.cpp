@@ -90,7 +90,8 @@ TEST_CASE("a stream waits for an event as it was recorded when it was told to", 
   CHECK(cudaEventDestroy(event) == cudaSuccess);
 }
 
-TEST_CASE("what a capture forbids invalidates it, and other threads may go on", "[smoke][rules]") {
+TEST_CASE("what a capture forbids invalidates it, and other threads may continue",
+          "[smoke][rules]") {
   const TestStream stream;
   const Array<char> memory(100);
   const auto capture = [&](auto&& during) {

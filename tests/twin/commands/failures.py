@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes each call of CUDA's runtime and libraries fail: at its first, its middle and its last time
 (or at the middle one alone, or at more of them), as a refusal, as memory that ran out, and as a
-device that is lost. The training must end with an error or go on, and never leave other numbers at
-a shard."""
+device that is lost. The training must end with an error or continue, and never leave other numbers
+at a shard."""
 
 import argparse
 import concurrent.futures

@@ -42,12 +42,12 @@ TEST_CASE("files outside of the allowed folders are not opened, wherever links l
   fs::create_symlink(two.out() / "f", two.in() / "link");
   fs::create_directory_symlink(two.out(), two.in() / "folder");
   fs::create_symlink(two.in() / "f", two.out() / "back");
-  const fs::path beside = two.folder.path() / "in2";
-  fs::create_directory(beside);
-  std::ofstream(beside / "f") << "beside";
+  const fs::path sibling = two.folder.path() / "in2";
+  fs::create_directory(sibling);
+  std::ofstream(sibling / "f") << "sibling";
   for (const fs::path& path :
        {two.out() / "f", two.in() / "../out/f", two.in() / "link", two.in() / "folder/f",
-        beside / "f", fs::path("/etc/passwd"), fs::path("/proc/self/status")}) {
+        sibling / "f", fs::path("/etc/passwd"), fs::path("/proc/self/status")}) {
     INFO(path);
     const auto read = read_file(path);
     REQUIRE_FALSE(read.has_value());

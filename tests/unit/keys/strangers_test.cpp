@@ -239,15 +239,15 @@ TEST_CASE("an admission that never answers lets no peer in, and nothing is serve
 }
 
 TEST_CASE("a listener that admits every peer is not served", "[keys]") {
-  class Everybody final : public Admission {
+  class EveryPeer final : public Admission {
    public:
     [[nodiscard]] std::shared_ptr<const Identity> find(std::string_view) const override {
-      return std::make_shared<Identity>(Identity{"anybody", KeyRole::kOwner});
+      return std::make_shared<Identity>(Identity{"any peer", KeyRole::kOwner});
     }
   };
   Cluster cluster;
   Security listener = cluster.listener;
-  listener.admission = std::make_shared<Everybody>();
+  listener.admission = std::make_shared<EveryPeer>();
   ZmqContext context(listener);
   const auto endpoint = context.make_endpoint();
   const auto bound = endpoint->bind("127.0.0.1:0");

@@ -58,6 +58,31 @@ class CheckLayout(unittest.TestCase):
         self.assertIn("tutorial_dashboard.png was made before its sources changed", output)
         self.assertIn("1 violations", output)
 
+    def test_a_folder_of_too_many_files_is_reported(self):
+        for number in range(32):
+            self.write(f"server/s{number}.cpp", "")
+        self.write("server/coordinator/c.cpp", "")
+        self.assertEqual(self.check("rooms"), (0, "0 violations\n"))
+        self.write("server/s32.cpp", "")
+        code, output = self.check("rooms")
+        self.assertEqual(code, 1)
+        self.assertIn("server/: lists 33 files; 32 are allowed", output)
+
+    def test_words_of_the_glossary_are_found_in_comments_messages_and_documents(self):
+        self.write("server/a.cpp", "int beside = 1;\n// a thread beside another\n")
+        self.write("server/b.cpp", 'error("nobody \\"answers\\"");\n'
+                                   "constexpr int kMostTables = 3;\n")
+        self.write("docs/guide.md", "The job goes on.\nIt continues, in addition to others.\n")
+        self.write("docs/DECISIONS.md", "Nobody waits.\n")
+        code, output = self.check("words")
+        self.assertEqual(code, 1)
+        self.assertIn('server/a.cpp:2: "beside" is not a word of the glossary', output)
+        self.assertIn('server/b.cpp:1: "nobody"', output)
+        self.assertIn('server/b.cpp:2: "kMostTables" is not a word of the glossary; write kMax',
+                      output)
+        self.assertIn('docs/guide.md:1: "goes on"', output)
+        self.assertIn("4 violations", output)
+
     def test_includes_that_the_table_allows_pass(self):
         self.write("server/shard.cpp", '#include "common/result.hpp"\n#include "proto/job.pb.h"\n')
         self.write("worker/engine/cuda/cuda_backend.cpp", '#include "cuda/stream.hpp"\n')
