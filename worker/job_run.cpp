@@ -55,6 +55,7 @@ Result<ClientOptions> client_options(const pb::WorkerJob& job, const pb::WorkerC
                                                                            : SendOrder::kFrontFirst;
   options.send.window = Bytes(settings.send_window());
   options.update_memory = update_memory(device);
+  options.pool = place.update_pool();
   if (settings.shared_memory()) {
     if (auto arena = SharedArena::create(Bytes(0), pinning(device))) {
       options.shared_memory = std::move(arena.value());

@@ -74,6 +74,8 @@ class RunPlace {
                                                                const ServedOptions& /*options*/) {
     return nullptr;
   }
+  /// Memory of updates for the clients of several runs; nullptr: each client has its own.
+  [[nodiscard]] virtual std::shared_ptr<BufferPool> update_pool() { return nullptr; }
   /// The run's client, from now until nullptr is passed.
   virtual void use(Client* client) = 0;
 };

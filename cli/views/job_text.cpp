@@ -249,17 +249,24 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
 
 std::string progress_line(const pb::JobStatus& job) {
   const JobProgress progress = progress_of(job);
-  std::string clocks;
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = 0;
+  int lost = 0;
   for (const pb::WorkerStatus& worker : job.workers()) {
-    const auto* member = takes_part(worker) ? clock_of(job, worker) : nullptr;
+    if (!takes_part(worker)) {
+      ++lost;
+      continue;
+    }
+    const auto* member = clock_of(job, worker);
     const std::int64_t clock = member == nullptr ? worker.progress().clock() : member->clock();
-    clocks += fmt::format(" {}{}", grouped(clock), takes_part(worker) ? "" : " (lost)");
+    first = std::min(first, clock);
+    last = std::max(last, clock);
   }
   const std::string done =
-      fmt::format("iteration {} of {} ({:.0f} %)", grouped(progress.iteration),
-                  grouped(job.max_iter()), 100 * share(progress.iteration, job.max_iter()));
-  return spaced({done, "loss " + loss_text(progress), rate_text(job), "clocks" + clocks,
-                 elapsed_text(job), left_text(job)});
+      fmt::format("iteration {} of {}", grouped(progress.iteration), grouped(job.max_iter()));
+  return spaced({done, "loss " + loss_text(progress), rate_text(job),
+                 fmt::format("apart {}", grouped(std::max<std::int64_t>(0, last - first))),
+                 lost > 0 ? fmt::format("lost {}", grouped(lost)) : "", left_text(job)});
 }
 
 std::string accuracy_text(const pb::Evaluation& evaluation) {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
@@ -24,13 +26,28 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
   for (std::string& line : more) lines.push_back("  " + std::move(line));
 }
 
+/// Each worker's share, or of many the least, the middle and the largest.
+std::string waiting_text(const pb::JobStatus& job) {
+  constexpr int kListed = 4;
+  std::vector<std::pair<double, std::string>> shares;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    shares.emplace_back(100 * waiting_share(worker.progress()), worker.name());
+  }
+  const auto text = [](const auto& share) {
+    return fmt::format("{} {:.1f} %", share.second, share.first);
+  };
+  if (job.workers_size() > kListed) {
+    std::ranges::sort(shares);
+    return fmt::format("{:.1f} % in the middle, {} to {}", shares[shares.size() / 2].first,
+                       text(shares.front()), text(shares.back()));
+  }
+  std::string all;
+  for (const auto& share : shares) all += (all.empty() ? "" : ", ") + text(share);
+  return all;
+}
+
 std::vector<Row> table(const RunSummary& run) {
   const pb::JobStatus& job = run.job;
-  std::string waiting;
-  for (const pb::WorkerStatus& worker : job.workers()) {
-    waiting += fmt::format("{}{} {:.1f} %", waiting.empty() ? "" : ", ", worker.name(),
-                           100 * waiting_share(worker.progress()));
-  }
   std::vector<Row> rows{
       {"job", fmt::format("{} (job {}), {}", job.name(), job.job(), state_word(job.state()))},
       {"mode", mode_name(job)},
@@ -44,7 +61,7 @@ std::vector<Row> table(const RunSummary& run) {
     rows.push_back(
         {"first iteration", fmt::format("{:.2f} s after the start", run.first_iteration_s)});
   }
-  rows.push_back({"waiting", waiting});
+  rows.push_back({"waiting", waiting_text(job)});
   return rows;
 }
 

@@ -48,6 +48,7 @@ CommandFacts facts_of(const CLI::App& app, const std::string& parent) {
     if (option->get_group().empty()) continue;
     (option->get_positional() ? facts.positionals : facts.options).push_back(facts_of(*option));
   }
+  facts.requires_command = app.get_require_subcommand_min() > 0;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     facts.commands.push_back(facts_of(*command, facts.path));
   }

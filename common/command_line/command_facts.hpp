@@ -31,6 +31,7 @@ struct CommandFacts {
   std::vector<OptionFacts> positionals;
   std::vector<OptionFacts> options;
   std::vector<CommandFacts> commands;
+  bool requires_command = false;  // it does nothing by itself
 };
 
 class Command;

@@ -88,7 +88,7 @@ std::string usage(const CommandFacts& command) {
     const std::string label = option_label(option);
     text += option.required ? " " + label : " [" + label + "]";
   }
-  if (!command.commands.empty()) text += " COMMAND";
+  if (!command.commands.empty()) text += command.requires_command ? " COMMAND" : " [COMMAND]";
   return text;
 }
 

@@ -57,6 +57,15 @@ Bytes available_memory(const std::filesystem::path& meminfo, const std::filesyst
   return Bytes(std::min(machine, less(*limit, used)));
 }
 
+Bytes resident_memory() {
+  // Source: Linux, Documentation/filesystems/proc.rst: statm's second number is resident pages.
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t all = 0;
+  std::uint64_t resident = 0;
+  statm >> all >> resident;
+  return Bytes(statm ? resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) : 0);
+}
+
 void keep_freed_memory() {
   // glibc's maximum: blocks up to this size come from the heap and stay there when freed.
   constexpr int kMmapThreshold = 32 << 20;

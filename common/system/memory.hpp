@@ -16,6 +16,9 @@ namespace taut {
 [[nodiscard]] Bytes available_memory(const std::filesystem::path& meminfo = "/proc/meminfo",
                                      const std::filesystem::path& group = "/sys/fs/cgroup");
 
+/// This process's resident memory; 0: unknown. Thread: any.
+[[nodiscard]] Bytes resident_memory();
+
 /// Makes the C library keep freed memory instead of giving it back to the kernel. ZeroMQ allocates
 /// a buffer for each received frame; without this, every large one costs page faults.
 /// Thread    main, before other threads start

@@ -78,6 +78,13 @@ void Outages::come_back(std::size_t number, std::size_t loss) {
   log::info("host {} is back", losses_[loss].host);
   losses_[loss].back_s = since_submitted_s();
   is_affected_[threat.host] = false;
+  if (world_.timeline != nullptr) {
+    const TimePoint gone = begun_ + from_seconds(losses_[loss].at_s);
+    for (const sim::NodeId node : processes_.on_host(threat.host)) {
+      world_.timeline->add({.process = node, .kind = Timeline::Kind::kPause}, "away", Clock(-1),
+                           gone, world_.now());
+    }
+  }
   processes_.start_again(threat.host);
   if (threat.outage.has_per_hour()) expect(number);
 }

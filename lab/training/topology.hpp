@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/result.hpp"
@@ -34,6 +36,11 @@ class Topology final : public sim::Journey {
   /// How processes are numbered: the coordinator and the user, then servers, then workers.
   static constexpr sim::NodeId kCoordinator = 0;
   static constexpr sim::NodeId kUser = 1;
+
+  /// Called for each message on each pipe that it passes, with when it was on it; may be empty.
+  using OnPass = std::function<void(std::size_t pipe, sim::NodeId from, sim::NodeId to,
+                                    TimePoint begin, TimePoint end)>;
+  void on_pass(OnPass notify) { notify_ = std::move(notify); }
 
   /// Errors    invalid: more processes than the cluster's hosts have places for
   [[nodiscard]] static Result<std::unique_ptr<Topology>> make(const pb::LabCluster& cluster,
@@ -79,6 +86,7 @@ class Topology final : public sim::Journey {
   std::vector<Rack> racks_;
   std::vector<Pipe> pipes_;
   std::vector<std::size_t> host_of_;  // by node
+  OnPass notify_;
 };
 
 }  // namespace taut::lab

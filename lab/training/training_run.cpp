@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "common/system/memory.hpp"
 #include "lab/training/outages.hpp"
 #include "lab/training/processes.hpp"
 #include "proto/config/settle_policies.hpp"
@@ -74,6 +75,7 @@ class Training {
     world_.assets = assets_.get();
     world_.times = times_.get();
     world_.meter = options_.meter;
+    TAUT_TRY(expect_memory());
     if (!options_.learns) {
       world_.memory = std::make_unique<CostMemory>(assets_->train_graph().parameters);
     }
@@ -83,6 +85,7 @@ class Training {
     settle_worker_config();
     TAUT_TRY(ProcessOptions processes, process_options(job));
     processes_.emplace(world_, std::move(processes));
+    set_timeline();
     outages_.emplace(world_, *processes_, options_.cluster, options_.seed);
     processes_->start();
     return ok();
@@ -174,9 +177,71 @@ class Training {
     return invalid(user.refusal());
   }
 
+  void set_timeline() {
+    world_.timeline = options_.timeline;
+    if (world_.timeline == nullptr) return;
+    Timeline& timeline = *world_.timeline;
+    const Topology& topology = *world_.topology;
+    const auto name = [&](sim::NodeId node, const std::string& process) {
+      timeline.name_process(
+          node, fmt::format("{} on {}", process, topology.hosts()[topology.host_of(node)].name));
+    };
+    for (std::uint32_t i = 0; i < options_.servers; ++i) {
+      name(topology.server_node(i), fmt::format("server{}", i));
+    }
+    for (std::uint32_t i = 0; i < options_.job.workers(); ++i) {
+      name(topology.worker_node(i), fmt::format("worker{}", i));
+    }
+    timeline.draw_clocks_of(topology.worker_node(0));
+    timeline.name_process(Timeline::kLinks, "links");
+    for (std::size_t i = 0; i < topology.pipes().size(); ++i) {
+      timeline.name_link(static_cast<std::uint32_t>(i), topology.pipes()[i].name);
+    }
+    world_.topology->on_pass([&timeline](std::size_t pipe, sim::NodeId from, sim::NodeId to,
+                                         TimePoint begin, TimePoint end) {
+      const auto short_name = [&](sim::NodeId node) {
+        const std::string whole =
+            timeline.name_of({.process = node, .kind = Timeline::Kind::kCompute});
+        return whole.empty() ? std::string("control") : whole.substr(0, whole.find(' '));
+      };
+      timeline.add({.process = Timeline::kLinks,
+                    .kind = Timeline::Kind::kLink,
+                    .lane = static_cast<std::uint32_t>(pipe)},
+                   fmt::format("{} to {}", short_name(from), short_name(to)), Clock(-1), begin,
+                   end);
+    });
+  }
+
+  /// What the workers' gradients alone take of memory, once all are on their way.
+  [[nodiscard]] Result<void> expect_memory() const {
+    if (options_.memory == Bytes(0) || !options_.learns) return ok();
+    std::uint64_t bytes = 0;
+    for (const TableSpec& table : assets_->train_graph().parameters) {
+      bytes += table.count() * sizeof(float);
+    }
+    bytes *= options_.job.workers();
+    if (bytes <= options_.memory.value()) return ok();
+    return too_large(fmt::format("the gradients of {} workers alone take", options_.job.workers()),
+                     Bytes(bytes));
+  }
+
+  [[nodiscard]] Error too_large(const std::string& what, Bytes bytes) const {
+    constexpr double kMib = 1UL << 20U;
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("{} {:.0f} MiB, and --memory-limit is {:.0f} MiB; take fewer "
+                                  "workers, a higher limit, or --no-learning",
+                                  what, static_cast<double>(bytes.value()) / kMib,
+                                  static_cast<double>(options_.memory.value()) / kMib));
+  }
+
   Result<void> show() {
     constexpr std::uint64_t kBetween = 1024;
-    if (!options_.show || world_.agenda.taken() % kBetween != 0) return ok();
+    if (world_.agenda.taken() % kBetween != 0) return ok();
+    if (options_.memory > Bytes(0)) {
+      const Bytes used = resident_memory();
+      if (used > options_.memory) return too_large("the lab takes", used);
+    }
+    if (!options_.show) return ok();
     if (options_.show(processes_->user().status())) return ok();
     return make_error(ErrorCode::kClosed, "interrupted");
   }

@@ -8,6 +8,7 @@
 #include "common/result.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/outages.hpp"
+#include "lab/training/timeline.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "proto/job.pb.h"
@@ -19,14 +20,16 @@ struct TrainingOptions {
   pb::Job job;  // checked, with its number of workers
   pb::LabCluster cluster;
   std::uint32_t servers = 1;
-  std::uint32_t shards = 1;   // of each server
-  std::uint64_t seed = 1;     // of the times; the job has its own
-  std::uint32_t threads = 1;  // that compute; the result is the same as a worker's with so many
-  bool learns = true;         // otherwise nothing is computed, and only what it costs is known
-  bool overlap = true;        // as WorkerConfig's
-  pb::RecordsConfig records;  // what the workers write down
-  double limit_s = 1e9;       // of virtual time
-  Meter* meter = nullptr;     // gets what messages take; nullptr: nothing is measured
+  std::uint32_t shards = 1;      // of each server
+  std::uint64_t seed = 1;        // of the times; the job has its own
+  std::uint32_t threads = 1;     // that compute; the result is the same as a worker's with so many
+  bool learns = true;            // otherwise nothing is computed, and only what it costs is known
+  bool overlap = true;           // as WorkerConfig's
+  pb::RecordsConfig records;     // what the workers write down
+  double limit_s = 1e9;          // of virtual time
+  Meter* meter = nullptr;        // gets what messages take; nullptr: nothing is measured
+  Timeline* timeline = nullptr;  // gets what is done when; nullptr: none is kept
+  Bytes memory{0};               // that this process may take; 0: no limit
   /// Called now and then with the job's newest status; may be empty. Returns whether to continue.
   std::function<bool(const pb::JobStatus&)> show;
 };
@@ -50,7 +53,8 @@ struct TrainingOutcome {
 /// Trains a job on a cluster that need not exist: one thread, virtual time, the daemons' own code.
 /// The same options give the same bits.
 /// Errors    invalid: a job that the lab does not run, more processes than places, times that are
-///           missing; whatever a worker's process would say; timeout: the limit; closed: by show()
+///           missing; whatever a worker's process would say; timeout: the limit; closed: by show();
+///           unavailable: more memory than the options allow
 [[nodiscard]] Result<TrainingOutcome> run_training(const TrainingOptions& options);
 
 }  // namespace taut::lab

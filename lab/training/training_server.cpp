@@ -38,7 +38,7 @@ TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint64_t
       world_(world),
       jobs_(shards) {
   for (std::uint32_t i = 0; i < shards; ++i) {
-    auto one = std::make_unique<OneShard>(ShardId(i), world.machine_of(node_), initial_);
+    auto one = std::make_unique<OneShard>(i, world.machine_of(node_), initial_);
     one->socket = world.network->open(node_);
     world.network->listen(one->socket, shard_address(number, i));
     one->shard.set_dial({.connect =
@@ -82,7 +82,8 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
   }
   const pb::LabCosts& costs = world_.costs;
   return {.microseconds = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes),
-          .done = [this, &one, messages = std::move(messages)] {
+          .done = [this, &one, messages = std::move(messages), begin = world_.now()] {
+            show(one, "serve", begin);
             for (const auto& [to, answer] : std::ranges::reverse_view(messages)) {
               send_next(one, to, answer);
             }
@@ -91,10 +92,18 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
 
 void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message) {
   const double takes = message_us(0, world_.costs.shard_us_per_mib(), bytes_of(message));
-  one.lane.add_next([this, takes, socket = one.socket, to, message] {
-    return Lane::Work{takes,
-                      [this, socket, to, message] { world_.network->send(socket, to, message); }};
+  one.lane.add_next([this, takes, &one, to, message] {
+    return Lane::Work{takes, [this, &one, to, message, begin = world_.now()] {
+                        show(one, "answer", begin);
+                        world_.network->send(one.socket, to, message);
+                      }};
   });
+}
+
+void TrainingServer::show(const OneShard& one, std::string_view name, TimePoint begin) const {
+  if (world_.timeline == nullptr) return;
+  world_.timeline->add({.process = node_, .kind = Timeline::Kind::kServe, .lane = one.number}, name,
+                       Clock(-1), begin, world_.now());
 }
 
 std::vector<std::pair<PeerId, Message>> TrainingServer::encoded(

@@ -26,8 +26,11 @@ class TrainingServer final : public sim::ControlNode {
 
  private:
   struct OneShard {
-    OneShard(ShardId id, Machine& machine, server::InitialValues& initial)
-        : lane(machine), shard(id, pool, SliceLayout::kSliceElements, &initial) {}
+    OneShard(std::uint32_t number_, Machine& machine, server::InitialValues& initial)
+        : number(number_),
+          lane(machine),
+          shard(ShardId(number_), pool, SliceLayout::kSliceElements, &initial) {}
+    const std::uint32_t number;  // of this server's
     BufferPool pool{Bytes(1ULL << 30U)};
     sim::SocketId socket = 0;
     Lane lane;
@@ -42,6 +45,8 @@ class TrainingServer final : public sim::ControlNode {
   void send(const OneShard& one, const std::vector<server::Outgoing>& messages);
   void take_job(const pb::ServerJob& job);
   void note_changes();
+  /// Enters what a shard's thread did from `begin` until now in the timeline.
+  void show(const OneShard& one, std::string_view name, TimePoint begin) const;
 
   World& world_;
   server::FileValues initial_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "worker/cache/host_store.hpp"
 
 namespace taut::lab {
 namespace {
@@ -40,19 +41,25 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
   TimePoint now() const override { return worker_.world_.now(); }
   double unix_s() const override { return seconds(now().since_origin()); }
   void sleep(Duration duration) override {
-    worker_.at(now() + duration, [this] { worker_.resume(); });
+    const TimePoint begin = now();
+    worker_.at(begin + duration, [this] { worker_.resume(); });
     worker_.leave();
+    worker_.show(Timeline::Kind::kPause, "pause", Clock(-1), begin);
   }
   void computed(Pass pass, std::size_t layer, Clock clock) override {
+    const TimePoint begin = now();
     if (worker_.world_.meter != nullptr) worker_.note_layer(pass, layer);
     const double feed = worker_.world_.times->feed();
     if (feed > 0 && pass == Pass::kForward && layer == 0) {
       worker_.world_.machine_of(worker_.node_).run(feed, [] {});
     }
     worker_.compute(worker_.world_.times->layer(pass, layer, worker_.number_, clock));
+    if (worker_.world_.timeline != nullptr) worker_.show_layer(pass, layer, clock, begin);
   }
   void tested(std::int64_t records) override {
+    const TimePoint begin = now();
     worker_.compute(worker_.world_.times->test(records));
+    worker_.show(Timeline::Kind::kCompute, "test", Clock(-1), begin);
   }
 
  private:
@@ -161,8 +168,10 @@ worker::Pace& TrainingWorker::pace() {
 
 std::unique_ptr<ValueStore> TrainingWorker::make_store(Client& client,
                                                        const ServedOptions& options) {
-  if (learns()) return nullptr;
-  return std::make_unique<CostStore>(client, options, *world_.memory);
+  if (!learns()) return std::make_unique<CostStore>(client, options, *world_.memory);
+  const std::vector<TableSpec>& tables = world_.assets->train_graph().parameters;
+  return std::make_unique<HostStore>(client, tables, options,
+                                     std::make_unique<SharedValues>(world_.values, tables));
 }
 
 void TrainingWorker::use(Client* client) {
@@ -173,11 +182,26 @@ void TrainingWorker::use(Client* client) {
 }
 
 void TrainingWorker::pass(Duration at_most) {
+  const TimePoint begin = world_.now();
   waits_ = true;
   at(world_.now() + at_most, [this, wait = ++waits_so_far_] {
     if (waits_ && wait == waits_so_far_) resume();
   });
   leave();
+  show(Timeline::Kind::kWait, "wait", Clock(-1), begin);
+}
+
+void TrainingWorker::show(Timeline::Kind kind, std::string_view name, Clock clock,
+                          TimePoint begin) const {
+  if (world_.timeline == nullptr) return;
+  world_.timeline->add({.process = node_, .kind = kind}, name, clock, begin, world_.now());
+}
+
+void TrainingWorker::show_layer(worker::Pace::Pass pass, std::size_t layer, Clock clock,
+                                TimePoint begin) const {
+  const std::string& name = world_.assets->train_graph().nodes[layer].definition.name();
+  const bool is_forward = pass == worker::Pace::Pass::kForward;
+  show(Timeline::Kind::kCompute, name + (is_forward ? " forward" : " backward"), clock, begin);
 }
 
 void TrainingWorker::compute(double microseconds) {

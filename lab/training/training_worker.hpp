@@ -56,11 +56,15 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   std::shared_ptr<Net> shared_net() override { return world_.net; }
   bool learns() const override { return world_.memory == nullptr; }
   std::unique_ptr<ValueStore> make_store(Client& client, const ServedOptions& options) override;
+  std::shared_ptr<BufferPool> update_pool() override { return world_.updates; }
   void use(Client* client) override;
 
   /// Enters something in the agenda, which is left out if this process has ended by then.
   void at(TimePoint time, Agenda::Action action);
   void note_layer(worker::Pace::Pass pass, std::size_t layer);
+  /// Enters what was done from `begin` until now in the timeline.
+  void show(Timeline::Kind kind, std::string_view name, Clock clock, TimePoint begin) const;
+  void show_layer(worker::Pace::Pass pass, std::size_t layer, Clock clock, TimePoint begin) const;
   /// Leaves the fiber until resume(), at most so long.
   void pass(Duration at_most);
   /// Leaves the fiber while a core computes for so many microseconds.

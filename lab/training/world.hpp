@@ -11,6 +11,8 @@
 #include "lab/training/costs/cost_store.hpp"
 #include "lab/training/machine.hpp"
 #include "lab/training/meter.hpp"
+#include "lab/training/shared_values.hpp"
+#include "lab/training/timeline.hpp"
 #include "lab/training/topology.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/lab.pb.h"
@@ -22,6 +24,8 @@ namespace taut::lab {
 /// What the processes of one training have in common: time, the network, the machines, and what a
 /// worker's process would open for itself and all open alike.
 struct World {
+  static constexpr Bytes kFreeUpdates{256UL << 20U};  // that are kept for further ones
+
   Agenda agenda;
   std::unique_ptr<Topology> topology;
   std::unique_ptr<sim::Network> network;
@@ -35,7 +39,10 @@ struct World {
   const ComputeTimes* times = nullptr;
   std::shared_ptr<Net> net;            // of all workers; nullptr: each has its own
   std::unique_ptr<CostMemory> memory;  // nullptr: they learn
-  Meter* meter = nullptr;              // nullptr: nothing is measured
+  ValuePool values;                    // that workers have read
+  std::shared_ptr<BufferPool> updates = std::make_shared<BufferPool>(kFreeUpdates);
+  Timeline* timeline = nullptr;  // nullptr: none is kept
+  Meter* meter = nullptr;        // nullptr: nothing is measured
 
   [[nodiscard]] TimePoint now() const { return network->now(); }
   [[nodiscard]] Machine& machine_of(sim::NodeId node) { return *machines[topology->host_of(node)]; }

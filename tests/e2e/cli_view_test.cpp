@@ -152,8 +152,23 @@ TEST_CASE("a line of a log groups thousands as the terminal does", "[cli]") {
   job.mutable_workers(0)->mutable_progress()->set_clock(12'345);
   job.mutable_workers(1)->mutable_progress()->set_clock(12'346);
   CHECK(progress_line(job) ==
-        "iteration 12,345 of 20,000 (62 %)  loss 1.0000  2,000 images/s  clocks 12,345 12,346  "
-        "elapsed 0:20  left 1:00");
+        "iteration 12,345 of 20,000  loss 1.0000  2,000 images/s  apart 1  left 1:00");
+}
+
+TEST_CASE("a line of a log fits 80 columns with any number of workers", "[cli]") {
+  pb::JobStatus job = two_workers();
+  job.set_max_iter(20'000);
+  for (int i = 0; i < 1000; ++i) {
+    pb::WorkerStatus& worker = *job.add_workers();
+    worker = job.workers(i % 2);
+    worker.set_name("more" + std::to_string(i));
+    worker.mutable_progress()->set_clock(12'000 + i);
+  }
+  CHECK(progress_line(job).size() <= 80);
+  CHECK(holds({progress_line(job)}, "apart "));
+  for (const std::string& line : summary_lines({.job = job, .folder = "runs/x"})) {
+    CHECK(line.size() <= 120);
+  }
 }
 
 TEST_CASE("a worker's line fits the terminal whatever its name, and its track takes the rest",

@@ -1,7 +1,6 @@
 #include "worker/cache/host_store.hpp"
 
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "common/check.hpp"
@@ -12,29 +11,28 @@ namespace taut {
 
 HostStore::HostStore(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
                      const ServedOptions& options)
-    : client_(client), options_(options) {
-  TAUT_CHECK(backend.shares_host_memory(), "a host store's values are in host memory");
+    : HostStore(client, tables, options, std::make_unique<TwoBuffers>(backend, tables)) {}
+
+HostStore::HostStore(Client& client, const std::vector<TableSpec>& tables,
+                     const ServedOptions& options, std::unique_ptr<ValueMemory> memory)
+    : client_(client), options_(options), memory_(std::move(memory)) {
   for (const TableSpec& spec : tables) {
-    const std::string name = "parameter " + spec.name;
     Table& table = tables_.emplace_back();
     table.id = spec.id;
     table.is_trained = spec.kind == TableKind::kTrained;
-    table.front = backend.allocate_floats(spec.count(), BufferKind::kParameter, name);
-    table.back = backend.allocate_floats(spec.count(), BufferKind::kParameter, name);
   }
 }
 
 std::span<float> HostStore::fresh(TableId table) {
-  return host_view(tables_[table.value()].back.as<float>());
+  return memory_->fresh(table);
 }
 
-void HostStore::bring(TableId id) {
-  Table& table = tables_[id.value()];
-  std::swap(table.front, table.back);
+void HostStore::bring(TableId table) {
+  memory_->bring(table);
 }
 
 DeviceSpan<const float> HostStore::front(TableId table) const {
-  return tables_[table.value()].front.as<float>();
+  return memory_->front(table);
 }
 
 DeviceSpan<float> HostStore::gradient(TableId id) {
@@ -72,9 +70,9 @@ float HostStore::gradient_norm() const {
 void HostStore::send(Table& table, Clock clock, float norm) {
   TAUT_CHECK(table.gradient, "a table is published after its gradient was computed");
   if (options_.norm == math::UpdateNorm::kRelative && table.is_trained) {
-    norm = math::relative_norm(table.gradient.floats(), host_view(table.front.as<float>()));
+    norm = math::relative_norm(table.gradient.floats(), host_view(memory_->front(table.id)));
   }
-  client_.push_and_read(table.id, clock, table.gradient, host_view(table.back.as<float>()), norm);
+  client_.push_and_read(table.id, clock, table.gradient, memory_->fresh(table.id), norm);
   // The client keeps the buffer until the shards have it; the next gradient gets another one.
   table.gradient = Buffer();
 }

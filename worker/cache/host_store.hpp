@@ -1,23 +1,28 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "common/ssp/table.hpp"
+#include "worker/cache/value_memory.hpp"
 #include "worker/cache/value_store.hpp"
 #include "worker/client/client.hpp"
 #include "worker/engine/backend.hpp"
 
 namespace taut {
 
-/// The values of a device that shares the host's memory: nothing is copied. Each table has two
-/// buffers; the compute reads one while the client writes the other, and bring() swaps them.
-/// Gradients are computed in the client's buffers.
+/// The values of a device that shares the host's memory: nothing is copied. The compute reads a
+/// table's values in front while the client writes the fresh ones. Gradients are computed in the
+/// client's buffers.
 class HostStore final : public ValueStore {
  public:
   /// REQUIRES: a backend that shares the host's memory.
   /// client  outlives this
   HostStore(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
             const ServedOptions& options);
+  /// Overload for given memory of the values.
+  HostStore(Client& client, const std::vector<TableSpec>& tables, const ServedOptions& options,
+            std::unique_ptr<ValueMemory> memory);
 
   std::span<float> fresh(TableId table) override;
   void bring(TableId table) override;
@@ -30,9 +35,7 @@ class HostStore final : public ValueStore {
   struct Table {
     TableId id;
     bool is_trained = true;
-    DeviceBuffer front;  // read by the compute
-    DeviceBuffer back;   // written by the client's thread
-    Buffer gradient;     // of the current clock; none before gradient() and after it was sent
+    Buffer gradient;  // of the current clock; none before gradient() and after it was sent
   };
 
   [[nodiscard]] bool sends_at_once() const {
@@ -44,6 +47,7 @@ class HostStore final : public ValueStore {
   Client& client_;
   const ServedOptions options_;
   std::vector<Table> tables_;
+  const std::unique_ptr<ValueMemory> memory_;
 };
 
 }  // namespace taut

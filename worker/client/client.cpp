@@ -13,7 +13,8 @@ constexpr int kSnapshotTries = 20;
 }  // namespace
 
 Client::Client(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
-    : driver_(std::make_unique<ClientDriver>(std::move(endpoint), options)) {}
+    : driver_(std::make_unique<ClientDriver>(std::move(endpoint), options)),
+      shares_pool_(options.pool != nullptr) {}
 Client::~Client() = default;
 
 Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
@@ -25,8 +26,10 @@ Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
   }
   // Gradients of at most two clocks are in flight; in the steady state none of their memory is
   // allocated or freed.
-  gradient_memory_ =
-      std::make_shared<BufferPool::Reservation>(driver_->pool().keep_more(Bytes(2 * clock)));
+  if (!shares_pool_) {
+    gradient_memory_ =
+        std::make_shared<BufferPool::Reservation>(driver_->pool().keep_more(Bytes(2 * clock)));
+  }
   driver_->open(std::move(tables));
   return driver_->await_open(wait);
 }

@@ -48,6 +48,9 @@ struct ClientOptions {
   /// Where they are stored otherwise, and what snapshots are read into, until the last use, which
   /// may be after the client's end; nullptr: plain memory.
   std::shared_ptr<BufferAllocator> update_memory;
+  /// Of all of this memory, for clients that share what is free; nullptr: the client has its own,
+  /// with two clocks' worth that it keeps.
+  std::shared_ptr<BufferPool> pool;
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
@@ -149,7 +152,8 @@ class Client {
  private:
   std::unique_ptr<ClientDriver> driver_;
   std::vector<std::size_t> table_bytes_;
-  std::shared_ptr<void> gradient_memory_;  // two clocks' worth, which the pool keeps
+  const bool shares_pool_;
+  std::shared_ptr<void> gradient_memory_;  // two clocks' worth, which its own pool keeps
   StalenessHistogram staleness_;
 };
 

@@ -42,7 +42,8 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptio
       has_thread_(options.own_thread),
       endpoint_(std::move(endpoint)),
       connections_(*endpoint_, options.shared_memory),
-      pool_(kKeptBytes, allocator_of(options)),
+      pool_(options.pool ? options.pool
+                         : std::make_shared<BufferPool>(kKeptBytes, allocator_of(options))),
       load_(options.load),
       shards_(shard_ids(options)),
       encoder_(options.encoding),
@@ -149,7 +150,7 @@ void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradi
 
 std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Buffer& gradient,
                                          float norm) {
-  std::vector<Update> updates = encoder_.encode(table, clock, gradient, norm, pool_);
+  std::vector<Update> updates = encoder_.encode(table, clock, gradient, norm, *pool_);
   std::size_t bytes = 0;
   for (const Update& update : updates) bytes += update.gradient.size();
   pushed_ += bytes;

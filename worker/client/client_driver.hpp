@@ -53,7 +53,7 @@ class ClientDriver {
   [[nodiscard]] Result<CompletedRead> await_snapshot(TableId table, Duration wait);
   [[nodiscard]] Result<void> await_acknowledged(std::size_t at_most, Duration wait);
 
-  [[nodiscard]] BufferPool& pool() { return pool_; }
+  [[nodiscard]] BufferPool& pool() { return *pool_; }
   [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_, saved_}; }
 
   /// As Client::work.
@@ -102,7 +102,7 @@ class ClientDriver {
   const bool has_thread_;
   std::unique_ptr<Endpoint> endpoint_;  // the leader's
   ShardConnections connections_;        // the leader's; move() and address_of() under the lock
-  BufferPool pool_;
+  const std::shared_ptr<BufferPool> pool_;
   const std::shared_ptr<ClientLoad> load_;
   ClientFigures figures_;  // the leader's
   std::atomic<std::uint64_t> pushed_ = 0;

@@ -33,9 +33,11 @@ ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> sha
     : identity_(std::move(identity)),
       shards_(std::move(shards)),
       slice_elements_(slice_elements),
-      resend_(resend),
       send_(send) {
-  for (const ShardId shard : shards_) links_[shard] = Link{};
+  for (const ShardId shard : shards_) {
+    links_[shard] = Link{};
+    resend_.emplace(shard, resend);
+  }
 }
 
 void ClientProtocol::open(std::vector<TableSpec> tables) {
@@ -178,7 +180,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
     } else if (link.state == LinkState::kGreeting) {
-      if (link.sent && link.attempts == 1) resend_.measured(now - *link.sent);
+      if (link.sent && link.attempts == 1) resend_.at(from).measured(now - *link.sent);
       advance(link, LinkState::kOpening);
     }
   } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
@@ -186,7 +188,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {
-      if (link.sent && link.attempts == 1) resend_.measured(now - *link.sent);
+      if (link.sent && link.attempts == 1) resend_.at(from).measured(now - *link.sent);
       advance(link, LinkState::kReady);
       for (SliceLink& slice : slices_) {
         if (slice.place.shard == from) touch(slice);
@@ -282,7 +284,9 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
   slice.acknowledged = std::max(slice.acknowledged, done);
   while (!slice.pushes.empty() && slice.pushes.front().update.clock < done) {
     PendingPush& push = slice.pushes.front();
-    if (push.sent && push.attempts == 1) resend_.measured(now - *push.sent);
+    if (push.sent && push.attempts == 1) {
+      resend_.at(slice.place.shard).measured(now - *push.sent);
+    }
     mark_unsent(slice, push);
     if (identity_.replicated) {
       kept_bytes_ += push.update.gradient.size();
@@ -379,28 +383,32 @@ void ClientProtocol::fail(ErrorCode code, std::string message) {
 }
 
 void ClientProtocol::tick(TimePoint now) {
-  const auto overdue = [&](const auto& pending, int max_attempts = kManyAttempts) {
+  const auto overdue = [now](const ResendTimer& timer, const auto& pending,
+                             int max_attempts = kManyAttempts) {
     const int attempts = std::min(pending.attempts, max_attempts);
-    return pending.sent && now - *pending.sent >= resend_.timeout(attempts);
+    return pending.sent && now - *pending.sent >= timer.timeout(attempts);
   };
-  const auto again_if_overdue = [&](auto& pending, int max_attempts = kManyAttempts) {
-    if (!overdue(pending, max_attempts)) return false;
+  const auto again_if_overdue = [&](const ResendTimer& timer, auto& pending,
+                                    int max_attempts = kManyAttempts) {
+    if (!overdue(timer, pending, max_attempts)) return false;
     pending.sent.reset();
     return true;
   };
-  for (auto& [shard, link] : links_) again_if_overdue(link);
+  for (auto& [shard, link] : links_) again_if_overdue(resend_.at(shard), link);
   for (SliceLink& slice : slices_) {
+    ResendTimer& timer = resend_.at(slice.place.shard);
     bool again = false;
     for (PendingPush& push : slice.pushes) {
-      if (overdue(push)) {
+      if (overdue(timer, push)) {
+        timer.expired(push.attempts);
         mark_unsent(slice, push);
         again = true;
       }
       again |= push.not_before && now >= *push.not_before;
     }
-    if (slice.read) again |= again_if_overdue(*slice.read, kReadAttempts);
-    if (slice.snapshot) again |= again_if_overdue(*slice.snapshot);
-    if (slice.settle) again |= again_if_overdue(*slice.settle, kReadAttempts);
+    if (slice.read) again |= again_if_overdue(timer, *slice.read, kReadAttempts);
+    if (slice.snapshot) again |= again_if_overdue(timer, *slice.snapshot);
+    if (slice.settle) again |= again_if_overdue(timer, *slice.settle, kReadAttempts);
     if (again) touch(slice);
   }
 }

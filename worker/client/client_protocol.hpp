@@ -180,7 +180,7 @@ class ClientProtocol {
   const ClientIdentity identity_;
   const std::vector<ShardId> shards_;
   const std::uint64_t slice_elements_;
-  ResendTimer resend_;
+  std::map<ShardId, ResendTimer> resend_;  // by shard: one may have a longer queue than others
   const SendPolicy send_;
   std::map<ShardId, Link> links_;
   std::vector<TableSpec> tables_;

@@ -20,8 +20,12 @@ struct ResendPolicy {
 };
 
 /// The time after which something that was sent counts as lost: the measured round trip and four
-/// times its deviation, twice as long after each attempt.
-/// Source    Jacobson, "Congestion avoidance and control", SIGCOMM 1988; RFC 6298
+/// times its deviation, twice as long after each attempt. What is sent later keeps such a longer
+/// time until something that was sent once is answered: where a queue made answers late, all would
+/// be sent again otherwise, and no round trip would ever be measured.
+/// Source    Jacobson, "Congestion avoidance and control", SIGCOMM 1988; Karn and Partridge,
+///           "Improving round-trip time estimates in reliable transport protocols", SIGCOMM 1987;
+///           RFC 6298, 5.5 to 5.7
 class ResendTimer {
  public:
   explicit ResendTimer(ResendPolicy policy) : policy_(policy) {}
@@ -30,6 +34,7 @@ class ResendTimer {
   /// attempt was answered (Karn's rule). An acknowledgement that was lost leaves it to a read that
   /// waited for others to report its push: such a sample is too long, so shorter ones count more.
   void measured(Duration round_trip) {
+    doublings_ = 0;
     if (!mean_) {
       mean_ = round_trip;
       deviation_ = round_trip / 2;
@@ -40,10 +45,13 @@ class ResendTimer {
     *mean_ += error < Duration::zero() ? error / 2 : error / 8;
   }
 
+  /// Something that is answered at once was not, after its nth attempt.
+  void expired(int attempts) { doublings_ = std::max(doublings_, attempts); }
+
   /// How long to wait after the nth attempt, from 1.
   [[nodiscard]] Duration timeout(int attempts) const {
     const Duration base = mean_ ? *mean_ + 4 * deviation_ : policy_.first;
-    const int doublings = std::clamp(attempts - 1, 0, 20);
+    const int doublings = std::clamp(std::max(attempts - 1, doublings_), 0, 20);
     return std::min(std::max(base, policy_.min) * (1L << doublings), policy_.max);
   }
 
@@ -51,6 +59,7 @@ class ResendTimer {
   const ResendPolicy policy_;
   std::optional<Duration> mean_;
   Duration deviation_{0};
+  int doublings_ = 0;  // since the last measurement
 };
 
 }  // namespace taut

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "cli/commands/command.hpp"
@@ -12,6 +13,8 @@ struct LabOptions {
   TrainOptions train;
   bool learns = true;
   std::string cluster;  // file; empty: this machine, measured
+  bool timeline = false;
+  std::uint64_t memory_limit = 0;  // bytes; 0: none
 };
 
 /// Trains in virtual time and prints the summary. Returns the exit status.

@@ -12,6 +12,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/commands/training/lab.hpp"
+#include "cli/commands/training/lab_timeline.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
@@ -31,6 +32,8 @@ namespace taut::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kTimelineFile = "timeline.json";
 
 /// What a training in the lab has in addition to one of processes.
 struct LabFigures {
@@ -154,6 +157,22 @@ class Watch {
   TimePoint next_;
 };
 
+Result<std::unique_ptr<lab::Timeline>> open_timeline(const LabOptions& options, const pb::Job& job,
+                                                     const fs::path& folder) {
+  constexpr std::int64_t kSettled = 10;  // clocks after which a training is in its stride
+  if (!options.timeline) return std::unique_ptr<lab::Timeline>();
+  lab::Timeline::Options timeline;
+  timeline.file = folder / kTimelineFile;
+  timeline.drawn_from = Clock(std::min<std::int64_t>(kSettled, job.solver_param().max_iter() / 2));
+  return lab::Timeline::open(timeline);
+}
+
+void print_timeline(const lab::Timeline& timeline, const fs::path& file) {
+  for (const std::string& line : timeline_lines(timeline)) fmt::print("{}\n", line);
+  fmt::print("timeline: {}{}\n", file.string(),
+             timeline.has_ended() ? ", which ends early: it has reached its limit" : "");
+}
+
 Result<int> train_in_lab(const LabOptions& options) {
   const TimePoint began = steady_now();
   pb::LabCluster cluster;
@@ -184,10 +203,16 @@ Result<int> train_in_lab(const LabOptions& options) {
   training.overlap = options.train.overlap;
   training.records = options.train.records;
   training.records.set_folder(folder.string());
+  training.memory = Bytes(options.memory_limit);
+  TAUT_TRY(const auto timeline, open_timeline(options, job, folder));
+  training.timeline = timeline.get();
   training.show = [watch = std::make_shared<Watch>(job, options.train.json)](
                       const pb::JobStatus& status) { return (*watch)(status); };
   TAUT_TRY(const lab::TrainingOutcome outcome, lab::run_training(training));
   log::stop();
+  if (timeline) {
+    TAUT_TRY(timeline->finish());
+  }
   const RunSummary summary{.job = outcome.job,
                            .words = words_of(job),
                            .servers = options.train.servers,
@@ -200,6 +225,7 @@ Result<int> train_in_lab(const LabOptions& options) {
     fmt::print("{}\n", lab_json(summary, outcome, figures, JsonLayout::kOneLine));
   } else {
     fmt::print("{}", summary_text(summary, outcome, figures));
+    if (timeline) print_timeline(*timeline, folder / kTimelineFile);
   }
   TAUT_TRY(write_file_atomically(folder / "summary.json",
                                  lab_json(summary, outcome, figures, JsonLayout::kIndented)));

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lab/training/timeline.hpp"
+
+namespace taut::cli {
+
+/// A timeline's drawing: a line for each of the first workers, for the servers, and for the links
+/// that were busiest in it.
+[[nodiscard]] std::vector<std::string> timeline_lines(const lab::Timeline& timeline);
+
+}  // namespace taut::cli
