@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,9 @@ namespace taut::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// As `tautline lab` names it.
+constexpr const char* kClusterFile = "cluster.textproto";
 
 std::string processor() {
   std::string model = "unknown processor";
@@ -80,6 +84,9 @@ Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Comp
   TAUT_TRY(write_file_atomically(
       folder / "run.json",
       about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
+  if (!run.cluster.empty()) {
+    TAUT_TRY(write_file_atomically(folder / kClusterFile, run.cluster));
+  }
   return write_file_atomically(folder / "job.textproto", to_text(run.job));
 }
 
@@ -96,6 +103,8 @@ Company company_of(const fs::path& folder) {
 }
 
 bool is_done(const fs::path& folder, const SweepRun& run) {
+  const auto cluster = read_file(folder / kClusterFile);
+  if ((cluster ? cluster.value() : std::string()) != run.cluster) return false;
   const auto job = read_file(folder / "job.textproto");
   const auto summary = read_file(folder / "summary.json");
   if (!job || !summary || job.value() != to_text(run.job)) return false;
@@ -104,14 +113,16 @@ bool is_done(const fs::path& folder, const SweepRun& run) {
 }
 
 std::string failure_in(const fs::path& log) {
-  constexpr std::string_view kBefore = "tautline train: ";
+  constexpr std::array<std::string_view, 2> kBefore = {"tautline train: ", "tautline lab: "};
   const auto text = read_file(log);
   if (!text) return "it left no log";
   std::string last;
   std::string message;
   std::istringstream lines(text.value());
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(kBefore)) message = line.substr(kBefore.size());
+    for (const std::string_view before : kBefore) {
+      if (line.starts_with(before)) message = line.substr(before.size());
+    }
     // The last lines of a process's log follow a message.
     if (line.starts_with("  | ") && line.find("rror") != std::string::npos) last = line.substr(4);
   }

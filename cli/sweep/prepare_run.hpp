@@ -22,7 +22,8 @@ struct Company {
   [[nodiscard]] bool shares_cores() const { return runs > 1 && runs * threads > cores; }
 };
 
-/// Makes a run's folder with job.textproto, the job as resolved, and run.json: the point, versions,
+/// Makes a run's folder with job.textproto, the job as resolved, the lab's cluster.textproto if it
+/// runs there, and run.json: the point, versions,
 /// host, how busy the machine is.
 /// Errors    io
 [[nodiscard]] Result<void> prepare_run(const std::filesystem::path& folder, const SweepRun& run,
@@ -31,10 +32,10 @@ struct Company {
 /// What prepare_run() wrote of a run's company.
 [[nodiscard]] Company company_of(const std::filesystem::path& folder);
 
-/// Whether the folder holds a finished run of exactly this job.
+/// Whether the folder holds a finished run of exactly this job, on this cluster.
 [[nodiscard]] bool is_done(const std::filesystem::path& folder, const SweepRun& run);
 
-/// Why a run failed, from the log of its `tautline train`: its last message, on one line.
+/// Why a run failed, from the log of its command: its last message, on one line.
 [[nodiscard]] std::string failure_in(const std::filesystem::path& log);
 
 }  // namespace taut::cli

@@ -90,6 +90,10 @@ Result<SweepOptions> load_sweep(const std::string& file) {
     TAUT_TRY(const fs::path found, find_mentioned(options.sweep.job(), file));
     options.job_file = found.string();
   }
+  if (options.sweep.has_cluster()) {
+    TAUT_TRY(const fs::path found, find_mentioned(options.sweep.cluster(), file));
+    options.sweep.set_cluster(fs::absolute(found).string());
+  }
   if (!options.sweep.has_name()) options.sweep.set_name(fs::path(file).stem().string());
   return options;
 }

@@ -13,6 +13,8 @@
 #include "cli/job_records.hpp"
 #include "cli/sweep/job_field.hpp"
 #include "cli/sweep/vary.hpp"
+#include "proto/config/lab_cluster.hpp"
+#include "proto/config/text.hpp"
 #include "worker/model/job/job.hpp"
 
 namespace taut::cli {
@@ -350,11 +352,17 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
   }
   if (!findings.lines().empty()) return invalid(findings.lines());
   TAUT_TRY(plan.metric, metric_of(sweep.metric(), plan.points.front().job));
+  std::string cluster;
+  if (sweep.has_cluster()) {
+    TAUT_TRY(const pb::LabCluster read, read_lab_cluster(sweep.cluster()));
+    cluster = to_text(read);
+  }
   std::set<std::string> folders;
   for (std::uint32_t repeat = 0; repeat < sweep.seeds(); ++repeat) {
     for (std::size_t i = 0; i < plan.points.size(); ++i) {
       const std::size_t setting = i / axes.bounds.size() % axes.settings.size();
       plan.runs.push_back(run_of(plan.points[i], i, setting, whole.seed() + repeat));
+      plan.runs.back().cluster = cluster;
       if (folders.insert(plan.runs.back().folder).second) continue;
       return invalid(fmt::format(
           "two runs have the folder {}: their values differ only in characters that no folder has",

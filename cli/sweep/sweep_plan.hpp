@@ -46,6 +46,7 @@ struct SweepRun {
   std::uint64_t seed = 1;
   std::string folder;  // within the sweep's, e.g. "slack2-workers4-seed1"
   pb::Job job;
+  std::string cluster = {};  // of the lab, as text; empty: real processes
 };
 
 struct SweepPlan {
@@ -62,7 +63,7 @@ void put_fields_over(const google::protobuf::Message& over, google::protobuf::Me
 /// The runs of a sweep. Where a solver's test_interval gives a run fewer than kTestsNeeded tests,
 /// the runs test more often.
 /// base      the whole job
-/// Errors    invalid: every value that cannot work, one a line
+/// Errors    invalid: every value that cannot work, one a line; a cluster that cannot be read
 [[nodiscard]] Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base);
 
 }  // namespace taut::cli

@@ -30,7 +30,9 @@ Company company_of(const pb::Sweep& sweep, const SweepPlan& plan) {
   const auto runs = static_cast<std::uint32_t>(plan.runs.size());
   company.runs = std::min({sweep.parallel(), company.cores, runs});
   for (const SweepPoint& point : plan.points) {
-    company.threads = std::max(company.threads, point.workers * sweep.threads());
+    // A run in the lab is one process.
+    const std::uint32_t computing = sweep.has_cluster() ? 1 : point.workers;
+    company.threads = std::max(company.threads, computing * sweep.threads());
   }
   return company;
 }
@@ -76,6 +78,9 @@ std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& 
       {"runs", fmt::format("{}: {}, {} each", plan.runs.size(),
                            counted(static_cast<std::int64_t>(plan.points.size()), "point"),
                            counted(options.sweep.seeds(), "seed"))}};
+  if (options.sweep.has_cluster()) {
+    setting.emplace_back("cluster", options.sweep.cluster() + ", in the lab's virtual time");
+  }
   if (const std::string batch = batch_text(job); !batch.empty()) {
     setting.emplace_back("batch size", batch);
   }
@@ -119,15 +124,19 @@ Result<SweepSession::Active> SweepSession::start(std::size_t number) {
   TAUT_TRY(prepare_run(folder, run, company_));
   TAUT_TRY(const fs::path program, sibling_program("tautline"));
   const pb::Sweep& sweep = options_.sweep;
-  TAUT_TRY(auto child,
-           ChildProcess::start(
-               {.name = run.folder,
-                .program = program,
-                .arguments = {"train", (folder / "job.textproto").string(), "--discard", "--output",
-                              folder.string(), "--servers", std::to_string(sweep.servers()),
-                              "--shards", std::to_string(sweep.shards()), "--threads",
-                              std::to_string(sweep.threads())},
-                .log = folder / "train.log"}));
+  const std::string job = (folder / "job.textproto").string();
+  std::vector<std::string> arguments{"train", job, "--discard"};
+  if (sweep.has_cluster()) {
+    arguments = {"lab", job, "--cluster", (folder / "cluster.textproto").string()};
+  }
+  arguments.insert(
+      arguments.end(),
+      {"--output", folder.string(), "--servers", std::to_string(sweep.servers()), "--shards",
+       std::to_string(sweep.shards()), "--threads", std::to_string(sweep.threads())});
+  TAUT_TRY(auto child, ChildProcess::start({.name = run.folder,
+                                            .program = program,
+                                            .arguments = std::move(arguments),
+                                            .log = folder / "train.log"}));
   Active active{number, {}, steady_now()};
   active.children.push_back(std::move(child));
   return active;

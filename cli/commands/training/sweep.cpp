@@ -37,6 +37,7 @@ struct SweepArguments {
   std::string metric;
   std::optional<double> target;
   std::optional<double> limit_s;
+  std::string cluster;
   std::string data;
   std::string output;
   bool report_only = false;
@@ -78,6 +79,7 @@ void put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
     sweep.set_target(*arguments.target);
   }
   if (arguments.limit_s) sweep.set_limit_s(*arguments.limit_s);
+  if (!arguments.cluster.empty()) sweep.set_cluster(fs::absolute(arguments.cluster).string());
   pb::Job& over = *sweep.mutable_over();
   for (const pb::Straggler& straggler : arguments.stragglers) *over.add_straggler() = straggler;
   if (arguments.clock_time_ms) over.set_clock_time_ms(*arguments.clock_time_ms);
@@ -193,6 +195,10 @@ void add_sweep(Command& command, int& status) {
   command.number("--limit", arguments->limit_s,
                  "A run that takes longer is ended as failed (default: 3600)", "SECONDS",
                  {.excludes_limits = true});
+  command
+      .text("--lab", arguments->cluster,
+            "Runs in the lab's virtual time, on the cluster of this file, instead of processes")
+      .value("FILE");
   command.text("--data", arguments->data, "Folder of the data set").value("DIR");
   command
       .text("--output", arguments->output,

@@ -144,6 +144,7 @@ double ComputeTimes::layer(worker::Pace::Pass pass, std::size_t layer, std::uint
 }
 
 double ComputeTimes::test(std::int64_t records) const {
+  if (!compute_.tests()) return 0;
   return whole_forward_ * static_cast<double>(records) / static_cast<double>(batch_);
 }
 

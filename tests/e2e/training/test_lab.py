@@ -163,6 +163,36 @@ control { heartbeat_limit_s: 0.5 }
             self.assertAlmostEqual(computed[name], worker["compute_s"], delta=2e-3)
         self.assertGreater(len([row for row in rows if names[row[0]] == "links"]), 6)
 
+    def test_a_sweep_in_the_lab_compares_virtual_times_and_runs_once(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("clock_ms: 2 ", "clock_ms: 50 tests: false "))
+
+        def sweep(*more):
+            answer = self.tautline("sweep", self.job(workers=2), "--lab", path, "--slack",
+                                   "0,async", "--seeds", 2, "--max-iter", 40, "--parallel", 2,
+                                   "--output", self.folder / "sweep", "--json", *more)
+            self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+            return json.loads(answer.stdout)
+
+        first = sweep()
+        runs = sorted((self.folder / "sweep").glob("*-seed*"))
+        self.assertEqual(len(runs), 4)
+        summaries = [json.loads((run / "summary.json").read_text()) for run in runs]
+        for summary in summaries:
+            self.assertGreater(summary["lab"]["virtual_s"], 40 * 0.05 * 0.7)
+        stamps = [(run / "summary.json").stat().st_mtime_ns for run in runs]
+        self.assertEqual(sweep()["points"], first["points"])
+        self.assertEqual([(run / "summary.json").stat().st_mtime_ns for run in runs], stamps)
+        path.write_text(path.read_text().replace("clock_ms: 50", "clock_ms: 100"))
+        sweep()
+        for run, before in zip(runs, summaries):
+            self.assertGreater(json.loads((run / "summary.json").read_text())["lab"]["virtual_s"],
+                               1.5 * before["lab"]["virtual_s"])
+        path.write_text("host { }")
+        answer = self.tautline("sweep", self.job(workers=2), "--lab", path, "--output",
+                               self.folder / "other")
+        self.assert_fails(answer, "cluster.textproto:1:1: a host has no name", status=2)
+
     def test_a_limit_of_memory_is_kept(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER)

@@ -50,6 +50,8 @@ TEST_CASE("a layer takes what is said of it, for its share of the batch", "[lab]
   CHECK(times.value().layer(Pass::kBackward, 1, 0, Clock(0)) == 500);
   CHECK(times.value().layer(Pass::kForward, 0, 0, Clock(0)) == 0);
   CHECK(times.value().test(16) == 50);
+  const auto free_tests = times_of("tests: false layer { name: \"second\" forward_us: 100 }");
+  CHECK(free_tests.value().test(16) == 0);
 }
 
 TEST_CASE("a layer that the net does not have, and no times at all, are refused", "[lab]") {
