@@ -53,6 +53,7 @@ std::size_t Topology::add_pipe(const std::string& name, const pb::LabLink& link)
   pipe.us_per_byte = kBitsPerByte / (link.gbit_per_s() * kBitsPerUs);
   pipe.latency_us = link.latency_us();
   pipe.jitter_us = link.jitter_us();
+  pipe.loss = link.loss();
   return pipes_.size() - 1;
 }
 
@@ -157,13 +158,34 @@ TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t byte
     if (notify_) notify_(path[i], from, to, from_us(start), pipe.free_at);
     double later = pipe.latency_us;
     if (pipe.jitter_us > 0) {
-      constexpr double kUnit = 0x1p-53;
-      later += pipe.jitter_us * static_cast<double>(random_.next() >> 11U) * kUnit;
+      later += pipe.jitter_us * draw();
     }
     head = start + later;
     tail = end + later;
   }
+  double path_us = 0;
+  for (std::size_t i = 0; i < steps; ++i) path_us += pipes_[path[i]].latency_us;
+  for (std::size_t i = 0; i < steps; ++i) tail += loss_us(pipes_[path[i]], bytes, path_us);
   return from_us(tail);
+}
+
+double Topology::draw() {
+  constexpr double kUnit = 0x1p-53;
+  return static_cast<double>(random_.next() >> 11U) * kUnit;
+}
+
+/// Source    RFC 5681: three later segments have a lost one sent again at once; RFC 6298, and
+///           Linux' least retransmission timeout of 200 ms, where too few follow
+double Topology::loss_us(const Pipe& pipe, std::uint64_t bytes, double path_us) {
+  constexpr double kPacket = 1448;
+  constexpr double kFollowing = 3;
+  constexpr double kTimeout_us = 200e3;
+  if (pipe.loss <= 0) return 0;
+  const double packets = std::max(1.0, std::ceil(static_cast<double>(bytes) / kPacket));
+  const auto any_of = [&](double count) { return 1 - std::pow(1 - pipe.loss, count); };
+  const double drawn = draw();
+  if (drawn < any_of(std::min(packets, kFollowing))) return kTimeout_us;
+  return drawn < any_of(packets) ? 2 * path_us : 0;
 }
 
 }  // namespace taut::lab

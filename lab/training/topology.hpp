@@ -22,6 +22,7 @@ struct Pipe {
   double us_per_byte = 0;
   double latency_us = 0;
   double jitter_us = 0;
+  double loss = 0;    // of packets
   TimePoint free_at;  // when everything sent so far has passed
   std::uint64_t bytes = 0;
   std::uint64_t messages = 0;
@@ -78,6 +79,10 @@ class Topology final : public sim::Journey {
   void add_racks(const pb::LabCluster& cluster);
   [[nodiscard]] Result<void> place(const pb::LabCluster& cluster, std::uint32_t servers,
                                    std::uint32_t workers);
+  /// How much later a message arrives because some of its packets were lost on a pipe.
+  /// path_us  the latency of its whole way
+  [[nodiscard]] double loss_us(const Pipe& pipe, std::uint64_t bytes, double path_us);
+  [[nodiscard]] double draw();
   [[nodiscard]] std::size_t add_pipe(const std::string& name, const pb::LabLink& link);
 
   const std::uint32_t servers_;

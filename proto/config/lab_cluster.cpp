@@ -43,6 +43,7 @@ class Check {
       TAUT_TRY(is_above({{"link", i}, {"gbit_per_s"}}, link.gbit_per_s(), 1e5));
       TAUT_TRY(is_in({{"link", i}, {"latency_us"}}, link.latency_us(), 0, kMaxMicroseconds));
       TAUT_TRY(is_in({{"link", i}, {"jitter_us"}}, link.jitter_us(), 0, kMaxMicroseconds));
+      TAUT_TRY(is_in({{"link", i}, {"loss"}}, link.loss(), 0, 0.5));
     }
     return ok();
   }

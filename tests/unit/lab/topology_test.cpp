@@ -1,5 +1,8 @@
 #include "lab/training/topology.hpp"
 
+#include <map>
+#include <string>
+
 #include "proto/config/lab_cluster.hpp"
 #include "tests/support/catch.hpp"
 
@@ -106,6 +109,34 @@ TEST_CASE("more workers than the hosts have places for are refused", "[lab]") {
   const auto topology = Topology::make(cluster.value(), 1, 5, 1);
   REQUIRE_FALSE(topology.has_value());
   CHECK_THAT(topology.error().message, Contains("places for 4 workers, 5 are requested"));
+}
+
+TEST_CASE("lost packets delay a message by a round trip, or by a timeout at its end", "[lab]") {
+  constexpr int kMessages = 4000;
+  const std::string text =
+      "host { name: \"s\" workers: 0 servers: 1 link: \"good\" } host { name: \"w\" link: \"bad\" }"
+      "link { name: \"good\" gbit_per_s: 8 latency_us: 10 }"
+      "link { name: \"bad\" gbit_per_s: 8 latency_us: 10 loss: 0.001 }";
+  const auto delays_of = [&](std::uint64_t bytes) {
+    const auto lossy = make(text, 1);
+    std::map<std::int64_t, int> delays;
+    for (int i = 0; i < kMessages; ++i) {
+      const TimePoint now = kStart + Duration(std::int64_t{i} * 1'000'000);
+      const TimePoint at = lossy->arrival(lossy->worker_node(0), lossy->server_node(0), bytes, now);
+      ++delays[(at - now).count()];
+    }
+    return delays;
+  };
+  // A packet in a thousand, and 20 us of a way of two links.
+  auto small = delays_of(1000);
+  CHECK(small.size() == 2);
+  CHECK(small[200'021] > 0);
+  CHECK(small[200'021] < kMessages / 300);
+  auto large = delays_of(1'448'000);
+  CHECK(large.size() == 3);
+  CHECK(large[201'468] < kMessages / 100);
+  // 1 - 0.999^1000 of the messages lose one.
+  CHECK(large[1508] / double{kMessages} == Approx(0.63).margin(0.03));
 }
 
 }  // namespace taut::lab
