@@ -162,6 +162,12 @@ control { heartbeat_limit_s: 0.5 }
             name = f"{worker['name']} on node{worker['name'][-1]}"
             self.assertAlmostEqual(computed[name], worker["compute_s"], delta=2e-3)
         self.assertGreater(len([row for row in rows if names[row[0]] == "links"]), 6)
+        # A run that replaces it leaves nothing of it.
+        log = self.folder / "lab/lab.log"
+        log.write_text("of the first run\n")
+        self.lab("--max-iter", 2)
+        self.assertFalse((self.folder / "lab/timeline.json").exists())
+        self.assertNotIn("of the first run", log.read_text())
 
     def test_a_sweep_in_the_lab_compares_virtual_times_and_runs_once(self):
         path = self.folder / "cluster.textproto"
