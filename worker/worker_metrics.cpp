@@ -41,6 +41,9 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
                  static_cast<double>(progress.pushed_bytes()), with(labels, "direction", "out"));
   scrape.counter("worker_bytes_total", "Payload bytes of the data plane at a worker.",
                  static_cast<double>(progress.read_bytes()), with(labels, "direction", "in"));
+  scrape.counter("worker_saved_bytes_total",
+                 "Payload bytes that compression has spared this worker's updates.",
+                 static_cast<double>(progress.saved_bytes()), labels);
   std::map<std::int64_t, std::uint64_t> reads;
   for (const pb::StalenessBin& bin : progress.staleness()) reads[bin.staleness()] += bin.reads();
   scrape.histogram("worker_read_staleness_clocks",

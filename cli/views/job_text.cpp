@@ -152,7 +152,24 @@ std::string drift_line(const pb::JobStatus& job, const JobProgress& progress) {
   return line + fmt::format("; slack {}", job.slack());
 }
 
+std::string megabytes(std::uint64_t bytes) {
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
 }  // namespace
+
+std::string compression_text(const pb::JobStatus& job) {
+  std::uint64_t pushed = 0;
+  std::uint64_t saved = 0;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    pushed += worker.progress().pushed_bytes();
+    saved += worker.progress().saved_bytes();
+  }
+  if (saved == 0) return {};
+  return fmt::format("{} of updates in place of {}: {:.1f} % saved by compression",
+                     megabytes(pushed), megabytes(pushed + saved),
+                     100 * static_cast<double>(saved) / static_cast<double>(pushed + saved));
+}
 
 std::string rate_unit(const pb::JobStatus& job) {
   return job.rate_unit().empty() ? JobWords().rate() : job.rate_unit();
@@ -243,6 +260,7 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
     lines.push_back(fmt::format("  {} left earlier", counted(job.former_workers(), "more worker")));
   }
   lines.push_back(drift_line(job, progress));
+  if (const std::string line = compression_text(job); !line.empty()) lines.push_back(line);
   if (const std::string line = protection_line(job); !line.empty()) lines.push_back(line);
   return lines;
 }

@@ -33,6 +33,9 @@ struct JobProgress {
 [[nodiscard]] std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(
     const pb::JobStatus& job);
 
+/// Bytes of its workers' updates, and the share that compression has saved; empty: none is.
+[[nodiscard]] std::string compression_text(const pb::JobStatus& job);
+
 /// A running job as a block of lines: progress, rates, and each worker's clock on one scale, as
 /// wide as the rest of its line leaves it.
 /// colours    lost, stalled and slow workers have a colour

@@ -62,6 +62,9 @@ std::vector<Row> table(const RunSummary& run) {
         {"first iteration", fmt::format("{:.2f} s after the start", run.first_iteration_s)});
   }
   rows.push_back({"waiting", waiting_text(job)});
+  if (const std::string text = compression_text(job); !text.empty()) {
+    rows.push_back({"compression", text});
+  }
   return rows;
 }
 
@@ -133,6 +136,9 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                        {"compute_s", own.compute_s()},
                        {"wait_s", own.wait_s()},
                        {"waiting_share", waiting_share(own)},
+                       {"pushed_bytes", own.pushed_bytes()},
+                       {"read_bytes", own.read_bytes()},
+                       {"saved_bytes", own.saved_bytes()},
                        {"seconds_to_first_iteration", own.seconds_to_first_iteration()}});
   }
   Json staleness = Json::array();

@@ -29,6 +29,9 @@ Json worker_json(const pb::StoredMember& member) {
           {"compute_s", own.compute_s()},
           {"wait_s", own.wait_s()},
           {"waiting_share", spent > 0 ? own.wait_s() / spent : 0},
+          {"pushed_bytes", own.pushed_bytes()},
+          {"read_bytes", own.read_bytes()},
+          {"saved_bytes", own.saved_bytes()},
           {"seconds_to_first_iteration", own.seconds_to_first_iteration()}};
 }
 
