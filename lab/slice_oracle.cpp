@@ -195,7 +195,8 @@ void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& wo
   for (const std::uint32_t worker : workers) {
     toy_update(table_, slice_, WorkerId(worker), Clock(clock), update);
     arrive(contract.compression,
-           {contract.seed, contract.members.at(worker).slot, table_, slice_, clock}, update);
+           {contract.seed, contract.members.at(worker).slot, table_, slice_, clock}, update,
+           residuals_[worker]);
     if (!contract.aggregates_at(clock)) weigh(worker, contract, members, update);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
     first = false;

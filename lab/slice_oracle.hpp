@@ -105,6 +105,7 @@ class SliceOracle {
   std::map<std::uint32_t, Waiting> waiting_;
   std::map<std::uint32_t, Base> bases_;
   std::map<std::string_view, std::vector<float>> states_;  // of policies
+  std::map<std::uint32_t, std::vector<float>> residuals_;  // of compression, by worker
   std::int64_t applications_ = 0;
   std::map<std::uint32_t, std::int64_t> applied_;  // the next clock that is not in the values
   Aside aside_;

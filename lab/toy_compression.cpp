@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include "common/math/codec.hpp"
 #include "common/math/philox.hpp"
@@ -47,6 +50,64 @@ void step_by_step(const math::Draw& draw, std::span<float> values) {
   }
 }
 
+/// The two means of each 256 values, which a value is read as by its sign.
+void mean_by_sign(std::span<float> values) {
+  for (std::size_t begin = 0; begin < values.size(); begin += 256) {
+    const auto block = values.subspan(begin, std::min<std::size_t>(256, values.size() - begin));
+    double means[2] = {0, 0};
+    for (const bool negative : {false, true}) {
+      std::array<double, 16> sums{};
+      int count = 0;
+      for (std::size_t i = 0; i < block.size(); ++i) {
+        if ((block[i] < 0) != negative) continue;
+        sums[i % 16] += block[i];
+        ++count;
+      }
+      double sum = 0;
+      for (const double one : sums) sum += one;
+      if (count > 0) means[negative ? 1 : 0] = sum / count;
+    }
+    for (float& value : block) value = static_cast<float>(means[value < 0 ? 1 : 0]);
+  }
+}
+
+std::vector<std::size_t> largest_places(std::span<const float> values, std::size_t kept) {
+  std::vector<std::size_t> places(values.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::ranges::stable_sort(places, [&](std::size_t a, std::size_t b) {
+    return std::abs(values[a]) > std::abs(values[b]);
+  });
+  places.resize(kept);
+  return places;
+}
+
+/// One of each `every` in a row.
+std::vector<std::size_t> drawn_places(const math::Draw& draw, std::size_t count,
+                                      std::size_t every) {
+  const math::Philox named = math::Philox::at(draw.key, draw.stream, draw.first);
+  const std::uint64_t key = named.words[0] + (std::uint64_t{named.words[1]} << 32U);
+  std::vector<std::size_t> places;
+  for (std::size_t begin = 0; begin < count; begin += every) {
+    const std::uint64_t number = begin / every;
+    const std::uint32_t word = math::Philox::at(key, 0, number / 4).words[number % 4];
+    const std::size_t length = std::min(every, count - begin);
+    places.push_back(begin + static_cast<std::size_t>(static_cast<double>(word) / 4294967296.0 *
+                                                      static_cast<double>(length)));
+  }
+  return places;
+}
+
+void keep_places(const std::vector<std::size_t>& places, std::vector<float>& values) {
+  std::vector<float> kept(values.size(), 0.0F);
+  for (const std::size_t place : places) kept[place] = values[place];
+  values = std::move(kept);
+}
+
+bool has_feedback(Scheme scheme) {
+  return scheme == pb::PushCompression::ONE_BIT || scheme == pb::PushCompression::TOP_K ||
+         scheme == pb::PushCompression::RANDOM_K;
+}
+
 }  // namespace
 
 pb::PushCompression push_of(const pb::Compression& compression) {
@@ -76,15 +137,20 @@ pb::Compression draw_compression(Random& random, const pb::Consistency& policies
   const bool has_lower = random.chance(0.3);
   const bool has_upper = random.chance(0.3);
   const bool averages = policies.has_elastic_averaging() || policies.has_periodic_averaging();
-  if (!is_on || averages) return compression;
+  const Scheme scheme = fixed.value_or(drawn);
+  const bool loses_parts = policies.backup_workers() > 0 || policies.has_delay_compensation();
+  if (!is_on || averages || (loses_parts && has_feedback(scheme))) return compression;
   if (has_lower) {
     pb::PushCompression& lower = *compression.add_push();
     lower.set_scheme(pb::PushCompression::FP16);
     lower.set_min_values(1);
   }
   pb::PushCompression& push = *compression.add_push();
-  push.set_scheme(fixed.value_or(drawn));
+  push.set_scheme(scheme);
   push.set_min_values(2);
+  // Fewer than the six values of a toy update that are not 0, or TOP_K would leave nothing out.
+  if (scheme == pb::PushCompression::TOP_K) push.set_keep(0.04F);
+  if (scheme == pb::PushCompression::RANDOM_K) push.set_keep(0.25F);
   if (has_upper) {
     pb::PushCompression& upper = *compression.add_push();
     upper.set_scheme(pb::PushCompression::BF16);
@@ -106,10 +172,19 @@ bool keeps_counts(const pb::Compression& compression, std::int64_t clocks) {
   }
 }
 
-void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update) {
+void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update,
+            std::vector<float>& residual) {
   const math::Draw draw = math::draw_of(sender.seed, static_cast<std::uint64_t>(sender.clock),
                                         sender.slot, sender.table.value(), sender.slice.value());
-  switch (push_of(compression).scheme()) {
+  const pb::PushCompression push = push_of(compression);
+  const auto every = static_cast<std::size_t>(std::lround(1 / push.keep()));
+  const std::size_t kept = (update.size() + every - 1) / every;
+  if (has_feedback(push.scheme())) {
+    residual.resize(update.size(), 0.0F);
+    for (std::size_t i = 0; i < update.size(); ++i) update[i] += residual[i];
+    residual = update;
+  }
+  switch (push.scheme()) {
     case pb::PushCompression::FP16:
       for (float& value : update) value = round_to(value, 11, -24);
       return;
@@ -118,9 +193,19 @@ void arrive(const pb::Compression& compression, const Sender& sender, std::vecto
       return;
     case pb::PushCompression::INT8:
       return step_by_step(draw, update);
+    case pb::PushCompression::ONE_BIT:
+      mean_by_sign(update);
+      break;
+    case pb::PushCompression::TOP_K:
+      keep_places(largest_places(update, kept), update);
+      break;
+    case pb::PushCompression::RANDOM_K:
+      keep_places(drawn_places(draw, update.size(), every), update);
+      break;
     default:
       return;
   }
+  for (std::size_t i = 0; i < update.size(); ++i) residual[i] -= update[i];
 }
 
 }  // namespace taut::sim

@@ -41,6 +41,8 @@ struct Sender {
 
 /// Makes of an update what its shard must read of it, as the scheme's formula says; shares no code
 /// with the worker's or the shard's but the random numbers.
-void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update);
+/// residual  what the member's earlier updates of the slice have left out; empty: nothing
+void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update,
+            std::vector<float>& residual);
 
 }  // namespace taut::sim

@@ -21,6 +21,7 @@ constexpr std::size_t kMaxHeaderBytes = 16UL << 20U;
 constexpr std::size_t kPackBelow = 16UL << 10U;
 // Maximum elements of a payload: far above a slice's; products cannot overflow.
 constexpr std::uint64_t kMaxCount = 1ULL << 40U;
+constexpr std::uint32_t kMaxEvery = 1U << 18U;
 
 bool carries_payload(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ ||
@@ -31,30 +32,33 @@ bool is_push(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ;
 }
 
+/// Codecs by their element types.
+constexpr std::array kCodecOf{math::Codec::kFloat32, math::Codec::kFloat16, math::Codec::kBfloat16,
+                              math::Codec::kInt8,    math::Codec::kOneBit,  math::Codec::kTopK,
+                              math::Codec::kRandomK};
+static_assert(kCodecOf.size() == math::kCodecs &&
+              kCodecOf.size() == std::size_t{pb::DataItem::ElementType_MAX} + 1);
+
 pb::DataItem::ElementType element_type_of(const math::Encoding& encoding) {
-  switch (encoding.codec) {
-    case math::Codec::kFloat16:
-      return pb::DataItem::FLOAT16;
-    case math::Codec::kBfloat16:
-      return pb::DataItem::BFLOAT16;
-    case math::Codec::kInt8:
-      return pb::DataItem::INT8;
-    default:
-      return pb::DataItem::FLOAT32;
-  }
+  const auto* found = std::ranges::find(kCodecOf, encoding.codec);
+  return static_cast<pb::DataItem::ElementType>(found - kCodecOf.begin());
 }
 
 /// Errors    invalid: an encoding that is unknown, or that such an item does not have
 Result<math::Encoding> encoding_of(const pb::DataItem& wire) {
-  constexpr std::array kCodecs{math::Codec::kFloat32, math::Codec::kFloat16, math::Codec::kBfloat16,
-                               math::Codec::kInt8};
   const auto type = static_cast<std::size_t>(wire.element_type());
-  if (type >= kCodecs.size() || wire.layout() != pb::DataItem::DENSE) {
+  if (type >= kCodecOf.size() || wire.layout() != pb::DataItem::DENSE) {
     return invalid(fmt::format("element type {} in layout {} is unknown",
                                static_cast<int>(wire.element_type()),
                                static_cast<int>(wire.layout())));
   }
-  const math::Encoding encoding{kCodecs[type]};
+  const math::Encoding encoding{kCodecOf[type], wire.every()};
+  const auto limits = encoding.is_sparse() ? std::pair{2U, kMaxEvery} : std::pair{0U, 0U};
+  if (encoding.every < limits.first || encoding.every > limits.second) {
+    return invalid(fmt::format("one of {} values is sent as {}; it must be from {} to {}",
+                               encoding.every, math::to_string(encoding.codec), limits.first,
+                               limits.second));
+  }
   if (encoding.codec != math::Codec::kFloat32 && !is_push(wire.kind())) {
     return invalid(fmt::format("a data item of kind {} is encoded as {}; only pushes may be",
                                pb::DataItem::Kind_Name(wire.kind()),
@@ -75,6 +79,7 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_stable(item.stable.value());
   wire.set_payload(carries_payload(item.kind));
   wire.set_element_type(element_type_of(item.encoding));
+  wire.set_every(item.encoding.every);
   wire.set_refusal(item.refusal);
   wire.set_gradient_norm(item.gradient_norm);
   wire.set_waits_for(item.waits_for.value());
@@ -196,6 +201,12 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLi
     item.payload_lost = one.has_place() && link == nullptr;
     if (one.payload() && !item.payload_lost) {
       TAUT_TRY(item.payload, payloads.take(one, item.encoding));
+      if (!math::is_well_formed(item.encoding, item.payload.bytes().data(), item.count)) {
+        return invalid(
+            fmt::format("table {} slice {}: places of {} that do not ascend, or that "
+                        "are not the slice's",
+                        one.table(), one.slice(), math::to_string(item.encoding.codec)));
+      }
     }
     batch.items.push_back(std::move(item));
   }

@@ -105,7 +105,8 @@ void SliceState::apply(const Application& application, const JobView& job) {
     scales.push_back(kind_ == TableKind::kAveraged
                          ? 1.0F
                          : math::update_scale(job.rule, update.norm, decay_mult_));
-    gradients.push_back({update.gradient.bytes().data(), scales.back(), update.encoding});
+    gradients.push_back(
+        {update.gradient.bytes().data(), scales.back(), update.encoding, place_.count});
     alive.push_back(std::move(update.gradient));
     if (keeps_.reads && job.membership.mode_at(application.clock) == ApplyMode::kOnArrival) {
       gradients.back() = weigh(worker, job, application.members, gradients.back(), corrected);
@@ -143,7 +144,8 @@ void SliceState::apply(const Application& application, const JobView& job) {
 /// Whether an update changes nothing, as it is not finite; counts it.
 bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView& job) {
   if (!job.refuses_bad_updates || kind_ == TableKind::kFrozen) return false;
-  const math::GradientView gradient{update.gradient.bytes().data(), 1, update.encoding};
+  const math::GradientView gradient{update.gradient.bytes().data(), 1, update.encoding,
+                                    place_.count};
   if (std::isfinite(update.norm) && math::all_finite(gradient, place_.count)) return false;
   ++bad_updates_[worker];
   return true;

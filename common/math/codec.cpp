@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "common/check.hpp"
+#include "common/math/codec_bytes.hpp"
 #include "common/math/codec_elements.hpp"
+#include "common/math/feedback_codec.hpp"
 #include "common/math/philox.hpp"
 #include "common/math/vectorised.hpp"
 
@@ -17,18 +19,6 @@ constexpr std::size_t kBlockBytes = sizeof(float) + kCodecBlock;  // of int8
 constexpr std::size_t kCalls = kCodecBlock / 8;  // of Philox, each for eight values
 constexpr std::uint32_t kSmallest = 0x0d800000;  // 2^-100
 constexpr std::uint64_t kCodecKey = 0xc0dec0dec0dec0deULL;
-
-template <class T>
-T load(const std::byte* bytes, std::size_t i) {
-  T value;
-  std::memcpy(&value, bytes + i * sizeof(T), sizeof value);
-  return value;
-}
-
-template <class T>
-void store(std::byte* bytes, std::size_t i, T value) {
-  std::memcpy(bytes + i * sizeof(T), &value, sizeof value);
-}
 
 TAUT_VECTORISED void encode_float16(const float* values, std::size_t count, std::byte* out) {
   for (std::size_t i = 0; i < count; ++i) store(out, i, to_float16(values[i]));
@@ -133,13 +123,20 @@ std::uint64_t encoded_bytes(const Encoding& encoding, std::uint64_t count) {
       return sizeof(std::uint16_t) * count;
     case Codec::kInt8:
       return count + sizeof(float) * ((count + kCodecBlock - 1) / kCodecBlock);
+    case Codec::kOneBit:
+      return feedback::one_bit_bytes(count);
+    case Codec::kTopK:
+      return feedback::top_k_bytes(count, encoding.every);
+    case Codec::kRandomK:
+      return feedback::random_k_bytes(count, encoding.every);
   }
   TAUT_CHECK(false, "a codec");
   return 0;
 }
 
 std::string_view to_string(Codec codec) {
-  constexpr std::array<std::string_view, 4> kNames{"FLOAT32", "FP16", "BF16", "INT8"};
+  constexpr std::array<std::string_view, kCodecs> kNames{"FLOAT32", "FP16",  "BF16",    "INT8",
+                                                         "ONE_BIT", "TOP_K", "RANDOM_K"};
   return kNames.at(static_cast<std::size_t>(codec));
 }
 
@@ -151,7 +148,9 @@ Draw draw_of(std::uint64_t seed, std::uint64_t clock, std::uint32_t slot, std::u
 }
 
 void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
-            std::byte* out) {
+            std::byte* out, std::span<float> residual) {
+  TAUT_CHECK(residual.size() == (encoding.has_residual() ? values.size() : 0),
+             "a residual where the encoding has one");
   switch (encoding.codec) {
     case Codec::kFloat32:
       std::memcpy(out, values.data(), values.size_bytes());
@@ -162,10 +161,20 @@ void encode(const Encoding& encoding, std::span<const float> values, const Draw&
       return encode_bfloat16(values.data(), values.size(), out);
     case Codec::kInt8:
       return encode_int8(values, draw, out);
+    case Codec::kOneBit:
+      return feedback::encode_one_bit(values, residual, out);
+    case Codec::kTopK:
+      return feedback::encode_top_k(values, encoding.every, residual, out);
+    case Codec::kRandomK:
+      return feedback::encode_random_k(values, encoding.every, residual, draw, out);
   }
 }
 
-void decode(const Encoding& encoding, const std::byte* bytes, std::size_t begin,
+bool is_well_formed(const Encoding& encoding, const std::byte* bytes, std::uint64_t count) {
+  return encoding.codec != Codec::kTopK || feedback::is_top_k(bytes, count, encoding.every);
+}
+
+void decode(const Encoding& encoding, const std::byte* bytes, std::size_t count, std::size_t begin,
             std::span<float> out) {
   TAUT_CHECK(begin % kCodecBlock == 0, "decoding starts with a block");
   switch (encoding.codec) {
@@ -178,6 +187,12 @@ void decode(const Encoding& encoding, const std::byte* bytes, std::size_t begin,
       return decode_bfloat16(bytes + begin * sizeof(std::uint16_t), out.size(), out.data());
     case Codec::kInt8:
       return decode_int8(bytes, begin, out);
+    case Codec::kOneBit:
+      return feedback::decode_one_bit(bytes, begin, out);
+    case Codec::kTopK:
+      return feedback::decode_top_k(bytes, count, encoding.every, begin, out);
+    case Codec::kRandomK:
+      return feedback::decode_random_k(bytes, count, encoding.every, begin, out);
   }
 }
 

@@ -13,11 +13,21 @@ enum class Codec : std::uint8_t {
   kFloat16,   // IEEE 754 binary16, rounded to the nearest
   kBfloat16,  // the upper half of a float32, rounded to the nearest
   kInt8,      // blocks of 256: a float32 step, and a whole number in [-127, 127] for each value
+  // What they leave out is kept for later updates: feedback_codec.hpp.
+  kOneBit,   // blocks of 256: two float32 means, and a bit for each value
+  kTopK,     // the largest values, with their places
+  kRandomK,  // values of which both sides draw the places
 };
+inline constexpr std::size_t kCodecs = 7;
 
 /// What a reader must know of a slice's bytes in addition to its count.
 struct Encoding {
   Codec codec = Codec::kFloat32;
+  std::uint32_t every = 0;  // kTopK and kRandomK: one of so many values is written down, at least 1
+
+  /// Whether its writer keeps what it leaves out.
+  [[nodiscard]] bool has_residual() const { return codec >= Codec::kOneBit; }
+  [[nodiscard]] bool is_sparse() const { return codec >= Codec::kTopK; }
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 
@@ -28,10 +38,13 @@ inline constexpr std::size_t kCodecBlock = 256;
 ///   float32            4 n
 ///   float16, bfloat16  2 n
 ///   int8               n + 4 ceil(n / 256)
+///   one bit            ceil(n / 8) + 8 ceil(n / 256)
+///   top k              6 k + 4 ceil(n / 65536), where k = ceil(n / every)
+///   random k           4 k + 8
 /// REQUIRES: count is at most 2^40.
 [[nodiscard]] std::uint64_t encoded_bytes(const Encoding& encoding, std::uint64_t count);
 
-/// As users write it: FLOAT32, FP16, BF16, INT8.
+/// As users write it: FLOAT32, FP16, BF16, INT8, ONE_BIT, TOP_K, RANDOM_K.
 [[nodiscard]] std::string_view to_string(Codec codec);
 
 /// Where the random numbers of one slice's encoding come from: word i is Philox of (key, stream,
@@ -52,18 +65,25 @@ struct Draw {
 /// A block of int8 has the step max / 127, where max is its largest magnitude, and each value is
 /// rounded to a multiple of it by chance, so that its mean is the value. A block that has a value
 /// which is not finite is read as NaNs; one whose largest magnitude is below 2^-100, as zeros.
-/// values  [n]
-/// out     [encoded_bytes(encoding, n)] at any alignment
-/// Thread  any; no shared state
+/// values    [n]
+/// out       [encoded_bytes(encoding, n)] at any alignment
+/// residual  [n] where the encoding has one, else empty: what earlier updates left out, and then
+///           what is left out now; unchanged if a sum with it is not finite, which is read as NaNs
+/// Thread    any; no shared state
 void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
-            std::byte* out);
+            std::byte* out, std::span<float> residual = {});
+
+/// Whether bytes of the right number have a meaning: those of kTopK may not.
+[[nodiscard]] bool is_well_formed(const Encoding& encoding, const std::byte* bytes,
+                                  std::uint64_t count);
 
 /// Reads a part of a slice's values: `out.size()` of them from `begin` on. Reads no byte outside of
 /// the slice's, whatever is in them.
 /// bytes   all of the slice's, at any alignment
+/// count   the slice's
 /// REQUIRES: begin is a multiple of kCodecBlock.
 /// Thread  any; no shared state
-void decode(const Encoding& encoding, const std::byte* bytes, std::size_t begin,
+void decode(const Encoding& encoding, const std::byte* bytes, std::size_t count, std::size_t begin,
             std::span<float> out);
 
 }  // namespace taut::math

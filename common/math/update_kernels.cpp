@@ -22,7 +22,7 @@ using Values = std::array<float, kBlock>;
 const std::byte* floats_of(const GradientView& gradient, std::size_t begin, std::size_t count,
                            Values& decoded) {
   if (gradient.encoding.codec == Codec::kFloat32) return gradient.bytes + begin * sizeof(float);
-  decode(gradient.encoding, gradient.bytes, begin, std::span(decoded).first(count));
+  decode(gradient.encoding, gradient.bytes, gradient.count, begin, std::span(decoded).first(count));
   return std::as_bytes(std::span(decoded)).data();
 }
 
@@ -117,7 +117,7 @@ void apply_by_slice(const loops::SliceLoops& rule, const UpdateStep& step, std::
 }  // namespace
 
 void read_gradient(const GradientView& gradient, std::size_t begin, std::span<float> out) {
-  decode(gradient.encoding, gradient.bytes, begin, out);
+  decode(gradient.encoding, gradient.bytes, gradient.count, begin, out);
 }
 
 bool all_finite(const GradientView& gradient, std::size_t count) {

@@ -14,6 +14,7 @@ struct GradientView {
   const std::byte* bytes = nullptr;
   float scale = 1;
   Encoding encoding{};
+  std::size_t count = 0;  // n; may be absent where it is not encoded
 };
 
 /// Values that read_gradient() reads at a time, and where it may begin: at their multiples.

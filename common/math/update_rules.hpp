@@ -51,6 +51,9 @@ struct RuleInfo {
   SolverFields reads;
   UpdateNorm norm = UpdateNorm::kNone;  // what a worker sends with a gradient, clipping aside
   bool is_type = true;                  // false: no `type` names it, other fields choose it
+  /// Its steps along two gradients add up to its step along their sum, so that a part of a gradient
+  /// may arrive later.
+  bool is_linear = false;
 };
 
 /// What weight decay adds to a gradient: L2 decay * w, L1 decay * sign(w).
@@ -100,7 +103,7 @@ struct Rule;
 /// On arrival: n steps of 1/n each: the same sum as the aggregate's one step.
 template <>
 struct Rule<RuleKind::kSgd> {
-  static constexpr RuleInfo kInfo{.name = "SGD", .reads = {.momentum = true}};
+  static constexpr RuleInfo kInfo{.name = "SGD", .reads = {.momentum = true}, .is_linear = true};
   TAUT_HD float operator()(const UpdateStep& step, float value, float gradient, float&,
                            float&) const {
     return value - step.rate * decayed(step, value, gradient);
@@ -115,8 +118,11 @@ struct Rule<RuleKind::kSgd> {
 /// Source    Polyak, 1964; in the form of Caffe's SGD solver
 template <>
 struct Rule<RuleKind::kMomentum> {
-  static constexpr RuleInfo kInfo{
-      .name = "momentum", .state_count = 1, .reads = {.momentum = true}, .is_type = false};
+  static constexpr RuleInfo kInfo{.name = "momentum",
+                                  .state_count = 1,
+                                  .reads = {.momentum = true},
+                                  .is_type = false,
+                                  .is_linear = true};
   TAUT_HD float operator()(const UpdateStep& step, float value, float gradient, float& velocity,
                            float&) const {
     velocity = step.momentum * velocity + step.rate * decayed(step, value, gradient);
@@ -132,7 +138,7 @@ struct Rule<RuleKind::kMomentum> {
 template <>
 struct Rule<RuleKind::kNesterov> {
   static constexpr RuleInfo kInfo{
-      .name = "Nesterov", .state_count = 1, .reads = {.momentum = true}};
+      .name = "Nesterov", .state_count = 1, .reads = {.momentum = true}, .is_linear = true};
   static void complete(const UpdateRule& rule, double share, double, UpdateStep& step) {
     step.ahead = static_cast<float>(rule.velocities_ahead(share));
   }

@@ -2,22 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdint>
+
+#include "common/math/update_rules.hpp"
+
 namespace taut {
 namespace {
 
 using pb::PushCompression;
 
-math::Codec codec_of(PushCompression::Scheme scheme) {
-  switch (scheme) {
+constexpr float kMinKeep = 0.0001F;
+constexpr float kMaxKeep = 0.5F;
+
+math::Encoding encoding_of(const PushCompression& push) {
+  const auto every = static_cast<std::uint32_t>(std::lround(1 / push.keep()));
+  switch (push.scheme()) {
     case PushCompression::FP16:
-      return math::Codec::kFloat16;
+      return {math::Codec::kFloat16};
     case PushCompression::BF16:
-      return math::Codec::kBfloat16;
+      return {math::Codec::kBfloat16};
     case PushCompression::INT8:
-      return math::Codec::kInt8;
+      return {math::Codec::kInt8};
+    case PushCompression::ONE_BIT:
+      return {math::Codec::kOneBit};
+    case PushCompression::TOP_K:
+      return {math::Codec::kTopK, every};
+    case PushCompression::RANDOM_K:
+      return {math::Codec::kRandomK, every};
     default:
-      return math::Codec::kFloat32;
+      return {};
   }
+}
+
+bool is_sparse(const PushCompression& push) {
+  return push.scheme() == PushCompression::TOP_K || push.scheme() == PushCompression::RANDOM_K;
+}
+
+bool has_feedback(const PushCompression& push) {
+  return is_sparse(push) || push.scheme() == PushCompression::ONE_BIT;
 }
 
 Misfit misfit(int push, const char* field, const std::string& what) {
@@ -38,6 +61,45 @@ std::optional<Misfit> misfit_with_averaging(const pb::Job& job, int index) {
                   PushCompression::Scheme_Name(job.compression().push(index).scheme()), averaging));
 }
 
+std::optional<Misfit> misfit_of_keep(const PushCompression& push, int index) {
+  if (push.has_keep() && !is_sparse(push)) {
+    return misfit(index, "keep",
+                  fmt::format("is for TOP_K and RANDOM_K, and the scheme is {}; omit it",
+                              PushCompression::Scheme_Name(push.scheme())));
+  }
+  if (push.keep() >= kMinKeep && push.keep() <= kMaxKeep) return std::nullopt;
+  return misfit(index, "keep",
+                fmt::format("must be from {} to {}, is {}", kMinKeep, kMaxKeep, push.keep()));
+}
+
+/// A part of an update that arrives later must still count as it would have: as much, and in the
+/// same sum.
+std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index) {
+  const pb::SolverParameter& solver = job.solver_param();
+  const auto rule = math::rule_of_type(solver.type());
+  std::string other;
+  if (job.consistency().backup_workers() > 0) {
+    other =
+        "consistency { backup_workers }, which drops updates, and with them what earlier ones "
+        "have left out";
+  } else if (job.consistency().has_delay_compensation()) {
+    other =
+        "consistency { delay_compensation }, which multiplies values of an update by each "
+        "other";
+  } else if (solver.clip_gradients() > 0) {
+    other = "clip_gradients, which scales an update by the norm of its own clock's gradient";
+  } else if (rule && !math::info_of(*rule).is_linear) {
+    other = fmt::format("solver type {}, whose step is not linear in the gradient", solver.type());
+  } else {
+    return std::nullopt;
+  }
+  return misfit(
+      index, "scheme",
+      fmt::format("{} adds what an update leaves out to the next one, which does not go with {}; "
+                  "omit one, or choose FP16, BF16 or INT8",
+                  PushCompression::Scheme_Name(job.compression().push(index).scheme()), other));
+}
+
 }  // namespace
 
 std::optional<Misfit> misfit_of_compression(const pb::Job& job) {
@@ -53,8 +115,11 @@ std::optional<Misfit> misfit_of_compression(const pb::Job& job) {
                                 before, push.min_values()));
     }
     before = push.min_values();
+    if (auto found = misfit_of_keep(push, i)) return found;
     if (push.scheme() == PushCompression::FLOAT32) continue;
     if (auto found = misfit_with_averaging(job, i)) return found;
+    if (!has_feedback(push)) continue;
+    if (auto found = misfit_of_feedback(job, i)) return found;
   }
   return std::nullopt;
 }
@@ -63,7 +128,7 @@ Result<Compression> to_compression(const pb::Job& job) {
   if (const auto found = misfit_of_compression(job)) return invalid(found->what);
   Compression compression;
   for (const PushCompression& push : job.compression().push()) {
-    compression.add(push.min_values(), {codec_of(push.scheme())});
+    compression.add(push.min_values(), encoding_of(push));
   }
   return compression;
 }

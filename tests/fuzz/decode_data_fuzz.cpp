@@ -25,6 +25,18 @@ std::vector<std::string> fuzz::samples() {
   compressed.payload =
       Frame::copy_of(std::string(math::encoded_bytes(compressed.encoding, 300), '\x11'));
   add(DataItems{{compressed, push, compressed}});
+  for (const math::Encoding& encoding :
+       {math::Encoding{math::Codec::kOneBit}, math::Encoding{math::Codec::kTopK, 10},
+        math::Encoding{math::Codec::kRandomK, 10}}) {
+    const std::vector<float> values(300, 0.5F);
+    std::vector<float> residual(values.size());
+    std::string bytes(math::encoded_bytes(encoding, values.size()), '\0');
+    math::encode(encoding, values, math::draw_of(1, 2, 3, 4, 5),
+                 std::as_writable_bytes(std::span(bytes)).data(), residual);
+    compressed.encoding = encoding;
+    compressed.payload = Frame::copy_of(bytes);
+    add(DataItems{{compressed, push}});
+  }
   DataItem read;
   read.kind = pb::DataItem::READ;
   DataItem refused;

@@ -9,11 +9,15 @@ namespace taut {
 void UpdateEncoder::open(const std::vector<TableSpec>& tables, const SliceLayout& layout) {
   layout_ = layout;
   tables_.clear();
-  for (const TableSpec& table : tables) tables_.push_back(encoding_.compression.of_push(table));
+  residuals_.clear();
+  for (const TableSpec& table : tables) {
+    tables_.push_back(encoding_.compression.of_push(table));
+    residuals_.emplace_back(tables_.back().has_residual() ? table.count() : 0);
+  }
 }
 
 std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buffer& gradient,
-                                          float norm, BufferPool& pool) const {
+                                          float norm, BufferPool& pool) {
   const math::Encoding encoding = tables_[table.value()];
   const auto slices = layout_.slices_of(table);
   std::vector<Update> updates;
@@ -36,7 +40,9 @@ std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buff
     const math::Draw draw = math::draw_of(encoding_.seed, static_cast<std::uint64_t>(clock.value()),
                                           encoding_.slot, table.value(), slice.slice.value());
     const auto values = gradient.floats().subspan(slice.offset, slice.count);
-    math::encode(encoding, values, draw, encoded.data() + begin);
+    const auto residual = std::span(residuals_[table.value()]);
+    math::encode(encoding, values, draw, encoded.data() + begin,
+                 residual.empty() ? residual : residual.subspan(slice.offset, slice.count));
     updates.push_back({clock, Frame(encoded).part(begin, size), norm, encoding});
     begin += size;
   }

@@ -8,7 +8,7 @@ import urllib.request
 from cluster import *
 
 VALUES = 64 * 16 + 16 + 16 * 10 + 10  # of the tiny net
-SCHEMES = ("FP16", "BF16", "INT8")
+SCHEMES = ("FP16", "BF16", "INT8", "ONE_BIT", "TOP_K", "RANDOM_K")
 
 
 def compression(scheme, values=1):

@@ -483,7 +483,8 @@ TEST_CASE("updates arrive as the job's compression says, as bytes and in shared 
           "[client]") {
   constexpr std::size_t kCount = 6000;
   for (const auto scheme :
-       {pb::PushCompression::FP16, pb::PushCompression::BF16, pb::PushCompression::INT8}) {
+       {pb::PushCompression::FP16, pb::PushCompression::BF16, pb::PushCompression::INT8,
+        pb::PushCompression::ONE_BIT, pb::PushCompression::TOP_K, pb::PushCompression::RANDOM_K}) {
     for (const bool shares : {false, true}) {
       JobMaker maker(2);
       auto& push = *maker.state.mutable_definition()->mutable_compression()->add_push();
@@ -508,9 +509,10 @@ TEST_CASE("updates arrive as the job's compression says, as bytes and in shared 
         // What a shard must read of it.
         const auto gradient = test::gradient_of(i, 0, kCount);
         std::vector<std::byte> bytes(math::encoded_bytes(encoding, kCount));
-        math::encode(encoding, gradient, math::draw_of(42, 0, i, 0, 0), bytes.data());
+        std::vector<float> residual(encoding.has_residual() ? kCount : 0);
+        math::encode(encoding, gradient, math::draw_of(42, 0, i, 0, 0), bytes.data(), residual);
         std::vector<float> read(kCount);
-        math::decode(encoding, bytes.data(), 0, read);
+        math::decode(encoding, bytes.data(), kCount, 0, read);
         CHECK_FALSE(same_bits(read, gradient));
         for (std::size_t k = 0; k < kCount; ++k) mean[k] += read[k];
       }

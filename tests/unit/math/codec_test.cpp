@@ -20,7 +20,10 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr std::array kAll{Codec::kFloat32, Codec::kFloat16, Codec::kBfloat16, Codec::kInt8};
+const std::array kAll{Encoding{Codec::kFloat32},   Encoding{Codec::kFloat16},
+                      Encoding{Codec::kBfloat16},  Encoding{Codec::kInt8},
+                      Encoding{Codec::kOneBit},    Encoding{Codec::kTopK, 7},
+                      Encoding{Codec::kRandomK, 7}};
 const Draw kDraw = draw_of(7, 3, 1, 2, 0);
 
 std::vector<float> normal_values(std::size_t count, float scale = 1) {
@@ -34,14 +37,15 @@ std::vector<float> normal_values(std::size_t count, float scale = 1) {
 std::vector<std::byte> encoded(const Encoding& encoding, const std::vector<float>& values,
                                const Draw& draw = kDraw) {
   std::vector<std::byte> bytes(encoded_bytes(encoding, values.size()));
-  encode(encoding, values, draw, bytes.data());
+  std::vector<float> residual(encoding.has_residual() ? values.size() : 0);
+  encode(encoding, values, draw, bytes.data(), residual);
   return bytes;
 }
 
 std::vector<float> decoded(const Encoding& encoding, const std::vector<std::byte>& bytes,
                            std::size_t count) {
   std::vector<float> values(count);
-  decode(encoding, bytes.data(), 0, values);
+  decode(encoding, bytes.data(), count, 0, values);
   return values;
 }
 
@@ -190,15 +194,14 @@ TEST_CASE("blocks of INT8 that have no step arrive as zeros or as NaNs, and leav
 
 TEST_CASE("any part is read as it is in the whole, at any address", "[codec]") {
   const std::vector<float> values = normal_values(5000);
-  for (const Codec codec : kAll) {
-    const Encoding encoding{codec};
+  for (const Encoding& encoding : kAll) {
     const auto bytes = encoded(encoding, values);
     std::vector<std::byte> moved(bytes.size() + 1);
     std::ranges::copy(bytes, moved.begin() + 1);
     const auto whole = decoded(encoding, bytes, values.size());
     for (const std::size_t begin : {0UL, 256UL, 2048UL, 4864UL}) {
       std::vector<float> part(std::min<std::size_t>(300, values.size() - begin));
-      decode(encoding, moved.data() + 1, begin, part);
+      decode(encoding, moved.data() + 1, values.size(), begin, part);
       CHECK(std::equal(part.begin(), part.end(), whole.begin() + static_cast<long>(begin),
                        same_bits));
     }
@@ -210,14 +213,13 @@ TEST_CASE("an application sums encoded gradients as it sums what they are read a
   UpdateRule rule;
   rule.rate.base = 0.1;
   const UpdateStep step = make_step(rule, 0, 1, 1, 1, 0, 2);
-  for (const Codec codec : kAll) {
-    const Encoding encoding{codec};
+  for (const Encoding& encoding : kAll) {
     const auto first = encoded(encoding, normal_values(count), draw_of(1, 0, 0, 0, 0));
     const auto second = encoded(encoding, normal_values(count, 2), draw_of(1, 0, 1, 0, 0));
     const auto plain_first = decoded(encoding, first, count);
     const auto plain_second = decoded(encoding, second, count);
     const std::array<GradientView, 2> views{
-        {{first.data(), 0.5F, encoding}, {second.data(), 1.0F, encoding}}};
+        {{first.data(), 0.5F, encoding, count}, {second.data(), 1.0F, encoding, count}}};
     const std::array<GradientView, 2> plain{{{std::as_bytes(std::span(plain_first)).data(), 0.5F},
                                              {std::as_bytes(std::span(plain_second)).data(), 1}}};
     const std::vector<float> values = normal_values(count, 5);
@@ -233,13 +235,12 @@ TEST_CASE("an application sums encoded gradients as it sums what they are read a
 }
 
 TEST_CASE("what is not finite in an encoded gradient is found", "[codec]") {
-  for (const Codec codec : kAll) {
-    const Encoding encoding{codec};
+  for (const Encoding& encoding : kAll) {
     std::vector<float> values = normal_values(5000);
     auto bytes = encoded(encoding, values);
-    CHECK(all_finite(GradientView{bytes.data(), 1, encoding}, values.size()));
+    CHECK(all_finite(GradientView{bytes.data(), 1, encoding, values.size()}, values.size()));
     values[4321] = kNan;
     bytes = encoded(encoding, values);
-    CHECK_FALSE(all_finite(GradientView{bytes.data(), 1, encoding}, values.size()));
+    CHECK_FALSE(all_finite(GradientView{bytes.data(), 1, encoding, values.size()}, values.size()));
   }
 }

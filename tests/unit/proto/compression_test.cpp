@@ -70,3 +70,51 @@ TEST_CASE("a compression that cannot work is refused with its field", "[compress
               " }, whose workers send differences of parameters and no gradients; omit one");
   }
 }
+
+TEST_CASE("how much a sparse scheme keeps is rounded to one of a whole number", "[compression]") {
+  const auto every_of = [](const std::string& push) {
+    TableSpec table;
+    table.shape = {5000};
+    const auto settled = to_compression(job_of("compression { push { " + push + " } }"));
+    REQUIRE(settled.has_value());
+    return settled.value().of_push(table).every;
+  };
+  CHECK(every_of("scheme: TOP_K") == 100);
+  CHECK(every_of("scheme: RANDOM_K keep: 0.5") == 2);
+  CHECK(every_of("scheme: TOP_K keep: 0.3") == 3);
+  CHECK(every_of("scheme: TOP_K keep: 0.0001") == 10'000);
+  CHECK(every_of("scheme: ONE_BIT") == 0);
+  for (const std::string keep : {"0", "0.6", "-1", "nan"}) {
+    CHECK_THAT(error_of("compression { push { scheme: TOP_K keep: " + keep + " } }"),
+               Catch::Matchers::StartsWith("compression.push[0].keep: must be from 0.0001 to 0.5"));
+  }
+  CHECK(error_of("compression { push { scheme: INT8 keep: 0.1 } }") ==
+        "compression.push[0].keep: is for TOP_K and RANDOM_K, and the scheme is INT8; omit it");
+}
+
+TEST_CASE("error feedback is refused with what makes later parts count otherwise",
+          "[compression]") {
+  const std::vector<std::pair<std::string, std::string>> jobs{
+      {"consistency { mode: BSP backup_workers: 1 } workers: 3", "consistency { backup_workers }"},
+      {"consistency { mode: ASYNC delay_compensation { strength: 1 } }",
+       "consistency { delay_compensation }"},
+      {"solver_param { clip_gradients: 10 }", "clip_gradients"},
+      {"solver_param { type: \"LARS\" }", "solver type LARS"},
+      {"solver_param { type: \"Adam\" }", "solver type Adam"},
+      {"solver_param { type: \"AdaGrad\" }", "solver type AdaGrad"},
+      {"solver_param { type: \"LAMB\" }", "solver type LAMB"},
+      {"solver_param { type: \"Lion\" }", "solver type Lion"}};
+  for (const auto& [rest, what] : jobs) {
+    for (const std::string scheme : {"ONE_BIT", "TOP_K", "RANDOM_K"}) {
+      const std::string error = error_of("compression { push { scheme: " + scheme + " } } " + rest);
+      CHECK_THAT(error, Catch::Matchers::Contains("compression.push[0].scheme: " + scheme) &&
+                            Catch::Matchers::Contains("does not go with " + what));
+    }
+    CHECK(to_compression(job_of("compression { push { scheme: INT8 } } " + rest)).has_value());
+  }
+  for (const std::string rest :
+       {"solver_param { momentum: 0.9 weight_decay: 0.1 }", "solver_param { type: \"Nesterov\" }",
+        "consistency { mode: ASYNC staleness_learning_rate: true }"}) {
+    CHECK(to_compression(job_of("compression { push { scheme: TOP_K } } " + rest)).has_value());
+  }
+}

@@ -110,13 +110,19 @@ TEST_CASE("items survive the way through frames, each with its own payload", "[c
 
 TEST_CASE("a push names its encoding, which says how long its payload is", "[codec]") {
   using math::Codec;
-  for (const Codec codec : {Codec::kFloat32, Codec::kFloat16, Codec::kBfloat16, Codec::kInt8}) {
+  const std::vector<math::Encoding> encodings{
+      {Codec::kFloat32}, {Codec::kFloat16}, {Codec::kBfloat16},   {Codec::kInt8},
+      {Codec::kOneBit},  {Codec::kTopK, 5}, {Codec::kRandomK, 5}, {Codec::kRandomK, 1U << 18U}};
+  for (const math::Encoding& encoding : encodings) {
     for (const std::size_t count : {1UL, 300UL, 50'000UL}) {
-      const math::Encoding encoding{codec};
       DataItem push = item(pb::DataItem::PUSH_READ);
       push.count = count;
       push.encoding = encoding;
-      push.payload = Frame::copy_of(std::string(math::encoded_bytes(encoding, count), '\x11'));
+      std::string bytes(math::encoded_bytes(encoding, count), '\0');
+      std::vector<float> residual(encoding.has_residual() ? count : 0);
+      math::encode(encoding, std::vector<float>(count, 0.5F), {},
+                   std::as_writable_bytes(std::span(bytes)).data(), residual);
+      push.payload = Frame::copy_of(bytes);
       DataMessage message = sample();
       message.body = DataItems{{push, push}};
       const Message frames = encode(message);
@@ -130,10 +136,11 @@ TEST_CASE("a push names its encoding, which says how long its payload is", "[cod
       // One byte less or more than the encoding has.
       for (const int change : {-1, 1}) {
         Message wrong = frames;
-        const std::string bytes(frames.frames.back().size() + static_cast<std::size_t>(change),
+        const std::string other(frames.frames.back().size() + static_cast<std::size_t>(change),
                                 '\x11');
-        wrong.frames.back() = Frame::copy_of(bytes);
-        CHECK_THAT(refusal_of(wrong), Contains("elements announced") || Contains("items name"));
+        wrong.frames.back() = Frame::copy_of(other);
+        CHECK_THAT(refusal_of(wrong), Contains("elements announced") || Contains("items name") ||
+                                          Contains("places of TOP_K"));
       }
     }
   }
@@ -160,6 +167,48 @@ TEST_CASE("an encoding that is unknown, or of what is no push, is refused", "[co
   };
   CHECK_THAT(refusal_of(changed(item(pb::DataItem::PUSH, 2), too_many, payload)),
              Contains("elements announced as INT8"));
+}
+
+TEST_CASE("how sparse a push is must be in its range, and of a sparse encoding", "[codec]") {
+  const std::vector<Frame> payload{Frame::copy_of(std::string(8, '\x11'))};
+  const auto set_every = [](pb::DataItem::ElementType type, std::uint32_t every) {
+    return [type, every](pb::DataHeader& header) {
+      pb::DataItem& one = *header.mutable_items()->mutable_items(0);
+      one.set_element_type(type);
+      one.set_every(every);
+    };
+  };
+  const DataItem push = item(pb::DataItem::PUSH, 2);
+  for (const auto type : {pb::DataItem::TOP_K, pb::DataItem::RANDOM_K}) {
+    for (const std::uint32_t every : {0U, 1U, (1U << 18U) + 1, ~0U}) {
+      CHECK_THAT(refusal_of(changed(push, set_every(type, every), payload)),
+                 Contains("it must be from 2 to 262144"));
+    }
+  }
+  CHECK_THAT(refusal_of(changed(push, set_every(pb::DataItem::ONE_BIT, 3), payload)),
+             Contains("one of 3 values is sent as ONE_BIT; it must be from 0 to 0"));
+}
+
+TEST_CASE("a push whose places are not the slice's is refused", "[codec]") {
+  DataItem push = item(pb::DataItem::PUSH);
+  push.count = 20;
+  push.encoding = {math::Codec::kTopK, 10};
+  const auto message_of = [&](std::uint8_t first, std::uint8_t second) {
+    std::string bytes(math::encoded_bytes(push.encoding, push.count), '\0');
+    bytes[0] = 2;  // both are in the first block
+    bytes[4] = static_cast<char>(first);
+    bytes[6] = static_cast<char>(second);
+    push.payload = Frame::copy_of(bytes);
+    DataMessage message = sample();
+    message.body = DataItems{{push}};
+    return encode(message);
+  };
+  CHECK(decode_data(message_of(3, 19)).has_value());
+  for (const auto& [first, second] : {std::pair{3, 3}, {4, 3}, {3, 20}}) {
+    CHECK_THAT(
+        refusal_of(message_of(static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second))),
+        Contains("places of TOP_K that do not ascend"));
+  }
 }
 
 TEST_CASE("large payloads are shared with their frames, not copied", "[codec]") {
