@@ -45,6 +45,7 @@ struct Event {
   Incarnation incarnation;
   DataItem::Kind item = pb::DataItem::UNKNOWN;
   DataItem::Refusal refusal = pb::DataItem::NONE;
+  bool is_plain = false;  // a push that is not encoded
   TableId table;
   SliceId slice;
   Clock clock;

@@ -83,7 +83,10 @@ class WorkerNode final : public ControlNode {
   void take(const CompletedRead& read, TimePoint now);
   void finish_clock(TimePoint now);
   void note_progress(TimePoint now);
+  void serve_checkpoint();
   [[nodiscard]] Event event_of(Event::Kind kind, TimePoint now) const;
+  /// Whether it is to leave and has yet to push what its updates have left out.
+  [[nodiscard]] bool owes_rest() const;
 
   World& world_;
   Random random_;
@@ -97,6 +100,10 @@ class WorkerNode final : public ControlNode {
   std::uint64_t revision_ = 0;
   std::uint64_t reported_revision_ = 0;
   Clock reported_clock_{-1};
+  pb::CheckpointOrder order_;  // the newest
+  pb::CheckpointPart part_;    // its answer
+  bool owes_part_ = false;
+  std::uint64_t reported_part_ = 0;
   Incarnation incarnation_;
   WorkerId member_;
   Clock clock_;

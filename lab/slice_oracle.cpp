@@ -195,8 +195,9 @@ void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& wo
   for (const std::uint32_t worker : workers) {
     toy_update(table_, slice_, WorkerId(worker), Clock(clock), update);
     arrive(contract.compression,
-           {contract.seed, contract.members.at(worker).slot, table_, slice_, clock}, update,
-           residuals_[worker]);
+           {contract.seed, contract.members.at(worker).slot, table_, slice_, clock,
+            plain_.contains({worker, clock})},
+           update, residuals_[worker]);
     if (!contract.aggregates_at(clock)) weigh(worker, contract, members, update);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
     first = false;
@@ -228,7 +229,9 @@ void SliceOracle::note_base(std::uint32_t worker, std::int64_t clock, const Cont
   if (clock >= base.clock) base = {clock, applications_, values_};
 }
 
-void SliceOracle::accept(std::uint32_t worker, std::int64_t clock, const Contract& contract) {
+void SliceOracle::accept(std::uint32_t worker, const Event& item, const Contract& contract) {
+  const std::int64_t clock = item.clock.value();
+  if (item.is_plain) plain_.emplace(worker, clock);
   if (clock >= version_) {
     auto& workers = held_[clock];
     workers.insert(std::ranges::upper_bound(workers, worker), worker);
@@ -289,7 +292,7 @@ std::optional<Broken> SliceOracle::request(const Event& item, const Contract& co
       refusals_.push_back(std::move(refusal));
       return std::nullopt;
     }
-    if (clock >= expected) accept(worker, clock, contract);
+    if (clock >= expected) accept(worker, item, contract);
     unacknowledged_.push_back({item.peer, clock});
     note_due(contract);
     read_clock = clock + 1;

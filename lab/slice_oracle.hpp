@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,7 +77,7 @@ class SliceOracle {
     bool paid = false;
   };
 
-  void accept(std::uint32_t worker, std::int64_t clock, const Contract& contract);
+  void accept(std::uint32_t worker, const Event& item, const Contract& contract);
   void apply_ready(const Contract& contract);
   void apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
              const Contract& contract);
@@ -104,8 +105,9 @@ class SliceOracle {
   std::map<std::int64_t, std::vector<std::uint32_t>> held_;  // accepted, not applied; ascending
   std::map<std::uint32_t, Waiting> waiting_;
   std::map<std::uint32_t, Base> bases_;
-  std::map<std::string_view, std::vector<float>> states_;  // of policies
-  std::map<std::uint32_t, std::vector<float>> residuals_;  // of compression, by worker
+  std::map<std::string_view, std::vector<float>> states_;   // of policies
+  std::map<std::uint32_t, std::vector<float>> residuals_;   // of compression, by worker
+  std::set<std::pair<std::uint32_t, std::int64_t>> plain_;  // accepted as they are: worker, clock
   std::int64_t applications_ = 0;
   std::map<std::uint32_t, std::int64_t> applied_;  // the next clock that is not in the values
   Aside aside_;

@@ -184,6 +184,10 @@ void arrive(const pb::Compression& compression, const Sender& sender, std::vecto
     for (std::size_t i = 0; i < update.size(); ++i) update[i] += residual[i];
     residual = update;
   }
+  if (sender.is_plain) {
+    residual.clear();
+    return;
+  }
   switch (push.scheme()) {
     case pb::PushCompression::FP16:
       for (float& value : update) value = round_to(value, 11, -24);

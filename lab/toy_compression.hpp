@@ -37,6 +37,7 @@ struct Sender {
   TableId table;
   SliceId slice;
   std::int64_t clock = 0;
+  bool is_plain = false;  // not encoded: its last one, with all that was left out before
 };
 
 /// Makes of an update what its shard must read of it, as the scheme's formula says; shares no code

@@ -24,6 +24,8 @@ CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session) 
   options.heartbeat_limit = plan.heartbeat_limit;
   options.replication_interval = plan.replication_interval;
   options.backup_limit = plan.heartbeat_limit * 4;
+  // Within a run's time: a worker that is lost after it has finished never writes its part.
+  options.checkpoint_limit = plan.heartbeat_limit * 10;
   options.kept_bytes = plan.kept_bytes;
   options.resend_interval = plan.heartbeat_interval;
   options.session = session;

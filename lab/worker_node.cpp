@@ -55,6 +55,10 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
   } else if (!job->stop() && incarnation != incarnation_) {
     begin(*job, now);
   }
+  if (job->has_checkpoint() && job->checkpoint().number() > order_.number()) {
+    order_ = job->checkpoint();
+    owes_part_ = true;
+  }
 }
 
 void WorkerNode::stop() {
@@ -94,6 +98,10 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   encoder_->open(tables, SliceLayout(tables, shards, kSliceElements));
   protocol_->open(tables);
   computing_until_.reset();
+  order_.Clear();
+  part_.Clear();
+  owes_part_ = false;
+  reported_part_ = 0;
   finished_ = failed_ = false;
   values_.assign(tables.size(), std::vector<float>(tables.front().count()));
   waiting_.assign(tables.size(), false);
@@ -150,8 +158,13 @@ void WorkerNode::take(const CompletedRead& read, TimePoint now) {
   reached_ = Clock::never();
 }
 
+bool WorkerNode::owes_rest() const {
+  return encoder_->keeps_residuals() && !encoder_->sends_rest();
+}
+
 void WorkerNode::finish_clock(TimePoint now) {
   computing_until_.reset();
+  if (leaves_) encoder_->send_rest();
   const Clock pushed = world_.plan.job.schedule().first_from(clock_);
   const Clock end(world_.plan.job.clocks);
   // The last layer's gradient is ready first.
@@ -175,7 +188,8 @@ void WorkerNode::finish_clock(TimePoint now) {
 void WorkerNode::step(TimePoint now) {
   if (protocol_) {
     if (computing_until_ && now >= *computing_until_) finish_clock(now);
-    if (!leaves_ && !computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
+    const bool continues = !leaves_ || owes_rest();
+    if (continues && !computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
       const Plan& plan = world_.plan;
       const std::int64_t clocks = plan.job.schedule().first_from(clock_).next() - clock_;
       const std::int64_t factor = clocks * (number_ == plan.slow_worker ? plan.slowness : 1);
@@ -194,21 +208,36 @@ void WorkerNode::step(TimePoint now) {
   ControlNode::step(now);
 }
 
+/// Its part of a checkpoint, what compression has left out of its updates, is written only at the
+/// order's clock; later it is too late.
+void WorkerNode::serve_checkpoint() {
+  if (!owes_part_ || clock_.value() < order_.clock()) return;
+  owes_part_ = false;
+  part_.Clear();
+  part_.set_number(order_.number());
+  const bool is_late = clock_.value() > order_.clock();
+  part_.set_missed(is_late);
+  part_.set_written(!is_late);
+}
+
 void WorkerNode::note_progress(TimePoint now) {
+  serve_checkpoint();
   if (protocol_->failure() && !failed_) {
     failed_ = true;
     world_.history.add(event_of(Event::Kind::kFailed, now));
   }
   const bool is_at_end = clock_ == Clock(world_.plan.job.clocks);
-  const bool is_through = is_at_end || (leaves_ && !computing_until_);
+  const bool is_through = is_at_end || (leaves_ && !computing_until_ && !owes_rest());
   if (is_through) protocol_->settle();
   const bool finished = is_through && protocol_->unsettled() == 0;
   if (finished && !finished_ && is_at_end)
     world_.history.add(event_of(Event::Kind::kFinished, now));
-  const bool urgent = finished != finished_ || revision_ != reported_revision_;
+  const bool urgent =
+      finished != finished_ || revision_ != reported_revision_ || part_.number() != reported_part_;
   if (!urgent && clock_ == reported_clock_) return;
   finished_ = finished;
   reported_revision_ = revision_;
+  reported_part_ = part_.number();
   reported_clock_ = clock_;
   pb::Heartbeat content;
   pb::Progress& progress = *content.mutable_progress();
@@ -218,6 +247,7 @@ void WorkerNode::note_progress(TimePoint now) {
   progress.set_clock(clock_.value());
   progress.set_finished(finished && is_at_end);
   progress.set_left(finished && !is_at_end);
+  if (part_.number() > 0) *progress.mutable_checkpoint() = part_;
   report(std::move(content), urgent);
 }
 

@@ -332,7 +332,7 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
                     item.slice.value(), place->offset, place->count, item.offset, item.count));
   }
   const TableSpec& table = job.tables[item.table.value()];
-  if (is_push(item) && item.encoding != job.view->compression.of_push(table)) {
+  if (is_push(item) && !job.view->compression.may_push(table, item.encoding)) {
     return refuse(item, pb::DataItem::BAD_RANGE,
                   fmt::format("table {} is pushed as {}; by the job's compression it is {}",
                               item.table.value(), math::to_string(item.encoding.codec),

@@ -181,6 +181,16 @@ class ClientUse {
   RunPlace& place_;
 };
 
+/// Continues with what compression had left out of the updates of this share of the data.
+Result<void> restore_residuals(const pb::WorkerJob& job, std::size_t tables, Client& client) {
+  if (!job.has_resume() || !client.keeps_residuals()) return ok();
+  TAUT_TRY(Residuals residuals, saved_residuals(job, tables));
+  if (!client.restore(std::move(residuals))) {
+    log::info("what compression had left out of earlier updates starts from zeros");
+  }
+  return ok();
+}
+
 /// A worker's process.
 class ProcessPlace final : public RunPlace {
  public:
@@ -327,17 +337,29 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
     log::info("the state that the net carries between batches starts from zeros");
   }
   const bool carries = !replicas[0].net->carried_state().empty();
+  TAUT_TRY(restore_residuals(job, assets.train_graph().parameters.size(), client));
   bool is_due = false;
   options.is_idle_before = [&](Clock clock) {
     return (is_due = saver.is_due_at(clock)) && carries;
   };
   options.before_clock = [&](Clock first, Clock clock) {
-    if (is_due) saver.at_clock(first, clock, job.slot(), carriers);
+    if (!is_due) return;
+    auto residuals = client.residuals(start, clock, silence_limit(job));
+    if (residuals) {
+      saver.at_clock(first, clock, job.slot(), carriers, std::move(residuals.value()));
+    } else {
+      log::warn("no part of a checkpoint at clock {}: {}", clock.value(),
+                residuals.error().message);
+    }
   };
   TAUT_TRY(const Policies policies, to_policies(definition));
-  options.leaves = [&orders, start, schedule = policies.schedule()](Clock next) {
+  options.leaves = [&orders, &client, start, schedule = policies.schedule()](Clock next) {
     // Between two pushes it would take its own training along.
-    return orders.leave && (next == start || schedule.pushes_at(next - 1));
+    if (!orders.leave || (next != start && !schedule.pushes_at(next - 1))) return false;
+    // Without one more clock it would take along what compression has left out of its updates.
+    if (!client.keeps_residuals() || client.sends_rest()) return true;
+    client.send_rest();
+    return false;
   };
   Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(orders.stop));
@@ -347,7 +369,8 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
     TAUT_TRY(cache->flush(silence_limit(job)));
     return JobOutcome{reached, {}, true};
   }
-  saver.at_end(reached, job.slot(), carriers);
+  TAUT_TRY(Residuals residuals, client.residuals(start, reached, silence_limit(job)));
+  saver.at_end(reached, job.slot(), carriers, std::move(residuals));
   TAUT_TRY(cache->flush(silence_limit(job)));
 
   JobOutcome outcome{reached, {}, false};

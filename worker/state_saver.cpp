@@ -22,8 +22,19 @@ std::string tensor_name(std::size_t number) {
   return fmt::format("carried{}", number);
 }
 
+std::string residual_name(std::size_t table) {
+  return fmt::format("residual{}", table);
+}
+
+/// Whether a worker that gets this job continues where the member of its share was.
+bool continues_share(const pb::WorkerJob& job) {
+  return job.has_resume() && job.start_clock() == job.resume().clock() &&
+         job.slots() == job.resume().slots();
+}
+
 Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uint32_t slot,
-                                      const std::vector<std::vector<float>>& state) {
+                                      const std::vector<std::vector<float>>& state,
+                                      const Residuals& residuals) {
   const fs::path path = fs::path(order.folder()) / worker_file_name(slot);
   TAUT_TRY(check_place(path));
   std::error_code failed;
@@ -36,8 +47,15 @@ Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uin
   for (std::size_t i = 0; i < state.size(); ++i) {
     tensors.push_back({tensor_name(i), {state[i].size()}});
   }
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    if (!residuals[i].empty()) tensors.push_back({residual_name(i), {residuals[i].size()}});
+  }
   TAUT_TRY(auto writer, safetensors::Writer::create(path, tensors, {}));
   for (const std::vector<float>& one : state) {
+    TAUT_TRY(writer.append(std::span<const float>(one)));
+  }
+  for (const std::vector<float>& one : residuals) {
+    if (one.empty()) continue;
     TAUT_TRY(writer.append(std::span<const float>(one)));
   }
   TAUT_TRY(writer.finish());
@@ -97,12 +115,13 @@ std::vector<std::vector<float>> copy_state(std::span<const Carrier> carriers) {
 }  // namespace
 
 void StateSaver::at_clock(Clock first, Clock clock, std::uint32_t slot,
-                          std::span<const Carrier> carriers) {
-  if (is_due_at(clock)) serve({first, clock, slot, copy_state(carriers)});
+                          std::span<const Carrier> carriers, Residuals residuals) {
+  if (is_due_at(clock)) serve({first, clock, slot, copy_state(carriers), std::move(residuals)});
 }
 
-void StateSaver::at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers) {
-  Copy copy{clock, clock, slot, copy_state(carriers)};
+void StateSaver::at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
+                        Residuals residuals) {
+  Copy copy{clock, clock, slot, copy_state(carriers), std::move(residuals)};
   {
     std::scoped_lock lock(mutex_);
     end_ = copy;
@@ -133,7 +152,7 @@ void StateSaver::serve(Copy copy) {
 void StateSaver::write(const pb::CheckpointOrder& order, const Copy& copy) {
   pb::CheckpointPart part;
   part.set_number(order.number());
-  auto file = write_file(order, copy.slot, copy.state);
+  auto file = write_file(order, copy.slot, copy.state, copy.residuals);
   part.set_written(file.has_value());
   if (file) {
     *part.add_files() = std::move(file.value());
@@ -155,9 +174,7 @@ Result<bool> restore_state(const pb::WorkerJob& job, std::span<const Carrier> ca
       carried.push_back({&carrier, one});
     }
   }
-  const bool continues =
-      job.has_resume() && job.start_clock() == job.resume().clock() && !carried.empty();
-  if (!continues || job.slots() != job.resume().slots()) return false;
+  if (!continues_share(job) || carried.empty()) return false;
   TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
   const fs::path path = saved.folder() / worker_file_name(job.slot());
   std::error_code failed;
@@ -177,6 +194,23 @@ Result<bool> restore_state(const pb::WorkerJob& job, std::span<const Carrier> ca
   }
   for (const Carrier& carrier : carriers) carrier.stream->finish();
   return true;
+}
+
+Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables) {
+  Residuals residuals(tables);
+  if (!continues_share(job)) return residuals;
+  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
+  const fs::path path = saved.folder() / worker_file_name(job.slot());
+  std::error_code failed;
+  if (!fs::exists(path, failed)) return residuals;
+  TAUT_TRY(const auto file, safetensors::Reader::open(path));
+  for (std::size_t i = 0; i < tables; ++i) {
+    const safetensors::Tensor* tensor = file.find(residual_name(i));
+    if (tensor == nullptr) continue;
+    residuals[i].resize(tensor->count());
+    TAUT_TRY(file.read_floats(*tensor, 0, residuals[i]));
+  }
+  return residuals;
 }
 
 }  // namespace taut::worker

@@ -9,6 +9,7 @@
 
 #include "common/types.hpp"
 #include "proto/control.pb.h"
+#include "worker/client/update_encoding.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/layers/net.hpp"
 
@@ -21,8 +22,9 @@ struct Carrier {
   Stream* stream;
 };
 
-/// A worker's part of checkpoints: the state that its net carries between batches, which no other
-/// process has. Copied between two clocks, written while the next one computes.
+/// A worker's part of checkpoints, which no other process has: the state that its net carries
+/// between batches, and what compression has left out of its updates. Copied between two clocks,
+/// written while the next one computes.
 /// Thread    order(), part() and is_due_at(): any; at_clock(): the compute thread
 class StateSaver {
  public:
@@ -32,9 +34,11 @@ class StateSaver {
   [[nodiscard]] bool is_due_at(Clock clock) const;
   /// Reports the position of training: before `clock`, nothing computed since `first`; the nets are
   /// idle.
-  void at_clock(Clock first, Clock clock, std::uint32_t slot, std::span<const Carrier> carriers);
+  void at_clock(Clock first, Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
+                Residuals residuals);
   /// Training has finished: later orders are written from this state.
-  void at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers);
+  void at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
+              Residuals residuals);
   /// The report for the coordinator.
   [[nodiscard]] pb::CheckpointPart part() const;
 
@@ -45,6 +49,7 @@ class StateSaver {
     Clock clock;
     std::uint32_t slot = 0;
     std::vector<std::vector<float>> state;
+    Residuals residuals;
   };
   void serve(Copy copy);
   void write(const pb::CheckpointOrder& order, const Copy& copy);
@@ -64,5 +69,10 @@ class StateSaver {
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<bool> restore_state(const pb::WorkerJob& job,
                                          std::span<const Carrier> carriers);
+
+/// What compression had left out of the updates of this share of the data when a checkpoint was
+/// taken, for as many tables; all empty if it has none: the number of shares differs.
+/// Errors    as CheckpointReader::open; io
+[[nodiscard]] Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables);
 
 }  // namespace taut::worker

@@ -29,6 +29,13 @@ class Compression {
     return encoding;
   }
 
+  /// What a shard accepts: the same, or float32 from a member that leaves and sends all that its
+  /// updates have left out.
+  [[nodiscard]] bool may_push(const TableSpec& table, const math::Encoding& encoding) const {
+    const math::Encoding expected = of_push(table);
+    return encoding == expected || (expected.has_residual() && encoding == math::Encoding());
+  }
+
   [[nodiscard]] bool is_off() const { return steps_.empty(); }
 
  private:

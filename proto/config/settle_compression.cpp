@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -122,6 +123,10 @@ std::optional<Misfit> misfit_of_compression(const pb::Job& job) {
     if (auto found = misfit_of_feedback(job, i)) return found;
   }
   return std::nullopt;
+}
+
+bool keeps_residuals(const pb::Job& job) {
+  return std::ranges::any_of(job.compression().push(), has_feedback);
 }
 
 Result<Compression> to_compression(const pb::Job& job) {

@@ -20,6 +20,9 @@ struct Misfit {
 /// the job; nothing: all of it fits.
 [[nodiscard]] std::optional<Misfit> misfit_of_compression(const pb::Job& job);
 
+/// Whether workers may keep a part of their updates for later ones.
+[[nodiscard]] bool keeps_residuals(const pb::Job& job);
+
 /// How the job's updates are encoded. Errors: invalid, "field: what" of the misfit.
 [[nodiscard]] Result<Compression> to_compression(const pb::Job& job);
 

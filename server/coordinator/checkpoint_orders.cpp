@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/wire_version.hpp"
@@ -337,6 +338,7 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
 }  // namespace
 
 bool carries_state(const pb::Job& definition) {
+  if (keeps_residuals(definition)) return true;
   const auto& layers = definition.net_param().layer();
   return std::any_of(layers.begin(), layers.end(), [](const pb::LayerParameter& layer) {
     const bool recurs = layer.type() == "RNN" || layer.type() == "LSTM" || layer.type() == "GRU";

@@ -32,7 +32,8 @@ using CheckpointTasks = std::vector<CheckpointTask>;
 /// The folder that a job's checkpoints are made in; relative: to the coordinator's working folder.
 [[nodiscard]] std::filesystem::path checkpoint_folder(const pb::Job& definition);
 
-/// Whether a net carries state between batches, which only its workers can save.
+/// Whether workers have a part of checkpoints, which only they can save: state that a net carries
+/// between batches, or what compression leaves out of updates.
 [[nodiscard]] bool carries_state(const pb::Job& definition);
 
 /// Whether a member takes part in the current checkpoint, even if it has finished training.

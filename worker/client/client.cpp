@@ -90,6 +90,26 @@ Client::Traffic Client::traffic() const {
   return driver_->traffic();
 }
 
+void Client::send_rest() {
+  driver_->encoder().send_rest();
+}
+
+bool Client::sends_rest() const {
+  return driver_->encoder().sends_rest();
+}
+
+bool Client::keeps_residuals() const {
+  return driver_->encoder().keeps_residuals();
+}
+
+Result<Residuals> Client::residuals(Clock start, Clock clock, Duration wait) {
+  return driver_->encoder().residuals(start, clock, wait);
+}
+
+bool Client::restore(Residuals residuals) {
+  return driver_->encoder().restore(std::move(residuals));
+}
+
 void Client::work() {
   driver_->work();
 }

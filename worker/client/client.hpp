@@ -138,6 +138,18 @@ class Client {
   };
   [[nodiscard]] Traffic traffic() const;
 
+  /// For a member that leaves: from now on updates are sent with all that compression has left out
+  /// of earlier ones. Thread: any.
+  void send_rest();
+  [[nodiscard]] bool sends_rest() const;
+  /// Whether compression leaves something out of updates.
+  [[nodiscard]] bool keeps_residuals() const;
+  /// What is left out of the updates before `clock`, of which `start` was the first. Thread: any.
+  /// Errors    timeout: some of them were not pushed within the wait
+  [[nodiscard]] Result<Residuals> residuals(Clock start, Clock clock, Duration wait);
+  /// Continues with what another member has left out, before any update; false: of other tables.
+  [[nodiscard]] bool restore(Residuals residuals);
+
   /// Moves what can move at once, for a client without its own thread: to be called whenever
   /// its endpoint is woken or has messages, and at least every 100 ms. While the caller waits it
   /// does nothing.

@@ -54,6 +54,7 @@ class ClientDriver {
   [[nodiscard]] Result<void> await_acknowledged(std::size_t at_most, Duration wait);
 
   [[nodiscard]] BufferPool& pool() { return *pool_; }
+  [[nodiscard]] UpdateEncoder& encoder() { return encoder_; }
   [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_, saved_}; }
 
   /// As Client::work.

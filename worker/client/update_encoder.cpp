@@ -1,5 +1,9 @@
 #include "worker/client/update_encoder.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
 #include <span>
 
 #include "common/timeline.hpp"
@@ -7,9 +11,11 @@
 namespace taut {
 
 void UpdateEncoder::open(const std::vector<TableSpec>& tables, const SliceLayout& layout) {
+  std::scoped_lock lock(mutex_);
   layout_ = layout;
   tables_.clear();
   residuals_.clear();
+  next_.assign(tables.size(), Clock(-1));
   for (const TableSpec& table : tables) {
     tables_.push_back(encoding_.compression.of_push(table));
     residuals_.emplace_back(tables_.back().has_residual() ? table.count() : 0);
@@ -19,18 +25,18 @@ void UpdateEncoder::open(const std::vector<TableSpec>& tables, const SliceLayout
 std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buffer& gradient,
                                           float norm, BufferPool& pool) {
   const math::Encoding encoding = tables_[table.value()];
+  if (encoding.codec == math::Codec::kFloat32) return cut(gradient, table, clock, norm);
+  const timeline::Span span(timeline::Row::kPush, "encode", clock.value());
+  std::unique_lock<std::mutex> lock;
+  if (encoding.has_residual()) {
+    lock = std::unique_lock(mutex_);
+    next_[table.value()] = clock.next();
+    encoded_.notify_all();  // who waits for it takes the lock when the table is encoded
+    if (sends_rest_) return encode_rest(table, clock, gradient, norm, pool);
+  }
   const auto slices = layout_.slices_of(table);
   std::vector<Update> updates;
   updates.reserve(slices.size());
-  if (encoding.codec == math::Codec::kFloat32) {
-    const Frame whole(gradient);
-    for (const Slice& slice : slices) {
-      const Frame part = whole.part(slice.offset * sizeof(float), slice.count * sizeof(float));
-      updates.push_back({clock, part, norm, encoding});
-    }
-    return updates;
-  }
-  const timeline::Span span(timeline::Row::kPush, "encode", clock.value());
   std::size_t bytes = 0;
   for (const Slice& slice : slices) bytes += math::encoded_bytes(encoding, slice.count);
   const Buffer encoded = pool.acquire(bytes);
@@ -47,6 +53,54 @@ std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buff
     begin += size;
   }
   return updates;
+}
+
+/// REQUIRES: the lock.
+std::vector<Update> UpdateEncoder::encode_rest(TableId table, Clock clock, const Buffer& gradient,
+                                               float norm, BufferPool& pool) {
+  const Buffer whole = pool.acquire(gradient.size());
+  std::vector<float>& residual = residuals_[table.value()];
+  std::ranges::transform(gradient.floats(), residual, whole.floats().begin(), std::plus());
+  std::ranges::fill(residual, 0.0F);
+  return cut(whole, table, clock, norm);
+}
+
+/// A table's values as they are, slice by slice.
+std::vector<Update> UpdateEncoder::cut(const Buffer& values, TableId table, Clock clock,
+                                       float norm) const {
+  const Frame whole(values);
+  std::vector<Update> updates;
+  for (const Slice& slice : layout_.slices_of(table)) {
+    updates.push_back(
+        {clock, whole.part(slice.offset * sizeof(float), slice.count * sizeof(float)), norm});
+  }
+  return updates;
+}
+
+bool UpdateEncoder::keeps_residuals() const {
+  return std::ranges::any_of(tables_, &math::Encoding::has_residual);
+}
+
+Result<Residuals> UpdateEncoder::residuals(Clock start, Clock clock, Duration wait) {
+  std::unique_lock lock(mutex_);
+  const auto is_encoded = [&] {
+    for (std::size_t i = 0; i < tables_.size(); ++i) {
+      if (tables_[i].has_residual() && next_[i] < clock) return clock == start;
+    }
+    return true;
+  };
+  if (encoded_.wait_for(lock, wait, is_encoded)) return residuals_;
+  return make_error(ErrorCode::kTimeout,
+                    fmt::format("the updates before clock {} took longer than {:.1f} s to encode",
+                                clock.value(), seconds(wait)));
+}
+
+bool UpdateEncoder::restore(Residuals residuals) {
+  std::scoped_lock lock(mutex_);
+  const bool fits = std::ranges::equal(residuals, residuals_, {}, &std::vector<float>::size,
+                                       &std::vector<float>::size);
+  if (fits) residuals_ = std::move(residuals);
+  return fits;
 }
 
 }  // namespace taut

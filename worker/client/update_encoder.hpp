@@ -1,10 +1,15 @@
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
+#include "common/result.hpp"
 #include "common/ssp/slice_layout.hpp"
+#include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/update.hpp"
 #include "worker/client/update_encoding.hpp"
@@ -14,7 +19,7 @@ namespace taut {
 /// Turns a member's updates into what is sent of them, once each: what is kept for backups and what
 /// is sent again are the same bytes. Where the job's encoding leaves values out, it keeps them for
 /// the table's next update: a residual of 4 bytes a value.
-/// Thread    one at a time
+/// Thread    open() and encode(): one at a time; the others: any
 class UpdateEncoder {
  public:
   explicit UpdateEncoder(UpdateEncoding encoding) : encoding_(std::move(encoding)) {}
@@ -29,11 +34,34 @@ class UpdateEncoder {
   [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Buffer& gradient,
                                            float norm, BufferPool& pool);
 
+  /// From now on updates are sent as float32, and with all that earlier ones have left out.
+  void send_rest() { sends_rest_ = true; }
+  [[nodiscard]] bool sends_rest() const { return sends_rest_; }
+  /// Whether updates of any table leave something out.
+  [[nodiscard]] bool keeps_residuals() const;
+  /// What the updates before `clock` have left out. Waits until they are encoded: the thread that
+  /// encodes may be behind the one that computes.
+  /// start   the member's first clock
+  /// Errors  timeout
+  [[nodiscard]] Result<Residuals> residuals(Clock start, Clock clock, Duration wait);
+  /// Continues with what another member has left out, before anything is encoded. Returns false and
+  /// changes nothing if they are of other tables.
+  [[nodiscard]] bool restore(Residuals residuals);
+
  private:
+  [[nodiscard]] std::vector<Update> encode_rest(TableId table, Clock clock, const Buffer& gradient,
+                                                float norm, BufferPool& pool);
+  [[nodiscard]] std::vector<Update> cut(const Buffer& values, TableId table, Clock clock,
+                                        float norm) const;
+
   const UpdateEncoding encoding_;
   SliceLayout layout_;
   std::vector<math::Encoding> tables_;
-  std::vector<std::vector<float>> residuals_;  // by table; empty where its encoding has none
+  std::atomic<bool> sends_rest_ = false;
+  std::mutex mutex_;                 // guards all below, of tables that leave something out
+  std::condition_variable encoded_;  // a table's `next_` has changed
+  Residuals residuals_;
+  std::vector<Clock> next_;  // by table: the clock after the last one that is encoded
 };
 
 }  // namespace taut

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "common/ssp/compression.hpp"
 
@@ -12,5 +13,9 @@ struct UpdateEncoding {
   std::uint64_t seed = 0;  // the job's
   std::uint32_t slot = 0;  // the member's share of the data
 };
+
+/// What a member's updates have left out so far, by table: [count] each, empty for a table whose
+/// updates leave nothing out.
+using Residuals = std::vector<std::vector<float>>;
 
 }  // namespace taut
