@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/math/codec.hpp"
+
+// Encodes and decodes one slice of 1 MiB in each way and copies it with memcpy, in turns, so that
+// whatever else the machine does is alike for all. Prints a line for each: name, bytes, then the
+// medians of the nanoseconds a value of encoding, of decoding and of the copy.
+
+using namespace taut;
+
+namespace {
+
+constexpr std::size_t kValues = 262'144;
+
+struct Candidate {
+  std::string name;
+  math::Encoding encoding;
+  std::vector<std::byte> bytes;
+  std::vector<float> residual;
+  std::vector<double> encode_ns;
+  std::vector<double> decode_ns;
+};
+
+double ns_a_value(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+  return took.count() / kValues;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Times the codecs of updates next to memcpy, in turns.");
+  int rounds = 200;
+  app.add_option("--rounds", rounds, "of all codecs")->check(CLI::Range(1, 100'000));
+  CLI11_PARSE(app, argc, argv);
+
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 0.01F);
+  std::vector<float> values(kValues);
+  for (float& value : values) value = normal(random);
+  std::vector<float> read(kValues);
+  std::vector<double> copy_ns;
+  std::vector<Candidate> candidates;
+  const auto add = [&](const std::string& name, const math::Encoding& encoding) {
+    candidates.push_back({name,
+                          encoding,
+                          std::vector<std::byte>(math::encoded_bytes(encoding, kValues)),
+                          std::vector<float>(encoding.has_residual() ? kValues : 0),
+                          {},
+                          {}});
+  };
+  using math::Codec;
+  add("FLOAT32", {Codec::kFloat32});
+  add("FP16", {Codec::kFloat16});
+  add("BF16", {Codec::kBfloat16});
+  add("INT8", {Codec::kInt8});
+  add("ONE_BIT", {Codec::kOneBit});
+  add("TOP_K 0.1", {Codec::kTopK, 10});
+  add("TOP_K 0.01", {Codec::kTopK, 100});
+  add("RANDOM_K 0.1", {Codec::kRandomK, 10});
+  add("RANDOM_K 0.01", {Codec::kRandomK, 100});
+  for (int round = -3; round < rounds; ++round) {  // the first ones are not counted
+    const double copy =
+        ns_a_value([&] { std::memcpy(read.data(), values.data(), kValues * sizeof(float)); });
+    if (round >= 0) copy_ns.push_back(copy);
+    for (Candidate& one : candidates) {
+      const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round + 3), 0, 0, 0);
+      const double encode = ns_a_value(
+          [&] { math::encode(one.encoding, values, draw, one.bytes.data(), one.residual); });
+      // As a shard reads it: a part that stays in the first-level cache at a time.
+      const double decode = ns_a_value([&] {
+        for (std::size_t begin = 0; begin < kValues; begin += 2048) {
+          math::decode(one.encoding, one.bytes.data(), kValues, begin,
+                       std::span(read).subspan(begin, 2048));
+        }
+      });
+      if (round < 0) continue;
+      one.encode_ns.push_back(encode);
+      one.decode_ns.push_back(decode);
+    }
+  }
+  for (const Candidate& one : candidates) {
+    fmt::print("{},{},{},{:.4f},{:.4f},{:.4f}\n", one.name, kValues, one.bytes.size(),
+               median(one.encode_ns), median(one.decode_ns), median(copy_ns));
+  }
+  return 0;
+}
