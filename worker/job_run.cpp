@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +26,7 @@
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_memory.hpp"
 #include "worker/device/pinned_parts.hpp"
+#include "worker/run_state.hpp"
 #include "worker/straggle.hpp"
 
 namespace taut::worker {
@@ -181,14 +183,59 @@ class ClientUse {
   RunPlace& place_;
 };
 
-/// Continues with what compression had left out of the updates of this share of the data.
-Result<void> restore_residuals(const pb::WorkerJob& job, std::size_t tables, Client& client) {
-  if (!job.has_resume() || !client.keeps_residuals()) return ok();
-  TAUT_TRY(Residuals residuals, saved_residuals(job, tables));
-  if (!client.restore(std::move(residuals))) {
-    log::info("what compression had left out of earlier updates starts from zeros");
+/// A replica of the training net on each device.
+Result<std::vector<Replica>> make_replicas(const pb::WorkerJob& job, const JobAssets& assets,
+                                           std::span<Backend* const> devices, RunPlace& place) {
+  ReplicaOptions sharing;
+  sharing.loading = place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
+  sharing.has_data = place.learns();
+  sharing.net = place.shared_net();
+  const Clock start(job.start_clock());
+  std::vector<Replica> replicas;
+  for (std::uint32_t i = 0; i < devices.size(); ++i) {
+    devices[i]->set_math(math_options(job.definition().solver_param()));
+    TAUT_TRY(Replica replica,
+             assets.make_replica(*devices[i], job.slot(), job.slots(), start, i, sharing));
+    replicas.push_back(std::move(replica));
   }
-  return ok();
+  return replicas;
+}
+
+/// The trainer's options of a member: the job's, and what its share and its place add.
+Trainer::Options member_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
+                                RunPlace& place) {
+  Trainer::Options options = trainer_options(job.definition());
+  options.pace = &place.pace();
+  if (place.shared_net()) options.arithmetic = Trainer::Arithmetic::kAtOnce;
+  if (!place.learns()) options.arithmetic = Trainer::Arithmetic::kNone;
+  options.start = Clock(job.start_clock());
+  options.rank = job.worker();
+  options.straggle =
+      straggle_of(straggle_plan(job.definition(), settings, job.slot(), job.slots()));
+  return options;
+}
+
+/// When a member that is to leave does so: where nothing of its training is lost with it.
+std::function<bool(Clock)> leaving_rule(const RunOrders& orders, Client& client, Clock start,
+                                        PushSchedule schedule) {
+  return [&orders, &client, start, schedule](Clock next) {
+    // Between two pushes its own training would be lost.
+    if (!orders.leave || (next != start && !schedule.pushes_at(next - 1))) return false;
+    // Without one more clock what compression has left out of its updates would be lost.
+    if (!client.keeps_residuals() || client.sends_rest()) return true;
+    client.send_rest();
+    return false;
+  };
+}
+
+Result<void> run_last_test(TestPhases& tests, ParameterCache& cache, Clock reached,
+                           Recorder* recorder, const DivergenceRule& divergence,
+                           ProgressBoard& board) {
+  TAUT_TRY(const TestResult result, tests.run(cache, reached, recorder));
+  ProgressReport report = board.read();
+  report.tests.push_back(result);
+  board.post(report);
+  return divergence.check("the loss of the test", result.loss, reached, board);
 }
 
 /// A worker's process.
@@ -279,115 +326,56 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
                               const pb::ClusterConfig& config, RunOrders& orders,
                               ProgressBoard& board, StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
-  const pb::Job& definition = job.definition();
-  const pb::SolverParameter& solver = definition.solver_param();
-  const auto count = static_cast<std::uint32_t>(devices.size());
-  Pace& pace = place.pace();
-  ReplicaOptions sharing;
-  sharing.loading = place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
-  sharing.has_data = place.learns();
-  sharing.net = place.shared_net();
+  const std::vector<TableSpec>& tables = assets.train_graph().parameters;
+  const Clock start(job.start_clock());
   const BudgetedBackend budgeted(*devices[0], Bytes(settings.device_memory_budget()));
   std::vector<Backend*> backends(devices.begin(), devices.end());
   backends[0] = &budgeted.backend();
-  Backend& backend = *backends[0];
-  const Clock start(job.start_clock());
-  std::vector<Replica> replicas;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    backends[i]->set_math(math_options(solver));
-    TAUT_TRY(Replica replica,
-             assets.make_replica(*backends[i], job.slot(), job.slots(), start, i, sharing));
-    replicas.push_back(std::move(replica));
-  }
-
+  TAUT_TRY(std::vector<Replica> replicas, make_replicas(job, assets, backends, place));
   TAUT_TRY(const ClientOptions options_of_client,
            client_options(job, settings, *devices[0], board, place));
   Client client(open_endpoint(place, job, settings), options_of_client);
   const ClientUse use(place, client);
-  TAUT_TRY(auto cache,
-           open_cache(client, backends, assets.train_graph().parameters, job, settings, place));
-
+  TAUT_TRY(auto cache, open_cache(client, backends, tables, job, settings, place));
   std::unique_ptr<TestPhases> tests;
   if (job.evaluates() && place.learns()) {
-    TAUT_TRY(tests, TestPhases::create(assets, backend, pace));
+    TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace()));
   }
-  Trainer::Options options = trainer_options(definition);
-  const DivergenceRule divergence = options.divergence;
-  options.pace = &pace;
-  if (sharing.net) options.arithmetic = Trainer::Arithmetic::kAtOnce;
-  if (!place.learns()) options.arithmetic = Trainer::Arithmetic::kNone;
-  options.start = start;
-  options.rank = job.worker();
-  options.straggle = straggle_of(straggle_plan(definition, settings, job.slot(), job.slots()));
   TAUT_TRY(const std::unique_ptr<Recorder> recorder,
            Recorder::open(config.records(), settings.name(), JobId(job.job()), job.token(), start,
-                          pace));
-  options.recorder = recorder.get();
+                          place.pace()));
   if (recorder && config.records().metrics()) {
     board.set_metrics_file(recorder->folder() / "metrics.csv");
   }
-  std::vector<std::unique_ptr<Stream>> streams;
-  std::vector<Carrier> carriers;
-  for (const Replica& replica : replicas) {
-    streams.push_back(replica.backend->make_stream());
-    carriers.push_back({replica.net.get(), replica.backend, streams.back().get()});
-  }
-  TAUT_TRY(const bool restored, restore_state(job, carriers));
-  if (job.has_resume() && !restored && !replicas[0].net->carried_state().empty()) {
-    log::info("the state that the net carries between batches starts from zeros");
-  }
-  const bool carries = !replicas[0].net->carried_state().empty();
-  TAUT_TRY(restore_residuals(job, assets.train_graph().parameters.size(), client));
-  bool is_due = false;
-  options.is_idle_before = [&](Clock clock) {
-    return (is_due = saver.is_due_at(clock)) && carries;
-  };
-  options.before_clock = [&](Clock first, Clock clock) {
-    if (!is_due) return;
-    auto residuals = client.residuals(start, clock, silence_limit(job));
-    if (residuals) {
-      saver.at_clock(first, clock, job.slot(), carriers, std::move(residuals.value()));
-    } else {
-      log::warn("no part of a checkpoint at clock {}: {}", clock.value(),
-                residuals.error().message);
-    }
-  };
-  TAUT_TRY(const Policies policies, to_policies(definition));
-  options.leaves = [&orders, &client, start, schedule = policies.schedule()](Clock next) {
-    // Between two pushes it would take its own training along.
-    if (!orders.leave || (next != start && !schedule.pushes_at(next - 1))) return false;
-    // Without one more clock it would take along what compression has left out of its updates.
-    if (!client.keeps_residuals() || client.sends_rest()) return true;
-    client.send_rest();
-    return false;
-  };
+  RunState state(job, replicas, client, saver, silence_limit(job));
+  TAUT_TRY(state.restore(tables.size()));
+  TAUT_TRY(const Policies policies, to_policies(job.definition()));
+  Trainer::Options options = member_options(job, settings, place);
+  options.recorder = recorder.get();
+  options.leaves = leaving_rule(orders, client, start, policies.schedule());
+  state.attach_to(options);
+  const Clock end = options.end;
   Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(orders.stop));
   if (const std::string use = budgeted.summary(); !use.empty()) log::info("{}", use);
   if (orders.stop) return JobOutcome{reached, {}, false};
-  if (reached < trainer_options(definition).end) {
-    TAUT_TRY(cache->flush(silence_limit(job)));
-    return JobOutcome{reached, {}, true};
+  const bool has_left = reached < end;
+  if (!has_left) {
+    TAUT_TRY(state.finish(reached));
   }
-  TAUT_TRY(Residuals residuals, client.residuals(start, reached, silence_limit(job)));
-  saver.at_end(reached, job.slot(), carriers, std::move(residuals));
   TAUT_TRY(cache->flush(silence_limit(job)));
-
-  JobOutcome outcome{reached, {}, false};
-  if (!orders.evaluates || !place.learns()) return outcome;
+  JobOutcome outcome{reached, {}, has_left};
+  if (has_left || !orders.evaluates || !place.learns()) return outcome;
   if (!job.evaluates()) {
     // The worker that was to do it has left.
-    TAUT_TRY(tests, TestPhases::create(assets, backend, pace));
+    TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace()));
   }
+  const DivergenceRule divergence(job.definition());
   TAUT_TRY(outcome.parameters_sha256,
            digest_parameters(*cache, assets.train_graph(), reached, kFinalWait, orders.stop,
-                             divergence, board, pace));
+                             divergence, board, place.pace()));
   if (tests != nullptr) {
-    TAUT_TRY(const TestResult result, tests->run(*cache, reached, recorder.get()));
-    ProgressReport report = board.read();
-    report.tests.push_back(result);
-    board.post(report);
-    TAUT_TRY(divergence.check("the loss of the test", result.loss, reached, board));
+    TAUT_TRY(run_last_test(*tests, *cache, reached, recorder.get(), divergence, board));
   }
   return outcome;
 }

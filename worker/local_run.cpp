@@ -19,9 +19,21 @@
 #include "worker/job_run.hpp"
 
 namespace taut::worker {
+namespace {
 
-Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOptions& options) {
-  const pb::SolverParameter& solver = job.solver_param();
+/// How parameters that only this process has are initialized and updated.
+Result<LocalCache::Options> cache_options(const pb::Job& job, const LocalRunOptions& options) {
+  LocalCache::Options cache;
+  cache.seed = job.seed();
+  cache.replicas = options.replicas;
+  cache.budget = options.budget;
+  cache.sum = job.reduction() == pb::Job::SUM;
+  TAUT_TRY(cache.rule, to_update_rule(job));
+  return cache;
+}
+
+/// Errors    invalid: what the job asks for needs servers
+Result<void> check_fits_one_process(const pb::Job& job) {
   TAUT_TRY(const Policies policies, to_policies(job));
   if (policies.find<Averaging>() != nullptr) {
     return invalid(
@@ -33,18 +45,34 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
     log::warn(
         "compression is for updates on their way to a server; without one nothing is encoded");
   }
+  return ok();
+}
+
+void print_training(const JobWords& words, Clock reached, const ProgressReport& report) {
+  const double trained_s =
+      report.first_iteration ? seconds(report.last_iteration - *report.first_iteration) : 0;
+  const double items = words.items_per_record * static_cast<double>(report.images);
+  std::printf("iterations: %lld\nloss: %.6f\n%s: %.1f\n", static_cast<long long>(reached.value()),
+              report.loss, words.rate().c_str(), trained_s > 0 ? items / trained_s : 0.0);
+}
+
+void print_test(const JobWords& words, const TestResult& result) {
+  if (result.accuracy) std::printf("test accuracy: %.4f\n", *result.accuracy);
+  std::printf("test loss: %.6f\n", result.loss);
+  if (words.has_perplexity) std::printf("test perplexity: %.3f\n", std::exp(result.loss));
+}
+
+}  // namespace
+
+Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOptions& options) {
+  TAUT_TRY(check_fits_one_process(job));
   const std::uint32_t replicas = options.replicas;
   const BudgetedBackend budgeted(device, options.budget);
   Backend& backend = budgeted.backend();
   TAUT_TRY(const JobAssets assets, JobAssets::open(job, replicas));
-  backend.set_math(math_options(solver));
-  LocalCache::Options cache_options;
-  cache_options.seed = job.seed();
-  cache_options.replicas = replicas;
-  cache_options.budget = options.budget;
-  cache_options.sum = job.reduction() == pb::Job::SUM;
-  TAUT_TRY(cache_options.rule, to_update_rule(job));
-  LocalCache cache(backend, assets.train_graph().parameters, cache_options);
+  backend.set_math(math_options(job.solver_param()));
+  TAUT_TRY(const LocalCache::Options options_of_cache, cache_options(job, options));
+  LocalCache cache(backend, assets.train_graph().parameters, options_of_cache);
   TAUT_TRY(cache.read_origins());
   std::vector<Replica> copies;
   for (std::uint32_t slot = 0; slot < replicas; ++slot) {
@@ -71,18 +99,11 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
     return ok();
   }
 
-  const ProgressReport report = board.read();
-  const double trained_s =
-      report.first_iteration ? seconds(report.last_iteration - *report.first_iteration) : 0;
   const JobWords words = words_of(job);
-  const double items = words.items_per_record * static_cast<double>(report.images);
-  std::printf("iterations: %lld\nloss: %.6f\n%s: %.1f\n", static_cast<long long>(reached.value()),
-              report.loss, words.rate().c_str(), trained_s > 0 ? items / trained_s : 0.0);
+  print_training(words, reached, board.read());
   if (tests != nullptr) {
     TAUT_TRY(const TestResult result, tests->run(cache, reached, recorder.get()));
-    if (result.accuracy) std::printf("test accuracy: %.4f\n", *result.accuracy);
-    std::printf("test loss: %.6f\n", result.loss);
-    if (words.has_perplexity) std::printf("test perplexity: %.3f\n", std::exp(result.loss));
+    print_test(words, result);
     TAUT_TRY(divergence.check("the loss of the test", result.loss, reached, board));
   }
   TAUT_TRY(const std::string digest, digest_parameters(cache, assets.train_graph(), reached,

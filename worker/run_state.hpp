@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "proto/control.pb.h"
+#include "worker/client/client.hpp"
+#include "worker/replica.hpp"
+#include "worker/state_saver.hpp"
+#include "worker/trainer.hpp"
+
+namespace taut::worker {
+
+/// The state of a run that only its process has: what its nets carry between batches, and what
+/// compression has left out of its updates. Restored from the checkpoint that the job continues
+/// from, and handed to the saver for later ones.
+/// Thread    the compute thread
+class RunState {
+ public:
+  /// wait  how long the shards may be silent while updates are brought to their end
+  /// job, replicas, client and saver must outlive the state.
+  RunState(const pb::WorkerJob& job, std::span<const Replica> replicas, Client& client,
+           StateSaver& saver, Duration wait);
+  RunState(const RunState&) = delete;
+  RunState& operator=(const RunState&) = delete;
+
+  /// tables    of the net
+  /// Errors    as restore_state and saved_residuals
+  [[nodiscard]] Result<void> restore(std::size_t tables);
+  /// Sets the calls with which the trainer lets this state be copied between two clocks. The state
+  /// must outlive the trainer.
+  void attach_to(Trainer::Options& options);
+  /// Training has reached its end: later checkpoints are written from the state of now.
+  /// Errors    as Client::residuals
+  [[nodiscard]] Result<void> finish(Clock reached);
+
+ private:
+  void copy_at(Clock first, Clock clock);
+
+  const pb::WorkerJob& job_;
+  Client& client_;
+  StateSaver& saver_;
+  const Duration wait_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<Carrier> carriers_;
+  bool carries_ = false;  // whether the nets carry anything
+  bool is_due_ = false;   // at the clock that comes next
+};
+
+}  // namespace taut::worker
