@@ -10,6 +10,11 @@ namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
+bool is_of_slice(const Event& event) {
+  return event.kind == Event::Kind::kRequest || event.kind == Event::Kind::kReply ||
+         event.kind == Event::Kind::kPutAside;
+}
+
 }  // namespace
 
 void Checker::take(const History& history) {
@@ -75,51 +80,26 @@ SliceOracle& Checker::oracle(ShardSide& shard, TableId table, SliceId slice) {
   return *entry;
 }
 
+/// Whether an event is of a slice that was taken over. The newest snapshot of it is noted.
+bool Checker::is_of_moved(const ShardSide& shard, const Event& event, const History& history) {
+  const SliceKey key{event.table.value(), event.slice.value()};
+  if (!is_of_slice(event) || !shard.moved.contains(key)) return false;
+  const auto host = moved_to_.find(key);
+  if (event.item == pb::DataItem::SNAPSHOT_VALUE && event.kind == Event::Kind::kReply &&
+      host != moved_to_.end() && host->second == event.shard.value()) {
+    const auto values = history.values(event);
+    moved_values_[key].assign(values.begin(), values.end());
+  }
+  return true;
+}
+
 std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
   ShardSide& shard = shards_[event.shard.value()];
-  if (shard.forgotten) return std::nullopt;
-  const SliceKey key{event.table.value(), event.slice.value()};
-  const bool is_of_slice = event.kind == Event::Kind::kRequest ||
-                           event.kind == Event::Kind::kReply ||
-                           event.kind == Event::Kind::kPutAside;
-  if (is_of_slice && shard.moved.contains(key)) {
-    const auto host = moved_to_.find(key);
-    if (event.item == pb::DataItem::SNAPSHOT_VALUE && event.kind == Event::Kind::kReply &&
-        host != moved_to_.end() && host->second == event.shard.value()) {
-      const auto values = history.values(event);
-      moved_values_[key].assign(values.begin(), values.end());
-    }
-    return std::nullopt;
-  }
-  if (is_of_slice && event.item == pb::DataItem::SETTLED) return std::nullopt;
+  if (shard.forgotten || is_of_moved(shard, event, history)) return std::nullopt;
+  if (is_of_slice(event) && event.item == pb::DataItem::SETTLED) return std::nullopt;
   switch (event.kind) {
-    case Event::Kind::kView: {
-      const pb::ServerJob& view = history.views()[event.view];
-      if (view.finished()) {
-        shard.forgotten = true;
-        return std::nullopt;
-      }
-      shard.contract = Contract::of(view);
-      if (view.revision() > newest_revision_) {
-        newest_revision_ = view.revision();
-        // What forgotten members did remains in the values.
-        auto former = std::move(newest_.members);
-        newest_ = *shard.contract;
-        newest_.members.merge(former);
-        if (auto wrong = check_cut(newest_)) return wrong;
-      }
-      for (auto& [key, slice] : shard.slices) {
-        if (auto wrong = slice->forgotten_early(*shard.contract)) return wrong;
-        slice->take_view(*shard.contract);
-        shard.touched.push_back(slice.get());
-      }
-      for (auto& [number, worker] : workers_) {
-        for (auto& [table, read] : worker.reading) {
-          read.slack = std::max(read.slack, shard.contract->widest_at(read.clock));
-        }
-      }
-      return std::nullopt;
-    }
+    case Event::Kind::kView:
+      return take_view(shard, history.views()[event.view]);
     case Event::Kind::kGreeted:
       shard.greeted.insert(event.peer);
       return std::nullopt;
@@ -137,15 +117,8 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
       ++captured_;
       return oracle(shard, event.table, event.slice)
           .captured(event, history.values(event), *shard.contract);
-    case Event::Kind::kMissed: {
-      const bool late = std::ranges::any_of(
-          shard.slices, [&](const auto& entry) { return entry.second->missed(event.view); });
-      if (late || !shard.moved.empty()) return std::nullopt;
-      return Broken{"checkpoint",
-                    fmt::format("shard {} says that order {} arrived too late, and it "
-                                "did not",
-                                event.shard.value(), event.view)};
-    }
+    case Event::Kind::kMissed:
+      return check_missed(shard, event);
     case Event::Kind::kReply:
       return oracle(shard, event.table, event.slice)
           .reply(event, history.values(event), *shard.contract);
@@ -155,6 +128,43 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
       }
       return std::nullopt;
   }
+}
+
+std::optional<Broken> Checker::take_view(ShardSide& shard, const pb::ServerJob& view) {
+  if (view.finished()) {
+    shard.forgotten = true;
+    return std::nullopt;
+  }
+  shard.contract = Contract::of(view);
+  if (view.revision() > newest_revision_) {
+    newest_revision_ = view.revision();
+    // What forgotten members did remains in the values.
+    auto former = std::move(newest_.members);
+    newest_ = *shard.contract;
+    newest_.members.merge(former);
+    if (auto wrong = check_cut(newest_)) return wrong;
+  }
+  for (auto& [key, slice] : shard.slices) {
+    if (auto wrong = slice->forgotten_early(*shard.contract)) return wrong;
+    slice->take_view(*shard.contract);
+    shard.touched.push_back(slice.get());
+  }
+  for (auto& [number, worker] : workers_) {
+    for (auto& [table, read] : worker.reading) {
+      read.slack = std::max(read.slack, shard.contract->widest_at(read.clock));
+    }
+  }
+  return std::nullopt;
+}
+
+/// A shard says that an order of a checkpoint arrived too late.
+std::optional<Broken> Checker::check_missed(const ShardSide& shard, const Event& event) {
+  const bool late = std::ranges::any_of(
+      shard.slices, [&](const auto& entry) { return entry.second->missed(event.view); });
+  if (late || !shard.moved.empty()) return std::nullopt;
+  return Broken{"checkpoint",
+                fmt::format("shard {} says that order {} arrived too late, and it did not",
+                            event.shard.value(), event.view)};
 }
 
 /// The coordinator may cut a lost worker off no lower than what every slice accepted from it.

@@ -73,6 +73,11 @@ class Checker {
 
   [[nodiscard]] std::optional<Broken> next(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> next_at_shard(const Event& event, const History& history);
+  [[nodiscard]] bool is_of_moved(const ShardSide& shard, const Event& event,
+                                 const History& history);
+  [[nodiscard]] std::optional<Broken> take_view(ShardSide& shard, const pb::ServerJob& view);
+  [[nodiscard]] static std::optional<Broken> check_missed(const ShardSide& shard,
+                                                          const Event& event);
   [[nodiscard]] std::optional<Broken> next_at_worker(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> check_read(const Event& event, std::span<const float> values);
   [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,

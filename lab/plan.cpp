@@ -208,6 +208,64 @@ void draw_drains(Plan& plan, Duration span) {
   }
 }
 
+/// The cluster and the job.
+void draw_job(Plan& plan, Random& random, const PlanLimits& limits) {
+  const Faults& allowed = limits.faults;
+  plan.servers = static_cast<std::uint32_t>(random.between(1, 2));
+  if (allowed.server || allowed.drain) plan.servers = 2 + plan.servers % 2;
+  if (limits.servers) plan.servers = *limits.servers;
+  plan.shards_each = static_cast<std::uint32_t>(random.between(1, 2));
+  plan.job.workers = static_cast<std::uint32_t>(random.between(1, 4));
+  if (limits.workers) plan.job.workers = *limits.workers;
+  plan.job.tables = static_cast<std::uint32_t>(random.between(1, 3));
+  plan.job.slices = static_cast<std::uint32_t>(random.between(1, 3));
+  plan.job.clocks = random.between(10, 60);
+  if (limits.clocks) plan.job.clocks = *limits.clocks;
+  plan.job.slack = draw_slack(random);
+  if (limits.slack) plan.job.slack = *limits.slack;
+  plan.job.mean = random.chance(0.2);
+}
+
+/// What the job adds to the contract. From separate generators: a seed's faults are the same with
+/// and without policies and compression.
+void draw_additions(Plan& plan, const PlanLimits& limits) {
+  Random policy_random(Random::mix(plan.seed ^ 0x9011c7ULL));
+  const ToyPolicy& policy = limits.policy != nullptr ? *limits.policy : draw_policy(policy_random);
+  set_policy(policy, policy_random, limits.slack.has_value(), plan.job);
+  if (&policy != &toy_policies()[0] && policy_random.chance(0.5)) {
+    plan.slow_worker = static_cast<std::uint32_t>(policy_random.below(plan.job.workers));
+    plan.slowness = policy_random.between(2, 6);
+  }
+  Random compression_random(Random::mix(plan.seed ^ 0xc0dec5ULL));
+  plan.job.compression = draw_compression(compression_random, plan.job.policies, limits.scheme);
+}
+
+/// What the network does to messages.
+void draw_network(Plan& plan, Random& random, const Faults& allowed) {
+  if (allowed.drop && random.chance(0.7)) {
+    plan.faults.drop = 0.01 * static_cast<double>(random.below(15));
+  }
+  if (allowed.duplicate && random.chance(0.7)) {
+    plan.faults.duplicate = 0.01 * static_cast<double>(random.below(20));
+  }
+  plan.faults.delay_min = Duration(random.between(20, 200));
+  plan.faults.delay_max = plan.faults.delay_min;
+  if (allowed.delay) {
+    plan.faults.delay_max += Duration(random.between(0, 1L << random.between(6, 14)));
+  }
+  plan.faults.reorder = allowed.reorder && random.chance(0.7);
+}
+
+/// Orders of checkpoints. From a separate generator, as the job's additions.
+void draw_checkpoints(Plan& plan, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0xc4ec0ULL));
+  if (apart.chance(0.5)) plan.job.checkpoint_every = apart.between(1, plan.job.clocks);
+  for (std::uint64_t i = apart.below(4); i > 0; --i) {
+    plan.events.push_back(
+        {Duration(apart.between(0, span.count())), Kind::kCheckpoint, 0, NodeId(0)});
+  }
+}
+
 }  // namespace
 
 Result<Faults> Faults::parse(std::string_view text) {
@@ -239,41 +297,9 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   const Faults& allowed = limits.faults;
   Plan plan;
   plan.seed = seed;
-  plan.servers = static_cast<std::uint32_t>(random.between(1, 2));
-  if (allowed.server || allowed.drain) plan.servers = 2 + plan.servers % 2;
-  if (limits.servers) plan.servers = *limits.servers;
-  plan.shards_each = static_cast<std::uint32_t>(random.between(1, 2));
-  plan.job.workers = static_cast<std::uint32_t>(random.between(1, 4));
-  if (limits.workers) plan.job.workers = *limits.workers;
-  plan.job.tables = static_cast<std::uint32_t>(random.between(1, 3));
-  plan.job.slices = static_cast<std::uint32_t>(random.between(1, 3));
-  plan.job.clocks = random.between(10, 60);
-  if (limits.clocks) plan.job.clocks = *limits.clocks;
-  plan.job.slack = draw_slack(random);
-  if (limits.slack) plan.job.slack = *limits.slack;
-  plan.job.mean = random.chance(0.2);
-  // From a separate generator: a seed's faults are the same with and without policies.
-  Random policy_random(Random::mix(seed ^ 0x9011c7ULL));
-  const ToyPolicy& policy = limits.policy != nullptr ? *limits.policy : draw_policy(policy_random);
-  set_policy(policy, policy_random, limits.slack.has_value(), plan.job);
-  if (&policy != &toy_policies()[0] && policy_random.chance(0.5)) {
-    plan.slow_worker = static_cast<std::uint32_t>(policy_random.below(plan.job.workers));
-    plan.slowness = policy_random.between(2, 6);
-  }
-
-  Random compression_random(Random::mix(seed ^ 0xc0dec5ULL));
-  plan.job.compression = draw_compression(compression_random, plan.job.policies, limits.scheme);
-
-  if (allowed.drop && random.chance(0.7))
-    plan.faults.drop = 0.01 * static_cast<double>(random.below(15));
-  if (allowed.duplicate && random.chance(0.7)) {
-    plan.faults.duplicate = 0.01 * static_cast<double>(random.below(20));
-  }
-  plan.faults.delay_min = Duration(random.between(20, 200));
-  plan.faults.delay_max = plan.faults.delay_min;
-  if (allowed.delay)
-    plan.faults.delay_max += Duration(random.between(0, 1L << random.between(6, 14)));
-  plan.faults.reorder = allowed.reorder && random.chance(0.7);
+  draw_job(plan, random, limits);
+  draw_additions(plan, limits);
+  draw_network(plan, random, allowed);
 
   // With members that join and leave, a run lasts for a few of their silences.
   const bool members_change =
@@ -288,15 +314,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   const Duration span = clock * plan.job.clocks * (slow ? 1 : 2) + Duration(20'000);
   EventDrawer(plan, random, span).draw(allowed);
   if (allowed.join) draw_late_workers(plan, span);
-  if (allowed.checkpoint) {
-    // Drawn apart, so that a seed's other faults are the same without.
-    Random apart(Random::mix(seed ^ 0xc4ec0ULL));
-    if (apart.chance(0.5)) plan.job.checkpoint_every = apart.between(1, plan.job.clocks);
-    for (std::uint64_t i = apart.below(4); i > 0; --i) {
-      plan.events.push_back(
-          {Duration(apart.between(0, span.count())), Kind::kCheckpoint, 0, NodeId(0)});
-    }
-  }
+  if (allowed.checkpoint) draw_checkpoints(plan, span);
   // Jobs with backup workers have no backups of their shards.
   const bool replicates = plan.job.policies.backup_workers() == 0;
   if (allowed.server && replicates) draw_servers(plan, span);

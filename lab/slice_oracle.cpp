@@ -411,25 +411,9 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
   const auto request = std::ranges::find_if(answerable_, [&](const auto& entry) {
     return !entry.second.answered && entry.second.peer == item.peer && entry.second.clock == clock;
   });
-  if (request == answerable_.end()) {
-    for (const auto& [worker, read] : waiting_) {
-      if (read.peer != item.peer || read.clock != clock) continue;
-      if (done_.at(worker) < clock) {
-        return broken("own write",
-                      fmt::format("worker {} reads clock {} although {} of its updates arrived",
-                                  worker, clock, done_.at(worker)));
-      }
-      return broken("bound", fmt::format("worker {} reads clock {} at V = {} under slack {}",
-                                         worker, clock, version_, read.slack));
-    }
-    const bool fenced = std::ranges::any_of(refusals_, [&](const Refusal& refusal) {
-      return refusal.peer == item.peer && refusal.kinds.front() == pb::DataItem::STALE_INCARNATION;
-    });
-    return broken(fenced ? "fenced" : "answer",
-                  fmt::format("a read at clock {} that is not open is answered", clock));
-  }
+  if (request == answerable_.end()) return not_answerable(item);
   request->second.answered = true;
-  const std::uint32_t worker = request->first;
+  const auto& [worker, read] = *request;
   if (item.version.value() < earliest_version_ || item.version.value() > version_) {
     return broken("version", fmt::format("an answer to worker {} at clock {} has V = {}; it is {}",
                                          worker, clock, item.version.value(), version_));
@@ -442,24 +426,56 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
                                          worker, clock, item.done.value(), done_.at(worker)));
   }
   if (contract.counts() && contract.backup_workers == 0) {
-    // What it must hold, from the contract alone; a copy that has arrived is checked below.
-    const std::int64_t slack = request->second.slack;
-    for (const auto& [other, member] : contract.members) {
-      const auto count = static_cast<std::int64_t>(-values[2UL * other]);
-      const std::int64_t bound = slack == kNever ? member.join : clock - slack;
-      const std::int64_t least = contract.pushes(member.join, std::min(bound, member.leave));
-      if (other != worker && count < least) {
-        return broken("bound", fmt::format("worker {} reads clock {} under slack {} with {} of "
-                                           "worker {}'s updates; {} are due",
-                                           worker, clock, slack, count, other, least));
-      }
+    if (auto wrong = check_counts(worker, read, values, contract)) return wrong;
+  }
+  return check_bits(worker, clock, values, contract);
+}
+
+/// Why a read must not be answered now.
+Broken SliceOracle::not_answerable(const Event& item) const {
+  const std::int64_t clock = item.clock.value();
+  for (const auto& [worker, read] : waiting_) {
+    if (read.peer != item.peer || read.clock != clock) continue;
+    if (done_.at(worker) < clock) {
+      return broken("own write",
+                    fmt::format("worker {} reads clock {} although {} of its updates arrived",
+                                worker, clock, done_.at(worker)));
     }
-    const auto own = static_cast<std::int64_t>(-values[2UL * worker]);
-    if (own < contract.pushes(contract.members.at(worker).join, clock)) {
-      return broken("own write", fmt::format("worker {} reads clock {} with {} of its own updates",
-                                             worker, clock, own));
+    return broken("bound", fmt::format("worker {} reads clock {} at V = {} under slack {}", worker,
+                                       clock, version_, read.slack));
+  }
+  const bool fenced = std::ranges::any_of(refusals_, [&](const Refusal& refusal) {
+    return refusal.peer == item.peer && refusal.kinds.front() == pb::DataItem::STALE_INCARNATION;
+  });
+  return broken(fenced ? "fenced" : "answer",
+                fmt::format("a read at clock {} that is not open is answered", clock));
+}
+
+/// What the values must hold, from the contract alone; a copy that has arrived is checked by
+/// check_bits.
+std::optional<Broken> SliceOracle::check_counts(std::uint32_t worker, const Waiting& read,
+                                                std::span<const float> values,
+                                                const Contract& contract) const {
+  for (const auto& [other, member] : contract.members) {
+    const auto count = static_cast<std::int64_t>(-values[2UL * other]);
+    const std::int64_t bound = read.slack == kNever ? member.join : read.clock - read.slack;
+    const std::int64_t least = contract.pushes(member.join, std::min(bound, member.leave));
+    if (other != worker && count < least) {
+      return broken("bound", fmt::format("worker {} reads clock {} under slack {} with {} of "
+                                         "worker {}'s updates; {} are due",
+                                         worker, read.clock, read.slack, count, other, least));
     }
   }
+  const auto own = static_cast<std::int64_t>(-values[2UL * worker]);
+  if (own >= contract.pushes(contract.members.at(worker).join, read.clock)) return std::nullopt;
+  return broken("own write", fmt::format("worker {} reads clock {} with {} of its own updates",
+                                         worker, read.clock, own));
+}
+
+/// The values must be those that the accepted updates add up to, now or earlier in this step.
+std::optional<Broken> SliceOracle::check_bits(std::uint32_t worker, std::int64_t clock,
+                                              std::span<const float> values,
+                                              const Contract& contract) const {
   const bool known = same_bits(values, values_) ||
                      std::ranges::any_of(earlier_values_, [&](const std::vector<float>& before) {
                        return same_bits(values, before);

@@ -95,6 +95,13 @@ class SliceOracle {
   [[nodiscard]] Broken broken(const char* rule, std::string what) const;
   [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
                                                   const Contract& contract);
+  [[nodiscard]] Broken not_answerable(const Event& item) const;
+  [[nodiscard]] std::optional<Broken> check_counts(std::uint32_t worker, const Waiting& read,
+                                                   std::span<const float> values,
+                                                   const Contract& contract) const;
+  [[nodiscard]] std::optional<Broken> check_bits(std::uint32_t worker, std::int64_t clock,
+                                                 std::span<const float> values,
+                                                 const Contract& contract) const;
 
   const TableId table_;
   const SliceId slice_;
