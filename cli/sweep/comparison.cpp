@@ -265,6 +265,42 @@ std::string capitalized(std::string name) {
   return name;
 }
 
+/// Why there is nothing to compare; empty if there is something.
+std::string nothing_to_compare(const std::vector<PointFigures>& points,
+                               const std::vector<const PointFigures*>& reached,
+                               const SweepTarget& target) {
+  const auto has_run = [](const PointFigures& point) { return !point.runs.empty(); };
+  if (std::none_of(points.begin(), points.end(), has_run)) {
+    return "No run has finished, so there is nothing to compare.";
+  }
+  if (!target.is_fixed && !target.is_late && target.metric.is_share && target.value <= 0) {
+    return fmt::format(
+        "No verdict: a run's best {} rounds to 0 %, so there is no target that every run reached.",
+        target.metric.title());
+  }
+  if (!reached.empty()) return {};
+  return fmt::format("No {} reached {} in all of its runs.", points.front().point.kind(),
+                     target.text());
+}
+
+/// By how much the soonest leads, and over which others that is more than noise.
+/// second_s  the mean time of the second
+std::string lead_text(const std::vector<PairedTest>& tests, double second_s) {
+  const PairedTest& second = tests[0];
+  std::string text = fmt::format(", {} s ({}) before {}; that lead is {} the noise (p = {:.2g})",
+                                 figure_text(second.later_s, 1), percent(second.later_s / second_s),
+                                 second.name, second.p < kLevel ? "beyond" : "within", second.p);
+  std::vector<std::string> beyond;
+  for (std::size_t i = 1; i < tests.size(); ++i) {
+    const PairedTest& test = tests[i];
+    if (test.p >= kLevel) continue;
+    beyond.push_back(fmt::format("{} ({} s later, p = {:.2g})", test.name,
+                                 figure_text(test.later_s, 1), test.p));
+  }
+  if (!beyond.empty()) text += fmt::format(", its lead over {} is beyond it", list_of(beyond));
+  return text;
+}
+
 }  // namespace
 
 SweepVerdict verdict(const std::vector<PointFigures>& points, const SweepTarget& target) {
@@ -277,29 +313,14 @@ SweepVerdict verdict(const std::vector<PointFigures>& points, const SweepTarget&
       never.push_back(point.point.name());
     }
   }
-  const auto has_run = [](const PointFigures& point) { return !point.runs.empty(); };
-  if (std::none_of(points.begin(), points.end(), has_run)) {
-    return {"No run has finished, so there is nothing to compare.", false, {}};
+  if (std::string why = nothing_to_compare(points, reached, target); !why.empty()) {
+    return {std::move(why), false, {}};
   }
-  if (!target.is_fixed && !target.is_late && target.metric.is_share && target.value <= 0) {
-    return {
-        fmt::format("No verdict: a run's best {} rounds to 0 %, so there is no target that every "
-                    "run reached.",
-                    target.metric.title()),
-        false,
-        {}};
-  }
-  if (reached.empty()) {
-    return {fmt::format("No {} reached {} in all of its runs.", points.front().point.kind(),
-                        target.text()),
-            false,
-            {}};
-  }
-  const std::string beside =
+  const std::string others =
       never.empty() ? ""
                     : fmt::format(" ({} did not always reach {})", list_of(never), target.text());
   if (const std::string why = obstacles(reached); !why.empty()) {
-    return {why + ". Every run is listed." + beside, false, {}};
+    return {why + ". Every run is listed." + others, false, {}};
   }
   std::stable_sort(reached.begin(), reached.end(), [](const auto* a, const auto* b) {
     return a->to_target_s.mean < b->to_target_s.mean;
@@ -308,27 +329,13 @@ SweepVerdict verdict(const std::vector<PointFigures>& points, const SweepTarget&
   SweepVerdict found{
       fmt::format("{} reached {} soonest, in {} s on average over {} seeds{}",
                   capitalized(best.point.name()), target.text(),
-                  figure_text(best.to_target_s.mean, 1), best.to_target_s.count, beside),
+                  figure_text(best.to_target_s.mean, 1), best.to_target_s.count, others),
       true, paired_tests(reached)};
-  if (reached.size() == 1) {
-    found.text +=
-        points.size() == 1 ? "." : fmt::format("; no other {} always did.", best.point.kind());
-    return found;
+  if (reached.size() > 1) {
+    found.text += lead_text(found.tests, reached[1]->to_target_s.mean);
+  } else if (points.size() > 1) {
+    found.text += fmt::format("; no other {} always did", best.point.kind());
   }
-  const PairedTest& second = found.tests[0];
-  found.text += fmt::format(", {} s ({}) before {}; that lead is {} the noise (p = {:.2g})",
-                            figure_text(second.later_s, 1),
-                            percent(second.later_s / reached[1]->to_target_s.mean), second.name,
-                            second.p < kLevel ? "beyond" : "within", second.p);
-  std::vector<std::string> beyond;
-  for (std::size_t i = 1; i < found.tests.size(); ++i) {
-    const PairedTest& test = found.tests[i];
-    if (test.p >= kLevel) continue;
-    beyond.push_back(fmt::format("{} ({} s later, p = {:.2g})", test.name,
-                                 figure_text(test.later_s, 1), test.p));
-  }
-  if (!beyond.empty())
-    found.text += fmt::format(", its lead over {} is beyond it", list_of(beyond));
   found.text += ".";
   return found;
 }

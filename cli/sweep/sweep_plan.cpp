@@ -90,10 +90,20 @@ class Findings {
   std::string lines_;
 };
 
-void check_axes(const pb::Sweep& sweep, Findings& findings) {
+void check_numbers(const pb::Sweep& sweep, Findings& findings) {
   if (sweep.seeds() < 1 || sweep.seeds() > kMaxSeeds) {
     findings.add(fmt::format("seeds: must be from 1 to {}, is {}", kMaxSeeds, sweep.seeds()));
   }
+  if (sweep.parallel() < 1 || sweep.parallel() > kMaxWorkers) {
+    findings.add(
+        fmt::format("parallel: must be from 1 to {}, is {}", kMaxWorkers, sweep.parallel()));
+  }
+  if (!(sweep.limit_s() > 0)) {
+    findings.add(fmt::format("limit_s: must be greater than 0, is {}", sweep.limit_s()));
+  }
+}
+
+void check_target(const pb::Sweep& sweep, Findings& findings) {
   if (sweep.has_target_accuracy() &&
       !(sweep.target_accuracy() > 0 && sweep.target_accuracy() < 1)) {
     findings.add(
@@ -113,13 +123,9 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
     findings.add(fmt::format("target: must be greater than 0 and less than 1, e.g. 0.85, is {}",
                              sweep.target()));
   }
-  if (sweep.parallel() < 1 || sweep.parallel() > kMaxWorkers) {
-    findings.add(
-        fmt::format("parallel: must be from 1 to {}, is {}", kMaxWorkers, sweep.parallel()));
-  }
-  if (!(sweep.limit_s() > 0)) {
-    findings.add(fmt::format("limit_s: must be greater than 0, is {}", sweep.limit_s()));
-  }
+}
+
+void check_slacks(const pb::Sweep& sweep, Findings& findings) {
   std::set<std::string> seen;
   for (const std::string& slack : sweep.slack()) {
     if (!consistency_of(slack)) {
@@ -129,7 +135,10 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
       findings.add(fmt::format("slack {} is named twice", slack));
     }
   }
-  seen.clear();
+}
+
+void check_policies(const pb::Sweep& sweep, Findings& findings) {
+  std::set<std::string> seen;
   for (const pb::SweepPolicy& policy : sweep.policy()) {
     const std::string& name = policy.name();
     if (name.empty()) findings.add("a policy has no name");
@@ -145,7 +154,10 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
           name));
     }
   }
-  seen.clear();
+}
+
+void check_worker_counts(const pb::Sweep& sweep, Findings& findings) {
+  std::set<std::string> seen;
   for (const std::uint32_t workers : sweep.workers()) {
     if (workers < 1 || workers > kMaxWorkers) {
       findings.add(fmt::format("workers: must be from 1 to {}, is {}", kMaxWorkers, workers));
@@ -153,7 +165,10 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
       findings.add(fmt::format("workers {} is named twice", workers));
     }
   }
-  seen.clear();
+}
+
+void check_variants(const pb::Sweep& sweep, Findings& findings) {
+  std::set<std::string> seen;
   for (const pb::SweepVariant& variant : sweep.variant()) {
     if (variant.name().empty()) findings.add("a variant has no name");
     if (!seen.insert(as_file_name(variant.name())).second) {
@@ -167,6 +182,15 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
                       variant.name()));
     }
   }
+}
+
+void check_axes(const pb::Sweep& sweep, Findings& findings) {
+  check_numbers(sweep, findings);
+  check_target(sweep, findings);
+  check_slacks(sweep, findings);
+  check_policies(sweep, findings);
+  check_worker_counts(sweep, findings);
+  check_variants(sweep, findings);
 }
 
 /// Intervals of a run whose test_interval is chosen here.

@@ -267,25 +267,49 @@ struct Attempt {
   std::filesystem::path folder;
 };
 
-Attempt attempt(const TrainOptions& options, pb::Job job) {
+/// Prints the summary of a run and stores it in its folder.
+/// Errors    io: the folder cannot be written
+Result<void> summarize(const TrainOptions& options, const pb::Job& job, const TrainRun& run,
+                       const pb::JobStatus& status, const Attempt& result, double wall_s) {
+  const RunSummary summary{.job = status,
+                           .words = words_of(job),
+                           .servers = options.servers,
+                           .shards = options.shards,
+                           .wall_s = wall_s,
+                           .first_iteration_s = run.first_iteration_s(),
+                           .folder = result.folder.string(),
+                           .advice = status.state() == pb::DONE ? std::string() : result.advice,
+                           .replaced = run.replaced()};
+  // A run that was stopped has a summary too, which is not what its user waits for.
+  if (result.error.empty()) print_summary(summary, options.json);
+  return write_summary(summary);
+}
+
+/// The run's job as its processes get it.
+pb::Job job_of_run(pb::Job job, const std::filesystem::path& folder) {
+  // Not in job.textproto, which does not depend on the run's folder.
+  settle_checkpoint_paths(folder / "checkpoints", job);
+  settle_last_checkpoint(job);
+  // Its processes end with a failed run, so only this one can start it again.
+  job.clear_restart();
+  return job;
+}
+
+Attempt attempt(const TrainOptions& options, const pb::Job& given) {
   const TimePoint began = steady_now();
   Attempt result;
-  auto folder = prepare_folder(options, job);
+  auto folder = prepare_folder(options, given);
   if (!folder) {
     result.error = folder.error().message;
     return result;
   }
   result.folder = folder.value();
   if (!options.json) {
-    fmt::print("{}: {}, {}, run folder {}\n", job.name(), counted(options.servers, "server"),
-               counted(job.workers(), "worker"), result.folder.string());
+    fmt::print("{}: {}, {}, run folder {}\n", given.name(), counted(options.servers, "server"),
+               counted(given.workers(), "worker"), result.folder.string());
     std::fflush(stdout);
   }
-  // Not in the file above, which does not depend on the run's folder.
-  settle_checkpoint_paths(result.folder / "checkpoints", job);
-  settle_last_checkpoint(job);
-  // Its processes end with a failed run, so only this one can start it again.
-  job.clear_restart();
+  const pb::Job job = job_of_run(given, result.folder);
   TrainRun run(options, job, result.folder);
   const auto last = run.train();
   const double wall_s = seconds(steady_now() - began);
@@ -305,30 +329,17 @@ Attempt attempt(const TrainOptions& options, pb::Job job) {
   } else if (!last) {
     result.error = last.error().message;
   }
-  const bool has_ended_itself = last.has_value();
-  if (!has_ended_itself && !has_ended(run.seen().state())) return result;
-  const pb::JobStatus& status = has_ended_itself ? last.value() : run.seen();
-  const RunSummary summary{.job = status,
-                           .words = words_of(job),
-                           .servers = options.servers,
-                           .shards = options.shards,
-                           .wall_s = wall_s,
-                           .first_iteration_s = run.first_iteration_s(),
-                           .folder = result.folder.string(),
-                           .advice = status.state() == pb::DONE ? std::string() : result.advice,
-                           .replaced = run.replaced()};
-  // A run that was stopped has a summary too, which is not what its user waits for.
-  if (result.error.empty()) print_summary(summary, options.json);
-  if (const auto kept = write_summary(summary); !kept && result.error.empty()) {
-    result.error = kept.error().message + "; make room there, or name another folder with --output";
-    return result;
-  }
+  if (!last && !has_ended(run.seen().state())) return result;
+  const pb::JobStatus& status = last ? last.value() : run.seen();
+  const auto kept = summarize(options, job, run, status, result, wall_s);
   if (!result.error.empty()) return result;
-  if (status.state() == pb::DONE) {
+  if (!kept) {
+    result.error = kept.error().message + "; make room there, or name another folder with --output";
+  } else if (status.state() == pb::DONE) {
     result.status = kFine;
-    return result;
+  } else {
+    result.error = fmt::format("job {}: {}", state_word(status.state()), status.message());
   }
-  result.error = fmt::format("job {}: {}", state_word(status.state()), status.message());
   return result;
 }
 
