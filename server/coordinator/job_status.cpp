@@ -50,6 +50,27 @@ void set_state(Status& status, pb::ProcessState state) {
   status.set_state_word(state_word(state));
 }
 
+/// What a member reports, and how long its process has been silent.
+/// index  of the member in its job
+pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Registry& registry,
+                               TimePoint now) {
+  const pb::StoredMember& stored = job.stored().members(static_cast<int>(index));
+  const pb::Member& member = stored.member();
+  pb::WorkerStatus status;
+  status.set_name(member.name());
+  status.set_worker(member.worker());
+  set_state(status, state_of(job, stored));
+  *status.mutable_progress() = stored.progress();
+  status.set_device(stored.device());
+  status.set_bad_updates(job.workers[index].bad_updates);
+  const Participant* process = registry.find(pb::ROLE_WORKER, member.name());
+  if (process != nullptr && process->incarnation.value() == member.incarnation()) {
+    status.set_silent_s(seconds(now - process->heard));
+    status.set_is_stale(now - process->heard > kStale);
+  }
+  return status;
+}
+
 }  // namespace
 
 std::string advice_for(const pb::StoredJob& stored) {
@@ -87,25 +108,15 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   double running = 0;
   Pace slowest{stored.definition().solver_param().max_iter()};
   for (const pb::StoredMember& stored_member : stored.members()) {
-    const pb::Member& member = stored_member.member();
     pb::WorkerStatus& worker = *status.add_workers();
-    worker.set_name(member.name());
-    worker.set_worker(member.worker());
-    set_state(worker, state_of(job, stored_member));
-    *worker.mutable_progress() = stored_member.progress();
-    worker.set_device(stored_member.device());
-    worker.set_bad_updates(
-        job.workers[static_cast<std::size_t>(status.workers_size() - 1)].bad_updates);
-    const Participant* process = registry.find(pb::ROLE_WORKER, member.name());
-    if (process != nullptr && process->incarnation.value() == member.incarnation()) {
-      worker.set_silent_s(seconds(now - process->heard));
-      worker.set_is_stale(now - process->heard > kStale);
-    }
+    const auto index = static_cast<std::size_t>(status.workers_size() - 1);
+    worker = member_status(job, index, registry, now);
     if (worker.state() == pb::PROCESS_RUNNING && !worker.is_stale()) {
       worker.set_rate(words.items_per_record * worker.progress().images_per_second());
       running += worker.rate();
     }
-    const std::int64_t from = std::max(member.join_clock(), stored.resume().clock());
+    const std::int64_t from =
+        std::max(stored_member.member().join_clock(), stored.resume().clock());
     const std::int64_t clock = std::max(worker.progress().clock(), from);
     if (worker.state() != pb::PROCESS_LOST && clock < slowest.clock) {
       slowest = {clock, clock - from, worker.progress().trained_s()};

@@ -25,6 +25,62 @@ void for_jobs(const pb::StatusReply& status, const Value& value) {
   }
 }
 
+/// Where the workers of the running jobs are.
+void add_clocks(Scrape& scrape, const pb::StatusReply& status) {
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_slack_clocks", "Slack of a running job; +Inf if there is no bound.",
+                 Slack(job.slack()).is_unbounded() ? std::numeric_limits<double>::infinity()
+                                                   : static_cast<double>(job.slack()),
+                 labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_slowest_clock", "The clock of a running job's slowest worker.",
+                 static_cast<double>(figures_of(job).slowest), labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_fastest_clock", "The clock of a running job's fastest worker.",
+                 static_cast<double>(figures_of(job).fastest), labels);
+  });
+}
+
+/// What would be lost with a server, and what was refused.
+void add_risks(Scrape& scrape, const pb::StatusReply& status) {
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    const auto whole = std::ranges::count_if(job.shards(), &pb::ShardStatus::is_protected);
+    scrape.gauge("job_unprotected_shards",
+                 "Shards of a running job that are lost with their server.",
+                 static_cast<double>(job.shards_size() - whole), labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    for (const pb::WorkerStatus& worker : job.workers()) {
+      Labels one = labels;
+      one.emplace_back("worker", worker.name());
+      scrape.gauge("job_refused_update_clocks",
+                   "Clocks of a running job at which a worker's update was refused as not finite.",
+                   static_cast<double>(worker.bad_updates()), one);
+    }
+  });
+}
+
+/// What the running jobs have learned, and how fast.
+void add_training(Scrape& scrape, const pb::StatusReply& status) {
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_loss", "The mean loss of a running job's workers.", figures_of(job).loss,
+                 labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, Labels labels) {
+    labels.emplace_back("unit", job.rate_unit());
+    scrape.gauge("job_rate", "Items that a running job trains in a second, over the last seconds.",
+                 job.rate(), labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    const int tests = job.evaluations_size();
+    if (tests == 0 || std::isnan(job.evaluations(tests - 1).accuracy())) return;
+    scrape.gauge("job_test_accuracy", "The newest test accuracy of a running job.",
+                 job.evaluations(tests - 1).accuracy(), labels);
+  });
+}
+
 }  // namespace
 
 void add_server(Scrape& scrape, const std::string& server, const ServerFigures& figures) {
@@ -93,50 +149,9 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   };
   count("server", status.servers());
   count("worker", status.workers());
-  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    scrape.gauge("job_slack_clocks", "Slack of a running job; +Inf if there is no bound.",
-                 Slack(job.slack()).is_unbounded() ? std::numeric_limits<double>::infinity()
-                                                   : static_cast<double>(job.slack()),
-                 labels);
-  });
-  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    scrape.gauge("job_slowest_clock", "The clock of a running job's slowest worker.",
-                 static_cast<double>(figures_of(job).slowest), labels);
-  });
-  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    scrape.gauge("job_fastest_clock", "The clock of a running job's fastest worker.",
-                 static_cast<double>(figures_of(job).fastest), labels);
-  });
-  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    const auto whole = std::ranges::count_if(job.shards(), &pb::ShardStatus::is_protected);
-    scrape.gauge("job_unprotected_shards",
-                 "Shards of a running job that are lost with their server.",
-                 static_cast<double>(job.shards_size() - whole), labels);
-  });
-  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    for (const pb::WorkerStatus& worker : job.workers()) {
-      Labels one = labels;
-      one.emplace_back("worker", worker.name());
-      scrape.gauge("job_refused_update_clocks",
-                   "Clocks of a running job at which a worker's update was refused as not finite.",
-                   static_cast<double>(worker.bad_updates()), one);
-    }
-  });
-  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    scrape.gauge("job_loss", "The mean loss of a running job's workers.", figures_of(job).loss,
-                 labels);
-  });
-  for_jobs(status, [&](const pb::JobStatus& job, Labels labels) {
-    labels.emplace_back("unit", job.rate_unit());
-    scrape.gauge("job_rate", "Items that a running job trains in a second, over the last seconds.",
-                 job.rate(), labels);
-  });
-  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    const int tests = job.evaluations_size();
-    if (tests == 0 || std::isnan(job.evaluations(tests - 1).accuracy())) return;
-    scrape.gauge("job_test_accuracy", "The newest test accuracy of a running job.",
-                 job.evaluations(tests - 1).accuracy(), labels);
-  });
+  add_clocks(scrape, status);
+  add_risks(scrape, status);
+  add_training(scrape, status);
 }
 
 }  // namespace taut::dashboard

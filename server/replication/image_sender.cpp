@@ -21,12 +21,15 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
   job_ = view.job;
   interval_ = view.replication_interval;
   limit_ = view.backup_limit;
-  members_ = 0;
-  bool any_fenced = false;
-  for (const Member& member : view.membership.members()) {
-    any_fenced |= member.fenced;
-    members_ += member.fenced ? 0 : 1;
-  }
+  follow_targets(view, host, dial);
+  members_ = static_cast<std::size_t>(
+      std::ranges::count(view.membership.members(), false, &Member::fenced));
+  std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
+  for (const auto& [index, slice] : slices) follow_slice(index, *slice, view.membership);
+  std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
+}
+
+void ImageSender::follow_targets(const JobView& view, ShardId host, const Dial& dial) {
   std::map<ShardId, Target> targets;
   for (const ShardPlace& place : view.places) {
     if (interval_ == 0 || place.host != host || !place.backup || !dial.connect) continue;
@@ -47,39 +50,38 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
     if (!is_used && dial.disconnect) dial.disconnect(entry.second);
     return !is_used;
   });
-  std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
-  for (const auto& [index, slice] : slices) {
-    const auto [entry, is_new] = tracks_.try_emplace(index);
-    Track& track = entry->second;
-    track.shard = slice->place().shard;
-    std::erase_if(track.waiting, [&](const auto& waiting) {
-      return view.membership.find(waiting.first) == nullptr;
-    });
-    const auto target = targets_.find(track.shard);
-    const std::uint64_t term = target == targets_.end() ? 0 : target->second.term;
-    const std::uint64_t copy = target == targets_.end() ? 0 : target->second.copy;
-    // No worker repeats what a lost member has pushed: its image is sent at once.
-    if (copy != 0 && any_fenced) {
-      for (const auto& [worker, settled] : slice->settled_members()) {
-        const Member* member = view.membership.find(worker);
-        if (member == nullptr || !member->fenced || track.stable[worker] >= settled) continue;
-        track.is_due = true;
-        pending_.insert(index);
-      }
+}
+
+void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
+                               const Membership& membership) {
+  const auto [entry, is_new] = tracks_.try_emplace(index);
+  Track& track = entry->second;
+  track.shard = slice.place().shard;
+  std::erase_if(track.waiting,
+                [&](const auto& waiting) { return membership.find(waiting.first) == nullptr; });
+  const auto target = targets_.find(track.shard);
+  const std::uint64_t term = target == targets_.end() ? 0 : target->second.term;
+  const std::uint64_t copy = target == targets_.end() ? 0 : target->second.copy;
+  // No worker repeats what a lost member has pushed: its image is sent at once.
+  if (copy != 0 && members_ < membership.members().size()) {
+    for (const auto& [worker, settled] : slice.settled_members()) {
+      const Member* member = membership.find(worker);
+      if (member == nullptr || !member->fenced || track.stable[worker] >= settled) continue;
+      track.is_due = true;
+      pending_.insert(index);
     }
-    if (track.term == term && track.copy == copy) continue;
-    // Without a backup workers were told that all is safe that is not held. Images are taken after
-    // this moment, so they hold all of it.
-    if (!is_new && track.copy == 0) track.stable = slice->settled_members();
-    track.term = term;
-    track.copy = copy;
-    track.is_due = copy != 0;
-    track.under_way.reset();
-    track.behind_since.reset();
-    track.is_kept = false;
-    if (track.is_due) pending_.insert(index);
   }
-  std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
+  if (track.term == term && track.copy == copy) return;
+  // Without a backup workers were told that all is safe that is not held. Images are taken after
+  // this moment, so they hold all of it.
+  if (!is_new && track.copy == 0) track.stable = slice.settled_members();
+  track.term = term;
+  track.copy = copy;
+  track.is_due = copy != 0;
+  track.under_way.reset();
+  track.behind_since.reset();
+  track.is_kept = false;
+  if (track.is_due) pending_.insert(index);
 }
 
 void ImageSender::hang_up(const Dial& dial) {

@@ -106,6 +106,9 @@ class ImageSender {
     std::optional<TimePoint> heard;
   };
 
+  /// The shards with a backup, with a connection to each.
+  void follow_targets(const JobView& view, ShardId host, const Dial& dial);
+  void follow_slice(std::size_t index, const SliceState& slice, const Membership& membership);
   [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
   static ImageItem make_item(SliceState& slice, Track& track);
   /// Puts a slice's image into the batch if one is due, or is to be sent again.
@@ -114,7 +117,7 @@ class ImageSender {
 
   JobId job_;
   std::uint32_t interval_ = 0;
-  std::size_t members_ = 1;
+  std::size_t members_ = 1;           // that are not fenced
   Duration limit_ = Duration::max();  // that a backup may be behind
   TimePoint next_check_;
   std::vector<Problem> problems_;
