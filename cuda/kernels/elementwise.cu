@@ -8,6 +8,7 @@
 #include "common/math/philox.hpp"
 #include "cuda/kernels/along.cuh"
 #include "cuda/kernels/pack.cuh"
+#include "cuda/kernels/reduce.cuh"
 
 namespace taut::cuda {
 namespace {
@@ -241,6 +242,18 @@ void prelu_backward(cudaStream_t stream, const AxisView& view, const float* bott
   map_along<2>(
       stream, "prelu backward", view, {{bottom, top_gradient}}, bottom_gradient,
       [=] __device__(std::int64_t k, float x, float dy) { return x > 0 ? dy : dy * slopes[k]; });
+}
+
+void prelu_slope_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
+                           const float* top_gradient, float* slopes_gradient, void* scratch) {
+  reduce(
+      stream, "prelu_slope_gradients", view, scratch,
+      [=] __device__(std::int64_t i, std::int64_t, double& first, double&) {
+        if (!(bottom[i] > 0)) first += top_gradient[i] * bottom[i];
+      },
+      [=] __device__(std::int64_t k, const Sums& total) {
+        slopes_gradient[k] = static_cast<float>(total.first);
+      });
 }
 
 void dropout(cudaStream_t stream, const DropoutDraw& draw, const std::int64_t* clock,

@@ -71,6 +71,10 @@ void prelu_forward(cudaStream_t stream, const AxisView& view, const float* botto
                    const float* slopes, float* top);
 void prelu_backward(cudaStream_t stream, const AxisView& view, const float* bottom,
                     const float* slopes, const float* top_gradient, float* bottom_gradient);
+/// slopes_gradient[k] = sum of dy * bottom where the bottom is at most 0
+/// scratch  reduce_scratch(view) bytes (reduce.hpp)
+void prelu_slope_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
+                           const float* top_gradient, float* slopes_gradient, void* scratch);
 
 struct DropoutDraw {
   std::uint64_t key = 0;     // of Philox

@@ -81,18 +81,6 @@ void affine_parameter_gradients(cudaStream_t stream, const AxisView& view, const
       });
 }
 
-void prelu_slope_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
-                           const float* top_gradient, float* slopes_gradient, void* scratch) {
-  reduce(
-      stream, "prelu_slope_gradients", view, scratch,
-      [=] __device__(std::int64_t i, std::int64_t, double& first, double&) {
-        if (!(bottom[i] > 0)) first += top_gradient[i] * bottom[i];
-      },
-      [=] __device__(std::int64_t k, const Sums& total) {
-        slopes_gradient[k] = static_cast<float>(total.first);
-      });
-}
-
 void sum_of_squares(cudaStream_t stream, const float* values, std::int64_t count, double* into,
                     bool keep, void* scratch) {
   reduce(

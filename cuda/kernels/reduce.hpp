@@ -24,9 +24,6 @@ void channel_sums(cudaStream_t stream, const AxisView& view, const float* values
 void affine_parameter_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
                                 const float* top_gradient, float* factors_gradient,
                                 float* summands_gradient, void* scratch);
-/// slopes_gradient[k] = sum of dy * bottom where the bottom is at most 0
-void prelu_slope_gradients(cudaStream_t stream, const AxisView& view, const float* bottom,
-                           const float* top_gradient, float* slopes_gradient, void* scratch);
 
 /// into = into * keep + the sum of squares; one double in device memory
 void sum_of_squares(cudaStream_t stream, const float* values, std::int64_t count, double* into,
