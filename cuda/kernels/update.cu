@@ -228,7 +228,8 @@ static_assert(sizeof(AverageList) <= kFewParameterBytes);
 /// A row of the grid for each table. The arithmetic is apply_average's, with factors of 1.
 __global__ void __launch_bounds__(kThreads)
     average_list_kernel(const __grid_constant__ AverageList list) {
-  const std::uint64_t* const own = list.at + blockIdx.y * (list.contributions + 2U);
+  const std::uint64_t* const own =
+      list.at + blockIdx.y * (static_cast<unsigned>(list.contributions) + 2);
   auto* const values = reinterpret_cast<float*>(own[0]);
   const auto count = static_cast<std::int64_t>(own[1]);
   for (std::int64_t i = first_index(); i < count; i += index_step()) {

@@ -73,7 +73,7 @@ std::vector<Drawn> lines_of(const Timeline& timeline, TimePoint end, double cell
           us(std::min(span.end, end) - timeline.drawn_begin()), cell);
   }
   std::vector<Drawn> all;
-  for (auto& [key, line] : lines) all.push_back(std::move(line));
+  for (const auto& [key, line] : lines) all.push_back(line);
   return all;
 }
 
@@ -95,9 +95,9 @@ std::vector<std::string> timeline_lines(const Timeline& timeline) {
               seconds(timeline.drawn_begin().since_origin()))};
   std::vector<Drawn> all = lines_of(timeline, end, cell);
   // Links by their load.
-  const auto links = std::ranges::stable_partition(
-      all, [](const Drawn& one) { return one.row.kind != Kind::kLink; });
-  std::ranges::stable_sort(links, std::ranges::greater(),
+  const auto links = std::stable_partition(
+      all.begin(), all.end(), [](const Drawn& one) { return one.row.kind != Kind::kLink; });
+  std::ranges::stable_sort(links, all.end(), std::ranges::greater(),
                            [](const Drawn& one) { return busy(one.line); });
   std::array<std::size_t, 3> shown{};
   constexpr std::array kLimits = {kWorkers, kServers, kLinks};

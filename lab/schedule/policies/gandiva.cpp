@@ -25,6 +25,7 @@ class Gandiva : public Policy {
     }
     std::ranges::sort(keyed);
     std::vector<JobIndex> order;
+    order.reserve(keyed.size());
     for (const auto& [since, job] : keyed) order.push_back(job);
     Plan plan = fill_in_order(view, order);
     if (plan.grants.size() == order.size()) {

@@ -37,8 +37,7 @@ std::vector<JobIndex> LivePolicy::candidates(const View& view) const {
   }
   if (first != kNoJob) waiting.insert(waiting.end(), {first, shortest, least});
   std::ranges::sort(waiting);
-  const auto twice = std::ranges::unique(waiting);
-  waiting.erase(twice.begin(), twice.end());
+  waiting.erase(std::unique(waiting.begin(), waiting.end()), waiting.end());
   return waiting;
 }
 

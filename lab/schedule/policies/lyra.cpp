@@ -131,6 +131,7 @@ class Lyra : public Policy {
         }
       }
     }
+    // NOLINTNEXTLINE(modernize-loop-convert): clang 14 does not compile views of this libstdc++
     for (auto one = taken.rbegin(); one != taken.rend(); ++one) {
       const std::uint32_t more = one->second[room];
       plan.grants[one->first].workers += more;

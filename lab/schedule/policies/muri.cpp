@@ -38,6 +38,7 @@ class Muri : public Policy {
     }
     std::ranges::sort(keyed);
     std::vector<JobIndex> order;
+    order.reserve(keyed.size());
     for (const auto& [left, job] : keyed) order.push_back(job);
     if (asked <= view.usable_devices()) return fill_in_order(view, order);
     return place(view, groups_of(view, order));

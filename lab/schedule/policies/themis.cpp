@@ -29,6 +29,7 @@ class Themis : public Policy {
     std::ranges::stable_sort(bids.begin(), bids.begin() + offered, std::ranges::greater(),
                              &Bid::gain);
     std::vector<JobIndex> order;
+    order.reserve(bids.size());
     for (const Bid& bid : bids) order.push_back(bid.job);
     return fill_in_order(view, order);
   }

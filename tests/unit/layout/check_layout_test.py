@@ -83,6 +83,17 @@ class CheckLayout(unittest.TestCase):
         self.assertIn('docs/guide.md:1: "goes on"', output)
         self.assertIn("4 violations", output)
 
+    def test_each_word_of_the_glossary_is_found(self):
+        lines = ["besides the others", "Everybody waits", "whom it asks", "one thread goes on",
+                 "the reader gives way", "it began with zeros", "the clock stands still",
+                 "each is there once", "Rehearsals", "kLeastWorkers"]
+        self.write("docs/guide.md", "\n".join(lines) + "\nAll of it continues.\n")
+        code, output = self.check("words")
+        self.assertEqual(code, 1)
+        for number in range(1, len(lines) + 1):
+            self.assertIn(f"docs/guide.md:{number}: ", output)
+        self.assertIn(f"{len(lines)} violations", output)
+
     def test_includes_that_the_table_allows_pass(self):
         self.write("server/shard.cpp", '#include "common/result.hpp"\n#include "proto/job.pb.h"\n')
         self.write("worker/engine/cuda/cuda_backend.cpp", '#include "cuda/stream.hpp"\n')

@@ -1,0 +1,81 @@
+"""scripts/tidy has clang-tidy look at sources, kernels and their headers."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = sys.argv.pop(1)
+
+
+class Tidy(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = os.path.realpath(self.folder.name)
+        self.entries = []
+        for path in ("scripts/tidy", ".clang-tidy"):
+            whole = os.path.join(self.root, path)
+            os.makedirs(os.path.dirname(whole), exist_ok=True)
+            shutil.copy(os.path.join(os.path.dirname(os.path.dirname(SCRIPT)), path), whole)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, path, text, *compilers):
+        whole = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(whole), exist_ok=True)
+        with open(whole, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.entries += [{"directory": self.root, "file": whole,
+                          "command": f"{compiler} -I{self.root} -std=c++20 -c {whole}"}
+                         for compiler in compilers]
+
+    def tidy(self, *arguments):
+        os.makedirs(os.path.join(self.root, "build"), exist_ok=True)
+        with open(os.path.join(self.root, "build/compile_commands.json"), "w",
+                  encoding="utf-8") as file:
+            json.dump(self.entries, file)
+        done = subprocess.run([sys.executable, os.path.join(self.root, "scripts/tidy"),
+                               "--build", "build", *arguments], capture_output=True, text=True,
+                              cwd=self.root)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_kernels_and_their_headers_are_checked_as_the_twin_compiles_them(self):
+        self.write("cuda/kernels/sum.cuh", "struct Sum {\n  Sum() {}\n};\n")
+        self.write("cuda/kernels/sum.cu", '#include "cuda/kernels/sum.cuh"\n'
+                   "struct Mean {\n  Mean() {}\n};\n",
+                   "/usr/local/cuda/bin/nvcc -x cu --extended-lambda", "/usr/bin/c++ -x c++")
+        code, output = self.tidy("--all")
+        self.assertEqual(code, 1)
+        self.assertIn("cuda/kernels/sum.cuh:2:3: warning: use '= default'", output)
+        self.assertIn("cuda/kernels/sum.cu:3:3: warning: use '= default'", output)
+        self.assertIn("1 sources checked, 2 findings", output)
+        self.assertEqual(self.tidy("cuda/kernels/sum.cuh"), (code, output))
+
+    def test_what_clang_14_lacks_is_no_finding(self):
+        self.write("common/place.cpp", "#include <source_location>\n"
+                   "unsigned line(std::source_location at = std::source_location::current()) {\n"
+                   "  return at.line() + at.column() + unsigned(*at.file_name());\n}\n"
+                   "template <class T>\n"
+                   '__attribute__((target_clones("arch=x86-64-v3", "default")))\n'
+                   "T twice(T value) { return value + value; }\n"
+                   "int four() { return twice(2); }\n",
+                   "env CCACHE_SLOPPINESS=pch_defines ccache /usr/bin/c++ -Winvalid-pch")
+        self.assertEqual(self.tidy("common/place.cpp"),
+                         (0, "tidy: 1 sources checked, 0 findings\n"))
+
+    def test_what_does_not_compile_is_a_finding(self):
+        self.write("common/bad.cpp", "int one() { return missing; }\n", "/usr/bin/c++")
+        code, output = self.tidy("common")
+        self.assertEqual(code, 1)
+        self.assertIn("common/bad.cpp:1:20: error: use of undeclared identifier", output)
+
+
+if __name__ == "__main__":
+    if shutil.which("clang-tidy") is None:
+        print("skipped: clang-tidy is missing")
+        sys.exit(77)
+    unittest.main()
