@@ -9,14 +9,14 @@
 
 namespace taut::cuda {
 
-/// Which parts of one range of addresses are taken: best fit; neighbouring free parts are joined.
-/// It handles offsets only, so it serves a device's memory and a test's alike.
+/// Which parts of one range of addresses are in use: best fit; neighbouring free parts are merged.
+/// It handles offsets only, so a test needs no device's memory.
 class ArenaMap {
  public:
   explicit ArenaMap(std::uint64_t size, std::uint64_t alignment);
 
-  /// The offset of a free part of `size` bytes, a multiple of the alignment; nothing if no part is
-  /// large enough. REQUIRES: size > 0
+  /// The offset of a free part of `size` bytes, a multiple of the alignment; std::nullopt if none
+  /// is large enough. REQUIRES: size > 0
   [[nodiscard]] std::optional<std::uint64_t> take(std::uint64_t size);
   /// REQUIRES: take() returned it, and it has not been freed since.
   void give_back(std::uint64_t offset);

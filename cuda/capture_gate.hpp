@@ -4,9 +4,9 @@
 
 namespace taut::cuda {
 
-/// A wait for a whole device invalidates what any thread captures of it meanwhile: who captures
-/// holds this shared, who waits for a device holds it alone. Captures are short, as they only
-/// queue.
+/// A wait for a whole device invalidates what any thread is capturing on it: a capture holds this
+/// lock shared, a wait for a device holds it exclusively. Captures are short, since they only queue
+/// work.
 [[nodiscard]] inline std::shared_mutex& captures() {
   static std::shared_mutex gate;
   return gate;

@@ -238,7 +238,7 @@ ConvolutionShapes::ConvolutionShapes(const ConvolutionKey& key) {
 
 namespace {
 
-// Of the file: what is larger is none of ours.
+// Of the file: a larger one was not written by Tautline.
 constexpr std::uintmax_t kMaxFileBytes = 16U << 20U;
 
 /// A line's numbers, in one order for reading and writing.
@@ -260,7 +260,7 @@ void visit_key(ConvolutionKey& key, const Visit& visit) {
   as_number(key.workspace_limit);
 }
 
-/// Whether all of them are algorithms of cuDNN's; another number does not get into an enumeration.
+/// Whether all of them are cuDNN's algorithms: another number must not become an enumerator.
 template <class Visit>
 [[nodiscard]] bool visit_choices(ConvolutionChoices& choices, const Visit& visit) {
   bool are_known = true;
@@ -323,7 +323,7 @@ void ConvolutionCache::write(const ConvolutionKey& key, const ConvolutionChoices
   line.back() = '\n';
   std::error_code failed;
   std::filesystem::create_directories(file_.parent_path(), failed);
-  // One line is one write at the file's end, whoever else writes.
+  // Each line is one write at the end of the file, so that lines of several processes do not mix.
   std::ofstream file(file_, std::ios::app);
   file << line << std::flush;
   if (!file) log::debug("{}: the choice of convolutions is not kept", file_.string());

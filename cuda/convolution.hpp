@@ -37,15 +37,15 @@ struct ConvolutionShapes {
   ConvolutionDescriptor forward, to_bottom, to_weights;
 };
 
-/// The results of searches, by shape: each search is done once per process, and if it measures
-/// once for a file.
+/// The results of searches, by shape: each search runs once per process, or once per file if it
+/// measures.
 /// Thread    any
 class ConvolutionCache {
  public:
   ConvolutionCache() = default;
   /// file  of choices for one device and one version of cuDNN, which processes share: each appends
-  ///       lines. What cannot be read or does not fit is searched again, and what cannot be written
-  ///       is not kept.
+  ///       lines. An entry that cannot be read or does not fit is searched again; one that cannot
+  ///       be written is lost with the process.
   explicit ConvolutionCache(std::filesystem::path file) : file_(std::move(file)) {}
 
   /// The fastest algorithm whose workspace is within the key's limit, measured if the key says so;
@@ -62,7 +62,7 @@ class ConvolutionCache {
   std::mutex mutex_;                  // guards the rest; entries of the map are never removed
   std::map<ConvolutionKey, ConvolutionChoices> known_;
   bool was_read_ = false;
-  std::map<ConvolutionKey, ConvolutionChoices> kept_;  // of the file: not looked at yet
+  std::map<ConvolutionKey, ConvolutionChoices> kept_;  // from the file, not checked yet
 };
 
 /// One convolution: bottom, top and their gradients in key.numbers' type (float32 for TF32).
@@ -75,7 +75,7 @@ class Convolution {
   [[nodiscard]] std::size_t workspace() const;
   [[nodiscard]] const ConvolutionKey& key() const { return key_; }
 
-  /// these are queued on library's stream; workspace has workspace() bytes.
+  /// These calls queue work on library's stream; workspace has workspace() bytes.
   void forward(cudnnHandle_t library, const void* bottom, const void* weights, void* top,
                void* workspace);
   void backward_bottom(cudnnHandle_t library, const void* top_gradient, const void* weights,

@@ -29,8 +29,8 @@ struct ConvolutionKey {
   bool deterministic = false;
   bool to_bottom = true;            // whether the bottom's gradient is needed
   std::size_t workspace_limit = 0;  // bytes
-  /// Algorithms are timed, which takes memory in addition to the operands; else cuDNN's expectation
-  /// is taken.
+  /// Algorithms are timed, which takes memory in addition to the operands; otherwise cuDNN's
+  /// estimate decides.
   bool is_measured = false;
 
   friend auto operator<=>(const ConvolutionKey&, const ConvolutionKey&) = default;

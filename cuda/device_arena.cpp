@@ -97,7 +97,7 @@ void* DeviceArena::allocate_separately(Bytes size, std::string_view what) {
     fail_without_room(size, what);
   }
   auto* const address = static_cast<std::byte*>(base) + kRedZone;
-  // On its own stream: the default one may not be used while another thread captures.
+  // On its own stream: the default one must not be used while another thread captures.
   const StreamHandle stream = make_stream();
   check(cudaMemsetAsync(base, kRed, kRedZone, stream.get()), "cudaMemsetAsync", what);
   check(cudaMemsetAsync(address + size.value(), kRed, kRedZone, stream.get()), "cudaMemsetAsync",
@@ -108,13 +108,13 @@ void* DeviceArena::allocate_separately(Bytes size, std::string_view what) {
   return address;
 }
 
-/// What wrote into a red zone is our own bug: the process ends. REQUIRES: the lock.
+/// A write into a red zone is our own bug: the process aborts. REQUIRES: the lock.
 void DeviceArena::release_separate(std::byte* place) noexcept {
   const auto found = separate_.extract(place);
   if (found.empty()) return;
   const Separate& one = found.mapped();
   taken_ -= whole(one.size);
-  // Nothing is looked at while a thread captures, which the wait for the device would invalidate.
+  // Nothing is checked while a thread captures: the wait for the device would invalidate it.
   const std::unique_lock gate(captures(), std::try_to_lock);
   std::array<std::array<std::byte, kRedZone>, 2> zones{};
   const bool is_read = gate.owns_lock() && cudaDeviceSynchronize() == cudaSuccess &&

@@ -17,7 +17,7 @@ struct Fault {
   /// the lower position, whichever was found first.
   unsigned long long first = 0;
 
-  static constexpr std::int64_t kLastPosition = 0xFFFFFFFE;  // those behind it count as it
+  static constexpr std::int64_t kLastPosition = 0xFFFFFFFE;  // larger ones are stored as this one
   [[nodiscard]] std::int64_t position() const {
     return kLastPosition - static_cast<std::int64_t>(first >> 32U) + 1;
   }

@@ -32,7 +32,7 @@ EventHandle make_event() {
 bool has_passed(const EventHandle& event) {
   const cudaError_t status = cudaEventQuery(event.get());
   if (status == cudaErrorNotReady) {
-    // The next launch's check would else find it.
+    // Otherwise the check of the next launch would find it.
     (void)cudaGetLastError();
     return false;
   }

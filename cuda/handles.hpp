@@ -52,9 +52,9 @@ using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPrefer
 
 /// A stream that does not wait for the legacy default stream.
 [[nodiscard]] StreamHandle make_stream();
-/// An event without timing, which is cheaper; a thread that waits for it sleeps.
+/// An event without timing, which is cheaper; a thread sleeps while it waits for it.
 [[nodiscard]] EventHandle make_event();
-/// Whether what was marked is done; the host does not wait. Errors: DeviceError.
+/// Whether the stream has reached the event; the host does not wait. Errors: DeviceError.
 [[nodiscard]] bool has_passed(const EventHandle& event);
 [[nodiscard]] CudnnHandle make_cudnn();
 [[nodiscard]] CublasLtHandle make_cublas_lt();

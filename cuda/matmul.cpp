@@ -110,7 +110,7 @@ Matmul::Matmul(cublasLtHandle_t library, const MatmulSpec& spec)
   out_ = layout(CUDA_R_32F, spec.rows, spec.columns, spec.batch);
   for (const std::uint32_t alignment : {16U, 8U, 4U}) {
     const auto choice = search(alignment);
-    if (!choice) continue;  // an error where operands come so
+    if (!choice) continue;  // run() fails if its operands are aligned so
     choices_.emplace(alignment, *choice);
     workspace_ = std::max(workspace_, choice->workspace);
   }
@@ -140,7 +140,7 @@ std::optional<Matmul::Choice> Matmul::search(std::uint32_t alignment) {
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kOrdered);
   }
-  // The heuristic reads the bias's alignment from its address: the smallest one to be expected.
+  // The heuristic reads the bias's alignment from its address: the smallest that is expected.
   if (spec_.bias) {
     set(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         std::bit_cast<const void*>(std::uintptr_t{alignment}));

@@ -26,7 +26,7 @@ struct MatmulSpec {
   std::int64_t batch = 1;
   Numbers numbers = Numbers::kFloat32;
   bool deterministic = false;
-  /// Bytes that algorithms keep to.
+  /// The limit of an algorithm's workspace, in bytes.
   std::size_t workspace_limit = kMaxWorkspace;
   static constexpr std::size_t kMaxWorkspace = 32UL << 20U;
 
@@ -38,7 +38,7 @@ struct MatmulSpec {
 /// Thread    one at a time
 class Matmul {
  public:
-  /// Errors    std::invalid_argument: a side of 0 elements or of 2^31 or more
+  /// Errors    std::invalid_argument: an extent of 0, or of 2^31 or more
   Matmul(cublasLtHandle_t library, const MatmulSpec& spec);
 
   /// Bytes that run() needs, however its operands are aligned.
@@ -61,7 +61,7 @@ class Matmul {
   MatmulSpec spec_;
   std::string about_;  // for errors
   MatmulDescriptor product_;
-  MatrixLayout left_, right_, out_;          // as cuBLAS counts them: by columns
+  MatrixLayout left_, right_, out_;          // in cuBLAS's order, by columns
   std::map<std::uint32_t, Choice> choices_;  // by alignment in bytes
   std::size_t workspace_ = 0;
 };

@@ -36,7 +36,7 @@ class Nccl {
   /// One device's part in an exchange.
   struct Part {
     const float* from = nullptr;
-    float* into = nullptr;  // for mean: only the first device's counts
+    float* into = nullptr;  // for mean: only the first device's is used
     cudaStream_t stream = nullptr;
   };
 
@@ -52,11 +52,11 @@ class Nccl {
   /// which costs a device one launch.
   void mean(std::span<const Exchange> exchanges);
 
-  /// Whether NCCL has reported an error in pending work. Not while a call is under way, which says
-  /// itself what it meets.
+  /// Whether NCCL has reported an error in pending work; false while a call is under way, which
+  /// reports its own errors.
   [[nodiscard]] bool has_failed();
-  /// Aborts pending work; from now on every exchange is an error. A call that is under way may wait
-  /// for a device that has failed: it is waited for only for a while.
+  /// Aborts pending work; from now on every exchange is an error. A call that is under way may hang
+  /// on a device that has failed: the wait for it is limited.
   void give_up() noexcept;
 
  private:

@@ -35,7 +35,7 @@ cudnnRNNMode_t mode_of(Cell cell) {
   return CUDNN_LSTM;
 }
 
-/// The cuDNN gate that is our gate: cuDNN's LSTM has i, f, g, o, ours i, f, o, g. A GRU's order is
+/// cuDNN's number of a gate: its LSTM has i, f, g, o, Tautline's i, f, o, g. A GRU's order is
 /// the same.
 std::int64_t own_gate(Cell cell, std::int64_t gate) {
   constexpr std::array<std::int64_t, 4> kLstm{0, 1, 3, 2};

@@ -35,7 +35,7 @@ struct RecurrentShape {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Our tables of a layer's weights, gates below each other: an LSTM's i, f, o, g, a GRU's r, z, n.
+/// A layer's weights in Tautline's order, the gates stacked: an LSTM's i, f, o, g, a GRU's r, z, n.
 /// nullptr: omitted.
 template <class T>
 struct RecurrentTables {
@@ -51,7 +51,7 @@ struct RecurrentTables {
 /// Thread    one at a time
 class Recurrent {
  public:
-  /// Errors    std::invalid_argument: a side that cuDNN does not support; DeviceError
+  /// Errors    std::invalid_argument: an extent that cuDNN does not support; DeviceError
   Recurrent(cudnnHandle_t library, const RecurrentShape& shape);
 
   /// The bytes of the weights in cuDNN's order, of its scratch memory during a call, and of the
@@ -60,7 +60,7 @@ class Recurrent {
   [[nodiscard]] std::size_t workspace() const { return workspace_; }
   [[nodiscard]] std::size_t reserve() const { return reserve_; }
 
-  /// Copies our tables into cuDNN's block of weights, or a block of gradients into tables, in one
+  /// Copies tables into cuDNN's block of weights, or a block of gradients into tables, in one
   /// launch.
   void pack(cudnnHandle_t library, cudaStream_t stream, const RecurrentTables<const float>& tables,
             void* weights);
@@ -86,13 +86,12 @@ class Recurrent {
                         void* weight_gradients);
 
  private:
-  /// The place of one gate's rows in cuDNN's block, in floats, and the table of ours that holds
-  /// them.
+  /// The place of one gate's rows in cuDNN's block, in floats, and in the table that holds them.
   struct Part {
     bool is_input = false;  // of the input's tables, otherwise of the hidden state's
     bool is_bias = false;
     std::int64_t packed = 0;
-    std::int64_t own = 0;  // within our table
+    std::int64_t own = 0;  // within the table
     std::int64_t count = 0;
   };
   /// The parts, queried from cuDNN once: it returns addresses within an existing block.

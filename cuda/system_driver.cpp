@@ -12,7 +12,7 @@ Error refused(cudaError_t status, const char* call) {
   (void)cudaGetLastError();
   const char* hint = "";
   if (status == cudaErrorDevicesUnavailable) {
-    hint = ": another process holds the device for itself, or it is not allowed to be used";
+    hint = ": another process uses the device exclusively, or its use is not permitted";
   } else if (status == cudaErrorMemoryAllocation) {
     hint = ": other processes have taken its memory";
   }

@@ -31,8 +31,8 @@ std::uint32_t draw16(const math::Draw& draw, std::size_t place) {
   const std::size_t in_block = place % 256;
   const std::size_t part = in_block / 32;
   const std::uint64_t call = draw.first + place / 256 * 32 + in_block % 32;
-  const math::Philox made = math::Philox::at(draw.key, draw.stream, call);
-  const std::uint32_t word = made.words[part / 2];
+  const math::Philox drawn = math::Philox::at(draw.key, draw.stream, call);
+  const std::uint32_t word = drawn.words[part / 2];
   return part % 2 == 0 ? word % 65536 : word / 65536;
 }
 

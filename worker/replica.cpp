@@ -156,7 +156,7 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
   }
   // A resumed job has all values in its checkpoint.
   if (!job.has_resume()) {
-    TAUT_TRY(const std::string weights, model::begin_with_weights(job, assets.train_.graph));
+    TAUT_TRY(const std::string weights, model::initialize_from_weights(job, assets.train_.graph));
     if (!weights.empty()) log::info("weights: {}", weights);
   }
   return assets;

@@ -64,7 +64,8 @@ class JobAssets {
   /// Opens the data, builds the graphs; the training net's tables start from the job's weights.
   /// members   at the start of the job; they split the batch if the job has global_batch
   /// devices   of each member; they split its batch
-  /// Errors    as build_graph, data_of, open_source, begin_with_weights; labels without an output
+  /// Errors    as build_graph, data_of, open_source and initialize_from_weights; labels without an
+  ///           output
   [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members,
                                               std::uint32_t devices = 1);
 

@@ -65,13 +65,13 @@ int run_node(const NodeOptions& options, const NodePlace& place) {
     return status;
   }
   const bool is_own = options.output.empty();
-  const fs::path made = folder.value();
+  const fs::path run_folder = folder.value();
   LeadingNode node(options, place, std::move(share), std::move(folder).value());
   const int status = settle(node.run());
   node.end(status);
   // A job that cannot be read leaves nothing.
   std::error_code none;
-  if (is_own) fs::remove(made, none);
+  if (is_own) fs::remove(run_folder, none);
   return status;
 }
 

@@ -30,11 +30,11 @@ Result<std::string> ensure_http_secret(const fs::path& folder) {
   if (auto found = read_secret(path); found || found.error().code != ErrorCode::kNotFound) {
     return found;
   }
-  const fs::path made = folder / fmt::format(".{}.{}", kHttpSecretFile, getpid());
-  TAUT_TRY(write_private_file(made, random_hex(kBytes) + "\n"));
-  // Whoever is first gives it its name; the others take that one.
-  const int failed = link(made.c_str(), path.c_str()) == 0 ? 0 : errno;
-  unlink(made.c_str());
+  const fs::path draft = folder / fmt::format(".{}.{}", kHttpSecretFile, getpid());
+  TAUT_TRY(write_private_file(draft, random_hex(kBytes) + "\n"));
+  // The first process gives it its name; the others take that one.
+  const int failed = link(draft.c_str(), path.c_str()) == 0 ? 0 : errno;
+  unlink(draft.c_str());
   if (failed != 0 && failed != EEXIST) {
     return make_error(ErrorCode::kIo, fmt::format("{}: cannot be made: {}", path.string(),
                                                   std::generic_category().message(failed)));

@@ -38,14 +38,14 @@ TAUT_VECTORISED void decode_bfloat16(const std::byte* bytes, std::size_t count, 
 
 using BlockWords = std::array<std::array<std::uint32_t, kCalls>, 4>;
 
-/// Word w of call i is at [w][i]: calls in a row, so that they are made several at a time.
+/// Word w of call i is at [w][i]: calls in a row, so that several are drawn at a time.
 TAUT_VECTORISED void draw_words(const Draw& draw, std::uint64_t first, BlockWords& words) {
   for (std::size_t i = 0; i < kCalls; ++i) {
-    const Philox made = Philox::at(draw.key, draw.stream, first + i);
-    words[0][i] = made.words[0];
-    words[1][i] = made.words[1];
-    words[2][i] = made.words[2];
-    words[3][i] = made.words[3];
+    const Philox drawn = Philox::at(draw.key, draw.stream, first + i);
+    words[0][i] = drawn.words[0];
+    words[1][i] = drawn.words[1];
+    words[2][i] = drawn.words[2];
+    words[3][i] = drawn.words[3];
   }
 }
 

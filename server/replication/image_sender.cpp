@@ -193,13 +193,13 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   visit(pending_.begin(), first);
   for (auto& [shard, target] : targets_) {
     // Where there are fewer slices than shards, the backup is told that it has them all.
-    const bool is_silent = !target.told || now - *target.told >= kAgain;
+    const bool is_silent = !target.asked || now - *target.asked >= kAgain;
     if (!tables.empty() && !target.knows_tables && is_silent) batches.try_emplace(shard);
   }
   for (auto& [shard, batch] : batches) {
     Target& target = targets_.at(shard);
     if (batch.images.empty() && target.knows_tables) continue;
-    target.told = now;
+    target.asked = now;
     batch.shard = shard;
     batch.term = target.term;
     batch.copy = target.copy;

@@ -102,7 +102,7 @@ class ImageSender {
     PeerId peer;
     std::uint64_t under_way = 0;  // bytes
     bool knows_tables = false;
-    std::optional<TimePoint> told;  // of the tables, where the shard has no slice
+    std::optional<TimePoint> asked;  // of the tables, where the shard has no slice
     std::optional<TimePoint> heard;
   };
 

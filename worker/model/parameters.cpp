@@ -38,19 +38,19 @@ Result<void> check_multiplier(const std::string& table, const char* field, float
 }
 
 /// A layer that shares a table may repeat or omit its multipliers, but not change them.
-Result<void> check_shared(const TableSpec& table, const ParameterWish& wish,
+Result<void> check_shared(const TableSpec& table, const RequiredParameter& required,
                           const pb::ParamSpec& spec) {
-  if (table.kind == TableKind::kAveraged || wish.kind == TableKind::kAveraged) {
+  if (table.kind == TableKind::kAveraged || required.kind == TableKind::kAveraged) {
     return invalid(
         fmt::format("parameter \"{}\" is shared: running statistics belong to one layer; give "
                     "them another name, or none",
                     table.name));
   }
-  if (table.shape != wish.shape) {
+  if (table.shape != required.shape) {
     return invalid(
         fmt::format("parameter \"{}\" is shared: it has shape {} in an earlier layer, but "
                     "{} here",
-                    table.name, to_string(table.shape), to_string(wish.shape)));
+                    table.name, to_string(table.shape), to_string(required.shape)));
   }
   if (spec.has_lr_mult() && spec.lr_mult() != table.lr_mult) {
     return invalid(
@@ -67,24 +67,24 @@ Result<void> check_shared(const TableSpec& table, const ParameterWish& wish,
   return ok();
 }
 
-TableKind kind_of(const ParameterWish& wish, const pb::ParamSpec& spec) {
-  if (wish.kind != TableKind::kTrained) return wish.kind;
+TableKind kind_of(const RequiredParameter& required, const pb::ParamSpec& spec) {
+  if (required.kind != TableKind::kTrained) return required.kind;
   return spec.lr_mult() == 0 ? TableKind::kFrozen : TableKind::kTrained;
 }
 
-Result<TableSpec> new_table(const std::string& name, std::size_t id, const ParameterWish& wish,
-                            const pb::ParamSpec& spec) {
-  TAUT_TRY(check_shape(wish.shape, fmt::format("parameter \"{}\"", name)));
+Result<TableSpec> new_table(const std::string& name, std::size_t id,
+                            const RequiredParameter& required, const pb::ParamSpec& spec) {
+  TAUT_TRY(check_shape(required.shape, fmt::format("parameter \"{}\"", name)));
   TAUT_TRY(check_multiplier(name, "lr_mult", spec.lr_mult()));
   TAUT_TRY(check_multiplier(name, "decay_mult", spec.decay_mult()));
-  auto filler = settle_filler(wish.filler, wish.shape);
+  auto filler = settle_filler(required.filler, required.shape);
   if (!filler) {
-    return invalid(fmt::format("{}_filler {}", wish.suffix, filler.error().message));
+    return invalid(fmt::format("{}_filler {}", required.suffix, filler.error().message));
   }
   return TableSpec{.id = TableId(static_cast<std::uint32_t>(id)),
                    .name = name,
-                   .shape = wish.shape,
-                   .kind = kind_of(wish, spec),
+                   .shape = required.shape,
+                   .kind = kind_of(required, spec),
                    .filler = filler.value(),
                    .lr_mult = spec.lr_mult(),
                    .decay_mult = spec.decay_mult()};
@@ -156,26 +156,26 @@ Result<math::Filler> settle_filler(const pb::FillerParameter& filler, const Shap
 }
 
 Result<std::vector<std::size_t>> add_parameters(const pb::LayerParameter& layer,
-                                                const std::vector<ParameterWish>& wishes,
+                                                const std::vector<RequiredParameter>& required,
                                                 std::vector<TableSpec>& tables) {
-  if (static_cast<std::size_t>(layer.param_size()) > wishes.size()) {
+  if (static_cast<std::size_t>(layer.param_size()) > required.size()) {
     return invalid(fmt::format("param is given {} times, but the layer has {} parameters",
-                               layer.param_size(), wishes.size()));
+                               layer.param_size(), required.size()));
   }
   std::vector<std::size_t> indices;
-  for (std::size_t i = 0; i < wishes.size(); ++i) {
+  for (std::size_t i = 0; i < required.size(); ++i) {
     const bool specified = i < static_cast<std::size_t>(layer.param_size());
     const pb::ParamSpec& spec =
         specified ? layer.param(static_cast<int>(i)) : pb::ParamSpec::default_instance();
     const std::string name =
-        spec.name().empty() ? layer.name() + "/" + wishes[i].suffix : spec.name();
+        spec.name().empty() ? layer.name() + "/" + required[i].suffix : spec.name();
     const auto shared = std::find_if(tables.begin(), tables.end(),
                                      [&](const TableSpec& table) { return table.name == name; });
     indices.push_back(static_cast<std::size_t>(shared - tables.begin()));
     if (shared != tables.end()) {
-      TAUT_TRY(check_shared(*shared, wishes[i], spec));
+      TAUT_TRY(check_shared(*shared, required[i], spec));
     } else {
-      TAUT_TRY(TableSpec table, new_table(name, tables.size(), wishes[i], spec));
+      TAUT_TRY(TableSpec table, new_table(name, tables.size(), required[i], spec));
       tables.push_back(std::move(table));
     }
   }

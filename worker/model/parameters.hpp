@@ -22,7 +22,7 @@ namespace taut::model {
 /// Errors    invalid, without the layer's name: more specs than parameters, a shared name with
 ///           another shape or multiplier, an impossible filler
 [[nodiscard]] Result<std::vector<std::size_t>> add_parameters(
-    const pb::LayerParameter& layer, const std::vector<ParameterWish>& wishes,
+    const pb::LayerParameter& layer, const std::vector<RequiredParameter>& required,
     std::vector<TableSpec>& tables);
 
 }  // namespace taut::model

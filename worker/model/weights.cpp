@@ -161,7 +161,7 @@ Result<std::vector<WeightsFile>> open_weights_of(const pb::Job& job) {
   return files;
 }
 
-Result<std::string> begin_with_weights(const pb::Job& job, Graph& graph) {
+Result<std::string> initialize_from_weights(const pb::Job& job, Graph& graph) {
   if (job.weights().empty()) return std::string();
   TAUT_TRY(const std::vector<WeightsFile> files, open_weights_of(job));
   TAUT_TRY(const WeightsMatch match, match_weights(graph, files));

@@ -46,9 +46,9 @@ struct WeightsMatch {
 /// Initializes the graph's tables from the job's files: sets their origin, including SHA-256.
 /// Returns the summary; empty if the job names no files.
 /// Errors    as open_weights and match_weights
-[[nodiscard]] Result<std::string> begin_with_weights(const pb::Job& job, Graph& graph);
+[[nodiscard]] Result<std::string> initialize_from_weights(const pb::Job& job, Graph& graph);
 
-/// The summary of begin_with_weights, without reading the files through. Errors: the same.
+/// The summary of initialize_from_weights, without reading the files through. Errors: the same.
 [[nodiscard]] Result<std::string> match_job_weights(const pb::Job& job,
                                                     const GraphOptions& options);
 

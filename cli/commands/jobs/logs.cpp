@@ -43,18 +43,18 @@ Result<void> show(const LogsOptions& options) {
   TAUT_TRY(const std::string process, process_of(options, client));
   watch_stop_signals();
   const JobId job(options.job);
-  bool told = options.follow || !process.empty();
+  bool names_shown = options.follow || !process.empty();
   for (std::uint64_t offset = 0; stop_signal() == 0;) {
     TAUT_TRY(const pb::LogReply part, client.log(job, process, offset));
     std::fwrite(part.text().data(), 1, part.text().size(), stdout);
     std::fflush(stdout);
     offset = part.next();
     if (!part.text().empty()) continue;
-    if (!told && part.processes_size() > 0) {
+    if (!names_shown && part.processes_size() > 0) {
       fmt::print(stderr, "logs of this job's processes, with --process: {}\n",
                  fmt::join(part.processes(), ", "));
     }
-    told = true;
+    names_shown = true;
     if (!options.follow || part.ended()) return ok();
     std::this_thread::sleep_for(kBetweenLooks);
   }

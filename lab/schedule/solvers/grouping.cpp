@@ -38,10 +38,10 @@ std::vector<Pairing> best_pairs(const std::vector<std::uint32_t>& counts,
   const auto make = [&left](Pairing& pairing, std::uint32_t most) {
     const std::uint32_t possible =
         pairing.a == pairing.b ? left[pairing.a] / 2 : std::min(left[pairing.a], left[pairing.b]);
-    const std::uint32_t made = std::min(most, possible);
-    pairing.pairs += made;
-    left[pairing.a] -= made;
-    left[pairing.b] -= made;
+    const std::uint32_t formed = std::min(most, possible);
+    pairing.pairs += formed;
+    left[pairing.a] -= formed;
+    left[pairing.b] -= formed;
   };
   for (std::size_t i = 0; i < values.size(); ++i) {
     constexpr double kRounding = 1e-6;

@@ -51,9 +51,9 @@ Result<double> measure_feed(const worker::JobAssets& assets, std::uint32_t threa
   std::vector<double> times;
   for (int i = 0; i < kWarmUp + kClocks; ++i) {
     const Stopwatch stopwatch;
-    TAUT_TRY(data::Batch made, replica.loader->next(Duration(0)));
+    TAUT_TRY(data::Batch batch, replica.loader->next(Duration(0)));
     if (i >= kWarmUp) times.push_back(stopwatch.microseconds());
-    replica.loader->recycle(std::move(made));
+    replica.loader->recycle(std::move(batch));
   }
   return median(std::move(times));
 }

@@ -45,9 +45,9 @@ Result<Network> network_of(const pb::LabCluster& cluster, const std::vector<Shar
                            double first_bytes, std::uint32_t workers) {
   Network network;
   const auto servers = static_cast<std::uint32_t>(loads.size());
-  TAUT_TRY(const auto made, Topology::make(cluster, servers, workers, 1));
+  TAUT_TRY(const auto used, Topology::make(cluster, servers, workers, 1));
   TAUT_TRY(const auto empty, Topology::make(cluster, servers, workers, 1));
-  Topology& topology = *made;
+  Topology& topology = *used;
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
     for (std::uint32_t server = 0; server < servers; ++server) {
       const auto bytes = static_cast<std::uint64_t>(loads[server].bytes);

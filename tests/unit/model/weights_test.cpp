@@ -130,9 +130,9 @@ TEST_CASE("tables start from the place of their tensor and the digest of its fil
   REQUIRE(writer.value().finish());
   Graph graph = graph_of(kData + kConv);
   pb::Job job;
-  CHECK(begin_with_weights(job, graph).value().empty());
+  CHECK(initialize_from_weights(job, graph).value().empty());
   job.add_weights(path.string());
-  REQUIRE(begin_with_weights(job, graph).has_value());
+  REQUIRE(initialize_from_weights(job, graph).has_value());
   CHECK_FALSE(graph.parameters[0].origin.has_value());
   REQUIRE(graph.parameters[1].origin.has_value());
   const TensorPlace& origin = *graph.parameters[1].origin;
@@ -144,7 +144,7 @@ TEST_CASE("tables start from the place of their tensor and the digest of its fil
   CHECK(values == std::vector<float>{3, 4});
 
   job.set_weights(0, (folder.path() / "none").string());
-  CHECK_THAT(begin_with_weights(job, graph).error().message, Contains("weights: "));
+  CHECK_THAT(initialize_from_weights(job, graph).error().message, Contains("weights: "));
 }
 
 TEST_CASE("a job's weights are separate absolute paths, and precede its solver's", "[weights]") {

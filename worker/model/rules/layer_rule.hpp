@@ -13,7 +13,7 @@
 namespace taut::model {
 
 /// A parameter of a layer, named "<layer>/<suffix>".
-struct ParameterWish {
+struct RequiredParameter {
   std::string suffix;
   Shape shape;
   pb::FillerParameter filler;
@@ -24,7 +24,7 @@ struct ParameterWish {
 /// What a layer produces from its bottoms.
 struct LayerShapes {
   std::vector<Shape> tops;
-  std::vector<ParameterWish> parameters;  // weights first
+  std::vector<RequiredParameter> parameters;  // weights first
 };
 
 /// The treatment of a top that has its bottom's name.
