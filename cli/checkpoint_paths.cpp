@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "proto/config/external_job.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 
 namespace taut::cli {
@@ -52,7 +53,7 @@ Result<std::vector<std::string>> check_resume(const pb::Job& job) {
         "seed {}: the checkpoint was made with {}; data and dropout are drawn differently",
         job.seed(), manifest.definition().seed()));
   }
-  if (manifest.clock() >= job.solver_param().max_iter()) {
+  if (Clock(manifest.clock()) >= end_clock(job)) {
     warnings.push_back(
         fmt::format("max_iter {}: the checkpoint is of iteration {}, so nothing is "
                     "left to train",

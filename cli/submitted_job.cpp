@@ -1,4 +1,5 @@
 #include "cli/submitted_job.hpp"
+#include "cli/run_origin.hpp"
 
 #include <thread>
 
@@ -29,7 +30,7 @@ Result<pb::StatusReply> SubmittedJob::status() {
 
 Result<void> SubmittedJob::submit(const pb::Job& job) {
   control_.set_deadline(kSubmitWait);
-  TAUT_TRY(const pb::SubmitReply reply, control_.submit(job));
+  TAUT_TRY(const pb::SubmitReply reply, control_.submit(job, run_origin()));
   job_ = JobId(reply.job());
   return ok();
 }

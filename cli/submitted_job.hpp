@@ -3,11 +3,11 @@
 #include <functional>
 #include <utility>
 
-#include "cli/control_client.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 

@@ -54,6 +54,12 @@ Result<pb::Job> training_job(const TrainOptions& options) {
     file = configs / "jobs" / "fashion_lenet.textproto";
   }
   TAUT_TRY(pb::Job job, model::load_job(file));
+  if (job.external_members()) {
+    return invalid(fmt::format(
+        "{}: its members are programs of their own, so there is nothing to train here; \"tautline "
+        "submit {}\" has a cluster wait for them",
+        file.string(), file.string()));
+  }
   const JobOptions typed = on_this_machine(options.job);
   pb::Job given = job;
   put_over(typed, job);

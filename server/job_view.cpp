@@ -21,6 +21,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   TAUT_TRY(view->compression, to_compression(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
   view->refuses_bad_updates = job.definition().on_bad_update() != pb::Job::ACCEPT;
+  view->is_seeded = job.definition().external_members();
   if (const auto* averaging = view->policies.find<Averaging>()) {
     // Pushes of averaging workers are added unchanged: their own rules have done the descent.
     view->rule = math::UpdateRule();

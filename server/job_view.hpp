@@ -41,6 +41,7 @@ struct JobView {
   math::UpdateRule rule;
   bool sum = false;                  // add updates up instead of dividing by the members
   bool refuses_bad_updates = false;  // those that are not finite
+  bool is_seeded = false;            // the updates of clock 0 are initial values
   Policies policies;
   Compression compression;
   Membership membership;
@@ -54,6 +55,9 @@ struct JobView {
   std::vector<std::string> weights;         // files that tables may start from
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
+
+  /// Whether updates of this clock are initial values and no gradients.
+  [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded && clock == Clock(0); }
 
   /// The slack of a read at `clock`. Updates are applied in the order of clocks, so a read waits
   /// for every aggregate before it: only then are the reader's own writes, which follow them, in

@@ -332,11 +332,12 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
                     item.slice.value(), place->offset, place->count, item.offset, item.count));
   }
   const TableSpec& table = job.tables[item.table.value()];
-  if (is_push(item) && !job.view->compression.may_push(table, item.encoding)) {
-    return refuse(item, pb::DataItem::BAD_RANGE,
-                  fmt::format("table {} is pushed as {}; by the job's compression it is {}",
-                              item.table.value(), math::to_string(item.encoding.codec),
-                              math::to_string(job.view->compression.of_push(table).codec)));
+  if (is_push(item) && !job.view->compression.may_push(table, item.clock, item.encoding)) {
+    return refuse(
+        item, pb::DataItem::BAD_RANGE,
+        fmt::format("table {} is pushed as {}; by the job's compression it is {}",
+                    item.table.value(), math::to_string(item.encoding.codec),
+                    math::to_string(job.view->compression.of_push(table, item.clock).codec)));
   }
   return std::nullopt;
 }

@@ -120,6 +120,10 @@ void SliceState::apply(const Application& application, const JobView& job) {
   for (const WorkerId worker : application.workers) applied_[worker] = application.clock.next();
   if (kind_ == TableKind::kFrozen || gradients.empty()) return;
 
+  if (job.is_seed(application.clock)) {
+    seed(gradients.front());
+    return;
+  }
   Buffer out = memory_.output();
   const std::size_t counted = application.members - (application.workers.size() - gradients.size());
   const auto members = static_cast<double>(counted);
@@ -129,14 +133,27 @@ void SliceState::apply(const Application& application, const JobView& job) {
                         out.floats());
   } else {
     const double share = math::decay_share(job.rule, scales, counted);
-    const math::UpdateStep step = math::make_step(job.rule, application.clock.value(), lr_mult_,
-                                                  decay_mult_, share, applications_, counted);
+    // What seeded the values was no step of the rule.
+    const std::int64_t seeds = job.is_seeded ? 1 : 0;
+    const math::UpdateStep step =
+        math::make_step(job.rule, application.clock.value() - seeds, lr_mult_, decay_mult_, share,
+                        std::max<std::int64_t>(applications_ - seeds, 0), counted);
     std::vector<float*> state;
     for (std::size_t i = 0; i < rule_states_; ++i) state.push_back(memory_.state(i).data());
     const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);
     math::apply_update(job.rule.kind, step, gradients, scale, memory_.values().floats(),
                        out.floats(), state);
   }
+  memory_.set_values(std::move(out));
+  ++applications_;
+}
+
+/// The first of the members' initial values are the slice's; they count as an application, so that
+/// those of others are known to come too late.
+void SliceState::seed(const math::GradientView& values) {
+  if (applications_ > 0) return;
+  Buffer out = memory_.output();
+  math::read_gradient(values, 0, out.floats());
   memory_.set_values(std::move(out));
   ++applications_;
 }

@@ -141,6 +141,7 @@ class SliceState {
   void note_members(const JobView& job);
   void apply_ready(const JobView& job);
   void apply(const Application& application, const JobView& job);
+  void seed(const math::GradientView& values);
   [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);
   void release(std::vector<Answer>& released);
   [[nodiscard]] Answer answer(const Reader& reader);

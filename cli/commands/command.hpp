@@ -3,11 +3,11 @@
 #include <string>
 #include <string_view>
 
-#include "cli/control_client.hpp"
 #include "common/command_line/command.hpp"
 #include "common/net/security.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 

@@ -1,7 +1,7 @@
 #include <chrono>
 
-#include "cli/control_client.hpp"
 #include "cli/doctor/machine.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "cli/control_client.hpp"
 #include "cli/daemon_group.hpp"
 #include "cli/node/meeting.hpp"
 #include "cli/node/node_run.hpp"
 #include "cli/node/node_share.hpp"
 #include "common/result.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 

@@ -12,7 +12,6 @@
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/command.hpp"
 #include "cli/commands/training/train.hpp"
-#include "cli/control_client.hpp"
 #include "cli/node/node_address.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
@@ -24,6 +23,7 @@
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/text.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
+#include "proto/session/control_client.hpp"
 #include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
 

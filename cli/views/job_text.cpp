@@ -242,6 +242,11 @@ std::string protection_line(const pb::JobStatus& job) {
                      shards.size() - whole, counted(shards.size(), "shard"), problem);
 }
 
+std::string iterations_text(const pb::JobStatus& job) {
+  const std::string done = fmt::format("iteration {}", grouped(progress_of(job).iteration));
+  return job.max_iter() > 0 ? fmt::format("{} of {}", done, grouped(job.max_iter())) : done;
+}
+
 std::vector<std::string> progress_block(const pb::JobStatus& job, int width, const JobWords& words,
                                         bool colours, const WaitShares* recent) {
   const JobProgress progress = progress_of(job);
@@ -249,9 +254,10 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
   std::vector<std::string> lines;
   lines.push_back(fmt::format("job {}  {}  {}  epoch {}  {}", job.job(), job.name(), mode_name(job),
                               job.epoch(), state_word(job.state())));
-  lines.push_back(fmt::format("{} {:3.0f} %  iteration {} of {}",
-                              bar(done, std::max(width - 44, 10)), 100 * done,
-                              grouped(progress.iteration), grouped(job.max_iter())));
+  lines.push_back(job.max_iter() > 0
+                      ? fmt::format("{} {:3.0f} %  {}", bar(done, std::max(width - 44, 10)),
+                                    100 * done, iterations_text(job))
+                      : iterations_text(job));
   lines.push_back(figures_line(job, progress, width, words));
   for (std::string& line : worker_tracks(job, width, colours, recent)) {
     lines.push_back(std::move(line));
@@ -280,9 +286,7 @@ std::string progress_line(const pb::JobStatus& job) {
     first = std::min(first, clock);
     last = std::max(last, clock);
   }
-  const std::string done =
-      fmt::format("iteration {} of {}", grouped(progress.iteration), grouped(job.max_iter()));
-  return spaced({done, "loss " + loss_text(progress), rate_text(job),
+  return spaced({iterations_text(job), "loss " + loss_text(progress), rate_text(job),
                  fmt::format("apart {}", grouped(std::max<std::int64_t>(0, last - first))),
                  lost > 0 ? fmt::format("lost {}", grouped(lost)) : "", left_text(job)});
 }

@@ -46,6 +46,8 @@ struct JobProgress {
                                                       const WaitShares* recent = nullptr);
 /// The same as one line, for logs.
 [[nodiscard]] std::string progress_line(const pb::JobStatus& job);
+/// "iteration 100 of 500"; "iteration 100" of a job that ends when its members say so.
+[[nodiscard]] std::string iterations_text(const pb::JobStatus& job);
 /// "0.9125", or "-" where the net has no Accuracy.
 [[nodiscard]] std::string accuracy_text(const pb::Evaluation& evaluation);
 /// "test at iteration 100: accuracy 0.9125, loss 0.2514", with the perplexity where it has one.

@@ -22,11 +22,12 @@ std::vector<std::string> job_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"JOB", "NAME", "STATE", "MODE", "ITERATION", "ACCURACY", "TIME", "NOTE"}};
   for (const pb::JobStatus& job : status.jobs()) {
     const int tests = job.evaluations_size();
-    rows.push_back({fmt::format("{}", job.job()), job.name(), state_word(job.state()),
-                    mode_name(job),
-                    fmt::format("{}/{}", progress_of(job).iteration, job.max_iter()),
-                    tests > 0 ? accuracy_text(job.evaluations(tests - 1)) : "-",
-                    clock_time(job.running_s()), note_of(job)});
+    rows.push_back(
+        {fmt::format("{}", job.job()), job.name(), state_word(job.state()), mode_name(job),
+         job.max_iter() > 0 ? fmt::format("{}/{}", progress_of(job).iteration, job.max_iter())
+                            : fmt::format("{}", progress_of(job).iteration),
+         tests > 0 ? accuracy_text(job.evaluations(tests - 1)) : "-", clock_time(job.running_s()),
+         note_of(job)});
   }
   return aligned(rows, {true});
 }

@@ -5,6 +5,7 @@
 
 #include "common/math/codec.hpp"
 #include "common/ssp/table.hpp"
+#include "common/types.hpp"
 
 namespace taut {
 
@@ -29,10 +30,18 @@ class Compression {
     return encoding;
   }
 
+  /// The updates of clock 0 are initial values, which are sent as they are.
+  void expect_seeds() { is_seeded_ = true; }
+  [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded_ && clock == Clock(0); }
+  [[nodiscard]] math::Encoding of_push(const TableSpec& table, Clock clock) const {
+    return is_seed(clock) ? math::Encoding() : of_push(table);
+  }
+
   /// What a shard accepts: the same, or float32 from a member that leaves and sends all that its
   /// updates have left out.
-  [[nodiscard]] bool may_push(const TableSpec& table, const math::Encoding& encoding) const {
-    const math::Encoding expected = of_push(table);
+  [[nodiscard]] bool may_push(const TableSpec& table, Clock clock,
+                              const math::Encoding& encoding) const {
+    const math::Encoding expected = of_push(table, clock);
     return encoding == expected || (expected.has_residual() && encoding == math::Encoding());
   }
 
@@ -44,6 +53,7 @@ class Compression {
     math::Encoding encoding;
   };
   std::vector<Step> steps_;  // ascending
+  bool is_seeded_ = false;
 };
 
 }  // namespace taut

@@ -132,6 +132,7 @@ bool keeps_residuals(const pb::Job& job) {
 Result<Compression> to_compression(const pb::Job& job) {
   if (const auto found = misfit_of_compression(job)) return invalid(found->what);
   Compression compression;
+  if (job.external_members()) compression.expect_seeds();
   for (const PushCompression& push : job.compression().push()) {
     compression.add(push.min_values(), encoding_of(push));
   }

@@ -34,6 +34,7 @@ pb::ControlMessage ControlSession::hello() {
   for (const std::string& address : identity_.shard_addresses) hello.add_shard_addresses(address);
   hello.set_device(identity_.device);
   hello.set_host(identity_.host);
+  hello.set_job(identity_.job.value());
   return message;
 }
 

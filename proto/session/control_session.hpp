@@ -21,6 +21,7 @@ struct ControlIdentity {
   std::vector<std::string> shard_addresses;  // servers
   std::string device;                        // workers
   std::string host;                          // workers: the machine's name
+  JobId job{};                               // workers: the only job that this one is for; 0: any
 };
 
 struct ControlTimings {

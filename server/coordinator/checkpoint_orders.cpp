@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "proto/config/external_job.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
@@ -52,11 +53,23 @@ std::int64_t interval_of_pushes(const pb::Job& definition) {
   return policies ? policies.value().schedule().interval : 1;
 }
 
+/// The clock at which a job is over. External members say so by finishing: it is known once the
+/// last of them has left.
+std::int64_t end_of(const JobRecord& job) {
+  const Clock end = end_clock(job.stored().definition());
+  if (end != Clock::never() || !job.has_finished_members()) return end.value();
+  std::int64_t last = 0;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    last = std::max(last, member.member().leave_clock());
+  }
+  return last;
+}
+
 /// The clock of the next order; 0 if none is due.
 /// lowest  an order below it would be too late
-std::int64_t due_clock(const pb::StoredJob& stored, std::int64_t lowest) {
-  const pb::SolverParameter& solver = stored.definition().solver_param();
-  const std::int64_t end = solver.max_iter();
+std::int64_t due_clock(const JobRecord& job, std::int64_t lowest) {
+  const pb::StoredJob& stored = job.stored();
+  const std::int64_t end = end_of(job);
   const std::int64_t from = stored.checkpointed_to();
   const std::int64_t every = interval(stored.definition());
   if (from >= end) return 0;
@@ -73,7 +86,8 @@ std::int64_t due_clock(const pb::StoredJob& stored, std::int64_t lowest) {
         next_multiple(next_multiple(std::max(from + 1, lowest), every), step);
     if (clock <= end) return clock;
   }
-  return solver.snapshot_after_train() ? end : 0;
+  const bool at_end = stored.definition().solver_param().snapshot_after_train();
+  return at_end && end != Clock::never().value() ? end : 0;
 }
 
 void order(JobRecord& job, std::int64_t clock, Notes& notes) {
@@ -93,7 +107,7 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
 }
 
 void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
-  if (const std::int64_t clock = due_clock(job.stored(), lowest); clock > 0) {
+  if (const std::int64_t clock = due_clock(job, lowest); clock > 0) {
     order(job, clock, notes);
   }
 }
@@ -331,7 +345,9 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
   } else if (job.waits_for_checkpoint && now - *job.waits_for_checkpoint >= limit) {
     give_up(job, fmt::format("not all of it was written within {:g} s", seconds(limit)), tasks,
             notes);
-    job.change().set_checkpointed_to(job.stored().definition().solver_param().max_iter());
+    // No member is left to bring V to a later one. External members may yet join.
+    const Clock end = end_clock(job.stored().definition());
+    if (end != Clock::never()) job.change().set_checkpointed_to(end.value());
   }
 }
 
@@ -367,6 +383,10 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
     const bool under_way = stored.has_checkpoint() && !job.finishes_checkpoint;
     if (under_way) give_up(job, "the job has ended", tasks, notes);
     return;
+  }
+  // One that V will not reach, as the last member has finished before.
+  if (stored.has_checkpoint() && stored.checkpoint().clock() > end_of(job)) {
+    withdraw_checkpoint(job, tasks);
   }
   if (stored.has_checkpoint()) conclude(job, limit, now, tasks, notes);
   if (!stored.has_checkpoint()) order_next(job, lowest_clock(job), notes);
@@ -417,7 +437,7 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   job.finishes_checkpoint = false;
   // Servers keep memory ready for the next one: they must know if there is none.
   const bool continues = stored.state() == pb::RUNNING && !stored.closing();
-  if (continues && due_clock(stored, lowest_clock(job)) == 0) job.revise();
+  if (continues && due_clock(job, lowest_clock(job)) == 0) job.revise();
   notes.push_back(fmt::format("job {}: the checkpoint at clock {} is complete: {}", stored.job(),
                               clock, folder));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut {
@@ -59,6 +60,7 @@ void Coordinator::recover(const pb::StoredJob& stored) {
     known.session = member.session();
     known.incarnation = Incarnation(member.member().incarnation());
     known.device = member.device();
+    known.job = job.takes();
     registry_.recover(std::move(known), now_);
   }
 }
@@ -164,6 +166,8 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
   } else if (hello.role() != pb::ROLE_SERVER && hello.role() != pb::ROLE_WORKER) {
     reply.set_reason(fmt::format("a hello of role {}, which this side does not know",
                                  static_cast<int>(hello.role())));
+  } else if (std::string reason = why_not_member(JobId(hello.job())); !reason.empty()) {
+    reply.set_reason(std::move(reason));
   } else {
     const Greeting greeting = registry_.greet(from, hello, now_);
     reply.set_reason(greeting.refusal);
@@ -180,6 +184,30 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
   *send(from, message.request()).mutable_hello_reply() = reply;
 }
 
+std::string Coordinator::why_not_member(JobId id) const {
+  if (id == JobId()) return {};
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) {
+    return fmt::format("job {} does not exist; \"tautline status\" lists the jobs", id.value());
+  }
+  const JobRecord& job = found->second;
+  if (job.takes() == JobId()) {
+    return fmt::format("job {} trains a net, and its workers are started with \"tautline-worker\"",
+                       id.value());
+  }
+  if (!job.has_ended()) return {};
+  return fmt::format("job {} has ended: it is {}", id.value(), state_word(job.stored().state()));
+}
+
+/// Why a process that waits for a place in its job will get none; empty: it may, or had one.
+std::string Coordinator::why_waits_in_vain(const Participant& participant) const {
+  std::string reason = why_not_member(participant.job);
+  const auto job = jobs_.find(participant.job);
+  const bool had_place =
+      job != jobs_.end() && job->second.find_member(participant.incarnation) >= 0;
+  return had_place ? std::string() : reason;
+}
+
 void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   const Participant* participant = registry_.hear(from, now_);
   pb::HeartbeatReply& reply = *send(from, message.request()).mutable_heartbeat_reply();
@@ -191,6 +219,13 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   reply.set_trace(trace_);
   if (!known) {
     reply.set_reason("this connection has sent no hello, or its process was declared lost");
+    return;
+  }
+  if (const std::string reason = why_waits_in_vain(*participant); !reason.empty()) {
+    // It greets again, and is refused with the reason.
+    registry_.lose(*registry_.hear(from, now_), reason);
+    reply.set_known(false);
+    reply.set_reason(reason);
     return;
   }
   const pb::Heartbeat& heartbeat = message.heartbeat();
@@ -280,7 +315,7 @@ void Coordinator::settle() {
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(
-          job, [this] { return idle_workers(); }, out_.notes);
+          job, [this, &job] { return idle_workers(job.takes()); }, out_.notes);
     }
   }
   std::vector<pb::StoredJob> failed;

@@ -114,7 +114,12 @@ class Coordinator {
   void schedule();
   [[nodiscard]] SchedulingState scheduling_state() const;
   [[nodiscard]] bool may_know_workers(const JobRecord& job) const;
+  /// Jobs with external members compete with no other for theirs.
+  void start_external_jobs();
   void start(JobRecord& job, std::uint32_t workers);
+  /// Why a worker that is for one job alone has nothing to do here; empty: it is welcome.
+  [[nodiscard]] std::string why_not_member(JobId job) const;
+  [[nodiscard]] std::string why_waits_in_vain(const Participant& participant) const;
   void preempt(JobRecord& job);
   /// Has a checkpoint written, after which the job is stopped. Returns what was ordered.
   std::string save_and_stop(JobRecord& job);
@@ -126,7 +131,8 @@ class Coordinator {
   [[nodiscard]] std::string waiting_message(const JobRecord& job, std::uint32_t free) const;
   /// The lives of workers that work for a job.
   [[nodiscard]] std::set<Incarnation> busy_workers() const;
-  [[nodiscard]] std::vector<const Participant*> idle_workers() const;
+  /// Those that are for this job alone; 0: those that train nets.
+  [[nodiscard]] std::vector<const Participant*> idle_workers(JobId job = JobId()) const;
   /// How many of them jobs that wait may have: first, running jobs replace those that they lost.
   [[nodiscard]] std::uint32_t free_workers() const;
   pb::ControlMessage& send(PeerId to, std::uint64_t request = 0);

@@ -17,6 +17,10 @@ std::string unknown_job(std::uint64_t job) {
   return fmt::format("job {} does not exist; \"tautline status\" lists the jobs", job);
 }
 
+bool trains_nets(const Participant* worker) {
+  return worker->job == JobId();
+}
+
 /// Its workers push at the ends of intervals alone, so shards do not know their clocks between.
 bool averages(const pb::Job& definition) {
   const pb::Consistency& consistency = definition.consistency();
@@ -46,7 +50,8 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
   } else if (registry_.live(pb::ROLE_SERVER).empty()) {
     reply.set_error(
         "no server with shards has joined; start one with \"tautline-server --config FILE\"");
-  } else if (registry_.live(pb::ROLE_WORKER).empty()) {
+  } else if (!submit.definition().external_members() &&
+             std::ranges::none_of(registry_.live(pb::ROLE_WORKER), trains_nets)) {
     reply.set_error("no worker has joined; start one with \"tautline-worker --config FILE\"");
   } else if (queued >= kMaxQueued) {
     reply.set_error(

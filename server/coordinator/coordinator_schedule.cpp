@@ -39,9 +39,9 @@ std::set<Incarnation> Coordinator::busy_workers() const {
   return busy;
 }
 
-std::vector<const Participant*> Coordinator::idle_workers() const {
+std::vector<const Participant*> Coordinator::idle_workers(JobId job) const {
   const std::set<Incarnation> busy = busy_workers();
-  std::vector<const Participant*> workers = registry_.available(pb::ROLE_WORKER);
+  std::vector<const Participant*> workers = registry_.available_for(job);
   std::erase_if(workers, [&](const Participant* one) { return busy.contains(one->incarnation); });
   return workers;
 }
@@ -51,7 +51,7 @@ std::uint32_t Coordinator::free_workers() const {
   std::size_t claimed = 0;
   for (const auto& [id, job] : jobs_) {
     const pb::StoredJob& stored = job.stored();
-    if (stored.state() != pb::RUNNING || stored.closing()) continue;
+    if (stored.state() != pb::RUNNING || stored.closing() || job.takes() != JobId()) continue;
     const auto fitting = std::ranges::count_if(idle, [&stored](const Participant* worker) {
       return std::ranges::count(stored.quarantined(), worker->name) == 0;
     });
@@ -74,6 +74,7 @@ std::string Coordinator::waiting_message(const JobRecord& job, std::uint32_t fre
     return "waits for the workers to reconnect after the coordinator's restart";
   }
   if (std::string missing = waits_for(job, registry_); !missing.empty()) return missing;
+  if (job.takes() != JobId()) return "";
   if (free < worker_demand(job, registry_).min) {
     std::string running;
     for (const auto& [id, other] : jobs_) {
@@ -86,7 +87,7 @@ std::string Coordinator::waiting_message(const JobRecord& job, std::uint32_t fre
   }
   for (const auto& [id, other] : jobs_) {
     const pb::StoredJob& ahead = other.stored();
-    const bool waits = ahead.state() == pb::SUBMITTED && !ahead.held();
+    const bool waits = ahead.state() == pb::SUBMITTED && !ahead.held() && other.takes() == JobId();
     if (!waits || !goes_before(ahead, stored) || !waits_for(other, registry_).empty()) continue;
     return fmt::format("waits for job {}, which goes before it", ahead.job());
   }
@@ -99,6 +100,7 @@ SchedulingState Coordinator::scheduling_state() const {
     const pb::StoredJob& stored = job.stored();
     const bool waits = stored.state() == pb::SUBMITTED && !stored.held();
     if (!waits || !may_know_workers(job) || !waits_for(job, registry_).empty()) continue;
+    if (job.takes() != JobId()) continue;
     const WorkerDemand demand = worker_demand(job, registry_);
     state.waiting.push_back({.job = id,
                              .priority = stored.priority(),
@@ -110,7 +112,7 @@ SchedulingState Coordinator::scheduling_state() const {
   if (state.waiting.empty()) return state;
   for (const auto& [id, job] : jobs_) {
     const pb::StoredJob& stored = job.stored();
-    if (!job.is_active()) continue;
+    if (!job.is_active() || job.takes() != JobId()) continue;
     state.running.push_back({.job = id,
                              .priority = stored.priority(),
                              .workers = job.working(),
@@ -122,7 +124,18 @@ SchedulingState Coordinator::scheduling_state() const {
   return state;
 }
 
+void Coordinator::start_external_jobs() {
+  for (auto& [id, job] : jobs_) {
+    const pb::StoredJob& stored = job.stored();
+    const bool waits = stored.state() == pb::SUBMITTED && !stored.held() && job.takes() != JobId();
+    if (!waits || !waits_for(job, registry_).empty()) continue;
+    const std::size_t joined = registry_.available_for(job.takes()).size();
+    start(job, std::min(static_cast<std::uint32_t>(joined), stored.definition().workers()));
+  }
+}
+
 void Coordinator::schedule() {
+  start_external_jobs();
   const SchedulingState state = scheduling_state();
   if (state.waiting.empty()) return;
   const SchedulingDecision decision = policy_->decide(state, options_.scheduling.preemption());
@@ -133,7 +146,7 @@ void Coordinator::schedule() {
 }
 
 void Coordinator::start(JobRecord& job, std::uint32_t workers) {
-  const std::vector<const Participant*> idle = idle_workers();
+  const std::vector<const Participant*> idle = idle_workers(job.takes());
   std::vector<IdleWorker> places;
   places.reserve(idle.size());
   for (const Participant* worker : idle) places.push_back({worker->name, worker->host});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/types.hpp"
+#include "proto/config/external_job.hpp"
 #include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
@@ -18,14 +19,15 @@ constexpr std::int64_t kNever = Clock::never().value();
 constexpr std::int64_t kLead = 2;
 
 bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
-  return clock >= job.stored().definition().solver_param().max_iter();
+  return Clock(clock) >= end_clock(job.stored().definition());
 }
 
 /// Slots without an owner, because it was lost or never joined; the lowest first.
 std::vector<std::uint32_t> free_slots(const JobRecord& job) {
-  std::set<std::uint32_t> taken;
+  const auto& finished = job.stored().former().finished_slots();
+  std::set<std::uint32_t> taken(finished.begin(), finished.end());
   for (const pb::StoredMember& member : job.stored().members()) {
-    if (!member.lost()) taken.insert(member.member().slot());
+    if (!member.lost() || member.finished()) taken.insert(member.member().slot());
   }
   std::vector<std::uint32_t> free;
   for (std::uint32_t slot = 0; slot < job.stored().slots(); ++slot) {
@@ -153,7 +155,8 @@ void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
     notes.push_back(fmt::format("job {}: worker \"{}\" has left at clock {}", job.stored().job(),
                                 member.member().name(), member.member().leave_clock()));
     const bool is_exact = member.progress().left() && member.progress().clock() == leave;
-    if (is_exact && !beyond_the_end(job, leave)) drained.push_back(member.member());
+    if (is_exact && !member.finished() && !beyond_the_end(job, leave))
+      drained.push_back(member.member());
   }
   end_preparation(job, true);
   job.revise();

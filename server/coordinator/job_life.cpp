@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/config/experiment_check.hpp"
+#include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
@@ -108,12 +109,14 @@ void lose_member(JobRecord& job, int index, const std::string& reason, Notes& no
 }  // namespace
 
 Result<Slack> check_definition(const pb::Job& definition) {
-  if (!definition.has_net_param() || !definition.has_solver_param()) {
+  TAUT_TRY(check_external_members(definition));
+  const bool has_net = definition.has_net_param() || definition.external_members();
+  if (!has_net || !definition.has_solver_param()) {
     return invalid(
         "the job has no net_param or no solver_param; submit it with "
         "\"tautline submit\", which reads the files that it names");
   }
-  if (definition.solver_param().max_iter() <= 0) {
+  if (definition.solver_param().max_iter() <= 0 && !definition.external_members()) {
     return invalid(fmt::format("solver: max_iter is {}; it must be at least 1",
                                definition.solver_param().max_iter()));
   }
@@ -193,16 +196,17 @@ WorkerDemand worker_demand(const JobRecord& job, const Registry& registry) {
   const auto required = static_cast<std::uint32_t>(required_workers(definition));
   if (definition.workers() > 0) return {required, definition.workers()};
   // Every worker that has joined.
-  const auto joined = static_cast<std::uint32_t>(registry.available(pb::ROLE_WORKER).size());
+  const auto joined = static_cast<std::uint32_t>(registry.available_for(job.takes()).size());
   return {std::max(required, joined), std::max(required, joined)};
 }
 
 std::string waits_for(const JobRecord& job, const Registry& registry) {
   if (registry.available(pb::ROLE_SERVER).empty()) return "waits for a server to join";
-  const std::size_t joined = registry.available(pb::ROLE_WORKER).size();
+  const std::size_t joined = registry.available_for(job.takes()).size();
   const std::size_t required = required_workers(job.stored().definition());
   if (joined >= required) return "";
-  return fmt::format("waits for {} more worker{}: {} required, {} joined", required - joined,
+  return fmt::format("waits for {} more {}{}: {} required, {} joined", required - joined,
+                     job.takes() == JobId() ? "worker" : "member",
                      required - joined == 1 ? "" : "s", required, joined);
 }
 
@@ -331,6 +335,12 @@ void note_failure(JobRecord& job, int member, const std::string& title, TimePoin
 
 void note_left(JobRecord& job, int member, const std::string& title, Notes& notes) {
   const std::int64_t clock = job.stored().members(member).progress().clock();
+  if (job.stored().members(member).finished()) {
+    job.change().mutable_members(member)->set_lost(true);
+    notes.push_back(
+        fmt::format("job {}: {} has finished before clock {}", job.stored().job(), title, clock));
+    return;
+  }
   lose_member(job, member, fmt::format("{} has left before clock {}, as it was to", title, clock),
               notes);
 }
@@ -388,6 +398,15 @@ std::string cause_of_all(const JobRecord& job) {
 
 /// No member works, and none has finished.
 void note_empty(JobRecord& job, Duration limit, TimePoint now, Notes& notes) {
+  if (job.takes() != JobId()) {
+    // Programs come and go; only they say that the job is over.
+    if (!job.waits_for_workers) {
+      job.waits_for_workers = now;
+      job.change().set_message(fmt::format("{}{}waits for a member to join", job.stored().message(),
+                                           job.stored().message().empty() ? "" : "; "));
+    }
+    return;
+  }
   if (const std::string cause = cause_of_all(job); !cause.empty()) {
     fail_job(job, cause, now, notes);
     end(job, pb::FAILED, now, notes);
@@ -424,7 +443,7 @@ void note_end(JobRecord& job, const EndLimits& limits, TimePoint now, Notes& not
     job.waits_for_workers.reset();
     return;
   }
-  if (any([](const pb::StoredMember& member) { return member.finished(); })) {
+  if (job.has_finished_members()) {
     if (job.stored().has_checkpoint()) return;
     // Aggregates that wait for a lost worker contain the others' acknowledged updates: the servers
     // must adopt its cut, and apply them, before they drop the job.

@@ -93,6 +93,7 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
   slot.incarnation = Incarnation(next_incarnation_++);
   slot.shard_addresses.assign(hello.shard_addresses().begin(), hello.shard_addresses().end());
   slot.device = hello.device();
+  slot.job = JobId(hello.job());
   slot.host = hello.host();
   slot.joined = now;
   slot.lost_reason = reason;
@@ -193,6 +194,12 @@ std::vector<const Participant*> Registry::live(pb::Role role) const {
 std::vector<const Participant*> Registry::available(pb::Role role) const {
   std::vector<const Participant*> chosen = live(role);
   std::erase_if(chosen, [](const Participant* one) { return one->leaves; });
+  return chosen;
+}
+
+std::vector<const Participant*> Registry::available_for(JobId job) const {
+  std::vector<const Participant*> chosen = available(pb::ROLE_WORKER);
+  std::erase_if(chosen, [job](const Participant* one) { return one->job != job; });
   return chosen;
 }
 

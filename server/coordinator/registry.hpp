@@ -24,6 +24,7 @@ struct Participant {
   std::vector<std::string> shard_addresses;
   std::string device;
   std::string host;            // of a worker
+  JobId job;                   // of a worker: the only one that it works for; 0: those with a net
   std::optional<PeerId> peer;  // nullopt: lost, or recovered and not reconnected yet
   TimePoint joined;
   TimePoint heard;
@@ -77,6 +78,8 @@ class Registry {
   [[nodiscard]] std::vector<const Participant*> live(pb::Role role) const;
   /// Of those, the ones that take work: not those that leave.
   [[nodiscard]] std::vector<const Participant*> available(pb::Role role) const;
+  /// Of the workers among them, those that are for this job alone; 0: those that train nets.
+  [[nodiscard]] std::vector<const Participant*> available_for(JobId job) const;
   /// A process that is to end takes no further work.
   void drain(pb::Role role, const std::string& name);
   /// All processes ever seen, in name order.

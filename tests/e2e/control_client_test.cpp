@@ -1,4 +1,4 @@
-#include "cli/control_client.hpp"
+#include "proto/session/control_client.hpp"
 
 #include <atomic>
 #include <mutex>

@@ -57,6 +57,14 @@ Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {
   return ReadResult{read.clock, read.version};
 }
 
+Result<std::optional<ReadResult>> Client::wait(TableId table, Clock clock, Duration wait,
+                                               Duration at_most) {
+  TAUT_TRY(const auto read, driver_->await_read(table, clock, wait, at_most));
+  if (!read) return std::optional<ReadResult>();
+  ++staleness_[std::max<std::int64_t>(0, clock - read->version)];
+  return std::optional(ReadResult{read->clock, read->version});
+}
+
 void Client::on_read(OnRead notify) {
   driver_->on_read(std::move(notify));
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -110,6 +111,10 @@ class Client {
   /// Errors    timeout, with the shard and its address; stale (this worker was declared
   ///           lost); mismatch; closed
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
+
+  /// The same for so long at most; nothing: it has not completed yet.
+  [[nodiscard]] Result<std::optional<ReadResult>> wait(TableId table, Clock clock, Duration wait,
+                                                       Duration at_most);
 
   /// Called for each read that has completed, before wait() returns it, by whichever thread
   /// works for the client, under the client's lock: it calls nothing on the client, waits for

@@ -20,6 +20,7 @@ constexpr Duration kTick{10'000};
 // does not take the lead from it.
 constexpr Duration kCallersTurn{300};
 constexpr Duration kLongWait{30'000'000};
+constexpr Duration kForever = Duration::max();
 constexpr int kAnswersAtOnce = 64;
 constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
@@ -225,14 +226,18 @@ void ClientDriver::note_load() {
   load_->note(figures_);
 }
 
+ClientDriver::Waiting ClientDriver::waiting_from_now() const {
+  const TimePoint now = time_.now();
+  return {.begin = now, .report_at = now + kLongWait, .table = {}, .clock = Clock(-1)};
+}
+
 template <class Done, class Describe>
-Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe& what) {
+Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& done,
+                                 const Describe& what) {
   std::unique_lock lock(mutex_);
   drain();
   if (done()) return ok();
-  const TimePoint begin = time_.now();
-  TimePoint deadline = begin + wait;
-  TimePoint report_at = begin + kLongWait;
+  TimePoint deadline = waiting.begin + wait;
   std::optional<ClientProtocol::Silence> silence;
   caller_waits_ = true;
   // Once the tables are open, who refuses may be a process that has taken a shard's port.
@@ -241,12 +246,14 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
     const TimePoint now = time_.now();
     if (now >= deadline) {
       silence = protocol_.longest_silence();
-      if (silence) deadline = std::max(begin, silence->since.value_or(begin)) + wait;
+      if (silence) {
+        deadline = std::max(waiting.begin, silence->since.value_or(waiting.begin)) + wait;
+      }
       if (now >= deadline) break;
     }
-    if (now >= report_at) {
-      log::warn("{} has waited for {:.0f} s", what(), seconds(now - begin));
-      report_at = now + kLongWait;
+    if (now >= waiting.report_at) {
+      log::warn("{} has waited for {:.0f} s", what(), seconds(now - waiting.begin));
+      waiting.report_at = now + kLongWait;
     }
     const Duration left = deadline - now;
     if (led_) {
@@ -277,26 +284,46 @@ Result<void> ClientDriver::await(Duration wait, const Done& done, const Describe
 }
 
 Result<void> ClientDriver::await_open(Duration wait) {
+  Waiting waiting = waiting_from_now();
   return await(
-      wait, [this] { return protocol_.ready(); },
+      waiting, wait, [this] { return protocol_.ready(); },
       [] { return std::string("opening the tables at the shards"); });
 }
 
 Result<CompletedRead> ClientDriver::await_read(TableId table, Clock clock, Duration wait) {
-  TAUT_TRY(await(
-      wait, [&] { return reads_[table.value()].clock == clock; },
+  TAUT_TRY(const auto read, await_read(table, clock, wait, kForever));
+  return *read;
+}
+
+Result<std::optional<CompletedRead>> ClientDriver::await_read(TableId table, Clock clock,
+                                                              Duration wait, Duration at_most) {
+  const bool is_bounded = at_most != kForever;
+  const TimePoint until = is_bounded ? time_.now() + at_most : TimePoint();
+  // A call that continues the last one's wait has its deadline, too.
+  if (!is_bounded || read_wait_.table != table || read_wait_.clock != clock) {
+    read_wait_ = waiting_from_now();
+    read_wait_.table = table;
+    read_wait_.clock = clock;
+  }
+  const auto has_come = [&] { return reads_[table.value()].clock == clock; };
+  const auto waited = await(
+      read_wait_, wait, [&] { return has_come() || (is_bounded && time_.now() >= until); },
       [&] {
         const auto whom = protocol_.read_waits_for(table);
         return fmt::format("the read of table {} at clock {}{}", table.value(), clock.value(),
                            whom ? fmt::format(", for worker {}'s update", whom->value()) : "");
-      }));
+      });
   std::scoped_lock lock(mutex_);
-  return reads_[table.value()];
+  if (waited && !has_come()) return std::optional<CompletedRead>();
+  read_wait_ = Waiting();
+  if (!waited) return waited.error();
+  return std::optional(reads_[table.value()]);
 }
 
 Result<CompletedRead> ClientDriver::await_snapshot(TableId table, Duration wait) {
+  Waiting waiting = waiting_from_now();
   TAUT_TRY(await(
-      wait, [&] { return snapshots_[table.value()].clock != Clock(-1); },
+      waiting, wait, [&] { return snapshots_[table.value()].clock != Clock(-1); },
       [&] { return fmt::format("the snapshot of table {}", table.value()); }));
   std::scoped_lock lock(mutex_);
   return snapshots_[table.value()];
@@ -308,8 +335,9 @@ Result<void> ClientDriver::await_acknowledged(std::size_t at_most, Duration wait
     drain();
     protocol_.settle();
   }
+  Waiting waiting = waiting_from_now();
   return await(
-      wait,
+      waiting, wait,
       [&] {
         return at_most == 0 ? protocol_.unsettled() == 0 : protocol_.unacknowledged() <= at_most;
       },

@@ -50,6 +50,9 @@ class ClientDriver {
   /// Errors of all of these: timeout; closed (cancelled); whatever the protocol failed with.
   [[nodiscard]] Result<void> await_open(Duration wait);
   [[nodiscard]] Result<CompletedRead> await_read(TableId table, Clock clock, Duration wait);
+  /// at_most  and then nothing is returned
+  [[nodiscard]] Result<std::optional<CompletedRead>> await_read(TableId table, Clock clock,
+                                                                Duration wait, Duration at_most);
   [[nodiscard]] Result<CompletedRead> await_snapshot(TableId table, Duration wait);
   [[nodiscard]] Result<void> await_acknowledged(std::size_t at_most, Duration wait);
 
@@ -68,9 +71,17 @@ class ClientDriver {
   void close();
 
  private:
+  /// A wait, which several calls may take up one after the other.
+  struct Waiting {
+    TimePoint begin;
+    TimePoint report_at;
+    TableId table = {};  // of a read
+    Clock clock{-1};
+  };
+  [[nodiscard]] Waiting waiting_from_now() const;
   /// What is being waited for, as a function that looks under the lock.
   template <class Done, class Describe>
-  Result<void> await(Duration wait, const Done& done, const Describe& what);
+  Result<void> await(Waiting& waiting, Duration wait, const Done& done, const Describe& what);
   void run();
   enum class Leader : std::uint8_t { kCaller, kThread };
   void round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience);
@@ -109,6 +120,7 @@ class ClientDriver {
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
   std::atomic<std::uint64_t> saved_ = 0;
+  Waiting read_wait_;  // of the caller: the read that its last bounded wait was for
   const std::vector<ShardId> shards_;
   UpdateEncoder encoder_;  // of who pushes
 

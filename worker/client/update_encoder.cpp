@@ -25,7 +25,9 @@ void UpdateEncoder::open(const std::vector<TableSpec>& tables, const SliceLayout
 std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buffer& gradient,
                                           float norm, BufferPool& pool) {
   const math::Encoding encoding = tables_[table.value()];
-  if (encoding.codec == math::Codec::kFloat32) return cut(gradient, table, clock, norm);
+  if (encoding.codec == math::Codec::kFloat32 || encoding_.compression.is_seed(clock)) {
+    return cut(gradient, table, clock, norm);
+  }
   const timeline::Span span(timeline::Row::kPush, "encode", clock.value());
   std::unique_lock<std::mutex> lock;
   if (encoding.has_residual()) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/commands/command.hpp"
-#include "cli/control_client.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 

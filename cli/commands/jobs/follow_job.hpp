@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "cli/control_client.hpp"
 #include "proto/config/job_words.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "cli/commands/command.hpp"
-#include "cli/control_client.hpp"
 #include "common/system/stop_signal.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

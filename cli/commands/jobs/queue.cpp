@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/commands/command.hpp"
-#include "cli/control_client.hpp"
 #include "cli/views/queue_view.hpp"
 #include "cli/views/terminal.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

@@ -8,8 +8,10 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/commands/jobs/follow_job.hpp"
-#include "cli/control_client.hpp"
+#include "cli/run_origin.hpp"
 #include "cli/views/job_text.hpp"
+#include "proto/config/external_job.hpp"
+#include "proto/session/control_client.hpp"
 #include "proto/state_word.hpp"
 
 namespace taut::cli {
@@ -46,14 +48,14 @@ Result<void> resume(const ResumeOptions& options) {
       job.checkpoints().empty() ? job.resume().clock() : job.checkpoints().rbegin()->clock();
   pb::Job definition = job.definition();
   if (options.max_iter) definition.mutable_solver_param()->set_max_iter(*options.max_iter);
-  if (clock >= definition.solver_param().max_iter()) {
+  if (Clock(clock) >= end_clock(definition)) {
     return invalid(
         fmt::format("job {} has trained all of its {} iterations; --max-iter N trains "
                     "further",
                     options.job, definition.solver_param().max_iter()));
   }
   definition.set_resume(from);
-  TAUT_TRY(const pb::SubmitReply reply, client.submit(definition));
+  TAUT_TRY(const pb::SubmitReply reply, client.submit(definition, run_origin()));
   fmt::print("job {} continues job {} from clock {}: {}\n", reply.job(), options.job, clock, from);
   if (!reply.message().empty()) fmt::print("{}\n", reply.message());
   std::fflush(stdout);

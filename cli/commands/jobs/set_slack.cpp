@@ -8,7 +8,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
-#include "cli/control_client.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "cli/commands/command.hpp"
-#include "cli/control_client.hpp"
 #include "cli/views/message_json.hpp"
 #include "cli/views/status_view.hpp"
 #include "cli/views/terminal.hpp"
 #include "common/system/stop_signal.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/commands/command.hpp"
-#include "cli/control_client.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

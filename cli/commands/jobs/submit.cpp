@@ -12,9 +12,9 @@
 #include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/jobs/follow_job.hpp"
-#include "cli/control_client.hpp"
 #include "cli/job_records.hpp"
 #include "cli/run_origin.hpp"
+#include "proto/session/control_client.hpp"
 #include "worker/model/job/job.hpp"
 #include "worker/model/layer_place.hpp"
 #include "worker/model/weights.hpp"
@@ -77,7 +77,7 @@ Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(warn(options, given, job));
   TAUT_TRY(settle_weights(options, job));
   TAUT_TRY(auto client, options.coordinator.connect());
-  TAUT_TRY(const pb::SubmitReply reply, client.submit(job));
+  TAUT_TRY(const pb::SubmitReply reply, client.submit(job, run_origin()));
   fmt::print(
       "job {0} submitted{1}\n", reply.job(),
       options.follow ? "" : fmt::format("; tautline status {} --watch follows it", reply.job()));

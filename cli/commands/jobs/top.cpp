@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "cli/commands/command.hpp"
-#include "cli/control_client.hpp"
 #include "cli/views/key_input.hpp"
 #include "cli/views/terminal.hpp"
 #include "cli/views/top_view.hpp"
 #include "cli/views/worker_marks.hpp"
 #include "common/system/stop_signal.hpp"
 #include "common/time.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/commands/command.hpp"
-#include "cli/control_client.hpp"
+#include "proto/session/control_client.hpp"
 
 namespace taut::cli {
 namespace {

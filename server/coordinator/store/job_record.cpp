@@ -21,7 +21,9 @@ std::optional<TrainedSpan> joined(const std::optional<TrainedSpan>& a,
   return TrainedSpan{std::min(a->from, b->from), std::max(a->to, b->to)};
 }
 
-void add_former(const pb::Progress& progress, pb::FormerMembers& former) {
+void add_former(const pb::StoredMember& member, pb::FormerMembers& former) {
+  const pb::Progress& progress = member.progress();
+  if (member.finished()) former.add_finished_slots(member.member().slot());
   former.set_members(former.members() + 1);
   former.set_images(former.images() + progress.images());
   std::map<std::int64_t, std::uint64_t> reads;
@@ -84,7 +86,7 @@ void JobRecord::forget_past(Clock version) {
       ++i;
       continue;
     }
-    add_former(stored_.members(i).progress(), *change().mutable_former());
+    add_former(stored_.members(i), *change().mutable_former());
     former_ = joined(former_, workers[static_cast<std::size_t>(i)].trained);
     stored_.mutable_members()->DeleteSubrange(i, 1);
     workers.erase(workers.begin() + i);

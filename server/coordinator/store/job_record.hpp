@@ -103,6 +103,17 @@ class JobRecord {
     return !member.finished() && !member.lost();
   }
 
+  /// Which workers it takes: those that are for this job alone, or, of value 0, those that train
+  /// nets.
+  [[nodiscard]] JobId takes() const {
+    return stored_.definition().external_members() ? JobId(stored_.job()) : JobId();
+  }
+  /// Members that have left as finished.
+  [[nodiscard]] bool has_finished_members() const {
+    return !stored_.former().finished_slots().empty() ||
+           std::ranges::any_of(stored_.members(), &pb::StoredMember::finished);
+  }
+
   /// How many members work.
   [[nodiscard]] std::uint32_t working() const {
     return static_cast<std::uint32_t>(std::ranges::count_if(

@@ -164,6 +164,11 @@
     });
   }
 
+  // A job without an end is over when its members say so.
+  function clockOf(job, of) {
+    return group(job.clock) + (job.max_iter > 0 ? of + group(job.max_iter) : "");
+  }
+
   function showJob(job, waits) {
     text("job-title", `Job ${job.id}: ${job.name}`);
     const state = job.state === "running" ? `running, ${modeName(job)}` : job.state;
@@ -175,7 +180,7 @@
     const share = job.max_iter > 0 ? Math.min(1, job.clock / job.max_iter) : 0;
     $("bar").firstElementChild.style.width = 100 * share + "%";
     $("bar").setAttribute("aria-valuenow", (100 * share).toFixed(0));
-    text("t-clock", `${group(job.clock)} of ${group(job.max_iter)}`);
+    text("t-clock", clockOf(job, " of "));
     text("t-loss", job.loss === null ? "–" : job.loss.toFixed(4));
     text("t-accuracy", job.accuracy === null ? "–" : (100 * job.accuracy).toFixed(2) + " %");
     const tested = job.tests.clock;
@@ -475,7 +480,7 @@
       cell(row, job.name);
       cell(row, job.state);
       cell(row, modeName(job));
-      cell(row, `${group(job.clock)}/${group(job.max_iter)}`, "n");
+      cell(row, clockOf(job, "/"), "n");
       cell(row, job.accuracy === null ? "–" : (100 * job.accuracy).toFixed(2) + " %", "n");
       return row;
     }));

@@ -7,11 +7,11 @@
 #include <sstream>
 
 #include "cli/child_process.hpp"
-#include "cli/control_client.hpp"
 #include "cli/local_cluster.hpp"
 #include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/system/memory.hpp"
+#include "proto/session/control_client.hpp"
 #include "tests/bench/data_plane/bench_worker.hpp"
 #include "tests/bench/data_plane/limits.hpp"
 #include "tests/bench/data_plane/memory_use.hpp"
@@ -126,7 +126,7 @@ class Bench {
       children.push_back(std::move(child));
     }
     TAUT_TRY(const Security security, cluster.user_security());
-    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10, security));
+    TAUT_TRY(auto control, connect_control(cluster.coordinator(), 10, security));
     TAUT_TRY(await_workers(control, workers));
     TAUT_TRY(control.submit(bench_job(workers)));
     TAUT_TRY(await_all(children, 60 + 20 * options_.seconds));
@@ -147,7 +147,7 @@ class Bench {
     cluster_options.insecure = options_.insecure;
     TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
     TAUT_TRY(const Security security, cluster.user_security());
-    TAUT_TRY(auto control, cli::connect_control(cluster.coordinator(), 10, security));
+    TAUT_TRY(auto control, connect_control(cluster.coordinator(), 10, security));
     const int server = cluster.children()[0].pid();
     const std::uint64_t server_before = own_memory(server);
     std::vector<cli::ChildProcess> children;

@@ -55,7 +55,7 @@ Result<void> await_all(std::vector<cli::ChildProcess>& children, double limit_s)
   return ok();
 }
 
-Result<void> await_workers(cli::ControlClient& control, int workers) {
+Result<void> await_workers(ControlClient& control, int workers) {
   for (int i = 0; i < 200; ++i) {
     TAUT_TRY(const pb::StatusReply status, control.status());
     if (status.workers_size() >= workers) return ok();

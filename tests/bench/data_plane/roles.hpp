@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/child_process.hpp"
-#include "cli/control_client.hpp"
 #include "common/result.hpp"
 #include "proto/job.pb.h"
+#include "proto/session/control_client.hpp"
 
 namespace taut::bench {
 
@@ -20,7 +20,7 @@ namespace taut::bench {
 /// Errors    timeout; unavailable: one ended badly, and its log
 [[nodiscard]] Result<void> await_all(std::vector<cli::ChildProcess>& children, double limit_s);
 /// Waits until so many workers have joined. Errors: timeout, after 10 s.
-[[nodiscard]] Result<void> await_workers(cli::ControlClient& control, int workers);
+[[nodiscard]] Result<void> await_workers(ControlClient& control, int workers);
 /// A job without a net that never ends by itself.
 [[nodiscard]] pb::Job bench_job(int workers, pb::Consistency::Mode mode = pb::Consistency::ASYNC);
 

@@ -175,12 +175,17 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   progress_.set_job(job_->job());
   progress_.set_revision(job_->revision());
   progress_.set_incarnation(job_->incarnation());
-  if (progress_.finished() || !progress_.error().empty()) return;
+  if (progress_.finished() || progress_.left() || !progress_.error().empty()) return;
+  if (leaves != Leaves::kNot && pushed_.empty()) {
+    progress_.set_left(true);
+    progress_.set_finished(leaves == Leaves::kFinished);
+    return;
+  }
   progress_.set_error(fails);
   progress_.set_diverged(diverges);
   if (job_->stop()) progress_.set_finished(true);
   const std::int64_t clock = progress_.clock();
-  const std::int64_t end = job_->definition().solver_param().max_iter();
+  const std::int64_t end = end_clock(job_->definition()).value();
   if (clock >= end && !job_->stop()) return finish();
   const auto allows = [&](FakeServer* server) { return server->may_read(*job_, clock); };
   if (job_->stop() || (pushed_.empty() && !std::all_of(servers.begin(), servers.end(), allows))) {
@@ -243,11 +248,12 @@ FakeCluster::Process& FakeCluster::add_server(const std::string& name, std::size
   return process;
 }
 
-FakeCluster::Process& FakeCluster::add_worker(const std::string& name) {
+FakeCluster::Process& FakeCluster::add_worker(const std::string& name, std::uint64_t job) {
   ControlIdentity identity;
   identity.role = pb::ROLE_WORKER;
   identity.name = name;
   identity.device = "cpu";
+  identity.job = JobId(job);
   Process& process = processes_[name];
   start(process, std::move(identity));
   return process;

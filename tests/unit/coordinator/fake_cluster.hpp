@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/ssp/slice_clock.hpp"
+#include "proto/config/external_job.hpp"
 #include "proto/session/control_session.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store/store.hpp"
@@ -67,6 +68,8 @@ class FakeWorker {
   std::string fails;      // why it gives up
   bool diverges = false;  // what fails is the training, not the worker
   bool tests = false;     // it has trained all clocks, and its last test lasts
+  enum class Leaves : std::uint8_t { kNot, kForNow, kFinished };
+  Leaves leaves = Leaves::kNot;  // at the end of a clock
 
  private:
   void finish();
@@ -101,7 +104,8 @@ class FakeCluster {
                        std::unique_ptr<CoordinatorStore> store = make_memory_store());
 
   Process& add_server(const std::string& name, std::size_t shards = 1);
-  Process& add_worker(const std::string& name);
+  /// job  the only one that it is for; 0: those with a net
+  Process& add_worker(const std::string& name, std::uint64_t job = 0);
   /// The process ends without a word. Adding one of the same name starts it again.
   void kill(const std::string& name);
   [[nodiscard]] Process& at(const std::string& name) { return processes_.at(name); }

@@ -803,4 +803,33 @@ TEST_CASE("a table's learning rate and decay are multiplied by its own factors",
   CHECK(same_bits(undecayed.values(), descend(initial(), {own(0, 0)}, 1)));
 }
 
+TEST_CASE("the first initial values of clock 0 are the slice's, and no step of the rule",
+          "[slice]") {
+  const auto seeded = [](Slack slack) {
+    JobMaker job(2, slack);
+    job.state.mutable_definition()->set_external_members(true);
+    return job;
+  };
+  const std::vector<float> first{1, 2, 3, 4, 5};
+  const std::vector<float> second{9, 9, 9, 9, 9};
+  SECTION("in BSP those of the lowest worker, whoever comes first") {
+    OneSlice one(seeded(Slack(0)));
+    CHECK(one.push(1, 0, second) == PushVerdict::kAccept);
+    CHECK(one.push(0, 0, first) == PushVerdict::kAccept);
+    CHECK(same_bits(one.values(), first));
+    one.push(0, 1, second);
+    one.push(1, 1, second);
+    CHECK(same_bits(one.values(), descend(first, {second, second}, 2)));
+  }
+  SECTION("on arrival those that come first") {
+    OneSlice one(seeded(kAsync));
+    one.push(1, 0, first);
+    one.push(1, 1, second);
+    const std::vector<float> trained = one.values();
+    CHECK(same_bits(trained, descend(first, {second}, 2)));
+    one.push(0, 0, second);
+    CHECK(same_bits(one.values(), trained));
+  }
+}
+
 }  // namespace taut::server

@@ -6,6 +6,7 @@
 
 #include "common/files/file.hpp"
 #include "proto/config/experiment_check.hpp"
+#include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
@@ -101,9 +102,13 @@ Result<pb::Job> load_job(const fs::path& path) {
   TAUT_TRY(pb::Job job, read_job(path));
   TAUT_TRY(const fs::path solver_path, settle_solver(path, job));
   TAUT_TRY(upgrade_solver(*job.mutable_solver_param()));
-  TAUT_TRY(settle_nets(path, solver_path, job));
-  settle_data_paths(path, job);
-  TAUT_TRY(settle_weights(path, solver_path, job));
+  if (job.external_members()) {
+    TAUT_TRY(check_external_members(job));
+  } else {
+    TAUT_TRY(settle_nets(path, solver_path, job));
+    settle_data_paths(path, job);
+    TAUT_TRY(settle_weights(path, solver_path, job));
+  }
   if (const auto misfit = misfit_of_compression(job)) {
     TAUT_TRY(const std::string text, read_file(path, kMaxText));
     PlacedText placed;
@@ -132,6 +137,7 @@ GraphOptions KnownRecords::graph_options(const NetChoice& choice) const {
 }
 
 Result<std::vector<std::string>> check_job(const pb::Job& job, const KnownRecords& records) {
+  if (job.external_members()) return check_job_itself(job);
   TAUT_TRY(check_solver(job.solver_param()));
   TAUT_TRY(check_graphs(job, records));
   return check_job_itself(job);
@@ -152,7 +158,11 @@ Result<void> check_mode(const pb::Consistency& consistency) {
 }  // namespace
 
 Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
-  TAUT_TRY(std::vector<std::string> warnings, check_solver(job.solver_param()));
+  TAUT_TRY(check_external_members(job));
+  std::vector<std::string> warnings;
+  if (!job.external_members()) {
+    TAUT_TRY(warnings, check_solver(job.solver_param()));
+  }
   TAUT_TRY(check_experiment(job));
   TAUT_TRY(check_mode(job.consistency()));
   TAUT_TRY(to_policies(job));

@@ -12,7 +12,7 @@
 #include "proto/control.pb.h"
 #include "proto/session/coordinator_addresses.hpp"
 
-namespace taut::cli {
+namespace taut {
 
 /// Asks the coordinator and waits for its answers. Each request is sent again until it is answered
 /// or its deadline passes; meanwhile the coordinator may be restarted, or another one take over.
@@ -28,7 +28,9 @@ class ControlClient {
 
   /// Errors of each: timeout; invalid, with the coordinator's own reason.
   /// The job's number, and what it waits for.
-  [[nodiscard]] Result<pb::SubmitReply> submit(const pb::Job& definition);
+  /// origin  where it is submitted, for the job's folder
+  [[nodiscard]] Result<pb::SubmitReply> submit(const pb::Job& definition,
+                                               const pb::RunOrigin& origin = {});
   /// Every job, or one. Errors: also the coordinator does not know the job.
   [[nodiscard]] Result<pb::StatusReply> status(JobId job = JobId());
   /// One job with its definition. Errors: as status.
@@ -83,4 +85,4 @@ class ControlClient {
 [[nodiscard]] Result<ControlClient> connect_control(const std::string& address, double wait_s,
                                                     const Security& security);
 
-}  // namespace taut::cli
+}  // namespace taut

@@ -1,20 +1,20 @@
-#include "cli/control_client.hpp"
+#include "proto/session/control_client.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
 
-#include "cli/run_origin.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"
 
-namespace taut::cli {
+namespace taut {
 namespace {
 
 // A request that is not answered by then is sent again; a coordinator treats the copy as one.
@@ -26,10 +26,13 @@ std::uint64_t random_number() {
   return (static_cast<std::uint64_t>(device()) << 32) | device();
 }
 
-/// The process's ZeroMQ contexts, one for each key: they outlive every endpoint, until exit.
+/// The process's ZeroMQ contexts, one for each key. They are never destroyed: that would wait for
+/// endpoints that are still open at exit, as an interpreter may leave them.
 ZmqContext& context_with(const Security& security) {
-  static std::map<std::string, ZmqContext> contexts;
-  return contexts.try_emplace(security.own.public_key + security.cluster_key, security)
+  static std::mutex mutex;
+  static auto* const contexts = new std::map<std::string, ZmqContext>();
+  const std::scoped_lock lock(mutex);
+  return contexts->try_emplace(security.own.public_key + security.cluster_key, security)
       .first->second;
 }
 
@@ -131,11 +134,12 @@ Result<void> ControlClient::move_on() {
   return ok();
 }
 
-Result<pb::SubmitReply> ControlClient::submit(const pb::Job& definition) {
+Result<pb::SubmitReply> ControlClient::submit(const pb::Job& definition,
+                                              const pb::RunOrigin& origin) {
   pb::ControlMessage request;
   *request.mutable_submit()->mutable_definition() = definition;
   request.mutable_submit()->set_token(random_number());
-  *request.mutable_submit()->mutable_origin() = run_origin();
+  *request.mutable_submit()->mutable_origin() = origin;
   TAUT_TRY(auto answer, ask(std::move(request)));
   if (!answer.submit_reply().error().empty()) return invalid(answer.submit_reply().error());
   return std::move(*answer.mutable_submit_reply());
@@ -235,4 +239,4 @@ Result<ControlClient> connect_control(const std::string& address, double wait_s,
   return ControlClient::connect(context_with(security).make_endpoint(), address, deadline);
 }
 
-}  // namespace taut::cli
+}  // namespace taut

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "proto/job.pb.h"
+
+namespace taut {
+
+/// The first clock at which a job with external members trains: the update of the clock before
+/// it is a member's initial values.
+constexpr std::int64_t kFirstExternalClock = 1;
+
+/// The clock at which a job's training is over; of a job with external members, which ends when
+/// they say so: never.
+[[nodiscard]] Clock end_clock(const pb::Job& job);
+
+/// What a job with external members must say and must not; any other job passes.
+/// Errors    invalid: a net, data, no number of workers, a mode or a rule that needs Tautline's own
+///           training loop
+[[nodiscard]] Result<void> check_external_members(const pb::Job& job);
+
+}  // namespace taut

@@ -1,0 +1,116 @@
+"""libtautline.so by ctypes: its functions with their types, and its codes as exceptions."""
+
+import ctypes
+import os
+import pathlib
+
+from tautline import errors
+
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+_NAME = "libtautline.so.1"
+
+AGAIN = 8
+FLOAT32 = 0
+# Between two looks of the interpreter at signals, while a call waits.
+_PATIENCE_S = 0.05
+
+
+class Place(ctypes.Structure):
+    _fields_ = [("worker", ctypes.c_uint32), ("slot", ctypes.c_uint32),
+                ("slots", ctypes.c_uint32), ("start", ctypes.c_int64)]
+
+
+class Report(ctypes.Structure):
+    _fields_ = [("loss", ctypes.c_double), ("items", ctypes.c_uint64)]
+
+
+class Orders(ctypes.Structure):
+    _fields_ = [("clock", ctypes.c_int64), ("leave", ctypes.c_int)]
+
+
+def _places():
+    """Where the library may be: named, next to the package, in a build tree, in the system."""
+    named = os.environ.get("TAUTLINE_LIBRARY")
+    if named:
+        return [named]
+    return [str(_PACKAGE / "lib" / _NAME),
+            str(_PACKAGE.parent.parent / "build" / "release" / "lib" / _NAME), _NAME]
+
+
+def _load():
+    places = _places()
+    for place in places:
+        if os.sep in place and not os.path.exists(place):
+            continue
+        try:
+            return ctypes.CDLL(place)
+        except OSError as failure:
+            reason = failure
+    raise ImportError(f"{_NAME} cannot be loaded ({reason}); scripts/build builds it, or name it "
+                      "in TAUTLINE_LIBRARY")
+
+
+def _declare(lib):
+    text, handle, number = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64
+    table, size, seconds = ctypes.c_uint32, ctypes.c_size_t, ctypes.c_double
+    element, out = ctypes.c_int, ctypes.POINTER
+    signatures = {
+        "connect": [text, text, seconds, out(handle)],
+        "submit": [handle, text, out(number)],
+        "status": [handle, number, out(handle)],
+        "set_slack": [handle, number, ctypes.c_int64],
+        "stop": [handle, number, ctypes.c_int],
+        "checkpoint": [handle, number],
+        "join": [text, text, number, text, seconds, out(handle)],
+        "await_place": [handle, out(Place)],
+        "add_table": [handle, text, out(ctypes.c_int64), size, element, ctypes.c_int, handle,
+                      out(table)],
+        "open": [handle],
+        "push": [handle, table, element, handle, number],
+        "pull": [handle, table, out(ctypes.c_int64)],
+        "snapshot": [handle, table, element, handle, number, out(ctypes.c_int64)],
+        "end_clock": [handle, out(Report), out(Orders)],
+        "staleness": [handle, out(number), size],
+        "leave": [handle],
+        "finish": [handle],
+        "fail": [handle, text],
+    }
+    for name, arguments in signatures.items():
+        function = getattr(lib, "tautline_" + name)
+        function.argtypes = arguments
+        function.restype = ctypes.c_int
+    for name, arguments in {"disconnect": [handle], "close": [handle], "free": [handle],
+                            "set_patience": [seconds]}.items():
+        function = getattr(lib, "tautline_" + name)
+        function.argtypes = arguments
+        function.restype = None
+    for name in ("error", "version"):
+        function = getattr(lib, "tautline_" + name)
+        function.argtypes = []
+        function.restype = text
+    lib.tautline_set_patience(_PATIENCE_S)
+    return lib
+
+
+lib = _declare(_load())
+
+
+def check(code):
+    """Raises the exception of a code that is none of success."""
+    if code == 0:
+        return
+    message = lib.tautline_error().decode(errors="replace")
+    raise errors.BY_CODE.get(code, errors.TautlineError)(message)
+
+
+def wait(function, *arguments):
+    """Calls a function that waits until it has what it waits for. Signals are handled between."""
+    code = function(*arguments)
+    while code == AGAIN:
+        code = function(*arguments)
+    check(code)
+
+
+def text(value):
+    """A text for the library; None stays None."""
+    return None if value is None else os.fsencode(value)

@@ -1,0 +1,42 @@
+"""What can go wrong, as exceptions: each message is a line that says what, where, the way out."""
+
+
+class TautlineError(Exception):
+    """Any error of Tautline."""
+
+
+class InvalidError(TautlineError, ValueError):
+    """Wrong use: a field, a shape, an element type, two threads, a job that cannot be."""
+
+
+class NotFoundError(TautlineError, LookupError):
+    """A job, a table, a program or a key does not exist."""
+
+
+class DeadlineError(TautlineError, TimeoutError):
+    """A server or the coordinator says nothing."""
+
+
+class UnavailableError(TautlineError, ConnectionError):
+    """The coordinator refuses, or cannot be reached."""
+
+
+class LostError(TautlineError):
+    """The member was declared lost: join again."""
+
+
+class MismatchError(TautlineError):
+    """The two sides differ: their versions, the job, its tables."""
+
+
+class StoppedError(TautlineError):
+    """The job is over, or the member has left it."""
+
+
+class SystemFailure(TautlineError, OSError):
+    """The operating system reported an error."""
+
+
+# By tautline_code; code 10, no memory, is Python's own MemoryError.
+BY_CODE = {1: InvalidError, 2: NotFoundError, 3: DeadlineError, 4: UnavailableError, 5: LostError,
+           6: MismatchError, 7: StoppedError, 9: SystemFailure, 10: MemoryError}

@@ -1,0 +1,259 @@
+"""Programs as members of a job: the Python package over libtautline.so, on real servers."""
+
+import json
+import signal
+import time
+
+from cluster import SLOWER, wait_until
+from training.python_members import PythonMembers
+
+
+# Members of this loop agree on 3 + the mean of their shares.
+TRAIN = """
+    import sys, time
+    import numpy, tautline
+    cluster = tautline.connect(sys.argv[1], wait_s=20)
+    job = cluster.job(int(sys.argv[2]))
+    clocks, pause = int(sys.argv[3]), float(sys.argv[4])
+    with job.member() as me:
+        print("joined", me.slot, me.clock, flush=True)
+        w = me.table("w", numpy.full(1000, 5.0 + me.slot))
+        b = me.table("b", numpy.zeros((2, 3)))
+        for clock in me.clocks(clocks):
+            me.push(w, w.value - (3 + me.slot))
+            me.push(b, numpy.ones((2, 3)))
+            time.sleep(pause)
+            me.pull(w)
+            me.pull(b)
+            me.report(loss=float(abs(w.value).sum()), items=8)
+        stale = max(me.staleness())
+    print("end", w.value.tobytes().hex()[:64], round(float(w.value[0]), 5), b.value[1][2], stale)
+"""
+
+
+class PythonTest(PythonMembers):
+    def members(self, job, count, clocks=20, pause=0):
+        return [self.program(TRAIN, self.coordinator, job, clocks, pause) for _ in range(count)]
+
+    def test_one_member_of_a_local_cluster_trains_and_finishes(self):
+        out = self.run_python("""
+            import numpy, tautline
+            with tautline.local(servers=2) as cluster:
+                job = cluster.submit(rule=tautline.SGD(lr=0.1), workers=1, slack=2)
+                print(job.status()["message"])
+                with job.member() as me:
+                    w = me.table("w", numpy.zeros(10))
+                    for clock in me.clocks(100):
+                        me.push(w, 2 * (w.value - 3))
+                        me.pull(w)
+                print(job.wait(20), abs(w.value - 3).max() < 1e-5, me)
+            """)
+        self.assertEqual(out.splitlines()[0], "waits for 1 more member: 1 required, 0 joined")
+        self.assertIn("DONE True", out)
+
+    def test_members_in_bsp_repeat_bit_for_bit_and_agree_with_the_rule(self):
+        self.start_cluster()
+        ends = []
+        for _ in range(2):
+            job = self.submit(2, "mode: BSP")
+            outs = [self.result(one) for one in self.members(job, 2)]
+            self.wait_for_job(job, "DONE")
+            ends.append({out.splitlines()[-1] for out in outs})
+        self.assertEqual(len(ends[0]), 1, "both members have the same values")
+        self.assertEqual(ends[0], ends[1])
+        _, _, w, b, stale = ends[0].pop().split()
+        # Seeded with 5 by the member of share 0; the mean gradient is w - 3.5.
+        self.assertAlmostEqual(float(w), 3.5 + 1.5 * 0.75**20, places=4)
+        self.assertAlmostEqual(float(b), -5, places=4)
+        self.assertEqual(stale, "0")
+
+    def test_the_slack_of_members_bounds_their_reads_and_changes_while_they_run(self):
+        self.start_cluster()
+        job = self.submit(2, "mode: SSP slack: 1")
+        fast, slow = self.members(job, 1)[0], self.program(TRAIN, self.coordinator, job, 20, 0.05)
+        wait_until(lambda: self.job_status(job)["state"] == "RUNNING")
+        self.assertEqual(self.ask("set-slack", job, 3).returncode, 0)
+        stale = [int(self.result(one).split()[-1]) for one in (fast, slow)]
+        self.assertLessEqual(max(stale), 3)
+        ended = self.wait_for_job(job, "DONE")
+        self.assertEqual(int(ended["slack"]), 3)
+        self.assertEqual([int(w["progress"]["clock"]) for w in ended["workers"]], [21, 21])
+        self.assertEqual([int(w["progress"]["images"]) for w in ended["workers"]], [160, 160])
+
+    def test_a_member_that_is_killed_is_started_again(self):
+        self.start_cluster()
+        job = self.submit(2, "mode: SSP slack: 2")
+        kept, killed = self.members(job, 2, clocks=120, pause=0.02)
+        wait_until(lambda: int(self.job_status(job)["workers"][-1]["progress"]["clock"]) > 5
+                   if self.job_status(job)["workers"] else None)
+        killed.kill()
+        killed.wait()
+        wait_until(lambda: "lost" in json.dumps(self.job_status(job)).lower())
+        again = self.members(job, 1, clocks=120, pause=0.02)[0]
+        self.result(kept)
+        joined = self.result(again).splitlines()[0].split()
+        self.assertGreater(int(joined[2]), 1, "it joins at a later clock than the first")
+        self.wait_for_job(job, "DONE")
+
+    def test_a_job_whose_members_have_left_waits_for_others(self):
+        self.start_cluster()
+        job = self.submit(1, "mode: BSP")
+        leave = """
+            import sys, numpy, tautline
+            me = tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member()
+            w = me.table("w", numpy.full(4, 9.0))
+            for clock in me.clocks(me.clock + 4):
+                me.push(w, numpy.ones(4)); me.pull(w)
+            me.leave()
+            print(clock, w.value[0])
+            """
+        self.assertEqual(self.run_python(leave, self.coordinator, job), "5 7.75\n")
+        wait_until(lambda: "waits for a member" in self.job_status(job)["message"])
+        self.assertEqual(self.run_python(leave, self.coordinator, job), "10 6.5\n")
+        self.assertEqual(self.job_status(job)["state"], "RUNNING")
+
+    def test_a_program_that_raises_leaves_at_once_and_says_so(self):
+        self.start_cluster()
+        job = self.submit(1, "mode: BSP")
+        process = self.program("""
+            import sys, numpy, tautline
+            with tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member() as me:
+                w = me.table("w", numpy.zeros(4))
+                for clock in me.clocks():
+                    raise ValueError("no such batch")
+            """, self.coordinator, job)
+        self.assertIn("ValueError: no such batch", self.result(process, status=1))
+        status = wait_until(lambda: self.job_status(job)["message"], 3)
+        self.assertIn("ValueError: no such batch", status)
+
+    def test_ctrl_c_ends_a_wait_for_another_member(self):
+        self.start_cluster()
+        job = self.submit(2, "mode: BSP", "min_workers: 2")
+        waits, other = self.members(job, 1)[0], self.members(job, 1, pause=100)[0]
+        for process in (waits, other):
+            self.assertIn("joined", process.stdout.readline())
+        time.sleep(0.5)
+        begin = time.monotonic()
+        waits.send_signal(signal.SIGINT)
+        self.assertIn("KeyboardInterrupt", self.result(waits, status=-signal.SIGINT))
+        self.assertLess(time.monotonic() - begin, 3 * SLOWER)
+        # One that waits for its place ends as soon.
+        lonely = self.program(TRAIN, self.coordinator, self.submit(2, "mode: BSP"), 1, 0)
+        time.sleep(1)
+        lonely.send_signal(signal.SIGINT)
+        self.assertIn("KeyboardInterrupt", self.result(lonely, status=-signal.SIGINT))
+
+    def test_a_job_of_members_is_saved_stopped_and_continued(self):
+        self.start_cluster()
+        folder = self.folder / "saved"
+        job = self.submit(1, "mode: BSP", f'checkpoint {{ folder: "{folder}" }}')
+        process = self.members(job, 1, clocks=10000, pause=0.01)[0]
+        wait_until(lambda: self.job_status(job)["workers"] and
+                   int(self.job_status(job)["workers"][0]["progress"]["clock"]) > 5)
+        self.assertEqual(self.ask("stop", job).returncode, 0)
+        self.assertIn("StoppedError", self.result(process, status=1))
+        stopped = self.wait_for_job(job, "STOPPED")
+        clock = int(stopped["checkpoints"][0]["clock"])
+        answer = self.ask("resume", job)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        again = int(answer.stdout.split()[1])
+        out = self.result(self.members(again, 1, clocks=clock + 3)[0])
+        self.assertIn(f"joined 0 {clock}\n", out)
+        # Its end is a checkpoint too: of the clock after the last.
+        ended = self.wait_for_job(again, "DONE")
+        self.assertEqual(int(ended["checkpoints"][-1]["clock"]), clock + 4)
+
+    def test_wrong_use_raises_what_says_what_and_the_way_out(self):
+        self.start_cluster()
+        job = self.submit(1, "mode: BSP")
+        out = self.run_python("""
+            import sys, threading, numpy, tautline
+            def fails(kind, words, call):
+                try:
+                    call()
+                except kind as error:
+                    assert words in str(error), str(error)
+                else:
+                    raise AssertionError("nothing was raised: " + words)
+            cluster = tautline.connect(sys.argv[1])
+            fails(tautline.UnavailableError, "does not exist",
+                  lambda: tautline.Job(cluster, 99).member())
+            fails(tautline.InvalidError, "does not exist", lambda: cluster.job(99))
+            fails(tautline.InvalidError, "whole number", lambda: cluster.submit(
+                rule=tautline.SGD(lr=1), workers=1, slack=-1))
+            fails(tautline.InvalidError, "at least 1", lambda: cluster.submit(
+                rule=tautline.SGD(lr=1), workers=0))
+            fails(tautline.DeadlineError, "no coordinator", lambda: tautline.connect(
+                "127.0.0.1:1", wait_s=0.5))
+            me = cluster.job(int(sys.argv[2])).member()
+            fails(tautline.InvalidError, "element type", lambda: me.table("t", numpy.array(["a"])))
+            fails(tautline.InvalidError, "is unknown", lambda: me.table("t", numpy.ones(2), "odd"))
+            w = me.table("w", numpy.ones((2, 2)))
+            fails(tautline.InvalidError, "added before", lambda: me.table("w", numpy.ones(2)))
+            fails(tautline.InvalidError, "shape [2, 2]", lambda: me.push(w, numpy.ones(4)))
+            fails(tautline.InvalidError, "in use already", lambda: me.table("x", numpy.ones(2)))
+            fails(tautline.InvalidError, "was not pushed at clock 1", me.end_clock)
+            me.push(w, numpy.ones((2, 2)))
+            fails(tautline.InvalidError, "pushed at clock 1 before", lambda: me.push(w, w.value))
+            fails(tautline.InvalidError, "was not pulled at clock 1", me.end_clock)
+            fails(tautline.InvalidError, "which has not ended", me.leave)
+            me.pull(w); me.end_clock()
+            errors = []
+            def snap():
+                for _ in range(3000):
+                    try: me.snapshot(w)
+                    except tautline.InvalidError as error: errors.append(str(error))
+            threads = [threading.Thread(target=snap) for _ in range(2)]
+            [one.start() for one in threads]; [one.join() for one in threads]
+            assert any("another thread" in one for one in errors), errors[:1]
+            me.finish()
+            fails(tautline.StoppedError, "has left its job", lambda: me.pull(w))
+            assert cluster.job(int(sys.argv[2])).wait(10) == "DONE"
+            fails(tautline.UnavailableError, "has ended", cluster.job(int(sys.argv[2])).member)
+            print("all")
+            """, self.coordinator, job)
+        self.assertEqual(out, "all\n")
+
+    def test_a_server_that_is_gone_ends_a_members_wait_in_time(self):
+        server = self.start_cluster()
+        job = self.submit(1, "mode: BSP")
+        process = self.program("""
+            import sys, numpy, tautline
+            with tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member() as me:
+                w = me.table("w", numpy.zeros(4))
+                for clock in me.clocks():
+                    me.push(w, w.value); me.pull(w)
+                    if clock == 3: print("trains", flush=True)
+            """, self.coordinator, job)
+        self.assertEqual(process.stdout.readline(), "trains\n")
+        server.kill()
+        begin = time.monotonic()
+        self.assertIn("DeadlineError", self.result(process, status=1))
+        self.assertLess(time.monotonic() - begin, 30 * SLOWER)
+
+    def test_members_come_and_go_and_leave_nothing_behind(self):
+        self.start_cluster()
+        job = self.submit(1, "mode: ASYNC")
+        out = self.run_python("""
+            import os, sys, numpy, tautline
+            cluster = tautline.connect(sys.argv[1])
+            job = cluster.job(int(sys.argv[2]))
+            def has():
+                pages = int(open("/proc/self/statm").read().split()[1])
+                return (len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), pages)
+            for i in range(40):
+                me = job.member()
+                w = me.table("w", numpy.zeros(100_000))
+                for clock in me.clocks(me.clock):
+                    me.push(w, w.value); me.pull(w)
+                me.leave()
+                if i == 9: before = has()
+            after = has()
+            grown = (after[2] - before[2]) * 4096
+            print(after[0] - before[0], after[1] - before[1], grown < 8 << 20)
+            """, self.coordinator, job, timeout=100)
+        self.assertEqual(out, "0 0 True\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

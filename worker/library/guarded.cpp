@@ -1,0 +1,62 @@
+#include "worker/library/guarded.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace taut::library {
+namespace {
+
+thread_local std::string last_error;
+std::atomic<std::int64_t> patience_us = 0;  // 0: without end
+
+tautline_code code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalid:
+    case ErrorCode::kExists:
+      return TAUTLINE_INVALID;
+    case ErrorCode::kNotFound:
+      return TAUTLINE_NOT_FOUND;
+    case ErrorCode::kTimeout:
+      return TAUTLINE_TIMEOUT;
+    case ErrorCode::kUnavailable:
+      return TAUTLINE_UNAVAILABLE;
+    case ErrorCode::kStale:
+      return TAUTLINE_STALE;
+    case ErrorCode::kMismatch:
+      return TAUTLINE_MISMATCH;
+    case ErrorCode::kClosed:
+      return TAUTLINE_STOPPED;
+    case ErrorCode::kIo:
+      return TAUTLINE_IO;
+  }
+  return TAUTLINE_INTERNAL;
+}
+
+}  // namespace
+
+tautline_code fail(tautline_code code, std::string message) {
+  last_error = std::move(message);
+  return code;
+}
+
+tautline_code fail(const Error& error) {
+  return fail(code_of(error.code), error.message);
+}
+
+Duration patience() {
+  const std::int64_t most = patience_us;
+  return most > 0 ? Duration(most) : Duration::max();
+}
+
+}  // namespace taut::library
+
+const char* tautline_error(void) {
+  return taut::library::last_error.c_str();
+}
+
+void tautline_set_patience(double wait_s) {
+  constexpr double kMaxWait = 1e9;
+  taut::library::patience_us = static_cast<std::int64_t>(1e6 * std::clamp(wait_s, 0.0, kMaxWait));
+}

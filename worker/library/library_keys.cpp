@@ -1,0 +1,48 @@
+#include "worker/library/library_keys.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include "common/keys/key_folder.hpp"
+#include "common/log.hpp"
+
+namespace taut::library {
+namespace {
+
+/// Empty: there are no keys.
+Result<std::filesystem::path> folder_of(const char* keys) {
+  if (keys != nullptr) return std::filesystem::path(keys);
+  const char* const named = std::getenv("TAUTLINE_KEYS");
+  if (named != nullptr && *named != '\0') return std::filesystem::path(named);
+  return own_key_folder();
+}
+
+}  // namespace
+
+void prepare_process() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    log::Options options;
+    options.role = "member";
+    const char* const level = std::getenv("TAUTLINE_LOG");
+    options.level = level == nullptr ? "warn" : level;
+    if (log::start(options)) return;
+    options.level = "warn";
+    (void)log::start(options);
+  });
+}
+
+Result<Security> user_keys(const char* keys) {
+  TAUT_TRY(const auto folder, folder_of(keys));
+  if (folder.empty()) return Security::insecure();
+  return user_security(folder);
+}
+
+Result<Security> member_keys(const char* keys, const std::string& name) {
+  TAUT_TRY(const auto folder, folder_of(keys));
+  if (folder.empty()) return Security::insecure();
+  return daemon_security(folder, name, KeyRole::kWorker);
+}
+
+}  // namespace taut::library

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "common/net/security.hpp"
+#include "common/result.hpp"
+
+namespace taut::library {
+
+/// What the process needs once before it uses anything: a log of warnings on standard error, at the
+/// level that TAUTLINE_LOG names.
+void prepare_process();
+
+/// What a program proves itself with as a user.
+/// keys  a folder; nullptr: what TAUTLINE_KEYS names, or the user's own; empty: there are no keys
+[[nodiscard]] Result<Security> user_keys(const char* keys);
+/// The same as a member of this name.
+[[nodiscard]] Result<Security> member_keys(const char* keys, const std::string& name);
+
+}  // namespace taut::library

@@ -1,0 +1,168 @@
+/* The C interface of Tautline: programs of any language as members of a training.
+ *
+ * A program connects to a cluster, submits a job with external members or joins one, adds its
+ * tables, and then, at each clock, pushes an update of every table, pulls the values of the next
+ * clock, and ends the clock. The servers apply the updates by the job's rule under its staleness
+ * bound.
+ *
+ * Every function returns TAUTLINE_OK or the kind of its error, whose one line for people
+ * tautline_error() returns until this thread's next call. Nothing is thrown across this interface.
+ * Handles are opaque; a member serves one call at a time. Functions and values of this version keep
+ * their meaning in later ones.
+ */
+#ifndef TAUTLINE_H
+#define TAUTLINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TAUTLINE_API __attribute__((visibility("default")))
+#else
+#define TAUTLINE_API
+#endif
+
+typedef enum tautline_code {
+  TAUTLINE_OK = 0,
+  TAUTLINE_INVALID = 1,     /* wrong use: a field, a shape, two threads, a job that cannot be */
+  TAUTLINE_NOT_FOUND = 2,   /* a job, a table or a key does not exist */
+  TAUTLINE_TIMEOUT = 3,     /* a server or the coordinator says nothing */
+  TAUTLINE_UNAVAILABLE = 4, /* refused by the coordinator, or it cannot be reached */
+  TAUTLINE_STALE = 5,       /* this member was declared lost: it can only join again */
+  TAUTLINE_MISMATCH = 6,    /* the two sides differ: version, job, tables */
+  TAUTLINE_STOPPED = 7,     /* the job is over, or the member has left */
+  TAUTLINE_AGAIN = 8,    /* no error: not yet, after the wait that tautline_set_patience() names */
+  TAUTLINE_IO = 9,       /* the operating system reported an error */
+  TAUTLINE_MEMORY = 10,  /* there is none left */
+  TAUTLINE_INTERNAL = 11 /* a mistake in Tautline: please report it */
+} tautline_code;
+
+/* The element type of the memory that is passed. */
+typedef enum tautline_element { TAUTLINE_FLOAT32 = 0 } tautline_element;
+
+typedef enum tautline_kind {
+  TAUTLINE_TRAINED = 0, /* updates are gradients, applied by the job's rule */
+  TAUTLINE_AVERAGED = 1 /* updates are values, whose mean is taken: running statistics */
+} tautline_kind;
+
+typedef struct tautline_cluster tautline_cluster;
+typedef struct tautline_member tautline_member;
+
+/* "0.1.0" and so on. */
+TAUTLINE_API const char* tautline_version(void);
+/* The line of this thread's last call that failed; valid until its next call. */
+TAUTLINE_API const char* tautline_error(void);
+/* Frees a text that was returned. */
+TAUTLINE_API void tautline_free(char* text);
+
+/* How long tautline_await_place(), tautline_open() and tautline_pull() wait before they return
+ * TAUTLINE_AGAIN and may be called again: for programs that must look at something else now and
+ * then, as interpreters at signals. Of the process; 0, as at its start: as long as it takes. */
+TAUTLINE_API void tautline_set_patience(double wait_s);
+
+/* ---- A cluster and its jobs ---- */
+
+/* address  "host:port" of the coordinator, or of several, separated by commas
+ * keys     the folder of the key to prove oneself with; NULL: the user's own; "": the cluster has
+ *          no keys
+ * wait_s   how long each request may take */
+TAUTLINE_API tautline_code tautline_connect(const char* address, const char* keys, double wait_s,
+                                            tautline_cluster** cluster);
+TAUTLINE_API void tautline_disconnect(tautline_cluster* cluster);
+
+/* job_text  a job as in a job's file (docs/reference/job.md) */
+TAUTLINE_API tautline_code tautline_submit(tautline_cluster* cluster, const char* job_text,
+                                           uint64_t* job);
+/* A JSON object with every job, server and worker; of one job alone unless it is 0. To be freed. */
+TAUTLINE_API tautline_code tautline_status(tautline_cluster* cluster, uint64_t job, char** json);
+/* slack  in clocks; 0: BSP; below 0: no bound */
+TAUTLINE_API tautline_code tautline_set_slack(tautline_cluster* cluster, uint64_t job,
+                                              int64_t slack);
+/* discard  other than 0: at once; otherwise a checkpoint is written first */
+TAUTLINE_API tautline_code tautline_stop(tautline_cluster* cluster, uint64_t job, int discard);
+/* Orders a checkpoint just ahead of every member. */
+TAUTLINE_API tautline_code tautline_checkpoint(tautline_cluster* cluster, uint64_t job);
+
+/* ---- A member ---- */
+
+typedef struct tautline_place {
+  uint32_t worker; /* the member's number, never given twice */
+  uint32_t slot;   /* its share of the data, one of `slots` */
+  uint32_t slots;
+  int64_t start; /* the first clock that it computes */
+} tautline_place;
+
+/* Begins to join a job; tautline_await_place() follows.
+ * name    of this process among all of the cluster; NULL: made of the host's name and the process
+ * wait_s  for the coordinator's first answer */
+TAUTLINE_API tautline_code tautline_join(const char* address, const char* keys, uint64_t job,
+                                         const char* name, double wait_s, tautline_member** member);
+/* Waits for a place in the job. */
+TAUTLINE_API tautline_code tautline_await_place(tautline_member* member, tautline_place* place);
+
+/* Adds a table; before tautline_open(), by all members in the same order.
+ * values  the initial values, and from tautline_open() on the shared ones: in C order, the
+ *         caller's, and not freed before tautline_close(). They are written by tautline_open(), and
+ *         at any time between a push and the end of the pull that follows it. */
+TAUTLINE_API tautline_code tautline_add_table(tautline_member* member, const char* name,
+                                              const int64_t* shape, size_t dimensions,
+                                              tautline_element element, tautline_kind kind,
+                                              void* values, uint32_t* table);
+/* Opens the tables and fills their values: those of the first member's, or of the clock at which
+ * this one joins. */
+TAUTLINE_API tautline_code tautline_open(tautline_member* member);
+
+/* Memory for the next update of a table, which need not be copied when it is pushed. */
+TAUTLINE_API tautline_code tautline_gradient(tautline_member* member, uint32_t table,
+                                             tautline_element element, void** update);
+/* Pushes a table's update of this clock, and asks for the values of the next one. The update is
+ * copied, unless it is tautline_gradient()'s memory, which then is the caller's no more. */
+TAUTLINE_API tautline_code tautline_push(tautline_member* member, uint32_t table,
+                                         tautline_element element, const void* update,
+                                         uint64_t count);
+/* Waits for the values of the next clock.
+ * version  a clock before which they hold the updates of every member; NULL: not wanted */
+TAUTLINE_API tautline_code tautline_pull(tautline_member* member, uint32_t table, int64_t* version);
+/* The newest values; waits for no member. */
+TAUTLINE_API tautline_code tautline_snapshot(tautline_member* member, uint32_t table,
+                                             tautline_element element, void* into, uint64_t count,
+                                             int64_t* version);
+
+typedef struct tautline_report {
+  double loss;    /* NaN: not known */
+  uint64_t items; /* trained at this clock */
+} tautline_report;
+
+typedef struct tautline_orders {
+  int64_t clock; /* that begins */
+  int leave;     /* other than 0: the member is to leave now, as it is drained */
+} tautline_orders;
+
+/* Ends a clock, at which every table was pushed and pulled.
+ * report, orders  NULL: not wanted */
+TAUTLINE_API tautline_code tautline_end_clock(tautline_member* member,
+                                              const tautline_report* report,
+                                              tautline_orders* orders);
+/* How stale the reads were, for as many of the bins as there is room for: bin i counts the reads of
+ * i clocks, the last one also those of more. */
+TAUTLINE_API tautline_code tautline_staleness(tautline_member* member, uint64_t* bins,
+                                              size_t count);
+
+/* Leaves at the end of a clock; another member may take the place. */
+TAUTLINE_API tautline_code tautline_leave(tautline_member* member);
+/* Leaves as finished: the job ends when its last member has. */
+TAUTLINE_API tautline_code tautline_finish(tautline_member* member);
+/* Leaves at once, and says why. */
+TAUTLINE_API tautline_code tautline_fail(tautline_member* member, const char* reason);
+/* Frees the member. One that has not left is taken for lost. */
+TAUTLINE_API void tautline_close(tautline_member* member);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

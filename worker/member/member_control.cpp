@@ -1,0 +1,216 @@
+#include "worker/member/member_control.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "common/system/host_name.hpp"
+
+namespace taut {
+namespace {
+
+constexpr Duration kStep{100'000};
+
+std::vector<ShardAddress> addresses_of(const pb::WorkerJob& job) {
+  std::vector<ShardAddress> shards;
+  for (const pb::ShardInfo& shard : job.shards()) {
+    shards.push_back({ShardId(shard.shard()), shard.address(), shard.term()});
+  }
+  return shards;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MemberControl>> MemberControl::open(std::unique_ptr<Endpoint> endpoint,
+                                                           const std::string& coordinator,
+                                                           const std::string& name, JobId job,
+                                                           Duration start_wait) {
+  ControlIdentity identity;
+  identity.role = pb::ROLE_WORKER;
+  identity.name = name;
+  std::random_device source;
+  identity.session = (std::uint64_t{source()} << 32U) | source();
+  identity.device = "a program of its own";
+  identity.host = host_name();
+  identity.job = job;
+  ControlTimings timings;
+  timings.wait_limit = start_wait;
+  TAUT_TRY(auto link, ControlLink::open(std::move(endpoint), coordinator, identity, timings));
+  return std::unique_ptr<MemberControl>(new MemberControl(std::move(link), job));
+}
+
+MemberControl::MemberControl(std::unique_ptr<ControlLink> link, JobId job)
+    : link_(std::move(link)), job_(job), thread_([this] { run(); }) {}
+
+MemberControl::~MemberControl() {
+  {
+    const std::scoped_lock lock(mutex_);
+    closes_ = true;
+  }
+  link_->wake();
+  thread_.join();
+}
+
+void MemberControl::run() {
+  while (true) {
+    bool is_urgent = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (closes_) break;
+      is_urgent = std::exchange(is_urgent_, false);
+      if (has_left_) link_->leave();
+    }
+    link_->report(heartbeat(), is_urgent);
+    for (const ControlEvent& event : link_->step(kStep)) handle(event);
+  }
+  link_->say_goodbye(error_.empty() ? "its program has closed it" : error_);
+}
+
+void MemberControl::handle(const ControlEvent& event) {
+  using namespace control_event;
+  if (const auto* job = std::get_if<pb::WorkerJob>(&event)) {
+    take_job(*job);
+  } else if (const auto* refused = std::get_if<Refused>(&event)) {
+    finish(ErrorCode::kUnavailable,
+           fmt::format("the coordinator refuses this member: {}", refused->reason));
+  } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
+    finish(ErrorCode::kStale,
+           fmt::format("this member was declared lost: {}; join again", lost->reason));
+  } else if (const auto* unreachable = std::get_if<Unreachable>(&event)) {
+    finish(ErrorCode::kTimeout,
+           fmt::format("there is no coordinator: {}; start tautline-server, or name another "
+                       "address",
+                       unreachable->reason));
+  } else if (std::holds_alternative<Leave>(event)) {
+    const std::scoped_lock lock(mutex_);
+    if (!orders_.leave) orders_.reason = "it was drained by request";
+    orders_.leave = true;
+  } else if (std::holds_alternative<Drained>(event)) {
+    const std::scoped_lock lock(mutex_);
+    is_drained_ = true;
+    changed_.notify_all();
+  }
+}
+
+void MemberControl::take_job(const pb::WorkerJob& job) {
+  if (JobId(job.job()) != job_) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    const bool is_known = place_ && place_->incarnation() == job.incarnation();
+    if (place_ && !is_known) return;  // of a later life, which its program does not know
+    place_ = job;
+    is_urgent_ = true;  // the coordinator waits for the answer
+    if (client_ != nullptr && is_known && job.replicated()) {
+      client_->move_shards(addresses_of(job));
+    }
+    changed_.notify_all();
+    if (!job.stop()) return;
+    orders_.stop = true;
+    orders_.reason = job.stop_reason();
+  }
+  finish(ErrorCode::kClosed,
+         fmt::format("job {} is over: {}", job_.value(),
+                     job.stop_reason().empty() ? "it was stopped" : job.stop_reason()));
+}
+
+void MemberControl::finish(ErrorCode code, std::string reason) {
+  const std::scoped_lock lock(mutex_);
+  if (!end_) end_ = make_error(code, std::move(reason));
+  if (client_ != nullptr) client_->cancel();
+  changed_.notify_all();
+}
+
+Result<std::optional<pb::WorkerJob>> MemberControl::await_place(Duration wait) {
+  std::unique_lock lock(mutex_);
+  const auto is_known = [this] { return place_ || end_; };
+  // A time point that far would overflow.
+  wait == Duration::max() ? changed_.wait(lock, is_known)
+                          : (void)changed_.wait_for(lock, wait, is_known);
+  if (end_) return *end_;
+  return place_;
+}
+
+void MemberControl::use(Client* client) {
+  const std::scoped_lock lock(mutex_);
+  client_ = client;
+  if (client == nullptr) return;
+  // What has come since the place was taken.
+  client->move_shards(addresses_of(*place_));
+  if (end_) client->cancel();
+}
+
+void MemberControl::report(const Figures& figures) {
+  const std::scoped_lock lock(mutex_);
+  figures_ = figures;
+}
+
+MemberOrders MemberControl::orders() const {
+  const std::scoped_lock lock(mutex_);
+  return orders_;
+}
+
+std::optional<Error> MemberControl::end() const {
+  const std::scoped_lock lock(mutex_);
+  return end_;
+}
+
+Result<void> MemberControl::leave(bool finished, const std::string& error, Duration wait) {
+  std::unique_lock lock(mutex_);
+  if (end_ || !place_) return ok();
+  error_ = error;
+  has_left_ = error.empty();
+  has_finished_ = finished && error.empty();
+  is_urgent_ = true;
+  lock.unlock();
+  link_->wake();
+  lock.lock();
+  const auto is_known = [this] { return is_drained_ || end_; };
+  // One that fails need not be waited for: without its report it is lost all the same.
+  if (!error.empty() || changed_.wait_for(lock, wait, is_known)) return ok();
+  return make_error(ErrorCode::kTimeout,
+                    fmt::format("the coordinator has not confirmed for {:g} s that this member "
+                                "leaves job {}; it will be taken for lost",
+                                seconds(wait), job_.value()));
+}
+
+pb::Heartbeat MemberControl::heartbeat() {
+  const std::scoped_lock lock(mutex_);
+  pb::Heartbeat content;
+  if (place_) *content.mutable_progress() = progress();
+  return content;
+}
+
+/// REQUIRES: the lock, and a place.
+pb::Progress MemberControl::progress() {
+  const TimePoint now = steady_now();
+  pb::Progress progress;
+  progress.set_job(place_->job());
+  progress.set_revision(place_->revision());
+  progress.set_incarnation(place_->incarnation());
+  progress.set_clock(std::max(figures_.clock.value(), place_->start_clock()));
+  if (figures_.loss) progress.set_loss(*figures_.loss);
+  progress.set_images(figures_.items);
+  progress.set_images_per_second(rate_.take(now, figures_.items));
+  if (figures_.items > 0) {
+    progress.set_trained_s(seconds(figures_.ended - figures_.begun));
+    progress.set_since_trained_s(seconds(now - figures_.ended));
+  }
+  progress.set_compute_s(seconds(figures_.computed));
+  progress.set_wait_s(seconds(figures_.waited));
+  for (const auto& [staleness, reads] : figures_.staleness) {
+    pb::StalenessBin& bin = *progress.add_staleness();
+    bin.set_staleness(staleness);
+    bin.set_reads(reads);
+  }
+  progress.set_pushed_bytes(figures_.traffic.pushed);
+  progress.set_read_bytes(figures_.traffic.read);
+  progress.set_finished(has_finished_ || orders_.stop);
+  progress.set_left(has_left_);
+  progress.set_error(error_);
+  return progress;
+}
+
+}  // namespace taut

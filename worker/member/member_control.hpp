@@ -1,0 +1,103 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "common/recent_rate.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/control.pb.h"
+#include "proto/session/control_link.hpp"
+#include "worker/client/client.hpp"
+
+namespace taut {
+
+/// What a member says of the clock that it ends.
+struct ClockReport {
+  std::optional<double> loss;
+  std::uint64_t items = 0;  // that it has trained at this clock
+};
+
+/// What the coordinator asks of a member.
+struct MemberOrders {
+  bool stop = false;   // the job is over, and what is pushed now is lost
+  bool leave = false;  // at the end of a clock
+  std::string reason;
+};
+
+/// A member's connection to the coordinator, on a thread of its own: reports, and takes orders.
+/// Thread    any, unless noted
+class MemberControl {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<MemberControl>> open(
+      std::unique_ptr<Endpoint> endpoint, const std::string& coordinator, const std::string& name,
+      JobId job, Duration start_wait);
+  ~MemberControl();
+  MemberControl(const MemberControl&) = delete;
+  MemberControl& operator=(const MemberControl&) = delete;
+
+  /// Waits for a place in the job; nothing: there is none yet.
+  /// Errors    unavailable, timeout, stale: why there will be none
+  [[nodiscard]] Result<std::optional<pb::WorkerJob>> await_place(Duration wait);
+
+  /// From now on shards that move are moved at this client, and an order to stop cancels it;
+  /// nullptr: none.
+  void use(Client* client);
+
+  struct Figures {
+    Clock clock;  // clocks that were ended
+    std::optional<double> loss;
+    std::uint64_t items = 0;
+    Duration computed{0};
+    Duration waited{0};
+    TimePoint begun;  // of the first clock
+    TimePoint ended;  // of the newest one
+    StalenessHistogram staleness;
+    Client::Traffic traffic;
+  };
+  void report(const Figures& figures);
+
+  [[nodiscard]] MemberOrders orders() const;
+  /// Why nothing can be pushed any more; nothing: it can.
+  [[nodiscard]] std::optional<Error> end() const;
+
+  /// Reports that the member has left, and waits until the coordinator knows.
+  /// error  why it failed; empty: it did not
+  [[nodiscard]] Result<void> leave(bool finished, const std::string& error, Duration wait);
+
+ private:
+  explicit MemberControl(std::unique_ptr<ControlLink> link, JobId job);
+  void run();
+  void handle(const ControlEvent& event);
+  void take_job(const pb::WorkerJob& job);
+  void finish(ErrorCode code, std::string reason);
+  [[nodiscard]] pb::Heartbeat heartbeat();
+  [[nodiscard]] pb::Progress progress();
+
+  const std::unique_ptr<ControlLink> link_;  // the thread's
+  const JobId job_;
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  std::optional<pb::WorkerJob> place_;
+  std::optional<Error> end_;
+  MemberOrders orders_;
+  Client* client_ = nullptr;
+  Figures figures_;
+  RecentRate rate_;
+  bool is_urgent_ = false;
+  bool has_left_ = false;
+  bool has_finished_ = false;
+  bool is_drained_ = false;
+  std::string error_;
+  bool closes_ = false;
+  std::thread thread_;
+};
+
+}  // namespace taut
