@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "common/log.hpp"
@@ -84,9 +83,8 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
   return {.microseconds = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes),
           .done = [this, &one, messages = std::move(messages), begin = world_.now()] {
             show(one, "serve", begin);
-            for (const auto& [to, answer] : std::ranges::reverse_view(messages)) {
-              send_next(one, to, answer);
-            }
+            std::for_each(messages.rbegin(), messages.rend(),
+                          [&](const auto& answer) { send_next(one, answer.first, answer.second); });
           }};
 }
 

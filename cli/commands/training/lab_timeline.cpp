@@ -73,6 +73,7 @@ std::vector<Drawn> lines_of(const Timeline& timeline, TimePoint end, double cell
           us(std::min(span.end, end) - timeline.drawn_begin()), cell);
   }
   std::vector<Drawn> all;
+  all.reserve(lines.size());
   for (const auto& [key, line] : lines) all.push_back(line);
   return all;
 }
