@@ -12,7 +12,7 @@ import time
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "python")]
-from torch_lenet import lenet  # noqa: E402  (it exits with 77 without PyTorch)
+from torch_lenet import blas, lenet  # noqa: E402  (it exits with 77 without PyTorch)
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
@@ -59,6 +59,8 @@ def time_training(options, model, optimizer, meet):
             optimizer.step()
 
     train(options.warm_up)
+    if options.rank == 0:
+        print(f"PyTorch {torch.__version__}, {blas()}", file=sys.stderr, flush=True)
     for _ in range(options.repetitions):
         meet()
         begin = time.perf_counter()
