@@ -1,5 +1,9 @@
 """PyTorch models as members: tautline.torch against PyTorch itself."""
 
+import pathlib
+import subprocess
+
+from cluster import SLOWER, SOURCE
 from training.python_members import PythonMembers
 
 MODEL = """
@@ -122,3 +126,19 @@ class TorchTest(PythonMembers):
                 optimizer.step()
             """, self.coordinator, job)
         self.assertEqual(out, "")
+
+    def example(self, name, *arguments):
+        """The accuracy that one of the examples prints."""
+        done = subprocess.run(
+            [self.interpreter, str(SOURCE / "python" / "examples" / name), *arguments],
+            env=self.environment | {"GLOO_SOCKET_IFNAME": "lo"}, capture_output=True, text=True,
+            timeout=100 * SLOWER, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return float(done.stdout.split("test accuracy: ")[1])
+
+    def test_the_example_in_bsp_is_as_good_as_the_one_in_ddp(self):
+        if not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
+            self.skipTest("no Fashion-MNIST here; scripts/install_packages installs it")
+        ours = self.example("fashion_cnn.py", "--slack", "0", "--clocks", "100")
+        self.assertGreater(ours, 0.7)
+        self.assertAlmostEqual(ours, self.example("fashion_ddp.py", "--clocks", "100"), delta=0.02)
