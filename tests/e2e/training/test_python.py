@@ -231,29 +231,38 @@ class PythonTest(PythonMembers):
         self.assertIn("DeadlineError", self.result(process, status=1))
         self.assertLess(time.monotonic() - begin, 30 * SLOWER)
 
-    def test_members_come_and_go_and_leave_nothing_behind(self):
-        self.start_cluster()
+    def come_and_go(self, count):
+        """What a process and its server have more after so many memberships than after ten."""
+        server = self.start_cluster()
         job = self.submit(1, "mode: ASYNC")
         out = self.run_python("""
             import os, sys, numpy, tautline
             cluster = tautline.connect(sys.argv[1])
             job = cluster.job(int(sys.argv[2]))
-            def has():
-                pages = int(open("/proc/self/statm").read().split()[1])
-                return (len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), pages)
-            for i in range(40):
+            def has(process):
+                pages = int(open(f"/proc/{process}/statm").read().split()[1])
+                folders = (f"/proc/{process}/task", f"/proc/{process}/fd")
+                return [*(len(os.listdir(folder)) for folder in folders), pages * 4096]
+            for i in range(int(sys.argv[3])):
                 me = job.member()
                 w = me.table("w", numpy.zeros(100_000))
                 for clock in me.clocks(me.clock):
                     me.push(w, w.value); me.pull(w)
                 me.leave()
-                if i == 9: before = has()
-            after = has()
-            grown = (after[2] - before[2]) * 4096
-            print(after[0] - before[0], after[1] - before[1], grown < 8 << 20)
-            """, self.coordinator, job, timeout=100)
-        self.assertEqual(out, "0 0 True\n")
+                if i == 9: before = has("self") + has(sys.argv[4])
+            after = has("self") + has(sys.argv[4])
+            print(*(now - then for now, then in zip(after, before)))
+            """, self.coordinator, job, count, server.pid, timeout=100 + count)
+        return [int(word) for word in out.split()]
 
+    def test_members_come_and_go_and_leave_nothing_behind(self):
+        threads, files, memory = self.come_and_go(40)[:3]
+        self.assertEqual((threads, files), (0, 0))
+        self.assertLess(memory, 8 << 20)
 
-if __name__ == "__main__":
-    unittest.main()
+    def test_a_thousand_members_come_and_go_and_leave_nothing_behind(self):
+        more = self.come_and_go(1000)
+        print("threads, files, bytes of the process and of its server:", more)
+        self.assertEqual((more[0], more[1], more[3]), (0, 0, 0))
+        self.assertLess(max(more[2], more[5]), 32 << 20)
+        self.assertLess(more[4], 8)
