@@ -28,6 +28,9 @@ target_link_libraries(taut_glpk INTERFACE ${GLPK_LIBRARY})
 find_package(Boost 1.81 REQUIRED)
 find_library(TAUT_BOOST_CONTEXT boost_context REQUIRED)
 find_package(prometheus-cpp REQUIRED COMPONENTS core)
+# Asked for again at each configuration: of what is cached, CMake 3.25 passes -isystem in another
+# place, so that a change of a CMakeLists.txt would compile every source again.
+unset(__pkg_config_checked_ZMQ CACHE)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(LMDB REQUIRED IMPORTED_TARGET lmdb)
 # The serial flavour. It brings dozens of further libraries, so programs that do not call it are not
