@@ -11,11 +11,12 @@ set(TAUT_CUDA_OPTIONS -std=c++20 --extended-lambda --Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Werror)
 
 # With precompiled headers ccache works only where it is told that they are the same if their bytes
-# are.
+# are; and one checkout finds what another one compiled only if paths within it are made relative.
 find_program(TAUT_CCACHE ccache)
 if(TAUT_CCACHE)
   set(TAUT_LAUNCHER
-    env CCACHE_SLOPPINESS=pch_defines,time_macros
+    env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+        CCACHE_NOHASHDIR=1
     ${TAUT_CCACHE})
 endif()
 
