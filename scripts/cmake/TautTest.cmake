@@ -14,6 +14,8 @@ if(TAUT_CATCH_MAIN_SOURCE)
   target_link_libraries(taut_catch_main PUBLIC Catch2::Catch2)
   target_include_directories(taut_catch_main PUBLIC ${CMAKE_SOURCE_DIR})
   taut_sanitize(taut_catch_main)
+  # Half of its compile time would be spent on code that runs once.
+  target_compile_options(taut_catch_main PRIVATE $<$<CONFIG:Release>:-O0>)
 endif()
 
 taut_precompiled(taut_pch_tests tests/precompiled.hpp
@@ -46,6 +48,9 @@ function(taut_test name)
   add_executable(${name} ${TEST_SOURCES})
   taut_configure(${name})
   taut_use_precompiled(${name} taut_pch_tests)
+  # A test's own code runs for moments: a fifth of its compile time is saved. What it tests is
+  # compiled as it is installed.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${name} PRIVATE ${TEST_USES} ${TAUT_CATCH_MAIN})
   if(TARGET taut_catch_main)
     target_sources(${name} PRIVATE $<TARGET_OBJECTS:taut_catch_main>)
