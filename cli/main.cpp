@@ -1,7 +1,7 @@
 #include <exception>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "common/command_line/program.hpp"
 #include "proto/wire_version.hpp"
 

@@ -69,7 +69,7 @@ class JsonFormatter final : public spdlog::formatter {
   std::string name_;
 };
 
-/// The newest lines, for whoever collects them.
+/// The newest lines, for the thread that collects them.
 class Memory final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   [[nodiscard]] std::uint64_t end() {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What ThreadSanitizer has to be told where memory goes from one thread to another through a
+/// What ThreadSanitizer must know where memory goes from one thread to another through a
 /// library that is not built with it: `kIsOn` is false in other builds, and the two
 /// functions do nothing there.
 namespace taut::thread_sanitizer {

@@ -32,7 +32,7 @@ class Checker {
   explicit Checker(const ToyJob& job, std::function<void(const Event&)> trace = {})
       : job_(job), trace_(std::move(trace)) {}
 
-  /// Servers are killed: who trains without backups of its shards may have to give up.
+  /// Servers are killed: a worker that trains without backups of its shards may have to give up.
   void expect_lost_servers() { servers_are_lost_ = true; }
 
   /// Takes the next stretch.

@@ -44,7 +44,7 @@ struct Contract {
 
   static Contract of(const pb::ServerJob& view);
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
-  /// Who takes part at this clock.
+  /// The members at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
   /// How many of them make its aggregate.
   [[nodiscard]] std::size_t quorum_at(std::int64_t clock) const;

@@ -11,7 +11,7 @@
 #include "lab/history.hpp"
 #include "lab/network.hpp"
 #include "lab/node.hpp"
-#include "lab/plan.hpp"
+#include "lab/run_plan.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
 #include "worker/client/client_protocol.hpp"

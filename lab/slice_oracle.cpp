@@ -275,7 +275,7 @@ std::optional<Broken> SliceOracle::request(const Event& item, const Contract& co
     refusals_.push_back({item.peer, item.clock.value(), {pb::DataItem::STALE_INCARNATION}});
     return std::nullopt;
   }
-  // What a worker is told to be safe shows when a shard is taken over.
+  // Whether what a worker takes for safe is so shows when a shard is taken over.
   if (item.item == pb::DataItem::SETTLE) return std::nullopt;
   std::int64_t read_clock = item.clock.value();
   if (is_push(item.item)) {

@@ -396,7 +396,7 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
                                                         "this side has {}",
                                                         version, kWireVersion));
   }
-  // Items are counted where they are read. Whoever opens too many tables is told so by the shard.
+  // Items are counted where they are read. The shard refuses a peer that opens too many tables.
   if (!header.has_items() && !header.has_open_tables()) {
     TAUT_TRY(check_limits(header));
   }

@@ -20,8 +20,8 @@
 
 namespace taut::server {
 
-/// Who serves a shard and who keeps its images. A host is a shard thread of one of the job's
-/// servers, by number.
+/// Which host serves a shard and which keeps its images. A host is a shard thread of one of the
+/// job's servers, by number.
 struct ShardPlace {
   ShardId shard;
   ShardId host;

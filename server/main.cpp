@@ -42,7 +42,7 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   log_is_file = !config.log().file().empty();
   if (config.insecure()) {
     log::warn(
-        "insecure: true: no keys are asked for; every process that reaches this host can read and "
+        "insecure: true: no keys are required; every process that reaches this host can read and "
         "change everything");
   }
   TAUT_TRY(limit_files(config, arguments.ready_file));

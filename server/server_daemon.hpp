@@ -17,9 +17,9 @@
 #include "server/checkpoints/checkpoint_thread.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/dashboard/dashboard.hpp"
-#include "server/initial_values.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard_thread.hpp"
+#include "server/weights_source.hpp"
 
 namespace taut::server {
 
@@ -81,7 +81,7 @@ class ServerDaemon {
   std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
   RecordSender records_;
   std::unique_ptr<ControlLink> link_;  // nullptr without shards
-  FileValues initial_values_;
+  FileWeights initial_values_;
   std::shared_ptr<TableMemory> table_memory_;
   std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they capture
   std::vector<std::unique_ptr<ShardThread>> shards_;

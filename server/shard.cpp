@@ -79,7 +79,8 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
     return {{from, greet(from, message, *hello)}};
   }
-  // Between hosts nothing is agreed on first: who may send what follows from the job's places.
+  // Between hosts nothing is agreed on first: which peer may send what follows from the job's
+  // places.
   if (const auto* images = std::get_if<DataImages>(&message.body)) {
     return keep(from, message.job, *images);
   }
@@ -96,7 +97,7 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     return {{from, DataMessage{message.job, {}, {}, std::move(reply)}}};
   }
   if (const auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
-    // Who is no member, or not yet, asks again.
+    // A worker that is no member, or not yet, asks again.
     if (!may_open(message)) return {};
     std::vector<Outgoing> answers = {{from, open(message, *requested)}};
     const auto job = jobs_.find(message.job);
@@ -350,7 +351,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   }
   SliceState& slice = *job.slices.at(job.layout.index_of(item.table, item.slice));
   if (item.kind == pb::DataItem::SNAPSHOT) {
-    // Who asks again later gets it, when the slice is whole.
+    // A worker that asks again later gets it, when the slice is whole.
     if (slice.is_settling()) {
       out.add(from, reply_to(item, pb::DataItem::PARKED));
       return;

@@ -17,15 +17,15 @@
 #include "proto/data_message.hpp"
 #include "server/checkpoints/job_capture.hpp"
 #include "server/checkpoints/spare_memory.hpp"
-#include "server/initial_values.hpp"
 #include "server/job_view.hpp"
 #include "server/outbox.hpp"
 #include "server/replication/image_sender.hpp"
-#include "server/replication/image_store.hpp"
 #include "server/replication/slice_image.hpp"
+#include "server/replication/slice_image_store.hpp"
 #include "server/shard_queues.hpp"
 #include "server/slice_state.hpp"
 #include "server/table_memory.hpp"
+#include "server/weights_source.hpp"
 
 namespace taut::server {
 
@@ -72,7 +72,7 @@ class Shard {
   /// initial  the source of tables that start from a file's numbers; nullptr: such tables are
   ///          refused
   Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements,
-        InitialValues* initial = nullptr)
+        WeightsSource* initial = nullptr)
       : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
 
   /// Takes one message and returns the messages to send. Bad input is answered, never fatal.
@@ -148,9 +148,9 @@ class Shard {
     JobState(BufferPool& values, BufferPool& states, CheckpointWork& work)
         : capture(values, states, work) {}
 
-    ShardId id;                               // of this host in the job
-    std::map<ShardId, std::uint64_t> served;  // the shards, and their terms
-    std::map<ShardId, ImageStore> copies;     // of shards that are served elsewhere
+    ShardId id;                                 // of this host in the job
+    std::map<ShardId, std::uint64_t> served;    // the shards, and their terms
+    std::map<ShardId, SliceImageStore> copies;  // of shards that are served elsewhere
     ImageSender images;
     std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, of the slice that has most
     std::string error;                              // why it cannot continue here
@@ -182,7 +182,8 @@ class Shard {
                                              SliceState& slice);
   void follow_checkpoint(JobState& job);
   void follow_places(JobState& job);
-  [[nodiscard]] Result<void> take_over(JobState& job, const ShardPlace& place, ImageStore& copy);
+  [[nodiscard]] Result<void> take_over(JobState& job, const ShardPlace& place,
+                                       SliceImageStore& copy);
   void forget_greetings(JobId job, const std::map<ShardId, std::uint64_t>& served);
   void take_sent(JobState& job, const Greeting& greeting, WorkerId worker, Incarnation incarnation,
                  const pb::OpenTables& requested, Outbox& out);
@@ -213,7 +214,7 @@ class Shard {
   BufferPool states_{Bytes(64ULL << 20U)};  // the rules' state: never sent, so not in shared memory
   CheckpointWork work_;
   const std::uint64_t slice_elements_;
-  InitialValues* const initial_;
+  WeightsSource* const initial_;
   std::shared_ptr<TableMemory> memory_;  // nullptr: no limit
   std::map<JobId, JobState> jobs_;
   std::map<PeerId, Greeting> greeted_;

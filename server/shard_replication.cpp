@@ -16,8 +16,8 @@ constexpr Clock kMaxSent(std::int64_t{1} << 40U);
 
 }  // namespace
 
-/// Takes over who serves what: shards that are served elsewhere now are dropped, those that this
-/// host is the primary of now begin from its images.
+/// Takes over which host serves which shard: shards that are served elsewhere now are dropped,
+/// those that this host is the primary of now begin from its images.
 void Shard::follow_places(JobState& job) {
   const JobView& view = *job.view;
   std::map<ShardId, std::uint64_t> served;
@@ -65,7 +65,7 @@ void Shard::follow_places(JobState& job) {
   if (!job.tables.empty()) job.images.follow(view, job.id, job.slices, dial_);
 }
 
-Result<void> Shard::take_over(JobState& job, const ShardPlace& place, ImageStore& copy) {
+Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImageStore& copy) {
   if (job.tables.empty()) {
     // No worker has opened them here yet.
     TAUT_TRY(create_slices(job, copy.tables()));
@@ -163,7 +163,7 @@ std::vector<Outgoing> Shard::keep(PeerId from, JobId id, const DataImages& image
   if (job == jobs_.end()) return {};
   const auto copy = job->second.copies.find(images.shard);
   if (copy == job->second.copies.end()) return {};
-  ImageStore& store = copy->second;
+  SliceImageStore& store = copy->second;
   const bool was_complete = store.is_complete();
   const std::string problem = store.problem();
   auto reply = store.take(images, *job->second.view, slice_elements_, memory_);

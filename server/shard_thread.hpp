@@ -26,7 +26,7 @@ class ShardThread {
   struct Options {
     std::size_t index = 0;             // of this shard within its server
     bool shared_memory = true;         // with workers of the same machine
-    InitialValues* initial = nullptr;  // outlives the thread; nullptr: fillers alone
+    WeightsSource* initial = nullptr;  // outlives the thread; nullptr: fillers alone
     /// Called on the shard's thread with what it has captured for a checkpoint; may be empty.
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
     /// The same with memory that is to be prepared before.

@@ -149,7 +149,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
 }
 
 /// The first of the members' initial values are the slice's; they count as an application, so that
-/// those of others are known to come too late.
+/// those of others are known to arrive too late.
 void SliceState::seed(const math::GradientView& values) {
   if (applications_ > 0) return;
   Buffer out = memory_.output();
@@ -168,7 +168,7 @@ bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView
   return true;
 }
 
-/// Applies the policies to an update that may be late. The worker's newest read stands for the
+/// Applies the policies to an update that may be late. The worker's newest read is taken for the
 /// one that it computed from: only where an answer was lost or repeated do they differ.
 /// corrected  keeps the result alive
 math::GradientView SliceState::weigh(WorkerId worker, const JobView& job, std::size_t members,

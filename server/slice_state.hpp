@@ -14,7 +14,7 @@
 #include "common/ssp/slice_clock.hpp"
 #include "common/ssp/slice_layout.hpp"
 #include "common/ssp/table.hpp"
-#include "proto/update.hpp"
+#include "proto/pushed_update.hpp"
 #include "server/checkpoints/slice_capture.hpp"
 #include "server/job_view.hpp"
 #include "server/parked_reads.hpp"

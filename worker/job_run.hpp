@@ -28,7 +28,7 @@ struct JobOutcome {
   bool left = false;              // before the last clock, as it was to
 };
 
-/// What a run is told while it runs.
+/// Orders to a run while it runs.
 struct RunOrders {
   std::atomic<bool> stop = false;
   std::atomic<bool> leave = false;  // at the end of a clock, when no update of it can be lost
@@ -62,7 +62,7 @@ class RunPlace {
   /// For the job's shards.
   [[nodiscard]] virtual std::unique_ptr<Endpoint> make_endpoint() = 0;
   [[nodiscard]] virtual Pace& pace() = 0;
-  /// Whether the run's parts have their own threads. Otherwise whoever drives the run calls
+  /// Whether the run's parts have their own threads. Otherwise the run's driver calls
   /// Client::work(), and tells the client what RunOrders say of it.
   [[nodiscard]] virtual bool has_threads() const = 0;
   /// A net for every run of this place, which take turns; nullptr: each run has its own.

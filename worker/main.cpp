@@ -77,7 +77,7 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   TAUT_TRY(log::start(log_options(config, "worker", config.worker().name())));
   log_is_file = !config.log().file().empty();
   if (config.insecure()) {
-    log::warn("insecure: true: whoever answers at the coordinator's address is believed");
+    log::warn("insecure: true: any process that answers at the coordinator's address is believed");
   }
   TAUT_TRY(limit_files(config, arguments.ready_file));
   switch_timeline(config.records().timeline(), config.records(), config.worker().name());

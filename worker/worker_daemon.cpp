@@ -247,8 +247,8 @@ std::string WorkerDaemon::failed_device() const {
   return {};
 }
 
-/// A failed device stays so in this process, so the next job would fail too: whoever started the
-/// process may start it again.
+/// A failed device stays so in this process, so the next job would fail too: the program that
+/// started the process may start it again.
 Result<void> WorkerDaemon::end_without_device() {
   std::string lost;
   if (run_) {

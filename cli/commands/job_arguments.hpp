@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/job_options.hpp"
 
 namespace taut::cli {

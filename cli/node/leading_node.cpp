@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "cli/checkpoint_paths.hpp"
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/train.hpp"
 #include "cli/node/node_address.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/progress_display.hpp"
-#include "cli/views/run_summary.hpp"
+#include "cli/views/summary_view.hpp"
 #include "common/files/file.hpp"
 #include "common/keys/key_folder.hpp"
 #include "common/system/stop_signal.hpp"

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/doctor/machine.hpp"
 #include "cli/node/following_node.hpp"
 #include "cli/node/leading_node.hpp"

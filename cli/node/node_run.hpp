@@ -23,7 +23,7 @@ struct NodeOptions {
   std::string output;   // the folder that all nodes see; empty: named after the engine's run
   std::string host;     // by which the others reach this node; empty: found
   double wait_s = 300;  // for every node to join
-  double save_s = 25;   // for the checkpoint of a run that is told to end
+  double save_s = 25;   // for the checkpoint of a run that is ordered to end
 };
 
 /// Runs this node's part of the run: its servers and workers, and on rank 0 the coordinator and the

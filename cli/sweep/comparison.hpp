@@ -17,8 +17,8 @@ namespace taut::cli {
 /// Why a run that was never started has no result.
 inline constexpr const char* kNotRun = "not run yet";
 
-/// Seeds from which on so many bounds are compared: with fewer, no lead among them can be told from
-/// chance by the test of verdict(), however large it is.
+/// Seeds from which on so many bounds are compared: with fewer, no lead among them can be
+/// distinguished from chance by the test of verdict(), however large it is.
 [[nodiscard]] std::size_t seeds_needed(std::size_t bounds);
 
 /// The share of a run's time up to which tests leave the bounds' times their own.

@@ -7,7 +7,7 @@
 #include <optional>
 #include <sstream>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/train.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/sweep/comparison.hpp"

@@ -7,7 +7,7 @@
 
 namespace taut::cli {
 
-/// The jobs that run and that wait, in the order in which they go: who has how many workers, and
+/// The jobs that run and that wait, in their order: which job has how many workers, and
 /// what the others wait for. The first line counts the workers.
 [[nodiscard]] std::vector<std::string> queue_lines(const pb::StatusReply& status);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kLinkLife_s = 600;
 constexpr std::size_t kMinSecret = 32;
-constexpr std::size_t kMaxUsed = 1024;  // links of the last minutes; those who make them are few
+constexpr std::size_t kMaxUsed = 1024;  // links of the last minutes; few users make them
 constexpr std::string_view kLinkPath = "/login";
 constexpr std::string_view kLinkQuery = "once=";
 

@@ -23,7 +23,7 @@ enum class TokenRight : std::uint8_t {
 /// now_s     unix_time_s()
 [[nodiscard]] std::string login_path(const std::string& secret, double now_s);
 
-/// Admits those who know a secret: a browser by a link that works once and leaves it a cookie, a
+/// Admits clients that know a secret: a browser by a link that works once and leaves it a cookie, a
 /// program by a token in each request. All of them are derived from the secret by HMAC-SHA-256
 /// (RFC 2104), so that another process that has it can make them, and browsers stay logged in when
 /// the server starts again.

@@ -198,7 +198,8 @@ Result<fs::path> add_key(const fs::path& folder, const std::string& name, KeyRol
 Result<void> revoke_key(const fs::path& folder, const std::string& name) {
   if (name == kOwner) {
     return invalid(
-        "\"owner\" is the key of whoever made this folder and is not revoked: make a new cluster's "
+        "\"owner\" is the key of the user who made this folder and is not revoked: make a new "
+        "cluster's "
         "keys with tautline keys init in another folder");
   }
   TAUT_TRY(require_name(name));

@@ -298,7 +298,8 @@ struct Rule<RuleKind::kLamb> {
 };
 
 /// w - rate * (sign(b1 m + (1 - b1) g) + decay * w); m = b2 m + (1 - b2) g, of the gradient without
-/// decay On arrival: each arrival is a step of full length, as with Adam.
+/// decay
+/// On arrival: each arrival is a step of full length, as with Adam.
 /// Source    Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, program 2
 template <>
 struct Rule<RuleKind::kLion> {

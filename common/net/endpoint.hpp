@@ -19,12 +19,12 @@ using PeerId = Id<struct PeerTag, std::uint64_t>;
 struct Incoming {
   PeerId from;
   Message message;
-  /// Who sent it, as its key proved and the admission confirmed when the message was received;
+  /// The sender, as its key proved and the admission confirmed when the message was received;
   /// nullptr: the endpoint has no keys. A PeerId has one sender for its whole life.
   std::shared_ptr<const Identity> sender = nullptr;
 };
 
-/// Why no connection to a peer comes about, as far as keys decide.
+/// Why no connection to a peer is made, as far as keys decide.
 struct Refusal {
   bool is_final = false;  // it will not be otherwise until a key or a setting changes
   std::string reason;     // a predicate, "does not know this key ...", for "the X at HOST:PORT "

@@ -30,7 +30,7 @@ constexpr std::size_t kCopyBelow = 512;
 // handler no handshake succeeds.
 constexpr int kEnforceDomain = 93;
 constexpr const char* kDomain = "tautline";
-// Who connects and says nothing takes a file descriptor for so long.
+// A peer that connects and sends nothing takes a file descriptor for so long.
 constexpr Duration kHandshakeLimit = std::chrono::seconds(5);
 // A loopback handshake takes milliseconds; a machine may be busy.
 constexpr Duration kProbeWait = std::chrono::seconds(10);
@@ -280,7 +280,7 @@ void ZmqEndpoint::disconnect(PeerId peer) {
   std::erase_if(dealers_, [peer](const auto& dealer) { return dealer->peer == peer; });
 }
 
-/// A routing id belongs to the key that it was first seen with: who takes it over is another peer,
+/// A routing id belongs to the key that it was first seen with: what takes it over is another peer,
 /// and gets no answers that are meant for the one before.
 PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& key) {
   const auto known = peers_by_routing_id_.find(routing_id);

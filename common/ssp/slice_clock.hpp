@@ -18,8 +18,8 @@ enum class PushVerdict : std::uint8_t {
 /// The clocks of one slice: done(w) for every member, and V, their minimum. V never falls.
 ///
 /// With b backup workers V is the first clock that fewer than n - b of its n members have pushed:
-/// the aggregates below it are made. Who is behind V may leave out what would only be dropped, and
-/// push at V next.
+/// the aggregates below it are made. A worker behind V may leave out what would only be dropped,
+/// and push at V next.
 /// Source    Chen et al., "Revisiting Distributed Synchronous SGD", 2016, algorithms 3 and 4
 class SliceClock {
  public:

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "lab/schedule/job.hpp"
+#include "lab/schedule/trace_job.hpp"
 
 namespace taut::schedule {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "lab/schedule/job.hpp"
+#include "lab/schedule/trace_job.hpp"
 
 namespace taut::schedule {
 
@@ -45,7 +45,7 @@ struct Model {
 /// The net of that name in any case; nothing: it is not in the table.
 [[nodiscard]] std::optional<std::size_t> find_model(std::string_view name);
 
-/// The net that stands for a job whose trace names none, chosen by the job's name.
+/// The net of a job whose trace names none, chosen by the job's name.
 [[nodiscard]] std::size_t stand_in_model(std::string_view job_name);
 
 /// Iteration and stages of the table, for a job whose trace has none.

@@ -8,7 +8,7 @@
 
 namespace taut::schedule {
 
-/// Where devices are asked for.
+/// Where devices are requested.
 struct PlaceRequest {
   std::uint32_t workers = 1;
   std::optional<DeviceType> type{};

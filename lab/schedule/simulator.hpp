@@ -65,7 +65,7 @@ class Simulator {
 
   [[nodiscard]] double next_event_s();
   void advance(double to_s);
-  /// Whether a job arrived or ended, or a host came or went.
+  /// Whether a job arrived or ended, or a host joined or left.
   bool handle_events();
   void arrive(JobIndex job);
   void end(JobIndex job);

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "lab/schedule/cluster.hpp"
-#include "lab/schedule/job.hpp"
+#include "lab/schedule/trace_job.hpp"
 
 namespace taut::schedule {
 
@@ -35,7 +35,7 @@ struct Setting {
 
 /// The length of a cycle in which every job makes one iteration and no two use a stage at once:
 /// the jobs go through the stages in turn, each from another one on, and in each turn wait for the
-/// slowest. The shortest over who starts where. REQUIRES at most kStages jobs.
+/// slowest. The shortest over which job starts where. REQUIRES at most kStages jobs.
 /// Source    Zhao et al., "Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022,
 ///           section 4.1
 [[nodiscard]] double interleaved_cycle_s(std::span<const Job* const> jobs);

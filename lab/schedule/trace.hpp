@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/result.hpp"
-#include "lab/schedule/job.hpp"
+#include "lab/schedule/trace_job.hpp"
 
 namespace taut::schedule {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lab/schedule/cluster.hpp"
-#include "lab/schedule/job.hpp"
 #include "lab/schedule/throughput.hpp"
+#include "lab/schedule/trace_job.hpp"
 
 namespace taut::schedule {
 

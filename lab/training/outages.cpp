@@ -81,8 +81,8 @@ void Outages::come_back(std::size_t number, std::size_t loss) {
   if (world_.timeline != nullptr) {
     const TimePoint gone = begun_ + from_seconds(losses_[loss].at_s);
     for (const sim::NodeId node : processes_.on_host(threat.host)) {
-      world_.timeline->add({.process = node, .kind = Timeline::Kind::kPause}, "away", Clock(-1),
-                           gone, world_.now());
+      world_.timeline->add({.process = node, .kind = VirtualTimeline::Kind::kPause}, "away",
+                           Clock(-1), gone, world_.now());
     }
   }
   processes_.start_again(threat.host);

@@ -37,7 +37,7 @@ class Processes {
   void give_notice(std::size_t host);
   /// The host's processes end in the middle of what they do.
   void stop(std::size_t host);
-  /// The host is there again, with new processes.
+  /// The host is back, with new processes.
   void start_again(std::size_t host);
 
  private:

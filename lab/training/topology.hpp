@@ -11,7 +11,7 @@
 #include "common/result.hpp"
 #include "lab/network.hpp"
 #include "lab/random.hpp"
-#include "lab/training/machine.hpp"
+#include "lab/training/host_cores.hpp"
 #include "proto/lab.pb.h"
 
 namespace taut::lab {

@@ -68,7 +68,7 @@ class Training {
     world_.network = std::make_unique<sim::Network>(*world_.topology);
     for (const Topology::Host& host : world_.topology->hosts()) {
       world_.machines.push_back(
-          std::make_unique<Machine>(world_.agenda, *world_.network, host.cores, host.speed));
+          std::make_unique<HostCores>(world_.agenda, *world_.network, host.cores, host.speed));
     }
     world_.costs = options_.cluster.costs();
     world_.backend = backend_.get();
@@ -180,7 +180,7 @@ class Training {
   void set_timeline() {
     world_.timeline = options_.timeline;
     if (world_.timeline == nullptr) return;
-    Timeline& timeline = *world_.timeline;
+    VirtualTimeline& timeline = *world_.timeline;
     const Topology& topology = *world_.topology;
     const auto name = [&](sim::NodeId node, const std::string& process) {
       timeline.name_process(
@@ -193,7 +193,7 @@ class Training {
       name(topology.worker_node(i), fmt::format("worker{}", i));
     }
     timeline.draw_clocks_of(topology.worker_node(0));
-    timeline.name_process(Timeline::kLinks, "links");
+    timeline.name_process(VirtualTimeline::kLinks, "links");
     for (std::size_t i = 0; i < topology.pipes().size(); ++i) {
       timeline.name_link(static_cast<std::uint32_t>(i), topology.pipes()[i].name);
     }
@@ -201,11 +201,11 @@ class Training {
                                          TimePoint begin, TimePoint end) {
       const auto short_name = [&](sim::NodeId node) {
         const std::string whole =
-            timeline.name_of({.process = node, .kind = Timeline::Kind::kCompute});
+            timeline.name_of({.process = node, .kind = VirtualTimeline::Kind::kCompute});
         return whole.empty() ? std::string("control") : whole.substr(0, whole.find(' '));
       };
-      timeline.add({.process = Timeline::kLinks,
-                    .kind = Timeline::Kind::kLink,
+      timeline.add({.process = VirtualTimeline::kLinks,
+                    .kind = VirtualTimeline::Kind::kLink,
                     .lane = static_cast<std::uint32_t>(pipe)},
                    fmt::format("{} to {}", short_name(from), short_name(to)), Clock(-1), begin,
                    end);

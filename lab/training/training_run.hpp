@@ -8,7 +8,7 @@
 #include "common/result.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/outages.hpp"
-#include "lab/training/timeline.hpp"
+#include "lab/training/virtual_timeline.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "proto/job.pb.h"
@@ -20,16 +20,16 @@ struct TrainingOptions {
   pb::Job job;  // checked, with its number of workers
   pb::LabCluster cluster;
   std::uint32_t servers = 1;
-  std::uint32_t shards = 1;      // of each server
-  std::uint64_t seed = 1;        // of the times; the job has its own
-  std::uint32_t threads = 1;     // that compute; the result is the same as a worker's with so many
-  bool learns = true;            // otherwise nothing is computed, and only what it costs is known
-  bool overlap = true;           // as WorkerConfig's
-  pb::RecordsConfig records;     // what the workers write down
-  double limit_s = 1e9;          // of virtual time
-  Meter* meter = nullptr;        // gets what messages take; nullptr: nothing is measured
-  Timeline* timeline = nullptr;  // gets what is done when; nullptr: none is kept
-  Bytes memory{0};               // that this process may take; 0: no limit
+  std::uint32_t shards = 1;   // of each server
+  std::uint64_t seed = 1;     // of the times; the job has its own
+  std::uint32_t threads = 1;  // that compute; the result is the same as a worker's with so many
+  bool learns = true;         // otherwise nothing is computed, and only what it costs is known
+  bool overlap = true;        // as WorkerConfig's
+  pb::RecordsConfig records;  // what the workers write down
+  double limit_s = 1e9;       // of virtual time
+  Meter* meter = nullptr;     // gets what messages take; nullptr: nothing is measured
+  VirtualTimeline* timeline = nullptr;  // gets what is done when; nullptr: none is kept
+  Bytes memory{0};                      // that this process may take; 0: no limit
   /// Called now and then with the job's newest status; may be empty. Returns whether to continue.
   std::function<bool(const pb::JobStatus&)> show;
 };

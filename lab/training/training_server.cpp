@@ -100,8 +100,9 @@ void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message)
 
 void TrainingServer::show(const OneShard& one, std::string_view name, TimePoint begin) const {
   if (world_.timeline == nullptr) return;
-  world_.timeline->add({.process = node_, .kind = Timeline::Kind::kServe, .lane = one.number}, name,
-                       Clock(-1), begin, world_.now());
+  world_.timeline->add(
+      {.process = node_, .kind = VirtualTimeline::Kind::kServe, .lane = one.number}, name,
+      Clock(-1), begin, world_.now());
 }
 
 std::vector<std::pair<PeerId, Message>> TrainingServer::encoded(

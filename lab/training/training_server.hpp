@@ -7,9 +7,9 @@
 #include "common/net/buffer_pool.hpp"
 #include "lab/node.hpp"
 #include "lab/training/world.hpp"
-#include "server/initial_values.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
+#include "server/weights_source.hpp"
 
 namespace taut::lab {
 
@@ -26,7 +26,7 @@ class TrainingServer final : public sim::ControlNode {
 
  private:
   struct OneShard {
-    OneShard(std::uint32_t number_, Machine& machine, server::InitialValues& initial)
+    OneShard(std::uint32_t number_, HostCores& machine, server::WeightsSource& initial)
         : number(number_),
           lane(machine),
           shard(ShardId(number_), pool, SliceLayout::kSliceElements, &initial) {}
@@ -49,7 +49,7 @@ class TrainingServer final : public sim::ControlNode {
   void show(const OneShard& one, std::string_view name, TimePoint begin) const;
 
   World& world_;
-  server::FileValues initial_;
+  server::FileWeights initial_;
   std::vector<std::unique_ptr<OneShard>> shards_;
   server::ServerJobs jobs_;
   TimePoint images_due_ = TimePoint::never();

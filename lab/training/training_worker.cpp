@@ -44,7 +44,7 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
     const TimePoint begin = now();
     worker_.at(begin + duration, [this] { worker_.resume(); });
     worker_.leave();
-    worker_.show(Timeline::Kind::kPause, "pause", Clock(-1), begin);
+    worker_.show(VirtualTimeline::Kind::kPause, "pause", Clock(-1), begin);
   }
   void computed(Pass pass, std::size_t layer, Clock clock) override {
     const TimePoint begin = now();
@@ -59,7 +59,7 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
   void tested(std::int64_t records) override {
     const TimePoint begin = now();
     worker_.compute(worker_.world_.times->test(records));
-    worker_.show(Timeline::Kind::kCompute, "test", Clock(-1), begin);
+    worker_.show(VirtualTimeline::Kind::kCompute, "test", Clock(-1), begin);
   }
 
  private:
@@ -188,10 +188,10 @@ void TrainingWorker::pass(Duration at_most) {
     if (waits_ && wait == waits_so_far_) resume();
   });
   leave();
-  show(Timeline::Kind::kWait, "wait", Clock(-1), begin);
+  show(VirtualTimeline::Kind::kWait, "wait", Clock(-1), begin);
 }
 
-void TrainingWorker::show(Timeline::Kind kind, std::string_view name, Clock clock,
+void TrainingWorker::show(VirtualTimeline::Kind kind, std::string_view name, Clock clock,
                           TimePoint begin) const {
   if (world_.timeline == nullptr) return;
   world_.timeline->add({.process = node_, .kind = kind}, name, clock, begin, world_.now());
@@ -201,7 +201,8 @@ void TrainingWorker::show_layer(worker::Pace::Pass pass, std::size_t layer, Cloc
                                 TimePoint begin) const {
   const std::string& name = world_.assets->train_graph().nodes[layer].definition.name();
   const bool is_forward = pass == worker::Pace::Pass::kForward;
-  show(Timeline::Kind::kCompute, name + (is_forward ? " forward" : " backward"), clock, begin);
+  show(VirtualTimeline::Kind::kCompute, name + (is_forward ? " forward" : " backward"), clock,
+       begin);
 }
 
 void TrainingWorker::compute(double microseconds) {

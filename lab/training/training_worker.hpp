@@ -63,7 +63,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void at(TimePoint time, Agenda::Action action);
   void note_layer(worker::Pace::Pass pass, std::size_t layer);
   /// Enters what was done from `begin` until now in the timeline.
-  void show(Timeline::Kind kind, std::string_view name, Clock clock, TimePoint begin) const;
+  void show(VirtualTimeline::Kind kind, std::string_view name, Clock clock, TimePoint begin) const;
   void show_layer(worker::Pace::Pass pass, std::size_t layer, Clock clock, TimePoint begin) const;
   /// Leaves the fiber until resume(), at most so long.
   void pass(Duration at_most);

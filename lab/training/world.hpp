@@ -9,11 +9,11 @@
 #include "lab/training/agenda.hpp"
 #include "lab/training/costs/compute_times.hpp"
 #include "lab/training/costs/cost_store.hpp"
-#include "lab/training/machine.hpp"
+#include "lab/training/host_cores.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/shared_values.hpp"
-#include "lab/training/timeline.hpp"
 #include "lab/training/topology.hpp"
+#include "lab/training/virtual_timeline.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/lab.pb.h"
 #include "worker/engine/backend.hpp"
@@ -29,8 +29,8 @@ struct World {
   Agenda agenda;
   std::unique_ptr<Topology> topology;
   std::unique_ptr<sim::Network> network;
-  std::vector<std::unique_ptr<Machine>> machines;  // by host
-  pb::ClusterConfig config;                        // of every worker, but for its name
+  std::vector<std::unique_ptr<HostCores>> machines;  // by host
+  pb::ClusterConfig config;                          // of every worker, but for its name
   pb::LabCosts costs;
   /// Has a process do what is due.
   std::function<void(sim::NodeId node)> step_soon;
@@ -41,11 +41,13 @@ struct World {
   std::unique_ptr<CostMemory> memory;  // nullptr: they learn
   ValuePool values;                    // that workers have read
   std::shared_ptr<BufferPool> updates = std::make_shared<BufferPool>(kFreeUpdates);
-  Timeline* timeline = nullptr;  // nullptr: none is kept
-  Meter* meter = nullptr;        // nullptr: nothing is measured
+  VirtualTimeline* timeline = nullptr;  // nullptr: none is kept
+  Meter* meter = nullptr;               // nullptr: nothing is measured
 
   [[nodiscard]] TimePoint now() const { return network->now(); }
-  [[nodiscard]] Machine& machine_of(sim::NodeId node) { return *machines[topology->host_of(node)]; }
+  [[nodiscard]] HostCores& machine_of(sim::NodeId node) {
+    return *machines[topology->host_of(node)];
+  }
 };
 
 /// Bytes of a message's frames.

@@ -41,7 +41,7 @@ Result<void> check_address(const std::string& file, const char* field, const std
   return invalid(fmt::format("{}: {} \"{}\" is not \"host:port\"", file, field, address));
 }
 
-/// Where the coordinators are, and what the one of this process, if any, is told.
+/// Where the coordinators are, and what the one of this process, if any, needs to know.
 Result<void> check_coordinators(const std::string& file, const pb::ClusterConfig& config) {
   const auto addresses = listed_addresses(config.coordinator_address());
   for (const std::string& address : addresses) {

@@ -65,7 +65,7 @@ std::vector<ControlEvent> ControlLink::step(Duration wait) {
 }
 
 /// A process that has never joined gives up where its key is refused for good. One that has joined
-/// does not: whoever takes the coordinator's port while that is away could end it by refusing.
+/// does not: a process that takes the coordinator's port meanwhile could end it by refusing.
 void ControlLink::note_refusal(std::vector<ControlEvent>& events) {
   const auto refusal = endpoint_->refusal(coordinator_);
   if (!refusal || refusal->reason == refusal_) return;

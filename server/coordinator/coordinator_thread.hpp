@@ -25,7 +25,8 @@ namespace taut {
 
 /// Runs a Coordinator over a socket and a store: changes are saved before anything is sent.
 /// Malformed frames are logged and dropped; nothing that a peer sends ends it. Where several
-/// processes could coordinate, it stands by until it leads, and names the leader to whoever asks.
+/// processes could coordinate, it stands by until it leads, and names the leader to every process
+/// that asks.
 /// Thread    owned and used by one thread; the coordinator has a dedicated one
 class CoordinatorThread {
  public:

@@ -124,7 +124,7 @@ void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, s
   const auto& members = job.stored().members();
   const auto working = std::count_if(members.begin(), members.end(),
                                      [&](const pb::StoredMember& one) { return job.works(one); });
-  // In place of the loss that the status has told of.
+  // In place of the loss that the status has reported.
   job.change().set_message(
       fmt::format("worker \"{}\" has joined from clock {} on; {} of {} workers", member.name(),
                   clock, working, job.stored().slots()));

@@ -371,7 +371,7 @@ void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes) {
     }
     const auto works = [&job](const pb::StoredMember& one) { return job.works(one); };
     if (std::ranges::count_if(job.stored().members(), works) == 1) {
-      // What the last one sends cannot be told from a training that has diverged.
+      // What the last one sends cannot be distinguished from a training that has diverged.
       job.change().set_diverged(true);
       fail_job(job, what + ", and no other worker is left", now, notes);
       return;
@@ -399,7 +399,7 @@ std::string cause_of_all(const JobRecord& job) {
 /// No member works, and none has finished.
 void note_empty(JobRecord& job, Duration limit, TimePoint now, Notes& notes) {
   if (job.takes() != JobId()) {
-    // Programs come and go; only they say that the job is over.
+    // Programs join and leave; only they say that the job is over.
     if (!job.waits_for_workers) {
       job.waits_for_workers = now;
       job.change().set_message(fmt::format("{}{}waits for a member to join", job.stored().message(),

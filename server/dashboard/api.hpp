@@ -6,7 +6,7 @@
 #include "common/http/request.hpp"
 #include "common/result.hpp"
 #include "proto/control.pb.h"
-#include "server/dashboard/history.hpp"
+#include "server/dashboard/job_history.hpp"
 
 namespace taut::dashboard {
 
@@ -46,7 +46,7 @@ class Api {
 
   const Ask ask_;
   const std::function<double()> now_;
-  History history_;
+  JobHistory history_;
 };
 
 }  // namespace taut::dashboard

@@ -72,8 +72,8 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
     }
   }
   if (track.term == term && track.copy == copy) return;
-  // Without a backup workers were told that all is safe that is not held. Images are taken after
-  // this moment, so they hold all of it.
+  // Without a backup all that is not pending was reported to workers as safe. Images are taken
+  // after this moment, so they hold all of it.
   if (!is_new && track.copy == 0) track.stable = slice.settled_members();
   track.term = term;
   track.copy = copy;
@@ -192,7 +192,7 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   visit(first, pending_.end());
   visit(pending_.begin(), first);
   for (auto& [shard, target] : targets_) {
-    // Where there are fewer slices than shards, the backup is told that it has them all.
+    // Where there are fewer slices than shards, the backup learns that it has them all.
     const bool is_silent = !target.asked || now - *target.asked >= kAgain;
     if (!tables.empty() && !target.knows_tables && is_silent) batches.try_emplace(shard);
   }
@@ -285,7 +285,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
       settled.push_back({*index, waiting.second.peer, waiting.first});
       return true;
     });
-    // Who still waits needs another image.
+    // A worker that still waits needs another image.
     track.is_due |= !track.waiting.empty();
     if (!track.is_due) pending_.erase(*index);
   }

@@ -42,7 +42,7 @@ class ImageSender {
   /// After a push to a slice.
   void note_push(std::size_t index, const SliceState& slice);
   /// A worker waits until the backup has its updates of this slice before `clock`, all of which are
-  /// in the values; it is told then.
+  /// in the values; it is notified then.
   void settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock);
 
   /// Whether other backups than before are further behind than the job allows; see problems().
@@ -61,7 +61,7 @@ class ImageSender {
   [[nodiscard]] std::vector<Outgoing> take_outgoing(const std::vector<TableSpec>& tables,
                                                     const JobSlices& slices, TimePoint now);
 
-  /// Who waits for what the backup has acknowledged by now.
+  /// The workers that wait for what the backup has acknowledged by now.
   struct Settled {
     std::size_t index;
     PeerId peer;
@@ -93,7 +93,7 @@ class ImageSender {
     int attempts = 0;
     Clock version;  // V in the newest image
     std::int64_t applications = 0;
-    std::map<WorkerId, Clock> stable;  // what the workers may be told
+    std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
   };
   struct Target {

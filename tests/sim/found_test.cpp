@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
-#include "lab/cluster.hpp"
+#include "lab/simulated_run.hpp"
 #include "lab/toy_job.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/coordinator.hpp"

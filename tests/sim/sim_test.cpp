@@ -1,6 +1,6 @@
 #include <iostream>
 
-#include "lab/cluster.hpp"
+#include "lab/simulated_run.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;

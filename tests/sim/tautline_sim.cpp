@@ -6,8 +6,8 @@
 #include <ctime>
 #include <string>
 
-#include "lab/cluster.hpp"
-#include "lab/plan.hpp"
+#include "lab/run_plan.hpp"
+#include "lab/simulated_run.hpp"
 
 namespace {
 

@@ -41,7 +41,7 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Shards have backups: updates are kept until those have them too.
   bool replicated = false;
-  /// Bytes of such updates; at half of it their images are asked for. 0: no limit.
+  /// Bytes of such updates; at half of it their images are requested. 0: no limit.
   Bytes max_kept = Bytes(0);
   /// Where gradients are stored, and what a shard of the same machine maps; nullptr: they travel as
   /// bytes.

@@ -240,7 +240,7 @@ Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& do
   TimePoint deadline = waiting.begin + wait;
   std::optional<ClientProtocol::Silence> silence;
   caller_waits_ = true;
-  // Once the tables are open, who refuses may be a process that has taken a shard's port.
+  // Once the tables are open, what refuses may be a process that has taken a shard's port.
   const auto is_refused = [this] { return refused_ && !protocol_.ready(); };
   while (!done() && !cancelled_ && !protocol_.failure() && !is_refused()) {
     const TimePoint now = time_.now();
@@ -362,8 +362,8 @@ void ClientDriver::run() {
   }
 }
 
-/// Sends what is to be sent, and takes what comes, waiting for it up to `patience`. Bytes are sent,
-/// received and decoded without the lock. REQUIRES: the lock, and the lead.
+/// Sends what is to be sent, and takes what arrives, waiting for it up to `patience`. Bytes are
+/// sent, received and decoded without the lock. REQUIRES: the lock, and the lead.
 void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience) {
   drain();
   for (const ShardAddress& shard : std::exchange(moves_, {})) move(shard);
@@ -380,7 +380,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     drain();
   }
   if (stopping_) return;
-  // A caller who waits for the lead gets it at once, and one that is cancelled waits for nothing.
+  // A caller that waits for the lead gets it at once, and one that is cancelled waits for nothing.
   if (leader == Leader::kThread ? caller_waits_ : cancelled_) patience = Duration::zero();
   {
     // A request, or a wish for the lead, that comes after this mark wakes the endpoint; one before

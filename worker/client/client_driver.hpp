@@ -23,7 +23,7 @@ namespace taut {
 /// Moves a client protocol's messages over an endpoint. One thread at a time leads: it owns the
 /// endpoint, sends, and waits for answers. Whoever waits for an answer leads while it waits, for
 /// handing a small answer from one thread to another costs more than the answer; a thread of the
-/// driver's own leads while no caller waits, or whoever calls work() if it has none.
+/// driver's own leads while no caller waits, or the caller of work() if it has none.
 /// Source    Schmidt et al., "Leader/Followers: A Design Pattern for Efficient Multi-threaded Event
 ///           Demultiplexing and Dispatching", PLoP 2000
 /// Thread    one caller in addition to the driver's own; pushes and cancel() from any
@@ -122,7 +122,7 @@ class ClientDriver {
   std::atomic<std::uint64_t> saved_ = 0;
   Waiting read_wait_;  // of the caller: the read that its last bounded wait was for
   const std::vector<ShardId> shards_;
-  UpdateEncoder encoder_;  // of who pushes
+  UpdateEncoder encoder_;  // of the thread that pushes
 
   // Held for a few instructions only: a push waits for no copy.
   std::mutex inbox_mutex_;

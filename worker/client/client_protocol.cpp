@@ -314,7 +314,7 @@ void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
   relieve(slice);
 }
 
-/// Where too much is kept, an image of the slice is asked for before it is due.
+/// Where too much is kept, an image of the slice is requested before it is due.
 void ClientProtocol::relieve(SliceLink& slice) {
   const std::uint64_t limit = identity_.max_kept.value();
   if (limit == 0 || kept_bytes_ <= limit / 2 || slice.kept.empty() || slice.settle) return;

@@ -12,14 +12,14 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
-#include "proto/update.hpp"
+#include "proto/pushed_update.hpp"
 #include "worker/client/client_load.hpp"
 #include "worker/client/resend_timer.hpp"
 #include "worker/client/send_policy.hpp"
 
 namespace taut {
 
-/// Who speaks on the data plane.
+/// A sender on the data plane.
 struct ClientIdentity {
   JobId job;
   WorkerId worker;
@@ -27,7 +27,7 @@ struct ClientIdentity {
   std::string job_hash;
   /// Shards have backups: updates are kept until those have them too.
   bool replicated = false;
-  /// Of updates that are kept for backups; at half of it their images are asked for.
+  /// Of updates that are kept for backups; at half of it their images are requested.
   Bytes max_kept = Bytes(0);  // 0: no limit
 };
 

@@ -18,7 +18,7 @@
 namespace taut {
 
 /// A client's connections to the hosts of its shards, and the memory that it shares with those of
-/// its own machine. A host is asked for its memory with each greeting.
+/// its own machine. A host's memory is requested with each greeting.
 /// Thread    the leader of the client's driver
 class ShardConnections {
  public:

@@ -33,7 +33,7 @@ std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buff
   if (encoding.has_residual()) {
     lock = std::unique_lock(mutex_);
     next_[table.value()] = clock.next();
-    encoded_.notify_all();  // who waits for it takes the lock when the table is encoded
+    encoded_.notify_all();  // a thread that waits for it takes the lock when the table is encoded
     if (sends_rest_) return encode_rest(table, clock, gradient, norm, pool);
   }
   const auto slices = layout_.slices_of(table);

@@ -11,7 +11,7 @@
 #include "common/ssp/slice_layout.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
-#include "proto/update.hpp"
+#include "proto/pushed_update.hpp"
 #include "worker/client/update_encoding.hpp"
 
 namespace taut {

@@ -30,7 +30,7 @@ struct Batch {
 
 enum class Loading : std::uint8_t {
   kAhead,      // by a thread
-  kOnRequest,  // by whoever asks for a batch
+  kOnRequest,  // by the thread that asks for a batch
 };
 
 /// Makes batches clock by clock, usually ahead of the compute, on its own thread. What it makes
@@ -42,7 +42,7 @@ class DataLoader {
     std::size_t depth = 4;  // batches made ahead
     Loading loading = Loading::kAhead;
     /// Where batches are stored. It outlives them all; the loader's thread takes from it, and
-    /// whoever has a batch last gives back.
+    /// the last user of a batch gives back.
     std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   };
 

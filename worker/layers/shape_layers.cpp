@@ -1,5 +1,5 @@
 #include "worker/layers/layer_makers.hpp"
-#include "worker/model/shape.hpp"
+#include "worker/model/extents.hpp"
 
 namespace taut::layers {
 namespace {

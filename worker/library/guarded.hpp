@@ -31,7 +31,7 @@ tautline_code guarded(const Call& call) {
 }
 
 /// As above, for a call that waits.
-/// call  returns Result<bool>: whether what was waited for is there
+/// call  returns Result<bool>: whether what was waited for has arrived
 template <class Call>
 tautline_code guarded_wait(const Call& call) {
   bool is_there = false;

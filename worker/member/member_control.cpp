@@ -137,7 +137,7 @@ void MemberControl::use(Client* client) {
   const std::scoped_lock lock(mutex_);
   client_ = client;
   if (client == nullptr) return;
-  // What has come since the place was taken.
+  // What has arrived since the place was taken.
   client->move_shards(addresses_of(*place_));
   if (end_) client->cancel();
 }

@@ -8,12 +8,12 @@
 
 #include "common/did_you_mean.hpp"
 #include "proto/config/net_state.hpp"
+#include "worker/model/extents.hpp"
 #include "worker/model/gradients.hpp"
 #include "worker/model/graph.hpp"
 #include "worker/model/parameters.hpp"
 #include "worker/model/phase.hpp"
 #include "worker/model/rules/layer_rule.hpp"
-#include "worker/model/shape.hpp"
 #include "worker/model/upgrade.hpp"
 
 namespace taut::model {

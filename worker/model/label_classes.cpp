@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "worker/model/extents.hpp"
 #include "worker/model/graph.hpp"
-#include "worker/model/shape.hpp"
 
 namespace taut::model {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/did_you_mean.hpp"
-#include "worker/model/shape.hpp"
+#include "worker/model/extents.hpp"
 
 namespace taut::model {
 namespace {

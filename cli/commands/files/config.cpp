@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/views/settings_text.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/config/text.hpp"

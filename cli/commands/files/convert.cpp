@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/views/draw.hpp"
 #include "worker/data/convert_images.hpp"
-#include "worker/data/tables/table.hpp"
+#include "worker/data/tables/number_table.hpp"
 #include "worker/data/tables/write_table.hpp"
 
 namespace taut::cli {
@@ -48,7 +48,7 @@ Result<void> convert_images(ConvertCommand& command) {
 }
 
 /// "label: 3 classes: 0 setosa, 1 versicolor, 2 virginica"
-std::string text_of_labels(const data::Table& table) {
+std::string text_of_labels(const data::NumberTable& table) {
   if (table.labels.empty()) return "no label";
   if (table.classes.empty()) return "the label is a number";
   constexpr std::size_t kShown = 20;
@@ -66,7 +66,7 @@ Result<void> convert_table(ConvertCommand& command) {
   if (!command.separator.empty()) {
     command.table.separator = command.separator == "tab" ? '\t' : command.separator[0];
   }
-  TAUT_TRY(const data::Table table, data::read_table(command.source, command.table));
+  TAUT_TRY(const data::NumberTable table, data::read_table(command.source, command.table));
   TAUT_TRY(const data::RowSplit split,
            data::split_rows(table.rows, command.test_share, command.seed));
   const std::string features = counted(static_cast<std::int64_t>(table.columns), "feature");

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/doctor/checks.hpp"
 #include "cli/doctor/data_sets.hpp"
 #include "cli/install_paths.hpp"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "common/keys/key_file.hpp"
 #include "common/keys/key_folder.hpp"
 

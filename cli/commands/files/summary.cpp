@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/job_records.hpp"
 #include "cli/views/net_summary.hpp"
 #include "worker/model/job/job_nets.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/job_records.hpp"
 #include "cli/sweep/sweep.hpp"
 #include "cli/sweep/sweep_plan.hpp"
@@ -112,7 +112,7 @@ Result<Findings> check_cluster(const fs::path& path) {
   }
   if (config.insecure()) {
     found.warnings.emplace_back(
-        "insecure: true: no keys are asked for; every process that reaches the ports can read and "
+        "insecure: true: no keys are required; every process that reaches the ports can read and "
         "change everything");
   }
   return found;

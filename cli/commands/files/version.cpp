@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut::cli {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "proto/session/control_client.hpp"
 
 namespace taut::cli {

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "common/system/stop_signal.hpp"
 #include "proto/session/control_client.hpp"
 
@@ -56,7 +56,7 @@ void add_drain(Command& command, int& status) {
   auto options = std::make_shared<DrainOptions>();
   command.text("NAME", options->name, "Name of the server or worker, as status shows it")
       .required();
-  command.flag("--no-wait", options->no_wait, "Returns once it is asked for");
+  command.flag("--no-wait", options->no_wait, "Returns once it is requested");
   options->coordinator.add_to(command);
   command.on_run([options, &status] {
     const Result<void> done = drain(*options);

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "common/system/stop_signal.hpp"
 #include "proto/session/control_client.hpp"
 

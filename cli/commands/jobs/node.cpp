@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/node/node_place.hpp"
 #include "cli/node/node_run.hpp"
 

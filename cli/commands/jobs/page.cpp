@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "common/http/login.hpp"
 #include "common/unix_time.hpp"
 #include "proto/cluster.pb.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/views/queue_view.hpp"
 #include "cli/views/terminal.hpp"
 #include "proto/session/control_client.hpp"

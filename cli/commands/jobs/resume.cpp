@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/jobs/follow_job.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/run_origin.hpp"
 #include "cli/views/job_text.hpp"
 #include "proto/config/external_job.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <system_error>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "proto/session/control_client.hpp"
 
 namespace taut::cli {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/views/message_json.hpp"
 #include "cli/views/status_view.hpp"
 #include "cli/views/terminal.hpp"

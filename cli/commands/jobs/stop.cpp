@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "proto/session/control_client.hpp"
 
 namespace taut::cli {

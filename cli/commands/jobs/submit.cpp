@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cli/checkpoint_paths.hpp"
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/jobs/follow_job.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/job_records.hpp"
 #include "cli/run_origin.hpp"
 #include "proto/session/control_client.hpp"

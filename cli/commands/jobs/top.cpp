@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/views/key_input.hpp"
 #include "cli/views/terminal.hpp"
 #include "cli/views/top_view.hpp"

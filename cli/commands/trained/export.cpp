@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/job_records.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/safetensors.hpp"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/install_paths.hpp"
 #include "proto/config/text.hpp"
 

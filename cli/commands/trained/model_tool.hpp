@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "proto/tool.pb.h"
 
 namespace taut::cli {

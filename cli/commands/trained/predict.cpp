@@ -2,7 +2,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/trained/model_tool.hpp"
 
 namespace taut::cli {

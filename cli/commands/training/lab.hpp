@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/train.hpp"
 
 namespace taut::cli {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/lab.hpp"
 #include "common/files/file.hpp"
 #include "lab/training/costs/calibrate.hpp"

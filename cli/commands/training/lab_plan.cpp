@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/lab.hpp"
 #include "cli/views/draw.hpp"
 #include "lab/training/costs/scaling.hpp"

@@ -14,7 +14,7 @@
 #include "cli/views/terminal.hpp"
 #include "common/files/file.hpp"
 #include "lab/schedule/fair_share.hpp"
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 #include "lab/schedule/report/completion_chart.hpp"
 #include "lab/schedule/report/figures.hpp"
 #include "lab/schedule/trace.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 
 namespace taut::cli {
 

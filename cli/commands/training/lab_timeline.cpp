@@ -13,8 +13,8 @@
 namespace taut::cli {
 namespace {
 
-using lab::Timeline;
-using Kind = Timeline::Kind;
+using lab::VirtualTimeline;
+using Kind = VirtualTimeline::Kind;
 
 constexpr int kCells = 54;
 constexpr std::size_t kName = 18;
@@ -58,13 +58,13 @@ double busy(const Line& line) {
 
 /// One line of the drawing: of a process, or of a link.
 struct Drawn {
-  Timeline::Row row;
+  VirtualTimeline::Row row;
   Line line{};
 };
 
-std::vector<Drawn> lines_of(const Timeline& timeline, TimePoint end, double cell) {
+std::vector<Drawn> lines_of(const VirtualTimeline& timeline, TimePoint end, double cell) {
   std::map<std::pair<bool, std::uint32_t>, Drawn> lines;
-  for (const Timeline::Span& span : timeline.drawn()) {
+  for (const VirtualTimeline::Span& span : timeline.drawn()) {
     const bool is_link = span.row.kind == Kind::kLink;
     const auto [found, is_new] =
         lines.try_emplace({is_link, is_link ? span.row.lane : span.row.process});
@@ -80,11 +80,11 @@ std::vector<Drawn> lines_of(const Timeline& timeline, TimePoint end, double cell
 
 }  // namespace
 
-std::vector<std::string> timeline_lines(const Timeline& timeline) {
+std::vector<std::string> timeline_lines(const VirtualTimeline& timeline) {
   if (timeline.drawn().empty()) return {};
   TimePoint end = timeline.drawn_end();
   if (end == TimePoint::never()) {
-    end = std::ranges::max_element(timeline.drawn(), {}, &Timeline::Span::end)->end;
+    end = std::ranges::max_element(timeline.drawn(), {}, &VirtualTimeline::Span::end)->end;
   }
   const double cell = us(end - timeline.drawn_begin()) / kCells;
   if (cell <= 0) return {};

@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "lab/training/timeline.hpp"
+#include "lab/training/virtual_timeline.hpp"
 
 namespace taut::cli {
 
 /// A timeline's drawing: a line for each of the first workers, for the servers, and for the links
 /// that were busiest in it.
-[[nodiscard]] std::vector<std::string> timeline_lines(const lab::Timeline& timeline);
+[[nodiscard]] std::vector<std::string> timeline_lines(const lab::VirtualTimeline& timeline);
 
 }  // namespace taut::cli

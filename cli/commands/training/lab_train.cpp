@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/lab.hpp"
 #include "cli/commands/training/lab_timeline.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/progress_display.hpp"
-#include "cli/views/run_summary.hpp"
+#include "cli/views/summary_view.hpp"
 #include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/system/descriptor_limit.hpp"
@@ -157,17 +157,18 @@ class Watch {
   TimePoint next_;
 };
 
-Result<std::unique_ptr<lab::Timeline>> open_timeline(const LabOptions& options, const pb::Job& job,
-                                                     const fs::path& folder) {
+Result<std::unique_ptr<lab::VirtualTimeline>> open_timeline(const LabOptions& options,
+                                                            const pb::Job& job,
+                                                            const fs::path& folder) {
   constexpr std::int64_t kSettled = 10;  // clocks after which a training is in its stride
-  if (!options.timeline) return std::unique_ptr<lab::Timeline>();
-  lab::Timeline::Options timeline;
+  if (!options.timeline) return std::unique_ptr<lab::VirtualTimeline>();
+  lab::VirtualTimeline::Options timeline;
   timeline.file = folder / kTimelineFile;
   timeline.drawn_from = Clock(std::min<std::int64_t>(kSettled, job.solver_param().max_iter() / 2));
-  return lab::Timeline::open(timeline);
+  return lab::VirtualTimeline::open(timeline);
 }
 
-void print_timeline(const lab::Timeline& timeline, const fs::path& file) {
+void print_timeline(const lab::VirtualTimeline& timeline, const fs::path& file) {
   for (const std::string& line : timeline_lines(timeline)) fmt::print("{}\n", line);
   fmt::print("timeline: {}{}\n", file.string(),
              timeline.has_ended() ? ", which ends early: it has reached its limit" : "");

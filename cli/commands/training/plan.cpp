@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/install_paths.hpp"
 
 namespace taut::cli {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "cli/checkpoint_paths.hpp"
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/train.hpp"
 #include "cli/local_cluster.hpp"
 #include "cli/run_folder.hpp"
@@ -21,7 +21,7 @@
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/progress_display.hpp"
-#include "cli/views/run_summary.hpp"
+#include "cli/views/summary_view.hpp"
 #include "common/files/file.hpp"
 #include "common/system/stop_signal.hpp"
 #include "proto/config/text.hpp"

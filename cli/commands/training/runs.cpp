@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/runs/run_comparison.hpp"
 #include "cli/runs/run_record.hpp"
 #include "cli/views/draw.hpp"

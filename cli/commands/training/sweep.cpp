@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "cli/sweep/sweep.hpp"
 #include "cli/sweep/vary.hpp"
 #include "worker/model/job/file_kind.hpp"

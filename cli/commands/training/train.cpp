@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/command.hpp"
 #include "cli/commands/job_arguments.hpp"
+#include "cli/commands/shared_options.hpp"
 #include "proto/config/cluster_config.hpp"
 
 namespace taut::cli {

@@ -1,11 +1,11 @@
-#include "lab/schedule/policies.hpp"
 #include "lab/schedule/policies/live.hpp"
+#include "lab/schedule/policy_list.hpp"
 
 namespace taut::schedule {
 namespace {
 
 /// First in, first out: a job that does not fit holds back all behind it. The coordinator's FIFO
-/// lets later jobs fill gaps; without them it is told of no job behind the first that must wait.
+/// lets later jobs fill gaps; without them it sees no job behind the first that must wait.
 class Fifo : public LivePolicy {
  public:
   Fifo() : LivePolicy(pb::SchedulingConfig::FIFO) {}

@@ -2,7 +2,7 @@
 #include <array>
 #include <limits>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 #include "lab/schedule/solvers/linear_program.hpp"
 #include "lab/schedule/type_use.hpp"
 

@@ -1,5 +1,5 @@
-#include "lab/schedule/policies.hpp"
 #include "lab/schedule/policies/live.hpp"
+#include "lab/schedule/policy_list.hpp"
 
 namespace taut::schedule {
 

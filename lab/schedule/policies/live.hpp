@@ -17,9 +17,9 @@ class LivePolicy : public Policy {
   [[nodiscard]] Plan decide(const View& view) override;
 
  private:
-  /// Which of those that wait it is told of. Of those that ask for more than is idle only the first
+  /// Which of those that wait it sees. Of those that ask for more than is idle only the first
   /// one matters, which reserves its devices; the first by submission, by what is left and by what
-  /// it has had are told, so that it is among them whatever the policy's order.
+  /// it has had are shown, so that it is among them whatever the policy's order.
   [[nodiscard]] virtual std::vector<JobIndex> candidates(const View& view) const;
 
   const std::unique_ptr<SchedulingPolicy> policy_;

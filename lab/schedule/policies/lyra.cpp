@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 #include "lab/schedule/type_use.hpp"
 
 namespace taut::schedule {

@@ -2,7 +2,7 @@
 #include <array>
 #include <map>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 #include "lab/schedule/solvers/grouping.hpp"
 
 namespace taut::schedule {

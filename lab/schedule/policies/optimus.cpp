@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 
 namespace taut::schedule {
 namespace {

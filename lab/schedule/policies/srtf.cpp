@@ -1,7 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 
 namespace taut::schedule {
 namespace {

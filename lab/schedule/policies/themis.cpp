@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 
 namespace taut::schedule {
 namespace {
@@ -44,7 +44,7 @@ class Themis : public Policy {
     double gain;        // of the logarithm, a device, over another lease without
   };
 
-  /// The integral of how many times the cluster's devices are asked for.
+  /// The integral of how many times the cluster's devices are requested.
   void count_contention(const View& view) {
     contention_s_ += contention_ * (view.now_s() - counted_s_);
     counted_s_ = view.now_s();

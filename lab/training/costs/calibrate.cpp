@@ -129,7 +129,7 @@ double processor_us() {
 }
 
 /// What a small message takes from one thread to another, through sockets of the loopback: until it
-/// is there, and of the processor on both sides.
+/// has arrived, and of the processor on both sides.
 struct Way {
   double us = 0;
   double processor_us = 0;

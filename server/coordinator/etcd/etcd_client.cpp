@@ -60,7 +60,7 @@ Result<nlohmann::json> EtcdClient::call(const std::string& path, const nlohmann:
   return make_error(ErrorCode::kUnavailable, "no member of etcd answers: " + reasons);
 }
 
-Result<nlohmann::json> EtcdClient::ask(http::Client& member, const std::string& path,
+Result<nlohmann::json> EtcdClient::ask(http::HttpClient& member, const std::string& path,
                                        const std::string& request) {
   const auto answer = member.post(path, request, wait_);
   if (!answer) return make_error(ErrorCode::kUnavailable, answer.error().message);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/http/client.hpp"
+#include "common/http/http_client.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
 
@@ -35,11 +35,11 @@ class EtcdClient {
   [[nodiscard]] Result<nlohmann::json> call(const std::string& path, const nlohmann::json& request);
 
  private:
-  [[nodiscard]] Result<nlohmann::json> ask(http::Client& member, const std::string& path,
+  [[nodiscard]] Result<nlohmann::json> ask(http::HttpClient& member, const std::string& path,
                                            const std::string& request);
 
   const Duration wait_;
-  std::vector<http::Client> members_;
+  std::vector<http::HttpClient> members_;
   std::size_t next_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Duration kLook{200'000};  // between two looks at who leads
+constexpr Duration kLook{200'000};  // between two looks at which coordinator leads
 
 /// One silent member must not cost the lease: there is time to ask the others.
 EtcdOptions settled(EtcdOptions options, Duration lease) {
@@ -56,7 +56,7 @@ void EtcdLeadership::run() {
       const std::scoped_lock lock(mutex_);
       const std::string trouble = done ? "" : done.error().message;
       if (!trouble.empty() && trouble_.empty()) {
-        log::warn("who coordinates cannot be settled: {}", trouble);
+        log::warn("which coordinator leads cannot be settled: {}", trouble);
       } else if (trouble.empty() && !trouble_.empty()) {
         log::info("etcd answers again");
       }

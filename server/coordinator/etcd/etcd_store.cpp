@@ -172,7 +172,7 @@ Result<void> EtcdStore::commit(const Json& operations) {
     // This very save, whose answer was lost.
     if (newest == std::to_string(saves_)) return ok();
   }
-  return make_error(ErrorCode::kIo, "etcd: other saves came between several times");
+  return make_error(ErrorCode::kIo, "etcd: other saves intervened several times");
 }
 
 }  // namespace

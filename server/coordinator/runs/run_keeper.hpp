@@ -36,7 +36,7 @@ class RunKeeper {
   /// of it is kept.
   std::uint64_t take(JobId job, const std::string& process, const pb::RecordPart& part);
   [[nodiscard]] pb::LogReply log(const pb::LogRequest& request) const;
-  /// The job is not asked for any more; its folder stays.
+  /// The job's records are requested no more; its folder stays.
   void forget(JobId job);
   /// HOST:PATH of the job's folder; empty: it has none.
   [[nodiscard]] std::string place_of(JobId job) const;

@@ -75,7 +75,8 @@ void JobRecord::forget_past(Clock version) {
   for (int i = 0; i < stored_.members_size(); ++i) {
     const pb::StoredMember& member = stored_.members(i);
     const std::int64_t leave = member.member().leave_clock();
-    // Where nothing is ever written V is never(), and who has not left is no less a member.
+    // Where nothing is ever written V is never(), and a worker that has not left is no less a
+    // member.
     const bool is_past = leave != Clock::never().value() && leave <= version.value();
     if (is_past && !member.past()) change().mutable_members(i)->set_past(true);
     if (is_past) ++past;

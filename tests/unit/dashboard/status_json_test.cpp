@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "server/dashboard/assets.hpp"
-#include "server/dashboard/history.hpp"
+#include "server/dashboard/job_history.hpp"
 #include "server/dashboard/server_metrics.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/dashboard/status_maker.hpp"
@@ -129,7 +129,7 @@ TEST_CASE("the page names no outside address", "[dashboard]") {
 }
 
 TEST_CASE("a history keeps a whole job in a bounded number of points", "[dashboard]") {
-  History history;
+  JobHistory history;
   pb::StatusReply status = make_status(2);
   pb::JobStatus& job = *status.mutable_jobs(0);
   for (int i = 1; i <= 10000; ++i) {
@@ -141,15 +141,15 @@ TEST_CASE("a history keeps a whole job in a bounded number of points", "[dashboa
     history.add(job);  // nothing has moved on
   }
   const auto json = history.of(7);
-  CHECK(json["t"].size() < History::kPoints);
-  CHECK(json["t"].size() > History::kPoints / 3);
+  CHECK(json["t"].size() < JobHistory::kPoints);
+  CHECK(json["t"].size() > JobHistory::kPoints / 3);
   CHECK(json["clock"].front() == 10);
   CHECK(json["clock"].back().get<int>() > 99000);
   CHECK(history.of(8).is_null());
 }
 
 TEST_CASE("the history has the changes of the slack, with the reads until then", "[dashboard]") {
-  History history;
+  JobHistory history;
   pb::JobStatus job = make_status(2).jobs(0);
   history.add(job);
   CHECK(history.of(7)["changes"].empty());

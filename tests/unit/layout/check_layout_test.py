@@ -68,6 +68,18 @@ class CheckLayout(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("server/: lists 33 files; 32 are allowed", output)
 
+    def test_a_header_name_that_stands_for_two_things_is_reported(self):
+        self.write("lab/machine.hpp", "")
+        self.write("worker/engine/ops/pooling.hpp", "")
+        self.write("cuda/kernels/pooling.hpp", "")
+        self.write("tests/unit/machine.hpp", "")
+        self.assertEqual(self.check("names"), (0, "0 violations\n"))
+        self.write("cli/doctor/machine.hpp", "")
+        code, output = self.check("names")
+        self.assertEqual(code, 1)
+        self.assertIn("cli/doctor/machine.hpp and lab/machine.hpp: one name for two things", output)
+        self.assertIn("1 violations", output)
+
     def test_words_of_the_glossary_are_found_in_comments_messages_and_documents(self):
         self.write("server/a.cpp", "int beside = 1;\n// a thread beside another\n")
         self.write("server/b.cpp", 'error("nobody \\"answers\\"");\n'

@@ -21,7 +21,7 @@ Body only(const std::vector<Outgoing>& out) {
 }
 
 /// Element i is i + 0.5; a file named "missing" does not exist.
-class HalfValues final : public InitialValues {
+class HalfValues final : public WeightsSource {
  public:
   Result<void> read(const TensorPlace& place, std::uint64_t first, std::span<float> out) override {
     if (place.file == "missing") return make_error(ErrorCode::kNotFound, "missing: is not there");

@@ -82,7 +82,7 @@ Result<ColumnRoles> column_roles(const TableOptions& options, const std::vector<
   return invalid(fmt::format("{}: has {} columns, and no feature is left among them", name, count));
 }
 
-void set_labels(const std::vector<std::string>& labels, bool as_classes, Table& table) {
+void set_labels(const std::vector<std::string>& labels, bool as_classes, NumberTable& table) {
   std::vector<std::optional<float>> numbers;
   numbers.reserve(labels.size());
   for (const std::string& label : labels) numbers.push_back(parse_number(label));

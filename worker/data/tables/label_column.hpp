@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/data/tables/table.hpp"
+#include "worker/data/tables/number_table.hpp"
 
 // What the readers of tables share.
 namespace taut::data {
@@ -29,7 +29,7 @@ struct ColumnRoles {
                                                std::size_t count, const std::string& name);
 
 /// Sets a table's labels and classes from the labels as text, one a row.
-void set_labels(const std::vector<std::string>& labels, bool as_classes, Table& table);
+void set_labels(const std::vector<std::string>& labels, bool as_classes, NumberTable& table);
 
 /// Errors: invalid, more rows x columns than half of the available memory holds.
 [[nodiscard]] Result<void> check_table_size(std::uint64_t rows, std::uint64_t columns,

@@ -128,7 +128,7 @@ class CsvTable {
     return ok();
   }
 
-  Result<Table> finish() && {
+  Result<NumberTable> finish() && {
     if (table_.rows == 0) return invalid(fmt::format("{}: holds no row of numbers", name_));
     if (roles_.label) set_labels(labels_, options_.classes, table_);
     return std::move(table_);
@@ -154,13 +154,13 @@ class CsvTable {
   std::size_t fields_ = 0;
   ColumnRoles roles_;
   std::vector<std::string> labels_;
-  Table table_;
+  NumberTable table_;
 };
 
 }  // namespace
 
-Result<Table> parse_csv(const std::string& text, const TableOptions& options,
-                        const std::string& name) {
+Result<NumberTable> parse_csv(const std::string& text, const TableOptions& options,
+                              const std::string& name) {
   CsvReader reader(text, options.separator, name);
   TAUT_TRY(std::vector<Field> fields, reader.next());
   std::vector<std::string> names;

@@ -138,12 +138,12 @@ Result<Head> head_of(const std::string& bytes, const std::string& name) {
 
 }  // namespace
 
-Result<Table> parse_npy(const std::string& bytes, const TableOptions& options,
-                        const std::string& name) {
+Result<NumberTable> parse_npy(const std::string& bytes, const TableOptions& options,
+                              const std::string& name) {
   TAUT_TRY(const Head head, head_of(bytes, name));
   TAUT_TRY(const ColumnRoles roles, column_roles(options, {}, head.columns, name));
   TAUT_TRY(check_table_size(head.rows, roles.features, name));
-  Table table{head.rows, roles.features, {}, {}, {}};
+  NumberTable table{head.rows, roles.features, {}, {}, {}};
   table.features.reserve(table.rows * table.columns);
   std::vector<std::string> labels;
   for (std::uint64_t row = 0; row < head.rows; ++row) {

@@ -38,14 +38,14 @@ class SvmReader {
   }
 
   /// columns  that every row has; 0: as many as the highest index needs
-  Result<Table> table(std::uint64_t columns) const {
+  Result<NumberTable> table(std::uint64_t columns) const {
     const std::uint64_t base = has_zero_ ? 0 : 1;
     const std::uint64_t needed = highest_ + 1 - base;
     if (columns != 0 && needed > columns) {
       return invalid(fmt::format("{}: has the index {}, which is beyond the requested {} features",
                                  name_, highest_, columns));
     }
-    Table table;
+    NumberTable table;
     table.rows = labels_.size();
     table.columns = columns == 0 ? needed : columns;
     if (table.columns == 0) return invalid(fmt::format("{}: holds no feature", name_));
@@ -125,8 +125,8 @@ class SvmReader {
 
 }  // namespace
 
-Result<Table> parse_svm(const std::string& text, const TableOptions& options,
-                        const std::string& name) {
+Result<NumberTable> parse_svm(const std::string& text, const TableOptions& options,
+                              const std::string& name) {
   if (!options.label.empty() || !options.drop.empty()) {
     return invalid(
         fmt::format("{}: columns of LIBSVM's text are not named: a line starts with its "
@@ -135,7 +135,7 @@ Result<Table> parse_svm(const std::string& text, const TableOptions& options,
   }
   SvmReader reader(text, name);
   TAUT_TRY(reader.read());
-  TAUT_TRY(Table table, reader.table(options.columns));
+  TAUT_TRY(NumberTable table, reader.table(options.columns));
   set_labels(reader.labels(), options.classes, table);
   return table;
 }

@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "common/files/file.hpp"
-#include "worker/data/tables/table.hpp"
+#include "worker/data/tables/number_table.hpp"
 
 namespace taut::data {
 namespace {
@@ -25,7 +25,7 @@ bool is_table_name(const fs::path& path) {
   return format == ".csv" || format == ".tsv" || is_svm(format) || path.extension() == ".npy";
 }
 
-Result<Table> read_table(const fs::path& path, const TableOptions& options) {
+Result<NumberTable> read_table(const fs::path& path, const TableOptions& options) {
   TAUT_TRY(const std::string bytes, read_file_gz(path));
   const fs::path format = format_of(path);
   const std::string name = path.string();

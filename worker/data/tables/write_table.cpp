@@ -19,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::span<const float> features_of(const Table& table, std::uint64_t row) {
+std::span<const float> features_of(const NumberTable& table, std::uint64_t row) {
   return std::span(table.features).subspan(row * table.columns, table.columns);
 }
 
-Result<void> write_hdf5(const Table& table, const std::vector<std::uint64_t>& rows,
+Result<void> write_hdf5(const NumberTable& table, const std::vector<std::uint64_t>& rows,
                         const fs::path& out) {
   const auto count = static_cast<std::int64_t>(rows.size());
   std::vector<hdf5::ArraySpec> arrays{{"data", {count, static_cast<std::int64_t>(table.columns)}}};
@@ -41,7 +41,7 @@ Result<void> write_hdf5(const Table& table, const std::vector<std::uint64_t>& ro
   return writer.finish();
 }
 
-Result<std::string> to_datum(const Table& table, std::uint64_t row) {
+Result<std::string> to_datum(const NumberTable& table, std::uint64_t row) {
   caffe::Datum datum;
   datum.set_channels(static_cast<int>(table.columns));
   datum.set_height(1);
@@ -60,7 +60,7 @@ Result<std::string> to_datum(const Table& table, std::uint64_t row) {
   return datum.SerializeAsString();
 }
 
-Result<void> write_lmdb(const Table& table, const std::vector<std::uint64_t>& rows,
+Result<void> write_lmdb(const NumberTable& table, const std::vector<std::uint64_t>& rows,
                         const fs::path& out) {
   if (table.columns > std::numeric_limits<int>::max()) {
     return invalid(fmt::format("{} features are more than a Datum has channels", table.columns));
@@ -75,7 +75,7 @@ Result<void> write_lmdb(const Table& table, const std::vector<std::uint64_t>& ro
 
 }  // namespace
 
-Result<void> write_table(const Table& table, const std::vector<std::uint64_t>& rows,
+Result<void> write_table(const NumberTable& table, const std::vector<std::uint64_t>& rows,
                          const fs::path& out) {
   const bool is_hdf5 = out.extension() == ".h5" || out.extension() == ".hdf5";
   return is_hdf5 ? write_hdf5(table, rows, out) : write_lmdb(table, rows, out);

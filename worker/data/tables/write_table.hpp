@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/result.hpp"
-#include "worker/data/tables/table.hpp"
+#include "worker/data/tables/number_table.hpp"
 
 namespace taut::data {
 
@@ -14,7 +14,8 @@ namespace taut::data {
 /// folder of an LMDB of Datums of columns x 1 x 1 floats, as a Data layer reads it.
 /// rows      which of the table's, in order
 /// Errors    invalid: a label that a Datum cannot hold; exists: the LMDB's folder; io
-[[nodiscard]] Result<void> write_table(const Table& table, const std::vector<std::uint64_t>& rows,
+[[nodiscard]] Result<void> write_table(const NumberTable& table,
+                                       const std::vector<std::uint64_t>& rows,
                                        const std::filesystem::path& out);
 
 /// Rows for training, and those for testing, which training must not see.

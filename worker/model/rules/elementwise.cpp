@@ -3,8 +3,8 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "worker/model/extents.hpp"
 #include "worker/model/rules/rules.hpp"
-#include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
 namespace {

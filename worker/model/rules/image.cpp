@@ -3,9 +3,9 @@
 #include <cmath>
 #include <utility>
 
+#include "worker/model/extents.hpp"
 #include "worker/model/rules/rules.hpp"
 #include "worker/model/rules/window.hpp"
-#include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
 namespace {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include "worker/model/extents.hpp"
 #include "worker/model/rules/rules.hpp"
-#include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
 namespace {

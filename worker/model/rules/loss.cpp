@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "worker/model/extents.hpp"
 #include "worker/model/rules/rules.hpp"
-#include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "worker/model/extents.hpp"
 #include "worker/model/rules/recurrent_ports.hpp"
 #include "worker/model/rules/rules.hpp"
-#include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/model/extents.hpp"
 #include "worker/model/rules/rules.hpp"
-#include "worker/model/shape.hpp"
 
 namespace taut::model::rules {
 namespace {

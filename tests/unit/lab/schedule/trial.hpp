@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 #include "lab/schedule/simulator.hpp"
 #include "tests/support/catch.hpp"
 

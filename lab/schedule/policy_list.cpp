@@ -1,4 +1,4 @@
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 
 namespace taut::schedule {
 namespace {

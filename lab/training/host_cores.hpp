@@ -14,15 +14,15 @@ namespace taut::lab {
 
 /// The cores of a host, which its threads share: while more threads run than there are cores, all
 /// run at the same lower speed.
-class Machine {
+class HostCores {
  public:
   using Done = std::function<void()>;
 
   /// speed  divides every time
-  Machine(Agenda& agenda, const sim::Network& clock, std::uint32_t cores, double speed)
+  HostCores(Agenda& agenda, const sim::Network& clock, std::uint32_t cores, double speed)
       : agenda_(agenda), clock_(clock), cores_(cores), speed_(speed) {}
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  HostCores(const HostCores&) = delete;
+  HostCores& operator=(const HostCores&) = delete;
 
   /// A thread runs for so many microseconds of a core to itself; then `done` is called.
   void run(double work_us, Done done);
@@ -60,11 +60,11 @@ class Lane {
   /// What is done when a turn begins: how long it takes, and what follows.
   struct Work {
     double microseconds = 0;
-    Machine::Done done;
+    HostCores::Done done;
   };
   using Begin = std::function<Work()>;
 
-  explicit Lane(Machine& machine) : machine_(machine) {}
+  explicit Lane(HostCores& machine) : machine_(machine) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
@@ -75,7 +75,7 @@ class Lane {
  private:
   void turn();
 
-  Machine& machine_;
+  HostCores& machine_;
   std::deque<Begin> waiting_;
   bool busy_ = false;
 };

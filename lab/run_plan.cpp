@@ -1,4 +1,4 @@
-#include "lab/plan.hpp"
+#include "lab/run_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -166,8 +166,8 @@ void draw_late_workers(Plan& plan, Duration span) {
   }
 }
 
-/// Two or three servers with backups, of which one after the other is killed, and comes back. Drawn
-/// apart, so that a seed's other faults are the same without.
+/// Two or three servers with backups, of which one after the other is killed and started again.
+/// Drawn apart, so that a seed's other faults are the same without.
 void draw_servers(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0x5e74e4ULL));
   plan.replication_interval = static_cast<std::uint32_t>(apart.between(1, 4));

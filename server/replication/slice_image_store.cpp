@@ -1,4 +1,4 @@
-#include "server/replication/image_store.hpp"
+#include "server/replication/slice_image_store.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -22,9 +22,9 @@ std::size_t states_of(const TableSpec& table, const JobView& view) {
 
 }  // namespace
 
-Result<void> ImageStore::open(const std::vector<pb::TableSpec>& tables, const JobView& view,
-                              std::uint64_t slice_elements,
-                              const std::shared_ptr<TableMemory>& memory) {
+Result<void> SliceImageStore::open(const std::vector<pb::TableSpec>& tables, const JobView& view,
+                                   std::uint64_t slice_elements,
+                                   const std::shared_ptr<TableMemory>& memory) {
   std::vector<TableSpec> specs;
   for (const pb::TableSpec& wire : tables) {
     TAUT_TRY(TableSpec table, from_wire(wire));
@@ -45,9 +45,9 @@ Result<void> ImageStore::open(const std::vector<pb::TableSpec>& tables, const Jo
   return ok();
 }
 
-std::optional<pb::SliceImagesReply> ImageStore::take(const DataImages& images, const JobView& view,
-                                                     std::uint64_t slice_elements,
-                                                     const std::shared_ptr<TableMemory>& memory) {
+std::optional<pb::SliceImagesReply> SliceImageStore::take(
+    const DataImages& images, const JobView& view, std::uint64_t slice_elements,
+    const std::shared_ptr<TableMemory>& memory) {
   if (images.term != place_.term || images.copy != place_.copy) return std::nullopt;
   if (tables_.empty()) {
     if (images.tables.empty()) return std::nullopt;
@@ -84,7 +84,8 @@ std::optional<pb::SliceImagesReply> ImageStore::take(const DataImages& images, c
   return reply;
 }
 
-std::map<std::size_t, SliceImage> ImageStore::slices(BufferPool& values, BufferPool& states) const {
+std::map<std::size_t, SliceImage> SliceImageStore::slices(BufferPool& values,
+                                                          BufferPool& states) const {
   std::map<std::size_t, SliceImage> slices;
   for (const auto& [index, image] : images_) {
     SliceImage& slice = slices[index];

@@ -1,4 +1,4 @@
-#include "common/http/client.hpp"
+#include "common/http/http_client.hpp"
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ using boost::system::error_code;
 
 }  // namespace
 
-class Client::Connection {
+class HttpClient::Connection {
  public:
   explicit Connection(std::string address) : address_(std::move(address)) {}
 
@@ -108,17 +108,17 @@ class Client::Connection {
   beast::flat_buffer buffer_;
 };
 
-Client::Client(std::string address)
+HttpClient::HttpClient(std::string address)
     : connection_(std::make_unique<Connection>(std::move(address))) {}
-Client::~Client() = default;
-Client::Client(Client&&) noexcept = default;
-Client& Client::operator=(Client&&) noexcept = default;
+HttpClient::~HttpClient() = default;
+HttpClient::HttpClient(HttpClient&&) noexcept = default;
+HttpClient& HttpClient::operator=(HttpClient&&) noexcept = default;
 
-Result<Answer> Client::post(const std::string& path, const std::string& json, Duration wait) {
+Result<Answer> HttpClient::post(const std::string& path, const std::string& json, Duration wait) {
   return connection_->post(path, json, wait);
 }
 
-const std::string& Client::address() const {
+const std::string& HttpClient::address() const {
   return connection_->address();
 }
 

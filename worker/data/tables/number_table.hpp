@@ -12,7 +12,7 @@
 namespace taut::data {
 
 /// Rows of features, each with a label where there is one.
-struct Table {
+struct NumberTable {
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;         // features of a row; at least 1
   std::vector<float> features;       // [rows x columns], row by row; finite
@@ -37,24 +37,24 @@ struct TableOptions {
 /// Errors    not_found; invalid, at line and column: what is not a number, a line of another
 ///           length, a column that does not exist; a table that is larger than half of the
 ///           available memory
-[[nodiscard]] Result<Table> read_table(const std::filesystem::path& path,
-                                       const TableOptions& options);
+[[nodiscard]] Result<NumberTable> read_table(const std::filesystem::path& path,
+                                             const TableOptions& options);
 
 /// CSV as RFC 4180 has it: fields in quotes may hold separators, line ends and doubled quotes.
 /// Labels that are not all numbers become classes, numbered in the order of their bytes.
 /// name      the file's name in messages
-[[nodiscard]] Result<Table> parse_csv(const std::string& text, const TableOptions& options,
-                                      const std::string& name);
+[[nodiscard]] Result<NumberTable> parse_csv(const std::string& text, const TableOptions& options,
+                                            const std::string& name);
 
 /// LIBSVM's text: "LABEL INDEX:VALUE INDEX:VALUE ..." in each line, indices from 1 (or from 0 if
 /// the file has that one); missing features are 0. A '#' starts a comment.
 /// Source    Chang and Lin, "LIBSVM: A Library for Support Vector Machines", README
-[[nodiscard]] Result<Table> parse_svm(const std::string& text, const TableOptions& options,
-                                      const std::string& name);
+[[nodiscard]] Result<NumberTable> parse_svm(const std::string& text, const TableOptions& options,
+                                            const std::string& name);
 
 /// A two-dimensional array of little-endian numbers, rows x columns, in C's or Fortran's order.
 /// Source    NumPy Enhancement Proposal 1, "A Simple File Format for NumPy Arrays"
-[[nodiscard]] Result<Table> parse_npy(const std::string& bytes, const TableOptions& options,
-                                      const std::string& name);
+[[nodiscard]] Result<NumberTable> parse_npy(const std::string& bytes, const TableOptions& options,
+                                            const std::string& name);
 
 }  // namespace taut::data

@@ -7,7 +7,7 @@
 
 #include "common/time.hpp"
 #include "lab/checker.hpp"
-#include "lab/plan.hpp"
+#include "lab/run_plan.hpp"
 
 namespace taut::sim {
 

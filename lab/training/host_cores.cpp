@@ -1,4 +1,4 @@
-#include "lab/training/machine.hpp"
+#include "lab/training/host_cores.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,19 +16,19 @@ double microseconds(Duration duration) {
 
 }  // namespace
 
-double Machine::rate() const {
+double HostCores::rate() const {
   const auto threads = static_cast<double>(threads_.size());
   return threads > cores_ ? cores_ / threads : 1.0;
 }
 
-void Machine::advance() {
+void HostCores::advance() {
   const TimePoint now = clock_.now();
   if (!threads_.empty()) attained_ += rate() * microseconds(now - last_);
   last_ = now;
 }
 
 /// Enters when the next thread is through, as things are now.
-void Machine::plan() {
+void HostCores::plan() {
   if (threads_.empty()) return;
   const double left = std::max(0.0, (threads_.front().finish - attained_) / rate());
   const auto wait = Duration(static_cast<Duration::rep>(std::ceil(left - kRest)));
@@ -37,20 +37,20 @@ void Machine::plan() {
   });
 }
 
-void Machine::run(double work_us, Done done) {
+void HostCores::run(double work_us, Done done) {
   advance();
   threads_.push_back({attained_ + work_us / speed_, order_++, std::move(done)});
   std::push_heap(threads_.begin(), threads_.end());
   plan();
 }
 
-void Machine::stop() {
+void HostCores::stop() {
   advance();
   threads_.clear();
   ++plan_;
 }
 
-void Machine::finish() {
+void HostCores::finish() {
   advance();
   std::vector<Done> through;
   while (!threads_.empty() && threads_.front().finish <= attained_ + kRest) {

@@ -1,4 +1,4 @@
-#include "server/dashboard/history.hpp"
+#include "server/dashboard/job_history.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace taut::dashboard {
 
-void History::add(const pb::JobStatus& job) {
+void JobHistory::add(const pb::JobStatus& job) {
   const JobFigures figures = figures_of(job);
   if (figures.fastest == 0) return;
   Series& series = jobs_[job.job()];
@@ -34,7 +34,7 @@ void History::add(const pb::JobStatus& job) {
   while (jobs_.size() > kJobs) jobs_.erase(jobs_.begin());
 }
 
-nlohmann::json History::of(std::uint64_t job) const {
+nlohmann::json JobHistory::of(std::uint64_t job) const {
   using nlohmann::json;
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return nullptr;

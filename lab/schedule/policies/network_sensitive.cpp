@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "lab/schedule/policies.hpp"
+#include "lab/schedule/policy_list.hpp"
 
 namespace taut::schedule {
 namespace {

@@ -16,12 +16,12 @@ namespace taut::server {
 /// The source of tables that start from a file's numbers: the only interface by which a shard,
 /// which does no I/O itself, reads files.
 /// Thread    any
-class InitialValues {
+class WeightsSource {
  public:
-  InitialValues() = default;
-  InitialValues(const InitialValues&) = delete;
-  InitialValues& operator=(const InitialValues&) = delete;
-  virtual ~InitialValues() = default;
+  WeightsSource() = default;
+  WeightsSource(const WeightsSource&) = delete;
+  WeightsSource& operator=(const WeightsSource&) = delete;
+  virtual ~WeightsSource() = default;
 
   /// Elements [first, first + out.size()) of the tensor at `place`.
   /// Errors    not_found, io; mismatch: the file is not the one that the place names
@@ -31,7 +31,7 @@ class InitialValues {
 
 /// From the file system. A file's SHA-256 is compared once for each job's opening, however many
 /// tables and shards read it; a file that is written to afterwards is compared again.
-class FileValues final : public InitialValues {
+class FileWeights final : public WeightsSource {
  public:
   Result<void> read(const TensorPlace& place, std::uint64_t first, std::span<float> out) override;
 

@@ -1,4 +1,4 @@
-#include "cli/views/run_summary.hpp"
+#include "cli/views/summary_view.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "lab/training/timeline.hpp"
+#include "lab/training/virtual_timeline.hpp"
 
 #include <fmt/format.h>
 
@@ -23,8 +23,8 @@ std::string plain(std::string_view text) {
 
 }  // namespace
 
-Result<std::unique_ptr<Timeline>> Timeline::open(const Options& options) {
-  std::unique_ptr<Timeline> timeline(new Timeline(options));
+Result<std::unique_ptr<VirtualTimeline>> VirtualTimeline::open(const Options& options) {
+  std::unique_ptr<VirtualTimeline> timeline(new VirtualTimeline(options));
   if (options.file.empty()) return timeline;
   timeline->file_.reset(std::fopen(options.file.c_str(), "w"));
   if (timeline->file_ == nullptr) {
@@ -36,11 +36,11 @@ Result<std::unique_ptr<Timeline>> Timeline::open(const Options& options) {
   return timeline;
 }
 
-Timeline::~Timeline() {
+VirtualTimeline::~VirtualTimeline() {
   (void)finish();
 }
 
-Result<void> Timeline::finish() {
+Result<void> VirtualTimeline::finish() {
   if (file_ == nullptr) return ok();
   for (const auto& [row, wait] : std::exchange(waits_, {})) write_wait(row, wait);
   const char* const tail = bytes_ == 0 ? "[\n]\n" : "\n]\n";
@@ -51,7 +51,7 @@ Result<void> Timeline::finish() {
                                                 options_.file.string(), std::strerror(errno)));
 }
 
-void Timeline::put(std::string_view event) {
+void VirtualTimeline::put(std::string_view event) {
   if (file_ == nullptr || has_ended_) return;
   const std::string line = fmt::format("{}{}", bytes_ == 0 ? "[\n" : ",\n", event);
   if (bytes_ + line.size() > options_.limit.value()) {
@@ -62,13 +62,13 @@ void Timeline::put(std::string_view event) {
   has_failed_ |= std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size();
 }
 
-std::string Timeline::name_of(const Row& row) const {
+std::string VirtualTimeline::name_of(const Row& row) const {
   const auto& names = row.kind == Kind::kLink ? links_ : processes_;
   const auto found = names.find(row.kind == Kind::kLink ? row.lane : row.process);
   return found == names.end() ? std::string() : found->second;
 }
 
-void Timeline::name_process(std::uint32_t process, const std::string& name) {
+void VirtualTimeline::name_process(std::uint32_t process, const std::string& name) {
   processes_[process] = name;
   put(fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":"{}"}}}})", process,
                   plain(name)));
@@ -77,11 +77,11 @@ void Timeline::name_process(std::uint32_t process, const std::string& name) {
       process));
 }
 
-void Timeline::name_link(std::uint32_t link, const std::string& name) {
+void VirtualTimeline::name_link(std::uint32_t link, const std::string& name) {
   links_[link] = name;
 }
 
-void Timeline::write_row_name(const Row& row) {
+void VirtualTimeline::write_row_name(const Row& row) {
   std::string name = kKinds[static_cast<std::size_t>(row.kind)];
   if (row.kind == Kind::kLink) name = links_[row.lane];
   if (row.kind == Kind::kServe) name = fmt::format("shard {}", row.lane);
@@ -89,8 +89,8 @@ void Timeline::write_row_name(const Row& row) {
                   row.process, threads_[row], plain(name)));
 }
 
-void Timeline::add(const Row& row, std::string_view name, Clock clock, TimePoint begin,
-                   TimePoint end) {
+void VirtualTimeline::add(const Row& row, std::string_view name, Clock clock, TimePoint begin,
+                          TimePoint end) {
   if (end <= begin) return;
   draw(row, clock, begin, end);
   if (file_ == nullptr || has_ended_) return;
@@ -104,12 +104,12 @@ void Timeline::add(const Row& row, std::string_view name, Clock clock, TimePoint
   wait = {std::string(name), clock, begin, end};
 }
 
-void Timeline::write_wait(const Row& row, const Wait& wait) {
+void VirtualTimeline::write_wait(const Row& row, const Wait& wait) {
   if (wait.end > wait.begin) write(row, wait.name, wait.clock, wait.begin, wait.end);
 }
 
-void Timeline::write(const Row& row, std::string_view name, Clock clock, TimePoint begin,
-                     TimePoint end) {
+void VirtualTimeline::write(const Row& row, std::string_view name, Clock clock, TimePoint begin,
+                            TimePoint end) {
   const auto [thread, is_new] =
       threads_.try_emplace(row, static_cast<std::uint32_t>(threads_.size() + 1));
   if (is_new) write_row_name(row);
@@ -121,7 +121,7 @@ void Timeline::write(const Row& row, std::string_view name, Clock clock, TimePoi
 }
 
 /// Keeps what is done while one worker computes some clocks.
-void Timeline::draw(const Row& row, Clock clock, TimePoint begin, TimePoint end) {
+void VirtualTimeline::draw(const Row& row, Clock clock, TimePoint begin, TimePoint end) {
   if (drawn_end_ != TimePoint::never()) return;
   const bool is_of_worker = row.process == drawn_worker_ && row.kind == Kind::kCompute;
   if (is_of_worker && clock >= options_.drawn_from) {

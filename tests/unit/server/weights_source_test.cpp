@@ -1,4 +1,4 @@
-#include "server/initial_values.hpp"
+#include "server/weights_source.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -23,7 +23,7 @@ TensorPlace place_of(const std::filesystem::path& path, std::uint64_t offset) {
 TEST_CASE("a slice gets its own elements of a tensor in a file", "[initial]") {
   const test::TempFolder folder;
   const auto path = folder.write("w", "head" + bytes_of_floats({0, 1, 2, 3, 4}));
-  FileValues values;
+  FileWeights values;
   std::vector<float> out(2);
   REQUIRE(values.read(place_of(path, 8), 2, out));
   CHECK(out == std::vector<float>{3, 4});
@@ -34,7 +34,7 @@ TEST_CASE("a file that is not the one that was meant is refused by name", "[init
   const test::TempFolder folder;
   const auto path = folder.write("w", bytes_of_floats({1, 2}));
   const TensorPlace place = place_of(path, 0);
-  FileValues values;
+  FileWeights values;
   std::vector<float> out(2);
   REQUIRE(values.read(place, 0, out));
   // Also one that was the right one before.
@@ -46,5 +46,5 @@ TEST_CASE("a file that is not the one that was meant is refused by name", "[init
   REQUIRE(values.read(place_of(path, 4), 0, out));
   CHECK(out == std::vector<float>{2, 3});
   std::filesystem::remove(path);
-  CHECK(FileValues().read(place, 0, out).error().code == ErrorCode::kNotFound);
+  CHECK(FileWeights().read(place, 0, out).error().code == ErrorCode::kNotFound);
 }

@@ -19,7 +19,7 @@ namespace taut::lab {
 /// What each process and link of a training in the lab did and when, in virtual time: written to a
 /// file that ui.perfetto.dev and chrome://tracing open, and kept of a few clocks for a drawing.
 /// Source    "Trace Event Format", Google, 2016: the JSON array format
-class Timeline {
+class VirtualTimeline {
  public:
   enum class Kind : std::uint8_t { kCompute, kWait, kPause, kServe, kLink };
   /// A row of the picture; what is in it does not overlap.
@@ -38,10 +38,10 @@ class Timeline {
     std::int64_t drawn_clocks = 8;
   };
   /// Errors    io
-  [[nodiscard]] static Result<std::unique_ptr<Timeline>> open(const Options& options);
-  ~Timeline();
-  Timeline(const Timeline&) = delete;
-  Timeline& operator=(const Timeline&) = delete;
+  [[nodiscard]] static Result<std::unique_ptr<VirtualTimeline>> open(const Options& options);
+  ~VirtualTimeline();
+  VirtualTimeline(const VirtualTimeline&) = delete;
+  VirtualTimeline& operator=(const VirtualTimeline&) = delete;
 
   /// Names a process, and for links a row.
   void name_process(std::uint32_t process, const std::string& name);
@@ -81,7 +81,7 @@ class Timeline {
     TimePoint begin;
     TimePoint end;
   };
-  explicit Timeline(const Options& options) : options_(options) {}
+  explicit VirtualTimeline(const Options& options) : options_(options) {}
   void draw(const Row& row, Clock clock, TimePoint begin, TimePoint end);
   void write_wait(const Row& row, const Wait& wait);
   void write(const Row& row, std::string_view name, Clock clock, TimePoint begin, TimePoint end);

@@ -1,4 +1,4 @@
-#include "server/initial_values.hpp"
+#include "server/weights_source.hpp"
 
 #include <fmt/format.h>
 
@@ -12,12 +12,13 @@ constexpr std::size_t kMaxOpenFiles = 16;
 
 }  // namespace
 
-Result<void> FileValues::read(const TensorPlace& place, std::uint64_t first, std::span<float> out) {
+Result<void> FileWeights::read(const TensorPlace& place, std::uint64_t first,
+                               std::span<float> out) {
   TAUT_TRY(const auto file, open(place));
   return file->read_floats(place.type, place.offset + first * bytes_of(place.type), out);
 }
 
-Result<std::shared_ptr<const TensorFile>> FileValues::open(const TensorPlace& place) {
+Result<std::shared_ptr<const TensorFile>> FileWeights::open(const TensorPlace& place) {
   // Others wait here while one shard reads the file through: it is read once.
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(known_, [&](const Known& known) {

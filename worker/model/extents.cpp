@@ -1,4 +1,4 @@
-#include "worker/model/shape.hpp"
+#include "worker/model/extents.hpp"
 
 #include <fmt/format.h>
 

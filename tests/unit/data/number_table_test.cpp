@@ -1,4 +1,4 @@
-#include "worker/data/tables/table.hpp"
+#include "worker/data/tables/number_table.hpp"
 
 #include <cmath>
 #include <cstring>

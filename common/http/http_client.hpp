@@ -16,16 +16,16 @@ struct Answer {
 
 /// A connection to one HTTP/1.1 server, made when it is first needed and again once it broke.
 /// Thread    one
-class Client {
+class HttpClient {
  public:
   /// The largest answer that is taken.
   static constexpr std::size_t kMaxAnswer = 256ULL << 20U;
 
   /// address  "host:port"
-  explicit Client(std::string address);
-  ~Client();
-  Client(Client&&) noexcept;
-  Client& operator=(Client&&) noexcept;
+  explicit HttpClient(std::string address);
+  ~HttpClient();
+  HttpClient(HttpClient&&) noexcept;
+  HttpClient& operator=(HttpClient&&) noexcept;
 
   /// Posts a JSON text and waits for the answer, connecting included.
   /// Errors    timeout; unavailable: no connection, or it broke; in both cases the server may have

@@ -1,4 +1,4 @@
-#include "cli/commands/command.hpp"
+#include "cli/commands/shared_options.hpp"
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ void CoordinatorOption::add_to(Command& command) {
           .value("DIR");
   command
       .flag("--insecure", insecure,
-            "Speaks to a cluster without keys (insecure: true), believing whoever answers")
+            "Speaks to a cluster without keys (insecure: true), believing any process that answers")
       .excludes(by_keys);
   command
       .number("--wait", wait_s, "How long to wait for an answer", "SECONDS",

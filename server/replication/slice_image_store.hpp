@@ -20,10 +20,10 @@ namespace taut::server {
 
 /// A backup's side of replication: the newest image of each slice of one shard, from one primary.
 /// Thread    shard thread
-class ImageStore {
+class SliceImageStore {
  public:
   /// place  of the shard, with this host as its backup
-  explicit ImageStore(ShardPlace place) : place_(std::move(place)) {}
+  explicit SliceImageStore(ShardPlace place) : place_(std::move(place)) {}
 
   /// Takes a primary's images over. Returns what is kept now, for the primary; nothing: they are of
   /// another term or choice, or cannot be kept.

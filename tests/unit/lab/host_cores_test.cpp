@@ -1,4 +1,4 @@
-#include "lab/training/machine.hpp"
+#include "lab/training/host_cores.hpp"
 
 #include <vector>
 
@@ -19,7 +19,7 @@ struct Bench {
   Agenda agenda;
   std::vector<std::int64_t> ended;  // in microseconds
 
-  Machine::Done note() {
+  HostCores::Done note() {
     return [this] { ended.push_back(clock.now().since_origin().count()); };
   }
   void run_all() {
@@ -34,7 +34,7 @@ struct Bench {
 
 TEST_CASE("threads on cores of their own do not slow each other down", "[lab]") {
   Bench bench;
-  Machine machine(bench.agenda, bench.clock, 2, 1);
+  HostCores machine(bench.agenda, bench.clock, 2, 1);
   machine.run(1000, bench.note());
   machine.run(3000, bench.note());
   bench.run_all();
@@ -43,7 +43,7 @@ TEST_CASE("threads on cores of their own do not slow each other down", "[lab]") 
 
 TEST_CASE("four threads on two cores take twice as long as on four", "[lab]") {
   Bench bench;
-  Machine machine(bench.agenda, bench.clock, 2, 1);
+  HostCores machine(bench.agenda, bench.clock, 2, 1);
   for (int i = 0; i < 4; ++i) machine.run(1000, bench.note());
   bench.run_all();
   CHECK(bench.ended == std::vector<std::int64_t>{2000, 2000, 2000, 2000});
@@ -51,7 +51,7 @@ TEST_CASE("four threads on two cores take twice as long as on four", "[lab]") {
 
 TEST_CASE("a thread is faster from the moment on at which another one ends", "[lab]") {
   Bench bench;
-  Machine machine(bench.agenda, bench.clock, 1, 1);
+  HostCores machine(bench.agenda, bench.clock, 1, 1);
   machine.run(1000, bench.note());
   machine.run(3000, bench.note());
   bench.run_all();
@@ -61,7 +61,7 @@ TEST_CASE("a thread is faster from the moment on at which another one ends", "[l
 
 TEST_CASE("a host's speed divides every time", "[lab]") {
   Bench bench;
-  Machine machine(bench.agenda, bench.clock, 1, 4);
+  HostCores machine(bench.agenda, bench.clock, 1, 4);
   machine.run(1000, bench.note());
   bench.run_all();
   CHECK(bench.ended == std::vector<std::int64_t>{250});
@@ -69,7 +69,7 @@ TEST_CASE("a host's speed divides every time", "[lab]") {
 
 TEST_CASE("a lane does one thing after the other, and begins each in its turn", "[lab]") {
   Bench bench;
-  Machine machine(bench.agenda, bench.clock, 8, 1);
+  HostCores machine(bench.agenda, bench.clock, 8, 1);
   Lane lane(machine);
   std::vector<std::int64_t> begun;
   for (int i = 0; i < 3; ++i) {
@@ -85,7 +85,7 @@ TEST_CASE("a lane does one thing after the other, and begins each in its turn", 
 
 TEST_CASE("what continues a turn runs before what waits", "[lab]") {
   Bench bench;
-  Machine machine(bench.agenda, bench.clock, 1, 1);
+  HostCores machine(bench.agenda, bench.clock, 1, 1);
   Lane lane(machine);
   std::vector<int> order;
   const auto work = [&](int number) {
@@ -108,7 +108,7 @@ TEST_CASE("what continues a turn runs before what waits", "[lab]") {
 
 TEST_CASE("a host that has stopped gives its cores to new threads alone", "[lab]") {
   Bench bench;
-  Machine machine(bench.agenda, bench.clock, 1, 1);
+  HostCores machine(bench.agenda, bench.clock, 1, 1);
   machine.run(1000, bench.note());
   machine.run(1000, bench.note());
   machine.stop();

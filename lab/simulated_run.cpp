@@ -1,4 +1,4 @@
-#include "lab/cluster.hpp"
+#include "lab/simulated_run.hpp"
 
 #include <fmt/format.h>
 
@@ -76,7 +76,7 @@ class Cluster {
     if (number < places_.size()) places_[number] = Place();
     network_.break_connections(number);
   }
-  /// A process has ended by itself, and may come back.
+  /// A process has ended by itself, and may be started again.
   void end(NodeId number) {
     leave(number);
     if (plan_.drained_return) returns_[number] = network_.now() + *plan_.drained_return;

@@ -14,7 +14,7 @@ namespace taut::dashboard {
 /// The history of a job, for a page that is opened later: at most kPoints points over its whole
 /// length, kept for the newest jobs. When they are full, every second one is dropped.
 /// Thread    one
-class History {
+class JobHistory {
  public:
   static constexpr std::size_t kPoints = 1200;
   static constexpr std::size_t kJobs = 8;
