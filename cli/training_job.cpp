@@ -7,6 +7,7 @@
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/training/train.hpp"
+#include "cli/converted_weights.hpp"
 #include "cli/install_paths.hpp"
 #include "cli/job_records.hpp"
 #include "worker/model/job/job.hpp"
@@ -56,8 +57,8 @@ Result<pb::Job> training_job(const TrainOptions& options) {
   TAUT_TRY(pb::Job job, model::load_job(file));
   if (job.external_members()) {
     return invalid(fmt::format(
-        "{}: its members are programs of their own, so there is nothing to train here; \"tautline "
-        "submit {}\" has a cluster wait for them",
+        "{}: its members are programs of their own, so no command can train it; \"tautline "
+        "submit {}\" has a cluster wait for them (for a sweep, submit one job for each setting)",
         file.string(), file.string()));
   }
   const JobOptions typed = on_this_machine(options.job);
@@ -78,8 +79,12 @@ Result<pb::Job> training_job(const TrainOptions& options) {
   for (const std::string& warning : warnings.value()) fmt::print(stderr, "warning: {}\n", warning);
   TAUT_TRY(const auto doubts, check_resume(job));
   for (const std::string& doubt : doubts) fmt::print(stderr, "warning: {}\n", doubt);
-  TAUT_TRY(const std::string weights,
-           model::match_job_weights(job, records_of(job).records.graph_options(pb::TRAIN)));
+  const model::GraphOptions trained = records_of(job).records.graph_options(pb::TRAIN);
+  TAUT_TRY(const auto converted, convert_state_dicts(job, trained));
+  for (const std::string& line : converted) {
+    if (!options.json) fmt::print("weights: {}\n", line);
+  }
+  TAUT_TRY(const std::string weights, model::match_job_weights(job, trained));
   if (!weights.empty() && !options.json) fmt::print("weights: {}\n", weights);
   return job;
 }

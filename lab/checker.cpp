@@ -135,7 +135,7 @@ std::optional<Broken> Checker::take_view(ShardSide& shard, const pb::ServerJob& 
     shard.forgotten = true;
     return std::nullopt;
   }
-  shard.contract = Contract::of(view);
+  shard.contract = Contract::of(view, job_.tables);
   if (view.revision() > newest_revision_) {
     newest_revision_ = view.revision();
     // What forgotten members did remains in the values.
@@ -199,7 +199,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       return std::nullopt;
     case Event::Kind::kPushed:
       worker.pushed[table] = clock + 1;
-      ++worker.pushes[table];
+      if (clock >= job_.first_step()) ++worker.pushes[table];
       return std::nullopt;
     case Event::Kind::kReading: {
       OpenRead read{clock, 0};
@@ -252,7 +252,9 @@ std::optional<Broken> Checker::check_read(const Event& event, std::span<const fl
   const OpenRead read = open->second;
   worker.reading.erase(open);
   ++reads_;
-  if (read.slack != kNever && event.version.value() < read.clock - read.slack) {
+  // V itself is where members have pushed last.
+  const std::int64_t complete = newest_.next_push(event.version.value(), table);
+  if (read.slack != kNever && complete < read.clock - read.slack) {
     return Broken{"bound", fmt::format("worker {} reads table {} at clock {} with V = {} under "
                                        "slack {}",
                                        event.worker.value(), table, read.clock,
@@ -323,7 +325,7 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
 
 double Checker::required_until(std::int64_t version) const {
   double required = 0;
-  for (std::int64_t clock = 0; clock < version; ++clock) {
+  for (std::int64_t clock = job_.first_step(); clock < version; ++clock) {
     required += static_cast<double>(newest_.quorum_at(clock));
   }
   return required;

@@ -1,11 +1,13 @@
 #include "lab/contract.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace taut::sim {
 
-Contract Contract::of(const pb::ServerJob& view) {
+Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
   Contract contract;
+  contract.tables = tables;
   for (const pb::Member& member : view.members()) {
     contract.members[member.worker()] = {member.incarnation(), member.slot(), member.join_clock(),
                                          member.leave_clock(), member.fenced()};
@@ -25,14 +27,19 @@ Contract Contract::of(const pb::ServerJob& view) {
   contract.checkpoint = view.checkpoint().number();
   contract.checkpoint_clock = view.checkpoint().clock();
   contract.end = view.definition().solver_param().max_iter();
+  contract.is_seeded = view.definition().external_members();
   if (consistency.has_dynamic_slack()) contract.max_slack = consistency.dynamic_slack().most();
   contract.interval = interval_of(consistency);
+  // A slack of periodic averaging counts meetings.
+  const bool is_bounded = contract.slack != std::numeric_limits<std::int64_t>::max();
+  if (consistency.has_periodic_averaging() && is_bounded) contract.slack *= contract.interval;
   if (consistency.has_elastic_averaging()) contract.mean = false;
   return contract;
 }
 
-std::int64_t Contract::next_push(std::int64_t clock) const {
-  while ((clock + 1) % interval != 0 && clock + 1 != end) ++clock;
+std::int64_t Contract::next_push(std::int64_t clock, std::uint32_t table) const {
+  const std::int64_t offset = offset_of(policies, table, tables);
+  while ((clock + 1 - offset) % interval != 0 && clock + 1 != end) ++clock;
   return clock;
 }
 
@@ -43,17 +50,20 @@ std::size_t Contract::quorum_at(std::int64_t clock) const {
 }
 
 std::int64_t Contract::pushes(std::int64_t from, std::int64_t until) const {
+  from = std::max(from, first_step());
   if (interval == 1) return std::max<std::int64_t>(0, until - from);
   std::int64_t count = 0;
-  for (std::int64_t clock = next_push(from); clock < until; clock = next_push(clock + 1)) ++count;
+  for (std::int64_t clock = next_push(from, 0); clock < until; clock = next_push(clock + 1, 0)) {
+    ++count;
+  }
   return count;
 }
 
 double Contract::names(std::int64_t from, std::int64_t count) const {
   double sum = 0;
-  std::int64_t clock = from;
+  std::int64_t clock = std::max(from, first_step());
   for (std::int64_t i = 0; i < count; ++i) {
-    clock = next_push(clock) + 1;
+    clock = next_push(clock, 0) + 1;
     sum += static_cast<double>(clock);
   }
   return sum;

@@ -41,8 +41,15 @@ struct Contract {
   std::int64_t max_slack = 0;  // above 0: each read has a slack between `slack` and this
   std::int64_t interval = 1;   // clocks of which the last one is pushed
   std::int64_t end = 0;        // of the job; its last clock is pushed too
+  bool is_seeded = false;      // the updates of clock 0 are initial values
 
-  static Contract of(const pb::ServerJob& view);
+  std::uint32_t tables = 1;  // of one size each
+
+  /// tables  that the job has
+  static Contract of(const pb::ServerJob& view, std::uint32_t tables);
+  [[nodiscard]] bool is_seed(std::int64_t clock) const { return is_seeded && clock == 0; }
+  /// The first clock whose updates are no initial values.
+  [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
   /// The members at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
@@ -61,9 +68,10 @@ struct Contract {
   [[nodiscard]] std::int64_t widest_at(std::int64_t clock) const {
     return slack_at(clock, max_slack > 0 ? max_slack : slack);
   }
-  /// The first clock from `clock` on at which members push.
-  [[nodiscard]] std::int64_t next_push(std::int64_t clock) const;
-  /// How many times a member pushes in the clocks [from, until).
+  /// The first clock from `clock` on at which members push a table.
+  [[nodiscard]] std::int64_t next_push(std::int64_t clock, std::uint32_t table) const;
+  /// How many times a member pushes in the clocks [from, until), initial values not counted, if all
+  /// tables are pushed together.
   [[nodiscard]] std::int64_t pushes(std::int64_t from, std::int64_t until) const;
   /// What these updates are called together: the sum of their clocks, each plus one.
   [[nodiscard]] double names(std::int64_t from, std::int64_t count) const;

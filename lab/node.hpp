@@ -26,6 +26,9 @@ class Node {
   [[nodiscard]] virtual TimePoint wake() const = 0;
   /// It ends by itself.
   [[nodiscard]] virtual bool is_over() const { return false; }
+  /// Whether it is started again then, as processes that were drained are, or at once, or never.
+  enum class Return : std::uint8_t { kAsDrained, kSoon, kNever };
+  [[nodiscard]] virtual Return returns() const { return Return::kAsDrained; }
 };
 
 /// Its line to the coordinator, as servers and workers have it.

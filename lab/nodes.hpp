@@ -71,6 +71,8 @@ class WorkerNode final : public ControlNode {
   WorkerNode(World& world, std::uint32_t number, std::uint64_t session);
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override;
+  [[nodiscard]] bool is_over() const override { return is_refused_ || ControlNode::is_over(); }
+  [[nodiscard]] Return returns() const override;
 
  private:
   void on_event(const ControlEvent& event, TimePoint now) override;
@@ -116,6 +118,7 @@ class WorkerNode final : public ControlNode {
   bool finished_ = false;
   bool failed_ = false;
   bool leaves_ = false;
+  bool is_refused_ = false;  // by the coordinator
 };
 
 /// The user: submits the job, requests its status, changes its slack.

@@ -6,6 +6,9 @@
 #include <array>
 #include <utility>
 
+#include "lab/toy_outer.hpp"
+#include "proto/config/settle_compression.hpp"
+
 namespace taut::sim {
 namespace {
 
@@ -238,6 +241,12 @@ void draw_additions(Plan& plan, const PlanLimits& limits) {
   }
   Random compression_random(Random::mix(plan.seed ^ 0xc0dec5ULL));
   plan.job.compression = draw_compression(compression_random, plan.job.policies, limits.scheme);
+  // Members of such a job keep nothing for later updates, and average nothing by themselves.
+  Random seeded_random(Random::mix(plan.seed ^ 0x5eeded5ULL));
+  const bool is_drawn = limits.seeded.value_or(seeded_random.chance(0.25));
+  const pb::Consistency& policies = plan.job.policies;
+  const bool averages = policies.has_elastic_averaging() || policies.has_periodic_averaging();
+  plan.job.is_seeded = is_drawn && !averages && !keeps_residuals(toy_definition(plan.job));
 }
 
 /// What the network does to messages.
@@ -315,8 +324,9 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   EventDrawer(plan, random, span).draw(allowed);
   if (allowed.join) draw_late_workers(plan, span);
   if (allowed.checkpoint) draw_checkpoints(plan, span);
-  // Jobs with backup workers have no backups of their shards.
-  const bool replicates = plan.job.policies.backup_workers() == 0;
+  // Jobs with backup workers or a buffer have no backups of their shards.
+  const bool replicates =
+      plan.job.policies.backup_workers() == 0 && buffer_of(plan.job.policies) == 0;
   if (allowed.server && replicates) draw_servers(plan, span);
   if (allowed.drain && replicates) draw_drains(plan, span);
   plan.may_fail = members_change || allowed.restart;

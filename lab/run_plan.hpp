@@ -100,6 +100,7 @@ struct PlanLimits {
   std::optional<Slack> slack;
   const ToyPolicy* policy = nullptr;  // nullptr: drawn
   std::optional<Scheme> scheme;       // of compression
+  std::optional<bool> seeded;         // whether members bring the initial values
 };
 
 /// The plan of a seed: the same for the same seed and limits.

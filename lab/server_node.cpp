@@ -110,7 +110,7 @@ void ServerNode::record_captures(std::size_t number, TimePoint now) {
     server::ShardPart part;
     part.number = capture.order.number;
     part.missed = capture.missed;
-    part.file.set_name(fmt::format("shard{}", capture.shard.value()));
+    part.files.emplace_back().set_name(fmt::format("shard{}", capture.shard.value()));
     part.tables = capture.tables;
     jobs_.take_part(number, capture.job, std::move(part));
   }

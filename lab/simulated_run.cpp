@@ -78,8 +78,13 @@ class Cluster {
   }
   /// A process has ended by itself, and may be started again.
   void end(NodeId number) {
+    const Node::Return back = places_[number].node->returns();
     leave(number);
-    if (plan_.drained_return) returns_[number] = network_.now() + *plan_.drained_return;
+    if (back == Node::Return::kSoon) {
+      returns_[number] = network_.now() + plan_.heartbeat_interval;
+    } else if (back == Node::Return::kAsDrained && plan_.drained_return) {
+      returns_[number] = network_.now() + *plan_.drained_return;
+    }
   }
   void bring_back() {
     const TimePoint now = network_.now();

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "lab/toy_outer.hpp"
+
 namespace taut::sim {
 namespace {
 
@@ -59,7 +61,8 @@ void SliceOracle::take_view(const Contract& contract) {
   std::erase_if(bases_, is_forgotten);
   for (auto held = held_.begin(); held != held_.end();) {
     std::erase_if(held->second, [&](std::uint32_t worker) {
-      return held->first >= contract.members.at(worker).leave;
+      const auto member = contract.members.find(worker);
+      return member != contract.members.end() && held->first >= member->second.leave;
     });
     held = held->second.empty() ? held_.erase(held) : std::next(held);
   }
@@ -83,7 +86,8 @@ void SliceOracle::take_order(const Contract& contract) {
     aside_.due = contract.checkpoint > 0;
   }
   const std::int64_t clock = contract.checkpoint_clock;
-  if (!aside_.due || version_ < clock) return;
+  if (!aside_.due || contract.next_push(version_, table_.value()) < clock) return;
+  apply_ready(contract);
   aside_.due = false;
   aside_.exact = contract.aggregates_at(clock);
   if (aside_.exact && version_ > clock) {
@@ -151,7 +155,8 @@ void SliceOracle::raise_version(const Contract& contract) {
   std::int64_t lowest = kNever;
   for (const auto& [worker, member] : contract.members) {
     // One that has left owes its updates from before then, and no others.
-    if (done_.at(worker) < member.leave) lowest = std::min(lowest, done_.at(worker));
+    const std::int64_t owed = contract.next_push(done_.at(worker), table_.value());
+    if (owed < member.leave) lowest = std::min(lowest, done_.at(worker));
   }
   if (lowest == kNever) return;
   version_ = std::max(version_, lowest);
@@ -169,56 +174,96 @@ bool SliceOracle::is_over(std::int64_t clock, const Contract& contract) const {
 }
 
 void SliceOracle::apply_ready(const Contract& contract) {
-  while (!held_.empty()) {
-    const std::int64_t clock = held_.begin()->first;
-    const std::vector<std::uint32_t>& workers = held_.begin()->second;
-    if (!contract.aggregates_at(clock)) {
-      apply(clock, {workers.front()}, contract);
-      continue;
+  for (auto next = ready(contract); !next.empty(); next = ready(contract)) apply(next, contract);
+}
+
+std::vector<SliceOracle::Pushed> SliceOracle::ready(const Contract& contract) const {
+  if (held_.empty()) return {};
+  if (buffer_of(contract.policies) > 0) return ready_of_buffer(contract);
+  const auto& [clock, workers] = *held_.begin();
+  if (!contract.aggregates_at(clock)) return {{clock, workers.front()}};
+  std::vector<Pushed> all;
+  std::size_t arrived = 0;
+  for (const std::uint32_t worker : workers) {
+    const auto member = contract.members.find(worker);
+    const bool takes_part = member != contract.members.end() && member->second.join <= clock &&
+                            clock < member->second.leave;
+    if (takes_part) ++arrived;
+    all.push_back({clock, worker});
+  }
+  return arrived < contract.quorum_at(clock) ? std::vector<Pushed>() : all;
+}
+
+/// The oldest that fill the buffer. Fewer where no others are waited for: all that is below the
+/// end or a checkpoint that is due, and what members have left behind.
+std::vector<SliceOracle::Pushed> SliceOracle::ready_of_buffer(const Contract& contract) const {
+  std::vector<Pushed> oldest;
+  bool waits = version_ < contract.end;
+  if (aside_.due && contract.next_push(version_, table_.value()) >= contract.checkpoint_clock) {
+    waits = false;
+  }
+  for (const auto& [clock, workers] : held_) {
+    for (const std::uint32_t worker : workers) {
+      const auto member = contract.members.find(worker);
+      if (member == contract.members.end() || member->second.leave != kNever) waits = false;
+      if (oldest.size() < buffer_of(contract.policies)) oldest.push_back({clock, worker});
     }
-    const auto arrived = std::ranges::count_if(contract.members, [&](const auto& entry) {
-      const bool takes_part = entry.second.join <= clock && clock < entry.second.leave;
-      return takes_part && std::ranges::find(workers, entry.first) != workers.end();
-    });
-    if (static_cast<std::size_t>(arrived) < contract.quorum_at(clock)) return;
-    apply(clock, std::vector<std::uint32_t>(workers), contract);
+  }
+  const bool is_full = oldest.size() == buffer_of(contract.policies);
+  return is_full || !waits ? oldest : std::vector<Pushed>();
+}
+
+void SliceOracle::apply(const std::vector<Pushed>& updates, const Contract& contract) {
+  earlier_values_.push_back(values_);
+  if (contract.is_seed(updates.front().clock)) {
+    seed(updates.front().worker);
+  } else {
+    descend(updates, contract);
+  }
+  for (const Pushed& of : updates) {
+    applied_[of.worker] = of.clock + 1;
+    auto& left = held_.at(of.clock);
+    std::erase(left, of.worker);
+    if (left.empty()) held_.erase(of.clock);
   }
 }
 
-void SliceOracle::apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
-                        const Contract& contract) {
+void SliceOracle::seed(std::uint32_t worker) {
+  if (applications_ > 0) return;
+  toy_seed(table_, slice_, WorkerId(worker), values_);
+  ++applications_;
+}
+
+void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& contract) {
   std::vector<float> sum(kSliceElements, 0.0F);
   std::vector<float> update(kSliceElements);
-  const auto members =
-      static_cast<double>(contract.backup_workers > 0 ? workers.size() : contract.count_at(clock));
+  auto members = static_cast<double>(contract.count_at(updates.back().clock));
+  if (contract.backup_workers > 0) members = static_cast<double>(updates.size());
+  if (buffer_of(contract.policies) > 0) members = buffer_of(contract.policies);
   bool first = true;
-  for (const std::uint32_t worker : workers) {
-    toy_update(table_, slice_, WorkerId(worker), Clock(clock), update);
+  for (const Pushed& of : updates) {
+    toy_update(table_, slice_, WorkerId(of.worker), Clock(of.clock), update);
     arrive(contract.compression,
-           {contract.seed, contract.members.at(worker).slot, table_, slice_, clock,
-            plain_.contains({worker, clock})},
-           update, residuals_[worker]);
-    if (!contract.aggregates_at(clock)) weigh(worker, contract, members, update);
+           {contract.seed, contract.members.at(of.worker).slot, table_, slice_, of.clock,
+            plain_.contains({of.worker, of.clock})},
+           update, residuals_[of.worker]);
+    if (!contract.aggregates_at(of.clock)) weigh(of, contract, updates.size(), update);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
     first = false;
   }
   const float scale = contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
-  for (const std::uint32_t worker : workers) applied_[worker] = clock + 1;
-  earlier_values_.push_back(values_);
-  for (std::size_t i = 0; i < sum.size(); ++i) values_[i] -= sum[i] * scale;
-  auto& left = held_.at(clock);
-  std::erase_if(left, [&](std::uint32_t worker) {
-    return std::ranges::find(workers, worker) != workers.end();
-  });
-  if (left.empty()) held_.erase(clock);
+  for (float& one : sum) one *= scale;
+  step(contract.policies, applications_, sum, values_, states_);
   ++applications_;
 }
 
-void SliceOracle::weigh(std::uint32_t worker, const Contract& contract, double members,
+void SliceOracle::weigh(const Pushed& of, const Contract& contract, std::size_t together,
                         std::vector<float>& update) {
-  const auto base = bases_.find(worker);
+  const auto base = bases_.find(of.worker);
   if (base == bases_.end()) return;
-  const auto since = static_cast<double>(applications_ - base->second.applications);
+  const auto since = static_cast<double>(applications_ - base->second.applications) *
+                     static_cast<double>(together);
+  const auto members = static_cast<double>(contract.count_at(of.clock));
   const double staleness = since / (contract.mean ? members : 1.0);
   sim::weigh(contract.policies, {update, values_, base->second.values, staleness, states_});
 }
@@ -242,14 +287,17 @@ void SliceOracle::accept(std::uint32_t worker, const Event& item, const Contract
   take_order(contract);
 }
 
-bool SliceOracle::is_true(std::uint32_t worker, const Waiting& read) const {
+bool SliceOracle::is_true(std::uint32_t worker, const Waiting& read,
+                          const Contract& contract) const {
   if (done_.at(worker) < read.clock) return false;
-  return read.slack == kNever || version_ >= read.clock - read.slack;
+  // Nothing is pushed between V and the next clock at which members meet.
+  const std::int64_t complete = contract.next_push(version_, table_.value());
+  return read.slack == kNever || complete >= read.clock - read.slack;
 }
 
 void SliceOracle::note_due(const Contract& contract) {
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
-    if (!is_true(waiting->first, waiting->second)) {
+    if (!is_true(waiting->first, waiting->second, contract)) {
       ++waiting;
       continue;
     }
@@ -283,7 +331,8 @@ std::optional<Broken> SliceOracle::request(const Event& item, const Contract& co
     const std::int64_t expected = done_.at(worker);
     // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
     const bool left_out = expected < version_ && clock <= version_;
-    const bool ahead = clock >= expected && clock != contract.next_push(expected) && !left_out;
+    const bool ahead =
+        clock >= expected && clock != contract.next_push(expected, table_.value()) && !left_out;
     const bool held = clock >= expected && clock >= contract.hold_from;
     if (ahead || held) {
       Refusal refusal{item.peer, clock, {}};
@@ -299,7 +348,7 @@ std::optional<Broken> SliceOracle::request(const Event& item, const Contract& co
   }
   if (item.item == pb::DataItem::PUSH) return std::nullopt;
   Waiting read{read_clock, contract.slack_at(read_clock), item.peer};
-  if (is_true(worker, read)) {
+  if (is_true(worker, read, contract)) {
     read.due = true;
     note_base(worker, read_clock, contract);
     answerable_.emplace_back(worker, read);
@@ -379,7 +428,7 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     if (read.peer != item.peer || read.clock != item.clock.value()) continue;
     Waiting widened = read;
     widened.slack = contract.widest_at(read.clock);
-    if (!is_true(worker, widened)) return;
+    if (!is_true(worker, widened, contract)) return;
     answerable_.emplace_back(worker, widened);
     waiting_.erase(waiting);
     return;
@@ -390,7 +439,7 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     if (read.peer != item.peer || read.clock != item.clock.value()) continue;
     Waiting widened = read;
     widened.slack = contract.widest_at(read.clock);
-    if (is_true(worker, widened)) answerable_.emplace_back(worker, widened);
+    if (is_true(worker, widened, contract)) answerable_.emplace_back(worker, widened);
     return;
   }
   // A push may release the read that waits, and bring the same read once more.

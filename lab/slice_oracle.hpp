@@ -78,18 +78,28 @@ class SliceOracle {
   };
 
   void accept(std::uint32_t worker, const Event& item, const Contract& contract);
+  struct Pushed {  // an update that was accepted
+    std::int64_t clock = 0;
+    std::uint32_t worker = 0;
+  };
   void apply_ready(const Contract& contract);
-  void apply(std::int64_t clock, const std::vector<std::uint32_t>& workers,
-             const Contract& contract);
-  /// Weighs one late update as the job's policies say.
-  void weigh(std::uint32_t worker, const Contract& contract, double members,
+  /// The next updates that are applied as one; empty: others must arrive before.
+  [[nodiscard]] std::vector<Pushed> ready(const Contract& contract) const;
+  [[nodiscard]] std::vector<Pushed> ready_of_buffer(const Contract& contract) const;
+  void apply(const std::vector<Pushed>& updates, const Contract& contract);
+  /// The first of the members' initial values are the slice's, others change nothing.
+  void seed(std::uint32_t worker);
+  void descend(const std::vector<Pushed>& updates, const Contract& contract);
+  /// Weighs one of `together` late updates as the job's policies say.
+  void weigh(const Pushed& of, const Contract& contract, std::size_t together,
              std::vector<float>& update);
   void raise_version(const Contract& contract);
   void take_order(const Contract& contract);
   [[nodiscard]] bool is_over(std::int64_t clock, const Contract& contract) const;
   void note_due(const Contract& contract);
   void note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract);
-  [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read) const;
+  [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read,
+                             const Contract& contract) const;
   /// Whether a read that waits may have been let through under a larger slack of its range.
   void let_through(const Event& item, const Contract& contract);
   [[nodiscard]] Broken broken(const char* rule, std::string what) const;

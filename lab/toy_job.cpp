@@ -16,6 +16,21 @@ std::int64_t interval_of(const pb::Consistency& policies) {
   return 1;
 }
 
+std::int64_t offset_of(const pb::Consistency& policies, std::uint32_t table, std::uint32_t tables) {
+  const std::int64_t fragments = policies.periodic_averaging().fragments();
+  // The fragment in which the table's middle is.
+  const std::int64_t fragment = (2 * std::int64_t{table} + 1) * fragments / (2 * tables);
+  return fragment * interval_of(policies) / fragments;
+}
+
+Clock ToyJob::next_push(Clock clock) const {
+  Clock next = Clock::never();
+  for (std::uint32_t i = 0; i < tables; ++i) {
+    next = std::min(next, schedule_of(i).first_from(clock));
+  }
+  return next;
+}
+
 bool ToyJob::counts() const {
   return !mean && !weighs(policies) && keeps_counts(compression, clocks);
 }
@@ -38,7 +53,11 @@ pb::Job toy_definition(const ToyJob& toy) {
   job.set_workers(toy.workers);
   job.set_min_workers(toy.min_workers);
   job.set_reduction(toy.mean ? pb::Job::MEAN : pb::Job::SUM);
-  job.mutable_net_param()->set_name("toy");
+  if (toy.is_seeded) {
+    job.set_external_members(true);
+  } else {
+    job.mutable_net_param()->set_name("toy");
+  }
   job.mutable_solver_param()->set_base_lr(1);
   job.mutable_solver_param()->set_max_iter(static_cast<std::int32_t>(toy.clocks));
   if (toy.checkpoint_every > 0) {
@@ -62,13 +81,15 @@ pb::Job toy_definition(const ToyJob& toy) {
   return job;
 }
 
-void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std::span<float> out) {
-  std::ranges::fill(out, 0.0F);
-  out[2 * worker.value()] = 1;
-  out[2 * worker.value() + 1] = static_cast<float>(clock.value() + 1);
-  const std::uint64_t where =
-      (std::uint64_t{table.value()} << 48U) ^ (std::uint64_t{slice.value()} << 40U) ^
-      (std::uint64_t{worker.value()} << 32U) ^ static_cast<std::uint64_t>(clock.value());
+namespace {
+
+std::uint64_t place_of(TableId table, SliceId slice, WorkerId worker) {
+  return (std::uint64_t{table.value()} << 48U) ^ (std::uint64_t{slice.value()} << 40U) ^
+         (std::uint64_t{worker.value()} << 32U);
+}
+
+/// Numbers of many magnitudes, from kMixed on.
+void mix(std::uint64_t where, std::span<float> out) {
   Random random(Random::mix(where));
   for (std::uint32_t i = kMixed; i < kSliceElements; ++i) {
     const std::uint64_t bits = random.next();
@@ -76,6 +97,21 @@ void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std:
         static_cast<float>(static_cast<std::int32_t>(bits & 0xffffffU) - 0x800000);
     out[i] = std::ldexp(mantissa, -static_cast<int>(20 + (bits >> 40U) % 12));
   }
+}
+
+}  // namespace
+
+void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std::span<float> out) {
+  std::ranges::fill(out, 0.0F);
+  out[2 * worker.value()] = 1;
+  out[2 * worker.value() + 1] = static_cast<float>(clock.value() + 1);
+  mix(place_of(table, slice, worker) ^ static_cast<std::uint64_t>(clock.value()), out);
+}
+
+void toy_seed(TableId table, SliceId slice, WorkerId worker, std::span<float> out) {
+  std::ranges::fill(out, 0.0F);
+  constexpr std::uint64_t kApart = 1ULL << 31U;  // no clock is
+  mix(place_of(table, slice, worker) ^ kApart, out);
 }
 
 }  // namespace taut::sim

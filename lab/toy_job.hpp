@@ -18,18 +18,24 @@ namespace taut::sim {
 ///   at 2w + 1       k + 1: the value names which ones, for a worker that skips none
 ///   from kMixed on  numbers of many magnitudes, drawn from (table, slice, w, k, place): their sum
 ///                   depends on its order, and on every one of them having reached its own slice
+/// Where members bring the initial values, these are their updates of clock 0: 0 up to kMixed, so
+/// that they count as no update, and numbers drawn from (table, slice, w, place) from there on.
 constexpr std::uint32_t kMembers = 32;
 constexpr std::uint32_t kMixed = 2 * kMembers;
 constexpr std::uint32_t kSliceElements = kMixed + 4;
 
 /// Clocks of which the last one is pushed.
 [[nodiscard]] std::int64_t interval_of(const pb::Consistency& policies);
+/// Where the intervals of a table's fragment start, of as many tables of one size.
+[[nodiscard]] std::int64_t offset_of(const pb::Consistency& policies, std::uint32_t table,
+                                     std::uint32_t tables);
 
 struct ToyJob {
   std::uint32_t tables = 2;
   std::uint32_t slices = 2;  // of each table
   std::int64_t clocks = 20;
   std::uint32_t workers = 3;
+  bool is_seeded = false;             // members are programs, which bring the initial values
   std::uint32_t min_workers = 0;      // with which the job starts; 0: all
   Slack slack{1};                     // 0: BSP
   bool mean = false;                  // divide by the members instead of adding up
@@ -39,7 +45,13 @@ struct ToyJob {
   pb::Consistency policies{};
   pb::Compression compression{};
 
-  [[nodiscard]] PushSchedule schedule() const { return {interval_of(policies), Clock(clocks)}; }
+  /// The clock of the first updates that are no initial values.
+  [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
+  [[nodiscard]] PushSchedule schedule_of(std::uint32_t table) const {
+    return {interval_of(policies), Clock(clocks), offset_of(policies, table, tables)};
+  }
+  /// The first clock from `clock` on at which a worker pushes anything.
+  [[nodiscard]] Clock next_push(Clock clock) const;
   /// Whether an update counts as it is, so that a slice's values say how many of whose it holds.
   [[nodiscard]] bool counts() const;
 };
@@ -50,5 +62,9 @@ struct ToyJob {
 /// One worker's update of one slice.
 /// out  [kSliceElements]
 void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std::span<float> out);
+
+/// What a member brings as the initial values of one slice.
+/// out  [kSliceElements]
+void toy_seed(TableId table, SliceId slice, WorkerId worker, std::span<float> out);
 
 }  // namespace taut::sim

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <string>
 
+#include "lab/toy_outer.hpp"
+
 namespace taut::sim {
 namespace {
 
@@ -60,6 +62,7 @@ constexpr std::array kPolicies{
     ToyPolicy{"dynamic", Fit::kSsp, draw_dynamic},
     ToyPolicy{"periodic", Fit::kBsp, draw_periodic},
     ToyPolicy{"elastic", Fit::kAny, draw_elastic},
+    ToyPolicy{"outer", Fit::kAny, draw_outer},
 };
 
 void compensate(const pb::DelayCompensation& settings, const ExpectedUpdate& late) {

@@ -12,9 +12,11 @@ namespace {
 
 constexpr Duration kTick{500};
 
-ControlIdentity identity(std::uint32_t number, std::uint64_t session) {
+ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t session) {
   ControlIdentity identity;
   identity.role = pb::ROLE_WORKER;
+  // A program is for its job alone.
+  if (plan.job.is_seeded) identity.job = JobId(1);
   identity.name = fmt::format("worker{}", number);
   identity.session = session;
   return identity;
@@ -23,8 +25,8 @@ ControlIdentity identity(std::uint32_t number, std::uint64_t session) {
 }  // namespace
 
 WorkerNode::WorkerNode(World& world, std::uint32_t number, std::uint64_t session)
-    : ControlNode(world.network, world.plan.worker_node(number), identity(number, session),
-                  control_timings(world.plan)),
+    : ControlNode(world.network, world.plan.worker_node(number),
+                  identity(world.plan, number, session), control_timings(world.plan)),
       world_(world),
       random_(Random::mix(world.plan.seed) ^ session),
       number_(number) {}
@@ -42,6 +44,8 @@ Event WorkerNode::event_of(Event::Kind kind, TimePoint now) const {
 void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
   if (std::holds_alternative<control_event::DeclaredLost>(event)) stop();
   if (std::holds_alternative<control_event::Leave>(event)) leaves_ = true;
+  // The job has not been submitted yet, or has ended: a program ends, and is started again.
+  if (std::holds_alternative<control_event::Refused>(event)) is_refused_ = true;
   const auto* job = std::get_if<pb::WorkerJob>(&event);
   if (job == nullptr) return;
   revision_ = job->revision();
@@ -108,6 +112,8 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   waits_ = 0;
   reached_ = Clock::never();
   world_.history.add(event_of(Event::Kind::kReadsFrom, now));
+  // Initial values are pushed unseen.
+  if (world_.plan.job.is_seeded && clock_ == Clock(0)) return;
   for (const TableSpec& table : tables) ask(table.id, now);
 }
 
@@ -154,7 +160,7 @@ void WorkerNode::take(const CompletedRead& read, TimePoint now) {
   reached_ = std::min(reached_, read.version);
   if (--waits_ > 0) return;
   // With backup workers others may have ended the clocks in between.
-  clock_ = std::min(std::max(clock_, reached_), Clock(world_.plan.job.clocks));
+  clock_ = std::max(clock_, std::min(reached_, Clock(world_.plan.job.clocks)));
   reached_ = Clock::never();
 }
 
@@ -165,20 +171,26 @@ bool WorkerNode::owes_rest() const {
 void WorkerNode::finish_clock(TimePoint now) {
   computing_until_.reset();
   if (leaves_) encoder_->send_rest();
-  const Clock pushed = world_.plan.job.schedule().first_from(clock_);
+  const Clock pushed = world_.plan.job.next_push(clock_);
   const Clock end(world_.plan.job.clocks);
+  clock_ = pushed.next();
   // The last layer's gradient is ready first.
   for (std::uint32_t i = world_.plan.job.tables; i-- > 0;) {
+    if (!world_.plan.job.schedule_of(i).pushes_at(pushed)) continue;
     Buffer gradient = world_.pool.acquire(values_[i].size() * sizeof(float));
     for (std::uint32_t slice = 0; slice < world_.plan.job.slices; ++slice) {
-      toy_update(TableId(i), SliceId(slice), member_, pushed,
-                 gradient.floats().subspan(std::size_t{slice} * kSliceElements, kSliceElements));
+      const auto part =
+          gradient.floats().subspan(std::size_t{slice} * kSliceElements, kSliceElements);
+      if (pushed < Clock(world_.plan.job.first_step())) {
+        toy_seed(TableId(i), SliceId(slice), member_, part);
+      } else {
+        toy_update(TableId(i), SliceId(slice), member_, pushed, part);
+      }
     }
-    clock_ = pushed;
     Event event = event_of(Event::Kind::kPushed, now);
+    event.clock = pushed;
     event.table = TableId(i);
     world_.history.add(event);
-    clock_ = pushed.next();
     // The read is first, as in the client: the protocol joins it to its push.
     if (clock_ != end) ask(TableId(i), now);
     protocol_->push(TableId(i), encoder_->encode(TableId(i), pushed, gradient, 0, world_.pool));
@@ -191,7 +203,7 @@ void WorkerNode::step(TimePoint now) {
     const bool continues = !leaves_ || owes_rest();
     if (continues && !computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
       const Plan& plan = world_.plan;
-      const std::int64_t clocks = plan.job.schedule().first_from(clock_).next() - clock_;
+      const std::int64_t clocks = plan.job.next_push(clock_).next() - clock_;
       const std::int64_t factor = clocks * (number_ == plan.slow_worker ? plan.slowness : 1);
       computing_until_ = now + Duration(factor * random_.between(plan.compute_min.count(),
                                                                  plan.compute_max.count()));
@@ -208,10 +220,10 @@ void WorkerNode::step(TimePoint now) {
   ControlNode::step(now);
 }
 
-/// Its part of a checkpoint, what compression has left out of its updates, is written only at the
-/// order's clock; later it is too late.
+/// Its part of a checkpoint, which only this process has, is written only at the order's clock;
+/// later it is too late. It passes the clocks between two pushes at once.
 void WorkerNode::serve_checkpoint() {
-  if (!owes_part_ || clock_.value() < order_.clock()) return;
+  if (!owes_part_ || world_.plan.job.next_push(clock_).value() < order_.clock()) return;
   owes_part_ = false;
   part_.Clear();
   part_.set_number(order_.number());
@@ -226,7 +238,8 @@ void WorkerNode::note_progress(TimePoint now) {
     failed_ = true;
     world_.history.add(event_of(Event::Kind::kFailed, now));
   }
-  const bool is_at_end = clock_ == Clock(world_.plan.job.clocks);
+  // A program may join a job when its others have done all of their clocks.
+  const bool is_at_end = clock_ >= Clock(world_.plan.job.clocks);
   const bool is_through = is_at_end || (leaves_ && !computing_until_ && !owes_rest());
   if (is_through) protocol_->settle();
   const bool finished = is_through && protocol_->unsettled() == 0;
@@ -246,9 +259,18 @@ void WorkerNode::note_progress(TimePoint now) {
   progress.set_incarnation(incarnation_.value());
   progress.set_clock(clock_.value());
   progress.set_finished(finished && is_at_end);
-  progress.set_left(finished && !is_at_end);
+  // A program that has finished leaves: the job's end is its members', and no clock.
+  const bool leaves_at_end = world_.plan.job.is_seeded && is_at_end;
+  progress.set_left(finished && (leaves_at_end || !is_at_end));
   if (part_.number() > 0) *progress.mutable_checkpoint() = part_;
   report(std::move(content), urgent);
+  if (finished && leaves_at_end) hand_over();
+}
+
+Node::Return WorkerNode::returns() const {
+  if (is_refused_) return Return::kSoon;
+  const bool has_finished = finished_ && clock_ >= Clock(world_.plan.job.clocks);
+  return world_.plan.job.is_seeded && has_finished ? Return::kNever : Return::kAsDrained;
 }
 
 TimePoint WorkerNode::wake() const {

@@ -22,6 +22,7 @@ constexpr std::size_t kPackBelow = 16UL << 10U;
 // Maximum elements of a payload: far above a slice's; products cannot overflow.
 constexpr std::uint64_t kMaxCount = 1ULL << 40U;
 constexpr std::uint32_t kMaxEvery = 1U << 18U;
+constexpr std::size_t kMaxPartBytes = 16UL << 20U;
 
 bool carries_payload(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ ||
@@ -338,6 +339,44 @@ void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames, Sha
 
 }  // namespace
 
+namespace {
+
+DataMessage addressed(const pb::DataHeader& header) {
+  return {JobId(header.job()), WorkerId(header.worker()), Incarnation(header.incarnation()), {}};
+}
+
+/// A request about a part of a checkpoint, or its answer: at most one payload frame.
+Result<DataMessage> part_message(pb::DataHeader& header, const Message& frames) {
+  DataMessage message = addressed(header);
+  if (frames.frames.size() > 2) {
+    return invalid(
+        fmt::format("{} payload frames with a part of a checkpoint", frames.frames.size() - 1));
+  }
+  const Frame payload = frames.frames.size() == 2 ? frames.frames[1] : Frame();
+  if (payload.size() > kMaxPartBytes) {
+    return invalid(fmt::format("{} bytes of a part in one message; the limit is {}", payload.size(),
+                               kMaxPartBytes));
+  }
+  if (header.has_part_reply()) {
+    message.body = DataPartReply{std::move(*header.mutable_part_reply()), payload};
+    return message;
+  }
+  pb::PartRequest& request = *header.mutable_part_request();
+  if (!pb::PartRequest::Kind_IsValid(request.kind()) ||
+      request.kind() == pb::PartRequest::UNKNOWN) {
+    return invalid(fmt::format("a request of unknown kind {} about a part of a checkpoint",
+                               static_cast<int>(request.kind())));
+  }
+  if (!payload.empty() && request.kind() != pb::PartRequest::WRITE) {
+    return invalid(
+        fmt::format("a payload with {} of a part", pb::PartRequest::Kind_Name(request.kind())));
+  }
+  message.body = DataPartRequest{std::move(request), payload};
+  return message;
+}
+
+}  // namespace
+
 Message encode(const DataMessage& message, SharedLink* link) {
   HeaderMemory memory;
   pb::DataHeader& header = memory.header();
@@ -364,6 +403,14 @@ Message encode(const DataMessage& message, SharedLink* link) {
     }
     void operator()(const pb::SliceImagesReply& body) const {
       *header.mutable_images_reply() = body;
+    }
+    void operator()(const DataPartRequest& body) const {
+      *header.mutable_part_request() = body.head;
+      if (!body.payload.empty()) frames.frames.push_back(body.payload);
+    }
+    void operator()(const DataPartReply& body) const {
+      *header.mutable_part_reply() = body.head;
+      if (!body.payload.empty()) frames.frames.push_back(body.payload);
     }
   };
   std::visit(Body{header, frames, link}, message.body);
@@ -400,10 +447,7 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
   if (!header.has_items() && !header.has_open_tables()) {
     TAUT_TRY(check_limits(header));
   }
-  DataMessage message;
-  message.job = JobId(header.job());
-  message.worker = WorkerId(header.worker());
-  message.incarnation = Incarnation(header.incarnation());
+  DataMessage message = addressed(header);
   if (header.has_items()) {
     TAUT_TRY(message.body, from_wire(*header.mutable_items(), frames, link));
     return message;
@@ -412,6 +456,7 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
     TAUT_TRY(message.body, from_wire(*header.mutable_images(), frames));
     return message;
   }
+  if (header.has_part_request() || header.has_part_reply()) return part_message(header, frames);
   if (frames.frames.size() != 1) return invalid("payload frames without items");
   switch (header.body_case()) {
     case pb::DataHeader::kHello:

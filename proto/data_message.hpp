@@ -46,13 +46,25 @@ struct DataItems {
   std::vector<DataItem> items;
 };
 
+/// A request to the server that keeps parts of coded checkpoints, with what is to be written.
+struct DataPartRequest {
+  pb::PartRequest head;
+  Frame payload;  // WRITE; otherwise empty
+};
+
+/// Its answer, with what was read.
+struct DataPartReply {
+  pb::PartReply head;
+  Frame payload;  // READ; otherwise empty
+};
+
 /// A message of the data plane, as the state machines see it.
 struct DataMessage {
   JobId job;
   WorkerId worker;
   Incarnation incarnation;
   std::variant<DataItems, pb::DataHello, pb::DataHelloReply, pb::OpenTables, pb::OpenTablesReply,
-               DataImages, pb::SliceImagesReply>
+               DataImages, pb::SliceImagesReply, DataPartRequest, DataPartReply>
       body;
 };
 

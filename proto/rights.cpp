@@ -16,7 +16,7 @@ namespace {
 /// What a message does, as far as roles are concerned.
 enum class Right : std::uint8_t {
   kRead,     // hello of a command; status, log; hello to a shard, snapshots
-  kChange,   // submit, set-slack, checkpoint, stop, drain, trace
+  kChange,   // submit, set-slack, checkpoint, stop, drain, trace, check
   kReport,   // heartbeat and goodbye of a daemon
   kWork,     // hello of a worker; tables, updates, reads
   kServe,    // hello of a server; its answers about jobs; images between shards
@@ -118,6 +118,7 @@ Right right_of(const pb::ControlMessage& message) {
     case pb::ControlMessage::kSetTrace:
     case pb::ControlMessage::kMakeCheckpoint:
     case pb::ControlMessage::kChangeQueue:
+    case pb::ControlMessage::kCheckNodes:
       return Right::kChange;
     case pb::ControlMessage::kHeartbeat:
     case pb::ControlMessage::kGoodbye:
@@ -138,7 +139,8 @@ Right right_of(const DataMessage& message) {
   if (std::holds_alternative<pb::DataHello>(message.body)) return Right::kRead;
   if (std::holds_alternative<pb::OpenTables>(message.body)) return Right::kWork;
   const bool is_between_shards = std::holds_alternative<DataImages>(message.body) ||
-                                 std::holds_alternative<pb::SliceImagesReply>(message.body);
+                                 std::holds_alternative<pb::SliceImagesReply>(message.body) ||
+                                 std::holds_alternative<DataPartRequest>(message.body);
   return is_between_shards ? Right::kServe : Right::kNothing;
 }
 
@@ -178,6 +180,9 @@ std::optional<pb::ControlMessage> refuse(const pb::ControlMessage& message,
     case pb::ControlMessage::kMakeCheckpoint:
     case pb::ControlMessage::kChangeQueue:
       answer.mutable_command_reply()->set_error(reason);
+      return answer;
+    case pb::ControlMessage::kCheckNodes:
+      answer.mutable_check_nodes_reply()->set_error(reason);
       return answer;
     default:
       return std::nullopt;

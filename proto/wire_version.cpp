@@ -20,6 +20,10 @@ std::string build_name() {
 #endif
 }
 
+std::string release_version() {
+  return TAUT_VERSION;
+}
+
 void append_prefix(Plane plane, std::string& out) {
   out += kMagic;
   out += static_cast<char>(plane);

@@ -1,7 +1,10 @@
 #include "server/job_view.hpp"
 
 #include "common/ssp/policies/averaging.hpp"
+#include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/job_tables.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 
@@ -16,23 +19,25 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   if (view->finished) return std::shared_ptr<const JobView>(std::move(view));
   view->hash = job_hash(job.definition());
   view->seed = job.definition().seed();
-  TAUT_TRY(view->rule, to_update_rule(job.definition()));
+  TAUT_TRY(view->rule, to_shard_rule(job.definition()));
   TAUT_TRY(view->policies, to_policies(job.definition()));
   TAUT_TRY(view->compression, to_compression(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
   view->refuses_bad_updates = job.definition().on_bad_update() != pb::Job::ACCEPT;
-  view->is_seeded = job.definition().external_members();
+  view->is_seeded = is_seeded(job.definition());
+  view->first_step = first_step(job.definition());
+  TAUT_TRY(view->tables, to_tables(job.definition()));
+  view->slack = Slack(job.slack());
   if (const auto* averaging = view->policies.find<Averaging>()) {
-    // Pushes of averaging workers are added unchanged: their own rules have done the descent.
-    view->rule = math::UpdateRule();
-    view->rule.rate.base = 1;
     view->sum = averaging->exchange() == Exchange::kElastic;
+    // A slack of periodic averaging counts meetings.
+    const bool counts_clocks = view->sum || view->slack.is_unbounded();
+    if (!counts_clocks) view->slack = Slack(job.slack() * averaging->schedule().interval);
   }
   TAUT_TRY(view->membership, to_membership(job));
   for (const pb::Member& member : job.members()) {
     view->names.emplace(WorkerId(member.worker()), member.name());
   }
-  view->slack = Slack(job.slack());
   view->hold_from = Clock(job.hold_from());
   view->weights.assign(job.definition().weights().begin(), job.definition().weights().end());
   view->replication_interval = job.replication_interval();
@@ -48,7 +53,17 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
     place.copy = shard.copy();
   }
   const pb::CheckpointOrder& order = job.checkpoint();
-  view->checkpoint = {order.number(), Clock(order.clock()), order.folder()};
+  view->checkpoint.number = order.number();
+  view->checkpoint.clock = Clock(order.clock());
+  view->checkpoint.folder = order.folder();
+  view->checkpoint.is_incremental = job.definition().checkpoint().incremental();
+  view->checkpoint.base = order.base();
+  view->checkpoint.data = order.coding().data();
+  view->checkpoint.parity = order.coding().parity();
+  view->checkpoint.block_bytes = order.coding().block_bytes();
+  for (const pb::PartHolder& holder : order.holders()) {
+    view->checkpoint.holders.push_back({holder.name(), holder.address()});
+  }
   return std::shared_ptr<const JobView>(std::move(view));
 }
 

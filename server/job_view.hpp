@@ -13,6 +13,7 @@
 #include "common/ssp/compression.hpp"
 #include "common/ssp/membership.hpp"
 #include "common/ssp/policies.hpp"
+#include "common/ssp/table.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
@@ -42,11 +43,13 @@ struct JobView {
   bool sum = false;                  // add updates up instead of dividing by the members
   bool refuses_bad_updates = false;  // those that are not finite
   bool is_seeded = false;            // the updates of clock 0 are initial values
+  Clock first_step;                  // of the rule
+  std::vector<TableSpec> tables;     // that the job's text names; empty: its members name them
   Policies policies;
   Compression compression;
   Membership membership;
   std::map<WorkerId, std::string> names;  // of the members: a key is good for its own name
-  Slack slack;
+  Slack slack;                            // in clocks
   Clock hold_from = Clock::never();
   std::vector<ShardId> shards;
   std::vector<ShardPlace> places;  // of each shard; empty: a host serves the shard of its number

@@ -28,7 +28,8 @@ std::vector<Reader> ParkedReads::take_true(const SliceClock& clock) {
   std::vector<Reader> readers;
   for (auto parked = reads_.begin(); parked != reads_.end();) {
     const Reader& reader = parked->second.reader;
-    if (may_read(clock.version(), clock.done(reader.worker), reader.clock, parked->second.slack)) {
+    if (may_read(clock.complete_until(), clock.done(reader.worker), reader.clock,
+                 parked->second.slack)) {
       readers.push_back(reader);
       parked = reads_.erase(parked);
     } else {

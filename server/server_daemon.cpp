@@ -58,6 +58,11 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::start(const pb::ClusterConfi
   return daemon;
 }
 
+ServerDaemon::~ServerDaemon() {
+  // It answers through the shards, which end before it does.
+  if (part_thread_) part_thread_->stop();
+}
+
 Result<void> ServerDaemon::join_coordinator() {
   if (shards_.empty()) return ok();
   ControlIdentity identity;
@@ -74,6 +79,17 @@ Result<void> ServerDaemon::join_coordinator() {
                       context_.make_endpoint(),
                       is_one_of_several ? config_.coordinator_address() : coordinator_address_,
                       identity, timings));
+  NodeSelf self;
+  self.coordinator = is_one_of_several ? config_.coordinator_address() : coordinator_address_;
+  self.own_shards = shard_addresses();
+  self.is_server = true;
+  self.insecure = config_.insecure();
+  self.keys_folder = config_.keys();
+  self.add_memory = [memory = table_memory_](pb::NodeFacts& facts) {
+    facts.set_table_limit_bytes(memory->limit().value());
+    facts.set_table_bytes(memory->taken().value());
+  };
+  examiner_ = std::make_unique<NodeExaminer>(context_, std::move(self));
   return ok();
 }
 
@@ -104,6 +120,9 @@ Result<void> ServerDaemon::start_coordinator() {
   thread.coordinator = coordinator_options(settings);
   thread.coordinator.session = new_session();
   thread.run_folder = settings.run_folder();
+  thread.make_part_client = [this] {
+    return std::make_unique<PartClient>(context_.make_endpoint());
+  };
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
     return with_setting(started.error(), "coordinator_address");
@@ -130,7 +149,11 @@ void ServerDaemon::start_checkpoints() {
     }
     if (link_) link_->wake();
   };
-  checkpoints_ = std::make_unique<CheckpointThread>(config_.server().shards(), on_part, on_loaded);
+  part_client_ = std::make_unique<PartClient>(context_.make_endpoint());
+  const PartDisks disks{config_.server().name(), &part_store_, part_client_.get()};
+  checkpoints_ =
+      std::make_unique<CheckpointThread>(config_.server().shards(), on_part, on_loaded, disks);
+  part_thread_ = std::make_unique<PartThread>(part_store_);
 }
 
 Result<void> ServerDaemon::start_shards() {
@@ -150,6 +173,11 @@ Result<void> ServerDaemon::start_shards() {
     };
     options.on_stock = [this](SpareStock stock) { checkpoints_->stock(std::move(stock)); };
     options.on_excess = [this](SpareExcess excess) { checkpoints_->free(std::move(excess)); };
+    options.on_part_request = [this](ShardThread& shard, PeerId from, DataPartRequest request) {
+      part_thread_->put(std::move(request), [&shard, from](DataPartReply answer) {
+        shard.reply(from, std::move(answer));
+      });
+    };
     auto shard = ShardThread::start(context_, join_address(settings.listen(), port), options,
                                     [this](std::size_t index, ShardReport report) {
                                       {
@@ -315,6 +343,8 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
     switch_timeline(trace->on, config_.records(), config_.server().name());
   } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
     records_.take(recorded->marks);
+  } else if (const auto* check = std::get_if<Check>(&event)) {
+    examiner_->begin(check->check);
   } else if (std::holds_alternative<Leave>(event)) {
     log::info("drained by request: its shards go to other servers");
   } else if (std::holds_alternative<Drained>(event)) {
@@ -401,6 +431,8 @@ void ServerDaemon::send_reports() {
   for (const auto& shard : shards_) *heartbeat_.add_shards() = shard->load();
   heartbeat_.clear_records();
   records_.add_parts(heartbeat_);
+  heartbeat_.clear_facts();
+  examiner_->add_facts(heartbeat_);
   link_->report(heartbeat_, news.has_value());
   failpoint("heartbeat made");
 }

@@ -12,11 +12,15 @@
 #include "common/net/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/node_check/node_examiner.hpp"
 #include "proto/session/control_link.hpp"
 #include "proto/session/record_sender.hpp"
 #include "server/checkpoints/checkpoint_thread.hpp"
 #include "server/coordinator/coordinator_thread.hpp"
 #include "server/dashboard/dashboard.hpp"
+#include "server/parts/part_client.hpp"
+#include "server/parts/part_store.hpp"
+#include "server/parts/part_thread.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard_thread.hpp"
 #include "server/weights_source.hpp"
@@ -32,6 +36,10 @@ class ServerDaemon {
   /// Errors    exists: a port is in use, and the setting that changes it; invalid: an address that
   ///           must not or cannot be bound, or no key to listen with
   [[nodiscard]] static Result<std::unique_ptr<ServerDaemon>> start(const pb::ClusterConfig& config);
+
+  ~ServerDaemon();
+  ServerDaemon(const ServerDaemon&) = delete;
+  ServerDaemon& operator=(const ServerDaemon&) = delete;
 
   /// Serves until a stop signal arrives.
   /// Errors    timeout: no coordinator answered the first hello; unavailable: it refused this
@@ -51,6 +59,7 @@ class ServerDaemon {
   ServerDaemon(const pb::ClusterConfig& config, Security security)
       : config_(config),
         context_(std::move(security)),
+        part_store_(config.server().part_folder(), config.server().name()),
         jobs_(config.server().shards()),
         records_(config.log().file()) {}
   [[nodiscard]] Result<void> start_coordinator();
@@ -74,6 +83,7 @@ class ServerDaemon {
   mutable std::mutex mutex_;  // guards coordinator_, jobs_ and loaded_
   std::shared_ptr<CoordinatorThread> coordinator_;
   TimePoint next_coordinator_start_;
+  PartStore part_store_;
   ServerJobs jobs_;
   // The initial state of resumed jobs, as read.
   std::vector<std::pair<pb::ServerJob, Result<std::vector<ShardImages>>>> loaded_;
@@ -83,9 +93,12 @@ class ServerDaemon {
   std::unique_ptr<ControlLink> link_;  // nullptr without shards
   FileWeights initial_values_;
   std::shared_ptr<TableMemory> table_memory_;
+  std::unique_ptr<PartClient> part_client_;
   std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they capture
+  std::unique_ptr<PartThread> part_thread_;        // and what others ask of part_store_
   std::vector<std::unique_ptr<ShardThread>> shards_;
-  pb::Heartbeat heartbeat_;  // the content of the next one
+  std::unique_ptr<NodeExaminer> examiner_;  // as link_
+  pb::Heartbeat heartbeat_;                 // the content of the next one
   TimePoint next_loads_;
   bool is_drained_ = false;
   std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not

@@ -138,7 +138,11 @@ void ServerJobs::fill_part(const Progress& progress, pb::CheckpointPart& part) c
       if (part.error().empty()) part.set_error(one.error);
     } else {
       ++written;
-      *part.add_files() = one.file;
+      for (const pb::CheckpointFile& file : one.files) {
+        const bool is_new = std::ranges::none_of(
+            part.files(), [&](const auto& known) { return known.name() == file.name(); });
+        if (is_new) *part.add_files() = file;
+      }
     }
   }
   part.set_written(written == shards_);

@@ -18,7 +18,7 @@ struct ShardPart {
   std::uint64_t number = 0;  // of the order
   bool missed = false;
   std::string error;
-  pb::CheckpointFile file;  // where it was written
+  std::vector<pb::CheckpointFile> files;  // where it was written, with those of others that it uses
   std::vector<TableSpec> tables;
 };
 

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "common/failpoint.hpp"
+#include "common/ssp/fragments.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/job_tables.hpp"
 #include "proto/message_limits.hpp"
 #include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
@@ -199,6 +201,10 @@ DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& reques
     tables.push_back(std::move(table.value()));
   }
   if (tables.empty()) return answer("no tables are named");
+  if (const auto& named = job->second.view->tables; !named.empty()) {
+    const std::string differ = difference_from_text(named, tables);
+    if (!differ.empty()) return answer(differ);
+  }
   if (!job->second.tables.empty()) return answer(difference(job->second.tables, tables));
   if (!job->second.begin.tables.empty()) {
     const std::string differ = resume_difference(job->second.begin.tables, tables);
@@ -233,12 +239,20 @@ Result<void> Shard::start_from_file(const JobState& job, const TableSpec& table,
   return initial_->read(origin, slice.place().offset, slice.initial_values());
 }
 
+std::unique_ptr<SliceState> Shard::make_slice(const JobState& job, const TableSpec& table,
+                                              const Slice& place, const SliceImage* begin) {
+  const PushSchedule schedule =
+      job.view->policies.schedule().of_fragment(job.fragments[table.id.value()]);
+  return std::make_unique<SliceState>(table, place, *job.view, pool_, schedule, begin, &states_);
+}
+
 Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
   if (memory_) {
     // Before anything is cut, as a list of slices is itself long.
     TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
   }
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
+  job.fragments = fragments_of(tables, job.view->policies.schedule().fragments);
   std::vector<TableNeed> needs;
   for (const auto& [shard, term] : job.served) {
     const auto more = needs_at(shard, job.layout, tables, *job.view);
@@ -256,7 +270,7 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     const auto image = job.begin.slices.find(index);
     const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
     auto& state = job.slices[index];
-    state = std::make_unique<SliceState>(table, slice, *job.view, pool_, begin, &states_);
+    state = make_slice(job, table, slice, begin);
     // The saved state replaces the job's initial one.
     if (table.origin && begin == nullptr) {
       TAUT_TRY(start_from_file(job, table, *state));

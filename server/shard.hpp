@@ -157,6 +157,7 @@ class Shard {
     bool settling = false;
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
+    std::vector<std::uint32_t> fragments;  // of each table
     SliceLayout layout;
     std::vector<TableMemory::Share> memory;
     std::unique_ptr<ReadSlack> slack;
@@ -178,6 +179,8 @@ class Shard {
   [[nodiscard]] bool may_open(const DataMessage& message) const;
   DataMessage open(const DataMessage& message, const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
+  [[nodiscard]] std::unique_ptr<SliceState> make_slice(const JobState& job, const TableSpec& table,
+                                                       const Slice& place, const SliceImage* begin);
   [[nodiscard]] Result<void> start_from_file(const JobState& job, const TableSpec& table,
                                              SliceState& slice);
   void follow_checkpoint(JobState& job);

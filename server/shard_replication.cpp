@@ -80,8 +80,7 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != place.shard) continue;
     const std::size_t index = job.layout.index_of(slice.table, slice.slice);
-    job.slices[index] = std::make_unique<SliceState>(job.tables[slice.table.value()], slice,
-                                                     *job.view, pool_, &images.at(index), &states_);
+    job.slices[index] = make_slice(job, job.tables[slice.table.value()], slice, &images.at(index));
   }
   return ok();
 }

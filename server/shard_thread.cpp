@@ -11,6 +11,7 @@
 #include "common/failpoint.hpp"
 #include "common/log.hpp"
 #include "common/timeline.hpp"
+#include "proto/rights.hpp"
 
 namespace taut::server {
 namespace {
@@ -146,6 +147,9 @@ void ShardThread::run() {
   timeline::set_lane(static_cast<std::int32_t>(options_.index));
   while (!stopping_) {
     while (auto command = commands_.pop(Duration::zero())) obey(*command);
+    while (auto one = replies_.pop(Duration::zero())) {
+      send({{one->first, DataMessage{JobId(), WorkerId(), Incarnation(), std::move(one->second)}}});
+    }
     if (auto incoming = endpoint_->receive(kIdle)) {
       const TimePoint begin = steady_now();
       count(load_.messages_in, 1);
@@ -198,6 +202,25 @@ void ShardThread::hand_captures_out() {
   }
 }
 
+void ShardThread::reply(PeerId to, DataPartReply answer) {
+  if (!replies_.push({to, std::move(answer)}, Duration::zero())) return;
+  endpoint_->wake();
+}
+
+bool ShardThread::take_part_request(const Incoming& incoming, DataMessage& message) {
+  auto* request = std::get_if<DataPartRequest>(&message.body);
+  if (request == nullptr) return false;
+  if (std::string refusal = refusal_of(incoming.sender.get(), message, ""); !refusal.empty()) {
+    DataPartReply refused;
+    refused.head.set_request(request->head.request());
+    refused.head.set_error(std::move(refusal));
+    send({{incoming.from, DataMessage{JobId(), WorkerId(), Incarnation(), std::move(refused)}}});
+  } else if (options_.on_part_request) {
+    options_.on_part_request(*this, incoming.from, std::move(*request));
+  }
+  return true;
+}
+
 void ShardThread::receive(const Incoming& incoming) {
   shared_.collect();
   auto message = [&] {
@@ -212,6 +235,7 @@ void ShardThread::receive(const Incoming& incoming) {
     }
     return;
   }
+  if (take_part_request(incoming, message.value())) return;
   count(load_.bytes_in, payload_bytes(message.value()));
   shared_.hear(incoming.from, message.value());
   std::vector<Outgoing> answers;

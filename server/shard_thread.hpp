@@ -33,6 +33,9 @@ class ShardThread {
     std::function<void(SpareStock)> on_stock = {};
     /// The same with memory that is to go back to the system; where it is empty it goes at once.
     std::function<void(SpareExcess)> on_excess = {};
+    /// The same with another server's request about parts of coded checkpoints, which reply() of
+    /// this shard answers; where it is empty there is no answer.
+    std::function<void(ShardThread& shard, PeerId from, DataPartRequest)> on_part_request = {};
     std::shared_ptr<TableMemory> memory{};  // what the server's tables may take; nullptr: no limit
   };
 
@@ -59,6 +62,9 @@ class ShardThread {
   void set_job(ShardId id, std::shared_ptr<const JobView> view,
                std::shared_ptr<ShardImages> begin = nullptr);
 
+  /// Sends an answer; where too many wait, it is dropped, and the request will be repeated.
+  void reply(PeerId to, DataPartReply answer);
+
  private:
   struct Command {
     ShardId id;
@@ -71,6 +77,8 @@ class ShardThread {
   void obey(const Command& command);
   void hand_captures_out();
   void receive(const Incoming& incoming);
+  /// Hands a request about parts on. Returns whether the message was one.
+  bool take_part_request(const Incoming& incoming, DataMessage& message);
   void send(std::vector<Outgoing> messages);
   [[nodiscard]] bool may_send(const Outgoing& one, SharedLink* link);
   void note_state();
@@ -101,6 +109,7 @@ class ShardThread {
   BufferPool pool_;
   Shard shard_;
   BoundedQueue<Command> commands_{1024};
+  BoundedQueue<std::pair<PeerId, DataPartReply>> replies_{256};
   Load load_;
   TimePoint positions_due_;
   mutable std::mutex positions_mutex_;  // guards the next one

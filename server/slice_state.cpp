@@ -24,7 +24,8 @@ Policies::Keeps kept_for(const TableSpec& table, const JobView& job) {
 }  // namespace
 
 SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView& job,
-                       BufferPool& pool, const SliceImage* begin, BufferPool* states)
+                       BufferPool& pool, const PushSchedule& schedule, const SliceImage* begin,
+                       BufferPool* states)
     : place_(slice),
       kind_(table.kind),
       lr_mult_(table.lr_mult),
@@ -33,7 +34,7 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
       keeps_(kept_for(table, job)),
       rule_states_(rule_states(table, job)),
       memory_(slice.count, rule_states_ + keeps_.states, pool, states == nullptr ? pool : *states),
-      clock_(job.policies.backup_workers(), job.policies.schedule()) {
+      clock_(job.policies.backup_workers(), schedule) {
   if (begin != nullptr) {
     start_from(*begin, job);
   } else if (!table.origin) {
@@ -85,8 +86,23 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
   return verdict;
 }
 
+/// What a checkpoint at its clock or the job's last values are to hold no longer waits for others,
+/// and neither does what members have left behind, before they are forgotten.
+Patience SliceState::patience(const JobView& job) const {
+  const Clock reached = clock_.complete_until();
+  const bool is_due =
+      capture_.state() == SliceCapture::State::kDue && reached >= job.checkpoint.clock;
+  const bool is_at_end = clock_.version() >= job.policies.schedule().end;
+  const auto is_of_former = [&](const auto& entry) {
+    const Member* member = job.membership.find(entry.first.worker);
+    return member == nullptr || member->leave != Clock::never();
+  };
+  const bool ends = is_due || is_at_end || std::ranges::any_of(held_, is_of_former);
+  return ends ? Patience::kEnds : Patience::kWaits;
+}
+
 void SliceState::apply_ready(const JobView& job) {
-  while (const auto application = policy_->next(waiting_, members_of(job))) {
+  while (const auto application = policy_->next(waiting_, members_of(job), patience(job))) {
     apply(*application, job);
   }
 }
@@ -96,11 +112,15 @@ void SliceState::apply(const Application& application, const JobView& job) {
   std::vector<float> scales;
   std::vector<Frame> alive;
   Buffer corrected;
-  for (const WorkerId worker : application.workers) {
-    auto held = held_.extract({application.clock, worker});
+  for (const HeldUpdate& of : application.updates) {
+    auto held = held_.extract(of);
     TAUT_CHECK(!held.empty(), "an application of an update that is not held");
     Update& update = held.mapped();
-    if (is_refused(worker, update, job)) continue;
+    auto waiting = waiting_.find(of.clock);
+    std::erase(waiting->second, of.worker);
+    if (waiting->second.empty()) waiting_.erase(waiting);
+    applied_[of.worker] = of.clock.next();
+    if (is_refused(of.worker, update, job)) continue;
     // Running statistics are no gradients: nothing scales them.
     scales.push_back(kind_ == TableKind::kAveraged
                          ? 1.0F
@@ -108,24 +128,19 @@ void SliceState::apply(const Application& application, const JobView& job) {
     gradients.push_back(
         {update.gradient.bytes().data(), scales.back(), update.encoding, place_.count});
     alive.push_back(std::move(update.gradient));
-    if (keeps_.reads && job.membership.mode_at(application.clock) == ApplyMode::kOnArrival) {
-      gradients.back() = weigh(worker, job, application.members, gradients.back(), corrected);
+    if (keeps_.reads && job.membership.mode_at(of.clock) == ApplyMode::kOnArrival) {
+      gradients.back() = weigh(of, job, application.updates.size(), gradients.back(), corrected);
     }
   }
-  auto waiting = waiting_.find(application.clock);
-  std::erase_if(waiting->second, [&](WorkerId worker) {
-    return std::ranges::find(application.workers, worker) != application.workers.end();
-  });
-  if (waiting->second.empty()) waiting_.erase(waiting);
-  for (const WorkerId worker : application.workers) applied_[worker] = application.clock.next();
   if (kind_ == TableKind::kFrozen || gradients.empty()) return;
 
-  if (job.is_seed(application.clock)) {
+  const Clock clock = application.clock();
+  if (job.is_seed(clock)) {
     seed(gradients.front());
     return;
   }
   Buffer out = memory_.output();
-  const std::size_t counted = application.members - (application.workers.size() - gradients.size());
+  const std::size_t counted = application.members - (application.updates.size() - gradients.size());
   const auto members = static_cast<double>(counted);
   if (kind_ == TableKind::kAveraged) {
     const double share = static_cast<double>(gradients.size()) / members;
@@ -136,7 +151,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
     // What seeded the values was no step of the rule.
     const std::int64_t seeds = job.is_seeded ? 1 : 0;
     const math::UpdateStep step =
-        math::make_step(job.rule, application.clock.value() - seeds, lr_mult_, decay_mult_, share,
+        math::make_step(job.rule, clock - job.first_step, lr_mult_, decay_mult_, share,
                         std::max<std::int64_t>(applications_ - seeds, 0), counted);
     std::vector<float*> state;
     for (std::size_t i = 0; i < rule_states_; ++i) state.push_back(memory_.state(i).data());
@@ -170,12 +185,15 @@ bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView
 
 /// Applies the policies to an update that may be late. The worker's newest read is taken for the
 /// one that it computed from: only where an answer was lost or repeated do they differ.
+/// together   how many updates are applied as one
 /// corrected  keeps the result alive
-math::GradientView SliceState::weigh(WorkerId worker, const JobView& job, std::size_t members,
+math::GradientView SliceState::weigh(const HeldUpdate& of, const JobView& job, std::size_t together,
                                      math::GradientView gradient, Buffer& corrected) {
-  const auto base = bases_.find(worker);
+  const auto base = bases_.find(of.worker);
   if (base == bases_.end()) return gradient;  // it has read nothing that it could be late for
-  const auto since = static_cast<double>(applications_ - base->second.applications);
+  const auto since = static_cast<double>(applications_ - base->second.applications) *
+                     static_cast<double>(together);
+  const std::size_t members = members_of(job).count_at(of.clock);
   LateUpdate update;
   update.gradient = gradient;
   update.values = memory_.values().floats();
@@ -192,7 +210,7 @@ math::GradientView SliceState::weigh(WorkerId worker, const JobView& job, std::s
 std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job, Slack under) {
   const Slack slack = job.slack_at(reader.clock, under);
   if (gate_.is_open() &&
-      may_read(clock_.version(), clock_.done(reader.worker), reader.clock, slack)) {
+      may_read(clock_.complete_until(), clock_.done(reader.worker), reader.clock, slack)) {
     parked_.note_answered(reader);
     return answer(reader);
   }
@@ -272,19 +290,20 @@ void SliceState::note_members(const JobView& job) {
 }
 
 void SliceState::capture_if_due(const JobView& job) {
-  capture_.capture_if_due(job, is_written(), clock_.version(), [this] { return make_image(); });
+  if (capture_.state() == SliceCapture::State::kDue) apply_ready(job);
+  capture_.capture_if_due(job, is_written(), clock_, [this] { return make_image(); });
 }
 
 Clock SliceState::settled(WorkerId worker) const {
   const auto held =
-      std::ranges::find(held_, worker, [](const auto& entry) { return entry.first.second; });
-  return held == held_.end() ? clock_.done(worker) : held->first.first;
+      std::ranges::find(held_, worker, [](const auto& entry) { return entry.first.worker; });
+  return held == held_.end() ? clock_.done(worker) : held->first.clock;
 }
 
 std::map<WorkerId, Clock> SliceState::settled_members() const {
   std::map<WorkerId, Clock> settled;
   // Ascending by clock: the lowest of each is the first.
-  for (const auto& [place, update] : held_) settled.emplace(place.second, place.first);
+  for (const auto& [of, update] : held_) settled.emplace(of.worker, of.clock);
   for (const auto& [worker, clock] : applied_) settled.emplace(worker, clock_.done(worker));
   return settled;
 }

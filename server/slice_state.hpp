@@ -40,12 +40,14 @@ struct Answer {
 /// Thread    shard thread
 class SliceState {
  public:
+  /// schedule  when members push it
   /// begin   the slice in a checkpoint; nullptr: it is filled with its initial values
   /// states  where the memory of what the rule keeps comes from, which no reader gets; nullptr:
   ///         `pool`
   /// Throws std::bad_alloc.
   SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool,
-             const SliceImage* begin = nullptr, BufferPool* states = nullptr);
+             const PushSchedule& schedule, const SliceImage* begin = nullptr,
+             BufferPool* states = nullptr);
 
   /// Where its first values may be written by others, before anything is pushed or read.
   [[nodiscard]] std::span<float> initial_values() { return memory_.initial_values(); }
@@ -139,14 +141,16 @@ class SliceState {
   [[nodiscard]] SliceImage make_image();
   void capture_if_due(const JobView& job);
   void note_members(const JobView& job);
+  [[nodiscard]] Patience patience(const JobView& job) const;
   void apply_ready(const JobView& job);
   void apply(const Application& application, const JobView& job);
   void seed(const math::GradientView& values);
   [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);
   void release(std::vector<Answer>& released);
   [[nodiscard]] Answer answer(const Reader& reader);
-  [[nodiscard]] math::GradientView weigh(WorkerId worker, const JobView& job, std::size_t members,
-                                         math::GradientView gradient, Buffer& corrected);
+  [[nodiscard]] math::GradientView weigh(const HeldUpdate& update, const JobView& job,
+                                         std::size_t together, math::GradientView gradient,
+                                         Buffer& corrected);
 
   const Slice place_;
   const TableKind kind_;
@@ -159,7 +163,7 @@ class SliceState {
   SliceClock clock_;
   std::int64_t applications_ = 0;
   HeldUpdates waiting_;
-  std::map<std::pair<Clock, WorkerId>, Update> held_;
+  std::map<HeldUpdate, Update> held_;
   ParkedReads parked_;
   std::map<WorkerId, ReadBase> bases_;
   std::uint64_t dropped_ = 0;

@@ -42,15 +42,15 @@ std::string difference(const std::vector<TableSpec>& ours, const std::vector<Tab
 std::string resume_difference(const std::vector<TableSpec>& saved,
                               const std::vector<TableSpec>& requested) {
   if (saved.size() != requested.size()) {
-    return fmt::format("the checkpoint holds {} tables, the job's net has {}", saved.size(),
+    return fmt::format("the checkpoint holds {} tables, the job has {}", saved.size(),
                        requested.size());
   }
   for (std::size_t i = 0; i < saved.size(); ++i) {
     const TableSpec& a = saved[i];
     const TableSpec& b = requested[i];
     if (a.name == b.name && a.shape == b.shape && a.kind == b.kind) continue;
-    return fmt::format("the checkpoint holds table \"{}\" of {}, the job's net has \"{}\" of {}",
-                       a.name, fmt::join(a.shape, "x"), b.name, fmt::join(b.shape, "x"));
+    return fmt::format("the checkpoint holds table \"{}\" of {}, the job has \"{}\" of {}", a.name,
+                       fmt::join(a.shape, "x"), b.name, fmt::join(b.shape, "x"));
   }
   return {};
 }

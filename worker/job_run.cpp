@@ -347,7 +347,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   if (recorder && config.records().metrics()) {
     board.set_metrics_file(recorder->folder() / "metrics.csv");
   }
-  RunState state(job, replicas, client, saver, silence_limit(job));
+  RunState state(job, replicas, client, *cache, saver, silence_limit(job));
   TAUT_TRY(state.restore(tables.size()));
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   Trainer::Options options = member_options(job, settings, place);

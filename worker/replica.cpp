@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "proto/config/settle_filler.hpp"
 #include "worker/data/open_source.hpp"
 #include "worker/device/batch_memory.hpp"
 #include "worker/model/job/job_data.hpp"
-#include "worker/model/parameters.hpp"
 #include "worker/model/weights.hpp"
 
 namespace taut::worker {
@@ -99,7 +99,7 @@ Result<std::unique_ptr<data::Feed>> make_dummy_feed(const FedGraph& fed, const m
     if (given.classes_size() > 0) top.classes = given.classes(place(given.classes_size()));
     if (given.data_filler_size() > 0) {
       TAUT_TRY(top.filler,
-               model::settle_filler(given.data_filler(place(given.data_filler_size())), shape));
+               settle_filler(given.data_filler(place(given.data_filler_size())), shape));
     }
     tops.push_back(top);
   }

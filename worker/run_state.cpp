@@ -7,8 +7,8 @@
 namespace taut::worker {
 
 RunState::RunState(const pb::WorkerJob& job, std::span<const Replica> replicas, Client& client,
-                   StateSaver& saver, Duration wait)
-    : job_(job), client_(client), saver_(saver), wait_(wait) {
+                   ParameterCache& cache, StateSaver& saver, Duration wait)
+    : job_(job), client_(client), cache_(cache), saver_(saver), wait_(wait) {
   for (const Replica& replica : replicas) {
     streams_.push_back(replica.backend->make_stream());
     carriers_.push_back({replica.net.get(), replica.backend, streams_.back().get()});
@@ -21,7 +21,12 @@ Result<void> RunState::restore(std::size_t tables) {
   if (job_.has_resume() && !restored && carries_) {
     log::info("the state that the net carries between batches starts from zeros");
   }
-  if (!job_.has_resume() || !client_.keeps_residuals()) return ok();
+  if (!job_.has_resume()) return ok();
+  TAUT_TRY(auto own, saved_own_state(job_));
+  if (!own.empty() && !cache_.restore(std::move(own))) {
+    log::info("the state of this worker's own training starts from zeros");
+  }
+  if (!client_.keeps_residuals()) return ok();
   TAUT_TRY(Residuals residuals, saved_residuals(job_, tables));
   if (!client_.restore(std::move(residuals))) {
     log::info("what compression had left out of earlier updates starts from zeros");
@@ -45,12 +50,13 @@ void RunState::copy_at(Clock first, Clock clock) {
     log::warn("no part of a checkpoint at clock {}: {}", clock.value(), residuals.error().message);
     return;
   }
-  saver_.at_clock(first, clock, job_.slot(), carriers_, std::move(residuals.value()));
+  saver_.at_clock(first, clock, job_.slot(), carriers_,
+                  {std::move(residuals.value()), cache_.own_state(clock)});
 }
 
 Result<void> RunState::finish(Clock reached) {
   TAUT_TRY(Residuals residuals, client_.residuals(Clock(job_.start_clock()), reached, wait_));
-  saver_.at_end(reached, job_.slot(), carriers_, std::move(residuals));
+  saver_.at_end(reached, job_.slot(), carriers_, {std::move(residuals), cache_.own_state(reached)});
   return ok();
 }
 

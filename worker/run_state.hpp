@@ -7,6 +7,7 @@
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "proto/control.pb.h"
+#include "worker/cache/parameter_cache.hpp"
 #include "worker/client/client.hpp"
 #include "worker/replica.hpp"
 #include "worker/state_saver.hpp"
@@ -14,16 +15,16 @@
 
 namespace taut::worker {
 
-/// The state of a run that only its process has: what its nets carry between batches, and what
-/// compression has left out of its updates. Restored from the checkpoint that the job continues
-/// from, and handed to the saver for later ones.
+/// The state of a run that only its process has: what its nets carry between batches, what
+/// compression has left out of its updates, and what its cache keeps of its own training. Restored
+/// from the checkpoint that the job continues from, and handed to the saver for later ones.
 /// Thread    the compute thread
 class RunState {
  public:
   /// wait  how long the shards may be silent while updates are brought to their end
-  /// job, replicas, client and saver must outlive the state.
+  /// job, replicas, client, cache and saver must outlive the state.
   RunState(const pb::WorkerJob& job, std::span<const Replica> replicas, Client& client,
-           StateSaver& saver, Duration wait);
+           ParameterCache& cache, StateSaver& saver, Duration wait);
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
@@ -42,6 +43,7 @@ class RunState {
 
   const pb::WorkerJob& job_;
   Client& client_;
+  ParameterCache& cache_;
   StateSaver& saver_;
   const Duration wait_;
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -26,15 +28,24 @@ std::string residual_name(std::size_t table) {
   return fmt::format("residual{}", table);
 }
 
-/// Whether a worker that gets this job continues where the member of its share was.
+std::string own_name(std::size_t number) {
+  return fmt::format("own{}", number);
+}
+
+/// How many arrays of its own training a worker has saved, of which the empty ones are left out.
+constexpr const char* kOwnNote = "own_arrays";
+constexpr std::size_t kMaxOwn = 1U << 20U;
+
+/// Whether a worker that gets this job continues where the member of its share was. A checkpoint in
+/// parts, whose manifest comes with the job, has no workers' files.
 bool continues_share(const pb::WorkerJob& job) {
-  return job.has_resume() && job.start_clock() == job.resume().clock() &&
-         job.slots() == job.resume().slots();
+  return job.has_resume() && job.resume().manifest().empty() &&
+         job.start_clock() == job.resume().clock() && job.slots() == job.resume().slots();
 }
 
 Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uint32_t slot,
                                       const std::vector<std::vector<float>>& state,
-                                      const Residuals& residuals) {
+                                      const TableState& tables) {
   const fs::path path = fs::path(order.folder()) / worker_file_name(slot);
   TAUT_TRY(check_place(path));
   std::error_code failed;
@@ -47,16 +58,21 @@ Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uin
   for (std::size_t i = 0; i < state.size(); ++i) {
     tensors.push_back({tensor_name(i), {state[i].size()}});
   }
-  for (std::size_t i = 0; i < residuals.size(); ++i) {
-    if (!residuals[i].empty()) tensors.push_back({residual_name(i), {residuals[i].size()}});
-  }
-  TAUT_TRY(auto writer, safetensors::Writer::create(path, tensors, {}));
-  for (const std::vector<float>& one : state) {
-    TAUT_TRY(writer.append(std::span<const float>(one)));
-  }
-  for (const std::vector<float>& one : residuals) {
-    if (one.empty()) continue;
-    TAUT_TRY(writer.append(std::span<const float>(one)));
+  const auto name_all = [&](const std::vector<std::vector<float>>& arrays, auto name) {
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      if (!arrays[i].empty()) tensors.push_back({name(i), {arrays[i].size()}});
+    }
+  };
+  name_all(tables.residuals, residual_name);
+  name_all(tables.own, own_name);
+  safetensors::Metadata notes;
+  if (!tables.own.empty()) notes[kOwnNote] = std::to_string(tables.own.size());
+  TAUT_TRY(auto writer, safetensors::Writer::create(path, tensors, notes));
+  for (const auto* arrays : {&state, &tables.residuals, &tables.own}) {
+    for (const std::vector<float>& one : *arrays) {
+      if (one.empty()) continue;
+      TAUT_TRY(writer.append(std::span<const float>(one)));
+    }
   }
   TAUT_TRY(writer.finish());
   TAUT_TRY(const std::string bytes, read_file(path));
@@ -115,13 +131,13 @@ std::vector<std::vector<float>> copy_state(std::span<const Carrier> carriers) {
 }  // namespace
 
 void StateSaver::at_clock(Clock first, Clock clock, std::uint32_t slot,
-                          std::span<const Carrier> carriers, Residuals residuals) {
-  if (is_due_at(clock)) serve({first, clock, slot, copy_state(carriers), std::move(residuals)});
+                          std::span<const Carrier> carriers, TableState tables) {
+  if (is_due_at(clock)) serve({first, clock, slot, copy_state(carriers), std::move(tables)});
 }
 
 void StateSaver::at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
-                        Residuals residuals) {
-  Copy copy{clock, clock, slot, copy_state(carriers), std::move(residuals)};
+                        TableState tables) {
+  Copy copy{clock, clock, slot, copy_state(carriers), std::move(tables)};
   {
     std::scoped_lock lock(mutex_);
     end_ = copy;
@@ -152,7 +168,7 @@ void StateSaver::serve(Copy copy) {
 void StateSaver::write(const pb::CheckpointOrder& order, const Copy& copy) {
   pb::CheckpointPart part;
   part.set_number(order.number());
-  auto file = write_file(order, copy.slot, copy.state, copy.residuals);
+  auto file = write_file(order, copy.slot, copy.state, copy.tables);
   part.set_written(file.has_value());
   if (file) {
     *part.add_files() = std::move(file.value());
@@ -211,6 +227,28 @@ Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables) 
     TAUT_TRY(file.read_floats(*tensor, 0, residuals[i]));
   }
   return residuals;
+}
+
+Result<std::vector<std::vector<float>>> saved_own_state(const pb::WorkerJob& job) {
+  std::vector<std::vector<float>> own;
+  if (!continues_share(job)) return own;
+  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
+  const fs::path path = saved.folder() / worker_file_name(job.slot());
+  std::error_code failed;
+  if (!fs::exists(path, failed)) return own;
+  TAUT_TRY(const auto file, safetensors::Reader::open(path));
+  const auto note = file.metadata().find(kOwnNote);
+  if (note == file.metadata().end()) return own;
+  std::size_t count = 0;
+  std::from_chars(note->second.data(), note->second.data() + note->second.size(), count);
+  own.resize(std::min(count, kMaxOwn));
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const safetensors::Tensor* tensor = file.find(own_name(i));
+    if (tensor == nullptr) continue;
+    own[i].resize(tensor->count());
+    TAUT_TRY(file.read_floats(*tensor, 0, own[i]));
+  }
+  return own;
 }
 
 }  // namespace taut::worker

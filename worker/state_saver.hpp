@@ -22,9 +22,15 @@ struct Carrier {
   Stream* stream;
 };
 
+/// What a worker keeps of its tables between two clocks.
+struct TableState {
+  Residuals residuals;                       // what compression has left out of its updates
+  std::vector<std::vector<float>> own = {};  // ParameterCache::own_state()
+};
+
 /// A worker's part of checkpoints, which no other process has: the state that its net carries
-/// between batches, and what compression has left out of its updates. Copied between two clocks,
-/// written while the next one computes.
+/// between batches, and what it keeps of its tables. Copied between two clocks, written while the
+/// next one computes.
 /// Thread    order(), part() and is_due_at(): any; at_clock(): the compute thread
 class StateSaver {
  public:
@@ -35,10 +41,10 @@ class StateSaver {
   /// Reports the position of training: before `clock`, nothing computed since `first`; the nets are
   /// idle.
   void at_clock(Clock first, Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
-                Residuals residuals);
+                TableState tables);
   /// Training has finished: later orders are written from this state.
   void at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
-              Residuals residuals);
+              TableState tables);
   /// The report for the coordinator.
   [[nodiscard]] pb::CheckpointPart part() const;
 
@@ -49,7 +55,7 @@ class StateSaver {
     Clock clock;
     std::uint32_t slot = 0;
     std::vector<std::vector<float>> state;
-    Residuals residuals;
+    TableState tables;
   };
   void serve(Copy copy);
   void write(const pb::CheckpointOrder& order, const Copy& copy);
@@ -74,5 +80,10 @@ class StateSaver {
 /// taken, for as many tables; all empty if it has none: the number of shares differs.
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables);
+
+/// What this share's worker had of its own training when a checkpoint was taken; empty if the
+/// checkpoint has none of it, or the number of shares differs.
+/// Errors    as CheckpointReader::open; io
+[[nodiscard]] Result<std::vector<std::vector<float>>> saved_own_state(const pb::WorkerJob& job);
 
 }  // namespace taut::worker

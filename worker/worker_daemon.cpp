@@ -44,6 +44,7 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   timings.wait_limit = from_seconds(config.start_wait_s());
   TAUT_TRY(daemon->link_, ControlLink::open(daemon->context_.make_endpoint(),
                                             config.coordinator_address(), identity, timings));
+  daemon->examiner_ = std::make_unique<NodeExaminer>(daemon->context_, daemon->self());
   TAUT_TRY(daemon->start_http());
   return daemon;
 }
@@ -71,6 +72,24 @@ Result<void> WorkerDaemon::start_http() {
   metrics_ = std::move(started.value());
   log::info("http://{}/metrics", metrics_->address());
   return ok();
+}
+
+NodeSelf WorkerDaemon::self() const {
+  NodeSelf self;
+  self.coordinator = config_.coordinator_address();
+  self.insecure = config_.insecure();
+  self.keys_folder = config_.keys();
+  self.add_memory = [this](pb::NodeFacts& facts) {
+    if (devices_.front()->shares_host_memory()) return;
+    try {
+      if (const auto use = memory_use_of(devices_)) {
+        facts.set_device_free_bytes(use->free.value());
+      }
+    } catch (const DeviceError& failure) {
+      log::debug("examined: {}", failure.what());
+    }
+  };
+  return self;
 }
 
 /// Thread    the HTTP server's
@@ -166,6 +185,8 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
     switch_timeline(trace->on, config_.records(), config_.worker().name());
   } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
     records_.take(recorded->marks);
+  } else if (const auto* check = std::get_if<Check>(&event)) {
+    examiner_->begin(check->check);
   } else if (std::holds_alternative<Leave>(event)) {
     log::info("drained by request: leaving at the end of a clock");
     leave();
@@ -289,6 +310,7 @@ void WorkerDaemon::report() {
   pb::Heartbeat content;
   if (run_) record(*run_);
   records_.add_parts(content);
+  examiner_->add_facts(content);
   if (!run_) {
     link_->report(std::move(content), false);
     return;

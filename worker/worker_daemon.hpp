@@ -13,6 +13,7 @@
 #include "common/recent_rate.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/node_check/node_examiner.hpp"
 #include "proto/session/control_link.hpp"
 #include "proto/session/record_sender.hpp"
 #include "worker/engine/backend.hpp"
@@ -84,11 +85,13 @@ class WorkerDaemon {
   [[nodiscard]] pb::Progress progress_of(Run& run) const;
   [[nodiscard]] Result<void> start_http();
   [[nodiscard]] std::string scrape();
+  [[nodiscard]] NodeSelf self() const;
 
   const pb::ClusterConfig config_;
   ZmqContext context_;
   std::vector<std::unique_ptr<Backend>> devices_;  // one or more
   std::unique_ptr<ControlLink> link_;
+  std::unique_ptr<NodeExaminer> examiner_;
   std::unique_ptr<Run> run_;
   RecordSender records_;
   bool is_drained_ = false;

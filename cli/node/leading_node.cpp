@@ -12,6 +12,8 @@
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/train.hpp"
+#include "cli/doctor/cluster_doctor.hpp"
+#include "cli/doctor/job_needs.hpp"
 #include "cli/node/node_address.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
@@ -34,6 +36,8 @@ namespace fs = std::filesystem;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr double kControlWait_s = 10;
+constexpr double kExamineWait_s = 40;
+constexpr std::uint32_t kTransferBytes = 8U << 20U;
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
 // After a run has ended, for the other nodes to see that and to end their daemons.
 constexpr Duration kLeaveWithin = std::chrono::seconds(8);
@@ -249,6 +253,25 @@ Result<int> LeadingNode::train() {
   return kFine;
 }
 
+Result<void> LeadingNode::examine_nodes() {
+  JobNeeds needs;
+  if (!options_.job_file.empty()) {
+    TAUT_TRY(needs, needs_of(definition_));
+  }
+  needs.paths.push_back({NeededPath::Use::kShared, meeting_.folder().string()});
+  TAUT_TRY(const Security security, user_security(keys_->folder()));
+  TAUT_TRY(auto client, connect_control(coordinator_, kControlWait_s, security));
+  TAUT_TRY(const ClusterFacts cluster,
+           examine_cluster(client, needs, kTransferBytes, kExamineWait_s));
+  const Findings findings = judge_cluster(cluster, needs, build_name());
+  for (const std::string& line : findings_lines(findings)) fmt::print("{}\n", line);
+  std::fflush(stdout);
+  if (worst(findings) != Verdict::kTrouble) return ok();
+  return invalid(
+      "the nodes cannot train this job as they are: see above; without --check it is "
+      "tried all the same");
+}
+
 Result<int> LeadingNode::serve() {
   fmt::print("{}, {}, {}: tautline submit JOB --coordinator {} starts a job on them\n",
              counted(place_.count, "node"), counted(servers_, "server"),
@@ -263,6 +286,9 @@ Result<int> LeadingNode::run() {
   TAUT_TRY(prepare_job());
   TAUT_TRY(start_daemons());
   TAUT_TRY(await_nodes());
+  if (options_.check) {
+    TAUT_TRY(examine_nodes());
+  }
   return options_.job_file.empty() ? serve() : train();
 }
 

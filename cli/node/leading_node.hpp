@@ -38,6 +38,7 @@ class LeadingNode {
   [[nodiscard]] Result<void> start_daemons();
   [[nodiscard]] Result<void> await_nodes();
   [[nodiscard]] Result<void> check_notices(const std::vector<NodeNotice>& notices) const;
+  [[nodiscard]] Result<void> examine_nodes();
   [[nodiscard]] Result<int> train();
   [[nodiscard]] Result<int> serve();
   [[nodiscard]] Result<void> look_around();

@@ -23,6 +23,7 @@ struct NodeOptions {
   std::string output;   // the folder that all nodes see; empty: named after the engine's run
   std::string host;     // by which the others reach this node; empty: found
   double wait_s = 300;  // for every node to join
+  bool check = false;   // all nodes are examined before the job starts
   double save_s = 25;   // for the checkpoint of a run that is ordered to end
 };
 

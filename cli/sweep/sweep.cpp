@@ -157,6 +157,12 @@ void print_plan(const SweepOptions& options, const SweepPlan& plan, const fs::pa
   std::fflush(stdout);
 }
 
+Result<void> run(SweepSession& session, const SweepOptions& options) {
+  if (options.task) return session.run_task(*options.task);
+  if (options.on_slurm && !options.report_only) return session.run_on_slurm();
+  return session.run_all();
+}
+
 /// Whether the sweep can be planned but for what was typed: the mistake is then one of usage.
 bool is_of_options(const SweepOptions& asked, const pb::Job& base) {
   if (!asked.report_only) return plan_sweep(asked.from_files, base).has_value();
@@ -168,7 +174,8 @@ bool is_of_options(const SweepOptions& asked, const pb::Job& base) {
 
 int run_sweep(const SweepOptions& asked) {
   watch_stop_signals();
-  auto grid = asked.report_only ? grid_to_report(asked) : grid_to_run(asked);
+  const bool is_of_folder = asked.report_only || asked.task;
+  auto grid = is_of_folder ? grid_to_report(asked) : grid_to_run(asked);
   if (!grid) return fail("sweep", grid.error().message);
   SweepOptions options = asked;
   options.sweep = grid.value().sweep;
@@ -196,18 +203,22 @@ int run_sweep(const SweepOptions& asked) {
     return fail("sweep", fmt::format("cannot make the folder {}: {}; name another with --output",
                                      folder.string(), failed.message()));
   }
-  if (!options.report_only) {
+  if (!is_of_folder) {
     auto written = write_grid(folder, grid.value());
     if (written) written = write_beginning(folder);
     if (!written) return fail("sweep", written.error().message);
   }
-  if (!options.json) print_plan(options, plan.value(), folder);
+  if (!options.json && !options.task) print_plan(options, plan.value(), folder);
   SweepSession session(options, std::move(plan.value()), folder);
-  if (const auto ran = session.run_all(); !ran) {
+  if (const auto ran = run(session, options); !ran) {
     if (stop_signal() == 0) return fail("sweep", ran.error().message);
-    fail("sweep", "interrupted; the same command continues where it stopped");
+    fail("sweep", options.on_slurm
+                      ? "interrupted; the runs in Slurm's queue continue, and the same "
+                        "command waits for them"
+                      : "interrupted; the same command continues where it stopped");
     return 128 + stop_signal();
   }
+  if (options.task) return session.failed() == 0 ? kFine : kFailed;
   if (const auto written = session.write_report(); !written) {
     return fail("sweep", written.error().message);
   }

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "common/result.hpp"
 #include "proto/sweep.pb.h"
@@ -16,7 +19,10 @@ struct SweepOptions {
   std::string output;    // folder; an interrupted sweep continues there
   bool json = false;     // print the figures as one JSON object, and nothing else
   bool report_only = false;
-  bool target_is_late = false;  // the folder's runs were made for another target
+  bool on_slurm = false;            // the runs are tasks of an array job
+  std::vector<std::string> sbatch;  // further options of sbatch
+  std::optional<std::size_t> task;  // run this one of the folder's own sweep, and no other
+  bool target_is_late = false;      // the folder's runs were made for another target
 };
 
 /// Reads a sweep file. Its job is found as a job's own files are.

@@ -13,7 +13,7 @@
 #include "cli/job_records.hpp"
 #include "cli/sweep/job_field.hpp"
 #include "cli/sweep/vary.hpp"
-#include "proto/config/lab_cluster.hpp"
+#include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
 #include "worker/model/job/job.hpp"
 

@@ -1,6 +1,7 @@
 #include "cli/sweep/sweep_session.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -24,11 +25,14 @@ namespace fs = std::filesystem;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 constexpr Duration kGrace{6'000'000};
 
-Company company_of(const pb::Sweep& sweep, const SweepPlan& plan) {
+Company company_of(const SweepOptions& options, const SweepPlan& plan) {
+  const pb::Sweep& sweep = options.sweep;
   Company company;
   company.cores = std::max(1U, std::thread::hardware_concurrency());
   const auto runs = static_cast<std::uint32_t>(plan.runs.size());
-  company.runs = std::min({sweep.parallel(), company.cores, runs});
+  // A task of Slurm's has processors of its own.
+  const bool is_on_slurm = options.on_slurm || options.task;
+  company.runs = is_on_slurm ? 1 : std::min({sweep.parallel(), company.cores, runs});
   for (const SweepPoint& point : plan.points) {
     // A run in the lab is one process.
     const std::uint32_t computing = sweep.has_cluster() ? 1 : point.workers;
@@ -115,7 +119,7 @@ SweepSession::SweepSession(const SweepOptions& options, SweepPlan plan, fs::path
     : options_(options),
       plan_(std::move(plan)),
       folder_(std::move(folder)),
-      company_(company_of(options.sweep, plan_)),
+      company_(company_of(options, plan_)),
       table_(plan_, options.json) {}
 
 Result<SweepSession::Active> SweepSession::start(std::size_t number) {
@@ -241,6 +245,10 @@ Result<void> SweepSession::write_report() {
   report.target.is_fixed = report.target.is_fixed && !report.target.is_late;
   report.points = figures_of(plan_, report.outcomes, report.target);
   report.setting = setting_of(options_, plan_, company);
+  if (const auto jobs = slurm_jobs_of(folder_); !jobs.empty()) {
+    report.setting.emplace_back("engine",
+                                fmt::format("Slurm, array job {}", fmt::join(jobs, ", ")));
+  }
   for (auto& line : beginning_of(folder_)) report.setting.push_back(std::move(line));
   TAUT_TRY(write_file_atomically(folder_ / "runs.csv", runs_csv(report)));
   TAUT_TRY(write_file_atomically(folder_ / "points.csv", points_csv(report)));

@@ -23,6 +23,12 @@ class SweepSession {
 
   /// Errors    a folder or a program that cannot be used; closed: interrupted
   [[nodiscard]] Result<void> run_all();
+  /// As run_all(), with the runs as tasks of an array job of Slurm's. Those that are in the queue
+  /// are waited for, also when an earlier command has submitted them.
+  /// Errors    also no Slurm here, or it does not take the job
+  [[nodiscard]] Result<void> run_on_slurm();
+  /// Runs one alone, as a task of such a job does.
+  [[nodiscard]] Result<void> run_task(std::size_t number);
   [[nodiscard]] Result<void> write_report();
   [[nodiscard]] std::size_t failed() const;
 
@@ -41,6 +47,10 @@ class SweepSession {
   /// Reads the runs that have ended, and ends those that take too long.
   void look_after(std::vector<Active>& active);
   [[nodiscard]] std::string failure_of(const Active& active);
+  /// Submits what is neither finished nor queued. Returns the numbers of all jobs of the folder.
+  [[nodiscard]] Result<std::vector<std::string>> submit_rest(
+      const std::map<std::size_t, std::string>& queued);
+  [[nodiscard]] bool collect(const std::map<std::size_t, std::string>& states);
   void finish(std::size_t number, const std::string& failure, double took_s);
 
   const SweepOptions& options_;
@@ -51,6 +61,12 @@ class SweepSession {
   std::size_t next_ = 0;  // run of the plan
   std::vector<Active> active_;
   std::map<std::size_t, SweepOutcome> outcomes_;  // by the run's number
+  // On Slurm, by the run's number: since when its task is seen to run, or to have ended.
+  std::map<std::size_t, TimePoint> seen_running_;
+  std::map<std::size_t, TimePoint> seen_ended_;
 };
+
+/// The numbers of the array jobs that have run a folder's sweep, oldest first.
+[[nodiscard]] std::vector<std::string> slurm_jobs_of(const std::filesystem::path& folder);
 
 }  // namespace taut::cli

@@ -75,6 +75,7 @@ struct Head {
 class Reader {
  public:
   [[nodiscard]] static Result<Reader> open(const std::filesystem::path& path);
+  [[nodiscard]] static Result<Reader> open(TensorFile file);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] const TensorFile& file() const { return file_; }

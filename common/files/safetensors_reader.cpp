@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "common/files/safetensors.hpp"
 
 namespace taut::safetensors {
 
 Result<Reader> Reader::open(const std::filesystem::path& path) {
-  const std::string name = path.string();
   TAUT_TRY(TensorFile file, TensorFile::open(path));
+  return open(std::move(file));
+}
+
+Result<Reader> Reader::open(TensorFile file) {
+  const std::string name = file.path().string();
   Reader reader(std::move(file));
   const std::uint64_t file_bytes = reader.file_.bytes();
   std::array<std::byte, sizeof(std::uint64_t)> length_bytes{};

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/files/random_read.hpp"
 #include "common/files/regular_file.hpp"
 #include "common/files/sha256.hpp"
 #include "common/float16.hpp"
@@ -101,6 +102,9 @@ bool reads_as_floats(ElementType type) {
 
 TensorFile::TensorFile(fs::path path, int file) : path_(std::move(path)), file_(file) {}
 
+TensorFile::TensorFile(fs::path path, std::uint64_t bytes, std::shared_ptr<const RandomRead> stored)
+    : path_(std::move(path)), bytes_(bytes), stored_(std::move(stored)) {}
+
 TensorFile::~TensorFile() {
   if (file_ >= 0) close(file_);
 }
@@ -109,13 +113,15 @@ TensorFile::TensorFile(TensorFile&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::exchange(other.file_, -1)),
       bytes_(other.bytes_),
-      modified_ns_(other.modified_ns_) {}
+      modified_ns_(other.modified_ns_),
+      stored_(std::move(other.stored_)) {}
 
 TensorFile& TensorFile::operator=(TensorFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(file_, other.file_);
   std::swap(bytes_, other.bytes_);
   std::swap(modified_ns_, other.modified_ns_);
+  std::swap(stored_, other.stored_);
   return *this;
 }
 
@@ -133,6 +139,7 @@ Result<TensorFile> TensorFile::open(const fs::path& path) {
 }
 
 bool TensorFile::has_changed() const {
+  if (stored_) return false;
   struct stat status {};
   return fstat(file_, &status) != 0 || static_cast<std::uint64_t>(status.st_size) != bytes_ ||
          modified_ns(status) != modified_ns_;
@@ -143,6 +150,7 @@ Result<void> TensorFile::read_bytes(std::uint64_t offset, std::span<std::byte> o
     return invalid(fmt::format("{}: has {} bytes; {} are required from byte {} on", path_.string(),
                                bytes_, out.size(), offset));
   }
+  if (stored_) return stored_->read(offset, out);
   while (!out.empty()) {
     const ssize_t count = pread(file_, out.data(), out.size(), static_cast<::off_t>(offset));
     if (count < 0 && errno == EINTR) continue;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -9,6 +10,8 @@
 #include "common/result.hpp"
 
 namespace taut {
+
+class RandomRead;
 
 /// Where a tensor's numbers are in a file: a table's initial values, in place of its filler.
 struct TensorPlace {
@@ -26,6 +29,9 @@ class TensorFile {
  public:
   /// Errors: not_found; invalid unless it is a regular file; io.
   [[nodiscard]] static Result<TensorFile> open(const std::filesystem::path& path);
+  /// A file that is stored in another way than as one. path: for messages.
+  TensorFile(std::filesystem::path path, std::uint64_t bytes,
+             std::shared_ptr<const RandomRead> stored);
   ~TensorFile();
   TensorFile(TensorFile&& other) noexcept;
   TensorFile& operator=(TensorFile&& other) noexcept;
@@ -54,6 +60,7 @@ class TensorFile {
   int file_ = -1;
   std::uint64_t bytes_ = 0;
   std::int64_t modified_ns_ = 0;
+  std::shared_ptr<const RandomRead> stored_;  // in place of file_
 };
 
 }  // namespace taut

@@ -14,33 +14,54 @@ std::size_t count_members(const std::vector<WorkerId>& workers, Clock clock,
   }));
 }
 
+/// The updates of one clock as one.
+Application application_of(Clock clock, const std::vector<WorkerId>& workers, std::size_t members) {
+  Application application{{}, members};
+  for (const WorkerId worker : workers) application.updates.push_back({clock, worker});
+  return application;
+}
+
 }  // namespace
 
 std::optional<Application> ModeAggregation::next(const HeldUpdates& held,
-                                                 const Membership& membership) const {
-  for (const auto& entry : held) {
-    const Clock clock = entry.first;
-    const auto& workers = entry.second;
-    const std::size_t members = membership.count_at(clock);
-    if (membership.mode_at(clock) == ApplyMode::kOnArrival) {
-      return Application{clock, {workers.front()}, members};
-    }
-    const std::size_t pushed = count_members(workers, clock, membership);
-    if (pushed == members && members > 0) return Application{clock, workers, members};
-    // Clocks are aggregated in order; a later one waits for this one.
-    return std::nullopt;
+                                                 const Membership& membership,
+                                                 Patience /*patience*/) const {
+  if (held.empty()) return std::nullopt;
+  const auto& [clock, workers] = *held.begin();
+  const std::size_t members = membership.count_at(clock);
+  if (membership.mode_at(clock) == ApplyMode::kOnArrival) {
+    return application_of(clock, {workers.front()}, members);
   }
-  return std::nullopt;
+  // Clocks are aggregated in order; a later one waits for this one.
+  const std::size_t pushed = count_members(workers, clock, membership);
+  if (pushed != members || members == 0) return std::nullopt;
+  return application_of(clock, workers, members);
 }
 
 std::optional<Application> BackupAggregation::next(const HeldUpdates& held,
-                                                   const Membership& membership) const {
+                                                   const Membership& membership,
+                                                   Patience /*patience*/) const {
   if (held.empty()) return std::nullopt;
   const auto& [clock, workers] = *held.begin();
   const std::size_t members = membership.count_at(clock);
   const std::size_t pushed = count_members(workers, clock, membership);
   if (members == 0 || pushed < quorum_of(members, backup_workers_)) return std::nullopt;
-  return Application{clock, workers, workers.size()};
+  return application_of(clock, workers, workers.size());
+}
+
+std::optional<Application> BufferedAggregation::next(const HeldUpdates& held,
+                                                     const Membership& /*membership*/,
+                                                     Patience patience) const {
+  Application application{{}, size_};
+  for (const auto& [clock, workers] : held) {
+    if (is_seeded_ && clock == Clock(0)) return application_of(clock, {workers.front()}, 1);
+    for (const WorkerId worker : workers) {
+      application.updates.push_back({clock, worker});
+      if (application.updates.size() == size_) return application;
+    }
+  }
+  if (patience == Patience::kWaits || application.updates.empty()) return std::nullopt;
+  return application;
 }
 
 }  // namespace taut

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
@@ -9,17 +11,32 @@
 
 namespace taut {
 
-/// A set of held updates that is to be applied as one, in this order.
-struct Application {
+/// A member's update of one clock.
+struct HeldUpdate {
   Clock clock;
-  std::vector<WorkerId> workers;  // ascending: the order of the sum
+  WorkerId worker;
+  friend auto operator<=>(const HeldUpdate&, const HeldUpdate&) = default;
+};
+
+/// A set of held updates that is to be applied as one.
+struct Application {
+  std::vector<HeldUpdate> updates;  // ascending: the order of the sum
   // What the sum is divided by: how many take part at this clock; with backup workers, how many of
-  // them count.
+  // them count; of a buffer, its size.
   std::size_t members = 0;
+
+  /// The newest one of its updates.
+  [[nodiscard]] Clock clock() const { return updates.back().clock; }
 };
 
 /// The accepted updates of one slice that wait to be applied: for each clock, whose.
 using HeldUpdates = std::map<Clock, std::vector<WorkerId>>;
+
+/// Whether updates may wait for others that are not of their clock.
+enum class Patience : std::uint8_t {
+  kWaits,
+  kEnds,  // those at the job's end, or below a checkpoint: all that is held takes effect
+};
 
 /// Decides when a set of updates becomes one application. Pure: the shard asks again after each
 /// accepted push and each change of membership, until it answers nothing.
@@ -27,8 +44,9 @@ class AggregationPolicy {
  public:
   virtual ~AggregationPolicy() = default;
   /// The next application, or nothing yet. `held` lists workers in ascending order, never empty.
-  [[nodiscard]] virtual std::optional<Application> next(const HeldUpdates& held,
-                                                        const Membership& membership) const = 0;
+  [[nodiscard]] virtual std::optional<Application> next(
+      const HeldUpdates& held, const Membership& membership,
+      Patience patience = Patience::kWaits) const = 0;
 };
 
 /// According to the job's mode at each clock: all members' updates of the lowest clock as one
@@ -36,7 +54,8 @@ class AggregationPolicy {
 class ModeAggregation final : public AggregationPolicy {
  public:
   [[nodiscard]] std::optional<Application> next(const HeldUpdates& held,
-                                                const Membership& membership) const override;
+                                                const Membership& membership,
+                                                Patience patience) const override;
 };
 
 /// BSP with backup workers: the lowest clock is applied as one aggregate of those that have arrived
@@ -47,10 +66,28 @@ class BackupAggregation final : public AggregationPolicy {
  public:
   explicit BackupAggregation(std::uint32_t backup_workers) : backup_workers_(backup_workers) {}
   [[nodiscard]] std::optional<Application> next(const HeldUpdates& held,
-                                                const Membership& membership) const override;
+                                                const Membership& membership,
+                                                Patience patience) const override;
 
  private:
   const std::uint32_t backup_workers_;
+};
+
+/// An application for every `size` updates, of whichever members and clocks; each counts 1 / size.
+/// Fewer are applied only when patience ends, and count as much.
+/// Source    Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS
+///           2022, algorithm 1
+class BufferedAggregation final : public AggregationPolicy {
+ public:
+  /// is_seeded  updates of clock 0 are initial values, and wait for nothing
+  BufferedAggregation(std::uint32_t size, bool is_seeded) : size_(size), is_seeded_(is_seeded) {}
+  [[nodiscard]] std::optional<Application> next(const HeldUpdates& held,
+                                                const Membership& membership,
+                                                Patience patience) const override;
+
+ private:
+  const std::uint32_t size_;
+  const bool is_seeded_;
 };
 
 }  // namespace taut

@@ -8,17 +8,25 @@
 namespace taut {
 
 /// The clocks at which a member pushes: every one; or the last of each interval of clocks and the
-/// job's very last, where workers train on their own in between.
+/// job's very last, where workers train on their own in between. Tables may be divided into
+/// fragments whose intervals are offset against each other.
 struct PushSchedule {
   std::int64_t interval = 1;  // at least 1
   Clock end = Clock::never();
+  std::int64_t offset = 0;  // the first interval ends after so many clocks; 0: after a whole one
+  std::uint32_t fragments = 1;  // 1 to `interval`
 
-  [[nodiscard]] bool pushes_at(Clock clock) const {
-    return (clock.value() + 1) % interval == 0 || clock.next() == end;
+  /// That of one fragment's tables, where this is the job's.
+  /// Source    Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, sec. 2.2
+  [[nodiscard]] PushSchedule of_fragment(std::uint32_t fragment) const {
+    return {interval, end, fragment * interval / fragments, 1};
   }
+
+  [[nodiscard]] bool pushes_at(Clock clock) const { return first_from(clock) == clock; }
   /// The first one that is not before `clock`.
   [[nodiscard]] Clock first_from(Clock clock) const {
-    const Clock last_of_interval = clock + (interval - 1 - clock.value() % interval);
+    const std::int64_t past = (clock.value() + 1 - offset) % interval;
+    const Clock last_of_interval = clock + (past <= 0 ? -past : interval - past);
     return clock < end ? std::min(last_of_interval, end - 1) : last_of_interval;
   }
 };

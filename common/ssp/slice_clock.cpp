@@ -26,8 +26,8 @@ Clock SliceClock::done(WorkerId worker) const {
 
 WorkerId SliceClock::holds_back(WorkerId reader, Clock clock) const {
   if (done(reader) < clock) return reader;
-  const auto slowest = std::ranges::min_element(progress_, {}, [](const auto& entry) {
-    return std::pair(entry.second.frontier(), entry.first);
+  const auto slowest = std::ranges::min_element(progress_, {}, [this](const auto& entry) {
+    return std::pair(frontier(entry.second), entry.first);
   });
   return slowest->first;
 }
@@ -50,11 +50,17 @@ bool SliceClock::accept(WorkerId worker, Clock clock) {
   return (before == version_ || backup_workers_ > 0) && raise_version();
 }
 
+/// One that left owes nothing once it would push no more before its leave clock, and then holds no
+/// other member back.
+Clock SliceClock::frontier(const Progress& progress) const {
+  return schedule_.first_from(progress.done) < progress.leave ? progress.done : Clock::never();
+}
+
 bool SliceClock::raise_version() {
   const Clock before = version_;
   Clock lowest = Clock::never();
   for (const auto& [worker, progress] : progress_) {
-    lowest = std::min(lowest, progress.frontier());
+    lowest = std::min(lowest, frontier(progress));
   }
   if (lowest == Clock::never()) return false;
   version_ = std::max(version_, lowest);

@@ -44,6 +44,9 @@ class SliceClock {
   /// The next clock expected from a member. REQUIRES: it is one.
   [[nodiscard]] Clock done(WorkerId worker) const;
   [[nodiscard]] Clock version() const { return version_; }
+  /// The first clock of which an update may be missing: V, or where members push at the ends of
+  /// intervals, the next such clock.
+  [[nodiscard]] Clock complete_until() const { return schedule_.first_from(version_); }
   /// Whose next update a read of `reader` at `clock` waits for: the reader's own, or that of the
   /// member that is furthest behind.
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const;
@@ -57,9 +60,8 @@ class SliceClock {
     Clock done;
     Clock join;
     Clock leave = Clock::never();
-    // One that left owes nothing once it is past its leave clock, and holds no other member back.
-    [[nodiscard]] Clock frontier() const { return done < leave ? done : Clock::never(); }
   };
+  [[nodiscard]] Clock frontier(const Progress& progress) const;
   bool raise_version();
   [[nodiscard]] bool is_over(Clock clock) const;
 
@@ -70,6 +72,7 @@ class SliceClock {
 };
 
 /// The contract's one condition: may a read at `clock` be answered now?
+/// version  V, or SliceClock::complete_until(), before which no update is missing either
 /// Source    Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
 ///           Server", NIPS 2013, section 3
 [[nodiscard]] constexpr bool may_read(Clock version, Clock done_reader, Clock clock, Slack slack) {

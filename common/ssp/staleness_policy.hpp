@@ -28,7 +28,9 @@ enum class PolicyMode : std::uint8_t {
 struct PolicyInfo {
   std::string_view name;
   PolicyMode mode = PolicyMode::kAny;
-  bool is_alone = false;  // it cannot be combined with another policy
+  bool is_alone = false;          // it cannot be combined with another policy
+  bool is_scale = false;          // it only scales an update by how late it is
+  bool goes_with_scales = false;  // although alone
 };
 
 /// An update that is applied on arrival, and what its worker had read before it computed the

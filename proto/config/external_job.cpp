@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "proto/config/job_state.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 
 namespace taut {
@@ -23,6 +23,18 @@ std::string_view net_field(const pb::Job& job) {
 
 }  // namespace
 
+bool is_seeded(const pb::Job& job) {
+  return job.external_members() && job.tables().empty();
+}
+
+Clock first_step(const pb::Job& job) {
+  return Clock(job.external_members() ? kFirstExternalClock : 0);
+}
+
+Clock first_update(const pb::Job& job) {
+  return is_seeded(job) ? Clock(0) : first_step(job);
+}
+
 Clock end_clock(const pb::Job& job) {
   return job.external_members() ? Clock::never() : Clock(job.solver_param().max_iter());
 }
@@ -39,18 +51,17 @@ Result<void> check_external_members(const pb::Job& job) {
     return invalid(
         "workers: a job with external_members must say how many there are at most, at least 1");
   }
-  const pb::Consistency& consistency = job.consistency();
-  if (consistency.has_periodic_averaging() || consistency.has_elastic_averaging()) {
-    return invalid(fmt::format(
-        "consistency: {} trains at the worker, which external members do themselves; omit it",
-        consistency.has_periodic_averaging() ? "periodic_averaging" : "elastic_averaging"));
+  if (job.consistency().has_elastic_averaging()) {
+    return invalid(
+        "consistency: elastic_averaging trains at the worker, which external members do "
+        "themselves; omit it");
   }
   if (keeps_residuals(job)) {
     return invalid(
         "compression: what ONE_BIT, TOP_K and RANDOM_K leave out is kept in checkpoints, in which "
         "external members have no part; choose FP16, BF16 or INT8");
   }
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.solver_param()));
+  TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));
   if (rule.update_norm() == math::UpdateNorm::kNone) return ok();
   return invalid(
       fmt::format("solver: {} needs the norm of each member's gradients, which external members "

@@ -8,9 +8,18 @@
 
 namespace taut {
 
-/// The first clock at which a job with external members trains: the update of the clock before
-/// it is a member's initial values.
+/// The first clock at which a job with external members trains. Where its text names no tables, the
+/// update of the clock before it is a member's initial values.
 constexpr std::int64_t kFirstExternalClock = 1;
+
+/// Whether members bring the initial values, as updates of clock 0.
+[[nodiscard]] bool is_seeded(const pb::Job& job);
+
+/// The clock at which a job's first step of the rule is made.
+[[nodiscard]] Clock first_step(const pb::Job& job);
+
+/// The clock of a job's first updates: initial values, or gradients.
+[[nodiscard]] Clock first_update(const pb::Job& job);
 
 /// The clock at which a job's training is over; of a job with external members, which ends when
 /// they say so: never.

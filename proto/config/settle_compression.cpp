@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/math/update_rules.hpp"
+#include "proto/config/external_job.hpp"
 
 namespace taut {
 namespace {
@@ -132,7 +133,7 @@ bool keeps_residuals(const pb::Job& job) {
 Result<Compression> to_compression(const pb::Job& job) {
   if (const auto found = misfit_of_compression(job)) return invalid(found->what);
   Compression compression;
-  if (job.external_members()) compression.expect_seeds();
+  if (is_seeded(job)) compression.expect_seeds();
   for (const PushCompression& push : job.compression().push()) {
     compression.add(push.min_values(), encoding_of(push));
   }

@@ -13,6 +13,7 @@
 #include "common/ssp/policies/look_ahead.hpp"
 #include "common/ssp/policies/staleness_exponent.hpp"
 #include "common/ssp/policies/staleness_rate.hpp"
+#include "proto/config/settle_averaging.hpp"
 
 namespace taut {
 namespace {
@@ -112,12 +113,8 @@ Result<PushSchedule> schedule_of(const PolicyInfo& policy, std::uint32_t interva
 }
 
 Result<Policy> make_periodic_averaging(const pb::Job& job) {
-  const std::uint32_t interval = job.consistency().periodic_averaging().interval();
-  TAUT_TRY(const PushSchedule schedule, schedule_of(Averaging::kPeriodic, interval, job));
-  if (job.reduction() == pb::Job::SUM) {
-    return invalid("consistency: periodic_averaging takes the mean; omit reduction: SUM");
-  }
-  return std::make_shared<Averaging>(Exchange::kPeriodic, schedule);
+  TAUT_TRY(const Averaging::Settings settings, to_periodic_averaging(job));
+  return std::make_shared<Averaging>(settings);
 }
 
 Result<Policy> make_elastic_averaging(const pb::Job& job) {
@@ -128,7 +125,8 @@ Result<Policy> make_elastic_averaging(const pb::Job& job) {
         fmt::format("consistency: elastic_averaging.moving_rate is {}; it must be between 0 and 1",
                     given.moving_rate()));
   }
-  return std::make_shared<Averaging>(Exchange::kElastic, schedule, given.moving_rate());
+  return std::make_shared<Averaging>(Averaging::Settings{
+      .exchange = Exchange::kElastic, .schedule = schedule, .moving_rate = given.moving_rate()});
 }
 
 /// A policy: whether a job requests it, and its settings.
@@ -151,7 +149,13 @@ constexpr std::array kPolicies{
     Entry{LookAhead::kInfo, [](const Consistency& c) { return c.look_ahead(); }, make_look_ahead},
     Entry{DynamicSlackPolicy::kInfo, [](const Consistency& c) { return c.has_dynamic_slack(); },
           make_dynamic_slack},
-    Entry{Averaging::kPeriodic, [](const Consistency& c) { return c.has_periodic_averaging(); },
+    Entry{Averaging::kPeriodic,
+          [](const Consistency& c) {
+            return c.has_periodic_averaging() && !c.periodic_averaging().has_outer();
+          },
+          make_periodic_averaging},
+    Entry{Averaging::kOuter,
+          [](const Consistency& c) { return c.periodic_averaging().has_outer(); },
           make_periodic_averaging},
     Entry{Averaging::kElastic, [](const Consistency& c) { return c.has_elastic_averaging(); },
           make_elastic_averaging},
@@ -168,6 +172,11 @@ Result<void> check_mode(const PolicyInfo& policy, const Consistency& consistency
   const bool fits[] = {true, is_bsp(consistency), !is_bsp(consistency),
                        consistency.mode() == Consistency::SSP};
   if (fits[static_cast<std::size_t>(policy.mode)]) return ok();
+  if (policy.name == Averaging::kPeriodic.name) {
+    return invalid(fmt::format(
+        "consistency: {0} needs mode: BSP, not {1}; with {0} {{ outer {{}} }} it may be {1}",
+        policy.name, Consistency::Mode_Name(consistency.mode())));
+  }
   if (policy.mode == PolicyMode::kArrivals) {
     return invalid(fmt::format("consistency: {} needs mode: SSP or ASYNC; in BSP no update is late",
                                policy.name));
@@ -181,6 +190,7 @@ Result<void> check_alone(const PolicyInfo& policy, const Consistency& consistenc
   if (!policy.is_alone) return ok();
   for (const Entry& other : kPolicies) {
     if (other.info.name == policy.name || !other.is_given(consistency)) continue;
+    if (other.info.is_scale && policy.goes_with_scales) continue;
     return invalid(
         fmt::format("consistency: {} does not go with {}", policy.name, other.info.name));
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "proto/config/text.hpp"
 
 namespace taut {
@@ -25,7 +27,8 @@ Error PlacedText::error(const std::vector<Step>& steps, const std::string& what)
   for (const Step& step : steps) {
     const auto* field = type == nullptr ? nullptr : type->FindFieldByName(step.field);
     if (tree == nullptr || field == nullptr) break;
-    const int index = field->is_repeated() ? step.index : -1;
+    // A field of several values has its place with the first of them.
+    const int index = field->is_repeated() ? std::max(step.index, 0) : -1;
     const auto found = tree->GetLocation(field, index);
     if (found.line < 0) break;
     place = found;

@@ -1,34 +1,15 @@
 #include <fmt/format.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/wire_format_lite.h>
 
 #include <algorithm>
 
 #include "common/files/file_writer.hpp"
 #include "proto/formats/caffe_model.hpp"
+#include "proto/formats/field_writer.hpp"
 
 namespace taut::caffe {
 namespace {
 
-using Wire = google::protobuf::internal::WireFormatLite;
-
 constexpr std::size_t kBlockFloats = 64 << 10;
-
-void put_varint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7U) out += static_cast<char>((value & 0x7fU) | 0x80U);
-  out += static_cast<char>(value);
-}
-
-void put_length(std::string& out, int field, std::uint64_t length) {
-  put_varint(out, Wire::MakeTag(field, Wire::WIRETYPE_LENGTH_DELIMITED));
-  put_varint(out, length);
-}
-
-void put_text(std::string& out, int field, const std::string& text) {
-  put_length(out, field, text.size());
-  out += text;
-}
 
 std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
   std::uint64_t count = 1;

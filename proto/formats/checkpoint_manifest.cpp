@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "common/coding/reed_solomon.hpp"
 #include "common/files/sha256.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/text.hpp"
@@ -22,6 +23,7 @@ constexpr int kMaxMembers = 1 << 16;
 constexpr std::uint32_t kMaxStates = 16;
 // About four terabytes of float32.
 constexpr std::uint64_t kMaxElements = 1ULL << 40U;
+constexpr std::uint64_t kMaxBlockBytes = 64ULL << 20U;
 
 std::string digest_of(std::string_view text) {
   Sha256 digest;
@@ -39,6 +41,31 @@ bool is_plain_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
+Result<void> check_coding(const pb::CheckpointManifest& manifest, const std::string& name) {
+  if (!manifest.has_coding()) return ok();
+  const pb::CheckpointCoding& coding = manifest.coding();
+  const bool is_sound = coding.data() >= 1 && coding.data() <= ReedSolomon::kMaxData &&
+                        coding.parity() >= 1 && coding.parity() <= ReedSolomon::kMaxParity &&
+                        coding.block_bytes() >= 1 && coding.block_bytes() <= kMaxBlockBytes;
+  if (is_sound) return ok();
+  return invalid(fmt::format("{}: {} data and {} parity parts in blocks of {} bytes", name,
+                             coding.data(), coding.parity(), coding.block_bytes()));
+}
+
+Result<void> check_parts(const pb::CheckpointCoding& coding, const pb::CheckpointFile& file,
+                         const std::string& name) {
+  const auto parts = static_cast<std::uint32_t>(file.parts_size());
+  if (parts != coding.data() + coding.parity() || file.bytes() > kMaxElements) {
+    return invalid(fmt::format("{}: file \"{}\" of {} bytes has {} parts, not {}", name,
+                               file.name(), file.bytes(), parts, coding.data() + coding.parity()));
+  }
+  for (const pb::CodedPart& part : file.parts()) {
+    if (is_digest(part.sha256())) continue;
+    return invalid(fmt::format("{}: a part of file \"{}\" has no SHA-256", name, file.name()));
+  }
+  return ok();
+}
+
 Result<void> check_files(const pb::CheckpointManifest& manifest, const std::string& name) {
   std::set<std::string_view> names;
   if (manifest.files_size() == 0 || manifest.files_size() > kMaxFiles) {
@@ -49,7 +76,9 @@ Result<void> check_files(const pb::CheckpointManifest& manifest, const std::stri
       return invalid(
           fmt::format("{}: \"{}\" is not a file's name here, or occurs twice", name, file.name()));
     }
-    if (!is_digest(file.sha256())) {
+    if (manifest.has_coding()) {
+      TAUT_TRY(check_parts(manifest.coding(), file, name));
+    } else if (!is_digest(file.sha256())) {
       return invalid(fmt::format("{}: file \"{}\" has no SHA-256", name, file.name()));
     }
   }
@@ -112,15 +141,18 @@ Result<pb::CheckpointManifest> parse_manifest(std::string_view bytes, const std:
   }
   pb::CheckpointManifest manifest;
   TAUT_TRY(parse_text(text, name, manifest));
-  if (manifest.format() != kCheckpointFormat) {
-    return make_error(ErrorCode::kMismatch,
-                      fmt::format("{}: has format {}, this release reads {}; it was written by {}",
-                                  name, manifest.format(), kCheckpointFormat, manifest.build()));
+  if (manifest.format() < kPlainCheckpointFormat || manifest.format() > kCheckpointFormat) {
+    return make_error(
+        ErrorCode::kMismatch,
+        fmt::format("{}: has format {}, this release reads {} to {}; it was written by {}", name,
+                    manifest.format(), kPlainCheckpointFormat, kCheckpointFormat,
+                    manifest.build()));
   }
   if (manifest.clock() < 0 || manifest.slack() < 0) {
     return invalid(fmt::format("{}: clock {}, slack {}", name, manifest.clock(), manifest.slack()));
   }
   TAUT_TRY(check_tables(manifest, name));
+  TAUT_TRY(check_coding(manifest, name));
   TAUT_TRY(check_files(manifest, name));
   TAUT_TRY(check_members(manifest, name));
   return manifest;
@@ -161,6 +193,14 @@ std::string state_tensor(const std::string& table, const pb::CheckpointSlice& sl
 
 std::string shard_file_name(std::uint32_t shard) {
   return fmt::format("shard{}.safetensors", shard);
+}
+
+std::string shard_file_name(std::uint32_t shard, std::uint64_t order, bool changed) {
+  return fmt::format("shard{}-{}{}.safetensors", shard, order, changed ? "" : "-unchanged");
+}
+
+std::string part_file_name(const std::string& file, std::size_t part) {
+  return fmt::format("{}.part{}", file, part);
 }
 
 std::string worker_file_name(std::uint32_t slot) {

@@ -11,8 +11,10 @@
 
 namespace taut {
 
-/// The version of the format that this release writes and reads.
-inline constexpr std::uint32_t kCheckpointFormat = 1;
+/// The newest version of the format that this release writes and reads; it reads all before.
+inline constexpr std::uint32_t kCheckpointFormat = 2;
+/// That of a checkpoint whose files are whole and its own, which older releases read too.
+inline constexpr std::uint32_t kPlainCheckpointFormat = 1;
 /// The manifest's name in its folder. What has none is no whole checkpoint.
 inline constexpr const char* kManifestName = "manifest.textproto";
 /// The note of a shard's file that describes its slices: CheckpointSlices as text protobuf.
@@ -45,6 +47,11 @@ inline constexpr const char* kSlicesNote = "slices";
 /// The files of a server's shard, with slices, and of a worker, without.
 inline constexpr const char* kWorkerFile = "worker";
 [[nodiscard]] std::string shard_file_name(std::uint32_t shard);
+/// The same of an incremental checkpoint, whose files other checkpoints may share: with the slices
+/// that have changed since the last one, and with those that have not and were written again.
+[[nodiscard]] std::string shard_file_name(std::uint32_t shard, std::uint64_t order, bool changed);
+/// A part of a coded file.
+[[nodiscard]] std::string part_file_name(const std::string& file, std::size_t part);
 [[nodiscard]] std::string worker_file_name(std::uint32_t slot);
 
 }  // namespace taut

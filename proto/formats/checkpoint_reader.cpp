@@ -82,13 +82,38 @@ Result<CheckpointReader> CheckpointReader::open(const fs::path& folder) {
 }
 
 Result<CheckpointReader> CheckpointReader::open_exactly(const fs::path& folder) {
+  TAUT_TRY(pb::CheckpointManifest manifest, read_manifest(folder));
+  return open_with(folder, std::move(manifest), find_parts_here(folder));
+}
+
+Result<CheckpointReader> CheckpointReader::open_coded(const fs::path& folder,
+                                                      std::string_view manifest,
+                                                      const FindPart& find) {
+  TAUT_TRY(pb::CheckpointManifest parsed,
+           parse_manifest(manifest, (folder / kManifestName).string()));
+  return open_with(folder, std::move(parsed), find);
+}
+
+Result<CheckpointReader> CheckpointReader::open_with(const fs::path& folder,
+                                                     pb::CheckpointManifest manifest,
+                                                     const FindPart& find) {
   CheckpointReader reader;
   reader.folder_ = folder;
-  TAUT_TRY(reader.manifest_, read_manifest(folder));
+  reader.manifest_ = std::move(manifest);
   reader.tables_ = tables_of(reader.manifest_);
-  TAUT_TRY(reader.open_files());
+  auto opened = reader.open_files(find);
+  if (!opened && reader.is_coded() && opened.error().code == ErrorCode::kNotFound) {
+    reader.missing_ = opened.error();
+    return reader;
+  }
+  TAUT_TRY(std::move(opened));
   TAUT_TRY(reader.check_coverage());
   return reader;
+}
+
+Result<void> CheckpointReader::readable() const {
+  if (missing_) return *missing_;
+  return ok();
 }
 
 Result<CheckpointReader> CheckpointReader::open_to_resume(const fs::path& folder) {
@@ -119,46 +144,69 @@ Result<CheckpointReader> CheckpointReader::open_to_resume(const fs::path& folder
   return error;
 }
 
-Result<void> CheckpointReader::open_files() {
+Result<safetensors::Reader> CheckpointReader::open_file(const pb::CheckpointFile& file,
+                                                        const FindPart& find) const {
+  const fs::path path = folder_ / file.name();
+  if (is_coded()) {
+    TAUT_TRY(TensorFile coded, open_coded_file(path, manifest_.coding(), file, find));
+    return safetensors::Reader::open(std::move(coded));
+  }
+  std::error_code failed;
+  const auto bytes = fs::file_size(path, failed);
+  if (failed) {
+    return make_error(ErrorCode::kNotFound, fmt::format("{}: {}", path.string(), failed.message()));
+  }
+  if (bytes != file.bytes()) {
+    return invalid(fmt::format("{}: has {} bytes, the manifest says {}: it is damaged",
+                               path.string(), bytes, file.bytes()));
+  }
+  return safetensors::Reader::open(path);
+}
+
+Result<void> CheckpointReader::open_files(const FindPart& find) {
   pieces_.resize(tables_.size());
   for (const pb::CheckpointFile& file : manifest_.files()) {
-    const fs::path path = folder_ / file.name();
-    std::error_code failed;
-    const auto bytes = fs::file_size(path, failed);
-    if (failed) {
-      return make_error(ErrorCode::kNotFound,
-                        fmt::format("{}: {}", path.string(), failed.message()));
-    }
-    if (bytes != file.bytes()) {
-      return invalid(fmt::format("{}: has {} bytes, the manifest says {}: it is damaged",
-                                 path.string(), bytes, file.bytes()));
-    }
-    TAUT_TRY(safetensors::Reader reader, safetensors::Reader::open(path));
-    const auto note = reader.metadata().find(kSlicesNote);
-    if (note == reader.metadata().end()) {
-      if (file.name().starts_with(kWorkerFile)) continue;
-      return invalid(
-          fmt::format("{}: does not say which slices it holds: it is damaged", path.string()));
-    }
-    TAUT_TRY(const pb::CheckpointSlices slices, parse_slices(note->second, tables_, path.string()));
-    for (const pb::CheckpointSlice& slice : slices.slices()) {
-      const std::string& table = tables_[slice.table()].name;
-      const auto holds = [&](const std::string& name) {
-        const safetensors::Tensor* tensor = reader.find(name);
-        return tensor != nullptr && tensor->type == safetensors::ElementType::kF32 &&
-               tensor->count() == slice.count();
-      };
-      bool whole = holds(slice_tensor(table, slice));
-      for (std::uint32_t i = 0; i < slice.states(); ++i) {
-        whole = whole && holds(state_tensor(table, slice, i));
-      }
-      const Piece piece{slice, files_.size()};
-      if (!whole || !pieces_[slice.table()].emplace(slice.offset(), piece).second) {
-        return invalid(fmt::format("{}: {} is missing or occurs twice", path.string(),
-                                   slice_tensor(table, slice)));
-      }
-    }
+    TAUT_TRY(safetensors::Reader reader, open_file(file, find));
     files_.push_back(std::move(reader));
+  }
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    TAUT_TRY(note_slices(i));
+  }
+  return ok();
+}
+
+Result<void> CheckpointReader::note_slices(std::size_t file) {
+  const pb::CheckpointFile& about = manifest_.files(static_cast<int>(file));
+  // The note of a shared file is of the checkpoint that it was written for.
+  if (about.order() != 0 && about.order() != manifest_.number()) return ok();
+  const std::string path = files_[file].path().string();
+  const auto note = files_[file].metadata().find(kSlicesNote);
+  if (note == files_[file].metadata().end()) {
+    if (about.name().starts_with(kWorkerFile)) return ok();
+    return invalid(fmt::format("{}: does not say which slices it holds: it is damaged", path));
+  }
+  TAUT_TRY(const pb::CheckpointSlices slices, parse_slices(note->second, tables_, path));
+  for (const pb::CheckpointSlice& slice : slices.slices()) {
+    std::size_t place = file;
+    if (!slice.file().empty()) {
+      const auto named = std::ranges::find(manifest_.files(), slice.file(),
+                                           [](const auto& one) { return one.name(); });
+      place = static_cast<std::size_t>(named - manifest_.files().begin());
+    }
+    const std::string& table = tables_[slice.table()].name;
+    const auto holds = [&](const std::string& name) {
+      const safetensors::Tensor* tensor = files_[place].find(name);
+      return tensor != nullptr && tensor->type == safetensors::ElementType::kF32 &&
+             tensor->count() == slice.count();
+    };
+    bool whole = place < files_.size() && holds(slice_tensor(table, slice));
+    for (std::uint32_t i = 0; i < slice.states(); ++i) {
+      whole = whole && holds(state_tensor(table, slice, i));
+    }
+    if (!whole || !pieces_[slice.table()].emplace(slice.offset(), Piece{slice, place}).second) {
+      return invalid(
+          fmt::format("{}: {} is missing or occurs twice", path, slice_tensor(table, slice)));
+    }
   }
   return ok();
 }
@@ -181,6 +229,8 @@ Result<void> CheckpointReader::check_coverage() const {
 }
 
 Result<void> CheckpointReader::verify() const {
+  TAUT_TRY(readable());
+  if (is_coded()) return ok();
   for (const pb::CheckpointFile& file : manifest_.files()) {
     const fs::path path = folder_ / file.name();
     TAUT_TRY(const TensorFile whole, TensorFile::open(path));
@@ -200,6 +250,14 @@ const TableSpec* CheckpointReader::find(std::string_view name) const {
 
 std::uint32_t CheckpointReader::states_of(TableId table) const {
   return pieces_[table.value()].begin()->second.slice.states();
+}
+
+CheckpointReader::Stored CheckpointReader::find_slice(TableId table, std::uint64_t offset,
+                                                      std::uint64_t count) const {
+  if (table.value() >= pieces_.size()) return {};
+  const auto found = pieces_[table.value()].find(offset);
+  if (found == pieces_[table.value()].end() || found->second.slice.count() != count) return {};
+  return {&found->second.slice, &manifest_.files(static_cast<int>(found->second.file))};
 }
 
 std::vector<const pb::CheckpointSlice*> CheckpointReader::slices_of(TableId table,
@@ -230,6 +288,7 @@ Result<void> CheckpointReader::read_state(TableId table, std::uint32_t state, st
 
 Result<void> CheckpointReader::read(TableId table, int state, std::uint64_t first,
                                     std::span<float> out) const {
+  TAUT_TRY(readable());
   if (table.value() >= tables_.size() || first > tables_[table.value()].count() ||
       out.size() > tables_[table.value()].count() - first) {
     return invalid(fmt::format("{}: {} elements from {} on are not in table {}", folder_.string(),

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "common/ssp/table.hpp"
 #include "common/types.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
+#include "proto/formats/checkpoint_parts.hpp"
 
 namespace taut {
 
@@ -29,14 +31,26 @@ class CheckpointReader {
   ///           that is damaged, and how; mismatch: of another format
   [[nodiscard]] static Result<CheckpointReader> open(const std::filesystem::path& folder);
 
+  /// Opens a coded checkpoint whose parts are found in another way than in folders of this machine.
+  /// manifest  the bytes of its file
+  [[nodiscard]] static Result<CheckpointReader> open_coded(const std::filesystem::path& folder,
+                                                           std::string_view manifest,
+                                                           const FindPart& find);
+
   /// Opens it as open() does and checks every byte too. Where it is damaged, the message offers the
   /// newest whole one before it.
   [[nodiscard]] static Result<CheckpointReader> open_to_resume(const std::filesystem::path& folder);
 
-  /// Compares every file with its SHA-256. Errors: invalid, with the first file that differs; io.
+  /// Compares every file with its SHA-256; the parts of coded ones are compared when they are
+  /// opened. Errors: invalid, with the first file that differs; io; those of readable().
   [[nodiscard]] Result<void> verify() const;
 
+  /// Whether its tables can be read. A coded checkpoint opens without its parts too, which may be
+  /// on other machines' disks. Errors: not_found, with the parts that are missing.
+  [[nodiscard]] Result<void> readable() const;
+
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] bool is_coded() const { return manifest_.has_coding(); }
   [[nodiscard]] const pb::CheckpointManifest& manifest() const { return manifest_; }
   [[nodiscard]] Clock clock() const { return Clock(manifest_.clock()); }
   /// In order of their numbers.
@@ -53,6 +67,13 @@ class CheckpointReader {
   [[nodiscard]] Result<void> read_state(TableId table, std::uint32_t state, std::uint64_t first,
                                         std::span<float> out) const;
 
+  /// A slice as it was saved, and the file that has its tensors; nullptr: none is cut like this.
+  struct Stored {
+    const pb::CheckpointSlice* slice = nullptr;
+    const pb::CheckpointFile* file = nullptr;
+  };
+  [[nodiscard]] Stored find_slice(TableId table, std::uint64_t offset, std::uint64_t count) const;
+
   /// The slices that share elements with [first, first + count) of a table, by offset.
   [[nodiscard]] std::vector<const pb::CheckpointSlice*> slices_of(TableId table,
                                                                   std::uint64_t first,
@@ -65,7 +86,13 @@ class CheckpointReader {
   };
   CheckpointReader() = default;
   static Result<CheckpointReader> open_exactly(const std::filesystem::path& folder);
-  [[nodiscard]] Result<void> open_files();
+  static Result<CheckpointReader> open_with(const std::filesystem::path& folder,
+                                            pb::CheckpointManifest manifest, const FindPart& find);
+  [[nodiscard]] Result<void> open_files(const FindPart& find);
+  [[nodiscard]] Result<safetensors::Reader> open_file(const pb::CheckpointFile& file,
+                                                      const FindPart& find) const;
+  /// Takes the slices that a file's note describes over.
+  [[nodiscard]] Result<void> note_slices(std::size_t file);
   [[nodiscard]] Result<void> check_coverage() const;
   [[nodiscard]] Result<void> read(TableId table, int state, std::uint64_t first,
                                   std::span<float> out) const;
@@ -73,7 +100,8 @@ class CheckpointReader {
   std::filesystem::path folder_;
   pb::CheckpointManifest manifest_;
   std::vector<TableSpec> tables_;
-  std::vector<safetensors::Reader> files_;
+  std::vector<safetensors::Reader> files_;              // in the manifest's order
+  std::optional<Error> missing_;                        // of a coded one: why it cannot be read
   std::vector<std::map<std::uint64_t, Piece>> pieces_;  // by table, then offset
 };
 

@@ -194,9 +194,30 @@ Result<pb::LogReply> ControlClient::log(JobId job, const std::string& process,
   return std::move(*answer.mutable_log_reply());
 }
 
+Result<double> ControlClient::time() {
+  TAUT_TRY(const pb::ControlMessage answer, ask(hello()));
+  return answer.hello_reply().unix_time_s();
+}
+
+Result<pb::CheckNodesReply> ControlClient::check_nodes(const pb::CheckNodes& check) {
+  pb::ControlMessage request;
+  *request.mutable_check_nodes() = check;
+  TAUT_TRY(auto answer, ask(std::move(request)));
+  pb::CheckNodesReply& reply = *answer.mutable_check_nodes_reply();
+  if (!reply.error().empty()) return invalid(reply.error());
+  return std::move(reply);
+}
+
 Result<std::string> ControlClient::stop(JobId job, bool discard) {
   pb::ControlMessage request;
   request.mutable_stop_job()->set_discard(discard);
+  request.mutable_stop_job()->set_job(job.value());
+  return command_line(std::move(request));
+}
+
+Result<std::string> ControlClient::finish(JobId job) {
+  pb::ControlMessage request;
+  request.mutable_stop_job()->set_finish(true);
   request.mutable_stop_job()->set_job(job.value());
   return command_line(std::move(request));
 }

@@ -35,6 +35,11 @@ class ControlClient {
   [[nodiscard]] Result<pb::StatusReply> status(JobId job = JobId());
   /// One job with its definition. Errors: as status.
   [[nodiscard]] Result<pb::JobStatus> job(JobId job);
+  /// The coordinator's wall clock, in seconds since 1970; 0: it does not tell.
+  [[nodiscard]] Result<double> time();
+  /// Has every server and worker examined, or asks how far that is: again with the same request.
+  /// Errors    also another check runs
+  [[nodiscard]] Result<pb::CheckNodesReply> check_nodes(const pb::CheckNodes& check);
   /// A part of a process's log of a job; an empty name: the coordinator's lines.
   [[nodiscard]] Result<pb::LogReply> log(JobId job, const std::string& process,
                                          std::uint64_t offset);
@@ -42,6 +47,8 @@ class ControlClient {
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
   /// discard  at once; otherwise a checkpoint is written first
   [[nodiscard]] Result<std::string> stop(JobId job, bool discard);
+  /// The same for a job with external members that trains; it is done afterwards.
+  [[nodiscard]] Result<std::string> finish(JobId job);
   /// Has a process's work given to others; it ends then.
   [[nodiscard]] Result<std::string> drain(const std::string& name);
   /// Holds a job that waits back, or lets it start.

@@ -117,6 +117,10 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
       if (message.heartbeat_reply().leaves() && !std::exchange(leaves_, true)) {
         out.events.emplace_back(control_event::Leave{});
       }
+      if (const pb::NodeCheck& check = message.heartbeat_reply().check();
+          check.number() != 0 && std::exchange(check_, check.number()) != check.number()) {
+        out.events.emplace_back(control_event::Check{check});
+      }
       if (leaves_ && message.heartbeat_reply().is_drained()) {
         out.events.emplace_back(control_event::Drained{});
       }

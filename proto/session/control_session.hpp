@@ -62,6 +62,10 @@ struct Trace {
 struct Leave {};
 /// It leaves, and nothing depends on it any more.
 struct Drained {};
+/// What the process is to find out about itself: each check once.
+struct Check {
+  pb::NodeCheck check;
+};
 /// How much of a job's records the coordinator has.
 struct Recorded {
   std::vector<pb::RecordMark> marks;
@@ -72,7 +76,8 @@ struct Recorded {
 using ControlEvent =
     std::variant<control_event::Accepted, control_event::Refused, control_event::DeclaredLost,
                  control_event::Unreachable, control_event::Trace, control_event::Recorded,
-                 control_event::Leave, control_event::Drained, pb::ServerJob, pb::WorkerJob>;
+                 control_event::Leave, control_event::Drained, control_event::Check, pb::ServerJob,
+                 pb::WorkerJob>;
 
 struct ControlOutput {
   bool reconnect = false;  // before sending: replace the connection
@@ -123,6 +128,7 @@ class ControlSession {
   pb::Heartbeat heartbeat_;
   bool leaves_ = false;
   pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;
+  std::uint64_t check_ = 0;  // the number of the last one
   std::uint64_t last_request_ = 0;
   std::uint64_t greeting_request_ = 1;  // the first hello of this round; older replies are stale
   TimePoint next_send_;                 // of a hello or a heartbeat

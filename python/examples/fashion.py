@@ -1,4 +1,4 @@
-"""What the examples on Fashion-MNIST share: its images, a CNN and its accuracy."""
+"""Fashion-MNIST for the examples: its images, a CNN and its accuracy."""
 
 import gzip
 import pathlib
@@ -29,14 +29,15 @@ def make_model():
         nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
 
 
-def draw(clock, batch, rank, processes, images, labels):
+def draw(clock, batch, me, images, labels):
     """A process's share of the batch of this clock, the same batch in every run."""
     chosen = torch.randint(len(images), (batch,), generator=torch.Generator().manual_seed(clock))
-    return images[chosen[rank::processes]], labels[chosen[rank::processes]]
+    return images[chosen[me.slot::me.slots]], labels[chosen[me.slot::me.slots]]
 
 
 def accuracy(model, folder):
     images, labels = read(folder, "t10k")
+    model = getattr(model, "module", model)  # inside of a DistributedDataParallel
     model.eval()
     with torch.no_grad():
         right = sum(int((model(images[i:i + 500]).argmax(1) == labels[i:i + 500]).sum())

@@ -14,18 +14,27 @@ Members run in processes of their own, on any machine that reaches the cluster. 
 update of every table at every clock; the servers apply them by the job's rule. With slack s, what a
 member reads at clock c has every member's updates before clock c - s: 0 is lock-step (BSP), None is
 without a bound. job.slack may be set while the job runs.
+
+PyTorch models need no tables of their own: help(tautline.torch). Experiments that compare bounds
+and settings: help(tautline.sweep). Which records a member reads: help(tautline.Sampler). What goes
+wrong is a TautlineError of one line, which says the way out.
 """
 
 from tautline._library import lib as _lib
 from tautline.cluster import Cluster, Job, LocalCluster, connect, local
 from tautline.errors import (DeadlineError, InvalidError, LostError, MismatchError, NotFoundError,
                              StoppedError, SystemFailure, TautlineError, UnavailableError)
+from tautline.experiments import Sweep, sweep
+from tautline.frame import Frame
 from tautline.member import Member, Table
+from tautline.progress import Progress
 from tautline.rules import LAMB, SGD, AdaGrad, Adam, AdamW, Lion, Nesterov, RMSProp, Rule
+from tautline.sampler import Sampler
 
-__version__ = _lib.tautline_version().decode().split()[1]
+__version__: str = _lib.tautline_version().decode().split()[1]
 
-__all__ = ["AdaGrad", "Adam", "AdamW", "Cluster", "DeadlineError", "InvalidError", "Job", "LAMB",
-           "Lion", "LocalCluster", "LostError", "Member", "MismatchError", "Nesterov",
-           "NotFoundError", "RMSProp", "Rule", "SGD", "StoppedError", "SystemFailure", "Table",
-           "TautlineError", "UnavailableError", "connect", "local"]
+__all__ = ["AdaGrad", "Adam", "AdamW", "Cluster", "DeadlineError", "Frame", "InvalidError", "Job",
+           "LAMB", "Lion", "LocalCluster", "LostError", "Member", "MismatchError", "Nesterov",
+           "NotFoundError", "Progress", "RMSProp", "Rule", "SGD", "Sampler", "StoppedError",
+           "Sweep", "SystemFailure", "Table", "TautlineError", "UnavailableError", "connect",
+           "local", "sweep"]

@@ -3,12 +3,14 @@
 import ctypes
 import os
 import pathlib
+from typing import Any, Callable, Optional
 
 from tautline import errors
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _NAME = "libtautline.so.1"
 
+NOT_FOUND = 2
 AGAIN = 8
 FLOAT32 = 0
 # Between two looks of the interpreter at signals, while a call waits.
@@ -20,6 +22,11 @@ class Place(ctypes.Structure):
                 ("slots", ctypes.c_uint32), ("start", ctypes.c_int64)]
 
 
+class TableInfo(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("dimensions", ctypes.c_size_t), ("kind", ctypes.c_int)]
+
+
 class Report(ctypes.Structure):
     _fields_ = [("loss", ctypes.c_double), ("items", ctypes.c_uint64)]
 
@@ -28,7 +35,7 @@ class Orders(ctypes.Structure):
     _fields_ = [("clock", ctypes.c_int64), ("leave", ctypes.c_int)]
 
 
-def _places():
+def _places() -> list[str]:
     """Where the library may be: named, next to the package, in a build tree, in the system."""
     named = os.environ.get("TAUTLINE_LIBRARY")
     if named:
@@ -37,9 +44,9 @@ def _places():
             str(_PACKAGE.parent.parent / "build" / "release" / "lib" / _NAME), _NAME]
 
 
-def _load():
-    places = _places()
-    for place in places:
+def _load() -> ctypes.CDLL:
+    reason: Optional[OSError] = None
+    for place in _places():
         if os.sep in place and not os.path.exists(place):
             continue
         try:
@@ -50,22 +57,27 @@ def _load():
                       "in TAUTLINE_LIBRARY")
 
 
-def _declare(lib):
+def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
     text, handle, number = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64
     table, size, seconds = ctypes.c_uint32, ctypes.c_size_t, ctypes.c_double
     element, out = ctypes.c_int, ctypes.POINTER
-    signatures = {
+    signatures: dict[str, list[Any]] = {
         "connect": [text, text, seconds, out(handle)],
         "submit": [handle, text, out(number)],
         "status": [handle, number, out(handle)],
         "set_slack": [handle, number, ctypes.c_int64],
         "stop": [handle, number, ctypes.c_int],
         "checkpoint": [handle, number],
+        "finish_job": [handle, number],
         "join": [text, text, number, text, seconds, out(handle)],
         "await_place": [handle, out(Place)],
         "add_table": [handle, text, out(ctypes.c_int64), size, element, ctypes.c_int, handle,
                       out(table)],
+        "job_table": [handle, size, out(TableInfo)],
         "open": [handle],
+        "add_dlpack": [handle, text, ctypes.c_int, handle, ctypes.c_int, out(table)],
+        "push_dlpack": [handle, table, handle, ctypes.c_int],
+        "values_dlpack": [handle, table, ctypes.c_int, out(handle)],
         "push": [handle, table, element, handle, number],
         "pull": [handle, table, out(ctypes.c_int64)],
         "snapshot": [handle, table, element, handle, number, out(ctypes.c_int64)],
@@ -79,8 +91,9 @@ def _declare(lib):
         function = getattr(lib, "tautline_" + name)
         function.argtypes = arguments
         function.restype = ctypes.c_int
-    for name, arguments in {"disconnect": [handle], "close": [handle], "free": [handle],
-                            "set_patience": [seconds]}.items():
+    without_code: dict[str, list[Any]] = {"disconnect": [handle], "close": [handle],
+                                          "free": [handle], "set_patience": [seconds]}
+    for name, arguments in without_code.items():
         function = getattr(lib, "tautline_" + name)
         function.argtypes = arguments
         function.restype = None
@@ -95,7 +108,7 @@ def _declare(lib):
 lib = _declare(_load())
 
 
-def check(code):
+def check(code: int) -> None:
     """Raises the exception of a code that is none of success."""
     if code == 0:
         return
@@ -103,7 +116,7 @@ def check(code):
     raise errors.BY_CODE.get(code, errors.TautlineError)(message)
 
 
-def wait(function, *arguments):
+def wait(function: Callable[..., int], *arguments: Any) -> None:
     """Calls a function that waits until it has what it waits for. Signals are handled between."""
     code = function(*arguments)
     while code == AGAIN:
@@ -111,6 +124,6 @@ def wait(function, *arguments):
     check(code)
 
 
-def text(value):
+def text(value: Any) -> Optional[bytes]:
     """A text for the library; None stays None."""
     return None if value is None else os.fsencode(value)

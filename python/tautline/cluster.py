@@ -8,23 +8,30 @@ import shutil
 import subprocess
 import tempfile
 import time
+from types import TracebackType
+from typing import Any, Optional, TypeVar, Union
 
 from tautline import _library
 from tautline.errors import DeadlineError, InvalidError, NotFoundError, UnavailableError
 from tautline.member import Member
+from tautline.progress import Progress
+from tautline.rules import Rule
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
-_MODES = ("BSP", "SSP", "ASYNC")
+_LOOK_S = 0.1  # between two looks at a job that is waited for
+_ENDED = ("DONE", "FAILED", "STOPPED")
 UNBOUNDED = 2**63 - 1
+Slack = Union[int, float, None]
+Self = TypeVar("Self", bound="Cluster")
 
 
-def _program(name):
+def program(name: str) -> str:
     """A program of Tautline: of TAUTLINE_BIN, next to the package, of a build tree, or on PATH."""
     named = os.environ.get("TAUTLINE_BIN")
-    folders = [named] if named else [_PACKAGE / "bin",
-                                     _PACKAGE.parent.parent / "build" / "release" / "bin"]
+    folders = [pathlib.Path(named)] if named else [
+        _PACKAGE / "bin", _PACKAGE.parent.parent / "build" / "release" / "bin"]
     for folder in folders:
-        path = pathlib.Path(folder) / name
+        path = folder / name
         if path.exists():
             return str(path)
     found = None if named else shutil.which(name)
@@ -34,7 +41,7 @@ def _program(name):
                         "scripts/build builds it, TAUTLINE_BIN names its folder")
 
 
-def _consistency(slack):
+def _consistency(slack: Slack) -> str:
     """A job's consistency: 0 is BSP, None or infinity is ASYNC."""
     if slack is None or slack == float("inf"):
         return "consistency { mode: ASYNC }"
@@ -49,77 +56,95 @@ def _consistency(slack):
 class Job:
     """A job of a cluster. From Cluster.submit() or Cluster.job()."""
 
-    def __init__(self, cluster, number):
+    def __init__(self, cluster: "Cluster", number: int) -> None:
         self._cluster = cluster
         self.number = number
 
-    def member(self, name=None, wait_s=60.0):
+    def member(self, name: Optional[str] = None, wait_s: float = 60.0) -> Member:
         """Joins it as a member, and waits for a place as long as that takes.
 
         name  of this process among all of the cluster; None: made of the host's name and more
         """
         return Member(self._cluster.address, self._cluster.keys, self.number, name, wait_s)
 
-    def status(self):
+    def status(self) -> dict[str, Any]:
         """What the coordinator knows of it, as a dict: state, message, workers and more."""
         return self._cluster._status(self.number)["jobs"][0]
 
     @property
-    def state(self):
+    def state(self) -> str:
         """SUBMITTED, RUNNING, DONE, FAILED or STOPPED."""
         return self.status()["state"]
 
     @property
-    def slack(self):
+    def slack(self) -> Slack:
         """The staleness bound in clocks, which may be set while it runs: 0 is BSP, None is none."""
         slack = int(self.status()["slack"])
         return None if slack == UNBOUNDED else slack
 
     @slack.setter
-    def slack(self, slack):
+    def slack(self, slack: Slack) -> None:
         _consistency(slack)
         clocks = -1 if slack is None or slack == float("inf") else int(slack)
         _library.check(_library.lib.tautline_set_slack(self._cluster._handle, self.number, clocks))
 
-    def checkpoint(self):
+    def checkpoint(self) -> None:
         """Orders a checkpoint just ahead of every member."""
         _library.check(_library.lib.tautline_checkpoint(self._cluster._handle, self.number))
 
-    def stop(self, discard=False):
+    def stop(self, discard: bool = False) -> None:
         """Stops it, after a checkpoint unless that is discarded."""
         _library.check(_library.lib.tautline_stop(self._cluster._handle, self.number, discard))
 
-    def wait(self, wait_s=None):
+    def finish(self) -> None:
+        """Saves it while it trains and ends it as done; its members get StoppedError."""
+        _library.check(_library.lib.tautline_finish_job(self._cluster._handle, self.number))
+
+    def wait(self, wait_s: Optional[float] = None, progress: Optional[bool] = None) -> str:
         """Waits until it has ended, and returns its state.
 
-        wait_s  raises DeadlineError after so many seconds; None: never
+        wait_s    raises DeadlineError after so many seconds; None: never
+        progress  whether a line shows the clock of the slowest member; None: in notebooks
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
-        while True:
-            status = self.status()
-            if status["state"] in ("DONE", "FAILED", "STOPPED"):
-                return status["state"]
-            if deadline is not None and time.monotonic() >= deadline:
-                raise DeadlineError(f"job {self.number} has not ended in {wait_s:g} s: it is "
-                                    f"{status['state']}; {status['message']}")
-            time.sleep(0.1)
+        with Progress("clocks", None, progress) as line:
+            while True:
+                status = self.status()
+                _show(line, status)
+                if status["state"] in _ENDED:
+                    return status["state"]
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise DeadlineError(f"job {self.number} has not ended in {wait_s:g} s: it is "
+                                        f"{status['state']}; {status['message']}")
+                time.sleep(_LOOK_S)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Job {self.number} at {self._cluster.address}>"
+
+
+def _show(line: Progress, status: dict[str, Any]) -> None:
+    """A job's state in its line."""
+    clocks = [int(worker["progress"]["clock"]) for worker in status["workers"]]
+    figures: dict[str, Any] = {"state": status["state"], "members": len(clocks)}
+    if status["rate"] > 0:
+        figures[status["rate_unit"]] = float(status["rate"])
+    line.show(max(min(clocks, default=1) - 1, 0), **figures)
 
 
 class Cluster:
     """A connection to a coordinator. From connect() or local(); a context manager."""
 
-    def __init__(self, address, keys=None, wait_s=10.0):
+    def __init__(self, address: str, keys: Optional[str] = None, wait_s: float = 10.0) -> None:
         self.address = address
         self.keys = keys
         self._handle = ctypes.c_void_p()
         _library.check(_library.lib.tautline_connect(
             _library.text(address), _library.text(keys), wait_s, ctypes.byref(self._handle)))
 
-    def submit(self, rule, workers, slack=1, *, min_workers=0, name=None, seed=1,
-               reduction="MEAN", resume=None, checkpoint=None, more=""):
+    def submit(self, rule: Rule, workers: int, slack: Slack = 1, *, min_workers: int = 0,
+               name: Optional[str] = None, seed: int = 1, reduction: str = "MEAN",
+               resume: Union[str, os.PathLike, None] = None,
+               checkpoint: Optional[dict[str, Any]] = None, more: str = "") -> Job:
         """Submits a job whose members are programs, and returns it.
 
         rule         what is done with gradients, such as tautline.SGD(lr=0.1)
@@ -145,17 +170,17 @@ class Cluster:
             self._handle, "\n".join([*lines, more]).encode(), ctypes.byref(number)))
         return Job(self, number.value)
 
-    def job(self, number):
+    def job(self, number: int) -> Job:
         """A job that was submitted before."""
         job = Job(self, number)
         job.status()
         return job
 
-    def status(self):
+    def status(self) -> dict[str, Any]:
         """What the coordinator knows: jobs, servers, workers, as dicts."""
         return self._status(0)
 
-    def _status(self, job):
+    def _status(self, job: int) -> dict[str, Any]:
         text = ctypes.c_void_p()
         _library.check(_library.lib.tautline_status(self._handle, job, ctypes.byref(text)))
         try:
@@ -163,30 +188,32 @@ class Cluster:
         finally:
             _library.lib.tautline_free(text)
 
-    def close(self):
+    def close(self) -> None:
+        """Ends the connection."""
         handle, self._handle = self._handle, ctypes.c_void_p()
         if handle:
             _library.lib.tautline_disconnect(handle)
 
-    def __enter__(self):
+    def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
         self.close()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Cluster at {self.address}>"
 
 
 class LocalCluster(Cluster):
     """Servers on this machine, on ports that the system chooses, which end with the cluster."""
 
-    def __init__(self, servers=1, shards=1, wait_s=30.0):
+    def __init__(self, servers: int = 1, shards: int = 1, wait_s: float = 30.0) -> None:
         if servers < 1:
             raise InvalidError(f"servers is {servers}; it must be at least 1")
         self._folder = tempfile.TemporaryDirectory(prefix="tautline-")
         self.folder = pathlib.Path(self._folder.name)
-        self._servers = []
+        self._servers: list[subprocess.Popen[str]] = []
         try:
             coordinator = self._start("coordinator" if servers > 1 else "server0",
                                       "127.0.0.1:0", 0 if servers > 1 else shards, wait_s,
@@ -198,7 +225,8 @@ class LocalCluster(Cluster):
             self._end_servers()
             raise
 
-    def _start(self, name, coordinator, shards, wait_s, more=""):
+    def _start(self, name: str, coordinator: str, shards: int, wait_s: float,
+               more: str = "") -> str:
         config = self.folder / f"{name}.textproto"
         log = self.folder / f"{name}.log"
         ready = self.folder / f"{name}.ready"
@@ -206,7 +234,7 @@ class LocalCluster(Cluster):
                           f'server {{ name: "{name}" shards: {shards} {more} }}\n'
                           f'log {{ file: {json.dumps(str(log))} }}\n')
         server = subprocess.Popen(
-            [_program("tautline-server"), "--config", str(config), "--ready-file", str(ready)],
+            [program("tautline-server"), "--config", str(config), "--ready-file", str(ready)],
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True,
             # Keys of this cluster alone, which the first server makes.
@@ -217,7 +245,8 @@ class LocalCluster(Cluster):
         deadline = time.monotonic() + wait_s
         while not ready.exists():
             if server.poll() is not None:
-                raise UnavailableError(f"{name} ended at its start: {server.stderr.read().strip()}")
+                said = server.stderr.read().strip() if server.stderr is not None else ""
+                raise UnavailableError(f"{name} ended at its start: {said}")
             if time.monotonic() > deadline:
                 raise DeadlineError(f"{name} was not ready in {wait_s:g} s; its log: {log}")
             time.sleep(0.02)
@@ -227,7 +256,7 @@ class LocalCluster(Cluster):
                 return address
         return coordinator
 
-    def _end_servers(self):
+    def _end_servers(self) -> None:
         for server in self._servers:
             if server.poll() is None:
                 server.terminate()
@@ -237,20 +266,22 @@ class LocalCluster(Cluster):
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
-            server.stderr.close()
+            if server.stderr is not None:
+                server.stderr.close()
         self._servers = []
         self._folder.cleanup()
 
-    def close(self):
+    def close(self) -> None:
+        """Ends the connection and the servers."""
         super().close()
         self._end_servers()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_servers", None):
             self.close()
 
 
-def connect(address, keys=None, wait_s=10.0):
+def connect(address: str, keys: Optional[str] = None, wait_s: float = 10.0) -> Cluster:
     """Connects to a coordinator.
 
     address  "host:port", or several, separated by commas
@@ -259,6 +290,6 @@ def connect(address, keys=None, wait_s=10.0):
     return Cluster(address, keys, wait_s)
 
 
-def local(servers=1, shards=1):
+def local(servers: int = 1, shards: int = 1) -> LocalCluster:
     """Starts servers on this machine and connects to them; they end with the block."""
     return LocalCluster(servers, shards)

@@ -2,16 +2,25 @@
 
 import ctypes
 import math
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Protocol, Sized, Union
 
 import numpy
 
-from tautline import _library
+from tautline import _library, dlpack
 from tautline.errors import InvalidError, StoppedError
+from tautline.progress import Progress
+from tautline.sampler import Sampler
+
+if TYPE_CHECKING:
+    from tautline.torch import Optimizer
 
 _KINDS = {"trained": 0, "averaged": 1}
+_NOTHING = numpy.empty(0, numpy.float32)
 
 
-def _as_array(value, what):
+def _as_array(value: Any, what: str) -> numpy.ndarray:
     """A float32 array of NumPy, PyTorch or anything that DLPack or the array interface shares; a
     copy only where the element type differs or the memory has gaps."""
     if hasattr(value, "detach"):
@@ -27,8 +36,20 @@ def _as_array(value, what):
     return numpy.ascontiguousarray(array, dtype=numpy.float32)
 
 
-def _pointer(array):
+def _pointer(array: numpy.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
+
+
+class ClockKeeper(Protocol):
+    """What ends a member's clocks in its own time: tautline.torch.Optimizer."""
+
+    @property
+    def next_clock(self) -> int: ...
+
+    @property
+    def may_skip(self) -> bool: ...
+
+    def synchronize(self) -> None: ...
 
 
 class Table:
@@ -40,17 +61,34 @@ class Table:
     version  a clock before which `value` has the updates of every member
     """
 
-    def __init__(self, name, value):
+    def __init__(self, member: "Member", name: str, value: numpy.ndarray) -> None:
+        self._member = weakref.ref(member)
         self.name = name
         self.value = value
         self.version = 0
         self._number = ctypes.c_uint32()
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...]:
+        """The extents of its values, outermost first."""
         return self.value.shape
 
-    def __repr__(self):
+    def __dlpack__(self, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: Optional[bool] = None) -> Any:
+        """The values as a tensor of DLPack, without a copy: numpy.from_dlpack(table) and
+        torch.from_dlpack(table) are views of what the library writes."""
+        if stream is not None or copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError(f"table {self.name!r} is memory of the host, and is shared as it is")
+        versioned = max_version is not None and max_version[0] >= 1
+        member = self._member()
+        if member is None:
+            raise StoppedError(f"table {self.name!r}: its member is gone")
+        return dlpack.capsule_of(member._open_handle(), self._number, int(versioned))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # the host
+
+    def __repr__(self) -> str:
         return f"<Table {self.name!r} {list(self.shape)} of version {self.version}>"
 
 
@@ -65,14 +103,18 @@ class Member:
     clock   the clock that it computes, from 1
     """
 
-    def __init__(self, address, keys, job, name, wait_s):
+    def __init__(self, address: str, keys: Optional[str], job: int, name: Optional[str],
+                 wait_s: float) -> None:
         self._handle = ctypes.c_void_p()
-        self._tables = []
+        self._tables: list[Table] = []
         self._is_open = False
         self._place = _library.Place()
         self._leaves = False
-        self._before_leaving = []
-        self._loss, self._items = None, 0
+        self._in_text: Optional[dict[str, tuple[tuple[int, ...], str]]] = None
+        self._before_leaving: list[Callable[[], None]] = []
+        self._keeper: Optional[ClockKeeper] = None
+        self._loss: Optional[float] = None
+        self._items = 0
         _library.check(_library.lib.tautline_join(
             _library.text(address), _library.text(keys), job, _library.text(name), wait_s,
             ctypes.byref(self._handle)))
@@ -82,54 +124,109 @@ class Member:
         except BaseException:
             self.close()
             raise
-        self.clock = self._place.start
+        self.clock: int = self._place.start
 
     @property
-    def worker(self):
+    def worker(self) -> int:
+        """Its number in the job, which is never given twice."""
         return self._place.worker
 
     @property
-    def slot(self):
+    def slot(self) -> int:
+        """Its share of the data, from 0 to slots - 1."""
         return self._place.slot
 
     @property
-    def slots(self):
+    def slots(self) -> int:
+        """Shares of the data: the most members that the job may have."""
         return self._place.slots
 
-    def table(self, name, init, kind="trained"):
-        """Adds a table; all members add the same ones in the same order.
+    def job_tables(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """The tables that the job's text names: {name: (shape, kind)}. Where it names any, the
+        servers make their initial values, and members add all of them."""
+        if self._in_text is None:
+            tables: dict[str, tuple[tuple[int, ...], str]] = {}
+            info = _library.TableInfo()
+            find = _library.lib.tautline_job_table
+            while (code := find(self._open_handle(), len(tables), ctypes.byref(info))) == 0:
+                tables[info.name.decode()] = (tuple(info.shape[:info.dimensions]),
+                                              list(_KINDS)[info.kind])
+            if code != _library.NOT_FOUND:
+                _library.check(code)
+            self._in_text = tables
+        return self._in_text
+
+    def table(self, name: str, init: Any = None, kind: Optional[str] = None) -> Table:
+        """Adds a table; all members add the same ones, in the same order unless the job's text
+        names them.
 
         init  the initial values, of which those of the job's first member are every member's. A
-              float32 array or tensor in C order becomes the table's memory, without a copy.
-        kind  "trained": what is pushed are gradients; "averaged": values, whose mean is taken
+              float32 array or tensor in C order (of NumPy, PyTorch, or any library that speaks
+              DLPack) becomes the table's memory, without a copy. Of a table in the job's text the
+              servers make them; None: memory of its shape is made here
+        kind  "trained": what is pushed are gradients; "averaged": values, whose mean is taken.
+              None: as the job's text says, or else "trained"
         """
+        in_text = self.job_tables()
+        if init is None:
+            if name not in in_text:
+                raise InvalidError(f"table {name!r} is not in the job's text, so it needs initial "
+                                   "values: me.table(name, init)")
+            init = numpy.zeros(in_text[name][0], numpy.float32)
+        if kind is None:
+            kind = in_text[name][1] if name in in_text else "trained"
         if self._is_open:
             raise InvalidError(f"table {name!r}: the tables are in use already; add all of them "
                                "before the first push, pull or clock")
         if kind not in _KINDS:
             raise InvalidError(f"table {name!r}: kind {kind!r} is unknown; choose one of "
                                f"{', '.join(_KINDS)}")
-        value = _as_array(init, f"table {name!r}")
-        if not value.flags.writeable:
-            value = value.copy()
-        table = Table(name, value)
-        shape = (ctypes.c_int64 * value.ndim)(*value.shape)
-        _library.check(_library.lib.tautline_add_table(
-            self._open_handle(), _library.text(name), shape, value.ndim, _library.FLOAT32,
-            _KINDS[kind], _pointer(value), ctypes.byref(table._number)))
+        table = Table(self, name, _NOTHING)
+        if dlpack.shares(init):
+            number = _KINDS[kind]
+            dlpack.take(init, f"table {name!r}", lambda tensor, versioned: _library.check(
+                _library.lib.tautline_add_dlpack(
+                    self._open_handle(), _library.text(name), number, tensor, versioned,
+                    ctypes.byref(table._number))))
+            table.value = dlpack.array_of(self._open_handle(), table._number)
+        else:
+            value = table.value = _as_array(init, f"table {name!r}")
+            if not value.flags.writeable:
+                value = table.value = value.copy()
+            shape = (ctypes.c_int64 * value.ndim)(*value.shape)
+            _library.check(_library.lib.tautline_add_table(
+                self._open_handle(), _library.text(name), shape, value.ndim, _library.FLOAT32,
+                _KINDS[kind], _pointer(value), ctypes.byref(table._number)))
         self._tables.append(table)
         return table
 
-    def open(self):
+    @property
+    def is_open(self) -> bool:
+        """Whether the tables are in use."""
+        return self._is_open
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether it is to leave, as the cluster needs its machine; clocks() does so."""
+        return self._leaves
+
+    def open(self) -> None:
         """Opens the tables at the servers and fills their values; the first use does it by
         itself."""
         if not self._is_open:
             _library.wait(_library.lib.tautline_open, self._open_handle())
             self._is_open = True
 
-    def push(self, table, gradient):
-        """Pushes the table's update of this clock. The array may be used again at once."""
+    def push(self, table: Table, gradient: Any) -> None:
+        """Pushes the table's update of this clock. An array of NumPy or a tensor of PyTorch may be
+        used again at once. Any other tensor of DLPack, and PyTorch's in bfloat16, is lent: it is
+        not to be written before it was pulled."""
         self.open()
+        if dlpack.shares(gradient):
+            dlpack.take(gradient, f"the update of table {table.name!r}",
+                        lambda tensor, versioned: _library.check(_library.lib.tautline_push_dlpack(
+                            self._open_handle(), table._number, tensor, versioned)))
+            return
         array = _as_array(gradient, f"the update of table {table.name!r}")
         if array.shape != table.shape:
             raise InvalidError(f"table {table.name!r} has shape {list(table.shape)}, but its "
@@ -137,7 +234,7 @@ class Member:
         _library.check(_library.lib.tautline_push(
             self._open_handle(), table._number, _library.FLOAT32, _pointer(array), array.size))
 
-    def pull(self, table):
+    def pull(self, table: Table) -> numpy.ndarray:
         """Waits until the staleness bound allows the next clock, and returns its values."""
         self.open()
         version = ctypes.c_int64()
@@ -146,7 +243,7 @@ class Member:
         table.version = version.value
         return table.value
 
-    def snapshot(self, table):
+    def snapshot(self, table: Table) -> numpy.ndarray:
         """The newest values, as a new array; waits for no member."""
         self.open()
         into = numpy.empty_like(table.value)
@@ -156,7 +253,7 @@ class Member:
             ctypes.byref(version)))
         return into
 
-    def end_clock(self, loss=None, items=0):
+    def end_clock(self, loss: Optional[float] = None, items: int = 0) -> int:
         """Ends this clock, at which every table was pushed and pulled.
 
         loss   what status and page show
@@ -171,93 +268,138 @@ class Member:
         self._leaves = bool(orders.leave)
         return self.clock
 
-    def clocks(self, end=None):
+    def clocks(self, end: Optional[int] = None, progress: Optional[bool] = None) -> Iterator[int]:
         """Clocks until `end` is done, from where this member joined: for a loop that pushes and
-        pulls every table once. It stops early where the member is drained.
+        pulls every table once, or calls step() of the member's optimizer once. It stops early where
+        the member is drained.
 
-        end  the last clock; None: without end
+        end       the last clock; None: without end
+        progress  whether a bar shows how far it is; None: in notebooks
         """
-        self.open()
-        while end is None or self.clock <= end:
+        if self._keeper is None:
+            self.open()
+        with Progress("clocks", end, progress, begin=self.clock - 1) as bar:
             clock = self.clock
-            self._loss, self._items = None, 0
-            yield clock
+            while end is None or clock <= end:
+                self._loss, self._items = None, 0
+                yield clock
+                following = self._following(clock)
+                bar.show(following - 1, loss=self._loss)
+                if self._leaves:
+                    self.leave()
+                    return
+                clock = following
+
+    def _following(self, clock: int) -> int:
+        """Ends a clock, unless that was done, and returns the next."""
+        if self._keeper is None:
             if self.clock == clock:
                 self.end_clock(self._loss, self._items)
-            if self._leaves:
-                self.leave()
-                return
+            return self.clock
+        following = self._keeper.next_clock
+        if following == clock and not self._keeper.may_skip:
+            raise InvalidError(f"clock {clock} passed without the optimizer's step(); call it once "
+                               "a clock")
+        return following
 
-    def report(self, loss=None, items=0):
+    def report(self, loss: Optional[float] = None, items: int = 0) -> None:
         """Says what clocks() is to report of the clock that it ends."""
         self._loss, self._items = loss, items
 
-    def staleness(self):
+    def sampler(self, records: Union[int, Sized], batch: int, *, seed: int = 1,
+                shuffle: bool = True, end: Optional[int] = None) -> Sampler:
+        """Draws this member's share of a data set: see tautline.Sampler.
+
+            loader = torch.utils.data.DataLoader(data, batch_sampler=me.sampler(data, 64))
+            for clock, (inputs, targets) in zip(me.clocks(1000), loader):
+
+        records  how many there are, or a data set with a length
+        batch    how many this member reads at a clock
+        seed     of the order, the same for all members
+        end      the last clock; None: without end
+        """
+        count = records if isinstance(records, int) else len(records)
+        return Sampler(count, batch, slot=self.slot, slots=self.slots, seed=seed, shuffle=shuffle,
+                       start=lambda: self._keeper.next_clock if self._keeper else self.clock,
+                       end=end)
+
+    def staleness(self) -> dict[int, int]:
         """How many reads were how many clocks stale: {clocks: reads}."""
         bins = (ctypes.c_uint64 * 1002)()
         _library.check(_library.lib.tautline_staleness(self._open_handle(), bins, len(bins)))
         return {clocks: reads for clocks, reads in enumerate(bins) if reads}
 
-    def optimizer(self, model, overlap=True):
+    def optimizer(self, model: Any, overlap: bool = True, **options: Any) -> "Optimizer":
         """What takes a PyTorch optimizer's place: see tautline.torch.Optimizer."""
         from tautline.torch import Optimizer  # a second to import, and not everywhere
-        return Optimizer(self, model, overlap)
+        return Optimizer(self, model, overlap, **options)
 
-    def before_leaving(self, call):
+    def attach(self, keeper: ClockKeeper) -> None:
+        """Leaves the ends of clocks to an optimizer, which does it when the next one begins."""
+        if self._keeper is not None:
+            raise InvalidError("this member has an optimizer already; give it one model that has "
+                               "all modules, such as a torch.nn.ModuleList")
+        self._keeper = keeper
+
+    def before_leaving(self, call: Callable[[], None]) -> None:
         """Has leave() and finish() call something first, such as what ends the last clock."""
         self._before_leaving.append(call)
 
-    def leave(self):
+    def leave(self) -> None:
         """Leaves at the end of a clock; another member may take the place."""
         self._prepare_to_leave()
         _library.check(_library.lib.tautline_leave(self._open_handle()))
         self.close()
 
-    def finish(self):
+    def finish(self) -> None:
         """Leaves as finished: the job ends when its last member has."""
         self._prepare_to_leave()
         _library.check(_library.lib.tautline_finish(self._open_handle()))
         self.close()
 
-    def fail(self, reason):
+    def fail(self, reason: Any) -> None:
         """Leaves at once, and says why."""
         _library.check(_library.lib.tautline_fail(self._open_handle(), _library.text(str(reason))))
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Ends the connection. A member that has not left is taken for lost."""
         handle, self._handle = self._handle, ctypes.c_void_p()
         if handle:
             _library.lib.tautline_close(handle)
 
-    def _prepare_to_leave(self):
+    def _prepare_to_leave(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None and self._is_open:
+            keeper.synchronize()
         calls, self._before_leaving = self._before_leaving, []
         for call in calls:
             call()
 
-    def _open_handle(self):
+    def _open_handle(self) -> ctypes.c_void_p:
         if not self._handle:
             raise StoppedError("this member has left its job; job.member() joins again")
         return self._handle
 
-    def __enter__(self):
+    def __enter__(self) -> "Member":
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
         if not self._handle:
             return
         try:
             if error is None:
                 self.finish()
             elif not isinstance(error, StoppedError):
-                self.fail(f"{kind.__name__}: {error}")
+                self.fail(f"{type(error).__name__}: {error}")
         finally:
             self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         # At the interpreter's end its modules may be gone.
         if getattr(self, "_handle", None) and _library is not None:
             self.close()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Member {self.worker}, share {self.slot} of {self.slots}, at clock {self.clock}>"

@@ -2,9 +2,10 @@
 in Tautline's guide."""
 
 import dataclasses
+from typing import Any
 
 
-def _number(value):
+def _number(value: Any) -> str:
     return repr(float(value))
 
 
@@ -20,14 +21,14 @@ class Rule:
 
     lr: float
     weight_decay: float = 0.0
-    schedule: dict = dataclasses.field(default_factory=dict)
+    schedule: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def _fields(self):
+    def _fields(self) -> dict[str, Any]:
         return {}
 
-    def solver(self):
+    def solver(self) -> str:
         """The rule as a job's solver_param."""
-        fields = {"type": type(self).__name__, "base_lr": self.lr,
+        fields: dict[str, Any] = {"type": type(self).__name__, "base_lr": self.lr,
                   "weight_decay": self.weight_decay, **self._fields(), **self.schedule}
         lines = []
         for name, value in fields.items():
@@ -45,7 +46,7 @@ class SGD(Rule):
 
     momentum: float = 0.0
 
-    def _fields(self):
+    def _fields(self) -> dict[str, Any]:
         return {"momentum": self.momentum}
 
 
@@ -55,7 +56,7 @@ class Nesterov(Rule):
 
     momentum: float = 0.9
 
-    def _fields(self):
+    def _fields(self) -> dict[str, Any]:
         return {"momentum": self.momentum}
 
 
@@ -63,10 +64,10 @@ class Nesterov(Rule):
 class Adam(Rule):
     """Adam; its decay is part of the gradient."""
 
-    betas: tuple = (0.9, 0.999)
+    betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
 
-    def _fields(self):
+    def _fields(self) -> dict[str, Any]:
         return {"momentum": self.betas[0], "momentum2": self.betas[1], "delta": self.eps}
 
 
@@ -88,7 +89,7 @@ class AdaGrad(Rule):
 
     eps: float = 1e-8
 
-    def _fields(self):
+    def _fields(self) -> dict[str, Any]:
         return {"delta": self.eps}
 
 
@@ -99,7 +100,7 @@ class RMSProp(Rule):
     decay: float = 0.99
     eps: float = 1e-8
 
-    def _fields(self):
+    def _fields(self) -> dict[str, Any]:
         return {"rms_decay": self.decay, "delta": self.eps}
 
 
@@ -107,7 +108,7 @@ class RMSProp(Rule):
 class Lion(Rule):
     """The sign of an interpolated momentum."""
 
-    betas: tuple = (0.9, 0.99)
+    betas: tuple[float, float] = (0.9, 0.99)
 
-    def _fields(self):
+    def _fields(self) -> dict[str, Any]:
         return {"momentum": self.betas[0], "momentum2": self.betas[1]}

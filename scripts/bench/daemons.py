@@ -109,4 +109,36 @@ min_workers: {min_workers}
     return path
 
 
-__all__ = ["LIMIT_S", "Cluster", "lenet_job", "wait_for"]
+def wide_job(folder, mebibytes, more="", frozen=""):
+    """Two hidden layers, so that the weights between them are of about this size.
+    frozen  of the layer between them, e.g. "param { lr_mult: 0 }"
+    """
+    width = int((mebibytes * 2**20 / 4) ** 0.5)
+    path = pathlib.Path(folder) / "job.textproto"
+    path.write_text(f"""
+name: "loss"
+net_param {{
+  name: "wide"
+  layer {{ name: "data" type: "Data" top: "data" top: "label"
+          transform_param {{ scale: 0.00390625 }} data_param {{ batch_size: 8 backend: IDX }} }}
+  layer {{ name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1"
+          inner_product_param {{ num_output: {width} weight_filler {{ type: "xavier" }} }} }}
+  layer {{ name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }}
+  layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {frozen}
+          inner_product_param {{ num_output: {width} weight_filler {{ type: "xavier" }} }} }}
+  layer {{ name: "relu2" type: "ReLU" bottom: "ip2" top: "ip2" }}
+  layer {{ name: "ip3" type: "InnerProduct" bottom: "ip2" top: "ip3"
+          inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}
+  layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: "loss" }}
+}}
+solver_param {{ base_lr: 0.001 lr_policy: "fixed" max_iter: 1000000
+                snapshot_after_train: false }}
+data {{ folder: "/usr/share/datasets/fashion-mnist" }}
+consistency {{ mode: SSP slack: 1 }}
+workers: 2
+{more}
+""", encoding="utf-8")
+    return path
+
+
+__all__ = ["LIMIT_S", "Cluster", "lenet_job", "wait_for", "wide_job"]

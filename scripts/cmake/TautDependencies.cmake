@@ -33,6 +33,7 @@ find_package(prometheus-cpp REQUIRED COMPONENTS core)
 unset(__pkg_config_checked_ZMQ CACHE)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(LMDB REQUIRED IMPORTED_TARGET lmdb)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 # The serial flavour. It brings dozens of further libraries, so programs that do not call it are not
 # bound to it.
 pkg_search_module(HDF5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)

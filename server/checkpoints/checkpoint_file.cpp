@@ -2,31 +2,51 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <filesystem>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
 #include <system_error>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "common/files/allowed_folders.hpp"
 #include "common/files/file_stream.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/sha256.hpp"
+#include "common/log.hpp"
 #include "common/math/finite.hpp"
-#include "common/ssp/policies/averaging.hpp"
-#include "proto/config/job_state.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
-#include "proto/formats/checkpoint_reader.hpp"
+#include "proto/formats/checkpoint_manifest.hpp"
+#include "server/checkpoints/unchanged_slices.hpp"
 
 namespace taut::server {
 namespace fs = std::filesystem;
 namespace {
 
-pb::CheckpointSlice describe(const SliceImage& image) {
+class WholeFile final : public CheckpointOutput {
+ public:
+  WholeFile(std::unique_ptr<FileStream> out, std::string name, std::uint64_t bytes)
+      : out_(std::move(out)) {
+    file_.set_name(std::move(name));
+    file_.set_bytes(bytes);
+  }
+  [[nodiscard]] Result<void> append(std::span<const std::byte> bytes) override {
+    digest_.update(bytes);
+    return out_->append(bytes);
+  }
+  [[nodiscard]] Result<pb::CheckpointFile> commit() override {
+    TAUT_TRY(out_->commit());
+    file_.set_sha256(digest_.finish());
+    return file_;
+  }
+
+ private:
+  std::unique_ptr<FileStream> out_;
+  Sha256 digest_;
+  pb::CheckpointFile file_;
+};
+
+pb::CheckpointSlice describe(const SliceImage& image, const ShardCapture& capture) {
   pb::CheckpointSlice slice;
   slice.set_table(image.place.table.value());
   slice.set_offset(image.place.offset);
@@ -34,6 +54,8 @@ pb::CheckpointSlice describe(const SliceImage& image) {
   slice.set_version(image.version.value());
   slice.set_applications(image.applications);
   slice.set_states(static_cast<std::uint32_t>(image.states.size()));
+  const auto term = capture.terms.find(image.place.shard);
+  if (term != capture.terms.end()) slice.set_term(term->second);
   for (const auto& [worker, done] : image.done) {
     pb::CheckpointDone& one = *slice.add_done();
     one.set_worker(worker.value());
@@ -42,148 +64,122 @@ pb::CheckpointSlice describe(const SliceImage& image) {
   return slice;
 }
 
-/// The member of the new job that continues the work of an old one: they have the same share of the
-/// data. With another number of shares there is none, and all start at the checkpoint's clock.
-std::map<WorkerId, std::optional<std::uint32_t>> successors(const pb::ServerJob& job,
-                                                            const pb::CheckpointManifest& saved,
-                                                            std::uint32_t slots) {
-  std::map<WorkerId, std::optional<std::uint32_t>> takes_up;
-  // In BSP a clock is applied when all have pushed it, so all must start at the same one.
-  const bool aggregates = job.modes(0).mode() == pb::ModeChange::AGGREGATE;
-  for (const pb::Member& member : job.members()) {
-    if (member.join_clock() != saved.clock()) continue;
-    auto& from = takes_up[WorkerId(member.worker())];
-    if (aggregates || slots != saved.slots()) continue;
-    for (const pb::CheckpointMember& before : saved.members()) {
-      const bool existed =
-          before.join_clock() <= saved.clock() && saved.clock() < before.leave_clock();
-      if (existed && before.slot() == member.slot()) from = before.worker();
+/// A file that is to be written, with places of the capture's slices.
+struct Plan {
+  std::string name;
+  std::vector<std::size_t> slices;
+  pb::CheckpointSlices note;
+};
+
+/// One file with everything; or, of an incremental order, one with what has changed, and one with
+/// what rests. The first of them describes all slices.
+std::array<Plan, 2> plan_files(const ShardCapture& capture, const UnchangedSlices& unchanged) {
+  std::array<Plan, 2> plans;
+  const bool is_incremental = capture.order.is_incremental;
+  const std::uint32_t shard = capture.shard.value();
+  plans[0].name =
+      is_incremental ? shard_file_name(shard, capture.order.number, true) : shard_file_name(shard);
+  plans[1].name = shard_file_name(shard, capture.order.number, false);
+  for (std::size_t i = 0; i < capture.slices.size(); ++i) {
+    const SliceImage& image = capture.slices[i];
+    pb::CheckpointSlice& slice = *plans[0].note.add_slices() = describe(image, capture);
+    const std::string* shared = unchanged.file_of(image);
+    if (shared != nullptr) {
+      slice.set_file(*shared);
+      continue;
     }
+    const bool rests = is_incremental && unchanged.rests(image);
+    if (rests) slice.set_file(plans[1].name);
+    plans[rests ? 1 : 0].slices.push_back(i);
   }
-  return takes_up;
+  return plans;
 }
 
-/// The lowest clock that any of the saved slices expects from a worker.
-Clock done_of(const std::vector<const pb::CheckpointSlice*>& slices, std::uint32_t worker,
-              Clock otherwise) {
-  Clock lowest = Clock::never();
-  for (const pb::CheckpointSlice* slice : slices) {
-    for (const pb::CheckpointDone& done : slice->done()) {
-      if (done.worker() == worker) lowest = std::min(lowest, Clock(done.done()));
+Result<void> check_finite(const SliceImage& image, const ShardCapture& capture) {
+  const auto check = [&](const Buffer& part, const char* what) -> Result<void> {
+    if (math::all_finite(part.floats())) return ok();
+    return invalid(fmt::format("table \"{}\" has {} that are not finite: the training has diverged",
+                               capture.tables[image.place.table.value()].name, what));
+  };
+  TAUT_TRY(check(image.values, "values"));
+  for (const Buffer& state : image.states) {
+    TAUT_TRY(check(state, "values of the solver's state"));
+  }
+  return ok();
+}
+
+Result<pb::CheckpointFile> write_file(const Plan& plan, ShardCapture& capture,
+                                      const MakeOutput& make, const std::atomic<bool>& stop) {
+  std::vector<safetensors::TensorSpec> tensors;
+  for (const std::size_t i : plan.slices) {
+    const SliceImage& image = capture.slices[i];
+    const pb::CheckpointSlice slice = describe(image, capture);
+    const std::string& table = capture.tables[slice.table()].name;
+    tensors.push_back({slice_tensor(table, slice), {slice.count()}});
+    for (std::uint32_t state = 0; state < slice.states(); ++state) {
+      tensors.push_back({state_tensor(table, slice, state), {slice.count()}});
     }
   }
-  return lowest == Clock::never() ? otherwise : std::max(lowest, otherwise);
+  TAUT_TRY(const safetensors::EncodedHead head,
+           safetensors::encode_head(tensors, {{kSlicesNote, to_text(plan.note)}}, plan.name));
+  TAUT_TRY(const auto out, make(plan.name, head.file_bytes()));
+  TAUT_TRY(out->append(std::as_bytes(std::span(head.bytes))));
+  for (const std::size_t i : plan.slices) {
+    if (stop) return make_error(ErrorCode::kClosed, plan.name + ": the server ends");
+    SliceImage image = std::move(capture.slices[i]);
+    TAUT_TRY(check_finite(image, capture));
+    TAUT_TRY(out->append(image.values.bytes()));
+    for (const Buffer& state : image.states) {
+      TAUT_TRY(out->append(state.bytes()));
+    }
+  }
+  return out->commit();
 }
 
 }  // namespace
 
-Result<pb::CheckpointFile> write_shard_file(ShardCapture capture, const std::atomic<bool>& stop) {
-  const fs::path folder = capture.order.folder;
-  const fs::path path = folder / shard_file_name(capture.shard.value());
+MakeOutput whole_files(const std::string& folder) {
+  return [folder](const std::string& name,
+                  std::uint64_t bytes) -> Result<std::unique_ptr<CheckpointOutput>> {
+    TAUT_TRY(auto out, FileStream::create(fs::path(folder) / name, bytes));
+    return std::unique_ptr<CheckpointOutput>(
+        std::make_unique<WholeFile>(std::move(out), name, bytes));
+  };
+}
+
+Result<std::vector<pb::CheckpointFile>> write_shard_files(ShardCapture capture,
+                                                          const MakeOutput& make,
+                                                          const std::atomic<bool>& stop) {
+  UnchangedSlices unchanged;
+  if (capture.order.is_incremental) {
+    unchanged = UnchangedSlices::link(capture);
+    if (!unchanged.problem().empty()) {
+      log::warn("job {}: the checkpoint at clock {} shares no files with the one before it: {}",
+                capture.job.value(), capture.order.clock.value(), unchanged.problem());
+    }
+    if (!unchanged.files().empty()) failpoint("checkpoint linked");
+  }
+  const std::array<Plan, 2> plans = plan_files(capture, unchanged);
+  std::vector<pb::CheckpointFile> files;
+  for (const Plan& plan : plans) {
+    if (&plan != plans.data() && plan.slices.empty()) continue;
+    TAUT_TRY(files.emplace_back(), write_file(plan, capture, make, stop));
+  }
+  files.insert(files.end(), unchanged.files().begin(), unchanged.files().end());
+  return files;
+}
+
+Result<std::vector<pb::CheckpointFile>> write_shard_files(ShardCapture capture,
+                                                          const std::atomic<bool>& stop) {
+  const std::string folder = capture.order.folder;
   TAUT_TRY(check_place(folder));
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) {
     return make_error(ErrorCode::kIo,
-                      fmt::format("{}: cannot be made: {}", folder.string(), failed.message()));
+                      fmt::format("{}: cannot be made: {}", folder, failed.message()));
   }
-  pb::CheckpointSlices slices;
-  std::vector<safetensors::TensorSpec> tensors;
-  for (const SliceImage& image : capture.slices) {
-    const pb::CheckpointSlice& slice = *slices.add_slices() = describe(image);
-    const std::string& table = capture.tables[slice.table()].name;
-    tensors.push_back({slice_tensor(table, slice), {slice.count()}});
-    for (std::uint32_t i = 0; i < slice.states(); ++i) {
-      tensors.push_back({state_tensor(table, slice, i), {slice.count()}});
-    }
-  }
-  TAUT_TRY(const safetensors::EncodedHead head,
-           safetensors::encode_head(tensors, {{kSlicesNote, to_text(slices)}}, path.string()));
-  TAUT_TRY(const auto out, FileStream::create(path, head.file_bytes()));
-  Sha256 digest;
-  const auto add = [&](std::span<const std::byte> bytes) -> Result<void> {
-    digest.update(bytes);
-    return out->append(bytes);
-  };
-  TAUT_TRY(add(std::as_bytes(std::span(head.bytes))));
-  for (SliceImage& image : capture.slices) {
-    if (stop) return make_error(ErrorCode::kClosed, path.string() + ": the server ends");
-    std::vector<Buffer> parts = std::move(image.states);
-    parts.insert(parts.begin(), std::move(image.values));
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (math::all_finite(parts[i].floats())) continue;
-      return invalid(
-          fmt::format("table \"{}\" has {} that are not finite: the training has diverged",
-                      capture.tables[image.place.table.value()].name,
-                      i == 0 ? "values" : "values of the solver's state"));
-    }
-    for (const Buffer& part : parts) {
-      TAUT_TRY(add(part.bytes()));
-    }
-  }
-  TAUT_TRY(out->commit());
-  pb::CheckpointFile file;
-  file.set_name(path.filename().string());
-  file.set_bytes(head.file_bytes());
-  file.set_sha256(digest.finish());
-  return file;
-}
-
-Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std::size_t shards) {
-  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open_to_resume(job.resume().folder()));
-  if (saved.manifest().clock() != job.resume().clock()) {
-    return make_error(
-        ErrorCode::kMismatch,
-        fmt::format("{}: is of clock {} now, it was of clock {} when the job started",
-                    saved.folder().string(), saved.manifest().clock(), job.resume().clock()));
-  }
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition().solver_param()));
-  TAUT_TRY(const Policies policies, to_policies(job.definition()));
-  // If workers average, the rule's state is their own.
-  const int of_rule = policies.find<Averaging>() == nullptr ? rule.state_count() : 0;
-  const auto of_policies = static_cast<int>(policies.keeps().states);
-  std::vector<ShardId> all;
-  for (const pb::ShardInfo& shard : job.shards()) all.emplace_back(shard.shard());
-  std::uint32_t slots = 0;
-  for (const pb::Member& member : job.members()) slots = std::max(slots, member.slot() + 1);
-  const auto takes_up = successors(job, saved.manifest(), slots);
-
-  std::vector<ShardImages> images(shards);
-  for (ShardImages& one : images) one.tables = saved.tables();
-  BufferPool pool(Bytes(0));
-  const SliceLayout layout(saved.tables(), all);
-  for (const Slice& place : layout.slices()) {
-    const std::uint32_t shard = place.shard.value() - job.first_shard();
-    if (place.shard.value() < job.first_shard() || shard >= shards) continue;
-    const TableSpec& table = saved.tables()[place.table.value()];
-    const std::uint32_t states = saved.states_of(place.table);
-    const int state_count = table.kind == TableKind::kTrained ? of_rule + of_policies : 0;
-    if (states != static_cast<std::uint32_t>(state_count)) {
-      return make_error(
-          ErrorCode::kMismatch,
-          fmt::format("{}: table \"{}\" has {} numbers with each value, and solver type {} keeps "
-                      "{}: resume with the type ({}) and the delay compensation that wrote it",
-                      saved.folder().string(), table.name, states,
-                      job.definition().solver_param().type(), state_count,
-                      saved.manifest().definition().solver_param().type()));
-    }
-    const auto from = saved.slices_of(place.table, place.offset, place.count);
-    SliceImage image;
-    image.place = place;
-    image.version = saved.clock();
-    image.applications = from.front()->applications();
-    for (const auto& [worker, before] : takes_up) {
-      image.done[worker] = before ? done_of(from, *before, saved.clock()) : saved.clock();
-    }
-    image.values = pool.acquire(place.count * sizeof(float));
-    TAUT_TRY(saved.read_values(place.table, place.offset, image.values.floats()));
-    for (std::uint32_t i = 0; i < states; ++i) {
-      image.states.push_back(pool.acquire(place.count * sizeof(float)));
-      TAUT_TRY(saved.read_state(place.table, i, place.offset, image.states.back().floats()));
-    }
-    images[shard].slices.emplace(layout.index_of(place.table, place.slice), std::move(image));
-  }
-  return images;
+  return write_shard_files(std::move(capture), whole_files(folder), stop);
 }
 
 }  // namespace taut::server

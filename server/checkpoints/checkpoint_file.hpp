@@ -2,29 +2,51 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "common/result.hpp"
-#include "proto/control.pb.h"
+#include "proto/checkpoint.pb.h"
 #include "server/replication/slice_image.hpp"
 
 namespace taut::server {
 
-/// Writes a shard's part of a checkpoint into the order's folder, which is created if it is
-/// missing: to a temporary file, flushed, renamed, the folder flushed. Memory of a slice is freed
-/// once it is written.
-/// stop      ends it early, between two slices; no file remains then
-/// Errors    io: with the file and the system's message; closed: it was stopped
-[[nodiscard]] Result<pb::CheckpointFile> write_shard_file(ShardCapture capture,
-                                                          const std::atomic<bool>& stop);
+/// A file of a checkpoint while it is written. Dropped without `commit`, it is no file.
+/// Thread    one at a time
+class CheckpointOutput {
+ public:
+  virtual ~CheckpointOutput() = default;
+  /// Errors    io, with the file and the system's message; those of other servers
+  [[nodiscard]] virtual Result<void> append(std::span<const std::byte> bytes) = 0;
+  /// Returns when the file is on disks. REQUIRES: as many bytes were appended as announced.
+  [[nodiscard]] virtual Result<pb::CheckpointFile> commit() = 0;
+};
 
-/// Reads the initial state of a server's slices from the checkpoint that the job resumes, after all
-/// its bytes are checked. Slices may have been cut or distributed differently.
-/// shards    the number of this server's
-/// returns   for each of them, in order
-/// Errors    as CheckpointReader::open_to_resume; mismatch: the update rule's state differs from
-///           that of the rule that wrote it; io. Throws std::bad_alloc.
-[[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job,
-                                                                 std::size_t shards);
+/// Starts a file of so many bytes.
+using MakeOutput = std::function<Result<std::unique_ptr<CheckpointOutput>>(const std::string& name,
+                                                                           std::uint64_t bytes)>;
+
+/// Files in a folder, which exists: each written to a temporary file, flushed, renamed, the folder
+/// flushed.
+[[nodiscard]] MakeOutput whole_files(const std::string& folder);
+
+/// Writes a shard's part of a checkpoint: one file, or, if the order is incremental, one with the
+/// slices that have changed and one with those that are likely not to change again, where the
+/// checkpoint before it has them no more. Memory of a slice is freed once it is written.
+/// make      starts each file
+/// stop      ends it early, between two slices; no file remains then
+/// Returns   the files, and those of earlier checkpoints that were linked
+/// Errors    those of `make`; closed: it was stopped; invalid: values that are not finite
+[[nodiscard]] Result<std::vector<pb::CheckpointFile>> write_shard_files(
+    ShardCapture capture, const MakeOutput& make, const std::atomic<bool>& stop);
+
+/// Overload for whole files in the order's folder, which is created if it is missing.
+/// Errors    io
+[[nodiscard]] Result<std::vector<pb::CheckpointFile>> write_shard_files(
+    ShardCapture capture, const std::atomic<bool>& stop);
 
 }  // namespace taut::server

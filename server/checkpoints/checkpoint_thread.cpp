@@ -17,16 +17,30 @@ namespace {
 
 constexpr Duration kIdle{500'000};
 
+/// For the log: what an order has written, and what it shares with earlier ones.
+std::string sum_of(const std::vector<pb::CheckpointFile>& files, std::uint64_t order) {
+  std::uint64_t written = 0;
+  std::uint64_t shared = 0;
+  for (const pb::CheckpointFile& file : files) {
+    (file.order() == 0 || file.order() == order ? written : shared) += file.bytes();
+  }
+  return shared == 0 ? fmt::format("{} bytes", written)
+                     : fmt::format("{} bytes, and {} shared with earlier ones", written, shared);
+}
+
 }  // namespace
 
-CheckpointThread::CheckpointThread(std::size_t shards, OnPart on_part, OnLoaded on_loaded)
+CheckpointThread::CheckpointThread(std::size_t shards, OnPart on_part, OnLoaded on_loaded,
+                                   PartDisks disks)
     : shards_(shards),
       on_part_(std::move(on_part)),
       on_loaded_(std::move(on_loaded)),
+      disks_(std::move(disks)),
       thread_([this] { run(); }) {}
 
 CheckpointThread::~CheckpointThread() {
   stopping_ = true;
+  if (disks_.others != nullptr) disks_.others->stop();
   tasks_.close();
   thread_.join();
 }
@@ -48,27 +62,34 @@ void CheckpointThread::write(std::size_t shard, ShardCapture capture) {
   }
 }
 
+Result<std::vector<pb::CheckpointFile>> CheckpointThread::write_files(ShardCapture capture) {
+  try {
+    if (capture.order.data == 0) return write_shard_files(std::move(capture), stopping_);
+    if (disks_.own == nullptr) return invalid("this server keeps no parts of checkpoints");
+    const MakeOutput make = coded_files(capture.order, capture.shard, disks_);
+    return write_shard_files(std::move(capture), make, stopping_);
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorCode::kIo, "no memory to write it with");
+  } catch (const std::system_error& fault) {
+    return make_error(ErrorCode::kIo, fmt::format("no thread to write it: {}", fault.what()));
+  }
+}
+
 void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
   ShardPart part{capture.order.number, capture.missed, "", {}, capture.tables};
+  const ShardId host = capture.shard;
   const JobId job = capture.job;
   const std::int64_t clock = capture.order.clock.value();
   if (!part.missed) {
     failpoint("checkpoint begun");
     const TimePoint begin = steady_now();
-    auto written = [&]() -> Result<pb::CheckpointFile> {
-      try {
-        return write_shard_file(std::move(capture), stopping_);
-      } catch (const std::bad_alloc&) {
-        return make_error(ErrorCode::kIo, "no memory to write it with");
-      } catch (const std::system_error& fault) {
-        return make_error(ErrorCode::kIo, fmt::format("no thread to write it: {}", fault.what()));
-      }
-    }();
+    auto written = write_files(std::move(capture));
     if (written) {
       failpoint("checkpoint written");
-      part.file = std::move(written.value());
-      log::info("job {}: wrote {} of the checkpoint at clock {}: {} bytes in {:.2f} s", job.value(),
-                part.file.name(), clock, part.file.bytes(), seconds(steady_now() - begin));
+      part.files = std::move(written.value());
+      log::info("job {}: wrote part {} of the checkpoint at clock {}: {} in {:.2f} s", job.value(),
+                host.value(), clock, sum_of(part.files, part.number),
+                seconds(steady_now() - begin));
     } else {
       part.error = written.error().message;
       log::warn("job {}: the checkpoint at clock {} cannot be written: {}", job.value(), clock,
@@ -102,7 +123,7 @@ void CheckpointThread::load(const pb::ServerJob& job) {
     const TimePoint begin = steady_now();
     auto images = [&]() -> Result<std::vector<ShardImages>> {
       try {
-        return read_shard_images(job, shards_);
+        return read_shard_images(job, shards_, saved_on(disks_));
       } catch (const std::bad_alloc&) {
         return make_error(ErrorCode::kIo,
                           fmt::format("{}: no memory to read it into", job.resume().folder()));

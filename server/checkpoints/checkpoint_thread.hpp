@@ -7,6 +7,7 @@
 
 #include "common/bounded_queue.hpp"
 #include "common/result.hpp"
+#include "server/checkpoints/coded_output.hpp"
 #include "server/checkpoints/spare_memory.hpp"
 #include "server/replication/slice_image.hpp"
 #include "server/server_jobs.hpp"
@@ -21,7 +22,8 @@ class CheckpointThread {
   using OnPart = std::function<void(std::size_t shard, JobId job, ShardPart part)>;
   using OnLoaded = std::function<void(const pb::ServerJob& job, Result<std::vector<ShardImages>>)>;
 
-  CheckpointThread(std::size_t shards, OnPart on_part, OnLoaded on_loaded);
+  /// disks  for coded checkpoints; what they name outlives the thread
+  CheckpointThread(std::size_t shards, OnPart on_part, OnLoaded on_loaded, PartDisks disks = {});
   /// Ends soon: a file that is being written is dropped.
   ~CheckpointThread();
   CheckpointThread(const CheckpointThread&) = delete;
@@ -40,10 +42,12 @@ class CheckpointThread {
   using Task = std::function<void()>;
   void run();
   void write_now(std::size_t shard, ShardCapture capture);
+  [[nodiscard]] Result<std::vector<pb::CheckpointFile>> write_files(ShardCapture capture);
 
   const std::size_t shards_;
   const OnPart on_part_;
   const OnLoaded on_loaded_;
+  const PartDisks disks_;
   BoundedQueue<Task> tasks_{1024};
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

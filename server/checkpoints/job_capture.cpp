@@ -10,9 +10,10 @@ void JobCapture::follow(const JobView& view, ShardId shard, const std::vector<Ta
                         bool is_idle) {
   const CaptureOrder& order = view.checkpoint;
   if (order.number != capture_.order.number) {
-    capture_ = {view.job, shard, order, false, {}, {}};
+    capture_ = {view.job, shard, order, false, {}, {}, {}};
     is_finished_ = order.number == 0;
   }
+  for (const ShardPlace& place : view.places) capture_.terms[place.shard] = place.term;
   if (order.number == 0) return_spares();
   if (is_finished_ || (tables.empty() && !is_idle)) return;
   if (prepared_ != order.number) prepare_spares(view, slices, limit);

@@ -15,15 +15,16 @@ void SliceCapture::take_order(const CaptureOrder& order) {
 }
 
 /// While clocks are aggregated, V stays at the order's clock until all updates of that clock have
-/// arrived, and the values are exactly those below it. On arrival they hold later updates too, and
-/// the image's `done` shows which.
-void SliceCapture::capture_if_due(const JobView& job, bool is_written, Clock version,
+/// arrived, and the values are exactly those below it; where nothing is pushed at that clock, it
+/// stays at the last one before. On arrival the values hold later updates too, and the image's
+/// `done` shows which.
+void SliceCapture::capture_if_due(const JobView& job, bool is_written, const SliceClock& clock,
                                   const std::function<SliceImage()>& image) {
   if (state_ != State::kDue) return;
-  const Clock clock = job.checkpoint.clock;
+  const Clock ordered = job.checkpoint.clock;
   if (is_written) {
-    if (version < clock) return;
-    if (version > clock && job.membership.mode_at(clock) == ApplyMode::kAggregate) {
+    if (clock.complete_until() < ordered) return;
+    if (clock.version() > ordered && job.membership.mode_at(ordered) == ApplyMode::kAggregate) {
       state_ = State::kMissed;
       return;
     }

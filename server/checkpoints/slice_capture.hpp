@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "common/ssp/slice_clock.hpp"
 #include "common/types.hpp"
 #include "server/job_view.hpp"
 #include "server/replication/slice_image.hpp"
@@ -24,9 +25,9 @@ class SliceCapture {
   void take_order(const CaptureOrder& order);
   /// Makes the image where it is due.
   /// is_written  false: the slice is never pushed, so its V does not move
-  /// version     V of the slice
+  /// clock       of the slice
   /// image       makes the image; may throw std::bad_alloc
-  void capture_if_due(const JobView& job, bool is_written, Clock version,
+  void capture_if_due(const JobView& job, bool is_written, const SliceClock& clock,
                       const std::function<SliceImage()>& image);
 
   [[nodiscard]] State state() const { return state_; }

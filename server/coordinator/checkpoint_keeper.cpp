@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/failpoint.hpp"
 #include "common/files/allowed_folders.hpp"
 #include "common/files/file.hpp"
 #include "common/files/file_writer.hpp"
@@ -69,13 +70,19 @@ Result<void> check_parts(const CheckpointTask& task) {
   return ok();
 }
 
+/// The path that the checkpoint gets: FOLDER, or next to others of that name.
+std::string free_path(const CheckpointTask& task) {
+  std::error_code failed;
+  int number = 1;
+  while (fs::exists(numbered(task.folder, number), failed)) ++number;
+  return numbered(task.folder, number);
+}
+
 /// Moves the folder to its final path, or next to another checkpoint that has that path: of
 /// another job, or of this one before it was resumed from an earlier clock.
 Result<std::string> put_in_place(const CheckpointTask& task) {
   std::error_code failed;
-  int number = 1;
-  while (fs::exists(numbered(task.folder, number), failed)) ++number;
-  const std::string folder = numbered(task.folder, number);
+  const std::string folder = free_path(task);
   fs::rename(task.aside, folder, failed);
   if (failed) return io_error(folder, "be moved to its final path", failed);
   TAUT_TRY(flush_folder(fs::path(folder).parent_path()));
@@ -125,16 +132,90 @@ Result<void> remove_checkpoint(const std::string& folder) {
   return ok();
 }
 
-Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<std::string>& notes) {
+namespace {
+
+pb::PartRequest request_of(pb::PartRequest::Kind kind, const std::string& folder) {
+  pb::PartRequest request;
+  request.set_kind(kind);
+  request.set_folder(folder);
+  return request;
+}
+
+Result<void> move_parts(const CheckpointTask& task, const std::string& folder,
+                        server::PartClient& parts) {
+  for (const pb::PartHolder& holder : task.holders) {
+    pb::PartRequest move = request_of(pb::PartRequest::MOVE, task.aside);
+    move.set_to(folder);
+    move.set_offset(task.manifest.number());
+    move.set_count(task.manifest.token());
+    TAUT_TRY(parts.post(holder.address(), std::move(move)));
+  }
+  TAUT_TRY(parts.settle());
+  failpoint("parts moved");
+  return ok();
+}
+
+Result<void> copy_manifest(const CheckpointTask& task, const std::string& folder,
+                           const std::string& manifest, server::PartClient& parts) {
+  for (const pb::PartHolder& holder : task.holders) {
+    pb::PartRequest write = request_of(pb::PartRequest::WRITE, folder);
+    write.set_file(kManifestName);
+    TAUT_TRY(parts.post(holder.address(), std::move(write), Frame::copy_of(manifest)));
+  }
+  TAUT_TRY(parts.settle());
+  for (const pb::PartHolder& holder : task.holders) {
+    pb::PartRequest seal = request_of(pb::PartRequest::SEAL, folder);
+    seal.set_file(kManifestName);
+    seal.set_count(manifest.size());
+    TAUT_TRY(parts.post(holder.address(), std::move(seal)));
+  }
+  TAUT_TRY(parts.settle());
+  failpoint("manifests copied");
+  return ok();
+}
+
+/// Removes a folder's parts on all servers that answer.
+void remove_parts(const CheckpointTask& task, const std::string& folder, server::PartClient* parts,
+                  std::vector<std::string>& notes) {
+  if (parts == nullptr) return;
+  for (const pb::PartHolder& holder : task.holders) {
+    const auto removed = parts->ask(holder.address(), request_of(pb::PartRequest::REMOVE, folder));
+    if (removed) continue;
+    notes.push_back(fmt::format("parts of {} stay on server \"{}\": {}", folder, holder.name(),
+                                removed.error().message));
+  }
+}
+
+}  // namespace
+
+Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<std::string>& notes,
+                                      server::PartClient* parts) {
   std::string place = finished_folder(task);
   if (place.empty()) {
-    TAUT_TRY(check_parts(task));
     pb::CheckpointManifest manifest = task.manifest;
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     manifest.set_unix_time_s(std::chrono::duration<double>(now).count());
-    TAUT_TRY(write_file_atomically(fs::path(task.aside) / kManifestName, write_manifest(manifest)));
+    const std::string text = write_manifest(manifest);
+    if (manifest.has_coding()) {
+      if (parts == nullptr) return invalid(task.folder + ": no server's parts can be reached");
+      std::error_code failed;
+      fs::create_directories(task.aside, failed);
+      if (failed) return io_error(task.aside, "be made", failed);
+      const std::string path = free_path(task);
+      // Wherever there is a manifest, the parts are in place.
+      TAUT_TRY(move_parts(task, path, *parts));
+      if (auto copied = copy_manifest(task, path, text, *parts); !copied) {
+        remove_parts(task, path, parts, notes);
+        return copied.error();
+      }
+    } else {
+      TAUT_TRY(check_parts(task));
+    }
+    TAUT_TRY(write_file_atomically(fs::path(task.aside) / kManifestName, text));
+    failpoint("manifest written");
     TAUT_TRY(flush_folder(task.aside));
     TAUT_TRY(place, put_in_place(task));
+    failpoint("checkpoint in place");
   }
   remove_leftovers(task, notes);
   return place;
@@ -142,21 +223,25 @@ Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<st
 
 namespace {
 
-void remove_unkept(const CheckpointTask& task, std::vector<std::string>& notes) {
+void remove_unkept(const CheckpointTask& task, std::vector<std::string>& notes,
+                   server::PartClient* parts) {
   for (const std::string& folder : task.unkept) {
     if (const auto removed = remove_checkpoint(folder); !removed) {
       notes.push_back("a checkpoint was not removed: " + removed.error().message);
     }
+    remove_parts(task, folder, parts, notes);
   }
 }
 
 }  // namespace
 
-CheckpointKeeper::CheckpointKeeper(std::function<void()> on_done)
-    : on_done_(std::move(on_done)), thread_([this] { run(); }) {}
+CheckpointKeeper::CheckpointKeeper(std::function<void()> on_done,
+                                   std::unique_ptr<server::PartClient> parts)
+    : on_done_(std::move(on_done)), parts_(std::move(parts)), thread_([this] { run(); }) {}
 
 CheckpointKeeper::~CheckpointKeeper() {
   tasks_.close();
+  if (parts_) parts_->stop();
   thread_.join();
 }
 
@@ -187,20 +272,27 @@ void CheckpointKeeper::run() {
       continue;
     }
     Done done{std::move(*task), "", {}};
-    if (done.task.kind == CheckpointTask::Kind::kFinish) {
-      const auto finished = finish_checkpoint(done.task, done.notes);
-      if (finished) {
-        done.task.folder = finished.value();
-      } else {
-        done.error = finished.error().message;
-      }
-    } else if (done.task.kind == CheckpointTask::Kind::kRemove) {
-      remove_unkept(done.task, done.notes);
-    } else if (const auto removed = remove_checkpoint(done.task.aside); !removed) {
+    carry_out(done);
+    give(std::move(done));
+  }
+}
+
+void CheckpointKeeper::carry_out(Done& done) {
+  if (done.task.kind == CheckpointTask::Kind::kFinish) {
+    const auto finished = finish_checkpoint(done.task, done.notes, parts_.get());
+    if (finished) {
+      done.task.folder = finished.value();
+    } else {
+      done.error = finished.error().message;
+    }
+  } else if (done.task.kind == CheckpointTask::Kind::kRemove) {
+    remove_unkept(done.task, done.notes, parts_.get());
+  } else {
+    if (const auto removed = remove_checkpoint(done.task.aside); !removed) {
       done.error = removed.error().message;
       done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
     }
-    give(std::move(done));
+    remove_parts(done.task, done.task.aside, parts_.get(), done.notes);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "common/bounded_queue.hpp"
 #include "common/result.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
+#include "server/parts/part_client.hpp"
 
 namespace taut {
 
@@ -16,11 +18,15 @@ namespace taut {
 /// manifest, flushes and renames the folder, then removes the older ones that the task names.
 /// Where the name is taken by another checkpoint, -2, -3, ... is appended to it. A repetition
 /// changes nothing.
+/// The parts of a coded one are moved and the manifest is copied on the servers that have them,
+/// before it is here.
 /// notes     further lines for the log
+/// parts     reaches the task's holders; nullptr: it has none
 /// Returns   the folder that now has the checkpoint
 /// Errors    not_found: a part is missing, for instance if servers do not share the folder; io
 [[nodiscard]] Result<std::string> finish_checkpoint(const CheckpointTask& task,
-                                                    std::vector<std::string>& notes);
+                                                    std::vector<std::string>& notes,
+                                                    server::PartClient* parts = nullptr);
 
 /// Removes the files of a checkpoint, complete or not, and its folder; no other files in it.
 /// Errors    io
@@ -37,7 +43,9 @@ class CheckpointKeeper {
   };
 
   /// on_done  called on the keeper's thread after each task
-  explicit CheckpointKeeper(std::function<void()> on_done);
+  /// parts    for coded checkpoints; nullptr: there are none
+  explicit CheckpointKeeper(std::function<void()> on_done,
+                            std::unique_ptr<server::PartClient> parts = nullptr);
   /// Ends when the current task is finished.
   ~CheckpointKeeper();
   CheckpointKeeper(const CheckpointKeeper&) = delete;
@@ -48,9 +56,11 @@ class CheckpointKeeper {
 
  private:
   void run();
+  void carry_out(Done& done);
   void give(Done done);
 
   const std::function<void()> on_done_;
+  const std::unique_ptr<server::PartClient> parts_;
   BoundedQueue<CheckpointTask> tasks_{256};
   std::mutex mutex_;
   std::vector<Done> done_;

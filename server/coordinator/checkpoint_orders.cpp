@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "proto/config/external_job.hpp"
+#include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
@@ -18,6 +19,10 @@ namespace fs = std::filesystem;
 
 // After this many consecutive orders that were too late, something else is wrong.
 constexpr std::uint32_t kMaxMisses = 12;
+// A stripe of 4 + 2 of them is in a core's second cache while it is encoded.
+constexpr std::uint64_t kBlockBytes = 256ULL << 10U;
+constexpr std::uint32_t kMaxDataParts = 32;
+constexpr std::uint32_t kMaxParityParts = 16;
 
 struct Place {
   fs::path folder;
@@ -90,6 +95,52 @@ std::int64_t due_clock(const JobRecord& job, std::int64_t lowest) {
   return at_end && end != Clock::never().value() ? end : 0;
 }
 
+const pb::CodedCheckpoints* coding_of(const pb::StoredJob& stored) {
+  const pb::CheckpointOptions& options = stored.definition().checkpoint();
+  return options.has_coded() ? &options.coded() : nullptr;
+}
+
+/// The servers that may have parts of a job's checkpoints; none where its files are whole.
+std::vector<pb::PartHolder> holders_of(const pb::StoredJob& stored) {
+  std::vector<pb::PartHolder> holders;
+  if (coding_of(stored) == nullptr) return holders;
+  for (const pb::StoredServer& server : stored.servers()) {
+    if (server.lost() || server.shard_addresses().empty()) continue;
+    pb::PartHolder& holder = holders.emplace_back();
+    holder.set_name(server.name());
+    holder.set_address(server.shard_addresses(0));
+  }
+  return holders;
+}
+
+/// Why no coded checkpoint can be ordered; empty: it can, or files are whole.
+std::string too_few_servers(const pb::StoredJob& stored) {
+  const pb::CodedCheckpoints* coded = coding_of(stored);
+  const auto servers = static_cast<std::uint32_t>(holders_of(stored).size());
+  if (coded == nullptr || losses_survived(*coded, servers) > 0) return "";
+  const std::uint32_t parts = coded->data() + coded->parity();
+  return fmt::format(
+      "{} + {} parts on {} server{} would not survive the loss of one; it takes {} servers, or "
+      "fewer data parts",
+      coded->data(), coded->parity(), servers, servers == 1 ? "" : "s",
+      (parts + coded->parity() - 1) / coded->parity());
+}
+
+/// Adds where an order's parts go, and what that survives.
+std::string place_parts(const pb::StoredJob& stored, pb::CheckpointOrder& order) {
+  const pb::CodedCheckpoints* coded = coding_of(stored);
+  if (coded == nullptr) return "";
+  order.mutable_coding()->set_data(coded->data());
+  order.mutable_coding()->set_parity(coded->parity());
+  order.mutable_coding()->set_block_bytes(kBlockBytes);
+  for (pb::PartHolder& holder : holders_of(stored)) *order.add_holders() = std::move(holder);
+  const auto servers = static_cast<std::uint32_t>(order.holders_size());
+  const std::uint32_t survived = losses_survived(*coded, servers);
+  if (survived >= coded->parity()) return "";
+  return fmt::format(", in {} + {} parts on {} servers: it survives the loss of {}, not of {}",
+                     coded->data(), coded->parity(), servers, survived, coded->parity());
+}
+
 void order(JobRecord& job, std::int64_t clock, Notes& notes) {
   pb::StoredJob& stored = job.change();
   pb::CheckpointOrder& order = *stored.mutable_checkpoint();
@@ -98,18 +149,35 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
   order.set_clock(clock);
   order.set_folder(
       fmt::format("{}.part-{}-{}", folder_of(stored, clock), stored.job(), order.number()));
+  // Servers link to its files themselves; where it is gone by then, they write everything.
+  const int kept = stored.checkpoints_size();
+  if (stored.definition().checkpoint().incremental() && kept > 0) {
+    order.set_base(stored.checkpoints(kept - 1).folder());
+  }
+  const std::string survives = place_parts(stored, order);
   job.finishes_checkpoint = false;
   job.revise();
   for (int i = 0; i < stored.members_size(); ++i) {
     if (owes_checkpoint(job, i)) job.revise_worker(i);
   }
-  notes.push_back(fmt::format("job {}: a checkpoint is ordered at clock {}", stored.job(), clock));
+  notes.push_back(
+      fmt::format("job {}: a checkpoint is ordered at clock {}{}", stored.job(), clock, survives));
 }
 
 void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
-  if (const std::int64_t clock = due_clock(job, lowest); clock > 0) {
+  const std::int64_t clock = due_clock(job, lowest);
+  if (clock <= 0) return;
+  const std::string refusal = too_few_servers(job.stored());
+  if (refusal.empty()) {
     order(job, clock, notes);
+    return;
   }
+  pb::StoredJob& stored = job.change();
+  stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
+  stored.set_checkpoint_wanted(false);
+  stored.set_checkpoint_failure(
+      fmt::format("the checkpoint at clock {} is not written: {}", clock, refusal));
+  notes.push_back(fmt::format("job {}: {}", stored.job(), stored.checkpoint_failure()));
 }
 
 /// Distance of an order from the highest known clock; it grows with each order that was late.
@@ -133,6 +201,7 @@ void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
   drop.job = JobId(job.stored().job());
   drop.number = job.stored().checkpoint().number();
   drop.aside = job.stored().checkpoint().folder();
+  drop.holders = holders_of(job.stored());
   tasks.push_back(std::move(drop));
   job.change().clear_checkpoint();
   job.finishes_checkpoint = false;
@@ -203,7 +272,9 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
   const pb::StoredJob& stored = job.stored();
   const pb::CheckpointOrder& order = stored.checkpoint();
   pb::CheckpointManifest manifest;
-  manifest.set_format(kCheckpointFormat);
+  const pb::CheckpointOptions& options = stored.definition().checkpoint();
+  manifest.set_format(options.incremental() || options.has_coded() ? kCheckpointFormat
+                                                                   : kPlainCheckpointFormat);
   manifest.set_build(build_name());
   manifest.set_wire_version(kWireVersion);
   manifest.set_job(stored.job());
@@ -213,6 +284,7 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
   manifest.set_slack(stored.slack());
   manifest.set_slots(stored.slots());
   *manifest.mutable_definition() = stored.definition();
+  if (order.has_coding()) *manifest.mutable_coding() = order.coding();
   for (const pb::StoredMember& one : stored.members()) {
     pb::CheckpointMember& member = *manifest.add_members();
     member.set_worker(one.member().worker());
@@ -228,7 +300,12 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
   for (const JobRecord::Server& server : job.servers) {
     if (server.lost) continue;
     const pb::CheckpointPart& part = server.reply.checkpoint();
-    manifest.mutable_files()->MergeFrom(part.files());
+    for (const pb::CheckpointFile& file : part.files()) {
+      // Servers may share a file of an earlier checkpoint.
+      const bool is_new = std::ranges::none_of(
+          manifest.files(), [&](const auto& known) { return known.name() == file.name(); });
+      if (is_new) *manifest.add_files() = file;
+    }
     // A server that serves no shard knows no tables.
     if (part.tables_size() > 0) *manifest.mutable_tables() = part.tables();
   }
@@ -242,6 +319,7 @@ void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std
   CheckpointTask task;
   task.kind = CheckpointTask::Kind::kRemove;
   task.job = JobId(job.stored().job());
+  task.holders = holders_of(job.stored());
   auto& kept = *job.change().mutable_checkpoints();
   for (int i = 0; i < kept.size();) {
     if (!is_unkept(kept[i])) {
@@ -310,6 +388,7 @@ void finish(JobRecord& job, CheckpointTasks& tasks) {
   task.aside = stored.checkpoint().folder();
   task.folder = folder_of(stored, stored.checkpoint().clock());
   task.manifest = manifest_of(job);
+  task.holders = holders_of(stored);
   tasks.push_back(std::move(task));
   job.finishes_checkpoint = true;
 }
@@ -353,8 +432,41 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
 
 }  // namespace
 
+Result<void> check_checkpoints(const pb::Job& definition) {
+  const pb::CheckpointOptions& options = definition.checkpoint();
+  if (!options.has_coded()) return ok();
+  const pb::CodedCheckpoints& coded = options.coded();
+  if (coded.data() < 1 || coded.data() > kMaxDataParts || coded.parity() < 1 ||
+      coded.parity() > kMaxParityParts) {
+    return invalid(fmt::format(
+        "checkpoint: coded has data: {} and parity: {}; they must be from 1 to {} and from 1 to {}",
+        coded.data(), coded.parity(), kMaxDataParts, kMaxParityParts));
+  }
+  if (options.incremental()) {
+    return invalid("checkpoint: incremental and coded do not go together; omit one of them");
+  }
+  if (carries_state(definition)) {
+    return invalid(
+        "checkpoint: coded does not go with state that workers keep (a recurrent net's "
+        "carry_state, compression with error feedback), as workers write no parts; omit coded");
+  }
+  return ok();
+}
+
+std::uint32_t losses_survived(const pb::CodedCheckpoints& coded, std::uint32_t servers) {
+  if (servers == 0) return 0;
+  const std::uint32_t parts = coded.data() + coded.parity();
+  return coded.parity() / ((parts + servers - 1) / servers);
+}
+
 bool carries_state(const pb::Job& definition) {
   if (keeps_residuals(definition)) return true;
+  // The solver's state is at workers that average, and what they train between two meetings.
+  const pb::PeriodicAveraging& averaging = definition.consistency().periodic_averaging();
+  if (definition.consistency().has_periodic_averaging() && !definition.external_members()) {
+    const auto rule = to_update_rule(definition.solver_param());
+    if (averaging.fragments() > 1 || (rule && rule.value().state_count() > 0)) return true;
+  }
   const auto& layers = definition.net_param().layer();
   return std::any_of(layers.begin(), layers.end(), [](const pb::LayerParameter& layer) {
     const bool recurs = layer.type() == "RNN" || layer.type() == "LSTM" || layer.type() == "GRU";

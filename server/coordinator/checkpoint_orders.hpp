@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "common/result.hpp"
 #include "common/time.hpp"
 #include "proto/checkpoint.pb.h"
+#include "proto/control.pb.h"
 #include "server/coordinator/epoch_change.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
@@ -26,6 +28,8 @@ struct CheckpointTask {
   std::string folder;        // kFinish: the final path; once finished, the path that was free
   pb::CheckpointManifest manifest;
   std::vector<std::string> unkept;  // kRemove: their folders
+  // Of a job with coded checkpoints: the servers that may have parts. The others' are whole files.
+  std::vector<pb::PartHolder> holders;
 };
 using CheckpointTasks = std::vector<CheckpointTask>;
 
@@ -35,6 +39,14 @@ using CheckpointTasks = std::vector<CheckpointTask>;
 /// Whether workers have a part of checkpoints, which only they can save: state that a net carries
 /// between batches, or what compression leaves out of updates.
 [[nodiscard]] bool carries_state(const pb::Job& definition);
+
+/// Checks what a job says of its checkpoints.
+/// Errors    invalid: parts that there cannot be; settings that do not go together
+[[nodiscard]] Result<void> check_checkpoints(const pb::Job& definition);
+
+/// Of so many parts on so many servers, the most servers that may be lost; 0: none may be.
+[[nodiscard]] std::uint32_t losses_survived(const pb::CodedCheckpoints& coded,
+                                            std::uint32_t servers);
 
 /// Whether a member takes part in the current checkpoint, even if it has finished training.
 [[nodiscard]] bool owes_checkpoint(const JobRecord& job, int member);

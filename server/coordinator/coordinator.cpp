@@ -105,6 +105,9 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
     case pb::ControlMessage::kDrain:
       on_drain(message.drain(), *send(from, request).mutable_command_reply());
       break;
+    case pb::ControlMessage::kCheckNodes:
+      on_check_nodes(message.check_nodes(), *send(from, request).mutable_check_nodes_reply());
+      break;
     case pb::ControlMessage::kStopJob:
       on_stop(message.stop_job(), *send(from, request).mutable_command_reply());
       break;
@@ -230,6 +233,7 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   }
   const pb::Heartbeat& heartbeat = message.heartbeat();
   if (heartbeat.leaves()) drain(*participant);
+  checks_.hear(*participant, heartbeat, reply, now_);
   reply.set_leaves(participant->leaves);
   reply.set_is_drained(is_drained(*participant));
   if (participant->role == pb::ROLE_SERVER) {

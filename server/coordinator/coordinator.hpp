@@ -13,6 +13,7 @@
 #include "common/types.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
 #include "server/coordinator/job_life.hpp"
+#include "server/coordinator/node_checks.hpp"
 #include "server/coordinator/registry.hpp"
 #include "server/coordinator/scheduling.hpp"
 #include "server/coordinator/store/coordinator_records.hpp"
@@ -98,6 +99,7 @@ class Coordinator {
   void on_change_queue(const pb::ChangeQueue& request, pb::CommandReply& reply);
   void on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply);
   void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);
+  void on_check_nodes(const pb::CheckNodes& request, pb::CheckNodesReply& reply);
   /// The job that a command may change, or nullptr and the reason.
   JobRecord* find_for_command(std::uint64_t job, std::string& error);
 
@@ -145,7 +147,8 @@ class Coordinator {
   std::uint64_t first_new_job_;  // jobs below it were recovered
   std::uint64_t saved_incarnation_;
   std::map<std::string, std::vector<pb::ShardLoad>> loads_;  // of each server, the newest
-  pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;           // until the coordinator ends
+  NodeChecks checks_;
+  pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;  // until the coordinator ends
   TimePoint now_;
   TimePoint last_tick_;
   TimePoint recovered_at_;

@@ -27,6 +27,22 @@ bool averages(const pb::Job& definition) {
   return consistency.has_periodic_averaging() || consistency.has_elastic_averaging();
 }
 
+/// Why a job cannot be ended as finished; empty: it can.
+std::string why_not_finished(const JobRecord& job, bool discard) {
+  const pb::StoredJob& stored = job.stored();
+  if (!stored.definition().external_members()) {
+    return fmt::format(
+        "job {0} trains a net, and is done at its last clock; \"tautline stop {0}\" saves it and "
+        "ends it now",
+        stored.job());
+  }
+  if (stored.state() == pb::SUBMITTED) {
+    return fmt::format("job {0} has not started; \"tautline stop {0}\" removes it", stored.job());
+  }
+  if (stored.closing()) return fmt::format("job {} is being ended already", stored.job());
+  return discard ? "a job that is finished is saved; discard is for one that is stopped" : "";
+}
+
 }  // namespace
 
 void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
@@ -130,6 +146,17 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     status = worker_status(*worker, busy.contains(worker->incarnation), now_);
     status.set_leaves(worker->leaves);
     status.set_is_drained(is_drained(*worker));
+  }
+}
+
+void Coordinator::on_check_nodes(const pb::CheckNodes& request, pb::CheckNodesReply& reply) {
+  std::vector<const Participant*> nodes = registry_.live(pb::ROLE_SERVER);
+  // Members of jobs with external members are other programs.
+  for (const Participant* worker : registry_.live(pb::ROLE_WORKER)) {
+    if (trains_nets(worker)) nodes.push_back(worker);
+  }
+  if (checks_.answer(request, nodes, reply, now_)) {
+    out_.notes.push_back(fmt::format("{} processes are examined", nodes.size()));
   }
 }
 
@@ -261,13 +288,26 @@ void Coordinator::on_drain(const pb::Drain& request, pb::CommandReply& reply) {
 void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
   JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
   if (job == nullptr) return;
+  if (request.finish()) {
+    if (std::string why = why_not_finished(*job, request.discard()); !why.empty()) {
+      reply.set_error(std::move(why));
+      return;
+    }
+  }
   reply.set_job(request.job());
+  // The newest request is the one that counts.
+  if (job->stored().finishes() != request.finish()) job->change().set_finishes(request.finish());
   const bool trains = job->stored().state() == pb::RUNNING && !job->stored().closing();
   if (trains && !request.discard()) {
     if (!job->stored().stops_when_saved()) {
-      out_.notes.push_back(save_and_stop(*job) + ", then it is stopped");
+      out_.notes.push_back(save_and_stop(*job) +
+                           (request.finish() ? ", then it is done" : ", then it is stopped"));
     }
     job->change().set_requeued(false);
+    if (request.finish()) {
+      reply.set_message(fmt::format("job {} is saved, then it is done", request.job()));
+      return;
+    }
     reply.set_message(
         fmt::format("job {} is saved, then stopped (--discard stops it at once)", request.job()));
     return;

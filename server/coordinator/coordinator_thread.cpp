@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/files/allowed_folders.hpp"
+#include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/unix_time.hpp"
 #include "proto/control_message.hpp"
@@ -106,7 +107,9 @@ bool CoordinatorThread::leads() const {
 
 void CoordinatorThread::run() {
   try {
-    keeper_ = std::make_unique<CheckpointKeeper>([this] { endpoint_->wake(); });
+    keeper_ = std::make_unique<CheckpointKeeper>(
+        [this] { endpoint_->wake(); },
+        config_.make_part_client ? config_.make_part_client() : nullptr);
     if (!config_.leadership) {
       lead();
       return;
@@ -240,6 +243,9 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
     // A message that is not sent now is sent or requested again later.
     if (!is_saved && must_be_saved_first(outgoing.message)) continue;
     if (outgoing.message.has_status_reply()) add_times(*outgoing.message.mutable_status_reply());
+    if (outgoing.message.has_hello_reply()) {
+      outgoing.message.mutable_hello_reply()->set_unix_time_s(unix_time_s());
+    }
     if (outgoing.to == kInside) {
       if (asking_) asking_->answer.set_value(std::move(outgoing.message));
       asking_.reset();
@@ -347,6 +353,11 @@ std::optional<pb::ControlMessage> CoordinatorThread::settle_submission(
   submit.mutable_resume()->set_folder(saved.value().folder().string());
   submit.mutable_resume()->set_clock(saved.value().clock().value());
   submit.mutable_resume()->set_slots(saved.value().manifest().slots());
+  if (saved.value().is_coded()) {
+    const auto manifest = read_file(saved.value().folder() / kManifestName);
+    if (!manifest) return refused(manifest.error().message);
+    submit.mutable_resume()->set_manifest(manifest.value());
+  }
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include "server/coordinator/leadership.hpp"
 #include "server/coordinator/runs/run_keeper.hpp"
 #include "server/coordinator/store/store.hpp"
+#include "server/parts/part_client.hpp"
 
 namespace taut {
 
@@ -36,6 +38,8 @@ class CoordinatorThread {
     std::filesystem::path run_folder;              // of the jobs' folders; empty: none is kept
     std::shared_ptr<const Leadership> leadership;  // nullptr: it always leads
     Duration tick = std::chrono::milliseconds(100);
+    /// Reaches the servers' parts of coded checkpoints; empty: there are none.
+    std::function<std::unique_ptr<server::PartClient>()> make_part_client = {};
   };
 
   /// Listens, and recovers the stored state; where it may have to stand by, once it leads.

@@ -7,6 +7,7 @@
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/job_tables.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "server/coordinator/shard_placement.hpp"
@@ -133,6 +134,8 @@ Result<Slack> check_definition(const pb::Job& definition) {
   TAUT_TRY(check_experiment(definition));
   TAUT_TRY(to_policies(definition));
   TAUT_TRY(to_compression(definition));
+  TAUT_TRY(to_tables(definition));
+  TAUT_TRY(check_checkpoints(definition));
   TAUT_TRY(to_update_rule(definition));
   const pb::Consistency& consistency = definition.consistency();
   const bool names_slack = consistency.has_slack();
@@ -236,13 +239,14 @@ void start_job(JobRecord& job, const Registry& registry,
   stored.set_slack(stored.wanted_slack());
   stored.add_modes()->set_mode(mode_of_slack(stored.slack()));
   job.revise();
+  const Clock first = first_update(stored.definition());
   for (std::uint32_t rank = 0; rank < count; ++rank) {
     pb::Member member;
     member.set_worker(rank);
     member.set_slot(rank);
     member.set_incarnation(joined[rank]->incarnation.value());
     member.set_name(joined[rank]->name);
-    member.set_join_clock(stored.resume().clock());
+    member.set_join_clock(std::max(stored.resume().clock(), first.value()));
     member.set_leave_clock(Clock::never().value());
     job.add_member(member, joined[rank]->session, joined[rank]->device);
   }
@@ -291,7 +295,9 @@ void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& 
 
 void stop_job(JobRecord& job, TimePoint now, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
-  std::string message = stored.requeued() ? stored.message() : "stopped by request";
+  std::string message = stored.requeued()   ? stored.message()
+                        : stored.finishes() ? "finished by request"
+                                            : "stopped by request";
   if (stored.stops_when_saved()) {
     const int kept = stored.checkpoints_size();
     if (!stored.checkpoint_failure().empty()) {
@@ -307,7 +313,7 @@ void stop_job(JobRecord& job, TimePoint now, Notes& notes) {
   if (job.stored().state() == pb::SUBMITTED) {
     end(job, pb::STOPPED, now, notes);
   } else {
-    close(job, pb::RUNNING, pb::STOPPED, message, now);
+    close(job, pb::RUNNING, stored.finishes() ? pb::DONE : pb::STOPPED, message, now);
   }
 }
 

@@ -294,9 +294,12 @@ bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes
 
 void place_shards(JobRecord& job, const Registry& registry, std::uint32_t interval) {
   pb::StoredJob& stored = job.change();
-  // Which of a clock's updates counted under backup workers is not in an image that is older.
-  const bool counts_first = stored.definition().consistency().backup_workers() > 0;
-  if (interval == 0 || stored.servers_size() < 2 || counts_first) return;
+  const pb::Consistency& consistency = stored.definition().consistency();
+  // Which of a clock's updates counted under backup workers is not in an image that is older; and
+  // of what waits in a buffer a worker would wait for the backup in vain.
+  const bool cannot =
+      consistency.backup_workers() > 0 || consistency.periodic_averaging().outer().buffer() > 0;
+  if (interval == 0 || stored.servers_size() < 2 || cannot) return;
   stored.set_replication_interval(interval);
   for (std::uint32_t host = 0; host < host_count(stored); ++host) {
     pb::StoredShard& shard = *stored.add_shards();

@@ -13,11 +13,24 @@
 
 namespace taut::server {
 
+/// A server that keeps parts of coded checkpoints on its disk.
+struct PartPlace {
+  std::string name;
+  std::string address;
+};
+
 /// A checkpoint that a shard is to contribute to; number 0: none.
 struct CaptureOrder {
   std::uint64_t number = 0;
   Clock clock;
   std::string folder;
+  bool is_incremental = false;
+  std::string base;  // of an incremental one: the checkpoint before it; empty: there is none
+  // Of a coded one; data 0: whole files are written.
+  std::uint32_t data = 0;
+  std::uint32_t parity = 0;
+  std::uint64_t block_bytes = 0;
+  std::vector<PartPlace> holders;
 };
 
 /// A slice's state at one moment. The slice shares the memory and does not write to
@@ -43,6 +56,7 @@ struct ShardCapture {
       false;  // a slice had passed the clock when the order arrived; the rest is then empty
   std::vector<TableSpec> tables;
   std::vector<SliceImage> slices;
+  std::map<ShardId, std::uint64_t> terms;  // of the shards' primaries
 };
 
 /// The initial state of a shard's slices of a resumed job, by SliceLayout::index_of; `done` names

@@ -146,7 +146,7 @@ CheckpointTask finish_task(const TrainedShard& trained, const server::ShardPart&
   task.manifest.set_slots(1);
   task.manifest.add_members()->set_leave_clock(Clock::never().value());
   for (const TableSpec& table : part.tables) *task.manifest.add_tables() = to_wire(table);
-  *task.manifest.add_files() = part.file;
+  for (const pb::CheckpointFile& file : part.files) *task.manifest.add_files() = file;
   return task;
 }
 
@@ -192,7 +192,7 @@ int measure(const fs::path& folder, double gib, std::int64_t ahead) {
     return 1;
   }
   const double whole = seconds(steady_now() - begin);
-  fmt::print("bytes: {}\n", part.file.bytes());
+  fmt::print("bytes: {}\n", part.files.front().bytes());
   fmt::print("seconds in all: {:.3f}\n", whole);
   fmt::print("seconds to put it aside: {:.3f}\n", seconds(aside - begin));
   fmt::print("updates/s before: {:.0f}\n", before);

@@ -1,7 +1,6 @@
 """The dashboard in a real browser, and /api and /metrics of running daemons."""
 
 import contextlib
-import fcntl
 import http.client
 import http.server
 import json
@@ -16,6 +15,7 @@ import sys
 import threading
 import time
 
+import npm_packages
 from cluster import *
 
 TOOLS = pathlib.Path(os.environ.get("TAUTLINE_BROWSER_TOOLS", BIN.parent / "browser"))
@@ -235,30 +235,11 @@ class Page(Served):
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
         if not chromium:
             self.skipTest("no chromium here; scripts/install_packages --tests installs it")
-        if not shutil.which("node") or not shutil.which("npm"):
-            self.skipTest("no node or npm here; scripts/install_packages --tests installs them")
-        self.fetch_driver()
-        shutil.copy(DRIVER / "drive.mjs", TOOLS)
+        npm_packages.fetch(self, DRIVER, TOOLS)
         SHOTS.mkdir(parents=True, exist_ok=True)
         self.browser = subprocess.Popen(["node", TOOLS / "drive.mjs", chromium], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(self.end_browser)
-
-    def fetch_driver(self):
-        """Once for all tests, which may start in parallel: an incomplete folder is not used."""
-        TOOLS.mkdir(parents=True, exist_ok=True)
-        fetched = TOOLS / "fetched"
-        with open(TOOLS / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if fetched.exists():
-                return
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(DRIVER / name, TOOLS)
-            done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-                                  cwd=TOOLS, capture_output=True, text=True)
-            if done.returncode != 0:
-                self.skipTest(f"npm could not fetch playwright-core: {done.stderr[-200:]}")
-            fetched.touch()
 
     def end_browser(self):
         self.browser.stdin.close()

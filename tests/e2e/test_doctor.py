@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import socket
 import time
 
@@ -44,6 +46,72 @@ class Doctor(ClusterTest):
         self.assertEqual(self.of(findings, "shared memory")["verdict"], "ok")
         for name in ("tautline-server", "tautline-worker", "ZeroMQ"):
             self.assertEqual(self.of(findings, "version", name)["verdict"], "ok")
+
+    def look_at_cluster(self, *arguments, status=0):
+        answer = self.ask("doctor", "--cluster", "--json", *arguments)
+        self.assertEqual(answer.returncode, status, answer.stdout + answer.stderr)
+        return json.loads(answer.stdout)["findings"]
+
+    def start_cluster(self, settings=""):
+        self.start_server(shards=2)
+        self.start_daemon("server", "server1")
+        for name in ("worker0", "worker1"):
+            self.start_daemon("worker", name, more=settings)
+
+    def test_a_cluster_is_examined_for_a_job(self):
+        self.start_cluster()
+        findings = self.look_at_cluster(self.job(), "--path", self.folder)
+        self.assertEqual({one["verdict"] for one in findings}, {"ok"}, findings)
+        self.assertIn("4 processes of 1 host", self.of(findings, "nodes")["found"])
+        # Each worker reaches three shards; a server, those of the other one.
+        self.assertIn("9 links", self.of(findings, "links")["found"])
+        rates = self.of(findings, "rates")["found"]
+        self.assertRegex(rates, r"9 links measured.* at \d+ MB/s.*updates of tiny take 0\.\d+ s")
+        self.assertGreater(int(re.search(r"at (\d+) MB/s", rates)[1]), 1)
+        self.assertLess(float(re.search(r"at most ([\d.]+) ms",
+                                        self.of(findings, "clocks")["found"])[1]), 1000)
+        self.assertIn("admit the same", self.of(findings, "keys")["found"])
+        self.assertIn("is the same for 2 processes", self.of(findings, "paths", "data ")["found"])
+        self.assertIn("is the same for 4 processes", self.of(findings, "paths", "shared ")["found"])
+        # 64 x 16 + 16 + 16 x 10 + 10 floats, and as many of a momentum.
+        self.assertIn("2 servers with backups", self.of(findings, "memory")["found"])
+        # The cluster trains afterwards, and the same is found while it does.
+        answer = self.ask("submit", self.job("long.textproto", iterations=100000, workers=2))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.wait_for_job(1, "RUNNING")
+        self.look_at_cluster("--transfer", "1MiB")
+        self.assertEqual(self.status()["jobs"][0]["state"], "RUNNING")
+
+    def test_a_cluster_with_faults_has_a_line_for_each(self):
+        (self.folder / "other").mkdir()
+        self.start_cluster(f'allowed_folders: "{self.folder}/other"')
+        stopped = self.start_daemon("worker", "worker2")
+        stopped.send_signal(signal.SIGSTOP)
+        key_folder = self.folder / ".config/tautline/keys"
+        key_folder.chmod(0o755)
+        self.addCleanup(key_folder.chmod, 0o700)
+        answer = self.ask("doctor", "--cluster", self.job(), "--keys", key_folder)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("other users", answer.stdout + answer.stderr)
+        key_folder.chmod(0o700)
+        began = time.monotonic()
+        findings = self.look_at_cluster(self.job(), status=1)
+        self.assertLess(time.monotonic() - began, 50 * SLOWER)
+        self.assertIn("1 of 5 processes have not answered within 40 s: worker2",
+                      self.of(findings, "nodes", "not answered")["found"])
+        data = self.of(findings, "paths", "data ")
+        self.assertEqual(data["verdict"], "trouble")
+        self.assertIn("worker0", data["found"])
+        self.assertIn("allowed_folders", data["advice"])
+        self.assertEqual(self.of(findings, "links")["verdict"], "ok")
+
+    def test_what_only_a_cluster_is_examined_for_is_refused_without_one(self):
+        self.assert_fails(self.tautline("doctor", self.job()), "--cluster", status=2)
+        self.assert_fails(self.tautline("doctor", "--cluster", "--transfer", "1GiB"),
+                          "at most 64MiB", status=2)
+        answer = self.tautline("doctor", "--cluster", "--coordinator", "127.0.0.1:1", "--wait", 0.5)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("trouble coordinator", answer.stdout)
 
     def test_a_port_that_another_program_holds_is_trouble_and_names_it(self):
         with socket.create_server(("127.0.0.1", 0)) as held:

@@ -87,6 +87,15 @@ class Node(ClusterTest):
         for rank in ranks:
             self.finish(rank, 143)
 
+    def test_all_nodes_are_examined_before_the_job_starts(self):
+        job = self.job(iterations=20)
+        ranks = [self.start_rank(rank, 2, job, "--output", "run", "--check") for rank in (0, 1)]
+        text = self.finish(ranks[0], 0)
+        self.finish(ranks[1], 0)
+        self.assertIn("4 processes of 1 host answered", text)
+        self.assertIn(" 0 troubles", text)
+        self.assertLess(text.index("0 troubles"), text.index("iterations  20 of 20"))
+
     def test_a_node_that_does_not_come_is_named(self):
         rank = self.start_rank(0, 3, self.job(), "--output", "run", "--wait", 2)
         self.assertIn("1 of 3 nodes have joined; ranks 1, 2 have not", self.finish(rank, 1))

@@ -1,8 +1,11 @@
 """A job on four nodes of a real Slurm: to its end, pre-empted and continued, with a node that
 dies."""
 
+import csv
 import json
 import os
+import shutil
+import subprocess
 import unittest
 
 import slurm
@@ -89,6 +92,53 @@ class OnSlurm(ClusterTest):
         self.slurm.hurry(job)
         self.wait_for_state(job, "COMPLETED", 90)
         self.assertIn("continues from", self.output(job))
+
+    def test_a_sweep_runs_as_an_array_of_tasks(self):
+        environment = {**os.environ, **self.slurm.environment}
+        command = [BIN / "tautline", "sweep", self.job(iterations=20), "--slack", "0,async",
+                   "--workers", "1", "--seeds", "2", "--parallel", "3", "--engine", "slurm",
+                   "--output", "out", "--sbatch=--cpus-per-task=1"]
+        answer = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True,
+                                text=True, timeout=110 * SLOWER)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertRegex(answer.stdout, r"Slurm's array job \d+: 4 runs; scancel \d+ ends it")
+        job = (self.folder / "out/slurm-jobs").read_text().strip()
+        with open(self.folder / "out/runs.csv", newline="") as lines:
+            runs = list(csv.DictReader(lines))
+        self.assertEqual([(run["slack"], run["seed"], run["state"]) for run in runs],
+                         [("0", "1", "done"), ("async", "1", "done"), ("0", "2", "done"),
+                          ("async", "2", "done")])
+        self.assertIn(f"<dt>engine</dt><dd>Slurm, array job {job}</dd>",
+                      (self.folder / "out/report.html").read_text())
+        self.assertEqual(len(list((self.folder / "out").glob(f"slurm-{job}_*.out"))), 4)
+        about = json.loads((self.folder / "out/slack0-workers1-seed1/run.json").read_text())
+        self.assertIn("--task", about["command"])
+        # Again: all is done, and no further job is submitted. A run that is lost is run again.
+        shutil.rmtree(self.folder / "out/async-workers1-seed2")
+        answer = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True,
+                                text=True, timeout=110 * SLOWER)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertIn(": 1 run; scancel", answer.stdout)
+        self.assertEqual(len((self.folder / "out/slurm-jobs").read_text().split()), 2)
+
+    def test_a_sweep_waits_for_tasks_that_an_interrupted_one_has_submitted(self):
+        environment = {**os.environ, **self.slurm.environment}
+        command = [BIN / "tautline", "sweep", self.job(iterations=60, extra="clock_time_ms: 50"),
+                   "--slack", "0,1", "--workers", "1", "--seeds", "1", "--parallel", "2",
+                   "--engine", "slurm", "--output", "out", "--sbatch=--cpus-per-task=1"]
+        first = subprocess.Popen(command, cwd=self.folder, env=environment, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.processes.append(first)
+        wait_until(lambda: len(list(self.folder.glob("out/*/train.log"))) == 2, 60, "two runs")
+        first.send_signal(signal.SIGINT)
+        out, err = first.communicate(timeout=20 * SLOWER)
+        self.assertEqual(first.returncode, 130, out + err)
+        self.assertIn("the same command waits for them", err)
+        answer = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True,
+                                text=True, timeout=110 * SLOWER)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertNotIn("scancel", answer.stdout)
+        self.assertEqual(len((self.folder / "out/slurm-jobs").read_text().split()), 1)
 
     def test_a_job_survives_a_node_that_dies(self):
         job = self.submit(self.job(iterations=1000, extra="clock_time_ms: 20"))

@@ -56,6 +56,17 @@ std::vector<std::string> fuzz::samples() {
   pb::OpenTablesReply opened;
   opened.set_reason("no");
   add(opened);
+  DataPartRequest write;
+  write.head.set_kind(pb::PartRequest::WRITE);
+  write.head.set_request(3);
+  write.head.set_folder("saved/net_iter_5.part-1-2");
+  write.head.set_file("shard0.safetensors.part1");
+  write.payload = Frame::copy_of(std::string(20, 'x'));
+  add(write);
+  DataPartReply answer;
+  answer.head.set_request(3);
+  answer.head.set_error("no space left");
+  add(answer);
   return samples;
 }
 

@@ -40,7 +40,7 @@ TEST_CASE(
   BufferPool pool;
   TableSpec table = sim::toy_tables({.tables = 1, .slices = 1}).front();
   const Slice place{TableId(0), SliceId(0), 0, table.count(), ShardId(0)};
-  server::SliceState slice(table, place, view, pool);
+  server::SliceState slice(table, place, view, pool, PushSchedule{});
   // The read overtakes its push, and the mode changes in between.
   REQUIRE(!slice.read({PeerId(1), WorkerId(0), Clock(1)}, view));
   view.slack = Slack(0);

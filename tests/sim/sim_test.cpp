@@ -53,6 +53,20 @@ TEST_CASE("a run on a calm network keeps the contract in every mode", "[sim]") {
   }
 }
 
+TEST_CASE("members bring the initial values, and those of the first are everyone's", "[sim]") {
+  for (const Slack slack : {Slack(0), Slack(1), Slack(3), Slack::unbounded()}) {
+    Plan plan;
+    plan.job.slack = slack;
+    plan.job.is_seeded = true;
+    const Outcome calm = run_and_check(plan);
+    // Nothing is read before the initial values are sent.
+    CHECK(calm.reads == 3UL * 19 * plan.job.tables);
+    plan.faults = rough();
+    plan.servers = 2;
+    run_and_check(plan);
+  }
+}
+
 TEST_CASE("loss, repetition and reordering of messages never break the contract", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
@@ -371,6 +385,47 @@ TEST_CASE("periodic averaging has the same bits under all network faults", "[sim
     harmed.seed = seed;
     CHECK(run_and_check(harmed).values_hash == without.values_hash);
   }
+}
+
+TEST_CASE("workers meet at an outer rule in the same bits under all network faults",
+          "[sim][policy]") {
+  Plan calm;
+  calm.job = {.tables = 3, .clocks = 45, .workers = 3, .slack = Slack(0), .mean = true};
+  pb::PeriodicAveraging& averaging = *calm.job.policies.mutable_periodic_averaging();
+  averaging.set_interval(6);
+  averaging.set_fragments(3);
+  averaging.mutable_outer();
+  const Outcome without = run_and_check(calm);
+  // Meetings of the three fragments: 8, 9 and 8, the last of each at the end, after which nothing
+  // is read; what is read first makes up for it.
+  CHECK(without.reads == 3UL * (8 + 9 + 8));
+  Plan harmed = calm;
+  harmed.faults = rough();
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    harmed.seed = seed;
+    CHECK(run_and_check(harmed).values_hash == without.values_hash);
+  }
+}
+
+TEST_CASE("a worker that is late by fewer meetings than the slack holds no other up",
+          "[sim][policy]") {
+  Plan plan;
+  plan.job = {.clocks = 80, .workers = 3, .slack = Slack(1), .mean = true};
+  plan.job.policies.mutable_periodic_averaging()->set_interval(8);
+  plan.job.policies.mutable_periodic_averaging()->mutable_outer();
+  plan.slow_worker = 2;
+  plan.slowness = 5;
+  const auto widest = [&](Slack slack) {
+    plan.job.slack = slack;
+    std::int64_t widest = 0;
+    for (plan.seed = 1; plan.seed <= 5; ++plan.seed) {
+      widest = std::max(widest, run_and_check(plan).widest);
+    }
+    return widest;
+  };
+  // In clocks: of one meeting, and of three.
+  CHECK(widest(Slack(1)) == 8);
+  CHECK(widest(Slack(3)) == 24);
 }
 
 TEST_CASE("elastic averaging adds every worker's pull up once, in every mode", "[sim][policy]") {

@@ -24,6 +24,7 @@ struct Options {
   std::string faults = "all";
   std::string policy;
   std::string compression;
+  bool seeded = false;
   bool verbose = false;
   bool trace = false;
 };
@@ -41,6 +42,7 @@ Result<PlanLimits> limits_of(const Options& options) {
   if (!options.compression.empty()) {
     TAUT_TRY(limits.scheme, find_scheme(options.compression));
   }
+  if (options.seeded) limits.seeded = true;
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
   } else if (!options.slack.empty()) {
@@ -121,6 +123,9 @@ int main(int argc, char** argv) {
   app.add_option("--policy", options.policy, policies + "or drawn where not given");
   app.add_option("--compression", options.compression,
                  "the scheme of updates, as a job names it; drawn where not given");
+  app.add_flag("--seeded", options.seeded,
+               "members are programs that bring the initial values, wherever policy and "
+               "compression allow it; drawn where not given");
   app.add_flag("--verbose", options.verbose, "one line for each run");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);

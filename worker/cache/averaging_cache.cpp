@@ -5,6 +5,7 @@
 
 #include "common/check.hpp"
 #include "common/math/averaging.hpp"
+#include "common/ssp/fragments.hpp"
 
 namespace taut {
 
@@ -32,10 +33,17 @@ AveragingCache::AveragingCache(Client& client, Backend& backend,
       backend_(backend),
       options_(options),
       local_(backend, tables, {.rule = options.rule, .budget = options.budget}) {
+  const auto fragments = fragments_of(tables, options.schedule.fragments);
   std::size_t largest = 0;
   for (const TableSpec& spec : tables) {
     const Bytes bytes(spec.count() * sizeof(float));
-    tables_.push_back({spec, backend.allocate_host(bytes), options.start, {}, {}});
+    tables_.push_back({spec,
+                       options.schedule.of_fragment(fragments[spec.id.value()]),
+                       backend.allocate_host(bytes),
+                       options.start,
+                       {},
+                       {},
+                       {}});
     largest = std::max(largest, spec.count());
   }
   own_ = backend.allocate_host(Bytes(largest * sizeof(float)));
@@ -64,13 +72,81 @@ Result<void> AveragingCache::settle(Table& table) {
   if (table.asked) {
     TAUT_TRY(client_.wait(table.spec.id, *table.asked, options_.wait));
     table.asked.reset();
-    if (!table.due) local_.write(table.spec.id, table.shared.as<float>());
+    if (!table.due) begin_from_shared(table);
   }
   if (const auto clock = std::exchange(table.due, std::nullopt)) {
     client_.push(table.spec.id, *clock, update_of(table));
     table.next = clock->next();
   }
   return ok();
+}
+
+/// Continues from the shared values; after a resume, with what it had trained since the meeting
+/// before the checkpoint.
+void AveragingCache::begin_from_shared(Table& table) {
+  const std::span<const float> shared = table.shared.as<float>();
+  const auto between = std::exchange(table.between, std::nullopt);
+  if (!between) {
+    local_.write(table.spec.id, shared);
+    return;
+  }
+  std::vector<float> own = between->own;
+  // In BSP they are the same, and its own values are so to the bit.
+  if (!std::ranges::equal(shared, between->shared)) {
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] += shared[i] - between->shared[i];
+  }
+  local_.write(table.spec.id, own);
+}
+
+/// Of each table that is trained: the rule's arrays, then its values and the shared ones, both
+/// empty where it has met just before.
+std::vector<std::vector<float>> AveragingCache::own_state(Clock clock) {
+  std::vector<std::vector<float>> own;
+  if (options_.exchange != Exchange::kPeriodic) return own;
+  for (Table& table : tables_) {
+    if (table.spec.kind == TableKind::kFrozen) continue;
+    for (auto& one : local_.read_state(table.spec.id)) own.push_back(std::move(one));
+    own.resize(own.size() + 2);
+    if (table.asked || clock == options_.start || table.schedule.pushes_at(clock - 1)) continue;
+    std::vector<float>& values = own[own.size() - 2];
+    values.resize(table.spec.count());
+    local_.read(table.spec.id, values);
+    const std::span<const float> last = table.shared.as<float>();
+    own.back().assign(last.begin(), last.end());
+  }
+  return own;
+}
+
+bool AveragingCache::restore(std::vector<std::vector<float>> own) {
+  const auto arrays_of = [this](const Table& table) {
+    const bool trained = table.spec.kind == TableKind::kTrained;
+    return trained ? static_cast<std::size_t>(options_.rule.state_count()) : 0;
+  };
+  std::size_t at = 0;
+  for (const Table& table : tables_) {
+    if (table.spec.kind == TableKind::kFrozen) continue;
+    const std::size_t count = table.spec.count();
+    const std::size_t arrays = arrays_of(table);
+    if (own.size() < at + arrays + 2) return false;
+    for (std::size_t i = 0; i < arrays + 2; ++i, ++at) {
+      const bool may_be_empty = i >= arrays;
+      if (own[at].size() != count && !(may_be_empty && own[at].empty())) return false;
+    }
+    if (own[at - 2].size() != own[at - 1].size()) return false;
+  }
+  if (own.size() != at) return false;
+  at = 0;
+  for (Table& table : tables_) {
+    if (table.spec.kind == TableKind::kFrozen) continue;
+    std::vector<std::vector<float>> state;
+    for (std::size_t i = arrays_of(table); i > 0; --i) state.push_back(std::move(own[at++]));
+    local_.write_state(table.spec.id, state);
+    if (!own[at].empty()) {
+      table.between = Table::Between{std::move(own[at]), std::move(own[at + 1])};
+    }
+    at += 2;
+  }
+  return true;
 }
 
 Buffer AveragingCache::update_of(Table& table) {
@@ -100,9 +176,10 @@ void AveragingCache::publish(std::size_t /*replica*/, TableId /*table*/, Clock /
 
 void AveragingCache::finish_clock(std::size_t replica, Clock clock) {
   local_.finish_clock(replica, clock);
-  if (backend_.in_dry_run() || !options_.schedule.pushes_at(clock)) return;
+  if (backend_.in_dry_run()) return;
   for (Table& table : tables_) {
-    if (table.spec.kind != TableKind::kFrozen) meet(table, clock);
+    const bool meets = table.spec.kind != TableKind::kFrozen && table.schedule.pushes_at(clock);
+    if (meets) meet(table, clock);
   }
 }
 

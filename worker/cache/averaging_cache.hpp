@@ -17,12 +17,14 @@ namespace taut {
 /// rule, with all of its state, runs here; the shards sum what workers push.
 ///
 /// Periodic   at the end of an interval it pushes its change since it last took the shared values,
-///            and continues from the mean over all workers
+///            and continues from what the shards have made of all workers' changes: their mean, or
+///            a step of an outer rule along it. Fragments of the tables do so in turn
 /// Elastic    it reads the shared values, and both move towards each other by moving_rate times
 ///            their distance; it continues from its own
 ///
 /// Running statistics are averaged at the shards at each exchange. The shared values are tested and
-/// saved; a worker's own, and its rule's state, exist as long as the worker.
+/// saved. The state of a worker's rule stays its own over exchanges; with periodic exchange it is
+/// the worker's part of checkpoints, with its values of tables that have not met just before.
 /// Source    averaging.hpp
 class AveragingCache final : public ParameterCache {
  public:
@@ -55,21 +57,31 @@ class AveragingCache final : public ParameterCache {
   void finish_clock(std::size_t replica, Clock clock) override;
   Result<Clock> snapshot(TableId table, std::span<float> into) override;
   Result<void> flush(Duration wait) override;
+  std::vector<std::vector<float>> own_state(Clock clock) override;
+  bool restore(std::vector<std::vector<float>> own) override;
   Client::Traffic traffic() const override { return client_.traffic(); }
   const StalenessHistogram& staleness() const override { return client_.staleness(); }
 
  private:
   struct Table {
     TableSpec spec;
+    PushSchedule schedule;
     HostBuffer shared;           // as last read; written by the client's thread
     Clock next;                  // the first clock that was not pushed
     std::optional<Clock> asked;  // the pending read
     std::optional<Clock> due;    // kElastic: the push that waits for it
+    /// Of a checkpoint between two meetings: its own values, and what they had started from.
+    struct Between {
+      std::vector<float> own;
+      std::vector<float> shared;
+    };
+    std::optional<Between> between;  // until the first read
   };
 
   AveragingCache(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
                  const Options& options);
   [[nodiscard]] Result<void> settle(Table& table);
+  void begin_from_shared(Table& table);
   void meet(Table& table, Clock clock);
   [[nodiscard]] Buffer update_of(Table& table);
 

@@ -100,6 +100,33 @@ void LocalCache::write(TableId table, std::span<const float> values) {
   stream_->finish();
 }
 
+std::vector<std::vector<float>> LocalCache::read_state(TableId id) {
+  const Table& table = tables_[id.value()];
+  const std::size_t arrays = table.state.empty() ? 0 : table.state.front().size();
+  std::vector<std::vector<float>> state(arrays, std::vector<float>(table.spec.count()));
+  for (std::size_t piece = 0; piece < table.state.size(); ++piece) {
+    for (std::size_t i = 0; i < arrays; ++i) {
+      const DeviceSpan<const float> part = table.state[piece][i].as<float>();
+      backend_.copy_to_host(*stream_, part,
+                            std::span(state[i]).subspan(piece * table.piece, part.size()));
+    }
+  }
+  stream_->finish();
+  return state;
+}
+
+void LocalCache::write_state(TableId id, const std::vector<std::vector<float>>& state) {
+  const Table& table = tables_[id.value()];
+  for (std::size_t piece = 0; piece < table.state.size(); ++piece) {
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      const DeviceSpan<float> part = table.state[piece][i].as<float>();
+      backend_.copy_to_device(*stream_,
+                              std::span(state[i]).subspan(piece * table.piece, part.size()), part);
+    }
+  }
+  stream_->finish();
+}
+
 Result<DeviceSpan<const float>> LocalCache::acquire(std::size_t /*replica*/, TableId table,
                                                     Clock /*clock*/) {
   if (!backend_.in_dry_run()) ++staleness_[0];

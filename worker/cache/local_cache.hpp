@@ -35,6 +35,11 @@ class LocalCache final : public ParameterCache {
   void read(TableId table, std::span<float> into);
   void write(TableId table, std::span<const float> values);
 
+  /// The arrays that the rule keeps of a table, [count] each; both wait for the stream.
+  [[nodiscard]] std::vector<std::vector<float>> read_state(TableId table);
+  /// REQUIRES: as many, and as large.
+  void write_state(TableId table, const std::vector<std::vector<float>>& state);
+
   void compute_on(std::size_t /*replica*/, Stream& stream) override { stream_ = &stream; }
   Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;

@@ -60,6 +60,12 @@ class ParameterCache {
   /// Waits until everything published has arrived.
   [[nodiscard]] virtual Result<void> flush(Duration wait) = 0;
 
+  /// What only this worker has of its training between two clocks, for its part of checkpoints:
+  /// arrays in an order of the cache's own; empty: nothing. `clock` is the next one.
+  [[nodiscard]] virtual std::vector<std::vector<float>> own_state(Clock /*clock*/) { return {}; }
+  /// Continues with it, before the first clock; false: it is of other tables or another rule.
+  [[nodiscard]] virtual bool restore(std::vector<std::vector<float>> /*own*/) { return false; }
+
   /// Payload bytes to and from a server.
   [[nodiscard]] virtual Client::Traffic traffic() const { return {}; }
 

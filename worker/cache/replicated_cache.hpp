@@ -45,6 +45,12 @@ class ReplicatedCache final : public ParameterCache {
     return first_->snapshot(table, into);
   }
   Result<void> flush(Duration wait) override { return first_->flush(wait); }
+  std::vector<std::vector<float>> own_state(Clock clock) override {
+    return first_->own_state(clock);
+  }
+  bool restore(std::vector<std::vector<float>> own) override {
+    return first_->restore(std::move(own));
+  }
   Client::Traffic traffic() const override { return first_->traffic(); }
   const StalenessHistogram& staleness() const override { return first_->staleness(); }
 

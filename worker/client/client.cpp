@@ -38,13 +38,22 @@ Buffer Client::gradient_buffer(TableId table) {
   return driver_->pool().acquire(table_bytes_[table.value()]);
 }
 
+bool Client::shares_memory() const {
+  return driver_->shares_memory();
+}
+
 void Client::push(TableId table, Clock clock, const Buffer& gradient, float norm) {
   driver_->push(table, clock, gradient, norm);
 }
 
 void Client::push_and_read(TableId table, Clock clock, const Buffer& gradient,
                            std::span<float> into, float norm) {
-  driver_->push_and_read(table, clock, gradient, into, norm);
+  driver_->push_and_read(table, clock, Frame(gradient), into, norm);
+}
+
+void Client::push_and_read(TableId table, Clock clock, const Frame& gradient,
+                           std::span<float> into) {
+  driver_->push_and_read(table, clock, gradient, into, 0);
 }
 
 void Client::read(TableId table, Clock clock, std::span<float> into) {

@@ -11,6 +11,7 @@
 
 #include "common/net/buffer_pool.hpp"
 #include "common/net/endpoint.hpp"
+#include "common/net/message.hpp"
 #include "common/net/shared_arena.hpp"
 #include "common/result.hpp"
 #include "common/ssp/table.hpp"
@@ -93,6 +94,9 @@ class Client {
   /// updates: those are encoded before push() returns.
   [[nodiscard]] Buffer gradient_buffer(TableId table);
 
+  /// Whether updates reach a shard without travelling as bytes. Thread: any.
+  [[nodiscard]] bool shares_memory() const;
+
   /// Pushes this worker's update of a table at `clock`.
   /// gradient  [count] float32 from gradient_buffer(); not to be written again
   /// norm      the norm that the rule requires (math::UpdateNorm), otherwise 0
@@ -101,6 +105,9 @@ class Client {
   /// The same, and at once the read for the next clock, as one message.
   void push_and_read(TableId table, Clock clock, const Buffer& gradient, std::span<float> into,
                      float norm = 0);
+  /// Overload for memory that is lent: it travels as bytes to every shard, and the frame is shared
+  /// until it is acknowledged, by who drops it last.
+  void push_and_read(TableId table, Clock clock, const Frame& gradient, std::span<float> into);
 
   /// Reads a table at `clock`; `into` may be written, on any thread, until wait() or close()
   /// returns.

@@ -140,16 +140,22 @@ void ClientDriver::open(std::vector<TableSpec> tables) {
 }
 
 void ClientDriver::push(TableId table, Clock clock, const Buffer& gradient, float norm) {
-  post({Request::Kind::kPush, table, clock, encode(table, clock, gradient, norm), {}, {}, {}});
+  post({Request::Kind::kPush,
+        table,
+        clock,
+        encode(table, clock, Frame(gradient), norm),
+        {},
+        {},
+        {}});
 }
 
-void ClientDriver::push_and_read(TableId table, Clock clock, const Buffer& gradient,
+void ClientDriver::push_and_read(TableId table, Clock clock, const Frame& gradient,
                                  std::span<float> into, float norm) {
   post(
       {Request::Kind::kPushRead, table, clock, encode(table, clock, gradient, norm), {}, into, {}});
 }
 
-std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Buffer& gradient,
+std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Frame& gradient,
                                          float norm) {
   std::vector<Update> updates = encoder_.encode(table, clock, gradient, norm, *pool_);
   std::size_t bytes = 0;
@@ -421,6 +427,7 @@ void ClientDriver::take(const Incoming& incoming) {
   if (connections_.agree_on_memory(shard, message)) {
     std::scoped_lock lock(mutex_);
     protocol_.share_memory(shard);
+    shares_memory_ = true;
   }
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     for (const DataItem& item : batch->items) received_ += item.payload.size();

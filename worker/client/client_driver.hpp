@@ -37,7 +37,7 @@ class ClientDriver {
   void open(std::vector<TableSpec> tables);
   void push(TableId table, Clock clock, const Buffer& gradient, float norm);
   /// The push, and the read for the next clock with it.
-  void push_and_read(TableId table, Clock clock, const Buffer& gradient, std::span<float> into,
+  void push_and_read(TableId table, Clock clock, const Frame& gradient, std::span<float> into,
                      float norm);
   void read(TableId table, Clock clock, std::span<float> into);
   /// As Client::on_read.
@@ -58,6 +58,7 @@ class ClientDriver {
 
   [[nodiscard]] BufferPool& pool() { return *pool_; }
   [[nodiscard]] UpdateEncoder& encoder() { return encoder_; }
+  [[nodiscard]] bool shares_memory() const { return shares_memory_; }
   [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_, saved_}; }
 
   /// As Client::work.
@@ -101,7 +102,7 @@ class ClientDriver {
     std::span<float> into;
     std::vector<TableSpec> tables;
   };
-  [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Buffer& gradient,
+  [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Frame& gradient,
                                            float norm);
   void post(Request request);
   void drain();
@@ -116,7 +117,8 @@ class ClientDriver {
   ShardConnections connections_;        // the leader's; move() and address_of() under the lock
   const std::shared_ptr<BufferPool> pool_;
   const std::shared_ptr<ClientLoad> load_;
-  ClientFigures figures_;  // the leader's
+  ClientFigures figures_;                    // the leader's
+  std::atomic<bool> shares_memory_ = false;  // with a shard
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
   std::atomic<std::uint64_t> saved_ = 0;

@@ -22,19 +22,21 @@ void UpdateEncoder::open(const std::vector<TableSpec>& tables, const SliceLayout
   }
 }
 
-std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buffer& gradient,
+std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Frame& gradient,
                                           float norm, BufferPool& pool) {
   const math::Encoding encoding = tables_[table.value()];
   if (encoding.codec == math::Codec::kFloat32 || encoding_.compression.is_seed(clock)) {
     return cut(gradient, table, clock, norm);
   }
   const timeline::Span span(timeline::Row::kPush, "encode", clock.value());
+  const std::span whole(reinterpret_cast<const float*>(gradient.bytes().data()),
+                        gradient.size() / sizeof(float));
   std::unique_lock<std::mutex> lock;
   if (encoding.has_residual()) {
     lock = std::unique_lock(mutex_);
     next_[table.value()] = clock.next();
     encoded_.notify_all();  // a thread that waits for it takes the lock when the table is encoded
-    if (sends_rest_) return encode_rest(table, clock, gradient, norm, pool);
+    if (sends_rest_) return encode_rest(table, clock, whole, norm, pool);
   }
   const auto slices = layout_.slices_of(table);
   std::vector<Update> updates;
@@ -47,7 +49,7 @@ std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buff
     const auto size = static_cast<std::size_t>(math::encoded_bytes(encoding, slice.count));
     const math::Draw draw = math::draw_of(encoding_.seed, static_cast<std::uint64_t>(clock.value()),
                                           encoding_.slot, table.value(), slice.slice.value());
-    const auto values = gradient.floats().subspan(slice.offset, slice.count);
+    const auto values = whole.subspan(slice.offset, slice.count);
     const auto residual = std::span(residuals_[table.value()]);
     math::encode(encoding, values, draw, encoded.data() + begin,
                  residual.empty() ? residual : residual.subspan(slice.offset, slice.count));
@@ -58,19 +60,19 @@ std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Buff
 }
 
 /// REQUIRES: the lock.
-std::vector<Update> UpdateEncoder::encode_rest(TableId table, Clock clock, const Buffer& gradient,
-                                               float norm, BufferPool& pool) {
-  const Buffer whole = pool.acquire(gradient.size());
+std::vector<Update> UpdateEncoder::encode_rest(TableId table, Clock clock,
+                                               std::span<const float> gradient, float norm,
+                                               BufferPool& pool) {
+  const Buffer whole = pool.acquire(gradient.size_bytes());
   std::vector<float>& residual = residuals_[table.value()];
-  std::ranges::transform(gradient.floats(), residual, whole.floats().begin(), std::plus());
+  std::ranges::transform(gradient, residual, whole.floats().begin(), std::plus());
   std::ranges::fill(residual, 0.0F);
-  return cut(whole, table, clock, norm);
+  return cut(Frame(whole), table, clock, norm);
 }
 
 /// A table's values as they are, slice by slice.
-std::vector<Update> UpdateEncoder::cut(const Buffer& values, TableId table, Clock clock,
+std::vector<Update> UpdateEncoder::cut(const Frame& whole, TableId table, Clock clock,
                                        float norm) const {
-  const Frame whole(values);
   std::vector<Update> updates;
   for (const Slice& slice : layout_.slices_of(table)) {
     updates.push_back(

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,12 @@ class UpdateEncoder {
   /// gradient  [count] float32; shared by the result where it is sent as it is
   /// pool      where the result's memory is from otherwise
   /// Throws std::bad_alloc.
-  [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Buffer& gradient,
+  [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Frame& gradient,
                                            float norm, BufferPool& pool);
+  [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Buffer& gradient,
+                                           float norm, BufferPool& pool) {
+    return encode(table, clock, Frame(gradient), norm, pool);
+  }
 
   /// From now on updates are sent as float32, and with all that earlier ones have left out.
   void send_rest() { sends_rest_ = true; }
@@ -49,9 +54,10 @@ class UpdateEncoder {
   [[nodiscard]] bool restore(Residuals residuals);
 
  private:
-  [[nodiscard]] std::vector<Update> encode_rest(TableId table, Clock clock, const Buffer& gradient,
-                                                float norm, BufferPool& pool);
-  [[nodiscard]] std::vector<Update> cut(const Buffer& values, TableId table, Clock clock,
+  [[nodiscard]] std::vector<Update> encode_rest(TableId table, Clock clock,
+                                                std::span<const float> gradient, float norm,
+                                                BufferPool& pool);
+  [[nodiscard]] std::vector<Update> cut(const Frame& whole, TableId table, Clock clock,
                                         float norm) const;
 
   const UpdateEncoding encoding_;

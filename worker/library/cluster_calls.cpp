@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "proto/config/external_job.hpp"
+#include "proto/config/job_misfit.hpp"
 #include "proto/config/text.hpp"
 #include "proto/session/control_client.hpp"
 #include "proto/wire_version.hpp"
@@ -77,6 +78,7 @@ tautline_code tautline_submit(tautline_cluster* cluster, const char* job_text, u
     }
     pb::Job definition;
     TAUT_TRY(parse_text(job_text, "job", definition));
+    TAUT_TRY(check_places(definition, job_text, "job"));
     TAUT_TRY(check_external_members(definition));
     TAUT_TRY(const pb::SubmitReply reply, cluster->client.submit(definition));
     *job = reply.job();
@@ -106,6 +108,14 @@ tautline_code tautline_stop(tautline_cluster* cluster, uint64_t job, int discard
   return guarded([&]() -> Result<void> {
     if (cluster == nullptr) return invalid("an argument is NULL");
     TAUT_TRY(cluster->client.stop(JobId(job), discard != 0));
+    return ok();
+  });
+}
+
+tautline_code tautline_finish_job(tautline_cluster* cluster, uint64_t job) {
+  return guarded([&]() -> Result<void> {
+    if (cluster == nullptr) return invalid("an argument is NULL");
+    TAUT_TRY(cluster->client.finish(JobId(job)));
     return ok();
   });
 }

@@ -4,54 +4,23 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/system/host_name.hpp"
+#include "worker/library/elements.hpp"
 #include "worker/library/guarded.hpp"
 #include "worker/library/library_keys.hpp"
-#include "worker/member/job_member.hpp"
-
-struct tautline_member {
-  std::unique_ptr<taut::JobMember> member;
-};
+#include "worker/library/member_handle.hpp"
 
 namespace taut::library {
 namespace {
 
-constexpr std::size_t kMaxDimensions = 32;
-
 std::string default_name() {
   static std::atomic<unsigned> next = 0;
   return fmt::format("{}-{}-{}", host_name(), getpid(), next++);
-}
-
-Result<void> check(const tautline_member* member) {
-  if (member == nullptr || member->member == nullptr) return invalid("the member is NULL");
-  return ok();
-}
-
-Result<void> check(tautline_element element) {
-  if (element == TAUTLINE_FLOAT32) return ok();
-  return invalid(
-      fmt::format("element type {} is unknown; tables are float32", static_cast<int>(element)));
-}
-
-/// Of a shape whose extents are at least 1 each.
-Result<std::size_t> count_of(const std::string& name, std::span<const std::int64_t> shape) {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) {
-    constexpr auto kMaxExtent = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
-    if (extent < 1 || static_cast<std::size_t>(extent) > kMaxExtent / sizeof(float) / count) {
-      return invalid(fmt::format("table \"{}\": an extent of {} cannot work", name, extent));
-    }
-    count *= static_cast<std::size_t>(extent);
-  }
-  return count;
 }
 
 }  // namespace
@@ -91,31 +60,34 @@ tautline_code tautline_await_place(tautline_member* member, tautline_place* plac
   });
 }
 
+tautline_code tautline_job_table(tautline_member* member, size_t index, tautline_table_info* info) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    if (info == nullptr) return invalid("an argument is NULL");
+    const std::vector<TableSpec>& tables = member->member->tables_in_text();
+    if (index >= tables.size()) {
+      return make_error(
+          ErrorCode::kNotFound,
+          fmt::format("table {} is not in the job's text, which names {}", index, tables.size()));
+    }
+    const TableSpec& table = tables[index];
+    *info = {table.name.c_str(), table.shape.data(), table.shape.size(),
+             table.kind == TableKind::kAveraged ? TAUTLINE_AVERAGED : TAUTLINE_TRAINED};
+    return ok();
+  });
+}
+
 tautline_code tautline_add_table(tautline_member* member, const char* name, const int64_t* shape,
                                  size_t dimensions, tautline_element element, tautline_kind kind,
                                  void* values, uint32_t* table) {
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
-    TAUT_TRY(check(element));
+    TAUT_TRY(check_written(element));
     const bool has_shape = shape != nullptr || dimensions == 0;
     if (name == nullptr || !has_shape || values == nullptr || table == nullptr) {
       return invalid("an argument is NULL");
     }
-    if (dimensions > kMaxDimensions) {
-      return invalid(fmt::format("table \"{}\" has {} dimensions; the limit is {}", name,
-                                 dimensions, kMaxDimensions));
-    }
-    if (kind != TAUTLINE_TRAINED && kind != TAUTLINE_AVERAGED) {
-      return invalid(fmt::format("table \"{}\": kind {} is unknown", name, static_cast<int>(kind)));
-    }
-    const std::span<const std::int64_t> extents(shape, dimensions);
-    TAUT_TRY(const std::size_t count, count_of(name, extents));
-    TAUT_TRY(const TableId id,
-             member->member->add_table(
-                 name, {extents.begin(), extents.end()},
-                 kind == TAUTLINE_TRAINED ? TableKind::kTrained : TableKind::kAveraged,
-                 {static_cast<float*>(values), count}));
-    *table = id.value();
+    TAUT_TRY(*table, add_table(*member, {name, {shape, dimensions}, kind}, values));
     return ok();
   });
 }
@@ -131,7 +103,7 @@ tautline_code tautline_gradient(tautline_member* member, uint32_t table, tautlin
                                 void** update) {
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
-    TAUT_TRY(check(element));
+    TAUT_TRY(check_written(element));
     if (update == nullptr) return invalid("an argument is NULL");
     TAUT_TRY(const std::span<float> memory, member->member->gradient(TableId(table)));
     *update = memory.data();
@@ -143,9 +115,7 @@ tautline_code tautline_push(tautline_member* member, uint32_t table, tautline_el
                             const void* update, uint64_t count) {
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
-    TAUT_TRY(check(element));
-    if (update == nullptr) return invalid("an argument is NULL");
-    return member->member->push(TableId(table), {static_cast<const float*>(update), count});
+    return push(*member, table, element, update, count);
   });
 }
 
@@ -162,7 +132,7 @@ tautline_code tautline_snapshot(tautline_member* member, uint32_t table, tautlin
                                 void* into, uint64_t count, int64_t* version) {
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
-    TAUT_TRY(check(element));
+    TAUT_TRY(check_written(element));
     if (into == nullptr) return invalid("an argument is NULL");
     TAUT_TRY(const ReadResult read,
              member->member->snapshot(TableId(table), {static_cast<float*>(into), count}));

@@ -41,8 +41,14 @@ typedef enum tautline_code {
   TAUTLINE_INTERNAL = 11 /* a mistake in Tautline: please report it */
 } tautline_code;
 
-/* The element type of the memory that is passed. */
-typedef enum tautline_element { TAUTLINE_FLOAT32 = 0 } tautline_element;
+/* The element type of memory. What the library writes is float32; updates may be any of these, and
+ * become float32: float16 and bfloat16 exactly, float64 rounded to the nearest. */
+typedef enum tautline_element {
+  TAUTLINE_FLOAT32 = 0,
+  TAUTLINE_FLOAT64 = 1,
+  TAUTLINE_FLOAT16 = 2, /* IEEE 754 binary16 */
+  TAUTLINE_BFLOAT16 = 3 /* the upper half of a float32 */
+} tautline_element;
 
 typedef enum tautline_kind {
   TAUTLINE_TRAINED = 0, /* updates are gradients, applied by the job's rule */
@@ -84,6 +90,8 @@ TAUTLINE_API tautline_code tautline_set_slack(tautline_cluster* cluster, uint64_
                                               int64_t slack);
 /* discard  other than 0: at once; otherwise a checkpoint is written first */
 TAUTLINE_API tautline_code tautline_stop(tautline_cluster* cluster, uint64_t job, int discard);
+/* Saves a job that trains and ends it as done; its members' calls return TAUTLINE_STOPPED then. */
+TAUTLINE_API tautline_code tautline_finish_job(tautline_cluster* cluster, uint64_t job);
 /* Orders a checkpoint just ahead of every member. */
 TAUTLINE_API tautline_code tautline_checkpoint(tautline_cluster* cluster, uint64_t job);
 
@@ -104,7 +112,21 @@ TAUTLINE_API tautline_code tautline_join(const char* address, const char* keys, 
 /* Waits for a place in the job. */
 TAUTLINE_API tautline_code tautline_await_place(tautline_member* member, tautline_place* place);
 
-/* Adds a table; before tautline_open(), by all members in the same order.
+typedef struct tautline_table_info {
+  const char* name;     /* valid until tautline_close(), as the shape is */
+  const int64_t* shape; /* `dimensions` extents */
+  size_t dimensions;
+  tautline_kind kind;
+} tautline_table_info;
+
+/* A table that the job's text names, counted from 0; after tautline_await_place().
+ * TAUTLINE_NOT_FOUND: the text names no more. Where it names any, members add all of them, in any
+ * order and with their shapes, and the servers make the initial values. */
+TAUTLINE_API tautline_code tautline_job_table(tautline_member* member, size_t index,
+                                              tautline_table_info* info);
+
+/* Adds a table; before tautline_open(), by all members in the same order, or as the job's text
+ * names it.
  * values  the initial values, and from tautline_open() on the shared ones: in C order, the
  *         caller's, and not freed before tautline_close(). They are written by tautline_open(), and
  *         at any time between a push and the end of the pull that follows it. */
@@ -112,8 +134,8 @@ TAUTLINE_API tautline_code tautline_add_table(tautline_member* member, const cha
                                               const int64_t* shape, size_t dimensions,
                                               tautline_element element, tautline_kind kind,
                                               void* values, uint32_t* table);
-/* Opens the tables and fills their values: those of the first member's, or of the clock at which
- * this one joins. */
+/* Opens the tables and fills their values: those that the servers made or the first member brought,
+ * or those of the clock at which this one joins. */
 TAUTLINE_API tautline_code tautline_open(tautline_member* member);
 
 /* Memory for the next update of a table, which need not be copied when it is pushed. */
@@ -160,6 +182,48 @@ TAUTLINE_API tautline_code tautline_finish(tautline_member* member);
 TAUTLINE_API tautline_code tautline_fail(tautline_member* member, const char* reason);
 /* Frees the member. One that has not left is taken for lost. */
 TAUTLINE_API void tautline_close(tautline_member* member);
+
+/* ---- Memory that is lent ---- */
+
+/* Memory of the caller's that the library uses, and neither frees nor copies, until it calls
+ * `release`. A call that fails leaves it to the caller, and releases nothing.
+ *
+ * release  called once, before or after the call that lends the memory returns, on that call's
+ *          thread, on one of the library's, or on that of tautline_close(). It must not call the
+ *          library, wait, or throw. NULL: nothing is called */
+typedef struct tautline_buffer {
+  void* data; /* in C order, aligned to its elements */
+  uint64_t count;
+  tautline_element element;
+  void (*release)(void* context);
+  void* context;
+} tautline_buffer;
+
+/* Adds a table as tautline_add_table(), whose memory is a float32 buffer. It is released by
+ * tautline_close(), or when the last tensor of tautline_values_dlpack() is deleted after that. */
+TAUTLINE_API tautline_code tautline_add_buffer(tautline_member* member, const char* name,
+                                               const int64_t* shape, size_t dimensions,
+                                               tautline_kind kind, const tautline_buffer* values,
+                                               uint32_t* table);
+/* Pushes as tautline_push(), without a copy. The buffer is not written before it is released: when
+ * the servers have acknowledged it, or before the call returns where the update travels as another
+ * memory (the job compresses it, it is no float32, a server of this machine shares memory). */
+TAUTLINE_API tautline_code tautline_push_buffer(tautline_member* member, uint32_t table,
+                                                const tautline_buffer* update);
+
+/* The same for tensors of DLPack, version 1 of its structures, in the host's memory and C order.
+ *
+ * tensor     its deleter takes the place of a buffer's release, and the call that of a consumer
+ * versioned  other than 0: a DLManagedTensorVersioned; otherwise a DLManagedTensor */
+TAUTLINE_API tautline_code tautline_add_dlpack(tautline_member* member, const char* name,
+                                               tautline_kind kind, void* tensor, int versioned,
+                                               uint32_t* table);
+TAUTLINE_API tautline_code tautline_push_dlpack(tautline_member* member, uint32_t table,
+                                                void* tensor, int versioned);
+/* A table's values as a tensor, without a copy, which the caller deletes by its deleter. Where the
+ * table's memory is the caller's, it must exist for as long. */
+TAUTLINE_API tautline_code tautline_values_dlpack(tautline_member* member, uint32_t table,
+                                                  int versioned, void** tensor);
 
 #ifdef __cplusplus
 }

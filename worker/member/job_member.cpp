@@ -1,8 +1,10 @@
 #include "worker/member/job_member.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "common/log.hpp"
@@ -10,7 +12,9 @@
 #include "common/net/shared_arena.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/job_tables.hpp"
 #include "proto/config/settle_compression.hpp"
+#include "worker/member/named_tables.hpp"
 
 namespace taut {
 namespace {
@@ -52,6 +56,7 @@ Result<std::optional<JobMember::Place>> JobMember::await_place(Duration at_most)
 
 Result<void> JobMember::connect(const pb::WorkerJob& job) {
   clock_ = Clock(job.start_clock());
+  TAUT_TRY(in_text_, to_tables(job.definition()));
   silence_limit_ = job.silence_limit_s() > 0 ? from_seconds(job.silence_limit_s()) : kSilence;
   ClientOptions options;
   TAUT_TRY(options.encoding.compression, to_compression(job.definition()));
@@ -103,7 +108,8 @@ Error JobMember::explain(const Error& error) const {
 }
 
 Result<TableId> JobMember::add_table(const std::string& name, std::vector<std::int64_t> shape,
-                                     TableKind kind, std::span<float> values) {
+                                     TableKind kind, std::span<float> values,
+                                     std::shared_ptr<void> owner) {
   TAUT_TRY(const auto call, enter());
   if (is_requested_) {
     return invalid(fmt::format(
@@ -126,14 +132,20 @@ Result<TableId> JobMember::add_table(const std::string& name, std::vector<std::i
     return invalid(fmt::format("table \"{}\": its shape [{}] has {} values, but {} were given",
                                name, fmt::join(shape, ", "), elements(shape), values.size()));
   }
-  Table& table = tables_.emplace_back();
-  table.spec.id = TableId(static_cast<std::uint32_t>(tables_.size() - 1));
+  Table table;
+  const TableId number(static_cast<std::uint32_t>(tables_.size()));
+  table.spec.id = number;
   table.spec.name = name;
   table.spec.shape = std::move(shape);
   table.spec.kind = kind;
   table.spec.filler = {math::Filler::Kind::kConstant, 0, 0};
   table.values = values;
-  return table.spec.id;
+  table.owner = std::move(owner);
+  if (place_) {
+    TAUT_TRY(match(in_text_, table.spec));
+  }
+  tables_.push_back(std::move(table));
+  return number;
 }
 
 Result<bool> JobMember::open(Duration at_most) {
@@ -162,8 +174,11 @@ Result<void> JobMember::request_tables() {
   if (!place_) return invalid("this member has no place in its job yet; wait for it first");
   if (tables_.empty()) return invalid("there is no table to open; add one first");
   std::vector<TableSpec> specs;
-  specs.reserve(tables_.size());
-  for (const Table& table : tables_) specs.push_back(table.spec);
+  for (Table& table : tables_) {
+    TAUT_TRY(match(in_text_, table.spec));
+    specs.push_back(table.spec);
+  }
+  TAUT_TRY(specs, in_order(in_text_, std::move(specs)));
   if (auto opened = client_->open(std::move(specs), silence_limit_); !opened) {
     return explain(opened.error());
   }
@@ -183,41 +198,90 @@ Result<void> JobMember::request_tables() {
   return ok();
 }
 
+Result<JobMember::TableView> JobMember::table(TableId table) {
+  TAUT_TRY(const auto call, enter());
+  if (table.value() >= tables_.size()) return unknown(table);
+  const Table& one = tables_[table.value()];
+  return TableView{one.spec.name, one.spec.shape, one.values, one.owner};
+}
+
+Error JobMember::unknown(TableId table) const {
+  return invalid(
+      fmt::format("table {} does not exist; there are {}", table.value(), tables_.size()));
+}
+
 Result<JobMember::Table*> JobMember::find(TableId table) {
   if (!is_open_) return invalid("the tables are not open yet");
   if (table.value() < tables_.size()) return &tables_[table.value()];
-  return invalid(
-      fmt::format("table {} does not exist; there are {}", table.value(), tables_.size()));
+  return unknown(table);
 }
 
 Result<std::span<float>> JobMember::gradient(TableId id) {
   TAUT_TRY(const auto call, enter());
   TAUT_TRY(Table* const table, find(id));
-  if (table->gradient.size() == 0) table->gradient = client_->gradient_buffer(id);
+  if (table->gradient.size() == 0) table->gradient = client_->gradient_buffer(table->spec.id);
   return table->gradient.floats().first(table->values.size());
 }
 
 Result<void> JobMember::push(TableId id, std::span<const float> gradient) {
   TAUT_TRY(const auto call, enter());
   TAUT_TRY(Table* const table, find(id));
-  if (gradient.size() != table->values.size()) {
-    return invalid(fmt::format("table \"{}\" has {} values, but its update has {}",
-                               table->spec.name, table->values.size(), gradient.size()));
+  TAUT_TRY(check_push(*table, gradient.size()));
+  copy_and_send(*table, gradient);
+  return ok();
+}
+
+Result<void> JobMember::push_lent(TableId id, const Frame& gradient) {
+  TAUT_TRY(const auto call, enter());
+  TAUT_TRY(Table* const table, find(id));
+  const std::span floats(reinterpret_cast<const float*>(gradient.bytes().data()),
+                         gradient.size() / sizeof(float));
+  TAUT_TRY(check_push(*table, floats.size()));
+  if (client_->shares_memory() || is_written(gradient.bytes())) {
+    copy_and_send(*table, floats);
+  } else {
+    client_->push_and_read(table->spec.id, table->clock, gradient, table->values);
+    sent(*table);
   }
-  if (table->clock > clock_) {
+  return ok();
+}
+
+/// Whether a read may write to this memory while it is sent.
+bool JobMember::is_written(std::span<const std::byte> memory) const {
+  const std::less<const std::byte*> before;
+  return std::ranges::any_of(tables_, [&](const Table& table) {
+    const auto values = std::as_bytes(table.values);
+    return before(memory.data(), values.data() + values.size()) &&
+           before(values.data(), memory.data() + memory.size());
+  });
+}
+
+Result<void> JobMember::check_push(const Table& table, std::size_t count) const {
+  if (count != table.values.size()) {
+    return invalid(fmt::format("table \"{}\" has {} values, but its update has {}", table.spec.name,
+                               table.values.size(), count));
+  }
+  if (table.clock > clock_) {
     return invalid(fmt::format(
         "table \"{}\" was pushed at clock {} before; end the clock before it is pushed again",
-        table->spec.name, clock_.value()));
+        table.spec.name, clock_.value()));
   }
-  Buffer update = std::exchange(table->gradient, Buffer());
-  if (update.size() == 0) update = client_->gradient_buffer(id);
+  return ok();
+}
+
+void JobMember::copy_and_send(Table& table, std::span<const float> gradient) {
+  Buffer update = std::exchange(table.gradient, Buffer());
+  if (update.size() == 0) update = client_->gradient_buffer(table.spec.id);
   if (gradient.data() != update.floats().data()) {
     std::ranges::copy(gradient, update.floats().begin());
   }
-  client_->push_and_read(id, table->clock, update, table->values);
-  table->clock = table->clock.next();
-  table->is_pulled = false;
-  return ok();
+  client_->push_and_read(table.spec.id, table.clock, update, table.values);
+  sent(table);
+}
+
+void JobMember::sent(Table& table) {
+  table.clock = table.clock.next();
+  table.is_pulled = false;
 }
 
 Result<std::optional<ReadResult>> JobMember::pull(TableId id, Duration at_most) {
@@ -245,7 +309,7 @@ Result<ReadResult> JobMember::snapshot(TableId id, std::span<float> into) {
     return invalid(fmt::format("table \"{}\" has {} values, but there is room for {}",
                                table->spec.name, table->values.size(), into.size()));
   }
-  auto read = client_->snapshot(id, into, silence_limit_);
+  auto read = client_->snapshot(table->spec.id, into, silence_limit_);
   if (!read) return explain(read.error());
   return read;
 }

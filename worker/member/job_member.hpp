@@ -31,8 +31,9 @@ struct MemberOptions {
 /// A program's part in a job with external members: its tables, its clock, and its connection to
 /// the coordinator, which it keeps by itself.
 ///
-/// Tables are added, then opened. A member of the job's opening brings their initial values, of
-/// which the first are every member's; one that joins later gets the values of its clock. From then
+/// Tables are added, then opened. Where the job's text names them they are matched by name, and the
+/// servers make their initial values. Otherwise a member of the job's opening brings those, of
+/// which the first are every member's. One that joins later gets the values of its clock. From then
 /// on, at each clock: push() once for every table, pull() what the next clock reads, end_clock().
 ///
 /// Calls that wait for others do so for `at_most`, and say whether that was enough: they may be
@@ -60,11 +61,26 @@ class JobMember {
   /// Errors    and: unavailable: refused by the coordinator; timeout: no coordinator there
   [[nodiscard]] Result<std::optional<Place>> await_place(Duration at_most);
 
-  /// Adds a table; before open(), by all members in the same order.
+  /// The tables that the job's text names; none: members name them. REQUIRES: a place.
+  [[nodiscard]] const std::vector<TableSpec>& tables_in_text() const { return in_text_; }
+
+  /// Adds a table; before open(), by all members in the same order, or as the job's text names it.
+  /// Errors    mismatch: the job's text has none of that name, or of another shape or kind
   /// values  [count] float32, the initial ones; from open() on the shared ones, written until
   ///         close() by open() and, between push() and the end of pull(), at any time
+  /// owner   of the values, shared until then; nullptr: the caller keeps them
   [[nodiscard]] Result<TableId> add_table(const std::string& name, std::vector<std::int64_t> shape,
-                                          TableKind kind, std::span<float> values);
+                                          TableKind kind, std::span<float> values,
+                                          std::shared_ptr<void> owner = nullptr);
+
+  struct TableView {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::span<float> values;
+    std::shared_ptr<void> owner;
+  };
+  /// A table as it was added.
+  [[nodiscard]] Result<TableView> table(TableId table);
   /// Opens the tables at every server, and fills their values. Returns whether all are.
   [[nodiscard]] Result<bool> open(Duration at_most);
 
@@ -73,6 +89,9 @@ class JobMember {
   /// Pushes the table's update of its clock, and asks for the values of the next one.
   /// gradient  [count] float32; copied, unless it is gradient()'s memory
   [[nodiscard]] Result<void> push(TableId table, std::span<const float> gradient);
+  /// The same for memory that is lent. It is not copied unless it reaches the servers through
+  /// memory that this process shares with them, and not to be written while it is shared.
+  [[nodiscard]] Result<void> push_lent(TableId table, const Frame& gradient);
   /// Waits for the values of the table's clock, which push() has begun; nothing: not yet here.
   [[nodiscard]] Result<std::optional<ReadResult>> pull(TableId table, Duration at_most);
   /// Reads the newest values; waits for no member.
@@ -95,8 +114,9 @@ class JobMember {
 
  private:
   struct Table {
-    TableSpec spec;
+    TableSpec spec;  // its id is the one at the servers
     std::span<float> values;
+    std::shared_ptr<void> owner;
     Clock clock;  // that it is pushed at next
     bool is_pulled = false;
     ReadResult read;  // the newest
@@ -108,6 +128,11 @@ class JobMember {
   [[nodiscard]] Result<void> request_tables();
   [[nodiscard]] Result<std::unique_lock<std::mutex>> enter();
   [[nodiscard]] Result<Table*> find(TableId table);
+  [[nodiscard]] Error unknown(TableId table) const;
+  [[nodiscard]] bool is_written(std::span<const std::byte> memory) const;
+  [[nodiscard]] Result<void> check_push(const Table& table, std::size_t count) const;
+  void copy_and_send(Table& table, std::span<const float> gradient);
+  void sent(Table& table);
   [[nodiscard]] Result<std::optional<ReadResult>> await(Table& table, Duration at_most);
   [[nodiscard]] Result<void> check_pushed() const;
   /// The reason behind a client's error, where the coordinator has said it.
@@ -119,7 +144,8 @@ class JobMember {
   std::optional<Place> place_;
   Duration silence_limit_{0};
   std::unique_ptr<Client> client_;
-  std::vector<Table> tables_;
+  std::vector<TableSpec> in_text_;
+  std::vector<Table> tables_;  // as they were added; a table's number is its place here
   bool is_requested_ = false;  // the tables, at the servers
   bool is_open_ = false;
   bool has_left_ = false;

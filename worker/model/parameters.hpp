@@ -3,19 +3,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "common/math/filler.hpp"
 #include "common/result.hpp"
 #include "worker/model/graph.hpp"
 #include "worker/model/rules/layer_rule.hpp"
 
 namespace taut::model {
-
-/// The distribution of a filler for a parameter of this shape. Fans as in Caffe: in = count /
-/// shape[0], out = count / shape[1] (count if there is one axis).
-/// Errors    invalid: unknown type (lists the known ones), impossible bounds or deviations
-/// Source    Caffe, filler.hpp
-[[nodiscard]] Result<math::Filler> settle_filler(const pb::FillerParameter& filler,
-                                                 const Shape& shape);
 
 /// Adds a layer's parameters to the graph's tables; returns their indices. A parameter is named by
 /// its ParamSpec, or "<layer>/<suffix>"; one name is one table, shared by every layer that uses it.

@@ -12,6 +12,7 @@
 #include "worker/model/job/file_kind.hpp"
 #include "worker/model/job/job.hpp"
 #include "worker/model/job/job_data.hpp"
+#include "worker/model/pytorch/state_dict.hpp"
 #include "worker/model/upgrade.hpp"
 #include "worker/model/weights.hpp"
 
@@ -63,6 +64,7 @@ Result<SavedModel> SavedModel::open(const fs::path& model, const fs::path& net_f
   std::error_code ignored;
   if (fs::is_directory(model, ignored)) {
     TAUT_TRY(saved.checkpoint_, CheckpointReader::open(model));
+    TAUT_TRY(saved.checkpoint_->readable());
     if (!has_job) saved.job_ = saved.checkpoint_->manifest().definition();
     return saved;
   }
@@ -109,6 +111,19 @@ Result<ReadTable> SavedModel::from_checkpoint(const Graph& graph) const {
 
 Result<ReadTable> SavedModel::from_weights(const Graph& graph) const {
   if (graph.parameters.empty()) return ReadTable();
+  const auto counterparts =
+      pytorch::counterparts_of(graph, renames_ ? *renames_ : pytorch::Renames());
+  if (renames_ && !counterparts) return counterparts.error();
+  if (counterparts && pytorch::is_state_dict(weights_.front(), counterparts.value())) {
+    return pytorch::tables_from(weights_.front(), graph, counterparts.value());
+  }
+  if (renames_) {
+    const auto absent = pytorch::lacking(weights_.front(), counterparts.value());
+    return make_error(ErrorCode::kMismatch,
+                      fmt::format("{}: is no state_dict of the net under these names: it lacks "
+                                  "\"{}\"",
+                                  path_.string(), absent ? *absent : "names without '/'"));
+  }
   TAUT_TRY(const WeightsMatch match, match_weights(graph, weights_));
   if (!match.missing.empty()) return missing(path_, match.missing);
   std::vector<std::size_t> tensors;  // by table: none is missing

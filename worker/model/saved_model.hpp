@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/result.hpp"
@@ -13,16 +10,14 @@
 #include "proto/formats/weights_file.hpp"
 #include "proto/job.pb.h"
 #include "worker/model/graph.hpp"
+#include "worker/model/pytorch/renames.hpp"
+#include "worker/model/read_table.hpp"
 
 namespace taut::model {
 
 /// The metadata entry of an exported .safetensors file that contains the model's job, as text
 /// protobuf.
 inline constexpr const char* kJobNote = "tautline.job";
-
-/// Elements [first, first + out.size()) of a graph's table number `table`.
-using ReadTable =
-    std::function<Result<void>(std::size_t table, std::uint64_t first, std::span<float> out)>;
 
 /// A trained model: a checkpoint's folder, which contains its job, or a weights file with the net
 /// from another file, or from the file itself if `tautline export` wrote it.
@@ -42,8 +37,13 @@ class SavedModel {
     return checkpoint_ ? &*checkpoint_ : nullptr;
   }
 
-  /// The values of a graph's tables. Valid for the lifetime of this object.
-  /// Errors    mismatch: the model lacks a table or has it with another shape; as match_weights
+  /// PyTorch's names for layers and parameters, in a file that is a state_dict.
+  void rename(pytorch::Renames renames) { renames_ = std::move(renames); }
+
+  /// The values of a graph's tables. A .safetensors may be a PyTorch module's state_dict
+  /// (worker/model/pytorch/state_dict.hpp). Valid for the lifetime of this object.
+  /// Errors    mismatch: the model lacks a table or has it with another shape; as match_weights,
+  ///           counterparts_of
   [[nodiscard]] Result<ReadTable> tables_of(const Graph& graph) const;
 
  private:
@@ -55,6 +55,7 @@ class SavedModel {
   pb::Job job_;
   std::optional<CheckpointReader> checkpoint_;
   std::vector<WeightsFile> weights_;  // one, if it is no checkpoint
+  std::optional<pytorch::Renames> renames_;
 };
 
 /// A net, solver or job file as a job; a net's has no solver.

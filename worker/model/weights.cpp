@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "worker/model/job/job_nets.hpp"
+#include "worker/model/pytorch/state_dict.hpp"
 
 namespace taut::model {
 namespace {
@@ -24,7 +25,8 @@ std::string comparable(std::string name) {
 using Names = std::map<std::string, std::size_t>;
 
 /// Every name of a table. If a shared table and a layer claim the same one, the table has it.
-Names table_names(const Graph& graph) {
+/// counterparts  PyTorch's names
+Names table_names(const Graph& graph, const std::vector<pytorch::Counterpart>& counterparts) {
   Names names;
   for (std::size_t i = 0; i < graph.parameters.size(); ++i) {
     names.try_emplace(comparable(graph.parameters[i].name), i);
@@ -35,7 +37,28 @@ Names table_names(const Graph& graph) {
       names.try_emplace(comparable(fmt::format("{}/{}", layer, i)), node.parameters[i]);
     }
   }
+  for (const pytorch::Counterpart& one : counterparts) {
+    // Others are stored in another way, or only a part of the table.
+    if (one.layout != pytorch::Layout::kSame || !one.addend.empty()) continue;
+    names.try_emplace(comparable(one.tensor), one.table);
+  }
   return names;
+}
+
+/// Errors  mismatch: a state_dict whose tensors are not our tables
+Result<void> check_stored_alike(const WeightsFile& file,
+                                const std::vector<pytorch::Counterpart>& counterparts) {
+  if (!pytorch::is_state_dict(file, counterparts) ||
+      !pytorch::needs_conversion(file, counterparts)) {
+    return ok();
+  }
+  const std::string path = file.file.path().string();
+  return make_error(
+      ErrorCode::kMismatch,
+      fmt::format("{}: is a PyTorch state_dict with tensors that are stored in another way here "
+                  "(gates, biases or running statistics); convert it: tautline export {} --net "
+                  "JOB --output FILE.safetensors",
+                  path, path));
 }
 
 /// The first layer that uses a table.
@@ -111,11 +134,14 @@ std::string WeightsMatch::summary() const {
 }
 
 Result<WeightsMatch> match_weights(const Graph& graph, const std::vector<WeightsFile>& files) {
-  const Names names = table_names(graph);
+  const auto found_names = pytorch::counterparts_of(graph, {});
+  const auto counterparts = found_names ? found_names.value() : std::vector<pytorch::Counterpart>();
+  const Names names = table_names(graph, counterparts);
   std::map<std::size_t, WeightsMatch::Found> found;
   WeightsMatch match;
   for (std::size_t file = 0; file < files.size(); ++file) {
     const std::string path = files[file].file.path().string();
+    TAUT_TRY(check_stored_alike(files[file], counterparts));
     std::map<std::size_t, std::size_t> given;  // tensors by table
     for (std::size_t i = 0; i < files[file].tensors.size(); ++i) {
       const StoredTensor& tensor = files[file].tensors[i];

@@ -17,6 +17,8 @@ namespace taut::model {
 ///
 ///   LAYER/NAME   as `tautline export` writes safetensors
 ///   LAYER.NAME   as PyTorch names them, also with a '.' for each '/' in LAYER
+///   as a state_dict of torch.nn's layers names it (worker/model/pytorch/state_dict.hpp), if it is
+///                stored there as here
 ///   LAYER/I, LAYER.I   as the blobs of a .caffemodel or .caffemodel.h5 are numbered
 ///
 /// and a shared one under its own name, or as a numbered blob of any layer that uses it. Of several
@@ -36,7 +38,8 @@ struct WeightsMatch {
 };
 
 /// Errors    mismatch: a tensor of another shape or of whole numbers (names layer and shapes), a
-///           name that two tensors of a file match, no match at all
+///           name that two tensors of a file match, no match at all; a state_dict that must be
+///           converted
 [[nodiscard]] Result<WeightsMatch> match_weights(const Graph& graph,
                                                  const std::vector<WeightsFile>& files);
 

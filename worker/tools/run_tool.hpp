@@ -6,7 +6,7 @@
 
 namespace taut::worker {
 
-/// Executes a request of `tautline test`, `predict` or `sample`, and prints the result.
+/// Executes a request of `tautline test`, `predict`, `sample` or `outputs`, and prints the result.
 /// Errors    those of SavedModel, build_graph and the data; a model that does not fit the request
 /// Thread    main
 [[nodiscard]] Result<void> run_tool(const pb::ToolRequest& request, Backend& backend);

@@ -49,6 +49,8 @@ Result<void> run_tool(const pb::ToolRequest& request, Backend& backend) {
       return predict(request, backend);
     case pb::ToolRequest::SAMPLE:
       return sample_text(request, backend);
+    case pb::ToolRequest::OUTPUTS:
+      return save_outputs(request, backend);
     default:
       return invalid("the request is of an unknown kind");
   }

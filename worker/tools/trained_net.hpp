@@ -29,6 +29,8 @@ class TrainedNet {
   void read_blob(const std::string& name, std::span<float> into) {
     net_->read_blob(*stream_, name, into);
   }
+  /// The same for a blob by its place in the graph.
+  void read_blob(std::size_t blob, std::span<float> into) { net_->read_blob(*stream_, blob, into); }
   /// Reads what the net's HDF5Output layers write of the last batch.
   void read_outputs(Hdf5Output& outputs) { outputs.read(*net_, *stream_); }
 
@@ -54,5 +56,6 @@ inline constexpr Duration kBatchWait{60'000'000};
 [[nodiscard]] Result<void> test_model(const pb::ToolRequest& request, Backend& backend);
 [[nodiscard]] Result<void> predict(const pb::ToolRequest& request, Backend& backend);
 [[nodiscard]] Result<void> sample_text(const pb::ToolRequest& request, Backend& backend);
+[[nodiscard]] Result<void> save_outputs(const pb::ToolRequest& request, Backend& backend);
 
 }  // namespace taut::worker

@@ -5,19 +5,34 @@
 #include <string>
 #include <vector>
 
+#include "cli/checkpoint_paths.hpp"
 #include "cli/commands/shared_options.hpp"
 #include "cli/doctor/checks.hpp"
+#include "cli/doctor/cluster_doctor.hpp"
 #include "cli/doctor/data_sets.hpp"
+#include "cli/doctor/job_needs.hpp"
 #include "cli/install_paths.hpp"
 #include "common/files/file.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/wire_version.hpp"
+#include "worker/model/job/job.hpp"
+#include "worker/model/weights.hpp"
 
 namespace taut::cli {
 namespace {
 
+// Enough to leave the slow start of a connection behind, and usually a fraction of a second.
+constexpr std::uint64_t kTransferBytes = 8ULL << 20U;
+constexpr std::uint64_t kMaxTransferBytes = 64ULL << 20U;
+// Processes take 25 s at most.
+constexpr double kClusterWait_s = 40;
+
 struct DoctorOptions {
   bool json = false;
+  bool cluster = false;
+  std::string job_file;
+  std::vector<std::string> paths;
+  std::uint64_t transfer_bytes = kTransferBytes;
   CoordinatorOption coordinator;
 };
 
@@ -92,9 +107,56 @@ Findings examine_all(const DoctorOptions& options, Machine& machine) {
   return findings;
 }
 
+/// What the job that is named asks of the cluster, with the paths that the user names.
+Result<JobNeeds> needs_of(const DoctorOptions& options) {
+  JobNeeds needs;
+  if (!options.job_file.empty()) {
+    TAUT_TRY(pb::Job job, model::load_job(options.job_file));
+    settle_checkpoint_paths("checkpoints", job);
+    settle_last_checkpoint(job);
+    TAUT_TRY(model::settle_weights(options.job_file, options.job_file, job));
+    TAUT_TRY(needs, cli::needs_of(job));
+  }
+  for (const std::string& path : options.paths) {
+    needs.paths.push_back({NeededPath::Use::kShared, absolute_path(path)});
+  }
+  pb::ClusterConfig config;
+  if (!options.coordinator.config_file.empty()) {
+    TAUT_TRY(config, load_cluster_config(options.coordinator.config_file));
+  }
+  needs.replicated = config.server().coordinator().replication().interval() > 0;
+  return needs;
+}
+
+Result<Findings> examine_nodes(const DoctorOptions& options, const JobNeeds& needs) {
+  TAUT_TRY(auto client, options.coordinator.connect());
+  TAUT_TRY(const ClusterFacts cluster,
+           examine_cluster(client, needs, static_cast<std::uint32_t>(options.transfer_bytes),
+                           kClusterWait_s));
+  return judge_cluster(cluster, needs, build_name());
+}
+
+Findings examine_all_nodes(const DoctorOptions& options) {
+  const auto needs = needs_of(options);
+  if (!needs) return {trouble("job", needs.error().message, "correct it and run this again")};
+  const auto findings = examine_nodes(options, needs.value());
+  if (findings) return findings.value();
+  return {trouble("coordinator", findings.error().message,
+                  "see that the server with coordinator {} runs, and that this command's key is "
+                  "one of a role that may submit")};
+}
+
 void run(const DoctorOptions& options, int& status) {
-  const auto machine = this_machine(options.coordinator.security());
-  const Findings findings = examine_all(options, *machine);
+  if (!options.cluster && (!options.job_file.empty() || !options.paths.empty())) {
+    throw UsageError("JOB and --path are for --cluster: what the nodes are examined for");
+  }
+  Findings findings;
+  if (options.cluster) {
+    findings = examine_all_nodes(options);
+  } else {
+    const auto machine = this_machine(options.coordinator.security());
+    findings = examine_all(options, *machine);
+  }
   if (options.json) {
     fmt::print("{}\n", findings_json(findings));
   } else {
@@ -109,6 +171,27 @@ void add_doctor(Command& command, int& status) {
   auto options = std::make_shared<DoctorOptions>();
   options->coordinator.wait_s = 2;
   options->coordinator.add_to(command);
+  command
+      .text("JOB", options->job_file,
+            "With --cluster: the job that the nodes are to train, with its paths and its memory")
+      .value("FILE");
+  command.flag("--cluster", options->cluster,
+               "Asks every server and worker of a running cluster: shards in reach, keys, clocks, "
+               "paths, rates");
+  command
+      .texts("--path", options->paths,
+             "With --cluster: a folder or file that must be the same one for every process")
+      .value("PATH");
+  command
+      .byte_size("--transfer", options->transfer_bytes,
+                 "With --cluster: what each process sends to each shard, up to 64MiB")
+      .check([](const std::string& text) {
+        std::uint64_t bytes = 0;
+        std::string wrong = command_line::check_byte_size(text, bytes);
+        if (wrong.empty() && bytes > kMaxTransferBytes) wrong = "must be at most 64MiB, is " + text;
+        return wrong;
+      })
+      .by_default("8MiB");
   command.flag("--json", options->json, "Prints one JSON object on a line");
   command.on_run([options, &status] { run(*options, status); });
 }

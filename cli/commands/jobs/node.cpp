@@ -87,6 +87,9 @@ void add_node(Command& command, int& status) {
       .number("--wait", options.wait_s, "How long nodes wait for each other", "SECONDS",
               {.min = 1, .max = 86400})
       .by_default("300");
+  command.flag("--check", options.check,
+               "Has all nodes examined before the job starts, as tautline doctor --cluster does; "
+               "trouble ends the run");
   command
       .number("--save-within", options.save_s,
               "How long a run that receives SIGTERM or SIGUSR1 may take for its checkpoint; less "

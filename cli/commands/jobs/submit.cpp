@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,8 +15,10 @@
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/jobs/follow_job.hpp"
 #include "cli/commands/shared_options.hpp"
+#include "cli/converted_weights.hpp"
 #include "cli/job_records.hpp"
 #include "cli/run_origin.hpp"
+#include "common/time.hpp"
 #include "proto/session/control_client.hpp"
 #include "worker/model/job/job.hpp"
 #include "worker/model/layer_place.hpp"
@@ -25,6 +30,7 @@ namespace {
 struct SubmitOptions {
   std::string job_file;
   bool follow = false;
+  std::uint32_t await_servers = 0;
   JobOptions job;
   CoordinatorOption coordinator;
 };
@@ -42,8 +48,10 @@ Result<void> settle_weights(const SubmitOptions& options, pb::Job& job) {
   }
   const JobRecords known = records_of(job);
   if (!known.unknown.empty()) return ok();
-  TAUT_TRY(const std::string weights,
-           model::match_job_weights(job, known.records.graph_options(pb::TRAIN)));
+  const model::GraphOptions trained = known.records.graph_options(pb::TRAIN);
+  TAUT_TRY(const auto converted, convert_state_dicts(job, trained));
+  for (const std::string& line : converted) fmt::print("weights: {}\n", line);
+  TAUT_TRY(const std::string weights, model::match_job_weights(job, trained));
   if (!weights.empty()) fmt::print("weights: {}\n", weights);
   return ok();
 }
@@ -68,6 +76,35 @@ Result<void> warn(const SubmitOptions& options, const pb::Job& given, const pb::
   return ok();
 }
 
+template <class Statuses>
+std::uint32_t living(const Statuses& processes) {
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      processes, [](const auto& one) { return one.state() != pb::PROCESS_LOST; }));
+}
+
+/// Until so many servers and the job's workers have joined: a job is spread over the servers that
+/// are there when it starts.
+Result<void> await_members(const SubmitOptions& options, const pb::Job& job,
+                           ControlClient& client) {
+  constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
+  const std::uint32_t workers = std::max(1U, job.workers());
+  const TimePoint until = steady_now() + from_seconds(options.coordinator.wait_s);
+  while (true) {
+    TAUT_TRY(const pb::StatusReply status, client.status());
+    const std::uint32_t here = living(status.servers());
+    const std::uint32_t working = living(status.workers());
+    if (here >= options.await_servers && working >= workers) return ok();
+    if (steady_now() > until) {
+      return make_error(
+          ErrorCode::kTimeout,
+          fmt::format("after {:g} s {} of {} servers and {} of {} workers have "
+                      "joined; see their logs, or wait longer with --wait",
+                      options.coordinator.wait_s, here, options.await_servers, working, workers));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
 Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(pb::Job job, model::load_job(options.job_file));
   const pb::Job given = job;
@@ -77,6 +114,9 @@ Result<void> submit(const SubmitOptions& options) {
   TAUT_TRY(warn(options, given, job));
   TAUT_TRY(settle_weights(options, job));
   TAUT_TRY(auto client, options.coordinator.connect());
+  if (options.await_servers > 0) {
+    TAUT_TRY(await_members(options, job, client));
+  }
   TAUT_TRY(const pb::SubmitReply reply, client.submit(job, run_origin()));
   fmt::print(
       "job {0} submitted{1}\n", reply.job(),
@@ -99,6 +139,10 @@ void add_submit(Command& command, int& status) {
   // Paths are the servers' and the workers'.
   add_job_options(command, std::shared_ptr<JobOptions>(options, &options->job));
   command.flag("--follow", options->follow, "Shows its progress until it ends");
+  command.whole_number("--await-servers", options->await_servers,
+                       "Waits, as long as --wait says, until so many servers and the job's workers "
+                       "have joined",
+                       1, kMaxProcesses);
   options->coordinator.add_to(command);
   command.on_run([options, &status] {
     check_job_options(options->job);

@@ -1,16 +1,15 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands/shared_options.hpp"
+#include "cli/commands/trained/exports.hpp"
 #include "cli/job_records.hpp"
+#include "cli/table_file.hpp"
 #include "cli/views/draw.hpp"
-#include "common/files/safetensors.hpp"
-#include "proto/config/text.hpp"
 #include "proto/formats/caffe_hdf5.hpp"
 #include "proto/formats/caffe_model.hpp"
 #include "worker/model/job/job_nets.hpp"
@@ -21,12 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBlockFloats = 1 << 20;
-
 struct ExportOptions {
   std::string model;
   std::string net;
   std::string output;
+  std::string onnx;
+  std::string pytorch;
+  std::string names;
+  std::uint32_t batch = 0;
 };
 
 /// A model's parameters with whatever is needed to write them.
@@ -34,28 +35,6 @@ struct Exported {
   model::Graph graph;
   model::ReadTable read;
 };
-
-Result<void> write_safetensors(const ExportOptions& options, const model::SavedModel& saved,
-                               const Exported& exported) {
-  std::vector<safetensors::TensorSpec> specs;
-  for (const TableSpec& table : exported.graph.parameters) {
-    specs.push_back({table.name, {table.shape.begin(), table.shape.end()}});
-  }
-  // "format" tells PyTorch's readers that these are its tensors.
-  const safetensors::Metadata notes{{"format", "pt"}, {model::kJobNote, to_text(saved.job())}};
-  TAUT_TRY(auto writer, safetensors::Writer::create(options.output, specs, notes));
-  std::vector<float> block(kBlockFloats);
-  for (std::size_t table = 0; table < specs.size(); ++table) {
-    const std::uint64_t count = exported.graph.parameters[table].count();
-    for (std::uint64_t first = 0; first < count; first += kBlockFloats) {
-      const auto part = std::span(block).first(
-          static_cast<std::size_t>(std::min<std::uint64_t>(kBlockFloats, count - first)));
-      TAUT_TRY(exported.read(table, first, part));
-      TAUT_TRY(writer.append(part));
-    }
-  }
-  return writer.finish();
-}
 
 enum class Format : std::uint8_t { kSafetensors, kCaffemodel, kCaffeHdf5 };
 
@@ -91,10 +70,10 @@ Result<void> write_caffe(const ExportOptions& options, Format format, const Expo
   return caffe::write_model(options.output, graph.name, layers, read);
 }
 
-Result<void> run(const ExportOptions& options) {
+/// Writes --output.
+Result<void> export_tables(const ExportOptions& options, const model::SavedModel& saved) {
   TAUT_TRY(const Format format, format_of(options.output));
   const bool is_caffe = format != Format::kSafetensors;
-  TAUT_TRY(const model::SavedModel saved, model::SavedModel::open(options.model, options.net));
   Exported exported;
   if (saved.checkpoint() != nullptr && !is_caffe) {
     // Whatever became of the data, a checkpoint knows its tables.
@@ -106,11 +85,34 @@ Result<void> run(const ExportOptions& options) {
   }
   TAUT_TRY(exported.read, saved.tables_of(exported.graph));
   TAUT_TRY(is_caffe ? write_caffe(options, format, exported)
-                    : write_safetensors(options, saved, exported));
+                    : write_tables(options.output, exported.graph.parameters, exported.read,
+                                   saved.job()));
   std::uint64_t count = 0;
   for (const TableSpec& table : exported.graph.parameters) count += table.count();
   fmt::print("{}: {} in {}\n", options.output, counted(static_cast<std::int64_t>(count), "number"),
              counted(static_cast<std::int64_t>(exported.graph.parameters.size()), "table"));
+  return ok();
+}
+
+Result<void> run(const ExportOptions& options) {
+  TAUT_TRY(model::SavedModel saved, model::SavedModel::open(options.model, options.net));
+  // With --pytorch the names are those of the file that is written.
+  if (!options.names.empty() && options.pytorch.empty()) {
+    if (saved.checkpoint() != nullptr) {
+      return invalid("--names is for PyTorch's files: give --pytorch FILE, or a .safetensors");
+    }
+    TAUT_TRY(auto names, model::pytorch::Renames::read(options.names));
+    saved.rename(std::move(names));
+  }
+  if (!options.output.empty()) {
+    TAUT_TRY(export_tables(options, saved));
+  }
+  if (!options.onnx.empty()) {
+    TAUT_TRY(export_onnx(saved, options.onnx, options.batch));
+  }
+  if (!options.pytorch.empty()) {
+    TAUT_TRY(export_pytorch(saved, options.pytorch, options.names));
+  }
   return ok();
 }
 
@@ -129,14 +131,29 @@ void add_export(Command& command, int& status) {
       .value("FILE");
   command
       .text("--output", options->output,
-            "The file to write: .safetensors, .caffemodel or .caffemodel.h5")
-      .required()
+            "A file of the parameters to write: .safetensors, .caffemodel or .caffemodel.h5")
       .value("FILE")
       .check([](const std::string& path) {
         const auto format = format_of(path);
         return format ? std::string() : format.error().message;
       });
+  command.text("--onnx", options->onnx, "The ONNX file to write: the TEST net with its parameters")
+      .value("FILE");
+  constexpr std::uint64_t kMaxBatch = 1 << 20;
+  command.whole_number("--batch", options->batch,
+                       "--onnx: fixes the records of a batch (default: any number)", 1, kMaxBatch);
+  command
+      .text("--pytorch", options->pytorch,
+            "The .safetensors file to write: the state_dict of a PyTorch module")
+      .value("FILE");
+  command
+      .text("--names", options->names,
+            "PyTorch's names, of --pytorch's file or else of MODEL: a line \"LAYER NAME\" for each")
+      .value("FILE");
   command.on_run([options, &status] {
+    if (options->output.empty() && options->onnx.empty() && options->pytorch.empty()) {
+      throw UsageError("give a file to write: --output FILE, --onnx FILE or --pytorch FILE");
+    }
     const Result<void> done = run(*options);
     if (!done) status = fail("export", done.error().message);
   });

@@ -10,8 +10,8 @@
 
 namespace taut::cli {
 
-/// What a command that uses a saved model (`test`, `predict`, `sample`) asks the worker program
-/// for, which has the devices and the layers.
+/// What a command that uses a saved model (`test`, `predict`, `sample`, `outputs`) asks the worker
+/// program for, which has the devices and the layers.
 struct ModelTool {
   pb::ToolRequest request;
   std::uint32_t threads = 1;

@@ -12,7 +12,7 @@
 #include "cli/commands/training/lab.hpp"
 #include "cli/views/draw.hpp"
 #include "lab/training/costs/scaling.hpp"
-#include "proto/config/lab_cluster.hpp"
+#include "proto/config/lab/lab_cluster.hpp"
 
 namespace taut::cli {
 namespace {

@@ -24,7 +24,7 @@
 #include "common/system/stop_signal.hpp"
 #include "lab/training/costs/calibrate.hpp"
 #include "lab/training/training_run.hpp"
-#include "proto/config/lab_cluster.hpp"
+#include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
 #include "proto/state_word.hpp"
 

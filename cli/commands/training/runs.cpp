@@ -17,6 +17,7 @@
 #include "cli/views/terminal.hpp"
 #include "common/files/file.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
+#include "proto/formats/checkpoint_parts.hpp"
 
 namespace taut::cli {
 namespace {
@@ -229,14 +230,25 @@ Result<void> remove_checkpoint(const fs::path& folder) {
   std::error_code failed;
   // The manifest first: without it, the rest is not a complete checkpoint.
   fs::remove(folder / kManifestName, failed);
-  for (const pb::CheckpointFile& file : manifest.files()) {
-    if (!failed) fs::remove(folder / fs::path(file.name()).filename(), failed);
+  // Of a coded one, the copies and parts of the servers of this machine go too.
+  std::vector<fs::path> folders{folder};
+  if (manifest.has_coding()) folders = part_folders(folder);
+  for (const fs::path& place : folders) {
+    fs::remove(place / kManifestName, failed);
+    for (const pb::CheckpointFile& file : manifest.files()) {
+      const std::string name = fs::path(file.name()).filename().string();
+      if (!failed) fs::remove(place / name, failed);
+      for (int part = 0; !failed && part < file.parts_size(); ++part) {
+        fs::remove(place / part_file_name(name, static_cast<std::size_t>(part)), failed);
+      }
+    }
+    if (failed) {
+      return make_error(ErrorCode::kIo,
+                        fmt::format("{} cannot be removed: {}", place.string(), failed.message()));
+    }
+    fs::remove(place, failed);
+    failed.clear();
   }
-  if (failed) {
-    return make_error(ErrorCode::kIo,
-                      fmt::format("{} cannot be removed: {}", folder.string(), failed.message()));
-  }
-  fs::remove(folder, failed);
   return ok();
 }
 

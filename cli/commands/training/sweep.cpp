@@ -40,6 +40,9 @@ struct SweepArguments {
   std::string cluster;
   std::string data;
   std::string output;
+  std::string engine = "local";
+  std::vector<std::string> sbatch;
+  std::optional<std::size_t> task;
   bool report_only = false;
   bool json = false;
 };
@@ -102,6 +105,9 @@ Result<SweepOptions> settle(const SweepArguments& arguments) {
   options.output = arguments.output;
   options.report_only = arguments.report_only;
   options.json = arguments.json;
+  options.on_slurm = arguments.engine == "slurm";
+  options.sbatch = arguments.sbatch;
+  options.task = arguments.task;
   if (!arguments.policies.empty()) options.sweep.clear_policy();
   for (const std::string& file : arguments.policies) {
     TAUT_TRY(*options.sweep.add_policy(), load_policy(file));
@@ -204,12 +210,30 @@ void add_sweep(Command& command, int& status) {
       .text("--output", arguments->output,
             "The sweep's folder; an interrupted sweep continues there (default: runs/NAME)")
       .value("DIR");
+  command
+      .one_of("--engine", arguments->engine,
+              "What starts the runs: this machine, or Slurm, as tasks of an array job of which "
+              "--parallel run at once, each on one node that sees the folders",
+              {"local", "slurm"})
+      .by_default(arguments->engine);
+  command
+      .texts("--sbatch", arguments->sbatch,
+             "With --engine slurm: a further option of sbatch, e.g. --sbatch=--partition=gpu; may "
+             "be given several times")
+      .value("OPTION");
+  command
+      .whole_number("--task", arguments->task, "One run of the folder's sweep, by its number", 0,
+                    1000000)
+      .hidden();
   command.flag("--report-only", arguments->report_only,
                "Writes the report of the folder's own sweep from the runs that are finished, and "
                "starts none");
   command.flag("--json", arguments->json,
                "Prints the figures as one JSON object on a line, and no progress");
   command.on_run([arguments, &status] {
+    if (!arguments->sbatch.empty() && arguments->engine != "slurm") {
+      throw UsageError("--sbatch: is for --engine slurm");
+    }
     const auto options = settle(*arguments);
     status = options ? run_sweep(options.value()) : fail("sweep", options.error().message);
   });

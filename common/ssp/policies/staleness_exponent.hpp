@@ -15,7 +15,8 @@ namespace taut {
 ///           Asynchronous Aggregation", AISTATS 2022, section 5
 class StalenessExponent final : public StalenessPolicy {
  public:
-  static constexpr PolicyInfo kInfo{.name = "staleness_exponent", .mode = PolicyMode::kArrivals};
+  static constexpr PolicyInfo kInfo{
+      .name = "staleness_exponent", .mode = PolicyMode::kArrivals, .is_scale = true};
 
   explicit StalenessExponent(float exponent) : exponent_(exponent) {}
 

@@ -9,8 +9,8 @@ namespace taut {
 /// Source    see math::staleness_scale()
 class StalenessRate final : public StalenessPolicy {
  public:
-  static constexpr PolicyInfo kInfo{.name = "staleness_learning_rate",
-                                    .mode = PolicyMode::kArrivals};
+  static constexpr PolicyInfo kInfo{
+      .name = "staleness_learning_rate", .mode = PolicyMode::kArrivals, .is_scale = true};
 
   [[nodiscard]] Keeps keeps() const override { return {.reads = true}; }
   void weigh(LateUpdate& update) const override {

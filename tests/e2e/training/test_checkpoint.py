@@ -73,6 +73,22 @@ class Resume(CheckpointTest):
                 self.assertEqual(
                     self.digest(job, "--mode", "bsp", "--resume", folder, output="rest"), whole)
 
+    def test_workers_that_meet_at_an_outer_rule_resume_with_their_momentum_and_its_own(self):
+        for fragments in (1, 2):
+            job = self.saving(every=8, iterations=30, workers=2)
+            job.write_text(job.read_text() + f"""
+                consistency {{ mode: BSP periodic_averaging {{ interval: 4 fragments: {fragments}
+                                                               outer {{ momentum: 0.5 }} }} }}""")
+            output = f"whole{fragments}"
+            whole = self.digest(job, *PACE, output=output)
+            self.assertEqual(self.digest(job, output=f"again{fragments}"), whole)
+            folders = [one for one in self.saved(output) if one.name != "tiny_iter_30"]
+            self.assertGreaterEqual(len(folders), 2)
+            for folder in folders:
+                with self.subTest(f"{fragments}, {folder.name}"):
+                    self.assertEqual(self.digest(job, "--resume", folder,
+                                                 output=f"rest{fragments}-{folder.name}"), whole)
+
     def test_a_run_is_resumed_on_another_number_of_servers_and_shards(self):
         job = self.saving(iterations=30, workers=2)
         text = job.read_text().replace("momentum: 0.9", 'type: "Adam" momentum: 0.9')

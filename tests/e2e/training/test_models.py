@@ -9,6 +9,7 @@ import struct
 import zlib
 
 from cluster import *
+from tensors import read_safetensors, write_safetensors
 
 # The tables of cluster.NET over 8x8 images, in their order.
 SHAPES = {"ip1/weight": (16, 64), "ip1/bias": (16,), "ip2/weight": (10, 16), "ip2/bias": (10,)}
@@ -32,29 +33,6 @@ def numbers(shape, draw):
     for extent in shape:
         count *= extent
     return struct.pack(f"<{count}f", *(draw.uniform(-0.5, 0.5) for _ in range(count)))
-
-
-def write_safetensors(path, tensors):
-    """tensors: {name: (shape, bytes of float32)}"""
-    head, offset = {}, 0
-    for name, (shape, data) in tensors.items():
-        head[name] = {"dtype": "F32", "shape": list(shape),
-                      "data_offsets": [offset, offset + len(data)]}
-        offset += len(data)
-    text = json.dumps(head).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text
-                     + b"".join(data for _, data in tensors.values()))
-    return path
-
-
-def read_safetensors(path):
-    data = path.read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    head = json.loads(data[8:8 + length])
-    notes = head.pop("__metadata__", {})
-    tensors = {name: data[8 + length:][slice(*entry["data_offsets"])]
-               for name, entry in head.items()}
-    return tensors, notes
 
 
 def write_png(path, side, pixels):

@@ -108,9 +108,31 @@ class Policies(ClusterTest):
         for mode in ("mode: BSP", "mode: SSP slack: 12", "mode: ASYNC"):
             self.assert_learned(self.train(f"{mode} elastic_averaging {{ interval: 4 }}"))
 
+    def test_workers_that_meet_at_an_outer_rule_learn_in_every_mode(self):
+        outer = 'periodic_averaging { interval: 4 outer { momentum: 0.5 } }'
+        bits = {self.train(f"mode: BSP {outer}")["parameters_sha256"] for _ in range(2)}
+        self.assertEqual(len(bits), 1)
+        for consistency in (f"slack: 2 {outer}", f"mode: ASYNC {outer}",
+                            outer.replace("interval: 4", "interval: 4 fragments: 3")
+                            + " mode: BSP"):
+            self.assert_learned(self.train(consistency))
+        self.assert_learned(self.train(
+            "mode: ASYNC staleness_exponent: 0.5 "
+            'periodic_averaging { interval: 2 outer { type: "SGD" lr: 1 momentum: 0 buffer: 2 } }'))
+
+    def test_a_worker_that_is_late_by_few_meetings_is_waited_for_by_none(self):
+        meet = "periodic_averaging { interval: 4 outer {} }"
+        slow = ("--clock-time", 10, "--straggler", "worker: 2 slowdown: 3")
+        waited = {}
+        for mode in ("mode: BSP", "slack: 8"):
+            summary = self.train(f"{mode} {meet}", *slow)
+            waited[mode] = next(one["wait_s"] for one in summary["workers"]
+                                if one["name"] == "worker0")
+        self.assertLess(waited["slack: 8"], 0.3 * waited["mode: BSP"])
+
     def test_the_example_jobs_are_valid(self):
         examples = sorted((SOURCE / "configs/jobs/policies").glob("*.textproto"))
-        self.assertEqual(len(examples), 8)
+        self.assertEqual(len(examples), 9)
         answer = self.tautline("validate", *examples)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
 
@@ -124,6 +146,12 @@ class Policies(ClusterTest):
                 ("dynamic_slack { least: 3 most: 2 }", ("dynamic_slack from 3 to 2",)),
                 ("periodic_averaging { interval: 4 }",
                  ("periodic_averaging needs mode: BSP", "SSP")),
+                ("mode: BSP periodic_averaging { interval: 4 outer { momentum: 2 } }",
+                 ("job.textproto:", "outer.momentum is 2", "below 1")),
+                ("mode: BSP periodic_averaging { outer { buffer: 2 } }",
+                 ("outer.buffer is 2", "in BSP")),
+                ("periodic_averaging { outer {} } look_ahead: true",
+                 ("periodic_averaging does not go with look_ahead",)),
                 ("mode: ASYNC elastic_averaging { interval: 0 }",
                  ("elastic_averaging.interval is 0",)),
                 ("mode: ASYNC delay_compensation { strength: 0 }",

@@ -126,6 +126,112 @@ class PythonTest(PythonMembers):
         status = wait_until(lambda: self.job_status(job)["message"], 3)
         self.assertIn("ValueError: no such batch", status)
 
+    def test_tables_of_the_jobs_text_start_from_their_fillers_whatever_the_servers(self):
+        tables = """tables { name: "w" shape: [40, 3] filler { type: "xavier" } }
+                    tables { name: "b" shape: 3 kind: AVERAGED } seed: 7"""
+        train = """
+            import sys, numpy, tautline
+            with tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member() as me:
+                assert me.job_tables() == {"w": ((40, 3), "trained"), "b": ((3,), "averaged")}
+                b, w = me.table("b"), me.table("w", numpy.full((40, 3), 9))
+                me.open()
+                print(w.value.tobytes().hex(), b.value)
+                for clock in me.clocks(3):
+                    me.push(b, numpy.full(3, 4.0 * (me.slot + 1))); me.push(w, numpy.ones((40, 3)))
+                    me.pull(b); me.pull(w)
+            print(clock, b.value, w.value.tobytes().hex())
+            """
+        outs = set()
+        self.start_cluster()
+        for workers in (1, 2):
+            job = self.submit(workers, "mode: BSP", tables)
+            members = [self.program(train, self.coordinator, job) for _ in range(workers)]
+            lines = [self.result(one).splitlines() for one in members]
+            outs |= {(one[0], one[1].split()[-1]) for one in lines}
+            self.assertEqual(lines[0][1].split()[0], "3")
+            self.assertIn("[4. 4. 4.]" if workers == 1 else "[6. 6. 6.]", lines[0][1])
+            self.wait_for_job(job, "DONE")
+        self.assertEqual(len(outs), 1, "the same values from the same seed, trained the same way")
+        self.assertTrue(outs.pop()[0].endswith(" [0. 0. 0.]"))
+
+    def test_a_member_whose_tables_differ_from_the_text_is_refused(self):
+        self.start_cluster()
+        job = self.submit(1, "mode: BSP", 'tables { name: "w" shape: [2, 3] } '
+                                          'tables { name: "bias" shape: 3 }')
+        out = self.run_python("""
+            import sys, numpy, tautline
+            me = tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member()
+            def fails(*words):
+                try:
+                    me.table(*words)
+                except tautline.TautlineError as error:
+                    print(type(error).__name__, error)
+            fails("w", numpy.ones((3, 2)))
+            fails("w", numpy.ones((2, 3)), "averaged")
+            fails("bia", numpy.ones(3))
+            fails("other")
+            me.table("w")
+            try:
+                me.open()
+            except tautline.TautlineError as error:
+                print(type(error).__name__, error)
+            me.table("bias"); me.open(); me.finish()
+            """, self.coordinator, job)
+        self.assertEqual(out.splitlines(), [
+            'MismatchError table "w" has shape 2x3 in the job\'s text, but this member\'s has 3x2',
+            'MismatchError table "w" of shape 2x3 is trained in the job\'s text, but this '
+            "member's is averaged",
+            'MismatchError table "bia" of shape 3 is not in the job\'s text; did you mean "bias"?; '
+            'it has "w" of shape 2x3, "bias" of shape 3',
+            "InvalidError table 'other' is not in the job's text, so it needs initial values: "
+            'me.table(name, init)',
+            'MismatchError table "bias" of shape 3 is in the job\'s text, but was not added; add '
+            'all of its tables'])
+        bad = self.file("bad.textproto", """external_members: true workers: 1
+            solver_param { base_lr: 1 }
+            tables { name: "w" shape: 0 }""")
+        for command in ("validate", "submit"):
+            self.assert_fails(self.ask(command, bad) if command == "submit" else
+                              self.tautline(command, bad),
+                              f"{bad}:3:32: table \"w\" has shape 0")
+
+    def test_a_job_is_finished_by_request(self):
+        self.start_cluster()
+        folder = self.folder / "saved"
+        job = self.submit(1, "mode: BSP", f'checkpoint {{ folder: "{folder}" }}')
+        process = self.members(job, 1, clocks=100000, pause=0.01)[0]
+        wait_until(lambda: self.job_status(job)["workers"] and
+                   int(self.job_status(job)["workers"][0]["progress"]["clock"]) > 5)
+        answer = self.ask("finish", job)
+        self.assertEqual((answer.returncode, answer.stdout),
+                         (0, f"job {job} is saved, then it is done\n"))
+        self.assertIn("StoppedError", self.result(process, status=1))
+        ended = self.wait_for_job(job, "DONE")
+        self.assertIn("finished by request; saved at clock", ended["message"])
+        self.assertEqual(len(ended["checkpoints"]), 1)
+        self.assert_fails(self.ask("finish", job), "has ended")
+        # One that all members have left for now, by the package.
+        again = self.submit(1, "mode: BSP")
+        out = self.run_python("""
+            import sys, numpy, tautline
+            job = tautline.connect(sys.argv[1]).job(int(sys.argv[2]))
+            me = job.member()
+            w = me.table("w", numpy.zeros(4))
+            for clock in me.clocks(3):
+                me.push(w, w.value); me.pull(w)
+            me.leave()
+            job.finish()
+            print(job.wait(30), job.status()["message"])
+            """, self.coordinator, again)
+        self.assertTrue(out.startswith("DONE finished by request; saved at clock 4: "), out)
+
+    def test_what_trains_by_itself_refuses_a_job_of_programs(self):
+        job = self.file("members.textproto", """external_members: true workers: 1
+            solver_param { base_lr: 1 }""")
+        for command in (("train", job), ("sweep", job, "--slack", "0,1")):
+            self.assert_fails(self.tautline(*command), "its members are programs of their own",
+                              "tautline submit")
+
     def test_ctrl_c_ends_a_wait_for_another_member(self):
         self.start_cluster()
         job = self.submit(2, "mode: BSP", "min_workers: 2")

@@ -171,7 +171,7 @@ TEST_CASE("lost, repeated or reordered messages are sent again and applied exact
     BufferPool pool;
     const TableSpec& table = storm.tables()[t];
     server::SliceState slice(table, {table.id, SliceId(0), 0, table.count(), ShardId(0)}, *view,
-                             pool);
+                             pool, PushSchedule{});
     std::vector<server::Answer> released;
     for (std::int64_t clock = 0; clock < kEnd.value(); ++clock) {
       for (std::uint32_t w = 0; w < 3; ++w) {

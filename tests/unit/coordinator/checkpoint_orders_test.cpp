@@ -397,4 +397,112 @@ TEST_CASE("a resumed job's members start at the checkpoint's clock", "[checkpoin
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("an incremental checkpoint is ordered on top of the newest one that is complete",
+          "[checkpoint][incremental]") {
+  Cluster cluster;
+  pb::Job definition = saved_job(60, 2);
+  definition.mutable_checkpoint()->set_incremental(true);
+  const std::uint64_t job = cluster.start(definition);
+  std::vector<std::string> bases;
+  REQUIRE(cluster.run_until([&] {
+    const pb::ServerJob* state = cluster.at("s0").server.state_of(job);
+    if (state != nullptr && state->has_checkpoint()) {
+      const std::string& base = state->checkpoint().base();
+      if (bases.empty() || bases.back() != base) bases.push_back(base);
+    }
+    return cluster.status(job).state() == pb::DONE;
+  }));
+  CHECK(cluster.kept(job).size() == 2);
+  CHECK(cluster.kept(job).back() == 60);
+  REQUIRE(bases.size() >= 2);
+  CHECK(bases.front().empty());
+  CHECK(bases[1] == "saved/lenet_iter_10");
+  for (const CheckpointTask& task : cluster.tasks) {
+    if (task.kind == CheckpointTask::Kind::kFinish) CHECK(task.manifest.format() == 2);
+  }
+}
+
+TEST_CASE("parts of a checkpoint go to the servers that are not lost, and are dropped there",
+          "[checkpoint][parts]") {
+  Cluster cluster;
+  cluster.add_server("s2");
+  REQUIRE(cluster.run_until([&] { return cluster.noted("s2"); }));
+  pb::Job definition = saved_job(25, 1);
+  definition.mutable_checkpoint()->mutable_coded();
+  const std::uint64_t job = cluster.start(definition);
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.noted("in 4 + 2 parts on 3 servers: it survives the loss of 1, not of 2"));
+  REQUIRE(!cluster.tasks.empty());
+  bool removed = false;
+  for (const CheckpointTask& task : cluster.tasks) {
+    REQUIRE(task.holders.size() == 3);
+    CHECK(!task.holders[0].address().empty());
+    removed |= task.kind == CheckpointTask::Kind::kRemove;
+    if (task.kind != CheckpointTask::Kind::kFinish) continue;
+    CHECK(task.manifest.coding().data() == 4);
+    CHECK(task.manifest.coding().parity() == 2);
+    CHECK(task.manifest.format() == 2);
+  }
+  CHECK(removed);
+}
+
+TEST_CASE("parts on too few servers are not ordered, and training continues",
+          "[checkpoint][parts]") {
+  Cluster cluster;
+  pb::Job definition = saved_job(25);
+  definition.mutable_checkpoint()->mutable_coded();
+  const std::uint64_t job = cluster.start(definition);
+  REQUIRE(cluster.run_until_state(job, pb::DONE));
+  CHECK(cluster.tasks.empty());
+  CHECK_THAT(cluster.status(job).checkpoint_failure(),
+             Catch::Matchers::Contains(
+                 "4 + 2 parts on 2 servers would not survive the loss of one; it takes 3 servers, "
+                 "or fewer data parts"));
+}
+
+TEST_CASE("as many servers may be lost as have no more parts than there is parity",
+          "[checkpoint][parts]") {
+  pb::CodedCheckpoints coded;
+  const auto survived = [&](std::uint32_t servers) { return losses_survived(coded, servers); };
+  CHECK(survived(0) == 0);
+  CHECK(survived(1) == 0);
+  CHECK(survived(2) == 0);
+  CHECK(survived(3) == 1);
+  CHECK(survived(5) == 1);
+  CHECK(survived(6) == 2);
+  CHECK(survived(100) == 2);
+  coded.set_data(1);
+  coded.set_parity(1);
+  CHECK(survived(2) == 1);
+}
+
+TEST_CASE("checkpoints that there cannot be are refused with the setting", "[checkpoint]") {
+  const auto refusal = [](auto&& change) {
+    pb::Job job = saved_job(10);
+    change(*job.mutable_checkpoint(), job);
+    const auto checked = check_checkpoints(job);
+    return checked ? std::string() : checked.error().message;
+  };
+  using Catch::Matchers::Contains;
+  CHECK(refusal([](auto&, auto&) {}).empty());
+  CHECK(refusal([](auto& options, auto&) { options.mutable_coded(); }).empty());
+  CHECK_THAT(refusal([](auto& options, auto&) { options.mutable_coded()->set_data(0); }),
+             Contains("data: 0 and parity: 2; they must be from 1 to 32 and from 1 to 16"));
+  CHECK_THAT(refusal([](auto& options, auto&) { options.mutable_coded()->set_parity(17); }),
+             Contains("parity: 17"));
+  CHECK_THAT(refusal([](auto& options, auto&) {
+               options.mutable_coded();
+               options.set_incremental(true);
+             }),
+             Contains("incremental and coded do not go together"));
+  CHECK_THAT(refusal([](auto& options, auto& job) {
+               options.mutable_coded();
+               auto& layer = *job.mutable_net_param()->add_layer();
+               layer.set_type("LSTM");
+               layer.add_bottom("a");
+               layer.add_bottom("b");
+             }),
+             Contains("coded does not go with state that workers keep"));
+}
+
 }  // namespace taut

@@ -105,6 +105,73 @@ TEST_CASE("members that finish end a job with a checkpoint of their last clock",
   CHECK(status.checkpoints(0).clock() == std::max(cluster.clock("m0"), cluster.clock("m1")));
 }
 
+TEST_CASE("a job of members is finished by request, with a checkpoint", "[coordinator]") {
+  ExternalCluster cluster(external_job(2));
+  CHECK_THAT(cluster.finish(cluster.job).error(), Contains("has not started"));
+  cluster.add_worker("m0", cluster.job);
+  cluster.add_worker("m1", cluster.job);
+  REQUIRE(cluster.run_until_state(cluster.job, pb::RUNNING));
+  cluster.run_for(2s);
+  std::int64_t reached = 0;
+  SECTION("while its members train") {
+    reached = std::max(cluster.clock("m0"), cluster.clock("m1"));
+  }
+  SECTION("while it waits for a member") {
+    // They leave at the end of a clock from here on.
+    reached = std::max(cluster.clock("m0"), cluster.clock("m1"));
+    for (const char* name : {"m0", "m1"}) cluster.leave(name, FakeWorker::Leaves::kForNow);
+    cluster.run_for(5s);
+  }
+  const pb::CommandReply reply = cluster.finish(cluster.job);
+  CHECK(reply.error().empty());
+  CHECK(reply.message() == "job 1 is saved, then it is done");
+  REQUIRE(cluster.run_until_state(cluster.job, pb::DONE));
+  const pb::JobStatus status = cluster.status(cluster.job);
+  CHECK_THAT(status.message(), Contains("finished by request; saved at clock"));
+  REQUIRE(status.checkpoints_size() == 1);
+  // Clocks are known from the last heartbeats, which may be some clocks old.
+  CHECK(status.checkpoints(0).clock() >= reached - 20);
+  CHECK_THAT(cluster.finish(cluster.job).error(), Contains("has ended: it is done"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a stop takes the place of a finish that is not over", "[coordinator]") {
+  ExternalCluster cluster(external_job(1));
+  cluster.add_worker("m0", cluster.job);
+  REQUIRE(cluster.run_until_state(cluster.job, pb::RUNNING));
+  cluster.run_for(1s);
+  CHECK(cluster.finish(cluster.job).error().empty());
+  CHECK(cluster.stop(cluster.job, true).error().empty());
+  CHECK_THAT(cluster.finish(cluster.job).error(), Contains("is being ended already"));
+  REQUIRE(cluster.run_until_state(cluster.job, pb::STOPPED));
+}
+
+TEST_CASE("a job with a net is not finished by request", "[coordinator]") {
+  FakeCluster cluster;
+  cluster.add_server("s0");
+  cluster.add_worker("w0");
+  cluster.run_for(1s);
+  const std::uint64_t job = cluster.submit(make_job(1)).job();
+  REQUIRE(cluster.run_until_state(job, pb::RUNNING));
+  CHECK_THAT(cluster.finish(job).error(), Contains("trains a net") && Contains("tautline stop 1"));
+  CHECK(cluster.status(job).state() == pb::RUNNING);
+}
+
+TEST_CASE("members of a job whose text names tables begin at clock 1", "[coordinator]") {
+  pb::Job definition = external_job(2);
+  pb::JobTable& table = *definition.add_tables();
+  table.set_name("w");
+  table.add_shape(3);
+  ExternalCluster cluster(definition);
+  cluster.add_worker("m0", cluster.job);
+  cluster.add_worker("m1", cluster.job);
+  REQUIRE(cluster.run_until_state(cluster.job, pb::RUNNING));
+  cluster.run_for(2s);
+  CHECK(cluster.at("m0").worker.job()->start_clock() == 1);
+  CHECK(cluster.clock("m1") > 50);
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("members of a job keep their places when the coordinator restarts", "[coordinator]") {
   ExternalCluster cluster(external_job(2));
   for (const char* name : {"m0", "m1"}) cluster.add_worker(name, cluster.job);
@@ -154,9 +221,20 @@ TEST_CASE("what does not go with external members is refused", "[coordinator]") 
     job.clear_workers();
     words = "must say how many there are";
   }
-  SECTION("averaging") {
-    job.mutable_consistency()->mutable_periodic_averaging();
-    words = "periodic_averaging trains at the worker";
+  SECTION("elastic averaging") {
+    job.mutable_consistency()->mutable_elastic_averaging();
+    words = "elastic_averaging trains at the worker";
+  }
+  SECTION("fragments") {
+    job.mutable_consistency()->set_mode(pb::Consistency::BSP);
+    job.mutable_consistency()->clear_slack();
+    job.mutable_consistency()->mutable_periodic_averaging()->set_fragments(2);
+    words = "external members push every table at each clock";
+  }
+  SECTION("tables that cannot be made") {
+    job.add_tables()->set_name("w");
+    job.mutable_tables(0)->add_shape(-1);
+    words = "table \"w\" has shape -1";
   }
   SECTION("clipping") {
     job.mutable_solver_param()->set_clip_gradients(1);

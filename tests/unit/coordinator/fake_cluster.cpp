@@ -349,7 +349,9 @@ void FakeCluster::step() {
     if (!process.session) continue;
     const bool is_server = process.role == pb::ROLE_SERVER;
     if (!is_server) process.worker.step(servers_of(process.worker));
-    process.session->report(is_server ? process.server.report() : process.worker.report());
+    pb::Heartbeat report = is_server ? process.server.report() : process.worker.report();
+    if (process.facts.number() != 0) *report.mutable_facts() = process.facts;
+    process.session->report(std::move(report));
     carry_out(process, process.session->tick(now_));
   }
 }
@@ -420,6 +422,13 @@ pb::CommandReply FakeCluster::set_slack(std::uint64_t job, std::int64_t slack) {
 pb::CommandReply FakeCluster::stop(std::uint64_t job, bool discard) {
   pb::ControlMessage request;
   request.mutable_stop_job()->set_discard(discard);
+  request.mutable_stop_job()->set_job(job);
+  return ask(request).command_reply();
+}
+
+pb::CommandReply FakeCluster::finish(std::uint64_t job) {
+  pb::ControlMessage request;
+  request.mutable_stop_job()->set_finish(true);
   request.mutable_stop_job()->set_job(job);
   return ask(request).command_reply();
 }

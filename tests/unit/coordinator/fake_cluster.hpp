@@ -98,6 +98,7 @@ class FakeCluster {
     FakeServer server;
     FakeWorker worker;
     std::vector<ControlEvent> events;
+    pb::NodeFacts facts;  // with its heartbeats, unless their number is 0
   };
 
   explicit FakeCluster(std::uint64_t seed = 1, FakeNetwork network = {},
@@ -122,6 +123,7 @@ class FakeCluster {
   pb::JobStatus status(std::uint64_t job);
   pb::CommandReply set_slack(std::uint64_t job, std::int64_t slack);
   pb::CommandReply stop(std::uint64_t job, bool discard = true);
+  pb::CommandReply finish(std::uint64_t job);
   bool run_until_state(std::uint64_t job, pb::JobState state);
 
   /// A message of the holder of a key that is none of the processes; what it has no right to send

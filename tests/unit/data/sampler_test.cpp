@@ -136,3 +136,15 @@ TEST_CASE("an empty share is reported", "[sampler]") {
   CHECK(error_of(shuffled_sampler(3, {3, 4}, 1, 1)) ==
         "slot 3 of 4 has no records: the data set has 3; use fewer workers");
 }
+
+TEST_CASE("an order is that of the Python package's sampler", "[sampler]") {
+  // As tests/e2e/training/test_sampler.py has it, where clocks count from 1.
+  const auto sampler = shuffled_sampler(1000, {.slot = 1, .slots = 3}, 8, 9).value();
+  const auto drawn = [&](Clock clock) {
+    std::vector<std::uint64_t> records;
+    for (std::uint32_t i = 0; i < 8; ++i) records.push_back(sampler->index(clock, i));
+    return records;
+  };
+  CHECK(drawn(Clock(0)) == std::vector<std::uint64_t>{46, 373, 34, 787, 877, 871, 937, 892});
+  CHECK(drawn(Clock(41)) == std::vector<std::uint64_t>{670, 733, 334, 214, 109, 337, 220, 64});
+}

@@ -1,6 +1,6 @@
 #include "lab/training/costs/closed_model.hpp"
 
-#include "proto/config/lab_cluster.hpp"
+#include "proto/config/lab/lab_cluster.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::lab {

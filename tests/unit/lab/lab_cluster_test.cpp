@@ -1,6 +1,6 @@
-#include "proto/config/lab_cluster.hpp"
+#include "proto/config/lab/lab_cluster.hpp"
 
-#include "proto/config/lab_times.hpp"
+#include "proto/config/lab/lab_times.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut {

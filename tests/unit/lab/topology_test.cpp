@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "proto/config/lab_cluster.hpp"
+#include "proto/config/lab/lab_cluster.hpp"
 #include "tests/support/catch.hpp"
 
 using Catch::Matchers::Contains;

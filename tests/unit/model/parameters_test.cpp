@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "proto/config/settle_filler.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/model/net_text.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 math::Filler filler_of(const std::string& text, const model::Shape& shape) {
   pb::FillerParameter filler;
   REQUIRE(parse_text(text, "filler", filler).has_value());
-  return model::settle_filler(filler, shape).value();
+  return settle_filler(filler, shape).value();
 }
 
 std::string filler_error(const std::string& text) {
@@ -48,12 +49,12 @@ TEST_CASE("a sparse gaussian takes its outputs from the first extent of any shap
   pb::FillerParameter filler;
   REQUIRE(parse_text("type: 'gaussian' sparse: 3", "filler", filler).has_value());
   for (const model::Shape& shape : {model::Shape{10}, model::Shape{10, 4, 3, 3}}) {
-    const auto settled = model::settle_filler(filler, shape);
+    const auto settled = settle_filler(filler, shape);
     REQUIRE(settled.has_value());
     CHECK(settled.value().sparse == 3);
     CHECK(settled.value().outputs == 10);
   }
-  const auto refused = model::settle_filler(filler, {});
+  const auto refused = settle_filler(filler, {});
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().message ==
         "is gaussian with sparse 3, which requires a parameter with an axis of outputs");
@@ -64,7 +65,7 @@ TEST_CASE("a bilinear filler takes its extent from square kernels", "[parameters
   pb::FillerParameter filler;
   REQUIRE(parse_text("type: 'bilinear'", "filler", filler).has_value());
   for (const model::Shape& shape : {model::Shape{3, 1, 4, 5}, model::Shape{3, 1, 4}}) {
-    const auto refused = model::settle_filler(filler, shape);
+    const auto refused = settle_filler(filler, shape);
     REQUIRE_FALSE(refused.has_value());
     CHECK_THAT(refused.error().message, Catch::Matchers::EndsWith(model::to_string(shape)));
   }

@@ -137,8 +137,8 @@ TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
   CHECK(error_of(maker.manifest).empty());
 
   pb::CheckpointManifest changed = maker.manifest;
-  changed.set_format(2);
-  CHECK(holds(error_of(changed), "has format 2, this release reads 1"));
+  changed.set_format(3);
+  CHECK(holds(error_of(changed), "has format 3, this release reads 1 to 2"));
   for (const char* name : {"", "..", "a/b", "../shard0.safetensors"}) {
     changed = maker.manifest;
     changed.mutable_files(0)->set_name(name);

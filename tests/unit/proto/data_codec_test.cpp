@@ -290,6 +290,41 @@ TEST_CASE("images survive the way through frames, and those without their payloa
   CHECK_THAT(refusal_of(uneven), Contains("a state of 8 bytes for values of 12"));
 }
 
+TEST_CASE("requests about parts survive the way through frames, and no other payload does",
+          "[codec]") {
+  DataPartRequest write;
+  write.head.set_kind(pb::PartRequest::WRITE);
+  write.head.set_request(7);
+  write.head.set_folder("saved/net_iter_5");
+  write.head.set_file("shard0.safetensors.part1");
+  write.head.set_offset(1ULL << 40U);
+  write.payload = floats(3);
+  const Message message = encode(DataMessage{{}, {}, {}, write});
+  const auto decoded = decode_data(message);
+  REQUIRE(decoded.has_value());
+  const auto& same = std::get<DataPartRequest>(decoded.value().body);
+  CHECK(same.head.SerializeAsString() == write.head.SerializeAsString());
+  CHECK(same.payload.text() == write.payload.text());
+  DataPartReply reply;
+  reply.head.set_request(7);
+  reply.payload = floats(2);
+  const auto answered = decode_data(encode(DataMessage{{}, {}, {}, reply}));
+  CHECK(std::get<DataPartReply>(answered.value().body).payload.size() == 8);
+
+  Message more = message;
+  more.frames.push_back(floats(1));
+  CHECK_THAT(refusal_of(more), Contains("2 payload frames with a part of a checkpoint"));
+  write.head.set_kind(pb::PartRequest::SEAL);
+  CHECK_THAT(refusal_of(encode(DataMessage{{}, {}, {}, write})),
+             Contains("a payload with SEAL of a part"));
+  write.head.set_kind(pb::PartRequest::UNKNOWN);
+  CHECK_THAT(refusal_of(encode(DataMessage{{}, {}, {}, write})),
+             Contains("a request of unknown kind 0"));
+  write.head.set_kind(pb::PartRequest::WRITE);
+  write.payload = floats((16U << 20U) / sizeof(float) + 1);
+  CHECK_THAT(refusal_of(encode(DataMessage{{}, {}, {}, write})), Contains("the limit is 16777216"));
+}
+
 TEST_CASE("a data message that is cut off at any byte is refused", "[codec]") {
   const Message whole = encode(sample());
   const std::string header(whole.frames[0].text());

@@ -2,10 +2,12 @@
 
 #include <string>
 
+#include "common/math/update_rules.hpp"
 #include "common/ssp/policies/averaging.hpp"
 #include "common/ssp/policies/delay_compensation.hpp"
 #include "common/ssp/policies/dynamic_slack.hpp"
 #include "common/ssp/policies/staleness_rate.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
@@ -118,7 +120,8 @@ TEST_CASE("workers that train on their own push at the end of an interval and of
 
 TEST_CASE("averaging that cannot work is reported", "[policies]") {
   CHECK(error_of("slack: 2 periodic_averaging {}") ==
-        "consistency: periodic_averaging needs mode: BSP, not SSP");
+        "consistency: periodic_averaging needs mode: BSP, not SSP; with periodic_averaging { outer "
+        "{} } it may be SSP");
   CHECK(error_of("mode: BSP periodic_averaging { interval: 0 }") ==
         "consistency: periodic_averaging.interval is 0; it must be from 1 to 1000000 clocks");
   CHECK(error_of("elastic_averaging { interval: 0 }") ==
@@ -137,4 +140,73 @@ TEST_CASE("averaging that cannot work is reported", "[policies]") {
   sum.set_reduction(pb::Job::SUM);
   CHECK(to_policies(sum).error().message ==
         "consistency: periodic_averaging takes the mean; omit reduction: SUM");
+}
+
+TEST_CASE("an outer rule is for every mode, and goes with scales of late updates", "[policies]") {
+  for (const std::string mode : {"mode: BSP", "slack: 2", "mode: ASYNC"}) {
+    const Policies outer = policies_of(mode + " periodic_averaging { interval: 30 outer {} }");
+    CHECK(outer.find<Averaging>()->exchange() == Exchange::kPeriodic);
+    CHECK(outer.schedule().interval == 30);
+  }
+  const Policies buffered = policies_of(
+      "mode: ASYNC staleness_exponent: 0.5 periodic_averaging { outer { type: \"SGD\" buffer: 3 } "
+      "}");
+  CHECK(buffered.find<Averaging>()->buffer() == 3);
+  CHECK(buffered.keeps().reads);
+  CHECK(
+      policies_of("mode: BSP periodic_averaging { fragments: 4 outer {} }").schedule().fragments ==
+      4);
+}
+
+TEST_CASE("the shards' rule is the outer one, plain SGD or the solver's", "[policies]") {
+  pb::Job job = job_of("mode: BSP periodic_averaging { outer {} }");
+  job.mutable_solver_param()->set_type("AdamW");
+  job.mutable_solver_param()->set_weight_decay(0.1F);
+  const math::UpdateRule outer = to_shard_rule(job).value();
+  CHECK(outer.kind == math::RuleKind::kNesterov);
+  CHECK(outer.rate.base == 0.7F);
+  CHECK(outer.momentum == 0.9F);
+  CHECK(outer.weight_decay == 0);
+  job.mutable_consistency()->mutable_periodic_averaging()->clear_outer();
+  const math::UpdateRule mean = to_shard_rule(job).value();
+  CHECK(mean.kind == math::RuleKind::kSgd);
+  CHECK(mean.rate.base == 1);
+  job.mutable_consistency()->clear_periodic_averaging();
+  CHECK(to_shard_rule(job).value().kind == math::RuleKind::kAdamW);
+}
+
+TEST_CASE("an outer rule that cannot work is reported", "[policies]") {
+  const auto outer_error = [](const std::string& outer) {
+    const std::string error =
+        error_of("mode: ASYNC periodic_averaging { outer { " + outer + " } }");
+    const std::string where = "consistency: periodic_averaging.outer.";
+    REQUIRE(error.starts_with(where));
+    return error.substr(where.size());
+  };
+  const std::string types =
+      "choose one of SGD, Nesterov, Adam, AdaGrad, RMSProp, AdaDelta, AdamW, LAMB, Lion";
+  CHECK(outer_error("type: \"nestrov\"") ==
+        "type \"nestrov\" is unknown; did you mean \"Nesterov\"?; " + types);
+  CHECK(outer_error("type: \"LARS\"") ==
+        "type is LARS, which scales a worker's gradient by its norm; " + types);
+  CHECK(outer_error("lr: 0") == "lr is 0; it must be greater than 0");
+  CHECK(outer_error("lr: inf") == "lr is inf; it must be greater than 0");
+  CHECK(outer_error("momentum: 1") == "momentum is 1; it must be at least 0 and below 1");
+  CHECK(outer_error("type: \"Adam\" delta: 0") == "delta is 0; it must be greater than 0");
+  CHECK(outer_error("momentum2: 0.5") ==
+        "momentum2 is 0.5: type Nesterov does not read it; omit it");
+  CHECK(outer_error("type: \"RMSProp\" momentum: 0.5") ==
+        "momentum is 0.5: type RMSProp does not read it; omit it");
+  CHECK(outer_error("buffer: 1") ==
+        "buffer is 1; it must be from 2 to 1000 updates, or omitted: a step for each update");
+  CHECK(error_of("mode: BSP periodic_averaging { outer { buffer: 2 } }") ==
+        "consistency: periodic_averaging.outer.buffer is 2, but in BSP a step is made of all "
+        "workers' updates of a meeting; omit it, or choose mode: SSP or ASYNC");
+  CHECK(error_of("mode: BSP periodic_averaging { fragments: 11 }") ==
+        "consistency: periodic_averaging.fragments is 11; it must be from 1 to the interval, 10");
+  for (const std::string other : {"dynamic_slack { least: 1 most: 3 }", "look_ahead: true",
+                                  "delay_compensation {}", "elastic_averaging {}"}) {
+    CHECK_THAT(error_of(other + " periodic_averaging { outer {} }"),
+               Catch::Matchers::Contains("does not go with"));
+  }
 }

@@ -12,6 +12,7 @@
 #include "proto/wire_version.hpp"
 #include "server/checkpoints/checkpoint_file.hpp"
 #include "server/checkpoints/checkpoint_thread.hpp"
+#include "server/checkpoints/resume_images.hpp"
 #include "server/shard.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/proto/checkpoint_maker.hpp"
@@ -199,9 +200,9 @@ void write_checkpoint(Service& service, std::int64_t clock, const fs::path& fold
   for (ShardCapture& capture : service.captures()) {
     CHECK(!capture.missed);
     capture.order.folder = folder.string();
-    auto file = write_shard_file(std::move(capture), false);
-    REQUIRE(file.has_value());
-    *manifest.add_files() = std::move(file.value());
+    auto files = write_shard_files(std::move(capture), false);
+    REQUIRE(files.has_value());
+    for (pb::CheckpointFile& file : files.value()) *manifest.add_files() = std::move(file);
   }
   test::put_file(folder / kManifestName, write_manifest(manifest));
 }
@@ -289,7 +290,7 @@ TEST_CASE("values that are not finite are not written", "[checkpoint]") {
   REQUIRE(captures.size() == 1);
   captures[0].order.folder = folder.path().string();
   captures[0].slices[1].values.floats()[2] = std::numeric_limits<float>::infinity();
-  const auto file = write_shard_file(std::move(captures[0]), false);
+  const auto file = write_shard_files(std::move(captures[0]), false);
   REQUIRE_FALSE(file.has_value());
   CHECK(file.error().message.find("has values that are not finite") != std::string::npos);
   CHECK(fs::is_empty(folder.path()));
@@ -416,7 +417,7 @@ TEST_CASE("a resumed job with other tables or another rule is refused, with both
   const Service other(job, 1, std::move(images));
   CHECK(!other.opened.accepted());
   CHECK(other.opened.reason() ==
-        "the checkpoint holds table \"table1\" of 8, the job's net has \"table1\" of 7");
+        "the checkpoint holds table \"table1\" of 8, the job has \"table1\" of 7");
   job.solver().set_type("SGD");
   const auto refused = read_shard_images(job.state, 1);
   REQUIRE(!refused.has_value());
@@ -583,7 +584,8 @@ TEST_CASE("spare memory that is requested again for one order is taken once", "[
   const SliceLayout layout(std::vector{table}, std::vector{ShardId(0)});
   BufferPool values(Bytes(0));
   BufferPool states(Bytes(0));
-  const SliceState slice(table, layout.slices()[0], *view, values, nullptr, &states);
+  const SliceState slice(table, layout.slices()[0], *view, values, PushSchedule{}, nullptr,
+                         &states);
   const std::vector<const SliceState*> slices{&slice};
   const std::uint64_t spare_bytes = 3 * BufferPool::rounded_size(64 * sizeof(float));
   const auto memory = std::make_shared<TableMemory>(Bytes(spare_bytes));

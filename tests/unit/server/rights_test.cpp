@@ -160,12 +160,14 @@ TEST_CASE("a shard takes updates from the worker whose key it is, and from no ot
   CHECK(is_granted(owner.ask(request::item(1, pb::DataItem::PUSH))));
 }
 
-TEST_CASE("images of slices come from servers alone", "[rights]") {
+TEST_CASE("images of slices and parts of checkpoints come from servers alone", "[rights]") {
   DataMessage images;
   images.body = DataImages{};
   DataMessage kept;
   kept.body = pb::SliceImagesReply();
-  for (const DataMessage* message : {&images, &kept}) {
+  DataMessage part;
+  part.body = DataPartRequest{};
+  for (const DataMessage* message : {&images, &kept, &part}) {
     for (const KeyRole role : {KeyRole::kView, KeyRole::kSubmit, KeyRole::kWorker}) {
       const Identity other{"worker0", role};
       CHECK_FALSE(refusal_of(&other, *message, "").empty());

@@ -115,6 +115,29 @@ struct Talk {
 
 }  // namespace
 
+TEST_CASE("tables that differ from those of the job's text are refused, whoever comes first",
+          "[shard]") {
+  JobMaker maker(1);
+  pb::Job& definition = *maker.state.mutable_definition();
+  definition.set_external_members(true);
+  pb::JobTable& named = *definition.add_tables();
+  named.set_name("w");
+  named.add_shape(4);
+  TableSpec table;
+  table.name = "w";
+  table.shape = {4};
+  table.filler = {math::Filler::Kind::kConstant, 0, 0};
+  Talk talk(maker, {table});
+  REQUIRE(talk.hello().accepted());
+  TableSpec other = table;
+  other.shape = {2, 2};
+  const pb::OpenTablesReply refused = talk.open(kPeer, std::vector<TableSpec>{other});
+  CHECK_FALSE(refused.accepted());
+  CHECK(refused.reason() == "table \"w\" has shape 4 in the job's text, but this member's has 2x2");
+  CHECK(talk.open().accepted());
+  CHECK_FALSE(talk.open(kPeer, std::vector<TableSpec>{other}).accepted());
+}
+
 TEST_CASE("a hello of another wire version is refused with both sides' versions and builds",
           "[shard]") {
   Talk talk(JobMaker(1));
@@ -125,7 +148,7 @@ TEST_CASE("a hello of another wire version is refused with both sides' versions 
   const auto reply = talk.say_hello(kPeer, hello);
   CHECK_FALSE(reply.accepted());
   CHECK_FALSE(reply.greet_again());
-  CHECK_THAT(reply.reason(), Contains("wire version 6") && Contains("wire version 9") &&
+  CHECK_THAT(reply.reason(), Contains("wire version 7") && Contains("wire version 9") &&
                                  Contains(build_name()) && Contains("another build"));
 }
 

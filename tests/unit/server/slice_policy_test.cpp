@@ -38,7 +38,7 @@ class Scalar {
     TableSpec table = test::make_table(0, {1}, kind);
     table.filler = {math::Filler::Kind::kConstant, 0, 0};
     slice = std::make_unique<SliceState>(table, Slice{TableId(0), SliceId(0), 0, 1, ShardId(0)},
-                                         *view, pool_);
+                                         *view, pool_, view->policies.schedule());
   }
   PushVerdict push(std::uint32_t worker, std::int64_t clock, float gradient) {
     return slice->push(WorkerId(worker), {Clock(clock), test::frame_of({gradient}), 0}, *view,

@@ -27,7 +27,7 @@ class OneSlice {
       : OneSlice(std::move(maker), test::make_table(0, {kCount}, kind)) {}
   OneSlice(JobMaker maker, const TableSpec& table)
       : job(std::move(maker)), view(job.view()), table_(table) {
-    slice = std::make_unique<SliceState>(table_, place_, *view, pool_);
+    slice = std::make_unique<SliceState>(table_, place_, *view, pool_, view->policies.schedule());
   }
 
   PushVerdict push(std::uint32_t worker, std::int64_t clock, const std::vector<float>& gradient,
@@ -108,7 +108,7 @@ TEST_CASE("initial values are a pure function of seed, table name, index and fil
   BufferPool pool;
   const TableSpec table = test::make_table(0, {kCount});
   const Slice part{TableId(0), SliceId(1), 2, 3, ShardId(0)};
-  const SliceState middle(table, part, *one.view, pool);
+  const SliceState middle(table, part, *one.view, pool, PushSchedule{});
   const auto whole = initial();
   CHECK(same_bits(test::floats_of(middle.snapshot(PeerId(1)).values),
                   std::span(whole).subspan(2, 3)));
@@ -830,6 +830,24 @@ TEST_CASE("the first initial values of clock 0 are the slice's, and no step of t
     one.push(0, 0, second);
     CHECK(same_bits(one.values(), trained));
   }
+}
+
+TEST_CASE("tables of the job's text start from their fillers, and their first step is clock 1's",
+          "[slice]") {
+  JobMaker maker(2, Slack(0));
+  pb::Job& definition = *maker.state.mutable_definition();
+  definition.set_external_members(true);
+  pb::JobTable& named = *definition.add_tables();
+  named.set_name("table0");
+  named.add_shape(static_cast<std::int64_t>(kCount));
+  for (pb::Member& member : *maker.state.mutable_members()) member.set_join_clock(1);
+  OneSlice one(maker);
+  CHECK(same_bits(one.values(), initial()));
+  CHECK(one.read(0, 1));
+  const std::vector<float> gradient{1, 2, 3, 4, 5};
+  CHECK(one.push(0, 1, gradient) == PushVerdict::kAccept);
+  CHECK(one.push(1, 1, gradient) == PushVerdict::kAccept);
+  CHECK(same_bits(one.values(), descend(initial(), {gradient, gradient}, 2)));
 }
 
 }  // namespace taut::server

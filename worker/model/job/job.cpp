@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "common/files/file.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
+#include "proto/config/job_misfit.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/job_tables.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
-#include "proto/config/text_places.hpp"
 #include "worker/model/job/file_kind.hpp"
 #include "worker/model/job/job_data.hpp"
 #include "worker/model/job/mentioned.hpp"
@@ -23,8 +23,6 @@ namespace taut::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr Bytes kMaxText{16ULL << 20};
 
 /// The job in a file: a solver file is a job without other fields.
 Result<pb::Job> read_job(const fs::path& path) {
@@ -102,19 +100,13 @@ Result<pb::Job> load_job(const fs::path& path) {
   TAUT_TRY(pb::Job job, read_job(path));
   TAUT_TRY(const fs::path solver_path, settle_solver(path, job));
   TAUT_TRY(upgrade_solver(*job.mutable_solver_param()));
+  TAUT_TRY(check_places(job, path));
   if (job.external_members()) {
     TAUT_TRY(check_external_members(job));
   } else {
     TAUT_TRY(settle_nets(path, solver_path, job));
     settle_data_paths(path, job);
     TAUT_TRY(settle_weights(path, solver_path, job));
-  }
-  if (const auto misfit = misfit_of_compression(job)) {
-    TAUT_TRY(const std::string text, read_file(path, kMaxText));
-    PlacedText placed;
-    pb::Job again;
-    TAUT_TRY(placed.read(text, path.string(), again));
-    return placed.error({{"compression"}, {"push", misfit->push}, {misfit->field}}, misfit->what);
   }
   if (!job.has_name()) job.set_name(path.stem().string());
   if (!job.has_seed() && job.solver_param().random_seed() >= 0) {
@@ -167,6 +159,7 @@ Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
   TAUT_TRY(check_mode(job.consistency()));
   TAUT_TRY(to_policies(job));
   TAUT_TRY(to_compression(job));
+  TAUT_TRY(to_tables(job));
   TAUT_TRY(to_update_rule(job));
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));
   for (std::string& line : data_warnings(job)) warnings.push_back(std::move(line));

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/job.pb.h"
+
+namespace taut::cli {
+
+/// What a job's manifests for Kubernetes are made of.
+struct ManifestOptions {
+  std::string name;        // of the JobSet, and the first part of the other objects' names
+  std::string name_space;  // empty: the one of the context in which they are applied
+  std::string image;
+  std::uint32_t servers = 1;
+  std::uint32_t shards = 1;  // of each server
+  std::uint32_t workers = 1;
+  std::uint32_t gpus = 0;     // of each worker; 0: it computes on the CPU
+  std::uint32_t threads = 1;  // compute threads of each worker, and its processors
+  std::uint64_t server_memory = 4ULL << 30U;
+  std::uint64_t worker_memory = 4ULL << 30U;
+  std::string data_claim;  // a PersistentVolumeClaim with the data set, at /data
+  std::string runs_claim;  // one for checkpoints and records, at /runs; empty: gone with the pods
+  std::uint32_t notice_s = 60;  // for a pod that is told to end
+  bool monitor = false;         // with a PodMonitor of the Prometheus operator
+};
+
+/// A file of a Secret or a ConfigMap, by its key.
+using Files = std::map<std::string, std::string>;
+
+/// The keys of the cluster, as each kind of pod needs them: the files of its folder of keys.
+struct ManifestKeys {
+  Files coordinator;
+  Files servers;
+  Files workers;
+  Files submit;
+};
+
+/// Where pods find their files.
+inline constexpr const char* kDataFolder = "/data";
+inline constexpr const char* kRunsFolder = "/runs";
+
+/// Sets a job's data and checkpoints to where the pods see them.
+void settle_in_pods(const ManifestOptions& options, pb::Job& job);
+
+/// The configurations that the pods mount: coordinator, server and worker, and the job. In those of
+/// daemons POD_IP stands for the pod's address, which is known when it starts.
+[[nodiscard]] Result<Files> pod_files(const ManifestOptions& options, const pb::Job& job);
+
+/// The manifests as YAML documents: ConfigMap, Secrets, Service, JobSet, and a PodMonitor.
+/// keys    nullptr: the Secrets are not among them, and comments say how to make them
+/// Errors  invalid: what a ConfigMap cannot hold
+[[nodiscard]] Result<std::string> manifests(const ManifestOptions& options, const pb::Job& job,
+                                            const ManifestKeys* keys);
+
+/// Makes keys for all pods where a folder has none yet, and reads them.
+/// Errors  as those of keys
+[[nodiscard]] Result<ManifestKeys> keys_for_pods(const std::string& folder, std::uint32_t servers,
+                                                 std::uint32_t workers);
+
+/// A name as Kubernetes allows it: lower case letters, digits and '-', at most 40 of them.
+[[nodiscard]] std::string object_name(const std::string& name);
+
+}  // namespace taut::cli

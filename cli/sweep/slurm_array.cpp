@@ -1,0 +1,182 @@
+#include "cli/sweep/slurm_array.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "cli/child_process.hpp"
+#include "common/files/file.hpp"
+#include "common/system/stop_signal.hpp"
+#include "common/time.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kAnswerWithin = std::chrono::seconds(60);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+
+/// A word as a shell reads it again.
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char letter : word)
+    text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return text + "'";
+}
+
+/// A program of Slurm's that is on the PATH.
+Result<fs::path> find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::error_code none;
+    if (fs::is_regular_file(fs::path(folder) / name, none)) return fs::path(folder) / name;
+  }
+  return make_error(ErrorCode::kNotFound,
+                    fmt::format("{} is not on the PATH: run this where Slurm's commands are "
+                                "installed, as on a login node",
+                                name));
+}
+
+struct Answer {
+  bool went_well = false;
+  std::string text;
+};
+
+/// Runs a command of Slurm's to its end. Errors: it does not end, or cannot be started.
+Result<Answer> run(const std::string& name, std::vector<std::string> arguments,
+                   const fs::path& folder) {
+  TAUT_TRY(const fs::path program, find_program(name));
+  const fs::path log = folder / (name + ".log");
+  TAUT_TRY(auto child,
+           ChildProcess::start(
+               {.name = name, .program = program, .arguments = std::move(arguments), .log = log}));
+  const TimePoint until = steady_now() + kAnswerWithin;
+  while (child.running()) {
+    if (steady_now() > until) {
+      return make_error(ErrorCode::kUnavailable, fmt::format("{} has not ended within {:g} s", name,
+                                                             seconds(kAnswerWithin)));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  TAUT_TRY(const std::string text, read_file(log));
+  std::error_code none;
+  fs::remove(log, none);
+  return Answer{child.ended_well(), text};
+}
+
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+}  // namespace
+
+std::string array_ranges(const std::vector<std::size_t>& numbers) {
+  std::string text;
+  for (std::size_t first = 0; first < numbers.size();) {
+    std::size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += text.empty() ? "" : ",";
+    text += std::to_string(numbers[first]);
+    if (last > first) text += fmt::format("-{}", numbers[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string array_script(const SlurmArray& array) {
+  return fmt::format(R"(#!/bin/bash
+# Written by tautline sweep --engine slurm: each task is a run of the sweep in this folder.
+#SBATCH --job-name={0}
+#SBATCH --array={1}%{2}
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task={3}
+#SBATCH --output={4}/slurm-%A_%a.out
+exec {5} sweep --output {6} --task "$SLURM_ARRAY_TASK_ID"
+)",
+                     array.name, array_ranges(array.runs), array.at_once, array.processors,
+                     array.folder.string(), quoted(array.program.string()),
+                     quoted(array.folder.string()));
+}
+
+std::map<std::size_t, std::string> task_states(std::string_view printed, const std::string& name) {
+  std::map<std::size_t, std::string> states;
+  std::istringstream lines{std::string(printed)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number, state, job;
+    words >> number >> state >> job;
+    std::size_t task = 0;
+    const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), task);
+    const bool is_number = failed == std::errc() && end == number.data() + number.size();
+    if (!is_number || job != name) continue;
+    // A run that was submitted again after a failure is in two jobs: the one that lives counts.
+    const auto known = states.find(task);
+    if (known == states.end() || has_ended(known->second)) states[task] = state;
+  }
+  return states;
+}
+
+bool has_ended(const std::string& state) {
+  // Slurm's job states, squeue(1), JOB STATE CODES. PREEMPTED ones that are requeued are PENDING.
+  constexpr std::array<std::string_view, 10> kEnded = {
+      "BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE", "FAILED",
+      "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
+  return std::ranges::find(kEnded, state) != kEnded.end();
+}
+
+Result<std::string> submit_array(const SlurmArray& array) {
+  const fs::path script = array.folder / "slurm.sbatch";
+  TAUT_TRY(write_file_atomically(script, array_script(array)));
+  std::vector<std::string> arguments{"--parsable"};
+  arguments.insert(arguments.end(), array.options.begin(), array.options.end());
+  arguments.push_back(script.string());
+  TAUT_TRY(const Answer answer, run("sbatch", std::move(arguments), array.folder));
+  // "NUMBER", or "NUMBER;CLUSTER", after warnings.
+  const std::string line = last_line(answer.text);
+  const std::string number = line.substr(0, line.find(';'));
+  const bool is_number = !number.empty() && std::ranges::all_of(number, [](char digit) {
+    return digit >= '0' && digit <= '9';
+  });
+  if (answer.went_well && is_number) return number;
+  return invalid(
+      fmt::format("sbatch does not take the sweep: {}; --sbatch gives it options, e.g. "
+                  "--sbatch=--partition=NAME",
+                  line.empty() ? "it says nothing" : line));
+}
+
+Result<std::map<std::size_t, std::string>> ask_queue(const std::vector<std::string>& jobs,
+                                                     const std::string& name,
+                                                     const fs::path& folder) {
+  // One job at a time: of several, one that is forgotten would hide the others.
+  std::string printed;
+  for (const std::string& job : jobs) {
+    TAUT_TRY(const Answer answer,
+             run("squeue",
+                 {"--noheader", "--array", "--states=all", "--jobs", job, "--format", "%K %T %j"},
+                 folder));
+    if (answer.went_well) {
+      printed += answer.text;
+    } else if (answer.text.find("Invalid job id") == std::string::npos) {
+      return make_error(ErrorCode::kUnavailable,
+                        fmt::format("squeue fails: {}", last_line(answer.text)));
+    }
+  }
+  return task_states(printed, name);
+}
+
+}  // namespace taut::cli

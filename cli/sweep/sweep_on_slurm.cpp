@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "cli/install_paths.hpp"
+#include "cli/sweep/slurm_array.hpp"
+#include "cli/sweep/sweep_session.hpp"
+#include "cli/views/draw.hpp"
+#include "common/files/file.hpp"
+#include "common/system/stop_signal.hpp"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
+constexpr Duration kBetweenAsks = std::chrono::seconds(2);
+// The controller may be restarted meanwhile.
+constexpr Duration kUnansweredFor = std::chrono::minutes(10);
+// What a task has written may reach this machine later than Slurm's word that it ended.
+constexpr Duration kFilesWithin = std::chrono::seconds(15);
+constexpr const char* kJobsFile = "slurm-jobs";
+
+/// The array jobs of the folder, oldest first.
+std::vector<std::string> jobs_of(const fs::path& folder) {
+  std::vector<std::string> jobs;
+  const auto text = read_file(folder / kJobsFile);
+  std::istringstream lines(text ? text.value() : std::string());
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) jobs.push_back(line);
+  }
+  return jobs;
+}
+
+/// The sweep's name as a name in Slurm's queue, which is one word.
+std::string name_in_queue(std::string name) {
+  std::ranges::replace_if(
+      name, [](unsigned char letter) { return std::isspace(letter) != 0 || letter == '%'; }, '-');
+  return "sweep-" + name;
+}
+
+}  // namespace
+
+std::vector<std::string> slurm_jobs_of(const fs::path& folder) {
+  return jobs_of(folder);
+}
+
+Result<std::vector<std::string>> SweepSession::submit_rest(
+    const std::map<std::size_t, std::string>& queued) {
+  std::vector<std::string> jobs = jobs_of(folder_);
+  SlurmArray array;
+  for (std::size_t number = 0; number < plan_.runs.size(); ++number) {
+    const SweepRun& run = plan_.runs[number];
+    const auto known = queued.find(number);
+    const bool is_queued = known != queued.end() && !has_ended(known->second);
+    if (!is_queued && !is_done(folder_ / run.folder, run)) array.runs.push_back(number);
+  }
+  if (array.runs.empty()) return jobs;
+  std::error_code failed;
+  TAUT_TRY(array.program, sibling_program("tautline"));
+  array.program = fs::absolute(array.program, failed);
+  array.folder = fs::absolute(folder_, failed).lexically_normal();
+  array.name = name_in_queue(options_.sweep.name());
+  array.at_once = options_.sweep.parallel();
+  array.processors = std::max(1U, company_.threads);
+  array.options = options_.sbatch;
+  TAUT_TRY(std::string job, submit_array(array));
+  if (!options_.json) {
+    fmt::print("Slurm's array job {}: {}; scancel {} ends it\n", job,
+               counted(static_cast<std::int64_t>(array.runs.size()), "run"), job);
+    std::fflush(stdout);
+  }
+  jobs.push_back(std::move(job));
+  std::string text;
+  for (const std::string& one : jobs) text += one + "\n";
+  TAUT_TRY(write_file_atomically(folder_ / kJobsFile, text));
+  return jobs;
+}
+
+/// Reads the runs that have ended; true once none is left to wait for.
+bool SweepSession::collect(const std::map<std::size_t, std::string>& states) {
+  std::vector<RunningRun> shown;
+  const TimePoint now = steady_now();
+  bool is_over = true;
+  for (std::size_t number = 0; number < plan_.runs.size(); ++number) {
+    if (outcomes_.contains(number)) continue;
+    const SweepRun& run = plan_.runs[number];
+    const auto known = states.find(number);
+    const std::string state = known == states.end() ? "" : known->second;
+    if (is_done(folder_ / run.folder, run)) {
+      const auto began = seen_running_.find(number);
+      finish(number, {}, began == seen_running_.end() ? 0 : seconds(now - began->second));
+      continue;
+    }
+    if (!state.empty() && !has_ended(state)) {
+      is_over = false;
+      seen_ended_.erase(number);
+      if (state != "RUNNING") continue;
+      const TimePoint began = seen_running_.try_emplace(number, now).first->second;
+      shown.push_back({&run, seconds(now - began), folder_ / run.folder / "train.log"});
+      continue;
+    }
+    if (now - seen_ended_.try_emplace(number, now).first->second < kFilesWithin) {
+      is_over = false;
+      continue;
+    }
+    const std::string reason = failure_in(folder_ / run.folder / "train.log");
+    finish(number, fmt::format("{} (Slurm: {})", reason, state.empty() ? "forgotten" : state), 0);
+  }
+  table_.show_running(shown);
+  return is_over;
+}
+
+Result<void> SweepSession::run_on_slurm() {
+  const std::string name = name_in_queue(options_.sweep.name());
+  TAUT_TRY(auto states, ask_queue(jobs_of(folder_), name, folder_));
+  TAUT_TRY(const std::vector<std::string> jobs, submit_rest(states));
+  TimePoint answered = steady_now();
+  TimePoint next;
+  while (true) {
+    const TimePoint now = steady_now();
+    if (now >= next) {
+      next = now + kBetweenAsks;
+      auto asked = ask_queue(jobs, name, folder_);
+      if (asked) {
+        answered = now;
+        states = std::move(asked.value());
+        if (collect(states)) return ok();
+      } else if (now - answered > kUnansweredFor) {
+        return make_error(asked.error().code,
+                          fmt::format("{}; the same command continues", asked.error().message));
+      }
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+    if (stop_signal() != 0) return make_error(ErrorCode::kClosed, "interrupted");
+  }
+}
+
+Result<void> SweepSession::run_task(std::size_t number) {
+  if (number >= plan_.runs.size()) {
+    return invalid(fmt::format("the sweep in {} has {} runs, and no run {}", folder_.string(),
+                               plan_.runs.size(), number));
+  }
+  next_ = plan_.runs.size();  // no other run is started
+  const SweepRun& run = plan_.runs[number];
+  if (is_done(folder_ / run.folder, run)) {
+    finish(number, {}, 0);
+    return ok();
+  }
+  TAUT_TRY(Active active, start(number));
+  active_.push_back(std::move(active));
+  return run_all();
+}
+
+}  // namespace taut::cli

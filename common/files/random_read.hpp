@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/result.hpp"
+
+namespace taut {
+
+/// Bytes that are read at offsets, wherever they are stored.
+/// Thread    several at once are allowed
+class RandomRead {
+ public:
+  virtual ~RandomRead() = default;
+  /// Bytes [offset, offset + out.size()).
+  /// Errors    invalid beyond the end; io and others of where they are stored
+  [[nodiscard]] virtual Result<void> read(std::uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+}  // namespace taut

@@ -1,0 +1,77 @@
+#include "common/net/reach.hpp"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <system_error>
+
+namespace taut {
+namespace {
+
+using Found = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+/// A socket that is closed with its owner.
+struct Socket {
+  explicit Socket(int its_number) : number(its_number) {}
+  ~Socket() {
+    if (number >= 0) close(number);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  const int number;
+};
+
+Found look_up(const std::string& address) {
+  const auto colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int failed = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  return {failed == 0 ? found : nullptr, &freeaddrinfo};
+}
+
+Result<void> unreachable(int reason) {
+  if (reason == ECONNREFUSED) {
+    return make_error(ErrorCode::kUnavailable, "refuses connections: nothing listens there");
+  }
+  return make_error(ErrorCode::kUnavailable,
+                    fmt::format("cannot be reached: {}", std::generic_category().message(reason)));
+}
+
+/// REQUIRES: a connection was begun.
+Result<void> await(int socket, Duration within) {
+  pollfd waiting{.fd = socket, .events = POLLOUT, .revents = 0};
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(within).count();
+  if (poll(&waiting, 1, static_cast<int>(milliseconds)) <= 0) {
+    return make_error(ErrorCode::kTimeout,
+                      fmt::format("does not answer within {:g} s", seconds(within)));
+  }
+  int reason = 0;
+  socklen_t size = sizeof reason;
+  if (getsockopt(socket, SOL_SOCKET, SO_ERROR, &reason, &size) != 0) reason = errno;
+  if (reason != 0) return unreachable(reason);
+  return ok();
+}
+
+}  // namespace
+
+Result<void> try_to_reach(const std::string& address, Duration within) {
+  const Found place = look_up(address);
+  if (!place) return make_error(ErrorCode::kNotFound, "has a name that is not known here");
+  const Socket one(socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (one.number < 0) return unreachable(errno);
+  if (connect(one.number, place->ai_addr, place->ai_addrlen) == 0) return ok();
+  if (errno != EINPROGRESS) return unreachable(errno);
+  return await(one.number, within);
+}
+
+}  // namespace taut

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "common/result.hpp"
+#include "proto/job.pb.h"
+
+namespace taut {
+
+/// Checks what a job's text says about single fields of it: `compression`, `tables` and
+/// `periodic_averaging`.
+/// text  that the job was read from
+/// name  of the text in messages, e.g. its path
+/// Errors    invalid: "name:line:column: what"
+[[nodiscard]] Result<void> check_places(const pb::Job& job, std::string_view text,
+                                        const std::string& name);
+
+/// Overload for the text in a file.
+[[nodiscard]] Result<void> check_places(const pb::Job& job, const std::filesystem::path& file);
+
+}  // namespace taut

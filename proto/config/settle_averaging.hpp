@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/math/update_rule.hpp"
+#include "common/result.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/text_places.hpp"
+#include "proto/job.pb.h"
+
+namespace taut {
+
+/// What is wrong with a field of a job.
+struct FieldMisfit {
+  std::vector<PlacedText::Step> where;
+  std::string what;  // with its path
+};
+
+/// The first of a job's periodic averaging that is out of its range, that its outer type does not
+/// read or that does not go with the rest of the job; nothing: all of it fits, or there is none.
+[[nodiscard]] std::optional<FieldMisfit> misfit_of_averaging(const pb::Job& job);
+
+/// REQUIRES: the job has it.
+/// Errors    invalid: the misfit
+[[nodiscard]] Result<Averaging::Settings> to_periodic_averaging(const pb::Job& job);
+
+/// The rule that the shards apply: the solver's, or where workers train by that, what becomes of
+/// the distances that they push: the outer rule, or else plain SGD with rate 1.
+/// Errors    as to_update_rule(), and the misfit
+[[nodiscard]] Result<math::UpdateRule> to_shard_rule(const pb::Job& job);
+
+}  // namespace taut

@@ -1,0 +1,132 @@
+"""Tensors of other libraries as tables and updates, and tables as tensors, without a copy: the
+protocol of DLPack (https://dmlc.github.io/dlpack) by ctypes, in both of its versions."""
+
+import ctypes
+from typing import Any, Callable
+
+import numpy
+
+from tautline import _library
+from tautline.errors import InvalidError
+
+# The names of capsules, which must exist as long as those do. The consumer renames what it takes.
+_PLAIN, _USED_PLAIN = b"dltensor", b"used_dltensor"
+_VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
+_CPU = 1
+_python = ctypes.pythonapi
+_DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _declare() -> None:
+    capsule, name = ctypes.py_object, ctypes.c_char_p
+    _python.PyCapsule_New.argtypes = [ctypes.c_void_p, name, _DESTRUCTOR]
+    _python.PyCapsule_New.restype = capsule
+    _python.PyCapsule_SetName.argtypes = [capsule, name]
+    _python.PyCapsule_SetName.restype = ctypes.c_int
+    _python.PyCapsule_IsValid.argtypes = [ctypes.c_void_p, name]
+    _python.PyCapsule_IsValid.restype = ctypes.c_int
+    _python.PyCapsule_GetPointer.argtypes = [ctypes.c_void_p, name]
+    _python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+
+
+_declare()
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("dimensions", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_Managed._fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _DELETER)]
+
+
+class _ManagedVersioned(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+                ("context", ctypes.c_void_p), ("deleter", _DELETER), ("flags", ctypes.c_uint64),
+                ("tensor", _Tensor)]
+
+
+def _delete(pointer: int, versioned: bool) -> None:
+    kind: Any = _ManagedVersioned if versioned else _Managed
+    kind.from_address(pointer).deleter(pointer)
+
+
+@_DESTRUCTOR
+def _drop(capsule: int) -> None:
+    """Deletes a tensor that no library has taken out of its capsule."""
+    for name, versioned in ((_PLAIN, False), (_VERSIONED, True)):
+        if _python.PyCapsule_IsValid(capsule, name):
+            _delete(_python.PyCapsule_GetPointer(capsule, name), versioned)
+
+
+def shares(value: Any) -> bool:
+    """Whether an object is to be taken as a tensor: one that NumPy alone cannot take."""
+    if isinstance(value, numpy.ndarray) or not hasattr(value, "__dlpack__"):
+        return False
+    # PyTorch's tensors are arrays of NumPy by themselves, but for the type that NumPy lacks.
+    return not hasattr(value, "detach") or "bfloat16" in str(value.dtype)
+
+
+def take(value: Any, what: str, call: Callable[[ctypes.c_void_p, int], Any]) -> Any:
+    """Has the library take an object's tensor.
+
+    call  of (pointer, versioned); once it returns the library owns the tensor
+    """
+    if hasattr(value, "detach"):
+        value = value.detach()
+    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == 2:
+        raise InvalidError(f"{what} is on CUDA device {value.__dlpack_device__()[1]}; Tautline's "
+                           "library takes memory of the host: give a copy there")
+    try:
+        capsule = value.__dlpack__()
+    except (BufferError, RuntimeError, TypeError) as failure:
+        raise InvalidError(f"{what} cannot be shared: {failure}") from failure
+    for name, used, versioned in ((_PLAIN, _USED_PLAIN, 0), (_VERSIONED, _USED_VERSIONED, 1)):
+        if _python.PyCapsule_IsValid(id(capsule), name):
+            result = call(ctypes.c_void_p(_python.PyCapsule_GetPointer(id(capsule), name)),
+                          versioned)
+            # Its destructor leaves a tensor that is taken alone.
+            _python.PyCapsule_SetName(capsule, used)
+            return result
+    raise InvalidError(f"{what} has no tensor of DLPack in the capsule that it gives")
+
+
+def capsule_of(member: ctypes.c_void_p, number: ctypes.c_uint32, versioned: int) -> Any:
+    """A table's values as a capsule."""
+    tensor = ctypes.c_void_p()
+    _library.check(_library.lib.tautline_values_dlpack(member, number, versioned,
+                                                       ctypes.byref(tensor)))
+    return _python.PyCapsule_New(tensor, _VERSIONED if versioned else _PLAIN, _drop)
+
+
+class _Owner:
+    """Deletes a tensor with the last array that has its memory."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __del__(self) -> None:
+        if _delete is not None:
+            _delete(self._pointer, False)
+
+
+def array_of(member: ctypes.c_void_p, number: ctypes.c_uint32) -> numpy.ndarray:
+    """A table's values as an array of NumPy, which keeps their memory."""
+    pointer = ctypes.c_void_p()
+    _library.check(_library.lib.tautline_values_dlpack(member, number, 0, ctypes.byref(pointer)))
+    address = pointer.value or 0
+    tensor = _Managed.from_address(address).tensor
+    shape = tuple(tensor.shape[:tensor.dimensions])
+    kind: Any = type("_Memory", (ctypes.Array,),
+                {"_type_": ctypes.c_float, "_length_": int(numpy.prod(shape, dtype=int))})
+    memory = kind.from_address(tensor.data)
+    memory.owner = _Owner(address)
+    return numpy.frombuffer(memory, numpy.float32).reshape(shape)

@@ -1,0 +1,21 @@
+"""PyTorch models as members: the optimizer's place in a training loop.
+
+    import torch, tautline
+
+    with job.member() as me:
+        optimizer = me.optimizer(model)
+        for clock in me.clocks(1000):
+            optimizer.zero_grad()
+            loss = criterion(model(inputs), targets)
+            loss.backward()                   # each gradient leaves as soon as it is made
+            optimizer.step(loss)              # the rule is the job's
+
+Optimizer says what may be done with gradients on their way: adding several batches up, clipping,
+scaling. DDPHook is for machines whose processes are a DistributedDataParallel of their own: these
+are one member together.
+"""
+
+from tautline.torch.ddp import DDPHook
+from tautline.torch.optimizer import Optimizer
+
+__all__ = ["DDPHook", "Optimizer"]

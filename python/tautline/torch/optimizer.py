@@ -1,0 +1,323 @@
+"""The place of a PyTorch optimizer: gradients to the servers, parameters back."""
+
+import contextlib
+from typing import Any, Iterable, Iterator, Optional
+
+import torch
+
+from tautline.errors import InvalidError
+from tautline.member import Member, Table
+from tautline.rules import SGD, Nesterov, Rule
+
+_MULTIPLES = {"lr_mult": 1.0, "decay_mult": 1.0}
+Groups = Optional[Iterable[dict[str, Any]]]
+
+
+def _check(name: str, tensor: torch.Tensor) -> None:
+    if tensor.device.type != "cpu" or tensor.dtype != torch.float32:
+        raise InvalidError(f"{name} is {tensor.dtype} on {tensor.device}; members take float32 on "
+                           "the CPU")
+    if not tensor.is_contiguous():
+        raise InvalidError(f"{name} is not contiguous; replace it by its .contiguous()")
+
+
+def _check_limits(clip_norm: Optional[float], clip_value: Optional[float]) -> None:
+    for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
+        if limit is not None and not limit > 0:
+            raise InvalidError(f"{name} is {limit}; it must be above 0, or None to clip nothing")
+    if clip_norm is not None and clip_value is not None:
+        raise InvalidError("clip_norm and clip_value are both given; choose one")
+
+
+def _check_scaler(scaler: Any) -> None:
+    if scaler is not None and not scaler.is_enabled():
+        raise InvalidError(
+            f"the {type(scaler).__name__} is disabled: PyTorch {torch.__version__} has none for "
+            "the CPU, on which members compute in float32 and gradients need no scale; omit it")
+
+
+def _group(given: dict[str, Any]) -> dict[str, Any]:
+    """A group with its parameters as a list; PyTorch takes one alone, too."""
+    if "params" not in given:
+        raise InvalidError("a group of parameters has no \"params\", which name its parameters")
+    one = given["params"]
+    return {**given, "params": [one] if isinstance(one, torch.Tensor) else list(one)}
+
+
+def _check_groups(groups: list[dict[str, Any]], rule: Optional[Rule]) -> None:
+    for group in groups:
+        for name, value in group.items():
+            if name != "params" and name not in _MULTIPLES:
+                raise InvalidError(f"a group of parameters has {name!r}; the rule is the job's, "
+                                   "and a group has lr_mult and decay_mult, multiples of its rate "
+                                   "and decay")
+            if name in _MULTIPLES and not 0 <= value < float("inf"):
+                raise InvalidError(f"{name} of a group is {value}; it must be at least 0")
+    if groups and rule is None:
+        raise InvalidError("groups need the job's rule, by which their gradients are scaled; give "
+                           "it as rule=tautline.SGD(...)")
+    if groups and not isinstance(rule, (SGD, Nesterov)):
+        raise InvalidError(
+            f"groups with rates of their own need the rule SGD or Nesterov, but it is "
+            f"{type(rule).__name__}, whose steps do not grow with the gradients; omit groups")
+
+
+def _check_members(groups: list[dict[str, Any]], model: torch.nn.Module) -> None:
+    trained = {one for one in model.parameters() if one.requires_grad}
+    seen: set[torch.Tensor] = set()
+    for one in (one for group in groups for one in group["params"]):
+        if one not in trained or one in seen:
+            what = "is in a group already" if one in seen else (
+                "is no parameter of the model that requires a gradient")
+            raise InvalidError(f"a group has a tensor of shape {list(one.shape)} that {what}; name "
+                               "each trained parameter once")
+        seen.add(one)
+
+
+class Optimizer(torch.optim.Optimizer):
+    """Sends a model's gradients to the servers and takes the parameters that come back, into the
+    parameters' own memory. What the servers do with gradients is the job's rule. Made by
+    me.optimizer(model).
+
+    A gradient leaves when autograd has made it, while backward continues; the parameters that a
+    module reads are waited for before its next forward, module by module. Floating-point buffers,
+    such as running statistics, are averaged over the members.
+
+    member      from job.member(), without tables of its own that are in use already
+    model       its parameters are float32 on the CPU; those without requires_grad stay as they are
+    overlap     False: gradients leave in step(), for loops that change them before
+    clip_norm   before they leave, gradients are scaled so that the norm of all of this member's is
+                at most this; they leave in step(), as each must be known for the norm
+    clip_value  every element is limited to [-clip_value, clip_value] before it leaves
+    scaler      a GradScaler: gradients leave in its step(optimizer), when it has unscaled them. If
+                it finds one that is not finite, that clock is computed again with a lower scale.
+    groups      parameters with rates of their own, [{"params": ..., "lr_mult": 0.1, "decay_mult":
+                0}]: multiples of the job's rate and weight decay, 1 where not given and for
+                parameters of no group. optimizer.param_groups may be changed between clocks. For
+                the rules SGD and Nesterov, whose steps are linear in what is sent.
+    rule        the job's, which groups need
+    """
+
+    def __init__(self, member: Member, model: torch.nn.Module, overlap: bool = True, *,
+                 clip_norm: Optional[float] = None, clip_value: Optional[float] = None,
+                 scaler: Any = None, groups: Groups = None, rule: Optional[Rule] = None) -> None:
+        listed = [_group(group) for group in groups or []]
+        _check_groups(listed, rule)
+        _check_members(listed, model)
+        _check_limits(clip_norm, clip_value)
+        _check_scaler(scaler)
+        self._member = member
+        self._tables: dict[torch.Tensor, Table] = {}
+        self._buffers: list[tuple[Table, torch.Tensor]] = []
+        self._left: dict[torch.Tensor, Any] = {}  # (gradient, its version) of this clock
+        self._waiting: set[Table] = set()
+        # Tables whose modules were called at the clock before, and at this one.
+        self._covered: set[Table] = set()
+        self._called: set[Table] = set()
+        self._is_begun = False  # the forward of this clock
+        self._holds = False
+        self._has_stepped = False
+        self._may_skip = scaler is not None
+        self._clip_norm, self._clip_value = clip_norm, clip_value
+        self._report: tuple[Optional[float], int] = (None, 0)
+        self._add_tables(model)
+        self._decay = rule.weight_decay if rule is not None and listed else 0.0
+        named = {one for group in listed for one in group["params"]}
+        rest = [one for one in self._tables if one not in named]
+        super().__init__([*listed, {"params": rest}] if rest else listed, dict(_MULTIPLES))
+        self._group_of = {one: group for group in self.param_groups for one in group["params"]}
+        member.attach(self)
+        self._wait_in_modules(model)
+        if overlap and clip_norm is None and scaler is None:
+            # The node that adds a gradient up: its hook runs when that is whole. Kept alive here.
+            self._nodes = [one.expand_as(one).grad_fn.next_functions[0][0] for one in self._tables]
+            for node, parameter in zip(self._nodes, self._tables):
+                node.register_hook(lambda *_, one=parameter: self._leave_at_once(one))
+
+    def _add_tables(self, model: torch.nn.Module) -> None:
+        parameters = {}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameters[parameter] = name
+        if not parameters:
+            raise InvalidError("the model has no parameter that requires a gradient")
+        buffers = {name: buffer for name, buffer in model.named_buffers()
+                   if buffer.is_floating_point() and buffer.numel() > 0}
+        for parameter, name in parameters.items():
+            _check(name, parameter)
+        for name, buffer in buffers.items():
+            _check(name, buffer)
+        for parameter, name in parameters.items():
+            self._tables[parameter] = self._member.table(name, parameter.data)
+        for name, buffer in buffers.items():
+            self._buffers.append((self._member.table(name, buffer, "averaged"), buffer))
+
+    def _wait_in_modules(self, model: torch.nn.Module) -> None:
+        for module in model.modules():
+            own = [self._tables[one] for one in module.parameters(recurse=False)
+                   if one in self._tables]
+            held = {buffer.data_ptr() for buffer in module.buffers(recurse=False)}
+            own += [table for table, buffer in self._buffers if buffer.data_ptr() in held]
+            if own:
+                module.register_forward_pre_hook(lambda *_, own=own: self._await(own))
+
+    def _leave_at_once(self, parameter: torch.Tensor) -> None:
+        """Called when autograd has made its gradient."""
+        if self._holds:
+            return
+        if parameter in self._left:
+            raise InvalidError(
+                "backward() a second time before step(): the first one's gradients have left; to "
+                "add gradients up, call all but the last backward() in `with optimizer.no_sync():`")
+        self.push(parameter, parameter.grad)
+
+    def push(self, parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -> None:
+        """Sends a parameter's gradient of this clock; None is one of zeros. step() does it for all
+        that have not left."""
+        if not self._left:
+            self.synchronize()  # ends the clock before
+        table = self._tables[parameter]
+        with torch.no_grad():
+            if gradient is None:
+                gradient = torch.zeros_like(parameter)
+            elif self._clip_value is not None:
+                gradient.clamp_(-self._clip_value, self._clip_value)
+            sent = self._scaled(parameter, gradient)
+        self._member.push(table, sent)
+        self._left[parameter] = (gradient, gradient._version)
+        self._waiting.add(table)
+
+    def _scaled(self, parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """What has the servers' rule make a step of the parameter's group: they add the decay of
+        the rule to what is sent, and multiply both by its rate."""
+        group = self._group_of[parameter]
+        rate, decay = group["lr_mult"], group["decay_mult"]
+        sent = gradient if rate == 1 else gradient * rate
+        missing = (rate * decay - 1) * self._decay
+        return sent if missing == 0 else sent.add(parameter, alpha=missing)
+
+    def _await(self, tables: list[Table]) -> None:
+        """Called before a module's forward, with the tables of its own parameters."""
+        # Before step() their gradients may be on the way, but this clock still reads them.
+        if self._left:
+            return
+        self._member.open()
+        if not self._is_begun:
+            # Some modules read others' parameters without a call of those: MultiheadAttention does.
+            # So what was not called for at the clock before is waited for at the beginning.
+            self._is_begun = True
+            self._covered, self._called = self._called, set()
+            self._pull(self._waiting - self._covered)
+        self._called.update(tables)
+        self._pull(self._waiting.intersection(tables))
+
+    def _pull(self, tables: set[Table]) -> None:
+        for table in sorted(tables, key=lambda one: one.name):
+            self._member.pull(table)
+            self._waiting.discard(table)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients of a backward() in its block stay, and the next ones are added to them: for
+        batches in several parts, of which the last part's backward() is outside of it.
+
+            with optimizer.no_sync():
+                criterion(model(first), targets).backward()
+            criterion(model(second), targets).backward()
+            optimizer.step()
+        """
+        before, self._holds = self._holds, True
+        try:
+            yield
+        finally:
+            self._holds = before
+
+    def synchronize(self) -> None:
+        """Waits for every parameter of the last step: before they are read outside of the model, or
+        the member leaves."""
+        self._member.open()
+        self._pull(set(self._waiting))
+        if self._has_stepped:
+            self._has_stepped = False
+            loss, items = self._report
+            self._member.end_clock(loss, items)
+
+    @property
+    def next_clock(self) -> int:
+        """The clock of the next step()."""
+        return self._member.clock + self._has_stepped
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a clock may pass without a step, after which it is computed again."""
+        return self._may_skip
+
+    def step(self, loss: Any = None, items: int = 0) -> Any:
+        """Sends what has not left yet. Parameters without a gradient send zeros.
+
+        loss   a number or a tensor of one, for status and page
+        items  how many were trained at this clock
+        """
+        if callable(loss):
+            raise InvalidError("step() takes the loss and no closure: gradients leave once a clock")
+        for gradient, version in self._left.values():
+            if gradient._version != version:
+                raise InvalidError(
+                    "a gradient was changed after it had left; to change gradients before step(), "
+                    "choose me.optimizer(model, overlap=False), or clip_norm, clip_value or scaler")
+        if self._clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._tables, self._clip_norm)
+        for parameter in self._tables:
+            if parameter not in self._left:
+                self.push(parameter, parameter.grad)
+        for table, buffer in self._buffers:
+            self._member.push(table, buffer)
+            self._waiting.add(table)
+        self._left.clear()
+        self._has_stepped = True
+        self._is_begun = False
+        self._report = (None if loss is None else float(loss), items)
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """A checkpoint of what this member holds, for torch.save(): the values of all tables, and
+        the clock that is next. Waits for the last step's values.
+
+        What the rule keeps, such as momentum, is at the servers: the job's own checkpoints
+        (`checkpoint=` of submit()) have that too, and `resume=` continues from them.
+        """
+        if self._left:
+            raise InvalidError("state_dict() between backward() and step(): parameters are on the "
+                               "way; call it after step()")
+        self.synchronize()
+        values = [(self._tables[one], one) for one in self._tables] + self._buffers
+        return {"clock": self._member.clock, "slot": self._member.slot,
+                "slots": self._member.slots,
+                "tables": {table.name: value.detach().clone() for table, value in values}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Makes a state_dict()'s values the initial ones of a new job: before its first clock. Of
+        several members, the values of the first count, so let all of them load the same.
+
+        The new job's clocks count from 1; state["clock"] says how far the other one had come.
+        """
+        if self._member.is_open or self._member.clock > 1:
+            raise InvalidError(
+                f"load_state_dict() at clock {self._member.clock} of a job, whose values are the "
+                "servers'; load before the first clock of a new job, or submit with resume=")
+        values = {table.name: value for table, value in self._buffers}
+        values |= {table.name: value for value, table in self._tables.items()}
+        tables = state.get("tables", {})
+        if differing := sorted(values.keys() ^ tables.keys()):
+            raise InvalidError(
+                f"load_state_dict(): {differing[0]!r} is in the "
+                f"{'state' if differing[0] in tables else 'model'} alone; load it into the model "
+                "that it was made of")
+        for name, value in values.items():
+            if value.shape != tables[name].shape:
+                raise InvalidError(f"load_state_dict(): {name!r} has shape "
+                                   f"{list(tables[name].shape)} in the state, {list(value.shape)} "
+                                   "in the model")
+        with torch.no_grad():
+            for name, value in values.items():
+                value.copy_(tables[name])

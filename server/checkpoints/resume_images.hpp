@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/control.pb.h"
+#include "proto/formats/checkpoint_reader.hpp"
+#include "server/replication/slice_image.hpp"
+
+namespace taut::server {
+
+/// Opens the checkpoint that a job resumes, after all its bytes are checked.
+using OpenSaved = std::function<Result<CheckpointReader>(const pb::ServerJob& job)>;
+
+/// Reads the initial state of a server's slices from the checkpoint that the job resumes. Slices
+/// may have been cut or distributed differently.
+/// shards    the number of this server's
+/// returns   for each of them, in order
+/// Errors    those of `open`; mismatch: the update rule's state differs from that of the rule that
+///           wrote it; io. Throws std::bad_alloc.
+[[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job,
+                                                                 std::size_t shards,
+                                                                 const OpenSaved& open);
+/// Overload for one that is in a folder of this machine.
+[[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job,
+                                                                 std::size_t shards);
+
+}  // namespace taut::server

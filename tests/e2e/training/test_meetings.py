@@ -1,0 +1,130 @@
+"""PyTorch members that train by themselves and meet at an outer rule, against PyTorch alone."""
+
+from training.python_members import PythonMembers
+
+MODEL = """
+    import hashlib, sys
+    import torch, tautline
+    torch.set_num_threads(1)
+
+    def make_model():
+        torch.manual_seed(7)
+        return torch.nn.Sequential(torch.nn.Linear(12, 16, bias=False), torch.nn.BatchNorm1d(16),
+                                   torch.nn.ReLU(), torch.nn.Linear(16, 4))
+
+    def batch(step, slot):
+        draw = torch.Generator().manual_seed(100 * step + slot)
+        inputs = torch.randn(16, 12, generator=draw)
+        return inputs, inputs[:, :4].argmax(1)
+
+    def train(model, optimizer, step, slot, **arguments):
+        inputs, labels = batch(step, slot)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step(**arguments)
+        return float(loss)
+
+    def inner_of(model):
+        return torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.05)
+"""
+
+MEMBER = MODEL + """
+    from tautline.meetings import Meetings
+    model = make_model()
+    job = tautline.connect(sys.argv[1], wait_s=20).job(int(sys.argv[2]))
+    with job.member() as me:
+        inner = inner_of(model)
+        optimizer = Meetings(me, model, inner, interval=10)
+        for step in range(int(sys.argv[3])):
+            loss = train(model, optimizer, step, me.slot)
+            first = loss if step == 0 else first
+        slot, meetings = me.slot, me
+    text = hashlib.sha256()
+    for value in model.state_dict().values():
+        text.update(value.numpy().tobytes())
+    torch.save(model.state_dict(), f"end{slot}.pt")
+    print("end", text.hexdigest(), first > 1.5 * loss, meetings.clock)
+"""
+
+# Both members in one process; the outer rule is PyTorch's own.
+REFERENCE = MODEL + """
+    models = [make_model() for _ in range(2)]
+    inners = [inner_of(model) for model in models]
+    shared = make_model()
+    outer = torch.optim.SGD(shared.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+    for step in range(int(sys.argv[1])):
+        for slot in range(2):
+            train(models[slot], inners[slot], step, slot)
+        if (step + 1) % 10 != 0 and step + 1 != int(sys.argv[1]):
+            continue
+        for one, *own in zip(shared.parameters(), *(model.parameters() for model in models)):
+            one.grad = sum(one.detach() - each.detach() for each in own) / 2
+        outer.step()
+        for one, *own in zip(shared.buffers(), *(model.buffers() for model in models)):
+            if one.is_floating_point():
+                one.copy_(sum(own) / 2)
+        with torch.no_grad():
+            for model in models:
+                for ours, theirs in zip(model.parameters(), shared.parameters()):
+                    ours.copy_(theirs)
+                for ours, theirs in zip(model.buffers(), shared.buffers()):
+                    if ours.is_floating_point():
+                        ours.copy_(theirs)
+    ours, theirs = torch.load("end0.pt"), shared.state_dict()
+    print(max(float((ours[name] - theirs[name]).abs().max() / theirs[name].abs().max())
+              for name in ours if ours[name].is_floating_point()))
+"""
+
+
+class MeetingsTest(PythonMembers):
+    module = "torch"
+
+    def submit_outer(self, mode, outer="", workers=2):
+        return self.submit(
+            workers, f"{mode} periodic_averaging {{ interval: 10 outer {{ {outer} }} }}")
+
+    def train(self, job, steps=45, members=2):
+        programs = [self.program(MEMBER, self.coordinator, job, steps) for _ in range(members)]
+        ends = [self.result(one, timeout=100).splitlines()[-1].split() for one in programs]
+        self.wait_for_job(job, "DONE")
+        return ends
+
+    def test_members_in_bsp_meet_at_diloco_as_pytorch_computes_it_and_repeat_their_bits(self):
+        self.start_cluster()
+        ends = [self.train(self.submit_outer("mode: BSP")) for _ in range(2)]
+        digests = {digest for end in ends for _, digest, _, _ in end}
+        self.assertEqual(len(digests), 1)
+        # Four meetings of ten steps and one of five, after the members' opening.
+        self.assertEqual({end[3] for end in ends[0]}, {"6"})
+        self.assertEqual({end[2] for end in ends[0]}, {"True"})
+        apart = float(self.run_python(REFERENCE, 45))
+        self.assertLess(apart, 1e-4)
+
+    def test_members_learn_under_a_slack_of_meetings_and_with_a_buffer(self):
+        self.start_cluster()
+        for mode, outer in (("slack: 1", "momentum: 0.5"), ("mode: ASYNC", "lr: 1 momentum: 0 "
+                                                            'type: "SGD" buffer: 2')):
+            ends = self.train(self.submit_outer(mode, outer), steps=100)
+            self.assertEqual([end[2] for end in ends], ["True", "True"])
+
+    def test_wrong_use_is_an_error_with_the_way_out(self):
+        self.start_cluster()
+        job = self.submit_outer("mode: BSP", workers=1)
+        out = self.run_python(MODEL + """
+    from tautline.meetings import Meetings
+    job = tautline.connect(sys.argv[1], wait_s=20).job(int(sys.argv[2]))
+    me = job.member()
+    for model, interval in ((make_model(), 0), (make_model().double(), 10),
+                            (torch.nn.ReLU(), 10)):
+        inner = torch.optim.SGD(make_model().parameters(), lr=1)
+        try:
+            Meetings(me, model, inner, interval)
+        except tautline.InvalidError as error:
+            print(error)
+    me.fail("ends")
+            """, self.coordinator, job)
+        words = ("interval is 0", "torch.float64", "no parameter that requires a gradient")
+        for line, expected in zip(out.splitlines(), words):
+            self.assertIn(expected, line)

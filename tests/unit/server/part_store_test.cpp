@@ -1,0 +1,256 @@
+#include "server/parts/part_store.hpp"
+
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "common/files/sha256.hpp"
+#include "common/net/zmq_endpoint.hpp"
+#include "server/parts/part_client.hpp"
+#include "server/parts/part_thread.hpp"
+#include "server/shard_thread.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
+#include "tests/unit/proto/checkpoint_maker.hpp"
+
+namespace taut::server {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+pb::PartRequest request(pb::PartRequest::Kind kind, const std::string& folder,
+                        const std::string& file = "") {
+  pb::PartRequest made;
+  made.set_kind(kind);
+  made.set_folder(folder);
+  made.set_file(file);
+  return made;
+}
+
+/// A store, asked without a connection.
+struct Store {
+  explicit Store(const fs::path& home, const fs::path& own = {})
+      : folder((home / "net_iter_5").string()), store(own, "server1") {}
+
+  DataPartReply ask(pb::PartRequest head, const std::string& bytes = "") {
+    return store.answer({std::move(head), bytes.empty() ? Frame() : Frame::copy_of(bytes)});
+  }
+  DataPartReply write(const std::string& file, std::uint64_t offset, const std::string& bytes) {
+    pb::PartRequest head = request(pb::PartRequest::WRITE, folder, file);
+    head.set_offset(offset);
+    return ask(std::move(head), bytes);
+  }
+  DataPartReply seal(const std::string& file, std::uint64_t bytes) {
+    pb::PartRequest head = request(pb::PartRequest::SEAL, folder, file);
+    head.set_count(bytes);
+    return ask(std::move(head));
+  }
+  DataPartReply read(const std::string& file, std::uint64_t offset, std::uint64_t count) {
+    pb::PartRequest head = request(pb::PartRequest::READ, folder, file);
+    head.set_offset(offset);
+    head.set_count(count);
+    return ask(std::move(head));
+  }
+  DataPartReply move(const std::string& to, std::uint64_t token = 0, std::uint64_t order = 1) {
+    pb::PartRequest head = request(pb::PartRequest::MOVE, folder);
+    head.set_to(to);
+    head.set_count(token);
+    head.set_offset(order);
+    return ask(std::move(head));
+  }
+
+  std::string folder;
+  PartStore store;
+};
+
+constexpr const char* kPart = "shard0.safetensors.part3";
+
+}  // namespace
+
+TEST_CASE("a part is written in pieces, sealed, checked and read", "[parts]") {
+  const test::TempFolder home;
+  Store store(home.path());
+  CHECK(store.write(kPart, 3, "def").head.error().empty());
+  CHECK(store.write(kPart, 0, "abc").head.error().empty());
+  CHECK(store.ask(request(pb::PartRequest::CHECK, store.folder, kPart)).head.missing());
+  CHECK_THAT(store.seal(kPart, 7).head.error(), Contains("has 6 bytes, not 7"));
+  CHECK(store.seal(kPart, 6).head.error().empty());
+  CHECK(store.seal(kPart, 6).head.error().empty());
+  CHECK_THAT(store.seal(kPart, 5).head.error(), Contains("nothing was written"));
+  CHECK(test::bytes_of_file(home.path() / "disk-server1" / "net_iter_5" / kPart) == "abcdef");
+  const DataPartReply checked = store.ask(request(pb::PartRequest::CHECK, store.folder, kPart));
+  Sha256 digest;
+  const std::string whole = "abcdef";
+  digest.update(std::as_bytes(std::span(whole)));
+  CHECK(checked.head.sha256() == digest.finish());
+  CHECK(checked.head.bytes() == 6);
+  CHECK(store.read(kPart, 2, 3).payload.text() == "cde");
+  CHECK_THAT(store.read(kPart, 4, 3).head.error(), Contains("has 6 bytes"));
+  CHECK_THAT(store.read(kPart, 0, 1ULL << 30U).head.error(), Contains("the limit is"));
+  CHECK(store.read("shard1.safetensors.part0", 0, 1).head.missing());
+}
+
+TEST_CASE("a changed part has another digest", "[parts]") {
+  const test::TempFolder home;
+  Store store(home.path());
+  (void)store.write(kPart, 0, "abcdef");
+  (void)store.seal(kPart, 6);
+  const auto check = [&] {
+    return store.ask(request(pb::PartRequest::CHECK, store.folder, kPart)).head.sha256();
+  };
+  const std::string before = check();
+  CHECK(check() == before);
+  const fs::path file = home.path() / "disk-server1" / "net_iter_5" / kPart;
+  test::put_file(file, "abcdeg");
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  CHECK(check() != before);
+}
+
+TEST_CASE("a server's own folder has its parts", "[parts]") {
+  const test::TempFolder home;
+  Store store(home.path() / "job", home.path() / "disk");
+  CHECK(store.write(kPart, 0, "a").head.error().empty());
+  CHECK(store.seal(kPart, 1).head.error().empty());
+  CHECK(fs::exists(home.path() / "disk" / "net_iter_5" / kPart));
+  CHECK(!fs::exists(home.path() / "job"));
+}
+
+TEST_CASE("a folder is moved once, and replaces no other checkpoint", "[parts]") {
+  const test::TempFolder home;
+  Store store(home.path());
+  const std::string to = (home.path() / "final_iter_5").string();
+  const fs::path place = home.path() / "disk-server1" / "final_iter_5";
+  (void)store.write(kPart, 0, "a");
+  (void)store.seal(kPart, 1);
+  // What an earlier try has left has no manifest.
+  fs::create_directories(place);
+  test::put_file(place / "shard9.safetensors.part0", "old");
+  CHECK(store.move(to).head.error().empty());
+  CHECK(fs::exists(place / kPart));
+  CHECK(!fs::exists(place / "shard9.safetensors.part0"));
+  CHECK(store.move(to).head.error().empty());
+  test::CheckpointMaker maker(5);
+  maker.manifest.set_token(77);
+  maker.write(home.path() / "other");
+  fs::copy_file(home.path() / "other" / kManifestName, place / kManifestName);
+  CHECK(store.move(to, 77, 1).head.error().empty());
+  CHECK_THAT(store.move(to, 78, 1).head.error(), Contains("has another checkpoint"));
+  CHECK_THAT(store.move(to, 77, 2).head.error(), Contains("has another checkpoint"));
+  CHECK(fs::exists(place / kPart));
+  CHECK(store.ask(request(pb::PartRequest::REMOVE, to)).head.error().empty());
+  CHECK(!fs::exists(place));
+  CHECK(store.ask(request(pb::PartRequest::REMOVE, to)).head.error().empty());
+}
+
+TEST_CASE("no other file than a part or a manifest is touched", "[parts]") {
+  const test::TempFolder home;
+  Store store(home.path());
+  for (const std::string name :
+       {"", ".", "..", "../x.part0", "shard0.safetensors", "x.part", "x.part1a", "a/b.part0"}) {
+    CHECK_THAT(store.write(name, 0, "a").head.error(), Contains("is no part of a checkpoint"));
+  }
+  CHECK_THAT(store.ask(request(pb::PartRequest::REMOVE, "/")).head.error(),
+             Contains("does not name a checkpoint's folder"));
+  CHECK_THAT(
+      store.ask(request(pb::PartRequest::REMOVE, (home.path() / "..").string())).head.error(),
+      Contains("does not name a checkpoint's folder"));
+  const fs::path place = home.path() / "disk-server1" / "net_iter_5";
+  fs::create_directories(place);
+  test::put_file(place / "mine.txt", "mine");
+  test::put_file(place / (std::string(kPart) + ".unfinished"), "x");
+  CHECK_THAT(store.ask(request(pb::PartRequest::REMOVE, store.folder)).head.error(),
+             Contains("cannot be removed"));
+  CHECK(fs::exists(place / "mine.txt"));
+  CHECK(!fs::exists(place / (std::string(kPart) + ".unfinished")));
+}
+
+TEST_CASE("a part that cannot be written is reported with the system's message", "[parts]") {
+  const test::TempFolder home;
+  test::put_file(home.path() / "disk-server1", "a file, no folder");
+  Store store(home.path());
+  CHECK_THAT(store.write(kPart, 0, "a").head.error(), Contains("cannot be made: Not a directory"));
+}
+
+namespace {
+
+/// A server's shard on loopback that serves parts, and a client of it.
+struct Served {
+  explicit Served(const fs::path& home) : store(home / "disk", "server1"), thread(store) {
+    ShardThread::Options options;
+    options.on_part_request = [this](ShardThread& from, PeerId peer, DataPartRequest asked) {
+      if (is_deaf) return;
+      thread.put(std::move(asked),
+                 [&from, peer](DataPartReply answer) { from.reply(peer, std::move(answer)); });
+    };
+    auto started = ShardThread::start(context, "127.0.0.1:0", options, [](auto, auto) {});
+    REQUIRE(started.has_value());
+    shard = std::move(started.value());
+  }
+  ~Served() { thread.stop(); }
+
+  ZmqContext context{Security::insecure()};
+  PartStore store;
+  PartThread thread;
+  std::atomic<bool> is_deaf = false;
+  std::unique_ptr<ShardThread> shard;
+};
+
+}  // namespace
+
+TEST_CASE("parts are written and read through a shard's socket", "[parts]") {
+  const test::TempFolder home;
+  Served served(home.path());
+  PartClient client(served.context.make_endpoint());
+  const std::string& address = served.shard->address();
+  const std::string block(300'000, 'x');
+  // More than the window takes at once.
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    pb::PartRequest write = request(pb::PartRequest::WRITE, "/any/net_iter_5", kPart);
+    write.set_offset(i * block.size());
+    REQUIRE(client.post(address, write, Frame::copy_of(block)).has_value());
+  }
+  REQUIRE(client.settle().has_value());
+  pb::PartRequest seal = request(pb::PartRequest::SEAL, "/any/net_iter_5", kPart);
+  seal.set_count(40 * block.size());
+  REQUIRE(client.ask(address, seal).has_value());
+  pb::PartRequest read = request(pb::PartRequest::READ, "/any/net_iter_5", kPart);
+  read.set_offset(39 * block.size());
+  read.set_count(block.size());
+  const auto answer = client.ask(address, read);
+  REQUIRE(answer.has_value());
+  CHECK(answer.value().payload.text() == block);
+  // An error of something posted is reported with the next settle, and once.
+  REQUIRE(client
+              .post(address,
+                    request(pb::PartRequest::SEAL, "/any/net_iter_5", "shard7.safetensors.part0"))
+              .has_value());
+  const auto settled = client.settle();
+  REQUIRE(!settled.has_value());
+  CHECK_THAT(settled.error().message, Contains("nothing was written"));
+  CHECK(client.settle().has_value());
+}
+
+TEST_CASE("a server that does not answer is named after a while", "[parts]") {
+  const test::TempFolder home;
+  Served served(home.path());
+  served.is_deaf = true;
+  PartClient client(served.context.make_endpoint(), Duration(300'000));
+  const auto asked = client.ask(served.shard->address(),
+                                request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart));
+  REQUIRE(!asked.has_value());
+  CHECK(asked.error().code == ErrorCode::kTimeout);
+  CHECK_THAT(asked.error().message, Contains("has not answered for 0.3 s"));
+  served.is_deaf = false;
+  CHECK(
+      client.ask(served.shard->address(), request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart))
+          .value()
+          .head.missing());
+  client.stop();
+  CHECK(
+      client.ask(served.shard->address(), request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart))
+          .error()
+          .code == ErrorCode::kClosed);
+}
+
+}  // namespace taut::server

@@ -1,0 +1,112 @@
+// The calls of the C interface that lend memory: buffers with a release, and DLPack's tensors.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "worker/library/elements.hpp"
+#include "worker/library/guarded.hpp"
+#include "worker/library/member_handle.hpp"
+#include "worker/library/tensor.hpp"
+
+using namespace taut;           // NOLINT(google-build-using-namespace): what follows is C
+using namespace taut::library;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+std::function<void()> release_of(const tautline_buffer& buffer) {
+  if (buffer.release == nullptr) return {};
+  return [release = buffer.release, context = buffer.context] { release(context); };
+}
+
+}  // namespace
+
+tautline_code tautline_add_buffer(tautline_member* member, const char* name, const int64_t* shape,
+                                  size_t dimensions, tautline_kind kind,
+                                  const tautline_buffer* values, uint32_t* table) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    const bool has_shape = shape != nullptr || dimensions == 0;
+    if (name == nullptr || !has_shape || values == nullptr || values->data == nullptr ||
+        table == nullptr) {
+      return invalid("an argument is NULL");
+    }
+    TAUT_TRY(check_written(values->element));
+    const NewTable added{name, {shape, dimensions}, kind};
+    TAUT_TRY(const std::uint64_t count, count_of(added));
+    if (count != values->count) {
+      return invalid(
+          fmt::format("table \"{}\": its shape [{}] has {} values, but its buffer has {}", name,
+                      fmt::join(added.shape, ", "), count, values->count));
+    }
+    LentMemory lent(values->data, release_of(*values));
+    TAUT_TRY(*table, add_table(*member, added, values->data, lent.memory()));
+    lent.accept();
+    return ok();
+  });
+}
+
+tautline_code tautline_push_buffer(tautline_member* member, uint32_t table,
+                                   const tautline_buffer* update) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    if (update == nullptr) return invalid("an argument is NULL");
+    LentMemory lent(update->data, release_of(*update));
+    TAUT_TRY(push_lent(*member, table, update->element, lent, update->count));
+    lent.accept();
+    return ok();
+  });
+}
+
+tautline_code tautline_add_dlpack(tautline_member* member, const char* name, tautline_kind kind,
+                                  void* tensor, int versioned, uint32_t* table) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    if (name == nullptr || table == nullptr) return invalid("an argument is NULL");
+    const std::string what = fmt::format("the memory of table \"{}\"", name);
+    TAUT_TRY(GivenTensor given, GivenTensor::take(tensor, versioned != 0, what));
+    if (given.element() != TAUTLINE_FLOAT32) {
+      return invalid(fmt::format("{} is {}; the library writes float32 into it: convert it", what,
+                                 words_of(given.element())));
+    }
+    if (given.is_read_only()) {
+      return invalid(fmt::format("{} is read-only; give a copy of it", what));
+    }
+    const NewTable added{name, given.shape(), kind};
+    TAUT_TRY(*table,
+             add_table(*member, added, given.memory().memory().get(), given.memory().memory()));
+    given.accept();
+    return ok();
+  });
+}
+
+tautline_code tautline_push_dlpack(tautline_member* member, uint32_t table, void* tensor,
+                                   int versioned) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    TAUT_TRY(const JobMember::TableView known, member->member->table(TableId(table)));
+    const std::string what = fmt::format("the update of table \"{}\"", known.name);
+    TAUT_TRY(GivenTensor given, GivenTensor::take(tensor, versioned != 0, what));
+    if (!std::ranges::equal(given.shape(), known.shape)) {
+      return invalid(fmt::format("table \"{}\" has shape [{}], but its update has [{}]", known.name,
+                                 fmt::join(known.shape, ", "), fmt::join(given.shape(), ", ")));
+    }
+    TAUT_TRY(push_lent(*member, table, given.element(), given.memory(), given.count()));
+    given.accept();
+    return ok();
+  });
+}
+
+tautline_code tautline_values_dlpack(tautline_member* member, uint32_t table, int versioned,
+                                     void** tensor) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    if (tensor == nullptr) return invalid("an argument is NULL");
+    TAUT_TRY(JobMember::TableView known, member->member->table(TableId(table)));
+    *tensor = make_tensor(known.values, known.shape, std::move(known.owner), versioned != 0);
+    return ok();
+  });
+}

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace taut::library {
+
+/// Memory of the caller's that the library uses until no part of it needs it any more.
+class LentMemory {
+ public:
+  /// release  called once by the thread that drops the last share, after accept(); throws nothing
+  LentMemory(void* data, std::function<void()> release)
+      : release_(std::make_shared<Release>()), memory_(release_, static_cast<std::byte*>(data)) {
+    release_->call = std::move(release);
+  }
+
+  [[nodiscard]] const std::shared_ptr<std::byte>& memory() const { return memory_; }
+
+  /// The call that lends it has succeeded: from now on it is released. Without this it stays the
+  /// caller's, and nothing is called.
+  void accept() { release_->is_due = true; }
+
+ private:
+  struct Release {
+    Release() = default;
+    Release(const Release&) = delete;
+    Release& operator=(const Release&) = delete;
+    ~Release() {
+      if (is_due && call) call();
+    }
+    std::function<void()> call;
+    bool is_due = false;  // written while this object has a share, so before the last is dropped
+  };
+
+  std::shared_ptr<Release> release_;
+  std::shared_ptr<std::byte> memory_;
+};
+
+}  // namespace taut::library

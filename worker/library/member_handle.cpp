@@ -1,0 +1,79 @@
+#include "worker/library/member_handle.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "worker/library/elements.hpp"
+
+namespace taut::library {
+namespace {
+
+constexpr std::size_t kMaxDimensions = 32;
+
+}  // namespace
+
+Result<void> check(const tautline_member* member) {
+  if (member == nullptr || member->member == nullptr) return invalid("the member is NULL");
+  return ok();
+}
+
+Result<std::uint64_t> count_of(const NewTable& table) {
+  if (table.shape.size() > kMaxDimensions) {
+    return invalid(fmt::format("table \"{}\" has {} dimensions; the limit is {}", table.name,
+                               table.shape.size(), kMaxDimensions));
+  }
+  std::uint64_t count = 1;
+  for (const std::int64_t extent : table.shape) {
+    constexpr auto kMaxBytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (extent < 1 || static_cast<std::uint64_t>(extent) > kMaxBytes / sizeof(float) / count) {
+      return invalid(fmt::format("table \"{}\": an extent of {} cannot work", table.name, extent));
+    }
+    count *= static_cast<std::uint64_t>(extent);
+  }
+  return count;
+}
+
+Result<std::uint32_t> add_table(tautline_member& member, const NewTable& table, void* values,
+                                std::shared_ptr<void> owner) {
+  if (table.kind != TAUTLINE_TRAINED && table.kind != TAUTLINE_AVERAGED) {
+    return invalid(
+        fmt::format("table \"{}\": kind {} is unknown", table.name, static_cast<int>(table.kind)));
+  }
+  TAUT_TRY(const std::uint64_t count, count_of(table));
+  TAUT_TRY(const TableId id,
+           member.member->add_table(
+               table.name, {table.shape.begin(), table.shape.end()},
+               table.kind == TAUTLINE_TRAINED ? TableKind::kTrained : TableKind::kAveraged,
+               {static_cast<float*>(values), count}, std::move(owner)));
+  return id.value();
+}
+
+Result<void> push(tautline_member& member, std::uint32_t table, tautline_element element,
+                  const void* update, std::uint64_t count) {
+  TAUT_TRY(check_element(element));
+  if (update == nullptr) return invalid("an argument is NULL");
+  if (element == TAUTLINE_FLOAT32) {
+    return member.member->push(TableId(table), {static_cast<const float*>(update), count});
+  }
+  TAUT_TRY(const std::span<float> converted, member.member->gradient(TableId(table)));
+  // A wrong count is refused as of float32, before anything is read.
+  if (count == converted.size()) to_float32(element, update, converted);
+  return member.member->push(TableId(table), {converted.data(), count});
+}
+
+Result<void> push_lent(tautline_member& member, std::uint32_t table, tautline_element element,
+                       const LentMemory& update, std::uint64_t count) {
+  const void* const data = update.memory().get();
+  if (element != TAUTLINE_FLOAT32 || data == nullptr) {
+    return push(member, table, element, data, count);
+  }
+  if (count > std::numeric_limits<std::uint64_t>::max() / sizeof(float)) {
+    return invalid(fmt::format("an update of {} values cannot be", count));
+  }
+  return member.member->push_lent(
+      TableId(table), Frame(update.memory(), {update.memory().get(), count * sizeof(float)}));
+}
+
+}  // namespace taut::library

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/result.hpp"
+#include "worker/library/lent_memory.hpp"
+#include "worker/library/tautline.h"
+#include "worker/member/job_member.hpp"
+
+struct tautline_member {
+  std::unique_ptr<taut::JobMember> member;
+};
+
+namespace taut::library {
+
+/// Errors    invalid: there is none
+[[nodiscard]] Result<void> check(const tautline_member* member);
+
+/// A table that is to be added.
+struct NewTable {
+  const char* name = nullptr;
+  std::span<const std::int64_t> shape;
+  tautline_kind kind = TAUTLINE_TRAINED;
+};
+/// The number of values of a shape.
+/// Errors    invalid: an extent below 1, too many of them
+[[nodiscard]] Result<std::uint64_t> count_of(const NewTable& table);
+
+/// values  [count_of(table)]
+/// owner   of the values, kept until the member's end; nullptr: the caller keeps them
+[[nodiscard]] Result<std::uint32_t> add_table(tautline_member& member, const NewTable& table,
+                                              void* values, std::shared_ptr<void> owner = nullptr);
+
+/// Pushes numbers of any type; only those that are no float32 are converted.
+[[nodiscard]] Result<void> push(tautline_member& member, std::uint32_t table,
+                                tautline_element element, const void* update, std::uint64_t count);
+/// The same of memory that is lent, which the library keeps as long as it needs it.
+[[nodiscard]] Result<void> push_lent(tautline_member& member, std::uint32_t table,
+                                     tautline_element element, const LentMemory& update,
+                                     std::uint64_t count);
+
+}  // namespace taut::library

@@ -1,0 +1,170 @@
+#include "worker/library/tensor.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+namespace taut::library {
+namespace {
+
+constexpr std::int32_t kMaxDimensions = 32;
+
+std::string words_of(const dlpack::Device& device) {
+  switch (device.type) {
+    case dlpack::kCuda:
+      return fmt::format("CUDA device {}", device.id);
+    case 8:
+      return "a Metal device";
+    case 10:
+      return fmt::format("ROCm device {}", device.id);
+    case 13:
+      return "managed memory of CUDA";
+    default:
+      return fmt::format("a device of DLPack's type {}", device.type);
+  }
+}
+
+std::string words_of(const dlpack::ElementType& element) {
+  const auto name = [&]() -> std::string {
+    switch (element.code) {
+      case dlpack::kInt:
+        return "int";
+      case dlpack::kUint:
+        return "uint";
+      case dlpack::kFloat:
+        return "float";
+      case dlpack::kBfloat:
+        return "bfloat";
+      case dlpack::kComplex:
+        return "complex";
+      default:
+        return fmt::format("of DLPack's code {} with bits ", element.code);
+    }
+  }();
+  return fmt::format("{}{}{}", name, element.bits,
+                     element.lanes == 1 ? "" : fmt::format(" x {}", element.lanes));
+}
+
+std::optional<tautline_element> element_of(const dlpack::ElementType& element) {
+  if (element.lanes != 1) return std::nullopt;
+  if (element.code == dlpack::kBfloat && element.bits == 16) return TAUTLINE_BFLOAT16;
+  if (element.code != dlpack::kFloat) return std::nullopt;
+  switch (element.bits) {
+    case 16:
+      return TAUTLINE_FLOAT16;
+    case 32:
+      return TAUTLINE_FLOAT32;
+    case 64:
+      return TAUTLINE_FLOAT64;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The strides of an axis of one element mean nothing.
+bool is_in_c_order(const dlpack::Tensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  std::int64_t expected = 1;
+  for (std::int32_t axis = tensor.dimensions; axis-- > 0;) {
+    if (tensor.shape[axis] != 1 && tensor.strides[axis] != expected) return false;
+    expected *= tensor.shape[axis];
+  }
+  return true;
+}
+
+/// What both kinds of tensors end with.
+template <class Kind>
+Kind* new_tensor(std::span<float> values, const std::vector<std::int64_t>& shape,
+                 std::shared_ptr<void> owner) {
+  struct Kept {
+    Kind managed{};
+    std::vector<std::int64_t> shape;
+    std::vector<std::int64_t> strides;
+    std::shared_ptr<void> owner;
+  };
+  auto kept = std::make_unique<Kept>();
+  kept->shape = shape;
+  kept->strides.assign(shape.size(), 1);
+  for (std::size_t axis = shape.size(); axis-- > 1;) {
+    kept->strides[axis - 1] = kept->strides[axis] * shape[axis];
+  }
+  kept->owner = std::move(owner);
+  dlpack::Tensor& tensor = kept->managed.tensor;
+  tensor.data = values.data();
+  tensor.device = {dlpack::kCpu, 0};
+  tensor.dimensions = static_cast<std::int32_t>(shape.size());
+  tensor.element = {dlpack::kFloat, 32, 1};
+  tensor.shape = kept->shape.data();
+  // Some readers of the first versions take no strides for an error.
+  tensor.strides = kept->strides.data();
+  kept->managed.context = kept.get();
+  kept->managed.deleter = [](Kind* managed) {
+    const std::unique_ptr<Kept> dropped(static_cast<Kept*>(managed->context));
+  };
+  return &kept.release()->managed;
+}
+
+}  // namespace
+
+Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std::string& what) {
+  if (tensor == nullptr) return invalid("an argument is NULL");
+  auto* const versioned = is_versioned ? static_cast<dlpack::ManagedVersioned*>(tensor) : nullptr;
+  auto* const plain = is_versioned ? nullptr : static_cast<dlpack::Managed*>(tensor);
+  if (versioned != nullptr && versioned->version.major != dlpack::kMajor) {
+    return invalid(fmt::format(
+        "{} is a DLPack tensor of version {}.{}, whose layout is unknown here; give one of version "
+        "{}.x, or without a version",
+        what, versioned->version.major, versioned->version.minor, dlpack::kMajor));
+  }
+  const dlpack::Tensor& given = versioned != nullptr ? versioned->tensor : plain->tensor;
+  if (given.device.type != dlpack::kCpu && given.device.type != dlpack::kCudaHost) {
+    return invalid(
+        fmt::format("{} is on {}; give a copy in the host's memory", what, words_of(given.device)));
+  }
+  const auto element = element_of(given.element);
+  if (!element) {
+    return invalid(fmt::format("{} has element type {}; convert it to float32", what,
+                               words_of(given.element)));
+  }
+  const bool is_listed = given.dimensions == 0 || given.shape != nullptr;
+  if (given.dimensions < 0 || given.dimensions > kMaxDimensions || !is_listed) {
+    return invalid(fmt::format("{} has {} dimensions; the limit is {}", what, given.dimensions,
+                               kMaxDimensions));
+  }
+  if (!is_in_c_order(given)) {
+    const auto axes = static_cast<std::size_t>(given.dimensions);
+    return invalid(fmt::format(
+        "{} of shape [{}] has strides [{}], which are not those of C order; give a contiguous copy",
+        what, fmt::join(std::span(given.shape, axes), ", "),
+        fmt::join(std::span(given.strides, axes), ", ")));
+  }
+  GivenTensor taken(
+      LentMemory(static_cast<std::byte*>(given.data) + given.byte_offset, [versioned, plain] {
+        if (versioned != nullptr && versioned->deleter != nullptr) versioned->deleter(versioned);
+        if (plain != nullptr && plain->deleter != nullptr) plain->deleter(plain);
+      }));
+  taken.element_ = *element;
+  taken.shape_.assign(given.shape, given.shape + given.dimensions);
+  taken.is_read_only_ = versioned != nullptr && (versioned->flags & dlpack::kReadOnly) != 0;
+  for (const std::int64_t extent : taken.shape_) {
+    if (extent < 1) {
+      return invalid(fmt::format("{} has shape [{}]; each extent must be at least 1", what,
+                                 fmt::join(taken.shape_, ", ")));
+    }
+    taken.count_ *= static_cast<std::uint64_t>(extent);
+  }
+  return taken;
+}
+
+void* make_tensor(std::span<float> values, const std::vector<std::int64_t>& shape,
+                  std::shared_ptr<void> owner, bool is_versioned) {
+  if (!is_versioned) return new_tensor<dlpack::Managed>(values, shape, std::move(owner));
+  auto* const made = new_tensor<dlpack::ManagedVersioned>(values, shape, std::move(owner));
+  made->version = {dlpack::kMajor, dlpack::kMinor};
+  return made;
+}
+
+}  // namespace taut::library

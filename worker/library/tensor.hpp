@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "worker/library/dlpack.hpp"
+#include "worker/library/lent_memory.hpp"
+#include "worker/library/tautline.h"
+
+namespace taut::library {
+
+/// A tensor that a caller hands over by DLPack, in memory of the host and in C order.
+class GivenTensor {
+ public:
+  /// tensor     a dlpack::ManagedVersioned, or a dlpack::Managed; the caller's until accept()
+  /// what       names it in messages
+  /// Errors     invalid: another device, element type or order; a version that is not known
+  [[nodiscard]] static Result<GivenTensor> take(void* tensor, bool is_versioned,
+                                                const std::string& what);
+
+  [[nodiscard]] tautline_element element() const { return element_; }
+  [[nodiscard]] std::span<const std::int64_t> shape() const { return shape_; }
+  [[nodiscard]] std::uint64_t count() const { return count_; }
+  [[nodiscard]] bool is_read_only() const { return is_read_only_; }
+  [[nodiscard]] const LentMemory& memory() const { return memory_; }
+  /// Its deleter is called once no part of the library needs it any more.
+  void accept() { memory_.accept(); }
+
+ private:
+  GivenTensor(LentMemory memory) : memory_(std::move(memory)) {}
+
+  LentMemory memory_;
+  tautline_element element_ = TAUTLINE_FLOAT32;
+  std::vector<std::int64_t> shape_;
+  std::uint64_t count_ = 1;
+  bool is_read_only_ = false;
+};
+
+/// float32 memory as a tensor for others, whose deleter drops the owner.
+[[nodiscard]] void* make_tensor(std::span<float> values, const std::vector<std::int64_t>& shape,
+                                std::shared_ptr<void> owner, bool is_versioned);
+
+}  // namespace taut::library
