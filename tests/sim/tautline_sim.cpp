@@ -76,9 +76,9 @@ int simulate(const Options& options, const PlanLimits& limits) {
     if (outcome.broken) {
       fmt::print("seed {} breaks the contract: {}: {}\n", seed, outcome.broken->rule,
                  outcome.broken->what);
-      fmt::print("again: tautline-sim --seed {}{} --faults {}\n", seed,
+      fmt::print("again: tautline-sim --seed {}{}{} --faults {}\n", seed,
                  options.steps > 0 ? fmt::format(" --steps {}", options.steps) : "",
-                 options.faults);
+                 options.seeded ? " --seeded" : "", options.faults);
       fmt::print("{:016x}\n", hash);
       return 1;
     }

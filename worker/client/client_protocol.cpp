@@ -133,8 +133,9 @@ void ClientProtocol::push(TableId table, std::vector<Update> slices) {
   for (std::size_t i = 0; i < places.size(); ++i) {
     SliceLink& slice = slices_[layout_.index_of(table, places[i].slice)];
     const Clock clock = slices[i].clock;
-    slice.pushes.push_back(
-        {std::exchange(slice.next, clock.next()).value_or(clock), std::move(slices[i]), {}, 0, {}});
+    // A first push whose read was requested before it: nothing is before either.
+    const Clock from = std::min(std::exchange(slice.next, clock.next()).value_or(clock), clock);
+    slice.pushes.push_back({from, std::move(slices[i]), {}, 0, {}});
     ++unacknowledged_;
     touch(slice);
   }

@@ -193,6 +193,7 @@ class ClientProtocol {
   std::size_t unacknowledged_ = 0;
   std::size_t kept_ = 0;
   std::uint64_t kept_bytes_ = 0;
+  bool was_ready_ = false;
   std::optional<Error> failure_;
 };
 

@@ -133,6 +133,10 @@ bool ClientProtocol::has_outgoing() const {
 std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint now) {
   std::vector<Outgoing> out;
   for (auto& [shard, link] : links_) greet_or_open(shard, link, out, now);
+  // A shard that has not opened the tables reports that it holds every member at its join, so
+  // nothing may be accepted elsewhere before.
+  was_ready_ |= ready();
+  if (!was_ready_) return out;
   const auto send = [&](ShardId shard, DataItems&& batch) {
     DataMessage message = envelope();
     message.body = std::move(batch);

@@ -157,6 +157,42 @@ TEST_CASE("a client greets, opens its tables, and only then sends items", "[clie
   CHECK(played.sent() == "READ 0");
 }
 
+TEST_CASE("no item is sent before every shard has opened the tables, but then while one is away",
+          "[client]") {
+  // A shard that has not opened them reports that a member holds its join clock there.
+  const ShardId other(1);
+  ClientProtocol client({JobId(7), WorkerId(0), Incarnation(100), "hash"}, {kShard, other},
+                        kResend);
+  client.open(one_table());
+  TimePoint now;
+  const auto handle = [&](ShardId shard, auto body) {
+    client.handle(shard, {JobId(7), {}, {}, std::move(body)}, now);
+  };
+  const auto open = [&](ShardId shard) {
+    pb::DataHelloReply greeted;
+    greeted.set_accepted(true);
+    handle(shard, greeted);
+    (void)client.take_outgoing(now);
+    pb::OpenTablesReply opened;
+    opened.set_accepted(true);
+    handle(shard, opened);
+  };
+  (void)client.take_outgoing(now);
+  open(kShard);
+  client.push(TableId(0), {Clock(0), test::frame_of(test::gradient_of(0, 0, 4)), 0});
+  CHECK(client.take_outgoing(now).empty());
+  open(other);
+  CHECK(client.take_outgoing(now).size() == 1);
+  pb::DataHelloReply away;
+  away.set_greet_again(true);
+  handle(other, away);
+  client.push(TableId(0), {Clock(1), test::frame_of(test::gradient_of(0, 1, 4)), 0});
+  const auto sent = client.take_outgoing(now);
+  CHECK(std::ranges::count_if(sent, [](const auto& one) {
+          return one.to == kShard && std::holds_alternative<DataItems>(one.message.body);
+        }) == 1);
+}
+
 TEST_CASE("greetings and openings that are not answered are sent again", "[client]") {
   Played played;
   CHECK(played.take().size() == 1);
@@ -362,6 +398,21 @@ TEST_CASE("a shard that expects an update which it acknowledged before is a mism
   played.refuse(pb::DataItem::OUT_OF_ORDER, 1, 0);
   REQUIRE(played.client.failure());
   CHECK(played.client.failure()->code == ErrorCode::kMismatch);
+}
+
+TEST_CASE("a first update whose read was requested before it is sent again from its clock on",
+          "[client]") {
+  // As initial values are: they are pushed at clock 0, unseen, after the read of clock 1.
+  Played played;
+  played.start();
+  played.read(1);
+  played.push(0);
+  REQUIRE(played.sent() == "PUSH_READ 0");
+  played.push(1);
+  REQUIRE(played.sent() == "PUSH 1");
+  played.refuse(pb::DataItem::OUT_OF_ORDER, 1, 0);
+  CHECK(!played.client.failure());
+  CHECK(played.sent() == "PUSH 0, PUSH 1");
 }
 
 TEST_CASE("a late refusal of an update that was acknowledged meanwhile changes nothing",
