@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -32,6 +33,13 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+/// A path in one of sbatch's patterns for file names, in which '%' begins a placeholder.
+std::string literal(const std::string& path) {
+  std::string text;
+  for (const char letter : path) text += letter == '%' ? std::string("%%") : std::string(1, letter);
+  return text;
+}
+
 /// A program of Slurm's that is on the PATH.
 Result<fs::path> find_program(const std::string& name) {
   const char* path = std::getenv("PATH");
@@ -51,7 +59,8 @@ struct Answer {
   std::string text;
 };
 
-/// Runs a command of Slurm's to its end. Errors: it does not end, or cannot be started.
+/// Runs a command of Slurm's to its end.
+/// Errors    not_found; unavailable: it does not end; closed: interrupted, and the command with it
 Result<Answer> run(const std::string& name, std::vector<std::string> arguments,
                    const fs::path& folder) {
   TAUT_TRY(const fs::path program, find_program(name));
@@ -64,6 +73,9 @@ Result<Answer> run(const std::string& name, std::vector<std::string> arguments,
     if (steady_now() > until) {
       return make_error(ErrorCode::kUnavailable, fmt::format("{} has not ended within {:g} s", name,
                                                              seconds(kAnswerWithin)));
+    }
+    if (stop_signal() != 0) {
+      return make_error(ErrorCode::kClosed, fmt::format("{} was interrupted", name));
     }
     std::this_thread::sleep_for(kBetweenLooks);
   }
@@ -100,30 +112,36 @@ std::string array_ranges(const std::vector<std::size_t>& numbers) {
 std::string array_script(const SlurmArray& array) {
   return fmt::format(R"(#!/bin/bash
 # Written by tautline sweep --engine slurm: each task is a run of the sweep in this folder.
-#SBATCH --job-name={0}
-#SBATCH --array={1}%{2}
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
-#SBATCH --cpus-per-task={3}
-#SBATCH --output={4}/slurm-%A_%a.out
-exec {5} sweep --output {6} --task "$SLURM_ARRAY_TASK_ID"
+#SBATCH --cpus-per-task={0}
+exec {1} sweep --output {2} --task "$SLURM_ARRAY_TASK_ID"
 )",
-                     array.name, array_ranges(array.runs), array.at_once, array.processors,
-                     array.folder.string(), quoted(array.program.string()),
+                     array.processors, quoted(array.program.string()),
                      quoted(array.folder.string()));
 }
 
-std::map<std::size_t, std::string> task_states(std::string_view printed, const std::string& name) {
-  std::map<std::size_t, std::string> states;
+std::vector<std::string> submit_arguments(const SlurmArray& array, const fs::path& script) {
+  std::vector<std::string> arguments{"--parsable"};
+  arguments.insert(arguments.end(), array.options.begin(), array.options.end());
+  arguments.push_back("--job-name=" + array.name);
+  arguments.push_back(fmt::format("--array={}%{}", array_ranges(array.runs), array.at_once));
+  arguments.push_back("--output=" + literal(array.folder.string()) + "/slurm-%A_%a.out");
+  arguments.push_back(script.string());
+  return arguments;
+}
+
+TaskStates task_states(std::string_view printed) {
+  TaskStates states;
   std::istringstream lines{std::string(printed)};
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
-    std::string number, state, job;
-    words >> number >> state >> job;
+    std::string number, state;
+    words >> number >> state;
     std::size_t task = 0;
     const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), task);
     const bool is_number = failed == std::errc() && end == number.data() + number.size();
-    if (!is_number || job != name) continue;
+    if (!is_number || state.empty()) continue;
     // A run that was submitted again after a failure is in two jobs: the one that lives counts.
     const auto known = states.find(task);
     if (known == states.end() || has_ended(known->second)) states[task] = state;
@@ -142,10 +160,15 @@ bool has_ended(const std::string& state) {
 Result<std::string> submit_array(const SlurmArray& array) {
   const fs::path script = array.folder / "slurm.sbatch";
   TAUT_TRY(write_file_atomically(script, array_script(array)));
-  std::vector<std::string> arguments{"--parsable"};
-  arguments.insert(arguments.end(), array.options.begin(), array.options.end());
-  arguments.push_back(script.string());
-  TAUT_TRY(const Answer answer, run("sbatch", std::move(arguments), array.folder));
+  const auto ran = run("sbatch", submit_arguments(array, script), array.folder);
+  if (!ran &&
+      (ran.error().code == ErrorCode::kClosed || ran.error().code == ErrorCode::kUnavailable)) {
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("{}; whether it has submitted the sweep is unknown: squeue "
+                                  "--name={} shows it, and scancel ends it",
+                                  ran.error().message, array.name));
+  }
+  TAUT_TRY(const Answer answer, ran);
   // "NUMBER", or "NUMBER;CLUSTER", after warnings.
   const std::string line = last_line(answer.text);
   const std::string number = line.substr(0, line.find(';'));
@@ -159,24 +182,27 @@ Result<std::string> submit_array(const SlurmArray& array) {
                   line.empty() ? "it says nothing" : line));
 }
 
-Result<std::map<std::size_t, std::string>> ask_queue(const std::vector<std::string>& jobs,
-                                                     const std::string& name,
-                                                     const fs::path& folder) {
+Result<SlurmQueue> ask_queue(const std::vector<std::string>& jobs, const fs::path& folder) {
   // One job at a time: of several, one that is forgotten would hide the others.
   std::string printed;
+  SlurmQueue queue;
   for (const std::string& job : jobs) {
-    TAUT_TRY(const Answer answer,
-             run("squeue",
-                 {"--noheader", "--array", "--states=all", "--jobs", job, "--format", "%K %T %j"},
-                 folder));
+    TAUT_TRY(
+        const Answer answer,
+        run("squeue", {"--noheader", "--array", "--states=all", "--jobs", job, "--format", "%K %T"},
+            folder));
     if (answer.went_well) {
       printed += answer.text;
+      const bool lives = std::ranges::any_of(
+          task_states(answer.text), [](const auto& task) { return !has_ended(task.second); });
+      if (lives) queue.living.push_back(job);
     } else if (answer.text.find("Invalid job id") == std::string::npos) {
       return make_error(ErrorCode::kUnavailable,
                         fmt::format("squeue fails: {}", last_line(answer.text)));
     }
   }
-  return task_states(printed, name);
+  queue.tasks = task_states(printed);
+  return queue;
 }
 
 }  // namespace taut::cli

@@ -13,7 +13,7 @@ namespace taut::cli {
 
 /// An array job of Slurm whose tasks are runs of a sweep.
 struct SlurmArray {
-  std::string name;                  // of the job, and of nothing else in the queue
+  std::string name;                  // of the job
   std::filesystem::path program;     // tautline, as the nodes see it
   std::filesystem::path folder;      // the sweep's, as the nodes see it
   std::vector<std::size_t> runs;     // numbers of the runs, ascending
@@ -22,29 +22,41 @@ struct SlurmArray {
   std::vector<std::string> options;  // of sbatch, after those of the script
 };
 
+/// Tasks by their numbers, with Slurm's words for their states.
+using TaskStates = std::map<std::size_t, std::string>;
+
 /// "0-3,7" of 0, 1, 2, 3, 7.
 [[nodiscard]] std::string array_ranges(const std::vector<std::size_t>& numbers);
 
-/// The batch script, which sbatch can also be given by hand.
+/// The batch script. It asks for what --sbatch may change.
 [[nodiscard]] std::string array_script(const SlurmArray& array);
 
-/// The tasks of a job by their numbers, with Slurm's words for their states, of what
-/// `squeue --array --format "%K %T %j"` prints. Jobs of other names are none of ours.
-[[nodiscard]] std::map<std::size_t, std::string> task_states(std::string_view printed,
-                                                             const std::string& name);
+/// The arguments of sbatch. What the sweep relies on is the last of the options, and so holds over
+/// the user's and over sbatch's variables. They are no lines of the script, which has no quotes.
+[[nodiscard]] std::vector<std::string> submit_arguments(const SlurmArray& array,
+                                                        const std::filesystem::path& script);
+
+/// The tasks of what `squeue --array --format "%K %T"` prints of one job or of several.
+[[nodiscard]] TaskStates task_states(std::string_view printed);
 
 /// Whether a task in this state will not run any more.
 [[nodiscard]] bool has_ended(const std::string& state);
 
 /// Writes the script into the sweep's folder and submits it. Returns the job's number.
-/// Errors    not_found: no sbatch here; invalid: what sbatch says
+/// Errors    not_found: no sbatch here; invalid: what sbatch says; unavailable: it was interrupted
+///           or does not end, and may have submitted the job
 [[nodiscard]] Result<std::string> submit_array(const SlurmArray& array);
 
-/// The tasks of the jobs that the queue knows; jobs that ended some minutes ago are not known any
-/// more.
-/// Errors    not_found: no squeue here; unavailable: the controller does not answer
-[[nodiscard]] Result<std::map<std::size_t, std::string>> ask_queue(
-    const std::vector<std::string>& jobs, const std::string& name,
-    const std::filesystem::path& folder);
+/// What the queue knows of a folder's jobs.
+struct SlurmQueue {
+  TaskStates tasks;
+  std::vector<std::string> living;  // jobs with a task that has not ended
+};
+
+/// Asks about each job; those that ended some minutes ago are not known any more.
+/// Errors    not_found: no squeue here; unavailable: the controller does not answer; closed:
+///           interrupted
+[[nodiscard]] Result<SlurmQueue> ask_queue(const std::vector<std::string>& jobs,
+                                           const std::filesystem::path& folder);
 
 }  // namespace taut::cli

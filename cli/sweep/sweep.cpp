@@ -54,18 +54,25 @@ Result<void> write_grid(const fs::path& folder, const Grid& grid) {
   return write_file_atomically(folder / kGridFile, to_text(grid.sweep));
 }
 
-/// A finished run of the folder's own sweep that the plan does not have; empty: there is none.
-Result<std::string> run_outside(const fs::path& folder, const SweepPlan& plan) {
+/// Whether the folder may have this sweep in place of its own.
+/// Errors    exists: a finished run would not be part of it, or tasks in Slurm's queue are of the
+///           folder's own
+Result<void> check_folder(const fs::path& folder, const SweepPlan& plan) {
   TAUT_TRY(const std::optional<Grid> grid, grid_in(folder));
-  if (!grid) return std::string();
+  if (!grid) return ok();
   TAUT_TRY(const SweepPlan before, plan_sweep(grid->sweep, grid->base));
   for (const SweepRun& run : before.runs) {
     const bool is_kept = std::ranges::any_of(plan.runs, [&](const SweepRun& other) {
       return other.folder == run.folder && is_done(folder / other.folder, other);
     });
-    if (!is_kept && is_done(folder / run.folder, run)) return run.folder;
+    if (is_kept || !is_done(folder / run.folder, run)) continue;
+    return make_error(
+        ErrorCode::kExists,
+        fmt::format("{} has another sweep: its run {} is not part of this one; name another folder "
+                    "with --output, or use --report-only",
+                    folder.string(), run.folder));
   }
-  return std::string();
+  return check_queue(before, plan, folder);
 }
 
 fs::path folder_of(const SweepOptions& options) {
@@ -189,13 +196,8 @@ int run_sweep(const SweepOptions& asked) {
   if (const auto before = grid_in(folder); before && before.value()) {
     options.target_is_late = !have_one_target(before.value()->sweep, options.sweep);
   }
-  const auto outside = run_outside(folder, plan.value());
-  if (!outside) return fail("sweep", outside.error().message);
-  if (!outside.value().empty()) {
-    return fail("sweep",
-                fmt::format("{} has another sweep: its run {} is not part of this one; name "
-                            "another folder with --output, or use --report-only",
-                            folder.string(), outside.value()));
+  if (const auto free = check_folder(folder, plan.value()); !free) {
+    return fail("sweep", free.error().message);
   }
   std::error_code failed;
   fs::create_directories(folder, failed);
@@ -212,6 +214,10 @@ int run_sweep(const SweepOptions& asked) {
   SweepSession session(options, std::move(plan.value()), folder);
   if (const auto ran = run(session, options); !ran) {
     if (stop_signal() == 0) return fail("sweep", ran.error().message);
+    if (ran.error().code != ErrorCode::kClosed) {
+      fail("sweep", ran.error().message);
+      return 128 + stop_signal();
+    }
     fail("sweep", options.on_slurm
                       ? "interrupted; the runs in Slurm's queue continue, and the same "
                         "command waits for them"

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <span>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "cli/views/draw.hpp"
 #include "common/files/file.hpp"
 #include "common/system/stop_signal.hpp"
+#include "proto/config/text.hpp"
 
 namespace taut::cli {
 namespace {
@@ -22,8 +26,9 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 constexpr Duration kBetweenAsks = std::chrono::seconds(2);
 // The controller may be restarted meanwhile.
 constexpr Duration kUnansweredFor = std::chrono::minutes(10);
-// What a task has written may reach this machine later than Slurm's word that it ended.
-constexpr Duration kFilesWithin = std::chrono::seconds(15);
+// What a task has written may reach this machine later than Slurm's word that it ended: NFS keeps
+// what it knows of a folder for up to a minute (nfs(5), acdirmax).
+constexpr Duration kFilesWithin = std::chrono::seconds(90);
 constexpr const char* kJobsFile = "slurm-jobs";
 
 /// The array jobs of the folder, oldest first.
@@ -50,9 +55,37 @@ std::vector<std::string> slurm_jobs_of(const fs::path& folder) {
   return jobs_of(folder);
 }
 
-Result<std::vector<std::string>> SweepSession::submit_rest(
-    const std::map<std::size_t, std::string>& queued) {
-  std::vector<std::string> jobs = jobs_of(folder_);
+bool keeps_runs(const SweepPlan& before, const SweepPlan& plan) {
+  if (before.runs.size() > plan.runs.size()) return false;
+  return std::ranges::equal(before.runs, std::span(plan.runs).first(before.runs.size()),
+                            [](const SweepRun& a, const SweepRun& b) {
+                              return a.folder == b.folder && a.cluster == b.cluster &&
+                                     to_text(a.job) == to_text(b.job);
+                            });
+}
+
+Result<void> check_queue(const SweepPlan& before, const SweepPlan& plan, const fs::path& folder) {
+  const std::vector<std::string> jobs = jobs_of(folder);
+  if (jobs.empty() || keeps_runs(before, plan)) return ok();
+  const auto queue = ask_queue(jobs, folder);
+  if (!queue) {
+    return make_error(
+        queue.error().code,
+        fmt::format("{}: the sweep has other runs now, and whether tasks of Slurm's that know the "
+                    "old ones by their numbers are in the queue is unknown: {}; if none is, remove "
+                    "{}",
+                    folder.string(), queue.error().message, (folder / kJobsFile).string()));
+  }
+  if (queue.value().living.empty()) return ok();
+  return make_error(
+      ErrorCode::kExists,
+      fmt::format("{}: tasks of Slurm's array job {} are in the queue and know their runs by their "
+                  "numbers, which this sweep changes; wait for them with the old one, or end them "
+                  "with scancel",
+                  folder.string(), fmt::join(queue.value().living, ", ")));
+}
+
+Result<std::string> SweepSession::submit_rest(const std::map<std::size_t, std::string>& queued) {
   SlurmArray array;
   for (std::size_t number = 0; number < plan_.runs.size(); ++number) {
     const SweepRun& run = plan_.runs[number];
@@ -60,7 +93,7 @@ Result<std::vector<std::string>> SweepSession::submit_rest(
     const bool is_queued = known != queued.end() && !has_ended(known->second);
     if (!is_queued && !is_done(folder_ / run.folder, run)) array.runs.push_back(number);
   }
-  if (array.runs.empty()) return jobs;
+  if (array.runs.empty()) return std::string();
   std::error_code failed;
   TAUT_TRY(array.program, sibling_program("tautline"));
   array.program = fs::absolute(array.program, failed);
@@ -75,11 +108,10 @@ Result<std::vector<std::string>> SweepSession::submit_rest(
                counted(static_cast<std::int64_t>(array.runs.size()), "run"), job);
     std::fflush(stdout);
   }
-  jobs.push_back(std::move(job));
   std::string text;
-  for (const std::string& one : jobs) text += one + "\n";
-  TAUT_TRY(write_file_atomically(folder_ / kJobsFile, text));
-  return jobs;
+  for (const std::string& one : jobs_of(folder_)) text += one + "\n";
+  TAUT_TRY(write_file_atomically(folder_ / kJobsFile, text + job + "\n"));
+  return job;
 }
 
 /// Reads the runs that have ended; true once none is left to wait for.
@@ -117,20 +149,21 @@ bool SweepSession::collect(const std::map<std::size_t, std::string>& states) {
 }
 
 Result<void> SweepSession::run_on_slurm() {
-  const std::string name = name_in_queue(options_.sweep.name());
-  TAUT_TRY(auto states, ask_queue(jobs_of(folder_), name, folder_));
-  TAUT_TRY(const std::vector<std::string> jobs, submit_rest(states));
+  TAUT_TRY(SlurmQueue queue, ask_queue(jobs_of(folder_), folder_));
+  // Jobs that have ended have nothing to say any more: what they left undone is in the new one.
+  std::vector<std::string> jobs = std::move(queue.living);
+  TAUT_TRY(const std::string submitted, submit_rest(queue.tasks));
+  if (!submitted.empty()) jobs.push_back(submitted);
   TimePoint answered = steady_now();
   TimePoint next;
   while (true) {
     const TimePoint now = steady_now();
     if (now >= next) {
       next = now + kBetweenAsks;
-      auto asked = ask_queue(jobs, name, folder_);
+      const auto asked = ask_queue(jobs, folder_);
       if (asked) {
         answered = now;
-        states = std::move(asked.value());
-        if (collect(states)) return ok();
+        if (collect(asked.value().tasks)) return ok();
       } else if (now - answered > kUnansweredFor) {
         return make_error(asked.error().code,
                           fmt::format("{}; the same command continues", asked.error().message));

@@ -47,9 +47,8 @@ class SweepSession {
   /// Reads the runs that have ended, and ends those that take too long.
   void look_after(std::vector<Active>& active);
   [[nodiscard]] std::string failure_of(const Active& active);
-  /// Submits what is neither finished nor queued. Returns the numbers of all jobs of the folder.
-  [[nodiscard]] Result<std::vector<std::string>> submit_rest(
-      const std::map<std::size_t, std::string>& queued);
+  /// Submits what is neither finished nor queued. Returns the job's number; empty: all is.
+  [[nodiscard]] Result<std::string> submit_rest(const std::map<std::size_t, std::string>& queued);
   [[nodiscard]] bool collect(const std::map<std::size_t, std::string>& states);
   void finish(std::size_t number, const std::string& failure, double took_s);
 
@@ -68,5 +67,14 @@ class SweepSession {
 
 /// The numbers of the array jobs that have run a folder's sweep, oldest first.
 [[nodiscard]] std::vector<std::string> slurm_jobs_of(const std::filesystem::path& folder);
+
+/// Whether every run of the plan before has its number in this one, and is the same run.
+[[nodiscard]] bool keeps_runs(const SweepPlan& before, const SweepPlan& plan);
+
+/// Whether a folder's sweep may become another one: tasks in the queue must find their own runs.
+/// before    the plan of what is in the folder
+/// Errors    exists: they would not; not_found, unavailable: the queue cannot be asked
+[[nodiscard]] Result<void> check_queue(const SweepPlan& before, const SweepPlan& plan,
+                                       const std::filesystem::path& folder);
 
 }  // namespace taut::cli

@@ -94,32 +94,34 @@ class OnSlurm(ClusterTest):
         self.assertIn("continues from", self.output(job))
 
     def test_a_sweep_runs_as_an_array_of_tasks(self):
-        environment = {**os.environ, **self.slurm.environment}
+        # The user's name of the job wins nothing, nor does a folder that sbatch would read wrongly.
+        environment = {**os.environ, **self.slurm.environment, "SBATCH_JOB_NAME": "other"}
         command = [BIN / "tautline", "sweep", self.job(iterations=20), "--slack", "0,async",
                    "--workers", "1", "--seeds", "2", "--parallel", "3", "--engine", "slurm",
-                   "--output", "out", "--sbatch=--cpus-per-task=1"]
+                   "--output", "out of 5%a", "--sbatch=--cpus-per-task=1", "--sbatch=--job-name=me"]
         answer = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True,
                                 text=True, timeout=110 * SLOWER)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         self.assertRegex(answer.stdout, r"Slurm's array job \d+: 4 runs; scancel \d+ ends it")
-        job = (self.folder / "out/slurm-jobs").read_text().strip()
-        with open(self.folder / "out/runs.csv", newline="") as lines:
+        folder = self.folder / "out of 5%a"
+        job = (folder / "slurm-jobs").read_text().strip()
+        with open(folder / "runs.csv", newline="") as lines:
             runs = list(csv.DictReader(lines))
         self.assertEqual([(run["slack"], run["seed"], run["state"]) for run in runs],
                          [("0", "1", "done"), ("async", "1", "done"), ("0", "2", "done"),
                           ("async", "2", "done")])
         self.assertIn(f"<dt>engine</dt><dd>Slurm, array job {job}</dd>",
-                      (self.folder / "out/report.html").read_text())
-        self.assertEqual(len(list((self.folder / "out").glob(f"slurm-{job}_*.out"))), 4)
-        about = json.loads((self.folder / "out/slack0-workers1-seed1/run.json").read_text())
+                      (folder / "report.html").read_text())
+        self.assertEqual(len(list(folder.glob(f"slurm-{job}_*.out"))), 4)
+        about = json.loads((folder / "slack0-workers1-seed1/run.json").read_text())
         self.assertIn("--task", about["command"])
         # Again: all is done, and no further job is submitted. A run that is lost is run again.
-        shutil.rmtree(self.folder / "out/async-workers1-seed2")
+        shutil.rmtree(folder / "async-workers1-seed2")
         answer = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True,
                                 text=True, timeout=110 * SLOWER)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         self.assertIn(": 1 run; scancel", answer.stdout)
-        self.assertEqual(len((self.folder / "out/slurm-jobs").read_text().split()), 2)
+        self.assertEqual(len((folder / "slurm-jobs").read_text().split()), 2)
 
     def test_a_sweep_waits_for_tasks_that_an_interrupted_one_has_submitted(self):
         environment = {**os.environ, **self.slurm.environment}
@@ -134,6 +136,12 @@ class OnSlurm(ClusterTest):
         out, err = first.communicate(timeout=20 * SLOWER)
         self.assertEqual(first.returncode, 130, out + err)
         self.assertIn("the same command waits for them", err)
+        # Tasks know their runs by numbers, which another bound would change.
+        more = [word if word != "0,1" else "2,0,1" for word in command]
+        answer = subprocess.run(more, cwd=self.folder, env=environment, capture_output=True,
+                                text=True, timeout=30 * SLOWER)
+        self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+        self.assertIn("are in the queue and know their runs by their numbers", answer.stderr)
         answer = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True,
                                 text=True, timeout=110 * SLOWER)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)

@@ -21,23 +21,37 @@ TEST_CASE("the script runs one run of the folder's sweep in each task", "[sweep]
                                            .at_once = 2,
                                            .processors = 4,
                                            .options = {}});
-  CHECK_THAT(script, Contains("#SBATCH --array=0-1,5%2\n"));
   CHECK_THAT(script, Contains("#SBATCH --cpus-per-task=4\n"));
   CHECK_THAT(script, Contains("exec '/opt/it'\\''s/tautline' sweep --output '/shared/runs/slacks' "
                               "--task \"$SLURM_ARRAY_TASK_ID\"\n"));
 }
 
+TEST_CASE("what the sweep relies on holds over the options of the user", "[sweep]") {
+  const auto arguments = submit_arguments({.name = "sweep-slacks",
+                                           .program = "/opt/tautline",
+                                           .folder = "/shared/my runs/50%",
+                                           .runs = {0, 1, 5},
+                                           .at_once = 2,
+                                           .processors = 4,
+                                           .options = {"--job-name=mine", "--partition=gpu"}},
+                                          "/shared/my runs/50%/slurm.sbatch");
+  // One word each, so that no shell and no #SBATCH line parts them; '%' begins a placeholder.
+  CHECK(arguments == std::vector<std::string>{"--parsable", "--job-name=mine", "--partition=gpu",
+                                              "--job-name=sweep-slacks", "--array=0-1,5%2",
+                                              "--output=/shared/my runs/50%%/slurm-%A_%a.out",
+                                              "/shared/my runs/50%/slurm.sbatch"});
+}
+
 TEST_CASE("the state of a task is that of the job in which it lives", "[sweep]") {
   const auto states = task_states(
-      "0 COMPLETED sweep-a\n"
-      "1 FAILED sweep-a\n"
-      "2 RUNNING sweep-b\n"
-      "3 RUNNING sweep-a\n"
-      "N/A PENDING sweep-a\n"
+      "0 COMPLETED\n"
+      "1 FAILED\n"
+      "3 RUNNING\n"
+      "N/A PENDING\n"
       "garbage\n"
-      "1 PENDING sweep-a\n"
-      "3 FAILED sweep-a\n",
-      "sweep-a");
+      "4\n"
+      "1 PENDING\n"
+      "3 FAILED\n");
   REQUIRE(states.size() == 3);
   CHECK(states.at(0) == "COMPLETED");
   CHECK(states.at(1) == "PENDING");

@@ -1,6 +1,7 @@
 #include <set>
 
 #include "cli/sweep/sweep_plan.hpp"
+#include "cli/sweep/sweep_session.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 
@@ -206,6 +207,20 @@ TEST_CASE("a point that its job cannot be is named with the reason", "[sweep]") 
   CHECK_THAT(all, !Contains("4 workers:"));
   CHECK_THAT(refusal_of("over { solver_param { max_iter: 0 } }"), Contains("max_iter"));
   CHECK_THAT(refusal_of("over { solver_param { lr_policy: 'unheard' } }"), Contains("unheard"));
+}
+
+TEST_CASE("more seeds keep every run's number, and more bounds do not", "[sweep]") {
+  const auto before = plan_of("slack: '0' slack: '1' workers: 2 seeds: 2");
+  const auto more_seeds = plan_of("slack: '0' slack: '1' workers: 2 seeds: 3");
+  const auto more_bounds = plan_of("slack: '0' slack: '1' slack: '2' workers: 2 seeds: 2");
+  const auto longer =
+      plan_of("slack: '0' slack: '1' workers: 2 seeds: 2 over { solver_param { max_iter: 20 } }");
+  REQUIRE((before && more_seeds && more_bounds && longer));
+  CHECK(keeps_runs(before.value(), before.value()));
+  CHECK(keeps_runs(before.value(), more_seeds.value()));
+  CHECK_FALSE(keeps_runs(more_seeds.value(), before.value()));
+  CHECK_FALSE(keeps_runs(before.value(), more_bounds.value()));
+  CHECK_FALSE(keeps_runs(before.value(), longer.value()));
 }
 
 }  // namespace taut::cli
