@@ -27,8 +27,8 @@ Finding clock_finding(const std::vector<ClockReading>& readings) {
   if (std::abs(offset->seconds) - offset->uncertain_by <= kSkewLimit_s) return fine("clock", found);
   return warning(
       "clock", found,
-      "training does not mind, but logs, metrics and timelines of the two machines do not "
-      "can be compared: set the clocks by chrony or systemd-timesyncd");
+      "training does not depend on it, but logs, metrics and timelines of the two machines cannot "
+      "be compared: set the clocks by chrony or systemd-timesyncd");
 }
 
 Finding unreachable(const CoordinatorAim& aim, const Error& why) {

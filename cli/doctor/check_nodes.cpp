@@ -109,8 +109,8 @@ Findings check_clocks(const ClusterFacts& cluster) {
   if (!skewed.empty()) {
     findings.push_back(warning(
         "clocks", fmt::format("compared with the coordinator's, {}", some_of(skewed)),
-        "training does not mind; logs, metrics and timelines cannot be compared: set the clocks by "
-        "chrony or systemd-timesyncd"));
+        "training does not depend on it; logs, metrics and timelines cannot be compared: set the "
+        "clocks by chrony or systemd-timesyncd"));
   } else if (!where.empty()) {
     findings.push_back(fine("clocks", fmt::format("at most {:.1f} ms from the coordinator's, at {}",
                                                   std::abs(worst) * 1e3, where)));
@@ -140,7 +140,7 @@ Findings check_node_keys(const ClusterFacts& cluster) {
     if (!own.error().empty()) {
       findings.push_back(
           trouble("keys", fmt::format("{}: {}", title_of(node), own.error()),
-                  "mend the folder: what it listed last holds until the process ends"));
+                  "repair the folder: what it listed last holds until the process ends"));
     }
     if (!node.is_server()) continue;
     std::string list;
@@ -150,6 +150,7 @@ Findings check_node_keys(const ClusterFacts& cluster) {
   }
   if (admitted.size() > 1) {
     std::vector<std::string> sides;
+    sides.reserve(admitted.size());
     for (const auto& [list, names] : admitted) {
       sides.push_back(
           fmt::format("{}: {}", some_of(names), counted(std::ranges::count(list, '\n'), "key")));

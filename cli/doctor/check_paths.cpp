@@ -62,26 +62,38 @@ std::vector<Seen> those(const std::vector<Seen>& seen, const Condition& conditio
   return found;
 }
 
-/// What makes two views of a path the same one. Copies of data may be many: their contents count. A
-/// shared folder is one: the same inode, changed at the same moment, as a network file system shows
-/// them on every machine. Two folders that were made apart never agree in both.
-std::string mark(const Seen& one, Use use) {
-  const pb::PathFacts& facts = *one.facts;
-  if (use == Use::kData || use == Use::kWeights) {
-    return fmt::format("{} {} {}", facts.exists(), facts.size(), facts.contents());
-  }
-  return fmt::format("{} {} {}", facts.exists(), facts.inode(), facts.changed_ns());
+bool is_copied(Use use) {
+  return use == Use::kData || use == Use::kWeights;
 }
 
-/// The sides, the largest first: "a, b have one, c another".
-std::string sides_of(const std::vector<Seen>& seen, Use use) {
+/// What makes two views of a path the same one. Copies of data may be many: their contents count. A
+/// shared folder is one: it has one inode, which a network file system shows on every machine.
+std::string mark(const Seen& one, Use use) {
+  const pb::PathFacts& facts = *one.facts;
+  if (is_copied(use)) {
+    return fmt::format("{} {} {}", facts.exists(), facts.size(), facts.contents());
+  }
+  return fmt::format("{} {}", facts.exists(), facts.inode());
+}
+
+/// When a shared folder was changed: of two folders that have one inode by chance, another time. A
+/// machine that has cached the attributes shows an older time of the same folder.
+std::string change_mark(const Seen& one, Use use) {
+  return is_copied(use) ? std::string() : std::to_string(one.facts->changed_ns());
+}
+
+/// The sides by their marks, the largest first: "a, b: 4 entries | c: 5 entries". Empty: one side.
+template <class Mark>
+std::string sides_of(const std::vector<Seen>& seen, Use use, const Mark& mark_of) {
   std::map<std::string, std::vector<Seen>> groups;
-  for (const Seen& one : seen) groups[mark(one, use)].push_back(one);
+  for (const Seen& one : seen) groups[mark_of(one, use)].push_back(one);
   if (groups.size() < 2) return {};
   std::vector<std::vector<Seen>> sorted;
+  sorted.reserve(groups.size());
   for (auto& [key, group] : groups) sorted.push_back(std::move(group));
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& g) { return g.size(); });
   std::vector<std::string> texts;
+  texts.reserve(sorted.size());
   for (const auto& group : sorted) {
     const pb::PathFacts& facts = *group.front().facts;
     texts.push_back(fmt::format("{}: {} {}", some_of(titles(group)), facts.size(),
@@ -124,13 +136,18 @@ Finding judge(const ClusterFacts& cluster, const NeededPath& needed) {
                    "let the user of the servers write there, or give the job another "
                    "checkpoint { folder }");
   }
-  if (const std::string sides = sides_of(seen, needed.use); !sides.empty()) {
+  if (const std::string sides = sides_of(seen, needed.use, mark); !sides.empty()) {
     return trouble(
         "paths", fmt::format("{} is not the same everywhere: {}", place, sides),
-        needed.use == Use::kData || needed.use == Use::kWeights
+        is_copied(needed.use)
             ? "copy the same files to each machine; the workers would train on different records"
-            : "name a folder of a file system that all of them mount; run this again while no job "
-              "writes there");
+            : "name a folder of a file system that all of them mount");
+  }
+  if (const std::string sides = sides_of(seen, needed.use, change_mark); !sides.empty()) {
+    return warning(
+        "paths", fmt::format("{} has one inode and different times of change: {}", place, sides),
+        "a file system that caches attributes, as NFS does, agrees within a minute while no job "
+        "writes there; if it does not, these are different folders");
   }
   return fine("paths", fmt::format("{} is the same for {}", place, processes(seen.size())));
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "common/time.hpp"
@@ -10,7 +9,10 @@
 namespace taut::cli {
 namespace {
 
-constexpr auto kBetweenAsks = std::chrono::milliseconds(100);
+constexpr Duration kBetweenAsks = std::chrono::milliseconds(100);
+// An answer that takes longer is asked for again, after a look around.
+constexpr Duration kAnswerWithin = std::chrono::milliseconds(500);
+constexpr Duration kSilenceLimit = std::chrono::seconds(10);
 
 std::uint64_t check_number() {
   std::random_device device;
@@ -20,7 +22,8 @@ std::uint64_t check_number() {
 }  // namespace
 
 Result<ClusterFacts> examine_cluster(ControlClient& client, const JobNeeds& needs,
-                                     std::uint32_t transfer_bytes, double wait_s) {
+                                     std::uint32_t transfer_bytes, double wait_s,
+                                     const LookAround& look_around) {
   pb::CheckNodes check;
   check.set_number(check_number());
   check.set_transfer_bytes(transfer_bytes);
@@ -29,17 +32,26 @@ Result<ClusterFacts> examine_cluster(ControlClient& client, const JobNeeds& need
     if (std::ranges::find(paths, needed.path) == paths.end()) check.add_paths(needed.path);
   }
   const TimePoint until = steady_now() + from_seconds(wait_s);
+  client.set_deadline(kAnswerWithin);
+  TimePoint answered = steady_now();
   while (true) {
-    TAUT_TRY(pb::CheckNodesReply reply, client.check_nodes(check));
-    const bool is_late = steady_now() >= until;
-    if (reply.waits_for().empty() || is_late) {
+    const auto reply = client.check_nodes(check);
+    const TimePoint now = steady_now();
+    if (reply) answered = now;
+    const bool is_silent = now - answered > kSilenceLimit;
+    if (!reply && (reply.error().code != ErrorCode::kTimeout || is_silent)) return reply.error();
+    if (reply && (reply.value().waits_for().empty() || now >= until)) {
+      const pb::CheckNodesReply& facts = reply.value();
       ClusterFacts cluster;
-      cluster.nodes.assign(reply.nodes().begin(), reply.nodes().end());
-      cluster.silent.assign(reply.waits_for().begin(), reply.waits_for().end());
+      cluster.nodes.assign(facts.nodes().begin(), facts.nodes().end());
+      cluster.silent.assign(facts.waits_for().begin(), facts.waits_for().end());
       cluster.waited_s = wait_s;
       return cluster;
     }
-    std::this_thread::sleep_for(kBetweenAsks);
+    const TimePoint next = now + kBetweenAsks;
+    do {
+      TAUT_TRY(look_around());
+    } while (steady_now() < next);
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cli/doctor/finding.hpp"
@@ -9,11 +11,20 @@
 
 namespace taut::cli {
 
+/// Enough to leave the slow start of a connection behind, and usually a fraction of a second.
+inline constexpr std::uint32_t kUsualTransferBytes = 8U << 20U;
+/// Processes take 25 s at most.
+inline constexpr double kExamineWait_s = 40;
+
+/// Sleeps briefly and looks whether the wait is to continue. Errors: it is not.
+using LookAround = std::function<Result<void>()>;
+
 /// Has every process examined and waits for the facts, which take some seconds.
 /// transfer_bytes  that each process sends to each shard, to measure the link
-/// Errors          as ControlClient::check_nodes
+/// Errors          as ControlClient::check_nodes; those of looking around
 [[nodiscard]] Result<ClusterFacts> examine_cluster(ControlClient& client, const JobNeeds& needs,
-                                                   std::uint32_t transfer_bytes, double wait_s);
+                                                   std::uint32_t transfer_bytes, double wait_s,
+                                                   const LookAround& look_around);
 
 /// All that the facts say.
 [[nodiscard]] Findings judge_cluster(const ClusterFacts& cluster, const JobNeeds& needs,

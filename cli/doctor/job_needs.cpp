@@ -44,7 +44,10 @@ std::string checkpoint_folder(const pb::Job& job) {
 Result<JobNeeds> needs_of(const pb::Job& job) {
   JobNeeds needs;
   needs.job = job.name().empty() ? "the job" : job.name();
-  add(needs, NeededPath::Use::kCheckpoints, checkpoint_folder(job));
+  // Parts of coded checkpoints are on each server's own disk.
+  if (!job.checkpoint().has_coded()) {
+    add(needs, NeededPath::Use::kCheckpoints, checkpoint_folder(job));
+  }
   if (job.has_resume()) add(needs, NeededPath::Use::kWeights, job.resume());
   for (const std::string& weights : job.weights()) {
     add(needs, NeededPath::Use::kWeights, weights);

@@ -23,6 +23,7 @@ struct PodKind {
   std::uint64_t memory = 0;
   std::uint32_t processors = 1;
   std::uint32_t gpus = 0;
+  std::string restart = "OnFailure";  // whether the kubelet starts its container again
 };
 
 std::string list(const std::vector<std::string>& words) {
@@ -35,12 +36,12 @@ std::string list(const std::vector<std::string>& words) {
 
 std::string volume(const std::string& name, const std::string& claim, bool is_read_only) {
   if (claim.empty()) return fmt::format("- name: {}\n  emptyDir: {{}}\n", name);
-  return fmt::format("- name: {}\n  persistentVolumeClaim:\n    claimName: {}\n{}", name, claim,
+  return fmt::format("- name: {}\n  persistentVolumeClaim:\n    claimName: \"{}\"\n{}", name, claim,
                      is_read_only ? "    readOnly: true\n" : "");
 }
 
 /// Puts the keys where only this user can read them, which a mounted Secret is not, and the pod's
-/// address into the configurations.
+/// address and its Job's number into the configurations.
 constexpr const char* kPrepare = R"sh(umask 077
 mkdir -p /run/tautline/keys/admitted
 for file in /etc/tautline-keys/*; do
@@ -51,7 +52,7 @@ for file in /etc/tautline-keys/*; do
   esac
 done
 for file in /etc/tautline-config/*.textproto; do
-  sed "s/POD_IP/$POD_IP/g" "$file" > "/run/tautline/$(basename "$file")"
+  sed "s/POD_IP/$POD_IP/g; s/JOB_UID/$JOB_UID/g" "$file" > "/run/tautline/$(basename "$file")"
 done
 )sh";
 
@@ -98,6 +99,10 @@ std::string containers(const ManifestOptions& options, const PodKind& kind) {
     valueFrom:
       fieldRef:
         fieldPath: status.podIP
+  - name: JOB_UID
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.labels['batch.kubernetes.io/controller-uid']
 )";
   text += indented(kContainerSecurity, 2);
   text += R"(  volumeMounts:
@@ -120,9 +125,9 @@ std::string containers(const ManifestOptions& options, const PodKind& kind) {
 
 std::string pod(const ManifestOptions& options, const PodKind& kind) {
   std::string text = fmt::format(
-      "restartPolicy: OnFailure\nterminationGracePeriodSeconds: {}\n"
+      "restartPolicy: {}\nterminationGracePeriodSeconds: {}\n"
       "automountServiceAccountToken: false\n",
-      options.notice_s + kBeyondNotice_s);
+      kind.restart, options.notice_s + kBeyondNotice_s);
   text += R"(securityContext:
   runAsNonRoot: true
   runAsUser: 10001
@@ -240,7 +245,9 @@ PodKind submit_pod(const ManifestOptions& options) {
                            "--await-servers", std::to_string(options.servers), "--coordinator",
                            options.name + "-coordinator:7600", "--keys", "/run/tautline/keys",
                            "--wait", "600"}),
-          .memory = 512ULL << 20U};
+          .memory = 512ULL << 20U,
+          // Started again, it would submit the job a second time.
+          .restart = "Never"};
 }
 
 }  // namespace

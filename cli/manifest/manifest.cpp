@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -100,25 +99,6 @@ std::string heading(const ManifestOptions& options, bool has_keys) {
 }
 
 }  // namespace
-
-std::string object_name(const std::string& name) {
-  constexpr std::size_t kMax = 40;
-  std::string text;
-  for (const char letter : name) {
-    const auto byte = static_cast<unsigned char>(letter);
-    const bool is_plain = byte < 128 && std::isalnum(byte) != 0;
-    text += is_plain ? static_cast<char>(std::tolower(byte)) : '-';
-  }
-  text = text.substr(0, kMax);
-  const auto is_dash = [](char letter) { return letter == '-'; };
-  text.erase(text.begin(), std::ranges::find_if_not(text, is_dash));
-  while (!text.empty() && is_dash(text.back())) text.pop_back();
-  // The first of a Service's name is a letter.
-  if (text.empty() || std::isdigit(static_cast<unsigned char>(text.front())) != 0) {
-    text = ("job-" + text).substr(0, kMax);
-  }
-  return text;
-}
 
 Result<std::string> manifests(const ManifestOptions& options, const pb::Job& job,
                               const ManifestKeys* keys) {

@@ -47,12 +47,13 @@ inline constexpr const char* kRunsFolder = "/runs";
 void settle_in_pods(const ManifestOptions& options, pb::Job& job);
 
 /// The configurations that the pods mount: coordinator, server and worker, and the job. In those of
-/// daemons POD_IP stands for the pod's address, which is known when it starts.
+/// daemons POD_IP stands for the pod's address, and JOB_UID for what is the same for all pods that
+/// Kubernetes makes in place of each other, and no others; both are known when a pod starts.
 [[nodiscard]] Result<Files> pod_files(const ManifestOptions& options, const pb::Job& job);
 
 /// The manifests as YAML documents: ConfigMap, Secrets, Service, JobSet, and a PodMonitor.
 /// keys    nullptr: the Secrets are not among them, and comments say how to make them
-/// Errors  invalid: what a ConfigMap cannot hold
+/// Errors  invalid: what a ConfigMap cannot hold; the job's data
 [[nodiscard]] Result<std::string> manifests(const ManifestOptions& options, const pb::Job& job,
                                             const ManifestKeys* keys);
 
@@ -60,8 +61,5 @@ void settle_in_pods(const ManifestOptions& options, pb::Job& job);
 /// Errors  as those of keys
 [[nodiscard]] Result<ManifestKeys> keys_for_pods(const std::string& folder, std::uint32_t servers,
                                                  std::uint32_t workers);
-
-/// A name as Kubernetes allows it: lower case letters, digits and '-', at most 40 of them.
-[[nodiscard]] std::string object_name(const std::string& name);
 
 }  // namespace taut::cli

@@ -1,41 +1,53 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <vector>
 
 #include "cli/manifest/manifest.hpp"
+#include "cli/manifest/pod_paths.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {
 namespace {
 
-constexpr const char* kPodIp = "POD_IP";  // replaced when the pod starts
+using Folders = std::vector<std::string>;
+
+// Replaced when the pod starts.
+constexpr const char* kPodIp = "POD_IP";
+constexpr const char* kJobUid = "JOB_UID";
 constexpr const char* kStateFolder = "/var/lib/tautline";
 constexpr const char* kKeysFolder = "/run/tautline/keys";
 constexpr double kStartWait_s = 600;  // until the coordinator's image is there
 // Of a ConfigMap's data, in all. Source: Kubernetes' documentation, "ConfigMaps".
 constexpr std::size_t kMaxConfigMapBytes = std::size_t{1} << 20U;
 
-pb::ClusterConfig common_config(const ManifestOptions& options) {
+pb::ClusterConfig common_config(const ManifestOptions& options, const Folders& folders) {
   pb::ClusterConfig config;
   config.set_coordinator_address(fmt::format("{}-coordinator:7600", options.name));
   config.set_keys(kKeysFolder);
   config.set_start_wait_s(kStartWait_s);
   config.set_preemption_notice_s(options.notice_s);
   config.mutable_records()->set_folder(fmt::format("{}/records", kRunsFolder));
-  config.add_allowed_folders(kRunsFolder);
-  if (!options.data_claim.empty()) config.add_allowed_folders(kDataFolder);
+  for (const std::string& folder : folders) config.add_allowed_folders(folder);
   return config;
 }
 
-pb::ClusterConfig coordinator_config(const ManifestOptions& options) {
-  pb::ClusterConfig config = common_config(options);
+/// Where the coordinator keeps its jobs, which its next pod continues with. On a claim, which may
+/// serve many runs, each has its own folder.
+std::string state_folder(const ManifestOptions& options) {
+  if (options.runs_claim.empty()) return fmt::format("{}/state", kStateFolder);
+  return fmt::format("{}/state/{}-{}", kRunsFolder, options.name, kJobUid);
+}
+
+pb::ClusterConfig coordinator_config(const ManifestOptions& options, const Folders& folders) {
+  pb::ClusterConfig config = common_config(options, folders);
   pb::ServerConfig& server = *config.mutable_server();
   server.set_name("coordinator");
   server.set_shards(0);
   pb::CoordinatorConfig& own = *server.mutable_coordinator();
   own.set_address(fmt::format("{}:7600", kPodIp));
-  own.set_state_folder(fmt::format("{}/state", kStateFolder));
+  own.set_state_folder(state_folder(options));
   own.set_run_folder(fmt::format("{}/jobs", kRunsFolder));
   // The page can change jobs: it is reached through kubectl port-forward alone.
   config.mutable_http()->set_dashboard("127.0.0.1:7680");
@@ -48,8 +60,8 @@ void serve_metrics(pb::ClusterConfig& config) {
   config.mutable_http()->set_insecure(true);
 }
 
-pb::ClusterConfig server_config(const ManifestOptions& options) {
-  pb::ClusterConfig config = common_config(options);
+pb::ClusterConfig server_config(const ManifestOptions& options, const Folders& folders) {
+  pb::ClusterConfig config = common_config(options, folders);
   pb::ServerConfig& server = *config.mutable_server();
   server.set_listen(kPodIp);
   server.set_port_base(7601);
@@ -58,8 +70,8 @@ pb::ClusterConfig server_config(const ManifestOptions& options) {
   return config;
 }
 
-pb::ClusterConfig worker_config(const ManifestOptions& options) {
-  pb::ClusterConfig config = common_config(options);
+pb::ClusterConfig worker_config(const ManifestOptions& options, const Folders& folders) {
+  pb::ClusterConfig config = common_config(options, folders);
   pb::WorkerConfig& worker = *config.mutable_worker();
   worker.set_device(options.gpus > 0 ? pb::WorkerConfig::CUDA : pb::WorkerConfig::CPU);
   worker.set_threads(options.threads);
@@ -81,9 +93,10 @@ void settle_in_pods(const ManifestOptions& options, pb::Job& job) {
 }
 
 Result<Files> pod_files(const ManifestOptions& options, const pb::Job& job) {
-  Files files{{"coordinator.textproto", to_text(coordinator_config(options))},
-              {"server.textproto", to_text(server_config(options))},
-              {"worker.textproto", to_text(worker_config(options))},
+  TAUT_TRY(const Folders folders, pod_folders(options, job));
+  Files files{{"coordinator.textproto", to_text(coordinator_config(options, folders))},
+              {"server.textproto", to_text(server_config(options, folders))},
+              {"worker.textproto", to_text(worker_config(options, folders))},
               {"job.textproto", to_text(job)}};
   std::size_t bytes = 0;
   for (const auto& [name, text] : files) bytes += name.size() + text.size();

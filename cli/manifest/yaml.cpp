@@ -17,7 +17,7 @@ std::string indented(const std::string& text, int columns) {
 
 std::string metadata(const ManifestOptions& options, const std::string& suffix) {
   std::string text = fmt::format("metadata:\n  name: {}{}\n", options.name, suffix);
-  if (!options.name_space.empty()) text += fmt::format("  namespace: {}\n", options.name_space);
+  if (!options.name_space.empty()) text += fmt::format("  namespace: \"{}\"\n", options.name_space);
   return text + fmt::format(
                     "  labels:\n    app.kubernetes.io/name: tautline\n"
                     "    app.kubernetes.io/instance: {}\n",

@@ -14,6 +14,7 @@
 #include "cli/commands/training/train.hpp"
 #include "cli/doctor/cluster_doctor.hpp"
 #include "cli/doctor/job_needs.hpp"
+#include "cli/doctor/node_facts.hpp"
 #include "cli/node/node_address.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
@@ -36,8 +37,6 @@ namespace fs = std::filesystem;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr double kControlWait_s = 10;
-constexpr double kExamineWait_s = 40;
-constexpr std::uint32_t kTransferBytes = 8U << 20U;
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
 // After a run has ended, for the other nodes to see that and to end their daemons.
 constexpr Duration kLeaveWithin = std::chrono::seconds(8);
@@ -48,17 +47,6 @@ Result<std::string> address_of(const NodeOptions& options, const NodePlace& plac
   if (place.count == 1) return std::string("127.0.0.1");
   if (!place.leader.empty()) return numeric_address(place.leader);
   return own_address();
-}
-
-/// Names in a sentence: "n1, n2 and 3 more".
-std::string some_of(const std::vector<std::uint32_t>& ranks) {
-  constexpr std::size_t kShown = 8;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kShown, ranks.size()); ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
-  }
-  if (ranks.size() > kShown) text += fmt::format(" and {} more", ranks.size() - kShown);
-  return text;
 }
 
 }  // namespace
@@ -188,10 +176,10 @@ Result<void> LeadingNode::await_nodes() {
     const auto workers = static_cast<std::uint32_t>(status.workers_size());
     if (notices.size() == place_.count && servers >= servers_ && workers >= workers_) return ok();
     if (steady_now() > deadline) {
-      std::vector<std::uint32_t> missing;
+      std::vector<std::string> missing;
       for (std::uint32_t rank = 0; rank < place_.count; ++rank) {
         if (!std::ranges::binary_search(notices, rank, {}, &NodeNotice::rank)) {
-          missing.push_back(rank);
+          missing.push_back(std::to_string(rank));
         }
       }
       if (!missing.empty()) {
@@ -262,7 +250,8 @@ Result<void> LeadingNode::examine_nodes() {
   TAUT_TRY(const Security security, user_security(keys_->folder()));
   TAUT_TRY(auto client, connect_control(coordinator_, kControlWait_s, security));
   TAUT_TRY(const ClusterFacts cluster,
-           examine_cluster(client, needs, kTransferBytes, kExamineWait_s));
+           examine_cluster(client, needs, kUsualTransferBytes, kExamineWait_s,
+                           [this] { return look_around(); }));
   const Findings findings = judge_cluster(cluster, needs, build_name());
   for (const std::string& line : findings_lines(findings)) fmt::print("{}\n", line);
   std::fflush(stdout);

@@ -6,6 +6,8 @@ install(FILES configs/system/server.textproto configs/system/worker.textproto
         DESTINATION /etc/tautline COMPONENT tautline EXCLUDE_FROM_ALL)
 install(FILES configs/systemd/tautline-server.service configs/systemd/tautline-worker@.service
         DESTINATION lib/systemd/system COMPONENT tautline EXCLUDE_FROM_ALL)
+# A folder of the shipped allowed_folders, which must exist. Packages of data sets share it.
+install(DIRECTORY DESTINATION share/datasets COMPONENT tautline EXCLUDE_FROM_ALL)
 install(FILES scripts/packages/copyright docs/USER_GUIDE.md docs/CHANGELOG.md docs/SECURITY.md
         DESTINATION share/doc/tautline COMPONENT tautline EXCLUDE_FROM_ALL)
 install(FILES third_party/uplot/LICENSE DESTINATION share/doc/tautline RENAME uplot-LICENSE

@@ -23,6 +23,14 @@ def missing():
     return f"{', '.join(absent)} not installed" if absent else ""
 
 
+def sources_of_debian():
+    """This machine's lists of where Debian's packages are."""
+    lists = [*pathlib.Path("/etc/apt/sources.list.d").glob("*.sources"),
+             *pathlib.Path("/etc/apt/sources.list.d").glob("*.list"),
+             pathlib.Path("/etc/apt/sources.list")]
+    return [str(path) for path in lists if path.exists() and "debian" in path.read_text()]
+
+
 class Unavailable(Exception):
     """Debian's packages cannot be fetched."""
 
@@ -45,12 +53,9 @@ class CleanRoot:
         if libc.unshare(CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         mount("none", "/", None, MS_REC | MS_PRIVATE)
-        sources = [*pathlib.Path("/etc/apt/sources.list.d").glob("*.sources"),
-                   *pathlib.Path("/etc/apt/sources.list.d").glob("*.list"),
-                   pathlib.Path("/etc/apt/sources.list")]
-        debian = [str(path) for path in sources if path.exists() and "debian" in path.read_text()]
         made = subprocess.run(["mmdebstrap", "--mode=root", "--variant=apt", "--quiet", "bookworm",
-                               self.folder, *debian], capture_output=True, text=True, timeout=600)
+                               self.folder, *sources_of_debian()], capture_output=True, text=True,
+                              timeout=600)
         if made.returncode != 0:
             raise Unavailable(made.stderr.strip().splitlines()[-1] if made.stderr else "mmdebstrap")
         if not mounts:

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 
+#include "cli/doctor/cluster_doctor.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/e2e/fake_coordinator.hpp"
@@ -133,6 +134,27 @@ TEST_CASE("async is sent to the coordinator as the unbounded slack", "[cli]") {
   REQUIRE(client);
   CHECK(client.value().set_slack(JobId(1), Slack::unbounded()).value() == "done");
   CHECK(slack == std::numeric_limits<std::int64_t>::max());
+}
+
+TEST_CASE("a check of the nodes ends when the caller has a reason to", "[cli]") {
+  FakeCoordinator fake([&](const pb::ControlMessage& message) {
+    if (!message.has_check_nodes()) return std::optional(accepted());
+    pb::ControlMessage answer;
+    answer.mutable_check_nodes_reply()->add_waits_for("worker0");
+    return std::optional(answer);
+  });
+  auto client = connect_control(fake.address(), 5, Security::insecure());
+  REQUIRE(client);
+  int looks = 0;
+  const TimePoint began = steady_now();
+  const auto facts = examine_cluster(client.value(), {}, 0, 40, [&]() -> Result<void> {
+    if (++looks < 3) return ok();
+    return make_error(ErrorCode::kClosed, "interrupted");
+  });
+  REQUIRE_FALSE(facts.has_value());
+  CHECK(facts.error().message == "interrupted");
+  CHECK(looks == 3);
+  CHECK(seconds(steady_now() - began) < 20);
 }
 
 }  // namespace

@@ -21,12 +21,17 @@ class Commands(ClusterTest):
         table = guide[guide.index("## Commands"):guide.index("## Errors")]
         words = set(re.findall(r"[a-z][a-z-]+", " ".join(re.findall(r"`([^`]+)`", table))))
         self.assertEqual([name for name in self.commands() if name not in words], [])
+        rows = [line.split("|")[1].split("`")[1] for line in table.splitlines()
+                if line.startswith("| `")]
+        self.assertEqual(sorted(rows), sorted(set(rows)), "a command has two rows")
 
     def test_help_of_every_command_has_an_example_of_it(self):
         for command in self.commands():
             answer = self.tautline(command, "--help")
             self.assertEqual(answer.returncode, 0, command)
             self.assertIn(f"Example: tautline {command}", answer.stdout)
+            for path in re.findall(r"configs/[\w/.-]+", answer.stdout.split("Example:")[1]):
+                self.assertTrue((SOURCE / path).exists(), f"{command}: {path}")
 
     def test_help_names_a_command_and_prints_its_help(self):
         for words in (["train"], ["trace", "merge"]):
@@ -138,6 +143,8 @@ class Mistakes(ClusterTest):
         self.assert_usage("tautline", ["train", "--device-index", "0:x"], "--device-index")
         self.assert_usage("tautline", ["train", "--records", "metric"], 'did you mean "metrics"?')
         self.assert_usage("tautline", ["predict", "m", "--resize", "9"], "HEIGHTxWIDTH")
+        self.assert_usage("tautline", ["export", "m", "--pytorch", "f.safetensors", "--batch", "3"],
+                          "--batch: is for --onnx FILE")
         run = self.folder / "run"
         self.assert_usage("tautline", ["train", self.job(), "--output", run,
                                        "--device-index", "0:0:0"], "the job has 1")

@@ -53,6 +53,14 @@ class Submit(ClusterTest):
         self.assertEqual(alone.returncode, 0, alone.stderr)
         self.assertEqual((alone.stdout + alone.stderr).count(warning), 1)
 
+    def test_a_job_of_programs_awaits_servers_alone(self):
+        job = self.file("members.textproto", """external_members: true workers: 3
+            solver_param { base_lr: 1 }""")
+        answer = self.ask("submit", job, "--await-servers", 1, "--wait", 20)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assert_fails(self.ask("submit", job, "--await-servers", 2, "--wait", 1),
+                          "1 of 2 servers and 1 of 0 workers")
+
     def test_the_environment_names_the_coordinator(self):
         environment = dict(os.environ, TAUTLINE_COORDINATOR=self.coordinator)
         answer = subprocess.run([BIN / "tautline", "submit", self.job(), "--follow"],

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/checkpoint_paths.hpp"
@@ -21,18 +23,15 @@
 namespace taut::cli {
 namespace {
 
-// Enough to leave the slow start of a connection behind, and usually a fraction of a second.
-constexpr std::uint64_t kTransferBytes = 8ULL << 20U;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr std::uint64_t kMaxTransferBytes = 64ULL << 20U;
-// Processes take 25 s at most.
-constexpr double kClusterWait_s = 40;
 
 struct DoctorOptions {
   bool json = false;
   bool cluster = false;
   std::string job_file;
   std::vector<std::string> paths;
-  std::uint64_t transfer_bytes = kTransferBytes;
+  std::uint64_t transfer_bytes = kUsualTransferBytes;
   CoordinatorOption coordinator;
 };
 
@@ -132,7 +131,10 @@ Result<Findings> examine_nodes(const DoctorOptions& options, const JobNeeds& nee
   TAUT_TRY(auto client, options.coordinator.connect());
   TAUT_TRY(const ClusterFacts cluster,
            examine_cluster(client, needs, static_cast<std::uint32_t>(options.transfer_bytes),
-                           kClusterWait_s));
+                           kExamineWait_s, [] {
+                             std::this_thread::sleep_for(kBetweenLooks);
+                             return ok();
+                           }));
   return judge_cluster(cluster, needs, build_name());
 }
 

@@ -10,6 +10,8 @@
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/shared_options.hpp"
 #include "cli/job_records.hpp"
+#include "cli/manifest/object_name.hpp"
+#include "cli/manifest/pod_paths.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/model/job/job.hpp"
 #include "worker/model/layer_place.hpp"
@@ -25,7 +27,8 @@ struct ManifestArguments {
   ManifestOptions options;
 };
 
-/// Errors    the job; data that no pod sees
+/// The job as pods train it; its warnings are printed.
+/// Errors    the job
 Result<pb::Job> job_for_pods(ManifestArguments& arguments) {
   TAUT_TRY(pb::Job job, model::load_job(arguments.job_file));
   put_over(arguments.job, job);
@@ -40,6 +43,8 @@ Result<pb::Job> job_for_pods(ManifestArguments& arguments) {
                                                       : model::check_job_itself(job));
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
   settle_in_pods(options, job);
+  TAUT_TRY(const auto closed, closed_paths(options, job));
+  for (const std::string& line : closed) fmt::print(stderr, "warning: {}\n", line);
   return job;
 }
 
@@ -65,19 +70,28 @@ Result<void> write(ManifestArguments& arguments) {
   return ok();
 }
 
-void check_names(const ManifestArguments& arguments) {
-  const auto check = [](const char* option, const std::string& name) {
-    if (name.empty() || object_name(name) == name) return;
+void check_names(const ManifestOptions& options) {
+  if (!options.name.empty() && object_name(options.name) != options.name) {
     throw UsageError(
-        fmt::format("{}: {} must be lower case letters, digits and '-', at most 40 of "
+        fmt::format("--name: {} must be lower case letters, digits and '-', at most 40 of "
                     "them and a letter first, e.g. {}",
-                    option, command_line::in_quotes(name), object_name(name)));
+                    command_line::in_quotes(options.name), object_name(options.name)));
+  }
+  if (!options.name_space.empty() && !is_namespace_name(options.name_space)) {
+    throw UsageError(
+        fmt::format("--namespace: {} must be lower case letters, digits and '-', at most 63 of "
+                    "them, without a '-' first or last",
+                    command_line::in_quotes(options.name_space)));
+  }
+  const auto check_claim = [](const char* option, const std::string& name) {
+    if (name.empty() || is_claim_name(name)) return;
+    throw UsageError(
+        fmt::format("{}: {} must be lower case letters, digits, '-' and '.', at most 253 of them, "
+                    "with a letter or a digit first, last and around each '.'",
+                    option, command_line::in_quotes(name)));
   };
-  const ManifestOptions& options = arguments.options;
-  check("--name", options.name);
-  check("--namespace", options.name_space);
-  check("--data-claim", options.data_claim);
-  check("--runs-claim", options.runs_claim);
+  check_claim("--data-claim", options.data_claim);
+  check_claim("--runs-claim", options.runs_claim);
   const auto is_plain = [](unsigned char letter) {
     return std::isalnum(letter) != 0 ||
            std::string_view("._-/:@").find(static_cast<char>(letter)) != std::string_view::npos;
@@ -150,7 +164,7 @@ void add_manifest(Command& command, int& status) {
   command.flag("--monitor", options.monitor, "With a PodMonitor, for the Prometheus operator");
   command.on_run([arguments, &status] {
     check_job_options(arguments->job);
-    check_names(*arguments);
+    check_names(arguments->options);
     const Result<void> done = write(*arguments);
     if (!done) {
       status = fail("manifest", model::with_layer_place(arguments->job_file, done.error().message));

@@ -83,11 +83,11 @@ std::uint32_t living(const Statuses& processes) {
 }
 
 /// Until so many servers and the job's workers have joined: a job is spread over the servers that
-/// are there when it starts.
+/// are there when it starts. External members join once the job exists.
 Result<void> await_members(const SubmitOptions& options, const pb::Job& job,
                            ControlClient& client) {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
-  const std::uint32_t workers = std::max(1U, job.workers());
+  const std::uint32_t workers = job.external_members() ? 0 : std::max(1U, job.workers());
   const TimePoint until = steady_now() + from_seconds(options.coordinator.wait_s);
   while (true) {
     TAUT_TRY(const pb::StatusReply status, client.status());
@@ -141,7 +141,7 @@ void add_submit(Command& command, int& status) {
   command.flag("--follow", options->follow, "Shows its progress until it ends");
   command.whole_number("--await-servers", options->await_servers,
                        "Waits, as long as --wait says, until so many servers and the job's workers "
-                       "have joined",
+                       "have joined (of a job of programs the servers alone)",
                        1, kMaxProcesses);
   options->coordinator.add_to(command);
   command.on_run([options, &status] {

@@ -154,6 +154,9 @@ void add_export(Command& command, int& status) {
     if (options->output.empty() && options->onnx.empty() && options->pytorch.empty()) {
       throw UsageError("give a file to write: --output FILE, --onnx FILE or --pytorch FILE");
     }
+    if (options->batch > 0 && options->onnx.empty()) {
+      throw UsageError("--batch: is for --onnx FILE, which it is given without");
+    }
     const Result<void> done = run(*options);
     if (!done) status = fail("export", done.error().message);
   });

@@ -1,38 +1,32 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "cli/commands/trained/exports.hpp"
 #include "cli/job_records.hpp"
+#include "cli/table_file.hpp"
 #include "cli/views/draw.hpp"
 #include "common/files/safetensors.hpp"
-#include "proto/config/text.hpp"
 #include "worker/model/job/job_nets.hpp"
 #include "worker/model/pytorch/state_dict.hpp"
 
 namespace taut::cli {
 namespace {
 
-constexpr std::size_t kBlockFloats = 1 << 20;
-
 Result<void> append(const model::pytorch::StateTensor& tensor, const model::ReadTable& read,
-                    std::vector<float>& block, safetensors::Writer& writer) {
+                    safetensors::Writer& writer) {
   if (tensor.is_count) {
     const std::vector<std::byte> zero(bytes_of(ElementType::kI64));
     return writer.append(zero);
   }
-  const std::uint64_t count = model::element_count(tensor.shape);
-  for (std::uint64_t first = 0; first < count; first += block.size()) {
-    const auto part = std::span(block).first(
-        static_cast<std::size_t>(std::min<std::uint64_t>(block.size(), count - first)));
-    TAUT_TRY(tensor.numbers(read, first, part));
-    TAUT_TRY(writer.append(part));
-  }
-  return ok();
+  const auto numbers = [&](std::uint64_t first, std::span<float> out) {
+    return tensor.numbers(read, first, out);
+  };
+  return append_numbers(model::element_count(tensor.shape), numbers, writer);
 }
 
 }  // namespace
@@ -56,12 +50,9 @@ Result<void> export_pytorch(const model::SavedModel& saved, const std::string& p
                      {tensor.shape.begin(), tensor.shape.end()},
                      tensor.is_count ? ElementType::kI64 : ElementType::kF32});
   }
-  // "format" tells PyTorch's readers that these are its tensors.
-  const safetensors::Metadata notes{{"format", "pt"}, {model::kJobNote, to_text(saved.job())}};
-  TAUT_TRY(auto writer, safetensors::Writer::create(path, specs, notes));
-  std::vector<float> block(kBlockFloats);
+  TAUT_TRY(auto writer, safetensors::Writer::create(path, specs, notes_of(saved.job())));
   for (const auto& tensor : tensors) {
-    TAUT_TRY(append(tensor, read, block, writer));
+    TAUT_TRY(append(tensor, read, writer));
   }
   TAUT_TRY(writer.finish());
   fmt::print("{}: {}\n", path, counted(static_cast<std::int64_t>(tensors.size()), "tensor"));

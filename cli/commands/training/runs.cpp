@@ -228,12 +228,11 @@ Result<void> remove_checkpoint(const fs::path& folder) {
   TAUT_TRY(const pb::CheckpointManifest manifest,
            parse_manifest(text, (folder / kManifestName).string()));
   std::error_code failed;
-  // The manifest first: without it, the rest is not a complete checkpoint.
-  fs::remove(folder / kManifestName, failed);
   // Of a coded one, the copies and parts of the servers of this machine go too.
   std::vector<fs::path> folders{folder};
   if (manifest.has_coding()) folders = part_folders(folder);
   for (const fs::path& place : folders) {
+    // The manifest first: without it, the rest is not a complete checkpoint.
     fs::remove(place / kManifestName, failed);
     for (const pb::CheckpointFile& file : manifest.files()) {
       const std::string name = fs::path(file.name()).filename().string();

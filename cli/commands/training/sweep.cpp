@@ -141,11 +141,11 @@ void add_settings(Command& command, SweepArguments& arguments) {
                        "combination)",
                        1, kMaxDraws);
   command.whole_number("--draw-seed", arguments.draw_seed, "Seed of --draws (default: 1)");
-  command.whole_number(
-      "--parallel", arguments.parallel,
-      "Runs at the same time, at most as many as the machine has cores; where they "
-      "share cores, their times are not compared (default: 1)",
-      1, kMaxProcesses);
+  command.whole_number("--parallel", arguments.parallel,
+                       "Runs at the same time; on this machine at most as many as it has cores, "
+                       "and where they share "
+                       "cores, their times are not compared (default: 1)",
+                       1, kMaxProcesses);
 }
 
 void add_axes(Command& command, SweepArguments& arguments) {

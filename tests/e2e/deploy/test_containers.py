@@ -47,6 +47,37 @@ class Podman:
                               env=self.environment, timeout=timeout)
 
 
+class Script(ClusterTest):
+    """scripts/container in a tree where every program that it starts is a script that notes how."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "scripts").mkdir()
+        for name in ("CMakeLists.txt", "scripts/container", "scripts/stages"):
+            shutil.copy(SOURCE / name, self.folder / name)
+        (self.folder / "bin").mkdir()
+        for name in ("scripts/package", "bin/podman", "bin/mmdebstrap"):
+            path = self.folder / name
+            path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {path}.arguments\n'
+                            f'cat > {path}.input\n')
+            path.chmod(0o755)
+
+    def test_a_base_is_made_of_this_machines_release_from_its_own_sources(self):
+        done = subprocess.run([self.folder / "scripts/container", "--bootstrap"],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        release = dict(line.split("=", 1) for line in
+                       pathlib.Path("/etc/os-release").read_text().splitlines() if "=" in line)
+        suite = release["VERSION_CODENAME"].strip('"')
+        words = (self.folder / "bin/mmdebstrap.arguments").read_text().splitlines()
+        self.assertEqual(words[:4], ["--quiet", "--variant=apt", suite, "-"])
+        self.assertEqual(sorted(words[4:]), sorted(clean_root.sources_of_debian()))
+        self.assertEqual((self.folder / "bin/mmdebstrap.input").read_text(), "")
+        built = (self.folder / "bin/podman.arguments").read_text().splitlines()
+        self.assertIn(f"BASE=localhost/tautline-base:{suite}", built)
+
+
 class Containers(ClusterTest):
     def setUp(self):
         super().setUp()

@@ -2,15 +2,14 @@
 with what the daemons read. The example in configs/kubernetes is what the command prints."""
 
 import base64
-import fcntl
 import json
 import os
 import pathlib
-import shutil
 import stat
 import subprocess
 import unittest
 
+import npm_packages
 from cluster import *
 
 try:
@@ -67,6 +66,8 @@ class Kubernetes(ClusterTest):
                 for mount in container["volumeMounts"]:
                     self.assertIn(mount["name"], volumes)
             self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+            # A submission that was started again would submit a second job.
+            self.assertEqual(pod["restartPolicy"], "Never" if role == "submit" else "OnFailure")
             self.assertIn(("ConfigMap", volumes["config"]["configMap"]["name"]), manifests)
             self.assertIn(("Secret", volumes["keys"]["secret"]["secretName"]), manifests)
             self.assertEqual(volumes["data"]["persistentVolumeClaim"]["claimName"], "mnist")
@@ -151,7 +152,7 @@ class Kubernetes(ClusterTest):
         script, with the folders of a pod in a folder of this one."""
         data = write_data(self.folder / "volume")
         manifests = self.manifests("--keys", self.folder / "keys", "--data-claim", "mnist",
-                                   job=self.job(workers=2, data=data))
+                                   "--runs-claim", "runs", job=self.job(workers=2, data=data))
         port, metrics, page = free_ports(3)
         commands = {}
         for role, (job, pod) in self.pods(manifests).items():
@@ -168,6 +169,7 @@ class Kubernetes(ClusterTest):
         out, err = submit.communicate(timeout=60 * SLOWER)
         self.assertEqual(submit.returncode, 0, out + err)
         self.assertTrue((self.folder / "runs/checkpoints/tiny_iter_30").is_dir())
+        self.assertTrue((self.folder / "runs/state/tiny-5-7").is_dir())
         for process in processes[::-1]:
             process.terminate()
             self.assert_ends(process, 20 * SLOWER)
@@ -198,28 +200,9 @@ class Kubernetes(ClusterTest):
             script = script.replace(old, str(new))
         for _ in range(2):  # a pod whose container is started again is prepared again
             subprocess.run(["sh", "-ec", script], check=True,
-                           env={**os.environ, "POD_IP": "127.0.0.1"})
+                           env={**os.environ, "POD_IP": "127.0.0.1", "JOB_UID": "5-7"})
         self.assertEqual(stat.S_IMODE((inside / "run/keys").stat().st_mode), 0o700)
         return inside
-
-    def fetch_checker(self):
-        """Once for all tests, which may start in parallel."""
-        if not shutil.which("node") or not shutil.which("npm"):
-            self.skipTest("no node or npm here; scripts/install_packages --tests installs them")
-        TOOLS.mkdir(parents=True, exist_ok=True)
-        with open(TOOLS / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            wanted = (CHECKER / "package-lock.json").read_bytes()
-            fetched = TOOLS / "fetched"
-            if not fetched.exists() or fetched.read_bytes() != wanted:
-                for name in ("package.json", "package-lock.json"):
-                    shutil.copy(CHECKER / name, TOOLS)
-                done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-                                      cwd=TOOLS, capture_output=True, text=True)
-                if done.returncode != 0:
-                    self.skipTest(f"npm could not fetch the schemas: {done.stderr[-200:]}")
-                fetched.write_bytes(wanted)
-            shutil.copy(CHECKER / "check.mjs", TOOLS)
 
     def complaints(self, documents):
         answer = subprocess.run(["node", "check.mjs"], cwd=TOOLS, input=json.dumps(documents),
@@ -228,7 +211,7 @@ class Kubernetes(ClusterTest):
         return answer.stdout
 
     def test_published_schemas_and_types_find_nothing_wrong(self):
-        self.fetch_checker()
+        npm_packages.fetch(self, CHECKER, TOOLS)
         manifests = self.manifests("--servers", 2, "--gpus", 1, "--keys", self.folder / "keys",
                                    "--namespace", "train", "--data-claim", "mnist", "--runs-claim",
                                    "runs", "--monitor")
@@ -246,6 +229,14 @@ class Kubernetes(ClusterTest):
         self.assert_fails(self.tautline("manifest", job, "--name", "My_Job"), "--name", "my-job",
                           status=2)
         self.assert_fails(self.tautline("manifest", job, "--image", "a b"), "--image", status=2)
+        self.assert_fails(self.tautline("manifest", job, "--data-claim", "A"), "--data-claim",
+                          status=2)
+        # Names that YAML would read as numbers are words.
+        manifests = self.manifests("--data-claim", "2024.5", "--namespace", "7")
+        pod = self.pods(manifests)["worker"][1]
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        self.assertEqual(volumes["data"]["persistentVolumeClaim"]["claimName"], "2024.5")
+        self.assertEqual(manifests["JobSet", "tiny"]["metadata"]["namespace"], "7")
         self.assert_fails(self.tautline("manifest", "missing.textproto"), "missing.textproto")
 
     def test_the_example_is_what_the_command_prints(self):

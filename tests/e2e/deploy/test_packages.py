@@ -147,7 +147,7 @@ class Packages(ClusterTest):
         return process
 
     def train(self, root):
-        write_data(root.folder / "var/lib/tautline/data")
+        write_data(root.folder / "usr/share/datasets/tiny")
         ports = free_ports(3)
         for name in ("server", "worker"):
             config = root.folder / f"etc/tautline/{name}.textproto"
@@ -163,8 +163,8 @@ class Packages(ClusterTest):
         daemons = [self.start_unit(root, unit, log) for unit in
                    ("tautline-server.service", "tautline-worker@worker0.service",
                     "tautline-worker@worker1.service")]
-        job = self.job(iterations=30, workers=2, data="/var/lib/tautline/data",
-                       extra='checkpoint { folder: "/var/lib/tautline/checkpoints" }')
+        # The shipped allowed_folders have the data, and the checkpoints of who works there.
+        job = self.job(iterations=30, workers=2, data="/usr/share/datasets/tiny")
         root.copy_in(job, "/var/lib/tautline/job.textproto")
         address = ("--coordinator", f"127.0.0.1:{ports[0]}", "--keys", "/var/lib/tautline/keys")
         try:
