@@ -14,6 +14,57 @@ from cluster import *
 SCRIPT = SOURCE / "configs" / "slurm" / "train.sbatch"
 
 
+class WithoutAnswers(ClusterTest):
+    """A sweep whose sbatch and squeue are scripts: what they are asked, and when they hang."""
+
+    def sweep(self, sbatch, squeue):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name, text in (("sbatch", sbatch), ("squeue", squeue)):
+            (programs / name).write_text(
+                f'#!/bin/sh\necho "$@" >> {self.folder}/{name}.asked\n{text}\n')
+            (programs / name).chmod(0o755)
+        command = [BIN / "tautline", "sweep", self.job(), "--slack", "0", "--workers", "1",
+                   "--seeds", "1", "--engine", "slurm", "--output", "out"]
+        process = subprocess.Popen(command, cwd=self.folder, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env={
+                                       **os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+        self.processes.append(process)
+        return process
+
+    def asked(self, name):
+        file = self.folder / f"{name}.asked"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def interrupt(self, process, what):
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=10 * SLOWER)
+        self.assertEqual(process.returncode, 130, error)
+        self.assertIn(what, error)
+
+    def test_ctrl_c_ends_a_sweep_whose_squeue_hangs(self):
+        process = self.sweep("echo 9", "exec sleep 100")
+        wait_until(lambda: self.asked("squeue"), 20, "a question")
+        self.interrupt(process, "the same command waits for them")
+
+    def test_ctrl_c_ends_a_sweep_whose_sbatch_hangs_and_says_what_is_unknown(self):
+        process = self.sweep("exec sleep 100", "")
+        wait_until(lambda: self.asked("sbatch"), 20, "a submission")
+        self.interrupt(process, "squeue --name=sweep-job-sweep shows it")
+
+    def test_array_jobs_that_have_ended_are_asked_for_once(self):
+        (self.folder / "out").mkdir()
+        (self.folder / "out/slurm-jobs").write_text("1\n2\n")
+        process = self.sweep("echo 9", 'case "$*" in *"--jobs 9 "*) echo 0 RUNNING ;; '
+                                       '*) echo 0 FAILED ;; esac')
+        jobs = lambda: [line.split("--jobs ")[1].split()[0] for line in self.asked("squeue")]
+        wait_until(lambda: jobs().count("9") >= 2, 20, "two looks")
+        self.interrupt(process, "the same command waits for them")
+        self.assertEqual(jobs()[:3], ["1", "2", "9"])
+        self.assertEqual(set(jobs()[2:]), {"9"})
+        self.assertEqual((self.folder / "out/slurm-jobs").read_text().split(), ["1", "2", "9"])
+
+
 @unittest.skipIf(slurm.missing(), slurm.missing())
 class OnSlurm(ClusterTest):
     def setUp(self):
