@@ -24,7 +24,7 @@ setup(
     version=os.environ["TAUTLINE_VERSION"],
     description="Training with a parameter server and a tunable staleness bound",
     python_requires=">=3.10",
-    install_requires=["numpy"],
+    install_requires=["numpy>=1.22"],
     packages=["tautline", "tautline.torch"],
     package_data={"tautline": ["py.typed", "lib/*", "bin/*"]},
     zip_safe=False,

@@ -14,6 +14,7 @@
 #include "common/did_you_mean.hpp"
 #include "common/files/sha256.hpp"
 #include "common/math/learning_rate.hpp"
+#include "common/ssp/table_shape.hpp"
 #include "common/thread_sanitizer.hpp"
 #include "proto/config/net_state.hpp"
 
@@ -24,9 +25,6 @@ namespace {
 // what orders it: before there are threads.
 [[maybe_unused]] const bool kHasDefaults =
     thread_sanitizer::kIsOn && !pb::FillerParameter::default_instance().type().empty();
-
-// About four terabytes of float32: beyond it a shape is a mistake.
-constexpr std::uint64_t kMaxElements = 1ULL << 40U;
 
 Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
   constexpr auto& kPolicies = math::kLearningRatePolicies;
@@ -245,13 +243,9 @@ Result<TableSpec> from_wire(const pb::TableSpec& wire) {
   TableSpec table;
   table.id = TableId(wire.table());
   table.name = wire.name();
-  std::uint64_t count = 1;
-  for (const std::int64_t extent : wire.shape()) {
-    if (extent <= 0 || static_cast<std::uint64_t>(extent) > kMaxElements / count) {
-      return invalid(fmt::format("table \"{}\": an extent of {} cannot work", wire.name(), extent));
-    }
-    count *= static_cast<std::uint64_t>(extent);
-    table.shape.push_back(extent);
+  table.shape.assign(wire.shape().begin(), wire.shape().end());
+  if (const auto count = count_of(table.shape); !count) {
+    return invalid(fmt::format("table \"{}\" {}", wire.name(), count.error().message));
   }
   if (!pb::TableSpec::Kind_IsValid(wire.kind())) {
     return invalid(fmt::format("table \"{}\": kind {} is unknown", wire.name(),

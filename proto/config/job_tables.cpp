@@ -1,7 +1,6 @@
 #include "proto/config/job_tables.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdint>
@@ -12,32 +11,10 @@
 namespace taut {
 namespace {
 
-constexpr int kMaxTables = 65536;
-constexpr int kMaxDimensions = 32;
 constexpr std::size_t kMaxNameBytes = 1024;
-constexpr std::uint64_t kMaxElements = 1ULL << 40U;
 
 std::vector<std::int64_t> shape_of(const pb::JobTable& table) {
   return {table.shape().begin(), table.shape().end()};
-}
-
-/// Why a shape cannot work; empty: it can.
-std::string problem_of_shape(const std::vector<std::int64_t>& shape) {
-  if (shape.size() > kMaxDimensions) {
-    return fmt::format("has {} extents; the limit is {}", shape.size(), kMaxDimensions);
-  }
-  std::uint64_t count = 1;
-  for (const std::int64_t extent : shape) {
-    if (extent < 1) {
-      return fmt::format("has shape {}: extents must be at least 1", words_of_shape(shape));
-    }
-    if (static_cast<std::uint64_t>(extent) > kMaxElements / count) {
-      return fmt::format("has shape {}: more than the limit of {} values", words_of_shape(shape),
-                         kMaxElements);
-    }
-    count *= static_cast<std::uint64_t>(extent);
-  }
-  return "";
 }
 
 std::string problem_of_multiplier(const char* field, float value) {
@@ -53,7 +30,7 @@ struct Problem {
 /// The first problem of a table by itself.
 Problem problem_of(const pb::JobTable& table) {
   const std::vector<std::int64_t> shape = shape_of(table);
-  if (std::string what = problem_of_shape(shape); !what.empty()) return {"shape", what};
+  if (const auto count = count_of(shape); !count) return {"shape", count.error().message};
   if (const auto filler = settle_filler(table.filler(), shape); !filler) {
     return {"filler", fmt::format("filler {}", filler.error().message)};
   }
@@ -69,20 +46,16 @@ std::string words_of_kind(TableKind kind) {
 
 }  // namespace
 
-std::string words_of_shape(const std::vector<std::int64_t>& shape) {
-  return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
-}
-
 std::optional<TableMisfit> misfit_of_tables(const pb::Job& job) {
   if (job.tables_size() > 0 && !job.external_members()) {
     return TableMisfit{0, "name",
                        "tables: are of a job with external_members, and this one's net has its "
                        "own; omit them, or add external_members: true"};
   }
-  if (job.tables_size() > kMaxTables) {
+  if (job.tables().size() > static_cast<int>(kMaxNamedTables)) {
     return TableMisfit{
-        kMaxTables, "name",
-        fmt::format("tables: there are {}; the limit is {}", job.tables_size(), kMaxTables)};
+        kMaxNamedTables, "name",
+        fmt::format("tables: there are {}; the limit is {}", job.tables_size(), kMaxNamedTables)};
   }
   std::set<std::string> names;
   for (int i = 0; i < job.tables_size(); ++i) {

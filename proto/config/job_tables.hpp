@@ -6,6 +6,7 @@
 
 #include "common/result.hpp"
 #include "common/ssp/table.hpp"
+#include "common/ssp/table_shape.hpp"
 #include "proto/job.pb.h"
 
 namespace taut {
@@ -32,8 +33,5 @@ struct TableMisfit {
 /// The same of all tables of a member; empty: they are the job's, in its order.
 [[nodiscard]] std::string difference_from_text(const std::vector<TableSpec>& in_text,
                                                const std::vector<TableSpec>& named);
-
-/// "2x3", or "scalar".
-[[nodiscard]] std::string words_of_shape(const std::vector<std::int64_t>& shape);
 
 }  // namespace taut

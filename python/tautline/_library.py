@@ -1,6 +1,7 @@
 """libtautline.so by ctypes: its functions with their types, and its codes as exceptions."""
 
 import ctypes
+import json
 import os
 import pathlib
 from typing import Any, Callable, Optional
@@ -74,6 +75,8 @@ def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
         "add_table": [handle, text, out(ctypes.c_int64), size, element, ctypes.c_int, handle,
                       out(table)],
         "job_table": [handle, size, out(TableInfo)],
+        "definition": [handle, out(handle)],
+        "set_multiples": [handle, table, ctypes.c_float, ctypes.c_float],
         "open": [handle],
         "add_dlpack": [handle, text, ctypes.c_int, handle, ctypes.c_int, out(table)],
         "push_dlpack": [handle, table, handle, ctypes.c_int],
@@ -92,7 +95,8 @@ def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
         function.argtypes = arguments
         function.restype = ctypes.c_int
     without_code: dict[str, list[Any]] = {"disconnect": [handle], "close": [handle],
-                                          "free": [handle], "set_patience": [seconds]}
+                                          "cancel": [handle], "free": [handle],
+                                          "set_patience": [seconds]}
     for name, arguments in without_code.items():
         function = getattr(lib, "tautline_" + name)
         function.argtypes = arguments
@@ -122,6 +126,14 @@ def wait(function: Callable[..., int], *arguments: Any) -> None:
     while code == AGAIN:
         code = function(*arguments)
     check(code)
+
+
+def take_json(pointer: ctypes.c_void_p) -> Any:
+    """A JSON text of the library, which is freed."""
+    try:
+        return json.loads(ctypes.string_at(pointer))
+    finally:
+        lib.tautline_free(pointer)
 
 
 def text(value: Any) -> Optional[bytes]:

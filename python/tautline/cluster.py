@@ -183,10 +183,7 @@ class Cluster:
     def _status(self, job: int) -> dict[str, Any]:
         text = ctypes.c_void_p()
         _library.check(_library.lib.tautline_status(self._handle, job, ctypes.byref(text)))
-        try:
-            return json.loads(ctypes.string_at(text))
-        finally:
-            _library.lib.tautline_free(text)
+        return _library.take_json(text)
 
     def close(self) -> None:
         """Ends the connection."""

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy
 
 from tautline import _library
-from tautline.errors import InvalidError
+from tautline.errors import InvalidError, TautlineError
 
 # The names of capsules, which must exist as long as those do. The consumer renames what it takes.
 _PLAIN, _USED_PLAIN = b"dltensor", b"used_dltensor"
@@ -75,35 +75,49 @@ def shares(value: Any) -> bool:
     return not hasattr(value, "detach") or "bfloat16" in str(value.dtype)
 
 
-def take(value: Any, what: str, call: Callable[[ctypes.c_void_p, int], Any]) -> Any:
+def _capsule_from(value: Any, what: str) -> Any:
+    """Of the newer version where the object knows it, as that says what is read-only."""
+    try:
+        try:
+            return value.__dlpack__(max_version=(1, 0))
+        except TypeError:  # it is older than the argument
+            return value.__dlpack__()
+    except (BufferError, RuntimeError, TypeError) as failure:
+        raise InvalidError(f"{what} cannot be shared: {failure}") from failure
+
+
+def take(value: Any, what: str, call: Callable[[ctypes.c_void_p, int], int]) -> None:
     """Has the library take an object's tensor.
 
-    call  of (pointer, versioned); once it returns the library owns the tensor
+    call  of (pointer, versioned), returns the library's code: after 0 the library owns the tensor
     """
     if hasattr(value, "detach"):
         value = value.detach()
     if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == 2:
         raise InvalidError(f"{what} is on CUDA device {value.__dlpack_device__()[1]}; Tautline's "
                            "library takes memory of the host: give a copy there")
-    try:
-        capsule = value.__dlpack__()
-    except (BufferError, RuntimeError, TypeError) as failure:
-        raise InvalidError(f"{what} cannot be shared: {failure}") from failure
+    capsule = _capsule_from(value, what)
     for name, used, versioned in ((_PLAIN, _USED_PLAIN, 0), (_VERSIONED, _USED_VERSIONED, 1)):
         if _python.PyCapsule_IsValid(id(capsule), name):
-            result = call(ctypes.c_void_p(_python.PyCapsule_GetPointer(id(capsule), name)),
-                          versioned)
-            # Its destructor leaves a tensor that is taken alone.
+            pointer = ctypes.c_void_p(_python.PyCapsule_GetPointer(id(capsule), name))
+            # The capsule's destructor leaves a tensor that is taken alone. It is renamed before, as
+            # a KeyboardInterrupt may come between the call and what follows, and a tensor that is
+            # never deleted then is better than one that is deleted twice.
             _python.PyCapsule_SetName(capsule, used)
-            return result
+            try:
+                code = call(pointer, versioned)
+            except TautlineError:  # the library was not called
+                _python.PyCapsule_SetName(capsule, name)
+                raise
+            if code != 0:
+                _python.PyCapsule_SetName(capsule, name)
+            _library.check(code)
+            return
     raise InvalidError(f"{what} has no tensor of DLPack in the capsule that it gives")
 
 
-def capsule_of(member: ctypes.c_void_p, number: ctypes.c_uint32, versioned: int) -> Any:
-    """A table's values as a capsule."""
-    tensor = ctypes.c_void_p()
-    _library.check(_library.lib.tautline_values_dlpack(member, number, versioned,
-                                                       ctypes.byref(tensor)))
+def capsule_of(tensor: ctypes.c_void_p, versioned: bool) -> Any:
+    """A tensor of the library's in a capsule, which deletes it unless another library takes it."""
     return _python.PyCapsule_New(tensor, _VERSIONED if versioned else _PLAIN, _drop)
 
 
@@ -118,11 +132,9 @@ class _Owner:
             _delete(self._pointer, False)
 
 
-def array_of(member: ctypes.c_void_p, number: ctypes.c_uint32) -> numpy.ndarray:
-    """A table's values as an array of NumPy, which keeps their memory."""
-    pointer = ctypes.c_void_p()
-    _library.check(_library.lib.tautline_values_dlpack(member, number, 0, ctypes.byref(pointer)))
-    address = pointer.value or 0
+def array_of(managed: ctypes.c_void_p) -> numpy.ndarray:
+    """A float32 tensor of the library's as an array of NumPy, which keeps its memory."""
+    address = managed.value or 0
     tensor = _Managed.from_address(address).tensor
     shape = tuple(tensor.shape[:tensor.dimensions])
     kind: Any = type("_Memory", (ctypes.Array,),

@@ -1,7 +1,9 @@
 """A program's part in a job: its tables and its clock."""
 
+import contextlib
 import ctypes
 import math
+import threading
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Protocol, Sized, Union
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Protocol, S
 import numpy
 
 from tautline import _library, dlpack
-from tautline.errors import InvalidError, StoppedError
+from tautline.errors import InvalidError, StoppedError, TautlineError
 from tautline.progress import Progress
 from tautline.sampler import Sampler
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _KINDS = {"trained": 0, "averaged": 1}
 _NOTHING = numpy.empty(0, numpy.float32)
+_ANOTHER_THREAD = ("another thread is in a call of this member, which serves one at a time; give "
+                   "each thread a member of its own, or a lock to both")
 
 
 def _as_array(value: Any, what: str) -> numpy.ndarray:
@@ -33,7 +37,8 @@ def _as_array(value: Any, what: str) -> numpy.ndarray:
     if array.dtype.kind not in "fiu":
         raise InvalidError(f"{what} has element type {array.dtype}; give numbers, which become "
                            "float32")
-    return numpy.ascontiguousarray(array, dtype=numpy.float32)
+    # Which makes one dimension of none.
+    return numpy.ascontiguousarray(array, dtype=numpy.float32).reshape(array.shape)
 
 
 def _pointer(array: numpy.ndarray) -> ctypes.c_void_p:
@@ -47,6 +52,9 @@ class ClockKeeper(Protocol):
     def next_clock(self) -> int: ...
 
     @property
+    def next_batch(self) -> int: ...
+
+    @property
     def may_skip(self) -> bool: ...
 
     def synchronize(self) -> None: ...
@@ -56,17 +64,21 @@ class Table:
     """A table of parameters that the job's members share.
 
     name     unique within the job
-    value    what was read last, a float32 array of NumPy: the memory that the library writes
-             between push() and the end of pull()
     version  a clock before which `value` has the updates of every member
     """
 
     def __init__(self, member: "Member", name: str, value: numpy.ndarray) -> None:
         self._member = weakref.ref(member)
         self.name = name
-        self.value = value
+        self._value = value
         self.version = 0
         self._number = ctypes.c_uint32()
+
+    @property
+    def value(self) -> numpy.ndarray:
+        """What was read last, a float32 array of NumPy: the memory that the library writes between
+        push() and the end of pull()."""
+        return self._value
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,7 +95,7 @@ class Table:
         member = self._member()
         if member is None:
             raise StoppedError(f"table {self.name!r}: its member is gone")
-        return dlpack.capsule_of(member._open_handle(), self._number, int(versioned))
+        return member._capsule_of(self, versioned)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the host
@@ -96,7 +108,8 @@ class Member:
     """A member of a job. From Job.member(); a context manager: at the end of its block it finishes,
     and an exception that leaves the block is told to the job.
 
-    One thread at a time uses a member.
+    One thread at a time uses a member. Another one may call fail() or close(), which end a call
+    that waits, with StoppedError.
 
     worker  its number, which is never given twice
     slot    its share of the data, one of `slots`
@@ -105,13 +118,16 @@ class Member:
 
     def __init__(self, address: str, keys: Optional[str], job: int, name: Optional[str],
                  wait_s: float) -> None:
+        self._calls = threading.RLock()  # held during a call of the library
+        self._ends = threading.RLock()   # held while the handle may be freed
         self._handle = ctypes.c_void_p()
         self._tables: list[Table] = []
+        self._definition: Optional[dict[str, Any]] = None
+        self._snapshot_into: Optional[numpy.ndarray] = None
         self._is_open = False
         self._place = _library.Place()
         self._leaves = False
         self._in_text: Optional[dict[str, tuple[tuple[int, ...], str]]] = None
-        self._before_leaving: list[Callable[[], None]] = []
         self._keeper: Optional[ClockKeeper] = None
         self._loss: Optional[float] = None
         self._items = 0
@@ -119,8 +135,7 @@ class Member:
             _library.text(address), _library.text(keys), job, _library.text(name), wait_s,
             ctypes.byref(self._handle)))
         try:
-            _library.wait(_library.lib.tautline_await_place, self._handle,
-                          ctypes.byref(self._place))
+            self._wait(_library.lib.tautline_await_place, ctypes.byref(self._place))
         except BaseException:
             self.close()
             raise
@@ -141,6 +156,15 @@ class Member:
         """Shares of the data: the most members that the job may have."""
         return self._place.slots
 
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The job as a dict, with the fields of a job's file."""
+        if self._definition is None:
+            text = ctypes.c_void_p()
+            self._call(_library.lib.tautline_definition, ctypes.byref(text))
+            self._definition = _library.take_json(text)
+        return self._definition
+
     def job_tables(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """The tables that the job's text names: {name: (shape, kind)}. Where it names any, the
         servers make their initial values, and members add all of them."""
@@ -148,7 +172,7 @@ class Member:
             tables: dict[str, tuple[tuple[int, ...], str]] = {}
             info = _library.TableInfo()
             find = _library.lib.tautline_job_table
-            while (code := find(self._open_handle(), len(tables), ctypes.byref(info))) == 0:
+            while (code := self._code(find, len(tables), ctypes.byref(info))) == 0:
                 tables[info.name.decode()] = (tuple(info.shape[:info.dimensions]),
                                               list(_KINDS)[info.kind])
             if code != _library.NOT_FOUND:
@@ -156,7 +180,8 @@ class Member:
             self._in_text = tables
         return self._in_text
 
-    def table(self, name: str, init: Any = None, kind: Optional[str] = None) -> Table:
+    def table(self, name: str, init: Any = None, kind: Optional[str] = None, *,
+              lr_mult: Optional[float] = None, decay_mult: Optional[float] = None) -> Table:
         """Adds a table; all members add the same ones, in the same order unless the job's text
         names them.
 
@@ -166,6 +191,8 @@ class Member:
               servers make them; None: memory of its shape is made here
         kind  "trained": what is pushed are gradients; "averaged": values, whose mean is taken.
               None: as the job's text says, or else "trained"
+        lr_mult, decay_mult  multiply the job's learning rate and weight decay for this table; None:
+              as the job's text says, or else 1
         """
         in_text = self.job_tables()
         if init is None:
@@ -181,22 +208,20 @@ class Member:
         if kind not in _KINDS:
             raise InvalidError(f"table {name!r}: kind {kind!r} is unknown; choose one of "
                                f"{', '.join(_KINDS)}")
-        table = Table(self, name, _NOTHING)
-        if dlpack.shares(init):
-            number = _KINDS[kind]
-            dlpack.take(init, f"table {name!r}", lambda tensor, versioned: _library.check(
-                _library.lib.tautline_add_dlpack(
-                    self._open_handle(), _library.text(name), number, tensor, versioned,
-                    ctypes.byref(table._number))))
-            table.value = dlpack.array_of(self._open_handle(), table._number)
-        else:
-            value = table.value = _as_array(init, f"table {name!r}")
-            if not value.flags.writeable:
-                value = table.value = value.copy()
-            shape = (ctypes.c_int64 * value.ndim)(*value.shape)
-            _library.check(_library.lib.tautline_add_table(
-                self._open_handle(), _library.text(name), shape, value.ndim, _library.FLOAT32,
-                _KINDS[kind], _pointer(value), ctypes.byref(table._number)))
+        number, what = _KINDS[kind], f"table {name!r}"
+        array = None if dlpack.shares(init) else _as_array(init, what)
+        if array is not None and not array.flags.writeable:
+            array = array.copy()
+        table = Table(self, name, _NOTHING if array is None else array)
+        dlpack.take(init if array is None else array, what, lambda tensor, versioned: self._code(
+            _library.lib.tautline_add_dlpack, _library.text(name), number, tensor, versioned,
+            ctypes.byref(table._number)))
+        if array is None:
+            table._value = dlpack.array_of(self._tensor_of(table))
+        if lr_mult is not None or decay_mult is not None:
+            self._call(_library.lib.tautline_set_multiples, table._number,
+                       1.0 if lr_mult is None else lr_mult,
+                       1.0 if decay_mult is None else decay_mult)
         self._tables.append(table)
         return table
 
@@ -214,7 +239,7 @@ class Member:
         """Opens the tables at the servers and fills their values; the first use does it by
         itself."""
         if not self._is_open:
-            _library.wait(_library.lib.tautline_open, self._open_handle())
+            self._wait(_library.lib.tautline_open)
             self._is_open = True
 
     def push(self, table: Table, gradient: Any) -> None:
@@ -222,35 +247,37 @@ class Member:
         used again at once. Any other tensor of DLPack, and PyTorch's in bfloat16, is lent: it is
         not to be written before it was pulled."""
         self.open()
+        what = f"the update of table {table.name!r}"
         if dlpack.shares(gradient):
-            dlpack.take(gradient, f"the update of table {table.name!r}",
-                        lambda tensor, versioned: _library.check(_library.lib.tautline_push_dlpack(
-                            self._open_handle(), table._number, tensor, versioned)))
+            dlpack.take(gradient, what, lambda tensor, versioned: self._code(
+                _library.lib.tautline_push_dlpack, table._number, tensor, versioned))
             return
-        array = _as_array(gradient, f"the update of table {table.name!r}")
+        array = _as_array(gradient, what)
         if array.shape != table.shape:
             raise InvalidError(f"table {table.name!r} has shape {list(table.shape)}, but its "
                                f"update has {list(array.shape)}")
-        _library.check(_library.lib.tautline_push(
-            self._open_handle(), table._number, _library.FLOAT32, _pointer(array), array.size))
+        self._call(_library.lib.tautline_push, table._number, _library.FLOAT32, _pointer(array),
+                   array.size)
 
     def pull(self, table: Table) -> numpy.ndarray:
         """Waits until the staleness bound allows the next clock, and returns its values."""
         self.open()
         version = ctypes.c_int64()
-        _library.wait(_library.lib.tautline_pull, self._open_handle(), table._number,
-                      ctypes.byref(version))
+        self._wait(_library.lib.tautline_pull, table._number, ctypes.byref(version))
         table.version = version.value
         return table.value
 
     def snapshot(self, table: Table) -> numpy.ndarray:
         """The newest values, as a new array; waits for no member."""
         self.open()
+        # One whose wait was interrupted is kept until here, so that this is other memory, for which
+        # the library reads anew.
         into = numpy.empty_like(table.value)
+        self._snapshot_into = into
         version = ctypes.c_int64()
-        _library.check(_library.lib.tautline_snapshot(
-            self._open_handle(), table._number, _library.FLOAT32, _pointer(into), into.size,
-            ctypes.byref(version)))
+        self._wait(_library.lib.tautline_snapshot, table._number, _library.FLOAT32, _pointer(into),
+                   into.size, ctypes.byref(version))
+        self._snapshot_into = None
         return into
 
     def end_clock(self, loss: Optional[float] = None, items: int = 0) -> int:
@@ -262,8 +289,7 @@ class Member:
         self.open()
         report = _library.Report(math.nan if loss is None else float(loss), int(items))
         orders = _library.Orders()
-        _library.check(_library.lib.tautline_end_clock(
-            self._open_handle(), ctypes.byref(report), ctypes.byref(orders)))
+        self._call(_library.lib.tautline_end_clock, ctypes.byref(report), ctypes.byref(orders))
         self.clock = orders.clock
         self._leaves = bool(orders.leave)
         return self.clock
@@ -320,13 +346,13 @@ class Member:
         """
         count = records if isinstance(records, int) else len(records)
         return Sampler(count, batch, slot=self.slot, slots=self.slots, seed=seed, shuffle=shuffle,
-                       start=lambda: self._keeper.next_clock if self._keeper else self.clock,
+                       start=lambda: self._keeper.next_batch if self._keeper else self.clock,
                        end=end)
 
     def staleness(self) -> dict[int, int]:
         """How many reads were how many clocks stale: {clocks: reads}."""
         bins = (ctypes.c_uint64 * 1002)()
-        _library.check(_library.lib.tautline_staleness(self._open_handle(), bins, len(bins)))
+        self._call(_library.lib.tautline_staleness, bins, len(bins))
         return {clocks: reads for clocks, reads in enumerate(bins) if reads}
 
     def optimizer(self, model: Any, overlap: bool = True, **options: Any) -> "Optimizer":
@@ -341,40 +367,77 @@ class Member:
                                "all modules, such as a torch.nn.ModuleList")
         self._keeper = keeper
 
-    def before_leaving(self, call: Callable[[], None]) -> None:
-        """Has leave() and finish() call something first, such as what ends the last clock."""
-        self._before_leaving.append(call)
-
     def leave(self) -> None:
         """Leaves at the end of a clock; another member may take the place."""
         self._prepare_to_leave()
-        _library.check(_library.lib.tautline_leave(self._open_handle()))
+        self._wait(_library.lib.tautline_leave)
         self.close()
 
     def finish(self) -> None:
         """Leaves as finished: the job ends when its last member has."""
         self._prepare_to_leave()
-        _library.check(_library.lib.tautline_finish(self._open_handle()))
+        self._wait(_library.lib.tautline_finish)
         self.close()
 
     def fail(self, reason: Any) -> None:
-        """Leaves at once, and says why."""
-        _library.check(_library.lib.tautline_fail(self._open_handle(), _library.text(str(reason))))
-        self.close()
+        """Leaves at once, and says why; a call of another thread that waits raises StoppedError."""
+        with self._ends:
+            try:
+                _library.check(_library.lib.tautline_fail(self._open_handle(),
+                                                          _library.text(str(reason))))
+            finally:
+                self.close()
 
     def close(self) -> None:
-        """Ends the connection. A member that has not left is taken for lost."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            _library.lib.tautline_close(handle)
+        """Ends the connection; a call of another thread that waits raises StoppedError. A member
+        that has not left is taken for lost."""
+        with self._ends:
+            if not self._handle:
+                return
+            _library.lib.tautline_cancel(self._handle)
+            with self._calls:
+                handle, self._handle = self._handle, ctypes.c_void_p()
+                _library.lib.tautline_close(handle)
 
     def _prepare_to_leave(self) -> None:
         keeper, self._keeper = self._keeper, None
         if keeper is not None and self._is_open:
             keeper.synchronize()
-        calls, self._before_leaving = self._before_leaving, []
-        for call in calls:
-            call()
+
+    def _code(self, function: Callable[..., int], *arguments: Any) -> int:
+        """What one call of the library returns."""
+        if not self._calls.acquire(blocking=False):
+            raise InvalidError(_ANOTHER_THREAD)
+        try:
+            return function(self._open_handle(), *arguments)
+        finally:
+            self._calls.release()
+
+    def _call(self, function: Callable[..., int], *arguments: Any) -> None:
+        _library.check(self._code(function, *arguments))
+
+    def _wait(self, function: Callable[..., int], *arguments: Any) -> None:
+        """One call of the library that waits until it has what it waits for. Signals are handled
+        between its steps, other threads' calls are not."""
+        if not self._calls.acquire(blocking=False):
+            raise InvalidError(_ANOTHER_THREAD)
+        try:
+            code = _library.AGAIN
+            while code == _library.AGAIN:
+                code = function(self._open_handle(), *arguments)
+        finally:
+            self._calls.release()
+        _library.check(code)
+
+    def _tensor_of(self, table: Table, versioned: bool = False) -> ctypes.c_void_p:
+        """A table's values as a tensor of DLPack, which the caller deletes."""
+        tensor = ctypes.c_void_p()
+        self._call(_library.lib.tautline_values_dlpack, table._number, int(versioned),
+                   ctypes.byref(tensor))
+        return tensor
+
+    def _capsule_of(self, table: Table, versioned: bool) -> Any:
+        return dlpack.capsule_of(self._tensor_of(table, versioned), versioned)
 
     def _open_handle(self) -> ctypes.c_void_p:
         if not self._handle:
@@ -392,7 +455,8 @@ class Member:
             if error is None:
                 self.finish()
             elif not isinstance(error, StoppedError):
-                self.fail(f"{type(error).__name__}: {error}")
+                with contextlib.suppress(TautlineError):  # the block's own says more
+                    self.fail(f"{type(error).__name__}: {error}")
         finally:
             self.close()
 

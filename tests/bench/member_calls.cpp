@@ -46,7 +46,8 @@ Result<void> run(const std::vector<std::string>& words) {
     fmt::print("{}\n", seconds(steady_now() - begin) / clocks);
     std::fflush(stdout);
   }
-  return member->leave(true);
+  TAUT_TRY(member->leave(true, Duration::max()));
+  return ok();
 }
 
 }  // namespace

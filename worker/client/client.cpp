@@ -18,6 +18,12 @@ Client::Client(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
 Client::~Client() = default;
 
 Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
+  begin_open(std::move(tables));
+  TAUT_TRY(await_open(wait, Duration::max()));
+  return ok();
+}
+
+void Client::begin_open(std::vector<TableSpec> tables) {
   table_bytes_.clear();
   std::size_t clock = 0;
   for (const TableSpec& table : tables) {
@@ -31,7 +37,10 @@ Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
         std::make_shared<BufferPool::Reservation>(driver_->pool().keep_more(Bytes(2 * clock)));
   }
   driver_->open(std::move(tables));
-  return driver_->await_open(wait);
+}
+
+Result<bool> Client::await_open(Duration wait, Duration at_most) {
+  return driver_->await_open(wait, at_most);
 }
 
 Buffer Client::gradient_buffer(TableId table) {
@@ -79,24 +88,51 @@ void Client::on_read(OnRead notify) {
 }
 
 Result<ReadResult> Client::snapshot(TableId table, std::span<float> into, Duration wait) {
-  CompletedRead read;
-  for (int i = 0; i < kSnapshotTries; ++i) {
-    // The client's own memory: after a timeout an answer may still arrive and be written into it.
-    const Buffer values = driver_->pool().acquire(into.size_bytes());
-    driver_->snapshot(table, values);
-    TAUT_TRY(read, driver_->await_snapshot(table, wait));
-    std::ranges::copy(values.floats(), into.begin());
-    if (read.uniform) break;
+  TAUT_TRY(const auto read, snapshot(table, into, wait, Duration::max()));
+  return *read;
+}
+
+/// The values are read into the client's own memory: after a timeout an answer may still arrive and
+/// be written into it.
+void Client::begin_snapshot() {
+  snapshot_->values = driver_->pool().acquire(snapshot_->into.size_bytes());
+  driver_->snapshot(snapshot_->table, snapshot_->values);
+}
+
+Result<std::optional<ReadResult>> Client::snapshot(TableId table, std::span<float> into,
+                                                   Duration wait, Duration at_most) {
+  const bool continues = snapshot_ && snapshot_->table == table &&
+                         snapshot_->into.data() == into.data() &&
+                         snapshot_->into.size() == into.size();
+  if (!continues) {
+    snapshot_ = UnderWay{table, into, {}, 0};
+    begin_snapshot();
   }
-  return ReadResult{read.version, read.version};
+  while (true) {
+    const auto read = driver_->await_snapshot(table, wait, at_most);
+    if (read && !read.value()) return std::optional<ReadResult>();
+    if (!read || read.value()->uniform || ++snapshot_->tries == kSnapshotTries) {
+      const UnderWay ended = *std::exchange(snapshot_, std::nullopt);
+      if (!read) return read.error();
+      std::ranges::copy(ended.values.floats(), into.begin());
+      return std::optional(ReadResult{read.value()->version, read.value()->version});
+    }
+    begin_snapshot();
+  }
 }
 
 void Client::move_shards(std::vector<ShardAddress> shards) {
   driver_->move_shards(std::move(shards));
 }
 
-Result<void> Client::flush(Duration wait, std::size_t at_most) {
-  return driver_->await_acknowledged(at_most, wait);
+Result<void> Client::flush(Duration wait, std::size_t slices) {
+  if (slices > 0) return driver_->await_acknowledged(slices, wait);
+  TAUT_TRY(flush_for(wait, Duration::max()));
+  return ok();
+}
+
+Result<bool> Client::flush_for(Duration wait, Duration at_most) {
+  return driver_->await_settled(wait, at_most);
 }
 
 const StalenessHistogram& Client::staleness() const {

@@ -89,6 +89,10 @@ class Client {
   /// Opens the job's tables at every shard; all workers name the same.
   /// Errors    timeout (which shards did not answer), mismatch (both sides' values)
   [[nodiscard]] Result<void> open(std::vector<TableSpec> tables, Duration wait);
+  /// The same in steps: then await_open() until it returns true, which others than it says.
+  /// at_most  how long a step may wait
+  void begin_open(std::vector<TableSpec> tables);
+  [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
 
   /// Memory for an update; pushed memory is never copied, but where the job compresses the table's
   /// updates: those are encoded before push() returns.
@@ -132,13 +136,19 @@ class Client {
   /// Reads the newest whole table, as one that is no member does; waits for no worker. Where slices
   /// had different versions it asks again, a few times at most.
   [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);
+  /// The same for so long at most; nothing: it has not completed yet, and a call for the same
+  /// memory continues it, where any other one begins anew.
+  [[nodiscard]] Result<std::optional<ReadResult>> snapshot(TableId table, std::span<float> into,
+                                                           Duration wait, Duration at_most);
 
   /// Shards are served elsewhere from now on: those with a higher term than before. Thread: any.
   void move_shards(std::vector<ShardAddress> shards);
 
   /// Waits until at most so many slices of updates are not acknowledged; by default none, and none
   /// that a shard's backup lacks.
-  [[nodiscard]] Result<void> flush(Duration wait, std::size_t at_most = 0);
+  [[nodiscard]] Result<void> flush(Duration wait, std::size_t slices = 0);
+  /// The same of all for so long at most; returns whether it is done.
+  [[nodiscard]] Result<bool> flush_for(Duration wait, Duration at_most);
 
   /// Of all reads that wait() has returned.
   [[nodiscard]] const StalenessHistogram& staleness() const;
@@ -174,7 +184,17 @@ class Client {
   void close();
 
  private:
+  /// A snapshot that a bounded call has not ended.
+  struct UnderWay {
+    TableId table;
+    std::span<float> into;
+    Buffer values;
+    int tries = 0;
+  };
+  void begin_snapshot();
+
   std::unique_ptr<ClientDriver> driver_;
+  std::optional<UnderWay> snapshot_;
   std::vector<std::size_t> table_bytes_;
   const bool shares_pool_;
   std::shared_ptr<void> gradient_memory_;  // two clocks' worth, which its own pool keeps

@@ -175,6 +175,7 @@ void ClientDriver::on_read(Client::OnRead notify) {
 }
 
 void ClientDriver::snapshot(TableId table, const Buffer& values) {
+  snapshot_wait_.reset();
   post({Request::Kind::kSnapshot, table, {}, {}, values, {}, {}});
 }
 
@@ -289,10 +290,24 @@ Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& do
                   silence->shard.value(), connections_.address_of(silence->shard), seconds(wait)));
 }
 
-Result<void> ClientDriver::await_open(Duration wait) {
-  Waiting waiting = waiting_from_now();
-  return await(
-      waiting, wait, [this] { return protocol_.ready(); },
+template <class Done, class Describe>
+Result<bool> ClientDriver::await_step(std::optional<Waiting>& waiting, Duration wait,
+                                      Duration at_most, const Done& done, const Describe& what) {
+  const bool is_bounded = at_most != kForever;
+  const TimePoint until = is_bounded ? time_.now() + at_most : TimePoint();
+  if (!waiting) waiting = waiting_from_now();
+  const auto waited = await(
+      *waiting, wait, [&] { return done() || (is_bounded && time_.now() >= until); }, what);
+  const std::scoped_lock lock(mutex_);
+  if (waited && !done()) return false;
+  waiting.reset();
+  if (!waited) return waited.error();
+  return true;
+}
+
+Result<bool> ClientDriver::await_open(Duration wait, Duration at_most) {
+  return await_step(
+      open_wait_, wait, at_most, [this] { return protocol_.ready(); },
       [] { return std::string("opening the tables at the shards"); });
 }
 
@@ -303,50 +318,53 @@ Result<CompletedRead> ClientDriver::await_read(TableId table, Clock clock, Durat
 
 Result<std::optional<CompletedRead>> ClientDriver::await_read(TableId table, Clock clock,
                                                               Duration wait, Duration at_most) {
-  const bool is_bounded = at_most != kForever;
-  const TimePoint until = is_bounded ? time_.now() + at_most : TimePoint();
-  // A call that continues the last one's wait has its deadline, too.
-  if (!is_bounded || read_wait_.table != table || read_wait_.clock != clock) {
+  if (read_wait_ && (read_wait_->table != table || read_wait_->clock != clock)) read_wait_.reset();
+  if (!read_wait_) {
     read_wait_ = waiting_from_now();
-    read_wait_.table = table;
-    read_wait_.clock = clock;
+    read_wait_->table = table;
+    read_wait_->clock = clock;
   }
-  const auto has_come = [&] { return reads_[table.value()].clock == clock; };
-  const auto waited = await(
-      read_wait_, wait, [&] { return has_come() || (is_bounded && time_.now() >= until); },
-      [&] {
-        const auto whom = protocol_.read_waits_for(table);
-        return fmt::format("the read of table {} at clock {}{}", table.value(), clock.value(),
-                           whom ? fmt::format(", for worker {}'s update", whom->value()) : "");
-      });
+  TAUT_TRY(const bool has_come,
+           await_step(
+               read_wait_, wait, at_most, [&] { return reads_[table.value()].clock == clock; },
+               [&] {
+                 const auto whom = protocol_.read_waits_for(table);
+                 return fmt::format(
+                     "the read of table {} at clock {}{}", table.value(), clock.value(),
+                     whom ? fmt::format(", for worker {}'s update", whom->value()) : "");
+               }));
+  if (!has_come) return std::optional<CompletedRead>();
   std::scoped_lock lock(mutex_);
-  if (waited && !has_come()) return std::optional<CompletedRead>();
-  read_wait_ = Waiting();
-  if (!waited) return waited.error();
   return std::optional(reads_[table.value()]);
 }
 
-Result<CompletedRead> ClientDriver::await_snapshot(TableId table, Duration wait) {
-  Waiting waiting = waiting_from_now();
-  TAUT_TRY(await(
-      waiting, wait, [&] { return snapshots_[table.value()].clock != Clock(-1); },
-      [&] { return fmt::format("the snapshot of table {}", table.value()); }));
+Result<std::optional<CompletedRead>> ClientDriver::await_snapshot(TableId table, Duration wait,
+                                                                  Duration at_most) {
+  TAUT_TRY(const bool has_come,
+           await_step(
+               snapshot_wait_, wait, at_most,
+               [&] { return snapshots_[table.value()].clock != Clock(-1); },
+               [&] { return fmt::format("the snapshot of table {}", table.value()); }));
+  if (!has_come) return std::optional<CompletedRead>();
   std::scoped_lock lock(mutex_);
-  return snapshots_[table.value()];
+  return std::optional(snapshots_[table.value()]);
 }
 
-Result<void> ClientDriver::await_acknowledged(std::size_t at_most, Duration wait) {
-  if (at_most == 0) {
+Result<void> ClientDriver::await_acknowledged(std::size_t slices, Duration wait) {
+  Waiting waiting = waiting_from_now();
+  return await(
+      waiting, wait, [&] { return protocol_.unacknowledged() <= slices; },
+      [] { return std::string("the acknowledgement of updates"); });
+}
+
+Result<bool> ClientDriver::await_settled(Duration wait, Duration at_most) {
+  if (!settle_wait_) {
     std::scoped_lock lock(mutex_);
     drain();
     protocol_.settle();
   }
-  Waiting waiting = waiting_from_now();
-  return await(
-      waiting, wait,
-      [&] {
-        return at_most == 0 ? protocol_.unsettled() == 0 : protocol_.unacknowledged() <= at_most;
-      },
+  return await_step(
+      settle_wait_, wait, at_most, [&] { return protocol_.unsettled() == 0; },
       [] { return std::string("the acknowledgement of updates"); });
 }
 

@@ -48,13 +48,18 @@ class ClientDriver {
   /// wait      how long a shard that is waited for may say nothing at all; while it answers, there
   ///           is no limit: others' updates are waited for as long as their workers are members
   /// Errors of all of these: timeout; closed (cancelled); whatever the protocol failed with.
-  [[nodiscard]] Result<void> await_open(Duration wait);
+  /// at_most   and then the answer is false, or nothing; a call that follows continues the wait,
+  ///           with its deadline
+  [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
   [[nodiscard]] Result<CompletedRead> await_read(TableId table, Clock clock, Duration wait);
-  /// at_most  and then nothing is returned
   [[nodiscard]] Result<std::optional<CompletedRead>> await_read(TableId table, Clock clock,
                                                                 Duration wait, Duration at_most);
-  [[nodiscard]] Result<CompletedRead> await_snapshot(TableId table, Duration wait);
-  [[nodiscard]] Result<void> await_acknowledged(std::size_t at_most, Duration wait);
+  [[nodiscard]] Result<std::optional<CompletedRead>> await_snapshot(TableId table, Duration wait,
+                                                                    Duration at_most);
+  /// slices  of updates that need not be acknowledged
+  [[nodiscard]] Result<void> await_acknowledged(std::size_t slices, Duration wait);
+  /// All of them, at the shards' backups too.
+  [[nodiscard]] Result<bool> await_settled(Duration wait, Duration at_most);
 
   [[nodiscard]] BufferPool& pool() { return *pool_; }
   [[nodiscard]] UpdateEncoder& encoder() { return encoder_; }
@@ -83,6 +88,10 @@ class ClientDriver {
   /// What is being waited for, as a function that looks under the lock.
   template <class Done, class Describe>
   Result<void> await(Waiting& waiting, Duration wait, const Done& done, const Describe& what);
+  /// The same for so long at most; returns whether it is done. Unless it is not, the wait is over.
+  template <class Done, class Describe>
+  Result<bool> await_step(std::optional<Waiting>& waiting, Duration wait, Duration at_most,
+                          const Done& done, const Describe& what);
   void run();
   enum class Leader : std::uint8_t { kCaller, kThread };
   void round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience);
@@ -122,7 +131,11 @@ class ClientDriver {
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
   std::atomic<std::uint64_t> saved_ = 0;
-  Waiting read_wait_;  // of the caller: the read that its last bounded wait was for
+  // The caller's bounded waits that it has not ended yet.
+  std::optional<Waiting> open_wait_;
+  std::optional<Waiting> read_wait_;
+  std::optional<Waiting> snapshot_wait_;
+  std::optional<Waiting> settle_wait_;
   const std::vector<ShardId> shards_;
   UpdateEncoder encoder_;  // of the thread that pushes
 

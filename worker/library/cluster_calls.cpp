@@ -1,8 +1,4 @@
-#include <fmt/format.h>
-#include <google/protobuf/util/json_util.h>
-
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,35 +9,12 @@
 #include "proto/session/control_client.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/library/guarded.hpp"
+#include "worker/library/json_text.hpp"
 #include "worker/library/library_keys.hpp"
 
 struct tautline_cluster {
   taut::ControlClient client;
 };
-
-namespace taut::library {
-namespace {
-
-/// A copy that tautline_free() frees.
-char* text_of(const std::string& text) {
-  auto* const copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
-}
-
-Result<std::string> json_of(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  if (status.ok()) return json;
-  return invalid(fmt::format("the status cannot be written as JSON: {}", status.ToString()));
-}
-
-}  // namespace
-}  // namespace taut::library
 
 using namespace taut;           // NOLINT(google-build-using-namespace): what follows is C
 using namespace taut::library;  // NOLINT(google-build-using-namespace)
@@ -59,6 +32,7 @@ tautline_code tautline_connect(const char* address, const char* keys, double wai
                                tautline_cluster** cluster) {
   return guarded([&]() -> Result<void> {
     if (address == nullptr || cluster == nullptr) return invalid("an argument is NULL");
+    TAUT_TRY(to_wait(wait_s));
     prepare_process();
     TAUT_TRY(const Security security, user_keys(keys));
     TAUT_TRY(auto client, connect_control(address, wait_s, security));
@@ -90,7 +64,7 @@ tautline_code tautline_status(tautline_cluster* cluster, uint64_t job, char** js
   return guarded([&]() -> Result<void> {
     if (cluster == nullptr || json == nullptr) return invalid("an argument is NULL");
     TAUT_TRY(const pb::StatusReply reply, cluster->client.status(JobId(job)));
-    TAUT_TRY(const std::string text, json_of(reply));
+    TAUT_TRY(const std::string text, json_of(reply, "the status"));
     *json = text_of(text);
     return ok();
   });

@@ -10,7 +10,15 @@ namespace taut::library::dlpack {
 inline constexpr std::uint32_t kMajor = 1;
 inline constexpr std::uint32_t kMinor = 0;
 
-enum DeviceType : std::int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3 };  // of 17
+// Of 17 device types, those that messages name.
+enum DeviceType : std::int32_t {
+  kCpu = 1,
+  kCuda = 2,
+  kCudaHost = 3,
+  kMetal = 8,
+  kRocm = 10,
+  kCudaManaged = 13,
+};
 enum TypeCode : std::uint8_t { kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4, kComplex = 5 };
 inline constexpr std::uint64_t kReadOnly = 1;  // a flag
 

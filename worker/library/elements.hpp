@@ -10,10 +10,11 @@
 
 namespace taut::library {
 
-/// Of a type that the interface knows.
-/// Errors    invalid: any other; lists the known ones
+/// Checks that the interface has an element type.
+/// Errors    invalid: it has none of that number; lists those that it has
 [[nodiscard]] Result<void> check_element(tautline_element element);
-/// Of memory that the library writes, which is float32.
+/// Checks the element type of memory that the library writes: float32.
+/// Errors    invalid: any other
 [[nodiscard]] Result<void> check_written(tautline_element element);
 
 [[nodiscard]] std::size_t bytes_of(tautline_element element);

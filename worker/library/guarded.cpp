@@ -1,5 +1,7 @@
 #include "worker/library/guarded.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -9,6 +11,7 @@ namespace taut::library {
 namespace {
 
 thread_local std::string last_error;
+constexpr double kMaxWait_s = 1e9;
 std::atomic<std::int64_t> patience_us = 0;  // 0: without end
 
 tautline_code code_of(ErrorCode code) {
@@ -45,6 +48,12 @@ tautline_code fail(const Error& error) {
   return fail(code_of(error.code), error.message);
 }
 
+Result<Duration> to_wait(double wait_s) {
+  if (wait_s >= 0 && wait_s <= kMaxWait_s) return from_seconds(wait_s);
+  return invalid(
+      fmt::format("a wait of {} s cannot be; give 0 to {:.0f} seconds", wait_s, kMaxWait_s));
+}
+
 Duration patience() {
   const std::int64_t most = patience_us;
   return most > 0 ? Duration(most) : Duration::max();
@@ -57,6 +66,8 @@ const char* tautline_error(void) {
 }
 
 void tautline_set_patience(double wait_s) {
-  constexpr double kMaxWait = 1e9;
-  taut::library::patience_us = static_cast<std::int64_t>(1e6 * std::clamp(wait_s, 0.0, kMaxWait));
+  using namespace taut;
+  // The function has no way to refuse: what is no wait is none.
+  const double within = wait_s > 0 ? std::min(wait_s, library::kMaxWait_s) : 0;
+  library::patience_us = from_seconds(within).count();
 }

@@ -42,6 +42,10 @@ tautline_code guarded_wait(const Call& call) {
   return code == TAUTLINE_OK && !is_there ? fail(TAUTLINE_AGAIN, "not yet") : code;
 }
 
+/// A wait that a caller names, in seconds.
+/// Errors    invalid: no number, below 0, or longer than 30 years
+[[nodiscard]] Result<Duration> to_wait(double wait_s);
+
 /// As tautline_set_patience() has said.
 [[nodiscard]] Duration patience();
 

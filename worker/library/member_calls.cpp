@@ -7,11 +7,11 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/system/host_name.hpp"
 #include "worker/library/elements.hpp"
 #include "worker/library/guarded.hpp"
+#include "worker/library/json_text.hpp"
 #include "worker/library/library_keys.hpp"
 #include "worker/library/member_handle.hpp"
 
@@ -34,12 +34,12 @@ tautline_code tautline_join(const char* address, const char* keys, uint64_t job,
   return guarded([&]() -> Result<void> {
     if (address == nullptr || member == nullptr) return invalid("an argument is NULL");
     if (job == 0) return invalid("job 0 does not exist; jobs are counted from 1");
-    prepare_process();
     MemberOptions options;
     options.coordinator = address;
     options.job = JobId(job);
     options.name = name == nullptr || *name == '\0' ? default_name() : name;
-    options.start_wait = from_seconds(wait_s);
+    TAUT_TRY(options.start_wait, to_wait(wait_s));
+    prepare_process();
     TAUT_TRY(options.security, member_keys(keys, options.name));
     auto made = std::make_unique<tautline_member>();
     TAUT_TRY(made->member, JobMember::join(options));
@@ -64,15 +64,20 @@ tautline_code tautline_job_table(tautline_member* member, size_t index, tautline
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
     if (info == nullptr) return invalid("an argument is NULL");
-    const std::vector<TableSpec>& tables = member->member->tables_in_text();
-    if (index >= tables.size()) {
-      return make_error(
-          ErrorCode::kNotFound,
-          fmt::format("table {} is not in the job's text, which names {}", index, tables.size()));
-    }
-    const TableSpec& table = tables[index];
-    *info = {table.name.c_str(), table.shape.data(), table.shape.size(),
-             table.kind == TableKind::kAveraged ? TAUTLINE_AVERAGED : TAUTLINE_TRAINED};
+    TAUT_TRY(const TableSpec* const table, member->member->table_in_text(index));
+    *info = {table->name.c_str(), table->shape.data(), table->shape.size(),
+             table->kind == TableKind::kAveraged ? TAUTLINE_AVERAGED : TAUTLINE_TRAINED};
+    return ok();
+  });
+}
+
+tautline_code tautline_definition(tautline_member* member, char** json) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    if (json == nullptr) return invalid("an argument is NULL");
+    TAUT_TRY(const pb::Job job, member->member->definition());
+    TAUT_TRY(const std::string text, json_of(job, "the job"));
+    *json = text_of(text);
     return ok();
   });
 }
@@ -89,6 +94,14 @@ tautline_code tautline_add_table(tautline_member* member, const char* name, cons
     }
     TAUT_TRY(*table, add_table(*member, {name, {shape, dimensions}, kind}, values));
     return ok();
+  });
+}
+
+tautline_code tautline_set_multiples(tautline_member* member, uint32_t table, float lr_mult,
+                                     float decay_mult) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    return member->member->set_multiples(TableId(table), lr_mult, decay_mult);
   });
 }
 
@@ -130,14 +143,14 @@ tautline_code tautline_pull(tautline_member* member, uint32_t table, int64_t* ve
 
 tautline_code tautline_snapshot(tautline_member* member, uint32_t table, tautline_element element,
                                 void* into, uint64_t count, int64_t* version) {
-  return guarded([&]() -> Result<void> {
+  return guarded_wait([&]() -> Result<bool> {
     TAUT_TRY(check(member));
     TAUT_TRY(check_written(element));
     if (into == nullptr) return invalid("an argument is NULL");
-    TAUT_TRY(const ReadResult read,
-             member->member->snapshot(TableId(table), {static_cast<float*>(into), count}));
-    if (version != nullptr) *version = read.version.value();
-    return ok();
+    TAUT_TRY(const auto read, member->member->snapshot(
+                                  TableId(table), {static_cast<float*>(into), count}, patience()));
+    if (read && version != nullptr) *version = read->version.value();
+    return read.has_value();
   });
 }
 
@@ -163,8 +176,9 @@ tautline_code tautline_staleness(tautline_member* member, uint64_t* bins, size_t
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
     if (bins == nullptr || count == 0) return invalid("there is no room for a bin");
+    TAUT_TRY(const StalenessHistogram histogram, member->member->staleness());
     std::fill_n(bins, count, 0);
-    for (const auto& [staleness, reads] : member->member->staleness()) {
+    for (const auto& [staleness, reads] : histogram) {
       bins[std::min(static_cast<std::size_t>(staleness), count - 1)] += reads;
     }
     return ok();
@@ -172,25 +186,28 @@ tautline_code tautline_staleness(tautline_member* member, uint64_t* bins, size_t
 }
 
 tautline_code tautline_leave(tautline_member* member) {
-  return guarded([&]() -> Result<void> {
+  return guarded_wait([&]() -> Result<bool> {
     TAUT_TRY(check(member));
-    return member->member->leave(false);
+    return member->member->leave(false, patience());
   });
 }
 
 tautline_code tautline_finish(tautline_member* member) {
-  return guarded([&]() -> Result<void> {
+  return guarded_wait([&]() -> Result<bool> {
     TAUT_TRY(check(member));
-    return member->member->leave(true);
+    return member->member->leave(true, patience());
   });
 }
 
 tautline_code tautline_fail(tautline_member* member, const char* reason) {
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
-    member->member->fail(reason == nullptr ? "" : reason);
-    return ok();
+    return member->member->fail(reason == nullptr ? "" : reason);
   });
+}
+
+void tautline_cancel(tautline_member* member) {
+  if (member != nullptr && member->member != nullptr) member->member->cancel();
 }
 
 void tautline_close(tautline_member* member) {

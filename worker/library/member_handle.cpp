@@ -5,14 +5,10 @@
 #include <limits>
 #include <utility>
 
+#include "common/ssp/table_shape.hpp"
 #include "worker/library/elements.hpp"
 
 namespace taut::library {
-namespace {
-
-constexpr std::size_t kMaxDimensions = 32;
-
-}  // namespace
 
 Result<void> check(const tautline_member* member) {
   if (member == nullptr || member->member == nullptr) return invalid("the member is NULL");
@@ -20,19 +16,9 @@ Result<void> check(const tautline_member* member) {
 }
 
 Result<std::uint64_t> count_of(const NewTable& table) {
-  if (table.shape.size() > kMaxDimensions) {
-    return invalid(fmt::format("table \"{}\" has {} dimensions; the limit is {}", table.name,
-                               table.shape.size(), kMaxDimensions));
-  }
-  std::uint64_t count = 1;
-  for (const std::int64_t extent : table.shape) {
-    constexpr auto kMaxBytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    if (extent < 1 || static_cast<std::uint64_t>(extent) > kMaxBytes / sizeof(float) / count) {
-      return invalid(fmt::format("table \"{}\": an extent of {} cannot work", table.name, extent));
-    }
-    count *= static_cast<std::uint64_t>(extent);
-  }
-  return count;
+  const auto count = taut::count_of(table.shape);
+  if (count) return count.value();
+  return invalid(fmt::format("table \"{}\" {}", table.name, count.error().message));
 }
 
 Result<std::uint32_t> add_table(tautline_member& member, const NewTable& table, void* values,
@@ -57,10 +43,9 @@ Result<void> push(tautline_member& member, std::uint32_t table, tautline_element
   if (element == TAUTLINE_FLOAT32) {
     return member.member->push(TableId(table), {static_cast<const float*>(update), count});
   }
-  TAUT_TRY(const std::span<float> converted, member.member->gradient(TableId(table)));
-  // A wrong count is refused as of float32, before anything is read.
-  if (count == converted.size()) to_float32(element, update, converted);
-  return member.member->push(TableId(table), {converted.data(), count});
+  return member.member->push(TableId(table), count, [&](std::span<float> converted) {
+    to_float32(element, update, converted);
+  });
 }
 
 Result<void> push_lent(tautline_member& member, std::uint32_t table, tautline_element element,

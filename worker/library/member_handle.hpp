@@ -25,8 +25,8 @@ struct NewTable {
   std::span<const std::int64_t> shape;
   tautline_kind kind = TAUTLINE_TRAINED;
 };
-/// The number of values of a shape.
-/// Errors    invalid: an extent below 1, too many of them
+/// The number of its values.
+/// Errors    invalid: as of a shape, with the table's name
 [[nodiscard]] Result<std::uint64_t> count_of(const NewTable& table);
 
 /// values  [count_of(table)]
@@ -34,7 +34,7 @@ struct NewTable {
 [[nodiscard]] Result<std::uint32_t> add_table(tautline_member& member, const NewTable& table,
                                               void* values, std::shared_ptr<void> owner = nullptr);
 
-/// Pushes numbers of any type; only those that are no float32 are converted.
+/// Pushes numbers of any type; those of a type other than float32 are converted.
 [[nodiscard]] Result<void> push(tautline_member& member, std::uint32_t table,
                                 tautline_element element, const void* update, std::uint64_t count);
 /// The same of memory that is lent, which the library keeps as long as it needs it.

@@ -7,7 +7,8 @@
  *
  * Every function returns TAUTLINE_OK or the kind of its error, whose one line for people
  * tautline_error() returns until this thread's next call. Nothing is thrown across this interface.
- * Handles are opaque; a member serves one call at a time. Functions and values of this version keep
+ * Handles are opaque. A member serves one call at a time; tautline_fail(), tautline_cancel() and
+ * tautline_close() may be called during one, and end it. Functions and values of this version keep
  * their meaning in later ones.
  */
 #ifndef TAUTLINE_H
@@ -65,9 +66,11 @@ TAUTLINE_API const char* tautline_error(void);
 /* Frees a text that was returned. */
 TAUTLINE_API void tautline_free(char* text);
 
-/* How long tautline_await_place(), tautline_open() and tautline_pull() wait before they return
- * TAUTLINE_AGAIN and may be called again: for programs that must look at something else now and
- * then, as interpreters at signals. Of the process; 0, as at its start: as long as it takes. */
+/* How long a call that waits for others does so before it returns TAUTLINE_AGAIN, and is then to be
+ * called again: tautline_await_place(), tautline_open(), tautline_pull(), tautline_snapshot() with
+ * the same memory, tautline_leave() and tautline_finish(). For programs that must look at something
+ * else now and then, as interpreters at signals. Of the process; 0, as at its start, and what is no
+ * number or below 0: as long as it takes. */
 TAUTLINE_API void tautline_set_patience(double wait_s);
 
 /* ---- A cluster and its jobs ---- */
@@ -125,6 +128,10 @@ typedef struct tautline_table_info {
 TAUTLINE_API tautline_code tautline_job_table(tautline_member* member, size_t index,
                                               tautline_table_info* info);
 
+/* The job as a JSON object, with the fields of docs/reference/job.md; after tautline_await_place().
+ * To be freed. */
+TAUTLINE_API tautline_code tautline_definition(tautline_member* member, char** json);
+
 /* Adds a table; before tautline_open(), by all members in the same order, or as the job's text
  * names it.
  * values  the initial values, and from tautline_open() on the shared ones: in C order, the
@@ -134,6 +141,11 @@ TAUTLINE_API tautline_code tautline_add_table(tautline_member* member, const cha
                                               const int64_t* shape, size_t dimensions,
                                               tautline_element element, tautline_kind kind,
                                               void* values, uint32_t* table);
+/* Multiplies the job's learning rate and weight decay for a table whose updates are gradients;
+ * between tautline_await_place() and tautline_open(), by all members alike. Both are 1 without it.
+ * Where the job's text names the table, as that says. */
+TAUTLINE_API tautline_code tautline_set_multiples(tautline_member* member, uint32_t table,
+                                                  float lr_mult, float decay_mult);
 /* Opens the tables and fills their values: those that the servers made or the first member brought,
  * or those of the clock at which this one joins. */
 TAUTLINE_API tautline_code tautline_open(tautline_member* member);
@@ -169,8 +181,8 @@ typedef struct tautline_orders {
 TAUTLINE_API tautline_code tautline_end_clock(tautline_member* member,
                                               const tautline_report* report,
                                               tautline_orders* orders);
-/* How stale the reads were, for as many of the bins as there is room for: bin i counts the reads of
- * i clocks, the last one also those of more. */
+/* How stale the reads were since tautline_await_place(), for as many of the bins as there is room
+ * for: bin i counts the reads of i clocks, the last one also those of more. */
 TAUTLINE_API tautline_code tautline_staleness(tautline_member* member, uint64_t* bins,
                                               size_t count);
 
@@ -178,9 +190,14 @@ TAUTLINE_API tautline_code tautline_staleness(tautline_member* member, uint64_t*
 TAUTLINE_API tautline_code tautline_leave(tautline_member* member);
 /* Leaves as finished: the job ends when its last member has. */
 TAUTLINE_API tautline_code tautline_finish(tautline_member* member);
-/* Leaves at once, and says why. */
+/* Leaves at once, and says why. A call of another thread that waits returns TAUTLINE_STOPPED, as
+ * every later one does. TAUTLINE_STOPPED: it has left before, or the job is over. */
 TAUTLINE_API tautline_code tautline_fail(tautline_member* member, const char* reason);
-/* Frees the member. One that has not left is taken for lost. */
+/* Has a call of another thread that waits return TAUTLINE_STOPPED, and every later one; says
+ * nothing to the job. */
+TAUTLINE_API void tautline_cancel(tautline_member* member);
+/* Frees the member, after tautline_cancel() and the end of a call of another thread; none may begin
+ * any more. A member that has not left is taken for lost. */
 TAUTLINE_API void tautline_close(tautline_member* member);
 
 /* ---- Memory that is lent ---- */
@@ -205,15 +222,17 @@ TAUTLINE_API tautline_code tautline_add_buffer(tautline_member* member, const ch
                                                const int64_t* shape, size_t dimensions,
                                                tautline_kind kind, const tautline_buffer* values,
                                                uint32_t* table);
-/* Pushes as tautline_push(), without a copy. The buffer is not written before it is released: when
- * the servers have acknowledged it, or before the call returns where the update travels as another
- * memory (the job compresses it, it is no float32, a server of this machine shares memory). */
+/* Pushes as tautline_push(), without a copy where that is possible. The buffer must not be written
+ * before it is released: when the servers have acknowledged it, or before the call returns where
+ * the update is sent from other memory (its type is not float32, it overlaps a table's values, the
+ * job compresses it or has backups of its shards, a server of this machine shares memory). */
 TAUTLINE_API tautline_code tautline_push_buffer(tautline_member* member, uint32_t table,
                                                 const tautline_buffer* update);
 
 /* The same for tensors of DLPack, version 1 of its structures, in the host's memory and C order.
  *
- * tensor     its deleter takes the place of a buffer's release, and the call that of a consumer
+ * tensor     the library takes it as a consumer does: where the call succeeds its deleter is called
+ *            as a buffer's release is, and where it fails the tensor stays the caller's
  * versioned  other than 0: a DLManagedTensorVersioned; otherwise a DLManagedTensor */
 TAUTLINE_API tautline_code tautline_add_dlpack(tautline_member* member, const char* name,
                                                tautline_kind kind, void* tensor, int versioned,

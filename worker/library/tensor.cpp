@@ -7,20 +7,20 @@
 #include <optional>
 #include <utility>
 
+#include "common/ssp/table_shape.hpp"
+
 namespace taut::library {
 namespace {
-
-constexpr std::int32_t kMaxDimensions = 32;
 
 std::string words_of(const dlpack::Device& device) {
   switch (device.type) {
     case dlpack::kCuda:
       return fmt::format("CUDA device {}", device.id);
-    case 8:
+    case dlpack::kMetal:
       return "a Metal device";
-    case 10:
+    case dlpack::kRocm:
       return fmt::format("ROCm device {}", device.id);
-    case 13:
+    case dlpack::kCudaManaged:
       return "managed memory of CUDA";
     default:
       return fmt::format("a device of DLPack's type {}", device.type);
@@ -129,17 +129,17 @@ Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std
     return invalid(fmt::format("{} has element type {}; convert it to float32", what,
                                words_of(given.element)));
   }
-  const bool is_listed = given.dimensions == 0 || given.shape != nullptr;
-  if (given.dimensions < 0 || given.dimensions > kMaxDimensions || !is_listed) {
-    return invalid(fmt::format("{} has {} dimensions; the limit is {}", what, given.dimensions,
-                               kMaxDimensions));
+  if (given.dimensions < 0 || (given.dimensions > 0 && given.shape == nullptr)) {
+    return invalid(fmt::format("{} has {} dimensions without a shape", what, given.dimensions));
   }
+  const std::span<const std::int64_t> shape(given.shape,
+                                            static_cast<std::size_t>(given.dimensions));
+  const auto count = count_of(shape);
+  if (!count) return invalid(fmt::format("{} {}", what, count.error().message));
   if (!is_in_c_order(given)) {
-    const auto axes = static_cast<std::size_t>(given.dimensions);
     return invalid(fmt::format(
         "{} of shape [{}] has strides [{}], which are not those of C order; give a contiguous copy",
-        what, fmt::join(std::span(given.shape, axes), ", "),
-        fmt::join(std::span(given.strides, axes), ", ")));
+        what, fmt::join(shape, ", "), fmt::join(std::span(given.strides, shape.size()), ", ")));
   }
   GivenTensor taken(
       LentMemory(static_cast<std::byte*>(given.data) + given.byte_offset, [versioned, plain] {
@@ -147,15 +147,9 @@ Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std
         if (plain != nullptr && plain->deleter != nullptr) plain->deleter(plain);
       }));
   taken.element_ = *element;
-  taken.shape_.assign(given.shape, given.shape + given.dimensions);
+  taken.shape_.assign(shape.begin(), shape.end());
+  taken.count_ = count.value();
   taken.is_read_only_ = versioned != nullptr && (versioned->flags & dlpack::kReadOnly) != 0;
-  for (const std::int64_t extent : taken.shape_) {
-    if (extent < 1) {
-      return invalid(fmt::format("{} has shape [{}]; each extent must be at least 1", what,
-                                 fmt::join(taken.shape_, ", ")));
-    }
-    taken.count_ *= static_cast<std::uint64_t>(extent);
-  }
   return taken;
 }
 

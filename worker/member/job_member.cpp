@@ -4,12 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
 #include <utility>
 
 #include "common/log.hpp"
 #include "common/math/filler.hpp"
 #include "common/net/shared_arena.hpp"
+#include "common/ssp/table_shape.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
@@ -21,12 +22,11 @@ namespace {
 
 constexpr Duration kSilence{60'000'000};    // where the coordinator names none
 constexpr Duration kLeaveWait{15'000'000};  // for the coordinator to confirm
-constexpr std::uint64_t kMaxTables = 65536;
 
-std::uint64_t elements(const std::vector<std::int64_t>& shape) {
-  std::uint64_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::uint64_t>(extent);
-  return count;
+/// What is left of a wait in steps.
+Duration rest_of(Duration at_most, TimePoint begin) {
+  return at_most == Duration::max() ? at_most
+                                    : std::max(at_most - (steady_now() - begin), Duration(1));
 }
 
 }  // namespace
@@ -56,7 +56,9 @@ Result<std::optional<JobMember::Place>> JobMember::await_place(Duration at_most)
 
 Result<void> JobMember::connect(const pb::WorkerJob& job) {
   clock_ = Clock(job.start_clock());
-  TAUT_TRY(in_text_, to_tables(job.definition()));
+  definition_ = job.definition();
+  is_replicated_ = job.replicated();
+  TAUT_TRY(in_text_, to_tables(definition_));
   silence_limit_ = job.silence_limit_s() > 0 ? from_seconds(job.silence_limit_s()) : kSilence;
   ClientOptions options;
   TAUT_TRY(options.encoding.compression, to_compression(job.definition()));
@@ -84,22 +86,51 @@ Result<void> JobMember::connect(const pb::WorkerJob& job) {
 }
 
 JobMember::~JobMember() {
+  cancel();
+  { const std::scoped_lock last_call(calls_); }
   control_->use(nullptr);
   for (Table& table : tables_) table.gradient = Buffer();
   client_.reset();
   control_.reset();
 }
 
-Result<std::unique_lock<std::mutex>> JobMember::enter() {
+Result<std::unique_lock<std::mutex>> JobMember::enter(Call call) {
   std::unique_lock lock(calls_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return invalid(
         "another thread is in a call of this member, which serves one at a time; give each thread "
         "a member of its own, or a lock to both");
   }
-  if (has_left_) return make_error(ErrorCode::kClosed, "this member has left its job; join again");
+  if (leaving_ == Leaving::kDone) {
+    return make_error(ErrorCode::kClosed, "this member has left its job; join again");
+  }
+  if (leaving_ != Leaving::kNot) {
+    // The end of the job is no error of one that leaves it.
+    if (call == Call::kLeave) return lock;
+    return make_error(ErrorCode::kClosed, "this member leaves its job; wait until it has");
+  }
   if (auto end = control_->end()) return *end;
   return lock;
+}
+
+Result<void> JobMember::check_place() const {
+  if (place_) return ok();
+  return invalid("this member has no place in its job yet; wait for it first");
+}
+
+Result<pb::Job> JobMember::definition() {
+  TAUT_TRY(const auto call, enter());
+  TAUT_TRY(check_place());
+  return definition_;
+}
+
+Result<const TableSpec*> JobMember::table_in_text(std::size_t index) {
+  TAUT_TRY(const auto call, enter());
+  TAUT_TRY(check_place());
+  if (index < in_text_.size()) return &in_text_[index];
+  return make_error(
+      ErrorCode::kNotFound,
+      fmt::format("table {} is not in the job's text, which names {}", index, in_text_.size()));
 }
 
 Error JobMember::explain(const Error& error) const {
@@ -119,18 +150,15 @@ Result<TableId> JobMember::add_table(const std::string& name, std::vector<std::i
   if (std::ranges::any_of(tables_, [&](const Table& one) { return one.spec.name == name; })) {
     return invalid(fmt::format("table \"{}\" was added before; choose another name", name));
   }
-  if (tables_.size() >= kMaxTables) {
-    return invalid(
-        fmt::format("table \"{}\": there are {} already, which is the limit", name, kMaxTables));
+  if (tables_.size() >= kMaxNamedTables) {
+    return invalid(fmt::format("table \"{}\": there are {} already, which is the limit", name,
+                               kMaxNamedTables));
   }
-  const auto bad = std::ranges::find_if(shape, [](std::int64_t extent) { return extent < 1; });
-  if (bad != shape.end()) {
-    return invalid(
-        fmt::format("table \"{}\": an extent is {}; each must be at least 1", name, *bad));
-  }
-  if (elements(shape) != values.size()) {
+  const auto count = count_of(shape);
+  if (!count) return invalid(fmt::format("table \"{}\" {}", name, count.error().message));
+  if (count.value() != values.size()) {
     return invalid(fmt::format("table \"{}\": its shape [{}] has {} values, but {} were given",
-                               name, fmt::join(shape, ", "), elements(shape), values.size()));
+                               name, fmt::join(shape, ", "), count.value(), values.size()));
   }
   Table table;
   const TableId number(static_cast<std::uint32_t>(tables_.size()));
@@ -155,10 +183,15 @@ Result<bool> JobMember::open(Duration at_most) {
     TAUT_TRY(request_tables());
   }
   const TimePoint begin = steady_now();
+  if (!is_seeded_) {
+    const auto opened = client_->await_open(silence_limit_, at_most);
+    if (!opened) return explain(opened.error());
+    if (!opened.value()) return false;
+    read_or_seed();
+  }
   for (Table& table : tables_) {
     if (table.is_pulled) continue;
-    const Duration left = std::max(at_most - (steady_now() - begin), Duration(1));
-    TAUT_TRY(const auto read, await(table, at_most == Duration::max() ? at_most : left));
+    TAUT_TRY(const auto read, await(table, rest_of(at_most, begin)));
     if (!read) return false;
   }
   is_open_ = true;
@@ -171,7 +204,7 @@ Result<bool> JobMember::open(Duration at_most) {
 }
 
 Result<void> JobMember::request_tables() {
-  if (!place_) return invalid("this member has no place in its job yet; wait for it first");
+  TAUT_TRY(check_place());
   if (tables_.empty()) return invalid("there is no table to open; add one first");
   std::vector<TableSpec> specs;
   for (Table& table : tables_) {
@@ -179,10 +212,13 @@ Result<void> JobMember::request_tables() {
     specs.push_back(table.spec);
   }
   TAUT_TRY(specs, in_order(in_text_, std::move(specs)));
-  if (auto opened = client_->open(std::move(specs), silence_limit_); !opened) {
-    return explain(opened.error());
-  }
+  client_->begin_open(std::move(specs));
   is_requested_ = true;
+  return ok();
+}
+
+/// Where this member brings the initial values they are pushed, and otherwise read.
+void JobMember::read_or_seed() {
   const bool seeds = clock_ < place_->start;
   for (Table& table : tables_) {
     if (seeds) {
@@ -195,6 +231,36 @@ Result<void> JobMember::request_tables() {
     table.clock = place_->start;
   }
   clock_ = place_->start;
+  is_seeded_ = true;
+}
+
+Result<void> JobMember::set_multiples(TableId id, float rate, float decay) {
+  TAUT_TRY(const auto call, enter());
+  TAUT_TRY(check_place());
+  if (id.value() >= tables_.size()) return unknown(id);
+  TableSpec& spec = tables_[id.value()].spec;
+  if (is_requested_) {
+    return invalid(
+        fmt::format("table \"{}\" is open already; name its multiples before that", spec.name));
+  }
+  if (spec.kind != TableKind::kTrained) {
+    return invalid(fmt::format("table \"{}\" is averaged, without a rate to multiply", spec.name));
+  }
+  for (const auto& [name, multiple] :
+       {std::pair("lr_mult", rate), std::pair("decay_mult", decay)}) {
+    if (std::isfinite(multiple) && multiple >= 0) continue;
+    return invalid(fmt::format("table \"{}\": {} must be a finite number of at least 0, is {}",
+                               spec.name, name, multiple));
+  }
+  if (!in_text_.empty() && (spec.lr_mult != rate || spec.decay_mult != decay)) {
+    return make_error(
+        ErrorCode::kMismatch,
+        fmt::format("table \"{}\" has lr_mult {} and decay_mult {} in the job's text, "
+                    "but this member's are {} and {}",
+                    spec.name, spec.lr_mult, spec.decay_mult, rate, decay));
+  }
+  spec.lr_mult = rate;
+  spec.decay_mult = decay;
   return ok();
 }
 
@@ -216,163 +282,43 @@ Result<JobMember::Table*> JobMember::find(TableId table) {
   return unknown(table);
 }
 
-Result<std::span<float>> JobMember::gradient(TableId id) {
-  TAUT_TRY(const auto call, enter());
-  TAUT_TRY(Table* const table, find(id));
-  if (table->gradient.size() == 0) table->gradient = client_->gradient_buffer(table->spec.id);
-  return table->gradient.floats().first(table->values.size());
-}
-
-Result<void> JobMember::push(TableId id, std::span<const float> gradient) {
-  TAUT_TRY(const auto call, enter());
-  TAUT_TRY(Table* const table, find(id));
-  TAUT_TRY(check_push(*table, gradient.size()));
-  copy_and_send(*table, gradient);
-  return ok();
-}
-
-Result<void> JobMember::push_lent(TableId id, const Frame& gradient) {
-  TAUT_TRY(const auto call, enter());
-  TAUT_TRY(Table* const table, find(id));
-  const std::span floats(reinterpret_cast<const float*>(gradient.bytes().data()),
-                         gradient.size() / sizeof(float));
-  TAUT_TRY(check_push(*table, floats.size()));
-  if (client_->shares_memory() || is_written(gradient.bytes())) {
-    copy_and_send(*table, floats);
-  } else {
-    client_->push_and_read(table->spec.id, table->clock, gradient, table->values);
-    sent(*table);
-  }
-  return ok();
-}
-
-/// Whether a read may write to this memory while it is sent.
-bool JobMember::is_written(std::span<const std::byte> memory) const {
-  const std::less<const std::byte*> before;
-  return std::ranges::any_of(tables_, [&](const Table& table) {
-    const auto values = std::as_bytes(table.values);
-    return before(memory.data(), values.data() + values.size()) &&
-           before(values.data(), memory.data() + memory.size());
-  });
-}
-
-Result<void> JobMember::check_push(const Table& table, std::size_t count) const {
-  if (count != table.values.size()) {
-    return invalid(fmt::format("table \"{}\" has {} values, but its update has {}", table.spec.name,
-                               table.values.size(), count));
-  }
-  if (table.clock > clock_) {
-    return invalid(fmt::format(
-        "table \"{}\" was pushed at clock {} before; end the clock before it is pushed again",
-        table.spec.name, clock_.value()));
-  }
-  return ok();
-}
-
-void JobMember::copy_and_send(Table& table, std::span<const float> gradient) {
-  Buffer update = std::exchange(table.gradient, Buffer());
-  if (update.size() == 0) update = client_->gradient_buffer(table.spec.id);
-  if (gradient.data() != update.floats().data()) {
-    std::ranges::copy(gradient, update.floats().begin());
-  }
-  client_->push_and_read(table.spec.id, table.clock, update, table.values);
-  sent(table);
-}
-
-void JobMember::sent(Table& table) {
-  table.clock = table.clock.next();
-  table.is_pulled = false;
-}
-
-Result<std::optional<ReadResult>> JobMember::pull(TableId id, Duration at_most) {
-  TAUT_TRY(const auto call, enter());
-  TAUT_TRY(Table* const table, find(id));
-  if (table->is_pulled) return std::optional(table->read);
-  return await(*table, at_most);
-}
-
-Result<std::optional<ReadResult>> JobMember::await(Table& table, Duration at_most) {
+Result<bool> JobMember::leave(bool finished, Duration at_most) {
+  TAUT_TRY(const auto call, enter(Call::kLeave));
   const TimePoint begin = steady_now();
-  auto read = client_->wait(table.spec.id, table.clock, silence_limit_, at_most);
-  waited_ += steady_now() - begin;
-  if (!read) return explain(read.error());
-  if (!read.value()) return read;
-  table.is_pulled = true;
-  table.read = *read.value();
-  return read;
-}
-
-Result<ReadResult> JobMember::snapshot(TableId id, std::span<float> into) {
-  TAUT_TRY(const auto call, enter());
-  TAUT_TRY(Table* const table, find(id));
-  if (into.size() != table->values.size()) {
-    return invalid(fmt::format("table \"{}\" has {} values, but there is room for {}",
-                               table->spec.name, table->values.size(), into.size()));
-  }
-  auto read = client_->snapshot(table->spec.id, into, silence_limit_);
-  if (!read) return explain(read.error());
-  return read;
-}
-
-Result<void> JobMember::check_pushed() const {
-  for (const Table& table : tables_) {
-    if (table.clock > clock_ && table.is_pulled) continue;
-    return invalid(fmt::format("table \"{}\" was not {} at clock {}; each table is {} once a clock",
-                               table.spec.name, table.clock > clock_ ? "pulled" : "pushed",
-                               clock_.value(), table.clock > clock_ ? "pulled" : "pushed"));
-  }
-  return ok();
-}
-
-Result<MemberOrders> JobMember::end_clock(const ClockReport& report) {
-  TAUT_TRY(const auto call, enter());
-  if (!is_open_) return invalid("the tables are not open yet");
-  TAUT_TRY(check_pushed());
-  clock_ = clock_.next();
-  const TimePoint now = steady_now();
-  const Duration length = now - *clock_begun_;
-  clock_begun_ = now;
-  figures_.clock = clock_;
-  if (report.loss) figures_.loss = report.loss;
-  figures_.items += report.items;
-  figures_.waited += waited_;
-  figures_.computed += length - std::min(length, waited_);
-  figures_.ended = now;
-  figures_.staleness = client_->staleness();
-  figures_.traffic = client_->traffic();
-  waited_ = Duration(0);
-  control_->report(figures_);
-  return control_->orders();
-}
-
-Result<void> JobMember::leave(bool finished) {
-  TAUT_TRY(const auto call, enter());
-  if (is_open_) {
+  if (leaving_ == Leaving::kNot) {
     for (const Table& table : tables_) {
-      if (table.clock == clock_) continue;
+      if (!is_open_ || table.clock == clock_) continue;
       return invalid(fmt::format(
           "table \"{}\" was pushed at clock {}, which has not ended; end it before you leave",
           table.spec.name, clock_.value()));
     }
-    if (auto flushed = client_->flush(silence_limit_); !flushed) return explain(flushed.error());
+    leaving_ = Leaving::kFlushes;
   }
-  has_left_ = true;
-  return control_->leave(finished, "", kLeaveWait);
+  if (leaving_ == Leaving::kFlushes) {
+    const Result<bool> flushed = is_open_ ? client_->flush_for(silence_limit_, at_most) : true;
+    if (!flushed) leaving_ = Leaving::kNot;
+    if (!flushed) return explain(flushed.error());
+    if (!flushed.value()) return false;
+    control_->begin_leave(finished, kLeaveWait);
+    leaving_ = Leaving::kReported;
+  }
+  Result<bool> left = control_->await_left(rest_of(at_most, begin));
+  if (!left || left.value()) leaving_ = Leaving::kDone;
+  return left;
 }
 
-void JobMember::fail(const std::string& reason) {
-  const auto call = enter();
-  if (!call) return;
-  has_left_ = true;
-  (void)control_->leave(false, reason.empty() ? "its program failed" : reason, kLeaveWait);
+Result<void> JobMember::fail(const std::string& reason) {
+  return control_->fail(reason.empty() ? "its program failed" : reason);
 }
 
-const StalenessHistogram& JobMember::staleness() const {
+void JobMember::cancel() {
+  control_->cancel();
+}
+
+Result<StalenessHistogram> JobMember::staleness() {
+  TAUT_TRY(const auto call, enter());
+  TAUT_TRY(check_place());
   return client_->staleness();
-}
-
-Client::Traffic JobMember::traffic() const {
-  return client_->traffic();
 }
 
 }  // namespace taut

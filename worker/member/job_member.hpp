@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "common/ssp/table.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
+#include "proto/job.pb.h"
 #include "worker/client/client.hpp"
 #include "worker/member/member_control.hpp"
 
@@ -41,12 +43,14 @@ struct MemberOptions {
 ///
 /// Errors    closed: the job is over; stale: this member was declared lost, and can only join
 ///           again; timeout: a server says nothing
-/// Thread    one call at a time; a second one at the same time is refused as invalid
+/// Thread    one call at a time; a second one at the same time is refused as invalid, but for
+///           fail() and cancel(), which end one that waits
 class JobMember {
  public:
   /// Begins to join; await_place() follows.
   [[nodiscard]] static Result<std::unique_ptr<JobMember>> join(const MemberOptions& options);
-  /// Without leave() before, the job takes it for lost, and another member may take its place.
+  /// Ends a call of another thread that waits, and waits for it. Without leave() before, the job
+  /// takes it for lost, and another member may take its place.
   ~JobMember();
   JobMember(const JobMember&) = delete;
   JobMember& operator=(const JobMember&) = delete;
@@ -61,8 +65,11 @@ class JobMember {
   /// Errors    and: unavailable: refused by the coordinator; timeout: no coordinator there
   [[nodiscard]] Result<std::optional<Place>> await_place(Duration at_most);
 
-  /// The tables that the job's text names; none: members name them. REQUIRES: a place.
-  [[nodiscard]] const std::vector<TableSpec>& tables_in_text() const { return in_text_; }
+  /// The job's text. Errors: invalid: no place yet
+  [[nodiscard]] Result<pb::Job> definition();
+  /// A table that the job's text names, counted from 0; the member's.
+  /// Errors    not_found: it names no more; invalid: no place yet
+  [[nodiscard]] Result<const TableSpec*> table_in_text(std::size_t index);
 
   /// Adds a table; before open(), by all members in the same order, or as the job's text names it.
   /// Errors    mismatch: the job's text has none of that name, or of another shape or kind
@@ -72,6 +79,12 @@ class JobMember {
   [[nodiscard]] Result<TableId> add_table(const std::string& name, std::vector<std::int64_t> shape,
                                           TableKind kind, std::span<float> values,
                                           std::shared_ptr<void> owner = nullptr);
+
+  /// Multiplies the job's learning rate and weight decay for a table; before open(), by all members
+  /// alike.
+  /// Errors    invalid: no finite number of at least 0, or a table that is averaged; mismatch: the
+  ///           job's text says otherwise
+  [[nodiscard]] Result<void> set_multiples(TableId table, float rate, float decay);
 
   struct TableView {
     std::string name;
@@ -89,13 +102,21 @@ class JobMember {
   /// Pushes the table's update of its clock, and asks for the values of the next one.
   /// gradient  [count] float32; copied, unless it is gradient()'s memory
   [[nodiscard]] Result<void> push(TableId table, std::span<const float> gradient);
-  /// The same for memory that is lent. It is not copied unless it reaches the servers through
-  /// memory that this process shares with them, and not to be written while it is shared.
+  /// The same of an update that `write` writes, into memory of its own.
+  /// count  of its values
+  using Write = std::function<void(std::span<float>)>;
+  [[nodiscard]] Result<void> push(TableId table, std::uint64_t count, const Write& write);
+  /// The same for memory that is lent, and not to be written while it is shared: until the servers
+  /// have acknowledged it. It is copied where it reaches them through memory that this process
+  /// shares with them, where it overlaps a table's values, which reads write, and in a replicated
+  /// job, which keeps updates for longer.
   [[nodiscard]] Result<void> push_lent(TableId table, const Frame& gradient);
   /// Waits for the values of the table's clock, which push() has begun; nothing: not yet here.
   [[nodiscard]] Result<std::optional<ReadResult>> pull(TableId table, Duration at_most);
-  /// Reads the newest values; waits for no member.
-  [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into);
+  /// Reads the newest values; waits for no member. Nothing: not yet here, and a call for the same
+  /// memory continues.
+  [[nodiscard]] Result<std::optional<ReadResult>> snapshot(TableId table, std::span<float> into,
+                                                           Duration at_most);
 
   /// Ends a clock, of which every table was pushed and pulled.
   /// Errors    and: invalid: names the table that was not
@@ -103,14 +124,20 @@ class JobMember {
   /// The clock that it computes.
   [[nodiscard]] Clock clock() const { return clock_; }
 
-  /// Leaves at the end of a clock: no update is lost.
+  /// Leaves at the end of a clock: no update is lost. Returns whether it has; until then it serves
+  /// no other call.
   /// finished  the job is over for it, and no other takes its place
-  [[nodiscard]] Result<void> leave(bool finished);
-  /// Leaves at once, and says why.
-  void fail(const std::string& reason);
+  [[nodiscard]] Result<bool> leave(bool finished, Duration at_most);
+  /// Leaves at once, and says why; a call that waits ends as closed.
+  /// Errors    closed: it has left before; and those above
+  /// Thread    any
+  [[nodiscard]] Result<void> fail(const std::string& reason);
+  /// Ends a call that waits, and every later one, as closed.
+  /// Thread    any
+  void cancel();
 
-  [[nodiscard]] const StalenessHistogram& staleness() const;
-  [[nodiscard]] Client::Traffic traffic() const;
+  /// Errors    and: invalid: no place yet
+  [[nodiscard]] Result<StalenessHistogram> staleness();
 
  private:
   struct Table {
@@ -126,12 +153,17 @@ class JobMember {
   JobMember(const MemberOptions& options, std::unique_ptr<MemberControl> control);
   [[nodiscard]] Result<void> connect(const pb::WorkerJob& job);
   [[nodiscard]] Result<void> request_tables();
-  [[nodiscard]] Result<std::unique_lock<std::mutex>> enter();
+  void read_or_seed();
+  enum class Call : std::uint8_t { kAny, kLeave };
+  [[nodiscard]] Result<std::unique_lock<std::mutex>> enter(Call call = Call::kAny);
+  [[nodiscard]] Result<void> check_place() const;
   [[nodiscard]] Result<Table*> find(TableId table);
   [[nodiscard]] Error unknown(TableId table) const;
-  [[nodiscard]] bool is_written(std::span<const std::byte> memory) const;
+  [[nodiscard]] bool overlaps_values(std::span<const std::byte> memory) const;
   [[nodiscard]] Result<void> check_push(const Table& table, std::size_t count) const;
   void copy_and_send(Table& table, std::span<const float> gradient);
+  void write_and_send(Table& table, const Write& write);
+  void send(Table& table, const Buffer& update);
   void sent(Table& table);
   [[nodiscard]] Result<std::optional<ReadResult>> await(Table& table, Duration at_most);
   [[nodiscard]] Result<void> check_pushed() const;
@@ -143,12 +175,16 @@ class JobMember {
   std::unique_ptr<MemberControl> control_;
   std::optional<Place> place_;
   Duration silence_limit_{0};
+  bool is_replicated_ = false;
   std::unique_ptr<Client> client_;
+  pb::Job definition_;
   std::vector<TableSpec> in_text_;
   std::vector<Table> tables_;  // as they were added; a table's number is its place here
   bool is_requested_ = false;  // the tables, at the servers
+  bool is_seeded_ = false;     // and there, with initial values on the way
   bool is_open_ = false;
-  bool has_left_ = false;
+  enum class Leaving : std::uint8_t { kNot, kFlushes, kReported, kDone };
+  Leaving leaving_ = Leaving::kNot;
   Clock clock_;
   std::optional<TimePoint> clock_begun_;
   Duration waited_{0};  // in pull(), at this clock

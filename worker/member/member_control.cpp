@@ -118,9 +118,35 @@ void MemberControl::take_job(const pb::WorkerJob& job) {
 
 void MemberControl::finish(ErrorCode code, std::string reason) {
   const std::scoped_lock lock(mutex_);
-  if (!end_) end_ = make_error(code, std::move(reason));
+  end_calls(make_error(code, std::move(reason)));
+}
+
+/// REQUIRES: the lock.
+void MemberControl::end_calls(Error error) {
+  if (!end_) end_ = std::move(error);
   if (client_ != nullptr) client_->cancel();
   changed_.notify_all();
+}
+
+void MemberControl::cancel() {
+  const std::scoped_lock lock(mutex_);
+  is_cancelled_ = true;
+  end_calls(make_error(ErrorCode::kClosed, "this member was closed; join again"));
+}
+
+Result<void> MemberControl::fail(const std::string& reason) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (end_) return *end_;
+    if (has_left_) return make_error(ErrorCode::kClosed, "this member has left its job before");
+    error_ = reason;
+    is_urgent_ = true;
+    end_calls(make_error(
+        ErrorCode::kClosed,
+        fmt::format("this member has left its job, as it failed: {}; join again", reason)));
+  }
+  link_->wake();
+  return ok();
 }
 
 Result<std::optional<pb::WorkerJob>> MemberControl::await_place(Duration wait) {
@@ -157,23 +183,31 @@ std::optional<Error> MemberControl::end() const {
   return end_;
 }
 
-Result<void> MemberControl::leave(bool finished, const std::string& error, Duration wait) {
-  std::unique_lock lock(mutex_);
-  if (end_ || !place_) return ok();
-  error_ = error;
-  has_left_ = error.empty();
-  has_finished_ = finished && error.empty();
-  is_urgent_ = true;
-  lock.unlock();
+void MemberControl::begin_leave(bool finished, Duration wait) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (end_ || !place_) return;
+    has_left_ = true;
+    has_finished_ = finished;
+    is_urgent_ = true;
+    left_by_ = steady_now() + wait;
+  }
   link_->wake();
-  lock.lock();
-  const auto is_known = [this] { return is_drained_ || end_; };
-  // One that fails need not be waited for: without its report it is lost all the same.
-  if (!error.empty() || changed_.wait_for(lock, wait, is_known)) return ok();
+}
+
+Result<bool> MemberControl::await_left(Duration at_most) {
+  std::unique_lock lock(mutex_);
+  const auto is_over = [this] { return is_drained_ || end_ || !place_; };
+  const Duration left = std::max(left_by_ - steady_now(), Duration(0));
+  const bool is_known = changed_.wait_for(lock, std::min(left, at_most), is_over);
+  // Of a job that is over there is nothing left to leave.
+  if (is_cancelled_ && !is_drained_) return *end_;
+  if (is_known) return true;
+  if (steady_now() < left_by_) return false;
   return make_error(ErrorCode::kTimeout,
-                    fmt::format("the coordinator has not confirmed for {:g} s that this member "
-                                "leaves job {}; it will be taken for lost",
-                                seconds(wait), job_.value()));
+                    fmt::format("the coordinator has not confirmed in time that this member leaves "
+                                "job {}; it will be taken for lost",
+                                job_.value()));
 }
 
 pb::Heartbeat MemberControl::heartbeat() {

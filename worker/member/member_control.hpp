@@ -68,9 +68,16 @@ class MemberControl {
   /// Why nothing can be pushed any more; nothing: it can.
   [[nodiscard]] std::optional<Error> end() const;
 
-  /// Reports that the member has left, and waits until the coordinator knows.
-  /// error  why it failed; empty: it did not
-  [[nodiscard]] Result<void> leave(bool finished, const std::string& error, Duration wait);
+  /// Reports that the member has left; await_left() follows.
+  void begin_leave(bool finished, Duration wait);
+  /// Waits until the coordinator knows; false: not yet.
+  /// Errors    timeout: it has not confirmed within begin_leave()'s wait; closed: by cancel()
+  [[nodiscard]] Result<bool> await_left(Duration at_most);
+  /// Reports at once that the member's program has failed, and ends its calls.
+  /// Errors    closed: it has left before; those of end()
+  [[nodiscard]] Result<void> fail(const std::string& reason);
+  /// Ends the member's calls, those that wait now and those from now on, and reports nothing.
+  void cancel();
 
  private:
   explicit MemberControl(std::unique_ptr<ControlLink> link, JobId job);
@@ -78,6 +85,7 @@ class MemberControl {
   void handle(const ControlEvent& event);
   void take_job(const pb::WorkerJob& job);
   void finish(ErrorCode code, std::string reason);
+  void end_calls(Error error);
   [[nodiscard]] pb::Heartbeat heartbeat();
   [[nodiscard]] pb::Progress progress();
 
@@ -95,6 +103,8 @@ class MemberControl {
   bool has_left_ = false;
   bool has_finished_ = false;
   bool is_drained_ = false;
+  bool is_cancelled_ = false;
+  TimePoint left_by_;  // the coordinator confirms by then
   std::string error_;
   bool closes_ = false;
   std::thread thread_;

@@ -12,10 +12,12 @@
 
 Optimizer says what may be done with gradients on their way: adding several batches up, clipping,
 scaling. DDPHook is for machines whose processes are a DistributedDataParallel of their own: these
-are one member together.
+are one member together. Meetings is for models that train by themselves, with an optimizer of
+PyTorch's, and meet now and then.
 """
 
 from tautline.torch.ddp import DDPHook
+from tautline.torch.meetings import Meetings
 from tautline.torch.optimizer import Optimizer
 
-__all__ = ["DDPHook", "Optimizer"]
+__all__ = ["DDPHook", "Meetings", "Optimizer"]

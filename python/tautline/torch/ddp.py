@@ -10,7 +10,6 @@ import torch.distributed
 from tautline.errors import InvalidError
 from tautline.member import Member
 from tautline.progress import Progress
-from tautline.rules import Rule
 from tautline.sampler import Sampler
 from tautline.torch.optimizer import Groups, Optimizer
 
@@ -22,9 +21,9 @@ def _exchange(hook: "DDPHook",
 
 class DDPHook:
     """A communication hook of DistributedDataParallel: the processes of a machine add their
-    gradients up as ever, and one of them, the member of a job, exchanges the machine's with those
-    of other machines, under the job's staleness bound. It takes the optimizer's place too, as the
-    rule is the job's.
+    gradients up as they do without it, and one of them, the member of a job, exchanges the
+    machine's with those of other machines, under the job's staleness bound. It takes the
+    optimizer's place too, as the rule is the job's.
 
         torch.distributed.init_process_group("gloo", ...)     # of this machine's processes
         model = torch.nn.parallel.DistributedDataParallel(model)
@@ -43,14 +42,14 @@ class DDPHook:
 
     model    a DistributedDataParallel without a hook, of processes of this machine
     member   in the process of the group's rank 0, without tables of its own; None in all others
-    overlap, clip_norm, clip_value, groups, rule  as tautline.torch.Optimizer's, for the machine's
-             mean gradient
+    overlap, clip_norm, clip_value, groups  as tautline.torch.Optimizer's, for the machine's mean
+             gradient
     """
 
     def __init__(self, model: torch.nn.parallel.DistributedDataParallel, member: Optional[Member],
                  overlap: bool = True, *, clip_norm: Optional[float] = None,
-                 clip_value: Optional[float] = None, groups: Groups = None,
-                 rule: Optional[Rule] = None) -> None:
+                 clip_value: Optional[float] = None,
+                 groups: Groups = None) -> None:
         if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
             raise InvalidError(f"the model is a {type(model).__name__}; DDPHook takes a "
                                "DistributedDataParallel, and me.optimizer(model) any other")
@@ -70,7 +69,7 @@ class DDPHook:
         self._overlaps = overlap and clip_norm is None
         if member is not None:
             self._optimizer = Optimizer(member, self._model, overlap=False, clip_norm=clip_norm,
-                                        clip_value=clip_value, groups=groups, rule=rule)
+                                        clip_value=clip_value, groups=groups)
         self._values = [one.data for one in self._model.parameters() if one.requires_grad]
         self._values += [one for one in self._model.buffers()
                          if one.is_floating_point() and one.numel() > 0]

@@ -7,18 +7,10 @@ import torch
 
 from tautline.errors import InvalidError
 from tautline.member import Member, Table
-from tautline.rules import SGD, Nesterov, Rule
+from tautline.torch.tensors import tensors_of
 
 _MULTIPLES = {"lr_mult": 1.0, "decay_mult": 1.0}
 Groups = Optional[Iterable[dict[str, Any]]]
-
-
-def _check(name: str, tensor: torch.Tensor) -> None:
-    if tensor.device.type != "cpu" or tensor.dtype != torch.float32:
-        raise InvalidError(f"{name} is {tensor.dtype} on {tensor.device}; members take float32 on "
-                           "the CPU")
-    if not tensor.is_contiguous():
-        raise InvalidError(f"{name} is not contiguous; replace it by its .contiguous()")
 
 
 def _check_limits(clip_norm: Optional[float], clip_value: Optional[float]) -> None:
@@ -44,7 +36,7 @@ def _group(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "params": [one] if isinstance(one, torch.Tensor) else list(one)}
 
 
-def _check_groups(groups: list[dict[str, Any]], rule: Optional[Rule]) -> None:
+def _check_groups(groups: list[dict[str, Any]]) -> None:
     for group in groups:
         for name, value in group.items():
             if name != "params" and name not in _MULTIPLES:
@@ -53,13 +45,6 @@ def _check_groups(groups: list[dict[str, Any]], rule: Optional[Rule]) -> None:
                                    "and decay")
             if name in _MULTIPLES and not 0 <= value < float("inf"):
                 raise InvalidError(f"{name} of a group is {value}; it must be at least 0")
-    if groups and rule is None:
-        raise InvalidError("groups need the job's rule, by which their gradients are scaled; give "
-                           "it as rule=tautline.SGD(...)")
-    if groups and not isinstance(rule, (SGD, Nesterov)):
-        raise InvalidError(
-            f"groups with rates of their own need the rule SGD or Nesterov, but it is "
-            f"{type(rule).__name__}, whose steps do not grow with the gradients; omit groups")
 
 
 def _check_members(groups: list[dict[str, Any]], model: torch.nn.Module) -> None:
@@ -93,16 +78,15 @@ class Optimizer(torch.optim.Optimizer):
                 it finds one that is not finite, that clock is computed again with a lower scale.
     groups      parameters with rates of their own, [{"params": ..., "lr_mult": 0.1, "decay_mult":
                 0}]: multiples of the job's rate and weight decay, 1 where not given and for
-                parameters of no group. optimizer.param_groups may be changed between clocks. For
-                the rules SGD and Nesterov, whose steps are linear in what is sent.
-    rule        the job's, which groups need
+                parameters of no group. The servers apply them, whatever the rule, so they stay as
+                they are here; all members give the same
     """
 
     def __init__(self, member: Member, model: torch.nn.Module, overlap: bool = True, *,
                  clip_norm: Optional[float] = None, clip_value: Optional[float] = None,
-                 scaler: Any = None, groups: Groups = None, rule: Optional[Rule] = None) -> None:
+                 scaler: Any = None, groups: Groups = None) -> None:
         listed = [_group(group) for group in groups or []]
-        _check_groups(listed, rule)
+        _check_groups(listed)
         _check_members(listed, model)
         _check_limits(clip_norm, clip_value)
         _check_scaler(scaler)
@@ -120,13 +104,20 @@ class Optimizer(torch.optim.Optimizer):
         self._may_skip = scaler is not None
         self._clip_norm, self._clip_value = clip_norm, clip_value
         self._report: tuple[Optional[float], int] = (None, 0)
-        self._add_tables(model)
-        self._decay = rule.weight_decay if rule is not None and listed else 0.0
+        parameters, buffers = tensors_of(model, in_place=True)
         named = {one for group in listed for one in group["params"]}
-        rest = [one for one in self._tables if one not in named]
+        rest = [one for one in parameters.values() if one not in named]
         super().__init__([*listed, {"params": rest}] if rest else listed, dict(_MULTIPLES))
-        self._group_of = {one: group for group in self.param_groups for one in group["params"]}
-        member.attach(self)
+        self._given = self._multiples()
+        member.attach(self)  # before tables are added, as those of a second optimizer would stay
+        group_of = {one: group for group in listed for one in group["params"]}
+        for name, parameter in parameters.items():
+            group = group_of.get(parameter)
+            multiples = {} if group is None else {
+                of: float(group.get(of, usual)) for of, usual in _MULTIPLES.items()}
+            self._tables[parameter] = member.table(name, parameter.data, **multiples)
+        for name, buffer in buffers.items():
+            self._buffers.append((member.table(name, buffer, "averaged"), buffer))
         self._wait_in_modules(model)
         if overlap and clip_norm is None and scaler is None:
             # The node that adds a gradient up: its hook runs when that is whole. Kept alive here.
@@ -134,23 +125,10 @@ class Optimizer(torch.optim.Optimizer):
             for node, parameter in zip(self._nodes, self._tables):
                 node.register_hook(lambda *_, one=parameter: self._leave_at_once(one))
 
-    def _add_tables(self, model: torch.nn.Module) -> None:
-        parameters = {}
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                parameters[parameter] = name
-        if not parameters:
-            raise InvalidError("the model has no parameter that requires a gradient")
-        buffers = {name: buffer for name, buffer in model.named_buffers()
-                   if buffer.is_floating_point() and buffer.numel() > 0}
-        for parameter, name in parameters.items():
-            _check(name, parameter)
-        for name, buffer in buffers.items():
-            _check(name, buffer)
-        for parameter, name in parameters.items():
-            self._tables[parameter] = self._member.table(name, parameter.data)
-        for name, buffer in buffers.items():
-            self._buffers.append((self._member.table(name, buffer, "averaged"), buffer))
+    def _multiples(self) -> list[tuple[int, float, float]]:
+        """How many parameters each group has, and their multiples."""
+        return [(len(group["params"]), group["lr_mult"], group["decay_mult"])
+                for group in self.param_groups]
 
     def _wait_in_modules(self, model: torch.nn.Module) -> None:
         for module in model.modules():
@@ -177,29 +155,27 @@ class Optimizer(torch.optim.Optimizer):
         if not self._left:
             self.synchronize()  # ends the clock before
         table = self._tables[parameter]
+        sent = gradient
         with torch.no_grad():
-            if gradient is None:
-                gradient = torch.zeros_like(parameter)
+            if sent is None:
+                sent = torch.zeros_like(parameter)
             elif self._clip_value is not None:
-                gradient.clamp_(-self._clip_value, self._clip_value)
-            sent = self._scaled(parameter, gradient)
+                # Into memory of its own: the parts of a bucket of DDP count changes together.
+                sent = sent.clamp(-self._clip_value, self._clip_value)
         self._member.push(table, sent)
-        self._left[parameter] = (gradient, gradient._version)
+        self._left[parameter] = (gradient, None if gradient is None else gradient._version)
         self._waiting.add(table)
-
-    def _scaled(self, parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """What has the servers' rule make a step of the parameter's group: they add the decay of
-        the rule to what is sent, and multiply both by its rate."""
-        group = self._group_of[parameter]
-        rate, decay = group["lr_mult"], group["decay_mult"]
-        sent = gradient if rate == 1 else gradient * rate
-        missing = (rate * decay - 1) * self._decay
-        return sent if missing == 0 else sent.add(parameter, alpha=missing)
 
     def _await(self, tables: list[Table]) -> None:
         """Called before a module's forward, with the tables of its own parameters."""
-        # Before step() their gradients may be on the way, but this clock still reads them.
         if self._left:
+            # Between backward() and step(). What has left may be overwritten at any time.
+            if on_the_way := self._waiting.intersection(tables):
+                name = min(table.name for table in on_the_way)
+                raise InvalidError(
+                    f"a forward between backward() and step() reads {name}, whose next values are "
+                    "on the way; call step() before, add gradients up in `with "
+                    "optimizer.no_sync():`, or choose me.optimizer(model, overlap=False)")
             return
         self._member.open()
         if not self._is_begun:
@@ -248,6 +224,11 @@ class Optimizer(torch.optim.Optimizer):
         return self._member.clock + self._has_stepped
 
     @property
+    def next_batch(self) -> int:
+        """The clock whose batch is read next."""
+        return self.next_clock
+
+    @property
     def may_skip(self) -> bool:
         """Whether a clock may pass without a step, after which it is computed again."""
         return self._may_skip
@@ -260,8 +241,13 @@ class Optimizer(torch.optim.Optimizer):
         """
         if callable(loss):
             raise InvalidError("step() takes the loss and no closure: gradients leave once a clock")
+        if self._multiples() != self._given:
+            raise InvalidError(
+                "groups of parameters were changed after the optimizer was made, but the servers "
+                "apply the multiples that it was made with; give others to a new job, and a "
+                "schedule of rates to its rule")
         for gradient, version in self._left.values():
-            if gradient._version != version:
+            if gradient is not None and gradient._version != version:
                 raise InvalidError(
                     "a gradient was changed after it had left; to change gradients before step(), "
                     "choose me.optimizer(model, overlap=False), or clip_norm, clip_value or scaler")

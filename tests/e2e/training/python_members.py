@@ -29,11 +29,12 @@ class PythonMembers(ClusterTest):
             "TAUTLINE_BIN": str(BIN),
             "TAUTLINE_LIBRARY": str(BIN.parent / "lib" / "libtautline.so.1")}
 
-    def program(self, code, *arguments):
-        """Starts a Python program."""
+    def program(self, code, *arguments, stdin=False):
+        """Starts a Python program, with a pipe to it if that is requested."""
         process = subprocess.Popen(
             [self.interpreter, "-c", textwrap.dedent(code), *map(str, arguments)],
-            env=self.environment, cwd=self.folder, stdout=subprocess.PIPE,
+            env=self.environment, cwd=self.folder, stdin=subprocess.PIPE if stdin else None,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.processes.append(process)
         return process

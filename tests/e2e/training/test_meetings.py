@@ -1,5 +1,6 @@
 """PyTorch members that train by themselves and meet at an outer rule, against PyTorch alone."""
 
+from cluster import wait_until
 from training.python_members import PythonMembers
 
 MODEL = """
@@ -109,6 +110,57 @@ class MeetingsTest(PythonMembers):
             ends = self.train(self.submit_outer(mode, outer), steps=100)
             self.assertEqual([end[2] for end in ends], ["True", "True"])
 
+    def test_steps_count_on_where_a_member_is_drained_and_another_one_takes_its_place(self):
+        self.start_cluster()
+        job = self.submit_outer("mode: BSP", workers=1)
+        code = MODEL + """
+    from tautline.torch import Meetings
+    with tautline.connect(sys.argv[1], wait_s=20).job(int(sys.argv[2])).member() as me:
+        model = make_model()
+        optimizer = Meetings(me, model, inner_of(model))
+        sampler = me.sampler(1000, 16, end=int(sys.argv[3]))
+        first, drawn = optimizer.next_batch, iter(sampler)
+        print("steps from", first, flush=True)
+        for step in optimizer.steps(int(sys.argv[3])):
+            assert next(drawn) == sampler.indices(step), step
+            train(model, optimizer, step, 0)
+            if sys.argv[4] == "slowly":
+                import time
+                time.sleep(0.02)
+        print("ends at", step, me.is_drained, optimizer.interval)
+            """
+        one = self.program(code, self.coordinator, job, 10000, "slowly")
+        self.assertEqual(one.stdout.readline(), "steps from 1\n")
+        name = wait_until(lambda: [worker["name"] for worker in self.job_status(job)["workers"]
+                                   if int(worker["progress"]["clock"]) > 2])[0]
+        self.assertEqual(self.ask("drain", name).returncode, 0)
+        words = self.result(one).split()
+        self.assertEqual(words[3:], ["True", "10"])
+        last = int(words[2])
+        self.assertEqual(last % 10, 0, "it leaves at a meeting")
+        # Its opening, at which it reads the values, is before the clock of its first meeting.
+        out = self.run_python(code, self.coordinator, job, last + 40, "").split()
+        self.assertGreater(int(out[2]), last)
+        self.assertEqual(int(out[2]) % 10, 1)
+        self.assertEqual(out[5:], [str(last + 40), "False", "10"])
+        self.wait_for_job(job, "DONE")
+
+    def test_a_member_that_meets_counts_clocks_too(self):
+        self.start_cluster()
+        job = self.submit_outer("mode: BSP", workers=1)
+        out = self.run_python(MODEL + """
+    from tautline.torch import Meetings
+    with tautline.connect(sys.argv[1], wait_s=20).job(int(sys.argv[2])).member() as me:
+        model = make_model()
+        optimizer = Meetings(me, model, inner_of(model), 10)
+        clocks = []
+        for clock in me.clocks(3):
+            clocks.append(clock)
+            train(model, optimizer, len(clocks), 0)
+    assert clocks == [1] * 10 + [2] * 10 + [3] * 10, clocks
+            """, self.coordinator, job)
+        self.assertEqual(out, "")
+
     def test_wrong_use_is_an_error_with_the_way_out(self):
         self.start_cluster()
         job = self.submit_outer("mode: BSP", workers=1)
@@ -116,15 +168,30 @@ class MeetingsTest(PythonMembers):
     from tautline.meetings import Meetings
     job = tautline.connect(sys.argv[1], wait_s=20).job(int(sys.argv[2]))
     me = job.member()
-    for model, interval in ((make_model(), 0), (make_model().double(), 10),
-                            (torch.nn.ReLU(), 10)):
+    for model, interval in ((make_model(), 0), (make_model(), 20), (make_model().double(), 10),
+                            (torch.nn.ReLU(), None)):
         inner = torch.optim.SGD(make_model().parameters(), lr=1)
         try:
             Meetings(me, model, inner, interval)
         except tautline.InvalidError as error:
             print(error)
+    steps = Meetings(me, make_model(), inner).steps()
+    next(steps)
+    try:
+        next(steps)
+    except tautline.InvalidError as error:
+        print(error)
     me.fail("ends")
-            """, self.coordinator, job)
-        words = ("interval is 0", "torch.float64", "no parameter that requires a gradient")
+    me = tautline.connect(sys.argv[1]).job(int(sys.argv[3])).member()
+    try:
+        Meetings(me, make_model(), inner)
+    except tautline.InvalidError as error:
+        print(error)
+    me.fail("ends")
+            """, self.coordinator, job, self.submit(1, "mode: BSP"))
+        words = ("interval is 0", "interval is 20, but the job's is 10", "torch.float64",
+                 "no parameter that requires a gradient", "step 1 passed without step()",
+                 "the job has no periodic_averaging")
+        self.assertEqual(len(out.splitlines()), len(words), out)
         for line, expected in zip(out.splitlines(), words):
             self.assertIn(expected, line)

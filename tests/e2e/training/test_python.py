@@ -320,6 +320,176 @@ class PythonTest(PythonMembers):
             """, self.coordinator, job)
         self.assertEqual(out, "all\n")
 
+    def check_other_thread(self, end, *words):
+        """A call that waits in another thread ends when the member does."""
+        self.start_cluster()
+        job = self.submit(2, "mode: BSP")
+        self.program("""
+            import sys, time, numpy, tautline
+            me = tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member()
+            w = me.table("w", numpy.zeros(4))
+            me.open()
+            time.sleep(100)
+            """, self.coordinator, job)
+        out = self.run_python("""
+            import sys, threading, time, numpy, tautline
+            errors = []
+            def pull():
+                try:
+                    me.push(w, w.value); me.pull(w)
+                except tautline.TautlineError as error: errors.append(error)
+            with tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member() as me:
+                w = me.table("w", numpy.zeros(4))
+                me.open()
+                waits = threading.Thread(target=pull)
+                waits.start()
+                time.sleep(0.7)
+                begin = time.monotonic()
+                try:
+                    """ + end + """
+                except ValueError as error:
+                    print(error)
+                waits.join()
+                assert time.monotonic() - begin < 3, "it waits for the other's deadline"
+            print(type(errors[0]).__name__, errors[0])
+            """, self.coordinator, job)
+        for one in words:
+            self.assertIn(one, out)
+        return job
+
+    def test_a_member_that_fails_ends_the_wait_of_another_thread_and_says_so(self):
+        job = self.check_other_thread('me.fail("no such batch")', "StoppedError")
+        wait_until(lambda: "no such batch" in self.job_status(job)["message"], 3)
+
+    def test_a_member_that_is_closed_ends_the_wait_of_another_thread(self):
+        self.check_other_thread("me.close()", "StoppedError this member was closed")
+
+    def test_a_block_that_raises_ends_the_wait_of_another_thread(self):
+        self.check_other_thread(
+            'me.__exit__(ValueError, ValueError("no such batch"), None)', "StoppedError")
+
+    def test_calls_before_a_place_and_waits_that_cannot_be_are_refused(self):
+        self.start_cluster()
+        job = self.submit(2, "mode: BSP")
+        out = self.run_python("""
+            import ctypes, math, sys, tautline
+            from tautline import _library
+            lib, handle = _library.lib, ctypes.c_void_p()
+            def join(wait_s):
+                return lib.tautline_join(sys.argv[1].encode(), None, int(sys.argv[2]), None, wait_s,
+                                         ctypes.byref(handle))
+            for wait_s in (math.nan, math.inf, -math.inf, -1.0, 1e300):
+                assert join(wait_s) == 1 and b"a wait of " in lib.tautline_error()
+                try: tautline.connect(sys.argv[1], wait_s=wait_s)
+                except tautline.InvalidError as error: assert "a wait of " in str(error), error
+                else: raise AssertionError(wait_s)
+            for wait_s in (math.nan, -math.inf, -1.0, math.inf, 0.05):
+                lib.tautline_set_patience(wait_s)
+            assert join(20) == 0
+            bins, info = (ctypes.c_uint64 * 4)(), _library.TableInfo()
+            text = ctypes.c_void_p()
+            for code in (lib.tautline_staleness(handle, bins, 4),
+                         lib.tautline_job_table(handle, 0, ctypes.byref(info)),
+                         lib.tautline_definition(handle, ctypes.byref(text))):
+                assert code == 1 and b"has no place in its job yet" in lib.tautline_error(), code
+            lib.tautline_close(handle)
+            print("all")
+            """, self.coordinator, job)
+        self.assertEqual(out, "all\n")
+
+    def test_a_table_may_be_a_single_value(self):
+        self.start_cluster()
+        job = self.submit(1, "mode: BSP", 'tables { name: "a" } tables { name: "b" shape: 2 }')
+        other = self.submit(1, "mode: BSP")
+        out = self.run_python("""
+            import sys, numpy, tautline
+            cluster = tautline.connect(sys.argv[1])
+            with cluster.job(int(sys.argv[2])).member() as me:
+                assert me.job_tables()["a"][0] == (), me.job_tables()
+                a, b = me.table("a"), me.table("b")
+                for clock in me.clocks(2):
+                    me.push(a, 2.0); me.push(b, [1, 1]); me.pull(a); me.pull(b)
+                print(a.shape, a.value, numpy.from_dlpack(a).shape, me.snapshot(a).shape)
+            with cluster.job(int(sys.argv[3])).member() as me:
+                a = me.table("a", numpy.float32(8))
+                for clock in me.clocks(2):
+                    me.push(a, numpy.array(2.0)); me.pull(a)
+                print(a.shape, a.value)
+            """, self.coordinator, job, other)
+        self.assertEqual(out, "() -1.0 () ()\n() 7.0\n")
+
+    def test_a_member_knows_its_job_and_names_multiples_of_its_rate(self):
+        self.start_cluster()
+        job, named = self.submit(1, "mode: BSP"), self.submit(1, "mode: BSP", """
+            tables { name: "w" shape: 2 lr_mult: 2 }""")
+        out = self.run_python("""
+            import sys, numpy, tautline
+            def fails(kind, words, call):
+                try: call()
+                except kind as error: assert words in str(error), error
+                else: raise AssertionError(words)
+            cluster = tautline.connect(sys.argv[1])
+            with cluster.job(int(sys.argv[2])).member() as me:
+                print(me.definition["solver_param"]["base_lr"], me.definition["workers"])
+                for value in (-1, float("nan"), float("inf")):
+                    fails(tautline.InvalidError, "lr_mult must be a finite number",
+                          lambda: me.table(f"{value}", numpy.ones(2), lr_mult=value))
+                fails(tautline.InvalidError, "is averaged", lambda: me.table(
+                    "mean", numpy.ones(2), "averaged", lr_mult=2))
+                me.fail("a test")
+            job = cluster.submit(rule=tautline.SGD(lr=0.25, weight_decay=0.5), workers=1)
+            with job.member() as me:
+                twice = me.table("twice", numpy.ones(2), lr_mult=2)
+                alone = me.table("alone", numpy.ones(2), decay_mult=0)
+                for table in (twice, alone): me.push(table, numpy.ones(2))
+                for table in (twice, alone): me.pull(table)
+                me.end_clock()
+                # 1 - 2 * 0.25 * (1 + 0.5), and 1 - 0.25 * 1.
+                print(twice.value[0], alone.value[0])
+            with cluster.job(int(sys.argv[3])).member() as me:
+                fails(tautline.MismatchError, "has lr_mult 2 and decay_mult 1 in the job's text",
+                      lambda: me.table("w", lr_mult=3))
+                me.fail("a test")
+            """, self.coordinator, job, named)
+        self.assertEqual(out, "0.25 1\n0.25 0.75\n")
+
+    def check_interrupt(self, call):
+        """Ctrl-C ends a call that waits for a server that says nothing."""
+        server = self.start_cluster()
+        process = self.program("""
+            import sys, time, numpy, tautline
+            me = tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member()
+            w = me.table("w", numpy.zeros(4))
+            if sys.argv[3] != "open":
+                me.open()
+            if sys.argv[3] == "finish":
+                me.push(w, w.value); me.pull(w); me.end_clock()
+            print("ready", flush=True)
+            sys.stdin.readline()
+            getattr(me, sys.argv[3])(*[w] * (sys.argv[3] == "snapshot"))
+            """, self.coordinator, self.submit(1, "mode: BSP"), call, stdin=True)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        server.send_signal(signal.SIGSTOP)
+        try:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            time.sleep(1)
+            begin = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            self.assertIn("KeyboardInterrupt", self.result(process, status=-signal.SIGINT))
+            self.assertLess(time.monotonic() - begin, 5 * SLOWER)
+        finally:
+            server.send_signal(signal.SIGCONT)
+
+    def test_ctrl_c_ends_the_opening_of_tables(self):
+        self.check_interrupt("open")
+
+    def test_ctrl_c_ends_a_snapshot(self):
+        self.check_interrupt("snapshot")
+
+    def test_ctrl_c_ends_the_wait_of_a_member_that_leaves(self):
+        self.check_interrupt("finish")
+
     def test_a_server_that_is_gone_ends_a_members_wait_in_time(self):
         server = self.start_cluster()
         job = self.submit(1, "mode: BSP")

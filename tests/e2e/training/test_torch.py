@@ -83,7 +83,7 @@ CHANGE = MODEL + """
 
     kind = sys.argv[1]
     OPTIONS = {"add": {}, "norm": {"clip_norm": 0.5}, "value": {"clip_value": 0.01},
-               "scale": {"scaler": Scaler()}, "by hand": {"overlap": False}, "groups": {}}[kind]
+               "scale": {"scaler": Scaler()}, "by hand": {"overlap": False}}.get(kind, {})
 
     def groups_of(model, **rates):
         return [{"params": model[0].parameters(), **rates}]
@@ -98,9 +98,8 @@ CHANGING_MEMBER = CHANGE + """
     with tautline.connect(sys.argv[2], wait_s=20).job(int(sys.argv[3])).member() as me:
         pushed, push = [], me.push
         me.push = lambda table, gradient: (pushed.append(table.name), push(table, gradient))
-        if kind == "groups":
-            OPTIONS = {"groups": groups_of(model, lr_mult=0.1, decay_mult=0),
-                       "rule": tautline.SGD(lr=0.05, momentum=0.9, weight_decay=0.001)}
+        if "groups" in kind:
+            OPTIONS = {"groups": groups_of(model, lr_mult=0.1, decay_mult=0)}
         optimizer = me.optimizer(model, **OPTIONS)
         seen = []
         for clock in me.clocks(20):
@@ -121,7 +120,7 @@ CHANGING_MEMBER = CHANGE + """
                     model[0].weight.grad[0] = float("inf")
             else:
                 (half(first) + half(second)).backward()
-            assert len(pushed) == (6 if kind in ("add", "value", "groups") else 0), pushed
+            assert len(pushed) == (6 if kind in ("add", "value") or "groups" in kind else 0), pushed
             if kind == "scale":
                 scaler.step(optimizer, clock)
                 scaler.update()
@@ -135,11 +134,14 @@ CHANGING_MEMBER = CHANGE + """
 
 CHANGING_REFERENCE = CHANGE + """
     model = make_model(norm=False)
-    groups = [{"params": model.parameters()}]
-    if kind == "groups":
-        groups = groups_of(model, lr=0.005, weight_decay=0) + [
+    groups, rate = [{"params": model.parameters()}], 0.002 if "AdamW" in kind else 0.05
+    if "groups" in kind:
+        groups = groups_of(model, lr=rate / 10, weight_decay=0) + [
             {"params": [one for layer in model[1:] for one in layer.parameters()]}]
-    optimizer = torch.optim.SGD(groups, lr=0.05, momentum=0.9, weight_decay=0.001)
+    if "AdamW" in kind:
+        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=0.5)
+    else:
+        optimizer = torch.optim.SGD(groups, lr=rate, momentum=0.9, weight_decay=0.001)
     for clock in range(1, 21):
         mean = [torch.zeros_like(one) for one in model.parameters()]
         for slot in range(2):
@@ -148,7 +150,8 @@ CHANGING_REFERENCE = CHANGE + """
                 (criterion(model(images), labels) / 2).backward()
             if kind in ("norm", "by hand"): torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             if kind == "value": torch.nn.utils.clip_grad_value_(model.parameters(), 0.01)
-            for of, one in zip(mean, model.parameters()): of += one.grad / 2
+            for of, one in zip(mean, model.parameters()):
+                of += one.grad if "SUM" in kind else one.grad / 2
         for of, one in zip(mean, model.parameters()): one.grad = of
         optimizer.step()
     apart = 0
@@ -256,8 +259,11 @@ class TorchTest(PythonMembers):
                 optimizer = me.optimizer(model)
                 fails("takes the loss and no closure", lambda: optimizer.step(lambda: 0))
                 optimizer.zero_grad()
-                model(torch.ones(1, 2)).sum().backward()
-                fails("backward() a second time", model(torch.ones(1, 2)).sum().backward)
+                first, second = (model(torch.ones(1, 2)).sum() for _ in range(2))
+                first.backward()
+                fails("backward() a second time", second.backward)
+                fails("a forward between backward() and step() reads bias",
+                      lambda: model(torch.ones(1, 2)))
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
                 fails("was changed after it had left", optimizer.step)
                 fails("between backward() and step()", optimizer.state_dict)
@@ -286,29 +292,33 @@ class TorchTest(PythonMembers):
                 fails("both given", lambda: me.optimizer(model, clip_norm=1, clip_value=1))
                 fails("GradScaler is disabled: PyTorch", lambda: me.optimizer(
                     model, scaler=torch.cuda.amp.GradScaler(enabled=torch.cuda.is_available())))
-                def grouped(rule=None, **more):
-                    return lambda: me.optimizer(model, rule=rule, groups=[
+                def grouped(**more):
+                    return lambda: me.optimizer(model, groups=[
                         {"params": model.parameters()} | more])
-                fails("groups need the job's rule", grouped())
                 fails('has no "params"', lambda: me.optimizer(model, groups=[{"lr_mult": 2}]))
-                fails("has 'lr'", grouped(tautline.SGD(lr=1), lr=1))
-                fails("lr_mult of a group is -1", grouped(tautline.SGD(lr=1), lr_mult=-1))
-                fails("but it is Adam", grouped(tautline.Adam(lr=1), lr_mult=2))
+                fails("has 'lr'", grouped(lr=1))
+                fails("lr_mult of a group is -1", grouped(lr_mult=-1))
                 fails("shape [3] that is no parameter", lambda: me.optimizer(
-                    torch.nn.Linear(1, 1), rule=tautline.SGD(lr=1),
+                    torch.nn.Linear(1, 1),
                     groups=[{"params": torch.ones(3)}]))
                 fails("shape [2, 2] that is in a group already", lambda: me.optimizer(
-                    model, rule=tautline.SGD(lr=1), groups=[{"params": [model.weight] * 2}]))
+                    model, groups=[{"params": [model.weight] * 2}]))
                 optimizer = me.optimizer(model)
+                names = [table.name for table in me._tables]
+                fails("has an optimizer already", lambda: me.optimizer(torch.nn.Linear(3, 3)))
+                assert [table.name for table in me._tables] == names
                 clocks = me.clocks(3)
                 next(clocks)
                 fails("clock 1 passed without the optimizer's step", lambda: next(clocks))
+                optimizer.param_groups[0]["lr_mult"] = 0.5
+                fails("groups of parameters were changed after", optimizer.step)
+                me.fail("it was a test")
             """, self.coordinator, job)
         self.assertEqual(out, "")
 
-    def changed(self, kind):
+    def changed(self, kind, job=None):
         """How far members that change their gradients end from one process that does the same."""
-        job = self.submit_sgd(2, "mode: BSP")
+        job = job or self.submit_sgd(2, "mode: BSP")
         for member in [self.program(CHANGING_MEMBER, kind, self.coordinator, job)
                        for _ in range(2)]:
             self.result(member, timeout=100)
@@ -331,6 +341,18 @@ class TorchTest(PythonMembers):
     def test_groups_of_parameters_have_rates_of_their_own(self):
         self.start_cluster()
         self.assertLess(self.changed("groups"), 1e-4)
+
+    def test_groups_of_parameters_have_rates_of_their_own_where_updates_are_added(self):
+        self.start_cluster()
+        job = self.submit(2, "mode: BSP", "reduction: SUM", solver="""
+            type: "SGD" base_lr: 0.05 momentum: 0.9 weight_decay: 0.001""")
+        self.assertLess(self.changed("SUM groups", job), 1e-4)
+
+    def test_groups_of_parameters_have_rates_of_their_own_under_adamw(self):
+        self.start_cluster()
+        job = self.submit(2, "mode: BSP", solver="""type: "AdamW" base_lr: 0.002 momentum: 0.9
+            momentum2: 0.999 delta: 1e-8 weight_decay: 0.5""")
+        self.assertLess(self.changed("AdamW groups", job), 1e-4)
 
     def test_a_scaler_that_skips_a_step_has_the_clock_computed_again(self):
         self.start_cluster()

@@ -35,6 +35,27 @@ PROCESS = MODEL + """
 """
 
 
+# All four processes in one: the mean of a machine's two is clipped before that of both machines.
+CLIPPED = MODEL + """
+    model = make_model(norm=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.001)
+    for clock in range(1, int(sys.argv[1]) + 1):
+        mean = [torch.zeros_like(one) for one in model.parameters()]
+        for machine in range(2):
+            model.zero_grad()
+            for rank in range(2):
+                images, labels = batch(clock, 2 * machine + rank, 4)
+                (criterion(model(images), labels) / 2).backward()
+            torch.nn.utils.clip_grad_value_(model.parameters(), 0.01)
+            for of, one in zip(mean, model.parameters()): of += one.grad / 2
+        for of, one in zip(mean, model.parameters()): one.grad = of
+        optimizer.step()
+    theirs = model.state_dict()
+    print(max(float((ours - theirs[name]).abs().max() / theirs[name].abs().max())
+              for name, ours in torch.load("end0.pt").items()))
+"""
+
+
 class DDPHookTest(PythonMembers):
     module = "torch"
 
@@ -72,6 +93,12 @@ class DDPHookTest(PythonMembers):
         ends = self.ends(self.submit_sgd("mode: SSP slack: 1"), norm="norm")
         self.assertEqual({end[2] for end in ends}, {"True"})
         self.assertLessEqual(max(int(end[3]) for end in ends), 1)
+
+    def test_a_machines_gradients_are_clipped_by_value_as_they_leave(self):
+        self.start_cluster()
+        ends = self.ends(self.submit_sgd("mode: BSP"), clocks=20, options="{'clip_value': 0.01}")
+        self.assertEqual(len({end[1] for end in ends}), 1, "one result in all four processes")
+        self.assertLess(float(self.run_python(CLIPPED, 20)), 1e-4)
 
     def test_a_process_that_fails_ends_its_machine_and_the_other_one_continues(self):
         self.start_cluster()

@@ -251,6 +251,47 @@ TEST_CASE("a snapshot waits for no worker", "[client]") {
   CHECK(same_bits(first, second));
 }
 
+TEST_CASE("opening, snapshots and flushing are waited for in steps, with one deadline",
+          "[client]") {
+  const Duration step(5'000);
+  SECTION("of shards that answer each is done after some steps") {
+    ServedJob served(JobMaker(2, Slack(0), 2));
+    const auto client = served.client(0);
+    client->begin_open(two_tables());
+    const auto in_steps = [&](const auto& one) {
+      for (int i = 0; i < 2000; ++i) {
+        const auto done = one();
+        REQUIRE(done.has_value());
+        if (done.value()) return true;
+      }
+      return false;
+    };
+    CHECK(in_steps([&] { return client->await_open(kDeadline, step); }));
+    push(*client, 0, 0);
+    CHECK(in_steps([&] { return client->flush_for(kDeadline, step); }));
+    std::vector<float> values(4, -1.0F);
+    CHECK(in_steps([&] { return client->snapshot(kTable, values, kDeadline, step); }));
+    CHECK(values != std::vector<float>(4, -1.0F));
+  }
+  SECTION("a shard that says nothing ends the steps at the deadline of the first") {
+    ServedJob served(JobMaker(1));
+    ClientOptions options = served.options(WorkerId(0));
+    options.shards[0].address = "127.0.0.1:1";
+    Client client(served.context.make_endpoint(), options);
+    client.begin_open(two_tables());
+    const auto first = client.await_open(kSoon, step);
+    REQUIRE(first.has_value());
+    CHECK_FALSE(first.value());
+    for (int i = 0; i < 1000; ++i) {
+      const auto next = client.await_open(kSoon, step);
+      if (next) continue;
+      CHECK(next.error().code == ErrorCode::kTimeout);
+      return;
+    }
+    FAIL("no step ended");
+  }
+}
+
 TEST_CASE("all workers must name the same tables: other ones are refused with both names",
           "[client]") {
   ServedJob served(JobMaker(2));

@@ -118,9 +118,19 @@ TEST_CASE("a tensor that cannot be taken is refused, and stays its owner's", "[l
           one.plain.tensor.element = {dlpack::kFloat, 32, 4};
         }) == "the tensor has element type float32 x 4; convert it to float32");
   CHECK(error_of([](Foreign& one) { one.shape[1] = 0; }) ==
-        "the tensor has shape [2, 0]; each extent must be at least 1");
-  CHECK(error_of([](Foreign& one) { one.plain.tensor.dimensions = 33; }) ==
-        "the tensor has 33 dimensions; the limit is 32");
+        "the tensor has shape 2x0: extents must be at least 1");
+  CHECK(error_of([](Foreign& one) { one.plain.tensor.dimensions = -1; }) ==
+        "the tensor has -1 dimensions without a shape");
+  CHECK(error_of([](Foreign& one) {
+          one.plain.tensor.dimensions = 33;
+          one.shape.assign(33, 1);
+          one.plain.tensor.shape = one.shape.data();
+        }) == "the tensor has 33 dimensions; the limit is 32");
+  CHECK(error_of([](Foreign& one) {
+          one.shape = {1LL << 40, 1LL << 40};
+        }) ==
+        "the tensor has shape 1099511627776x1099511627776: more than the limit of 1099511627776 "
+        "values");
   CHECK_FALSE(GivenTensor::take(nullptr, false, "the tensor").has_value());
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("a table whose shape, kind or filler cannot work is refused by its nam
                wire.clear_shape();
                for (int i = 0; i < 4; ++i) wire.add_shape(std::int64_t{1} << 32U);
              }),
-             Contains("extent"));
+             Contains("more than the limit of"));
   CHECK_THAT(refusal([](auto& wire) { wire.set_kind(static_cast<pb::TableSpec::Kind>(3)); }),
              Contains("kind 3"));
   CHECK_THAT(refusal([](auto& wire) { wire.mutable_filler()->set_type("xavier"); }),

@@ -1,0 +1,169 @@
+"""PyTorch models that train by themselves and meet now and then: an optimizer of PyTorch's inside,
+the job's outer rule outside (DiLoCo)."""
+
+from typing import Any, Iterator, Optional
+
+import torch
+
+from tautline.errors import InvalidError
+from tautline.member import Member, Table
+from tautline.progress import Progress
+from tautline.torch.tensors import tensors_of
+
+
+def _interval(member: Member, given: Optional[int]) -> int:
+    """The job's interval, which a program may name to be sure of it."""
+    if given is not None and (int(given) != given or given < 1):
+        raise InvalidError(f"interval is {given}; it must be a whole number of steps, at least 1")
+    averaging = member.definition.get("consistency", {}).get("periodic_averaging")
+    if averaging is None:
+        raise InvalidError("the job has no periodic_averaging, so its rule would be applied to how "
+                           "far models have gone; submit one with consistency { periodic_averaging "
+                           "{ interval: 100 outer { } } }, or choose me.optimizer(model)")
+    if given is not None and given != averaging["interval"]:
+        raise InvalidError(f"interval is {given}, but the job's is {averaging['interval']}; omit "
+                           "it here, or submit the job with it")
+    return int(averaging["interval"])
+
+
+class Meetings:
+    """Steps an optimizer at this member, and after each interval of the job lets the model meet
+    those of the other members: what it has gone since the last meeting is pushed, and it continues
+    from what the servers have made of all members' ways. A meeting is a clock of the member: the
+    job's slack counts meetings. The optimizer's state (momentum, Adam's moments) stays this
+    member's.
+
+        with job.member() as me:     # of a job with periodic_averaging { interval: 100 outer { } }
+            inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
+            optimizer = tautline.torch.Meetings(me, model, inner)
+            sampler = me.sampler(len(data), batch=64)       # counts the steps
+            for step in optimizer.steps(10000):
+                inputs, targets = data[sampler.indices(step)]
+                optimizer.zero_grad()
+                loss = criterion(model(inputs), targets)
+                loss.backward()
+                optimizer.step(loss)     # inner.step(), and a meeting after each 100th
+
+    Floating-point buffers, such as running statistics, are averaged at meetings. All tables meet at
+    once: a job with `fragments` is for nets alone.
+
+    member    from job.member(), without tables of its own that are in use already
+    model     its parameters are float32 on the CPU; those without requires_grad stay as they are
+    inner     an optimizer of those parameters
+    interval  steps between two meetings, for a program that relies on it; None: as the job says
+    """
+
+    def __init__(self, member: Member, model: torch.nn.Module, inner: torch.optim.Optimizer,
+                 interval: Optional[int] = None) -> None:
+        self.interval = _interval(member, interval)
+        parameters, buffers = tensors_of(model, in_place=False)
+        self.inner = inner
+        self._member = member
+        self._steps = 0  # since the last meeting
+        self._items = 0
+        self._loss: Optional[float] = None
+        member.attach(self)
+
+        # The tables' memory is the shared values', from which the model goes its own way.
+        def shared(name: str, one: torch.Tensor, kind: str) -> tuple[Table, torch.Tensor]:
+            memory = one.detach().clone(memory_format=torch.contiguous_format)
+            return member.table(name, memory, kind), one
+
+        self._parameters = [shared(name, one, "trained") for name, one in parameters.items()]
+        self._buffers = [shared(name, one, "averaged") for name, one in buffers.items()]
+        member.open()
+        self._take_shared()
+
+    @property
+    def next_clock(self) -> int:
+        """The clock whose meeting is next."""
+        return self._member.clock
+
+    @property
+    def next_batch(self) -> int:
+        """The step that is next, counted from 1: a member that joins at a later clock begins at the
+        steps of that clock."""
+        return (self._member.clock - 1) * self.interval + self._steps + 1
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a step may pass without the end of a clock: most do."""
+        return True
+
+    def steps(self, end: Optional[int] = None, progress: Optional[bool] = None) -> Iterator[int]:
+        """Steps until `end` is done, from those of the clock at which the member joined: for a loop
+        that calls step() once. It stops early where the member is drained, which it then leaves.
+
+        end       the last step; None: without end
+        progress  whether a bar shows how far it is; None: in notebooks
+        """
+        with Progress("steps", end, progress, begin=self.next_batch - 1) as bar:
+            while end is None or self.next_batch <= end:
+                step = self.next_batch
+                yield step
+                if self.next_batch == step:
+                    raise InvalidError(f"step {step} passed without step() of Meetings; call it "
+                                       "once a step")
+                bar.show(step)
+                if self._member.is_drained:
+                    self._member.leave()
+                    return
+
+    def zero_grad(self, *arguments: Any, **options: Any) -> None:
+        """Forgets the gradients of the step before."""
+        self.inner.zero_grad(*arguments, **options)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The inner optimizer's."""
+        return self.inner.param_groups
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's; the outer rule's state is the servers', and part of the job's
+        checkpoints."""
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes the inner optimizer's state."""
+        self.inner.load_state_dict(state)
+
+    def step(self, loss: Any = None, items: int = 0) -> Any:
+        """Steps the inner optimizer, and meets if it is time.
+
+        loss   a number or a tensor of one, for status and page
+        items  how many were trained at this step
+        """
+        if callable(loss):
+            raise InvalidError("step() takes the loss and no closure")
+        self.inner.step()
+        self._steps += 1
+        self._items += items
+        self._loss = None if loss is None else float(loss)
+        if self._steps == self.interval:
+            self.meet()
+        return loss
+
+    def synchronize(self) -> None:
+        """Meets, unless nothing was trained since the last meeting: what the member does before it
+        leaves, so that none of its steps is lost."""
+        if self._steps > 0:
+            self.meet()
+
+    def meet(self) -> None:
+        """Pushes how far the model has gone back from the shared values, and continues from the new
+        ones as soon as the job's slack allows."""
+        with torch.no_grad():
+            for table, parameter in self._parameters:
+                self._member.push(table, torch.from_numpy(table.value) - parameter)
+            for table, buffer in self._buffers:
+                self._member.push(table, buffer)
+        for table, _ in self._parameters + self._buffers:
+            self._member.pull(table)
+        self._take_shared()
+        self._member.end_clock(self._loss, self._items)
+        self._steps, self._items = 0, 0
+
+    def _take_shared(self) -> None:
+        with torch.no_grad():
+            for table, one in self._parameters + self._buffers:
+                one.copy_(torch.from_numpy(table.value))
