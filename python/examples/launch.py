@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import multiprocessing
+import multiprocessing.connection
 import tempfile
 import types
 
@@ -33,10 +34,19 @@ def _run(train, given, places):
     processes = [context.Process(target=_start, args=(train, given, place)) for place in places]
     for process in processes:
         process.start()
-    for process in processes:
-        process.join()
-    if any(process.exitcode != 0 for process in processes):
-        raise SystemExit(1)
+    try:
+        # The others wait for one that fails, perhaps without end.
+        running = {process.sentinel: process for process in processes}
+        while running:
+            for ended in multiprocessing.connection.wait(list(running)):
+                process = running.pop(ended)
+                process.join()
+                if process.exitcode != 0:
+                    raise SystemExit(1)
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
 
 
 def members(train, given, rule):

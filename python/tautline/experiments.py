@@ -1,6 +1,7 @@
 """Sweeps: one training under several bounds, settings and seeds, and what came of it."""
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -68,9 +69,10 @@ class Sweep:
                           color=f"C{labels.index(label)}", label="" if number else label)
         left.set(xlabel="seconds", ylabel=rows[0]["quantity"].replace("_", " ") if rows else "")
         left.legend()
-        right.bar(labels, list(self.points["seconds_to_target_mean"]), yerr=[
-            value or 0 for value in self.points["seconds_to_target_sd"]],
-            color=[f"C{i}" for i in range(len(labels))])
+        # A point that has not reached the target has no bar.
+        heights, errors = ([math.nan if value is None else value for value in self.points[name]]
+                           for name in ("seconds_to_target_mean", "seconds_to_target_sd"))
+        right.bar(labels, heights, yerr=errors, color=[f"C{i}" for i in range(len(labels))])
         right.set(ylabel="seconds to the target")
         return figure
 
@@ -101,9 +103,8 @@ def _counted(values: Union[One, Iterable[One]]) -> str:
     return ",".join(words)
 
 
-def _command(job: Path, folder: pathlib.Path, options: dict[str, Any],
-             vary: dict[str, Any]) -> list[str]:
-    words = [program("tautline"), "sweep", str(job), "--output", str(folder)]
+def _command(job: Path, options: dict[str, Any], vary: dict[str, Any]) -> list[str]:
+    words = [program("tautline"), "sweep", str(job)]
     for name, value in options.items():
         if value is not None:
             words += [f"--{name}", str(value)]
@@ -112,16 +113,17 @@ def _command(job: Path, folder: pathlib.Path, options: dict[str, Any],
     return words
 
 
-def _watch(process: "subprocess.Popen[str]", progress: Optional[bool]) -> None:
-    """Shows a sweep's runs until it has said all."""
+def _watch(process: "subprocess.Popen[str]", progress: Optional[bool]) -> Optional[pathlib.Path]:
+    """Shows a sweep's runs until it has said all. Returns its folder, if it has begun."""
     assert process.stdout is not None
     head = process.stdout.readline()  # "NAME: 4 points with 2 seeds each, 8 runs, folder ..."
-    count = re.search(r" (\d+) runs?, folder ", head)
+    count = re.search(r" (\d+) runs?, folder (.*)$", head)
     with Progress("runs", int(count[1]) if count else None, progress) as bar:
         done = 0
         for line in process.stdout:
             done += bool(_FINISHED.search(line))
             bar.show(done)
+    return pathlib.Path(count[2]) if count else None
 
 
 def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers: Any = None,
@@ -139,13 +141,14 @@ def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers:
         sweep.points[["slack", "seconds_to_target_mean"]]
 
     job       a job's file, or a sweep's
-    slack     the bounds, one or several: 0 is BSP, None is without a bound. Not given: the file's,
-              or 0, 1, 2, 4, 8 and None
+    slack     the bounds, one or several: 0 is BSP, None is without a bound. Not given: those of a
+              sweep's file; the job's own where fields vary; or else 0, 1, 2, 4, 8 and None
     workers   numbers of workers, one or several
     seeds     runs of each point
     vary      fields of the job with their values: {"solver.base_lr": [0.01, 0.1]}
-    over      fields that replace the job's in every run, as in a job's file
-    name      of the sweep; not given: the file's
+    over      fields that replace the job's in every run, as in a job's file; of a sweep's file
+              they replace the same ones of its `over`
+    name      of the sweep; not given: the sweep's file's, or that of the job's file with -sweep
     folder    where it is kept; not given: runs/NAME
     metric    "accuracy", "loss", "perplexity" or an output of the test net
     target    the metric's value whose time is compared; not given: the best that every run reached
@@ -159,25 +162,20 @@ def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers:
     path = pathlib.Path(job).absolute()
     if not path.exists():
         raise NotFoundError(f"{path} does not exist; name a job's file, or a sweep's")
-    title = name or f"{path.stem}-sweep"
-    place = pathlib.Path(folder) if folder is not None else pathlib.Path("runs") / title
-    options = {"slack": None if slack == "" else _counted(slack),
+    options = {"output": folder, "name": name, "over": over or None,
+               "slack": None if slack == "" else _counted(slack),
                "workers": None if workers is None else _counted(workers), "seeds": seeds,
                "metric": metric, "target": target, "lab": lab, "data": data, "draws": draws,
                "parallel": parallel, "limit": limit_s}
     with tempfile.TemporaryDirectory(prefix="tautline-sweep-") as temporary:
-        if over or name:
-            path_of_job, path = path, pathlib.Path(temporary) / f"{title}.textproto"
-            path.write_text(f"name: {json.dumps(title)}\njob: {json.dumps(str(path_of_job))}\n"
-                            f"over {{ {over} }}\n")
         errors = pathlib.Path(temporary) / "errors"
         with open(errors, "w", encoding="utf-8") as file:
             process = subprocess.Popen(
-                _command(path, place, options, vary or {}), stdin=subprocess.DEVNULL,
+                _command(path, options, vary or {}), stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=file, text=True,
                 start_new_session=True)  # Ctrl-C is this process's, and sent on
         try:
-            _watch(process, progress)
+            place = _watch(process, progress)
             code = process.wait()
             said = errors.read_text(encoding="utf-8").strip()
         except BaseException:
@@ -191,7 +189,7 @@ def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers:
         finally:
             if process.stdout is not None:
                 process.stdout.close()
-    if not (place / "points.csv").exists() or code == 2:
+    if place is None or not (place / "points.csv").exists() or code == 2:
         lines = said.splitlines() or [f"tautline sweep ended with {code}"]
         raise (InvalidError if code == 2 else TautlineError)(lines[-1])
     if code != 0:

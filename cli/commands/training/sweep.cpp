@@ -12,7 +12,9 @@
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/shared_options.hpp"
 #include "cli/sweep/sweep.hpp"
+#include "cli/sweep/sweep_plan.hpp"
 #include "cli/sweep/vary.hpp"
+#include "proto/config/text.hpp"
 #include "worker/model/job/file_kind.hpp"
 
 namespace taut::cli {
@@ -23,6 +25,8 @@ namespace fs = std::filesystem;
 /// The options as they were typed; each is put over what the sweep file says.
 struct SweepArguments {
   std::string file;
+  std::string name;
+  std::string over;
   std::vector<std::string> slack;
   std::vector<std::string> policies;
   std::vector<std::string> workers;
@@ -89,6 +93,13 @@ void put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
   if (arguments.max_iter) over.mutable_solver_param()->set_max_iter(*arguments.max_iter);
 }
 
+/// Fields of a job as text.
+Result<pb::Job> fields_of(const std::string& text, const std::string& option) {
+  pb::Job fields;
+  TAUT_TRY(parse_text(text, option, fields));
+  return fields;
+}
+
 Result<SweepOptions> settle(const SweepArguments& arguments) {
   SweepOptions options;
   options.sweep.set_name("sweep");
@@ -112,7 +123,10 @@ Result<SweepOptions> settle(const SweepArguments& arguments) {
   for (const std::string& file : arguments.policies) {
     TAUT_TRY(*options.sweep.add_policy(), load_policy(file));
   }
+  if (!arguments.name.empty()) options.sweep.set_name(arguments.name);
   options.from_files = options.sweep;
+  TAUT_TRY(const pb::Job over, fields_of(arguments.over, "--over"));
+  put_fields_over(over, *options.sweep.mutable_over());
   put_axes_over(arguments, options.sweep);
   return options;
 }
@@ -185,6 +199,20 @@ void add_sweep(Command& command, int& status) {
             "Sweep file, or job or solver file (default: LeNet on Fashion-MNIST)")
       .value("FILE");
   add_axes(command, *arguments);
+  command
+      .text("--over", arguments->over,
+            "Fields that replace the job's in every run, and those of a sweep file's over, as in "
+            "a job's file: \"solver_param { max_iter: 200 }\"")
+      .value("FIELDS")
+      .check([](const std::string& text) {
+        const auto fields = fields_of(text, "FIELDS");
+        return fields ? std::string() : fields.error().message;
+      });
+  command
+      .text("--name", arguments->name,
+            "The sweep's name, and its folder's in runs/ (default: the sweep file's, or the "
+            "job's with -sweep)")
+      .value("NAME");
   straggler_option(command, arguments->stragglers);
   command.number("--clock-time", arguments->clock_time_ms,
                  "For experiments: the shortest time of a worker's clock", "MS", {});

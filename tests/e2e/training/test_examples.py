@@ -50,6 +50,24 @@ class ExamplesTest(PythonMembers):
             self.assertLessEqual(count, 10, ours)
             self.assertGreater(count, 4, ours)
 
+    def test_a_process_that_fails_ends_the_others_of_its_example(self):
+        script = self.file("fails.py", f"""
+import sys, time, types
+sys.path.insert(0, {str(EXAMPLES)!r})
+import launch
+
+def train(given, place):
+    if place.rank == 1: raise ValueError("it fails before it joins")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    launch._run(train, None, [types.SimpleNamespace(rank=rank) for rank in range(3)])
+""")
+        done = subprocess.run([self.interpreter, script], env=self.environment, timeout=60 * SLOWER,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("ValueError: it fails before it joins", done.stderr)
+
     def test_the_cnn_in_bsp_is_as_good_as_by_ddp(self):
         if not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
             self.skipTest("no Fashion-MNIST here; scripts/install_packages installs it")

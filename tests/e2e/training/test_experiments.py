@@ -75,6 +75,44 @@ class ExperimentsTest(PythonMembers):
             """)
         self.assertEqual(out, "['0', 'async'] {''} True\n")
 
+    def test_a_sweeps_file_takes_other_fields_another_name_and_says_its_folder(self):
+        job = self.job(iterations=20)
+        self.file("file.textproto", f"""
+            job: "{job.name}" slack: "0" workers: 1 seeds: 1 target: 0.1
+            over {{ solver_param {{ max_iter: 10 test_interval: 5 }} }}""")
+        out = self.run_python("""
+            import sys, tautline
+            own = tautline.sweep(sys.argv[1])
+            print(own.folder, own.runs["clocks"][0])
+            other = tautline.sweep(sys.argv[1], over="solver_param { max_iter: 30 }", name="other")
+            print(other.folder, other.runs["clocks"][0], other.runs["slack"][0])
+            # What else the file's own over says is kept.
+            said = (other.folder / "sweep.textproto").read_text()
+            print("max_iter: 30" in said, "max_iter: 10" in said, "test_interval: 5" in said)
+            """, self.folder / "file.textproto", timeout=100)
+        self.assertEqual(out.splitlines()[0], "runs/file 10")
+        self.assertEqual(out.splitlines()[1], "runs/other 30 0")
+        self.assertEqual(out.splitlines()[2], "True False True")
+
+    def test_a_point_that_missed_the_target_has_no_bar(self):
+        self.interpreter = interpreter_with("matplotlib, numpy")
+        folder = self.folder / "out"
+        folder.mkdir()
+        (folder / "points.csv").write_text(
+            "slack,workers,runs,seconds_to_target_mean,seconds_to_target_sd\n"
+            "0,1,2,4.5,0.5\n1,1,2,3.5,\nasync,1,2,,\n")
+        (folder / "runs.csv").write_text("slack,workers,seed\n0,1,1\n")
+        (folder / "curves.csv").write_text("slack,workers,seed,over,quantity,at,value\n"
+                                           "0,1,1,seconds,test_accuracy,1,0.5\n")
+        for without in ([], ["pandas"]):
+            out = self.run_python(WITHOUT.format(names=without) + """
+            import math, tautline
+            figure = tautline.Sweep(sys.argv[1]).plot()
+            figure.savefig("chart.png")
+            print([bar.get_height() for bar in figure.axes[1].patches])
+            """, folder)
+            self.assertEqual(out, "[4.5, 3.5, nan]\n")
+
     def test_the_tutorials_sweep_is_a_script_of_twenty_lines(self):
         script = SOURCE / "python" / "examples" / "sweep.py"
         self.assertLessEqual(len(script.read_text().splitlines()), 20)
