@@ -113,7 +113,7 @@ class Optimizer(torch.optim.Optimizer):
         group_of = {one: group for group in listed for one in group["params"]}
         for name, parameter in parameters.items():
             group = group_of.get(parameter)
-            multiples = {} if group is None else {
+            multiples: dict[str, Any] = {} if group is None else {
                 of: float(group.get(of, usual)) for of, usual in _MULTIPLES.items()}
             self._tables[parameter] = member.table(name, parameter.data, **multiples)
         for name, buffer in buffers.items():

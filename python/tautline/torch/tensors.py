@@ -12,7 +12,7 @@ def tensors_of(model: torch.nn.Module, in_place: bool) -> tuple[Named, Named]:
 
     in_place  the tables' memory is theirs, which then must be contiguous
     """
-    parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    parameters: Named = {name: one for name, one in model.named_parameters() if one.requires_grad}
     buffers = {name: one for name, one in model.named_buffers()
                if one.is_floating_point() and one.numel() > 0}
     if not parameters:
