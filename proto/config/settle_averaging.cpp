@@ -19,7 +19,6 @@ namespace {
 using pb::Consistency;
 using pb::OuterOptimizer;
 
-constexpr std::uint32_t kMaxInterval = 1'000'000;
 constexpr std::uint32_t kMaxBuffer = 1000;
 
 FieldMisfit misfit(const char* field, const std::string& what) {
@@ -81,12 +80,6 @@ std::optional<FieldMisfit> misfit_of_numbers(const OuterOptimizer& outer) {
   return std::nullopt;
 }
 
-/// Slack 0 is BSP, whatever the mode is called.
-bool is_bsp(const Consistency& consistency) {
-  return consistency.mode() == Consistency::BSP ||
-         (consistency.mode() == Consistency::SSP && consistency.slack() == 0);
-}
-
 std::optional<FieldMisfit> misfit_of_buffer(const pb::Job& job) {
   const std::uint32_t buffer = job.consistency().periodic_averaging().outer().buffer();
   if (buffer == 0) return std::nullopt;
@@ -105,6 +98,12 @@ std::optional<FieldMisfit> misfit_of_buffer(const pb::Job& job) {
 }
 
 }  // namespace
+
+bool is_bsp(const Consistency& consistency) {
+  return consistency.mode() == Consistency::BSP ||
+         (consistency.mode() == Consistency::SSP && consistency.slack() == 0 &&
+          !consistency.has_dynamic_slack());
+}
 
 std::optional<FieldMisfit> misfit_of_averaging(const pb::Job& job) {
   if (!job.consistency().has_periodic_averaging()) return std::nullopt;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@ struct FieldMisfit {
   std::vector<PlacedText::Step> where;
   std::string what;  // with its path
 };
+
+/// The most clocks between two meetings or exchanges.
+inline constexpr std::uint32_t kMaxInterval = 1'000'000;
+
+/// Whether a job is BSP: slack 0 is, whatever the mode is called, unless the slack moves.
+[[nodiscard]] bool is_bsp(const pb::Consistency& consistency);
 
 /// The first of a job's periodic averaging that is out of its range, that its outer type does not
 /// read or that does not go with the rest of the job; nothing: all of it fits, or there is none.

@@ -1,7 +1,6 @@
 #include "proto/config/settle_filler.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
 #include <cmath>
@@ -9,13 +8,10 @@
 #include <string_view>
 
 #include "common/did_you_mean.hpp"
+#include "proto/config/job_tables.hpp"
 
 namespace taut {
 namespace {
-
-std::string words_of(const std::vector<std::int64_t>& shape) {
-  return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
-}
 
 math::Fan fan_of(const std::vector<std::int64_t>& shape) {
   double count = 1;
@@ -57,7 +53,7 @@ Result<math::Filler> settle_gaussian(const pb::FillerParameter& filler,
     return invalid(
         fmt::format("is gaussian with sparse {}, but the parameter of shape {} has {} outputs: no "
                     "input can keep more weights",
-                    filler.sparse(), words_of(shape), shape[0]));
+                    filler.sparse(), words_of_shape(shape), shape[0]));
   }
   settled.sparse = filler.sparse();
   settled.outputs = shape[0];
@@ -69,7 +65,7 @@ Result<math::Filler> settle_bilinear(const std::vector<std::int64_t>& shape) {
   return invalid(
       fmt::format("is bilinear, which is for weights of four axes with square kernels, and the "
                   "parameter has shape {}",
-                  words_of(shape)));
+                  words_of_shape(shape)));
 }
 
 }  // namespace

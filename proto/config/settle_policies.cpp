@@ -22,7 +22,6 @@ using pb::Consistency;
 using Policy = std::shared_ptr<const StalenessPolicy>;
 
 constexpr std::uint32_t kMaxSlack = 1000;
-constexpr std::uint32_t kMaxInterval = 1'000'000;
 constexpr float kMaxExponent = 10;  // a staleness of 1 counts a thousandth
 
 Result<Policy> make_backup_workers(const pb::Job& job) {
@@ -160,13 +159,6 @@ constexpr std::array kPolicies{
     Entry{Averaging::kElastic, [](const Consistency& c) { return c.has_elastic_averaging(); },
           make_elastic_averaging},
 };
-
-/// Slack 0 is BSP, whatever the mode is called.
-bool is_bsp(const Consistency& consistency) {
-  return consistency.mode() == Consistency::BSP ||
-         (consistency.mode() == Consistency::SSP && consistency.slack() == 0 &&
-          !consistency.has_dynamic_slack());
-}
 
 Result<void> check_mode(const PolicyInfo& policy, const Consistency& consistency) {
   const bool fits[] = {true, is_bsp(consistency), !is_bsp(consistency),
