@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <system_error>
 
@@ -26,12 +28,15 @@ struct Socket {
   const int number;
 };
 
+/// As ZeroMQ looks an address up here: a name is one of IPv4, and "[...]" an address of IPv6.
 Found look_up(const std::string& address) {
   const auto colon = address.rfind(':');
   std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const bool is_ipv6 = host.starts_with('[') && host.ends_with(']');
+  if (is_ipv6) host = host.substr(1, host.size() - 2);
   const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
   addrinfo hints{};
+  hints.ai_family = is_ipv6 ? AF_INET6 : AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
@@ -48,10 +53,16 @@ Result<void> unreachable(int reason) {
 }
 
 /// REQUIRES: a connection was begun.
-Result<void> await(int socket, Duration within) {
+/// within  for the message; the wait ends at `until`
+Result<void> await(int socket, Duration within, TimePoint until) {
   pollfd waiting{.fd = socket, .events = POLLOUT, .revents = 0};
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(within).count();
-  if (poll(&waiting, 1, static_cast<int>(milliseconds)) <= 0) {
+  while (true) {
+    const Duration left = std::max(until - steady_now(), Duration::zero());
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    const int ready = poll(&waiting, 1, static_cast<int>(milliseconds));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) return unreachable(errno);
+    if (ready > 0) break;
     return make_error(ErrorCode::kTimeout,
                       fmt::format("does not answer within {:g} s", seconds(within)));
   }
@@ -62,16 +73,27 @@ Result<void> await(int socket, Duration within) {
   return ok();
 }
 
+Result<void> try_one(const addrinfo& place, Duration within, TimePoint until) {
+  const Socket one(socket(place.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (one.number < 0) return unreachable(errno);
+  if (connect(one.number, place.ai_addr, place.ai_addrlen) == 0) return ok();
+  // Interrupted, it continues nevertheless.
+  if (errno != EINPROGRESS && errno != EINTR) return unreachable(errno);
+  return await(one.number, within, until);
+}
+
 }  // namespace
 
 Result<void> try_to_reach(const std::string& address, Duration within) {
-  const Found place = look_up(address);
-  if (!place) return make_error(ErrorCode::kNotFound, "has a name that is not known here");
-  const Socket one(socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (one.number < 0) return unreachable(errno);
-  if (connect(one.number, place->ai_addr, place->ai_addrlen) == 0) return ok();
-  if (errno != EINPROGRESS) return unreachable(errno);
-  return await(one.number, within);
+  const Found places = look_up(address);
+  if (!places) return make_error(ErrorCode::kNotFound, "has a name that is not known here");
+  const TimePoint until = steady_now() + within;
+  Result<void> reached = unreachable(EHOSTUNREACH);
+  for (const addrinfo* place = places.get(); place != nullptr; place = place->ai_next) {
+    reached = try_one(*place, within, until);
+    if (reached) break;
+  }
+  return reached;
 }
 
 }  // namespace taut

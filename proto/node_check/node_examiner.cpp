@@ -46,10 +46,11 @@ NodeExaminer::NodeExaminer(ZmqContext& context, NodeSelf self)
     : context_(context), self_(std::move(self)) {}
 
 NodeExaminer::~NodeExaminer() {
-  given_up_ = true;
   {
+    // Together: a check that begins clears given_up_ under the lock, if nothing stops it.
     const std::scoped_lock lock(mutex_);
     stops_ = true;
+    given_up_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();

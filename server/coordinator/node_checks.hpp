@@ -11,8 +11,8 @@
 
 namespace taut {
 
-/// The check of every node that a client has ordered: who is asked, and what has been answered. One
-/// at a time; nothing of it is stored. Pure; no I/O.
+/// The check of every node that a client has ordered: the nodes examined and their facts. One at a
+/// time; nothing of it is stored. Pure; no I/O.
 class NodeChecks {
  public:
   /// A client's request: begins a check, or says how far that of its number is.
