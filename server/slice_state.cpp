@@ -275,7 +275,7 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
 SliceState::Position SliceState::position(WorkerId worker, Slack slack) const {
   const Clock done = clock_.done(worker);
   // Its read may be on its way while its push has arrived.
-  const bool is_at_bound = !slack.is_unbounded() && done - clock_.version() == slack.clocks() + 1;
+  const bool is_at_bound = !may_read(clock_.complete_until(), done, done, slack);
   const bool waits = is_at_bound || parked_.holds(worker);
   return {waits ? done - 1 : done, waits};
 }

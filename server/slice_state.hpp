@@ -114,7 +114,8 @@ class SliceState {
     return clock_.holds_back(reader, clock);
   }
   /// The clock that a member computes; or, if it waits for the values of the next one, that it has
-  /// pushed. Under a slack it is never more than that ahead of V.
+  /// pushed. Under a slack it is never more than that ahead of V; where members push at the ends of
+  /// intervals, of the end of V's interval.
   struct Position {
     Clock clock;
     bool waits = false;
@@ -122,7 +123,7 @@ class SliceState {
   [[nodiscard]] Position position(WorkerId worker, Slack slack) const;
   [[nodiscard]] std::size_t parked() const { return parked_.size(); }
   /// Updates that were accepted and are not applied: in BSP they wait for the others of their
-  /// clock.
+  /// clock, in a buffer for as many as make a step.
   [[nodiscard]] std::size_t held() const { return held_.size(); }
 
  private:

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/ssp/policies/averaging.hpp"
+
 namespace taut::server {
 namespace {
 
@@ -17,6 +19,9 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
                   const JobView& job) {
   std::uint64_t copies = 1;
   std::uint64_t compensation = 0;
+  // Updates that wait in a buffer.
+  const auto* averaging = job.policies.find<Averaging>();
+  if (averaging != nullptr && table.kind != TableKind::kFrozen) copies += averaging->buffer();
   if (table.kind == TableKind::kTrained) {
     copies += static_cast<std::uint64_t>(job.rule.state_count());
     const Policies::Keeps keeps = job.policies.keeps();

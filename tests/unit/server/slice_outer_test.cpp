@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/slice_state.hpp"
+#include "server/table_memory.hpp"
 #include "tests/unit/server/job_maker.hpp"
 #include "tests/unit/server/outer_rules.hpp"
 
@@ -328,4 +329,36 @@ TEST_CASE("a checkpoint has a fragment as it was after its last meeting, with th
         PushVerdict::kAccept);
   CHECK(test::same_bits(test::floats_of(resumed.snapshot(PeerId(1)).values),
                         std::vector{one.value()}));
+}
+
+TEST_CASE("a member that has reached the bound in meetings waits, before its read arrives",
+          "[slice][averaging]") {
+  JobMaker maker = meeting(2, Slack(1));
+  (void)outer_of(maker);
+  Scalar one(std::move(maker));
+  bool is_answered = true;
+  for (std::int64_t clock = kInterval - 1; is_answered; clock += kInterval) {
+    REQUIRE(clock < 10 * kInterval);
+    REQUIRE(one.push(0, clock, 1) == PushVerdict::kAccept);
+    const auto position = one.slice->position(WorkerId(0), one.view->slack);
+    is_answered = !std::isnan(one.read(0, clock + 1));
+    CHECK(position.waits == !is_answered);
+    CHECK(position.clock == Clock(is_answered ? clock + 1 : clock));
+  }
+}
+
+TEST_CASE("the memory that tables need includes what a buffer holds", "[memory][averaging]") {
+  JobMaker maker = meeting(2, Slack(1));
+  outer_of(maker).set_type("SGD");
+  outer_of(maker).set_momentum(0);
+  const auto needs = [](JobMaker& of) {
+    std::vector<TableSpec> tables{test::make_table(0, {1000}), test::make_table(1, {1000})};
+    tables[1].kind = TableKind::kFrozen;
+    return even_needs(tables, *of.view());
+  };
+  const auto before = needs(maker);
+  outer_of(maker).set_buffer(10);
+  const auto after = needs(maker);
+  CHECK(after[0].bytes == before[0].bytes + 10 * 1000 * sizeof(float));
+  CHECK(after[1].bytes == before[1].bytes);
 }
