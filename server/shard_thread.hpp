@@ -77,7 +77,7 @@ class ShardThread {
   void obey(const Command& command);
   void hand_captures_out();
   void receive(const Incoming& incoming);
-  /// Hands a request about parts on. Returns whether the message was one.
+  /// Passes a request about parts to its handler. Returns whether the message was one.
   bool take_part_request(const Incoming& incoming, DataMessage& message);
   void send(std::vector<Outgoing> messages);
   [[nodiscard]] bool may_send(const Outgoing& one, SharedLink* link);

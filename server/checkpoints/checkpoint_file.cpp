@@ -71,8 +71,8 @@ struct Plan {
   pb::CheckpointSlices note;
 };
 
-/// One file with everything; or, of an incremental order, one with what has changed, and one with
-/// what rests. The first of them describes all slices.
+/// One file with everything; or, of an incremental order, one with the slices that have changed and
+/// one with those that have not. The first of them describes all slices.
 std::array<Plan, 2> plan_files(const ShardCapture& capture, const UnchangedSlices& unchanged) {
   std::array<Plan, 2> plans;
   const bool is_incremental = capture.order.is_incremental;
@@ -88,9 +88,9 @@ std::array<Plan, 2> plan_files(const ShardCapture& capture, const UnchangedSlice
       slice.set_file(*shared);
       continue;
     }
-    const bool rests = is_incremental && unchanged.rests(image);
-    if (rests) slice.set_file(plans[1].name);
-    plans[rests ? 1 : 0].slices.push_back(i);
+    const bool is_unchanged = is_incremental && unchanged.contains(image);
+    if (is_unchanged) slice.set_file(plans[1].name);
+    plans[is_unchanged ? 1 : 0].slices.push_back(i);
   }
   return plans;
 }

@@ -35,8 +35,8 @@ using MakeOutput = std::function<Result<std::unique_ptr<CheckpointOutput>>(const
 [[nodiscard]] MakeOutput whole_files(const std::string& folder);
 
 /// Writes a shard's part of a checkpoint: one file, or, if the order is incremental, one with the
-/// slices that have changed and one with those that are likely not to change again, where the
-/// checkpoint before it has them no more. Memory of a slice is freed once it is written.
+/// slices that have changed and one with those that are likely not to change again and are in no
+/// file that can be linked. Memory of a slice is freed once it is written.
 /// make      starts each file
 /// stop      ends it early, between two slices; no file remains then
 /// Returns   the files, and those of earlier checkpoints that were linked

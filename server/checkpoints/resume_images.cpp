@@ -13,12 +13,14 @@
 namespace taut::server {
 namespace {
 
+/// Of each member of a resumed job, which old member's work it continues, if any.
+using Successors = std::map<WorkerId, std::optional<std::uint32_t>>;
+
 /// The member of the new job that continues the work of an old one: they have the same share of the
 /// data. With another number of shares there is none, and all start at the checkpoint's clock.
-std::map<WorkerId, std::optional<std::uint32_t>> successors(const pb::ServerJob& job,
-                                                            const pb::CheckpointManifest& saved,
-                                                            std::uint32_t slots) {
-  std::map<WorkerId, std::optional<std::uint32_t>> takes_up;
+Successors successors(const pb::ServerJob& job, const pb::CheckpointManifest& saved,
+                      std::uint32_t slots) {
+  Successors takes_up;
   // In BSP a clock is applied when all have pushed it, so all must start at the same one.
   const bool aggregates = job.modes(0).mode() == pb::ModeChange::AGGREGATE;
   for (const pb::Member& member : job.members()) {
@@ -46,6 +48,49 @@ Clock done_of(const std::vector<const pb::CheckpointSlice*>& slices, std::uint32
   return lowest == Clock::never() ? otherwise : std::max(lowest, otherwise);
 }
 
+/// Whether each table has as many states as the job's rule and policies keep.
+/// Errors    mismatch: the first that has not
+Result<void> check_states(const pb::ServerJob& job, const CheckpointReader& saved) {
+  // If workers average, the solver's state is their own.
+  TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job.definition()));
+  TAUT_TRY(const Policies policies, to_policies(job.definition()));
+  const auto kept = static_cast<std::uint32_t>(rule.state_count()) +
+                    static_cast<std::uint32_t>(policies.keeps().states);
+  for (const TableSpec& table : saved.tables()) {
+    const std::uint32_t states = saved.states_of(table.id);
+    const std::uint32_t required = table.kind == TableKind::kTrained ? kept : 0;
+    if (states == required) continue;
+    return make_error(
+        ErrorCode::kMismatch,
+        fmt::format("{}: table \"{}\" has {} numbers with each value, and solver type {} keeps "
+                    "{}: resume with the type ({}) and the delay compensation that wrote it",
+                    saved.folder().string(), table.name, states,
+                    job.definition().solver_param().type(), required,
+                    saved.manifest().definition().solver_param().type()));
+  }
+  return ok();
+}
+
+/// A slice as it was saved, in a job whose members continue the work of these.
+Result<SliceImage> read_image(const CheckpointReader& saved, const Slice& place,
+                              const Successors& takes_up, BufferPool& pool) {
+  const auto from = saved.slices_of(place.table, place.offset, place.count);
+  SliceImage image;
+  image.place = place;
+  image.version = saved.clock();
+  image.applications = from.front()->applications();
+  for (const auto& [worker, before] : takes_up) {
+    image.done[worker] = before ? done_of(from, *before, saved.clock()) : saved.clock();
+  }
+  image.values = pool.acquire(place.count * sizeof(float));
+  TAUT_TRY(saved.read_values(place.table, place.offset, image.values.floats()));
+  for (std::uint32_t i = 0; i < saved.states_of(place.table); ++i) {
+    image.states.push_back(pool.acquire(place.count * sizeof(float)));
+    TAUT_TRY(saved.read_state(place.table, i, place.offset, image.states.back().floats()));
+  }
+  return image;
+}
+
 }  // namespace
 
 Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std::size_t shards) {
@@ -63,15 +108,12 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
         fmt::format("{}: is of clock {} now, it was of clock {} when the job started",
                     saved.folder().string(), saved.manifest().clock(), job.resume().clock()));
   }
-  // If workers average, the solver's state is their own.
-  TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job.definition()));
-  TAUT_TRY(const Policies policies, to_policies(job.definition()));
-  const auto of_policies = static_cast<int>(policies.keeps().states);
+  TAUT_TRY(check_states(job, saved));
   std::vector<ShardId> all;
   for (const pb::ShardInfo& shard : job.shards()) all.emplace_back(shard.shard());
   std::uint32_t slots = 0;
   for (const pb::Member& member : job.members()) slots = std::max(slots, member.slot() + 1);
-  const auto takes_up = successors(job, saved.manifest(), slots);
+  const Successors takes_up = successors(job, saved.manifest(), slots);
 
   std::vector<ShardImages> images(shards);
   for (ShardImages& one : images) one.tables = saved.tables();
@@ -80,33 +122,7 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
   for (const Slice& place : layout.slices()) {
     const std::uint32_t shard = place.shard.value() - job.first_shard();
     if (place.shard.value() < job.first_shard() || shard >= shards) continue;
-    const TableSpec& table = saved.tables()[place.table.value()];
-    const std::uint32_t states = saved.states_of(place.table);
-    const int state_count =
-        table.kind == TableKind::kTrained ? rule.state_count() + of_policies : 0;
-    if (states != static_cast<std::uint32_t>(state_count)) {
-      return make_error(
-          ErrorCode::kMismatch,
-          fmt::format("{}: table \"{}\" has {} numbers with each value, and solver type {} keeps "
-                      "{}: resume with the type ({}) and the delay compensation that wrote it",
-                      saved.folder().string(), table.name, states,
-                      job.definition().solver_param().type(), state_count,
-                      saved.manifest().definition().solver_param().type()));
-    }
-    const auto from = saved.slices_of(place.table, place.offset, place.count);
-    SliceImage image;
-    image.place = place;
-    image.version = saved.clock();
-    image.applications = from.front()->applications();
-    for (const auto& [worker, before] : takes_up) {
-      image.done[worker] = before ? done_of(from, *before, saved.clock()) : saved.clock();
-    }
-    image.values = pool.acquire(place.count * sizeof(float));
-    TAUT_TRY(saved.read_values(place.table, place.offset, image.values.floats()));
-    for (std::uint32_t i = 0; i < states; ++i) {
-      image.states.push_back(pool.acquire(place.count * sizeof(float)));
-      TAUT_TRY(saved.read_state(place.table, i, place.offset, image.states.back().floats()));
-    }
+    TAUT_TRY(SliceImage image, read_image(saved, place, takes_up, pool));
     images[shard].slices.emplace(layout.index_of(place.table, place.slice), std::move(image));
   }
   return images;

@@ -31,7 +31,7 @@ UnchangedSlices UnchangedSlices::link(const ShardCapture& capture) {
   const fs::path base = capture.order.base;
   for (const SliceImage& image : capture.slices) {
     if (capture.tables[image.place.table.value()].kind != TableKind::kFrozen) continue;
-    unchanged.resting_[place_of(image)] = "";
+    unchanged.unchanged_[place_of(image)] = "";
   }
   if (base.empty()) return unchanged;
   if (const auto allowed = check_place(base); !allowed) {
@@ -43,51 +43,54 @@ UnchangedSlices UnchangedSlices::link(const ShardCapture& capture) {
     unchanged.problem_ = saved.error().message;
     return unchanged;
   }
-  struct Use {
-    const pb::CheckpointFile* file = nullptr;
-    std::uint64_t bytes = 0;  // that this capture needs
-    std::vector<Place> slices;
-  };
+  for (const auto& [name, use] : unchanged.compare(capture, saved.value())) {
+    if (2 * use.bytes >= use.file->bytes()) unchanged.link_file(capture, saved.value(), use);
+  }
+  return unchanged;
+}
+
+std::map<std::string, UnchangedSlices::Use> UnchangedSlices::compare(const ShardCapture& capture,
+                                                                     const CheckpointReader& base) {
   std::map<std::string, Use> uses;
   for (const SliceImage& image : capture.slices) {
-    const auto stored =
-        saved.value().find_slice(image.place.table, image.place.offset, image.place.count);
+    const auto stored = base.find_slice(image.place.table, image.place.offset, image.place.count);
     if (!is_same(image, stored, capture)) continue;
-    unchanged.resting_[place_of(image)] = "";
+    unchanged_[place_of(image)] = "";
     Use& use = uses[stored.file->name()];
     use.file = stored.file;
     use.bytes += image.place.count * sizeof(float) * (1 + image.states.size());
     use.slices.push_back(place_of(image));
   }
-  for (const auto& [name, use] : uses) {
-    if (2 * use.bytes < use.file->bytes()) continue;
-    std::error_code failed;
-    const fs::path link = fs::path(capture.order.folder) / name;
-    fs::create_hard_link(base / name, link, failed);
-    // Another shard of this job may need the same file.
-    std::error_code ignored;
-    const bool is_linked =
-        failed == std::errc::file_exists && fs::equivalent(base / name, link, ignored);
-    if (failed && !is_linked) {
-      unchanged.problem_ =
-          fmt::format("{}: no link to it can be made in {}: {}", (base / name).string(),
-                      capture.order.folder, failed.message());
-      continue;
-    }
-    for (const Place& place : use.slices) unchanged.resting_[place] = name;
-    pb::CheckpointFile& file = unchanged.files_.emplace_back(*use.file);
-    if (file.order() == 0) file.set_order(saved.value().manifest().number());
+  return uses;
+}
+
+void UnchangedSlices::link_file(const ShardCapture& capture, const CheckpointReader& base,
+                                const Use& use) {
+  const std::string& name = use.file->name();
+  const fs::path from = fs::path(capture.order.base) / name;
+  const fs::path link = fs::path(capture.order.folder) / name;
+  std::error_code failed;
+  fs::create_hard_link(from, link, failed);
+  // Another shard of this job may need the same file.
+  std::error_code ignored;
+  const bool is_linked = failed == std::errc::file_exists && fs::equivalent(from, link, ignored);
+  if (failed && !is_linked) {
+    problem_ = fmt::format("{}: no link to it can be made in {}: {}", from.string(),
+                           capture.order.folder, failed.message());
+    return;
   }
-  return unchanged;
+  for (const Place& place : use.slices) unchanged_[place] = name;
+  pb::CheckpointFile& file = files_.emplace_back(*use.file);
+  if (file.order() == 0) file.set_order(base.manifest().number());
 }
 
 const std::string* UnchangedSlices::file_of(const SliceImage& image) const {
-  const auto found = resting_.find(place_of(image));
-  return found == resting_.end() || found->second.empty() ? nullptr : &found->second;
+  const auto found = unchanged_.find(place_of(image));
+  return found == unchanged_.end() || found->second.empty() ? nullptr : &found->second;
 }
 
-bool UnchangedSlices::rests(const SliceImage& image) const {
-  return resting_.contains(place_of(image));
+bool UnchangedSlices::contains(const SliceImage& image) const {
+  return unchanged_.contains(place_of(image));
 }
 
 }  // namespace taut::server

@@ -9,14 +9,15 @@
 
 #include "common/types.hpp"
 #include "proto/checkpoint.pb.h"
+#include "proto/formats/checkpoint_reader.hpp"
 #include "server/replication/slice_image.hpp"
 
 namespace taut::server {
 
-/// What a capture has in common with the job's checkpoint before it: slices to which no update was
-/// applied in between. The files with them become the new checkpoint's too, as hard links, so that
-/// each folder stays whole whatever becomes of the others: the file system counts the references,
-/// and removes the bytes with the last one.
+/// The slices of a capture to which no update was applied since the job's checkpoint before it. The
+/// files with them become the new checkpoint's too, as hard links, so that each folder stays whole
+/// when others are removed: the file system counts the references, and removes the bytes with the
+/// last one.
 class UnchangedSlices {
  public:
   /// Links the base's files into the order's folder. A file of which less than half is needed is
@@ -27,8 +28,8 @@ class UnchangedSlices {
 
   /// The file that has a slice; nullptr: it is to be written.
   [[nodiscard]] const std::string* file_of(const SliceImage& image) const;
-  /// Whether a slice that is to be written is likely not to change until the next checkpoint.
-  [[nodiscard]] bool rests(const SliceImage& image) const;
+  /// Whether a slice has not changed, and is likely not to until the next checkpoint.
+  [[nodiscard]] bool contains(const SliceImage& image) const;
   /// The files that were linked.
   [[nodiscard]] const std::vector<pb::CheckpointFile>& files() const { return files_; }
   /// Why there are none; empty: there is no reason.
@@ -38,7 +39,19 @@ class UnchangedSlices {
   using Place = std::pair<TableId, std::uint64_t>;
   static Place place_of(const SliceImage& image) { return {image.place.table, image.place.offset}; }
 
-  std::map<Place, std::string> resting_;  // by its file
+  /// A file of the base, and those of its slices that have not changed.
+  struct Use {
+    const pb::CheckpointFile* file = nullptr;
+    std::uint64_t bytes = 0;  // of these slices
+    std::vector<Place> slices;
+  };
+  /// The base's files that have unchanged slices of a capture, by name; notes these slices.
+  [[nodiscard]] std::map<std::string, Use> compare(const ShardCapture& capture,
+                                                   const CheckpointReader& base);
+  /// Links a file of the base into the order's folder, if it can be.
+  void link_file(const ShardCapture& capture, const CheckpointReader& base, const Use& use);
+
+  std::map<Place, std::string> unchanged_;  // with the file that was linked; empty: none was
   std::vector<pb::CheckpointFile> files_;
   std::string problem_;
 };
