@@ -61,6 +61,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->checkpoint.data = order.coding().data();
   view->checkpoint.parity = order.coding().parity();
   view->checkpoint.block_bytes = order.coding().block_bytes();
+  view->checkpoint.token = order.token();
   for (const pb::PartHolder& holder : order.holders()) {
     view->checkpoint.holders.push_back({holder.name(), holder.address()});
   }

@@ -173,8 +173,8 @@ Result<void> ServerDaemon::start_shards() {
     };
     options.on_stock = [this](SpareStock stock) { checkpoints_->stock(std::move(stock)); };
     options.on_excess = [this](SpareExcess excess) { checkpoints_->free(std::move(excess)); };
-    options.on_part_request = [this](ShardThread& shard, PeerId from, DataPartRequest request) {
-      part_thread_->put(std::move(request), [&shard, from](DataPartReply answer) {
+    options.on_part_request = [this, i](ShardThread& shard, PeerId from, DataPartRequest request) {
+      part_thread_->put({i, from}, std::move(request), [&shard, from](DataPartReply answer) {
         shard.reply(from, std::move(answer));
       });
     };

@@ -37,9 +37,9 @@ constexpr const char* kOwnNote = "own_arrays";
 constexpr std::size_t kMaxOwn = 1U << 20U;
 
 /// Whether a worker that gets this job continues where the member of its share was. A checkpoint in
-/// parts, whose manifest comes with the job, has no workers' files.
+/// parts, whose manifest the job names, has no workers' files.
 bool continues_share(const pb::WorkerJob& job) {
-  return job.has_resume() && job.resume().manifest().empty() &&
+  return job.has_resume() && job.resume().manifest_sha256().empty() &&
          job.start_clock() == job.resume().clock() && job.slots() == job.resume().slots();
 }
 

@@ -22,7 +22,7 @@ Result<std::unique_ptr<CodedFile>> CodedFile::open(
   TAUT_CHECK(parts.size() == code.parts(), "a place for each part");
   const auto gone = static_cast<std::size_t>(std::ranges::count(parts, nullptr));
   if (gone > code.parity()) {
-    return make_error(ErrorCode::kNotFound,
+    return make_error(ErrorCode::kUnavailable,
                       fmt::format("{}: {} of its {} parts are gone or damaged, and {} are needed",
                                   name, gone, code.parts(), code.data()));
   }
@@ -51,17 +51,20 @@ Result<void> CodedFile::read_part(const Striping::Place& place, std::span<std::b
   }
   std::vector<std::vector<std::byte>> read;
   std::vector<ReedSolomon::Block> others;
-  Error error = make_error(ErrorCode::kNotFound, name_ + ": too many of its parts are gone");
+  std::string reason;
   for (std::size_t i = 0; i < parts_.size() && others.size() < code_.data(); ++i) {
     if (i == place.part || !parts_[i]) continue;
     std::vector<std::byte>& bytes = read.emplace_back(out.size());
     if (auto done = parts_[i]->read(place.offset, bytes); done) {
       others.push_back({i, bytes});
     } else {
-      error = done.error();
+      reason = ": " + done.error().message;
     }
   }
-  if (others.size() < code_.data()) return error;
+  if (others.size() < code_.data()) {
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("{}: too many of its parts are missing{}", name_, reason));
+  }
   code_.rebuild(others, place.part, out);
   return ok();
 }

@@ -15,19 +15,20 @@
 
 namespace taut {
 
-/// A file that is stored in parts: what is asked of a part that is gone is computed from others.
+/// A file that is stored in parts: the bytes of a missing part are computed from others.
 /// Thread    several at once are allowed
 class CodedFile final : public RandomRead {
  public:
   /// name   for messages
-  /// parts  all of them in order; nullptr: gone
-  /// Errors    not_found: fewer than `code.data()` parts are there
+  /// parts  all of them in order; nullptr: missing
+  /// Errors    unavailable: fewer than `code.data()` parts exist
   [[nodiscard]] static Result<std::unique_ptr<CodedFile>> open(
       std::string name, ReedSolomon code, Striping striping,
       std::vector<std::shared_ptr<const RandomRead>> parts);
 
-  /// A part that cannot be read counts as gone.
-  /// Errors    invalid beyond the end; those of a part, where too few others can be read
+  /// A part that cannot be read counts as missing.
+  /// Errors    invalid beyond the end; unavailable, with the error of a part, where too few others
+  ///           can be read
   [[nodiscard]] Result<void> read(std::uint64_t offset, std::span<std::byte> out) const override;
 
  private:

@@ -24,6 +24,7 @@ constexpr std::uint32_t kMaxStates = 16;
 // About four terabytes of float32.
 constexpr std::uint64_t kMaxElements = 1ULL << 40U;
 constexpr std::uint64_t kMaxBlockBytes = 64ULL << 20U;
+constexpr std::uint64_t kMaxFileBytes = 1ULL << 50U;
 
 std::string digest_of(std::string_view text) {
   Sha256 digest;
@@ -55,9 +56,13 @@ Result<void> check_coding(const pb::CheckpointManifest& manifest, const std::str
 Result<void> check_parts(const pb::CheckpointCoding& coding, const pb::CheckpointFile& file,
                          const std::string& name) {
   const auto parts = static_cast<std::uint32_t>(file.parts_size());
-  if (parts != coding.data() + coding.parity() || file.bytes() > kMaxElements) {
-    return invalid(fmt::format("{}: file \"{}\" of {} bytes has {} parts, not {}", name,
-                               file.name(), file.bytes(), parts, coding.data() + coding.parity()));
+  if (parts != coding.data() + coding.parity()) {
+    return invalid(fmt::format("{}: file \"{}\" has {} parts, not {}", name, file.name(), parts,
+                               coding.data() + coding.parity()));
+  }
+  if (file.bytes() > kMaxFileBytes) {
+    return invalid(fmt::format("{}: file \"{}\" has {} bytes; the limit is {}", name, file.name(),
+                               file.bytes(), kMaxFileBytes));
   }
   for (const pb::CodedPart& part : file.parts()) {
     if (is_digest(part.sha256())) continue;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@ namespace taut {
 inline constexpr std::uint32_t kCheckpointFormat = 2;
 /// That of a checkpoint whose files are whole and its own, which older releases read too.
 inline constexpr std::uint32_t kPlainCheckpointFormat = 1;
+/// The most bytes of a manifest's file.
+inline constexpr std::uint64_t kMaxManifestBytes = 16ULL << 20U;
 /// The manifest's name in its folder. What has none is no whole checkpoint.
 inline constexpr const char* kManifestName = "manifest.textproto";
 /// The note of a shard's file that describes its slices: CheckpointSlices as text protobuf.

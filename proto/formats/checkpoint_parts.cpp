@@ -61,7 +61,7 @@ Result<TensorFile> open_coded_file(const fs::path& path, const pb::CheckpointCod
   }
   if (found < coding.data()) {
     return make_error(
-        ErrorCode::kNotFound,
+        ErrorCode::kUnavailable,
         fmt::format("{}: {} of its {} parts are needed and {} are found; gone or damaged: {}",
                     path.string(), coding.data(), parts.size(), found, gone));
   }

@@ -27,7 +27,7 @@ using FindPart = std::function<std::shared_ptr<const RandomRead>(
 
 /// A file of a coded checkpoint, from those of its parts that are found.
 /// path    for messages
-/// Errors  not_found: too few parts, with the holders of those that are gone
+/// Errors  unavailable: too few parts, with the holders of those that are gone
 [[nodiscard]] Result<TensorFile> open_coded_file(const std::filesystem::path& path,
                                                  const pb::CheckpointCoding& coding,
                                                  const pb::CheckpointFile& file,

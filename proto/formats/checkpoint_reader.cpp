@@ -3,25 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "common/check.hpp"
 #include "common/files/file.hpp"
+#include "common/files/sha256.hpp"
 #include "common/files/tensor_file.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr Bytes kMaxManifest{16ULL << 20U};
+Result<SavedCheckpoint> read_saved(const fs::path& folder) {
+  const fs::path path = folder / kManifestName;
+  TAUT_TRY(const std::string bytes, read_file(path, Bytes(kMaxManifestBytes)));
+  TAUT_TRY(pb::CheckpointManifest manifest, parse_manifest(bytes, path.string()));
+  Sha256 digest;
+  digest.update(std::as_bytes(std::span(bytes)));
+  return SavedCheckpoint{folder, std::move(manifest), digest.finish()};
+}
 
 Result<pb::CheckpointManifest> read_manifest(const fs::path& folder) {
-  const fs::path path = folder / kManifestName;
-  TAUT_TRY(const std::string bytes, read_file(path, kMaxManifest));
-  return parse_manifest(bytes, path.string());
+  TAUT_TRY(SavedCheckpoint saved, read_saved(folder));
+  return std::move(saved.manifest);
 }
 
 struct Found {
@@ -62,15 +72,14 @@ std::vector<Found> checkpoints_in(const fs::path& folder) {
   return found;
 }
 
-}  // namespace
-
-Result<CheckpointReader> CheckpointReader::open(const fs::path& folder) {
+/// The folder itself if it is a checkpoint's, or that of the newest one in it.
+Result<fs::path> newest_in(const fs::path& folder) {
   std::error_code failed;
   if (!fs::is_directory(folder, failed)) {
     return make_error(ErrorCode::kNotFound,
                       fmt::format("{}: is no folder, so no checkpoint", folder.string()));
   }
-  if (fs::exists(folder / kManifestName, failed)) return open_exactly(folder);
+  if (fs::exists(folder / kManifestName, failed)) return folder;
   const std::vector<Found> found = checkpoints_in(folder);
   if (found.empty()) {
     return make_error(
@@ -78,7 +87,51 @@ Result<CheckpointReader> CheckpointReader::open(const fs::path& folder) {
         fmt::format("{}: holds no whole checkpoint: there is no {} in it, nor in a folder of it",
                     folder.string(), kManifestName));
   }
-  return open_exactly(found.front().folder);
+  return found.front().folder;
+}
+
+/// Adds to the error of a folder the newest checkpoint before it that is whole: of those next to
+/// it; or in it, if it is a folder of checkpoints.
+Error with_earlier(const fs::path& folder, Error error,
+                   const std::function<bool(const fs::path&)>& is_whole) {
+  std::error_code failed;
+  const bool is_one = fs::exists(folder / kManifestName, failed);
+  const fs::path self = fs::absolute(folder, failed).lexically_normal();
+  const fs::path named = self.has_filename() ? self : self.parent_path();
+  bool passed = !is_one;
+  for (const Found& other : checkpoints_in(is_one ? named.parent_path() : named)) {
+    if (is_one && !passed) {
+      passed = other.folder == named;
+      continue;
+    }
+    if (!is_whole(other.folder)) continue;
+    error.message += fmt::format("; the one before it, {}, is whole: --resume {}",
+                                 other.folder.filename().string(), other.folder.string());
+    return error;
+  }
+  return error;
+}
+
+}  // namespace
+
+Result<SavedCheckpoint> find_saved(const fs::path& folder) {
+  const auto look_at = [](const fs::path& from) -> Result<SavedCheckpoint> {
+    TAUT_TRY(const fs::path place, newest_in(from));
+    TAUT_TRY(SavedCheckpoint saved, read_saved(place));
+    if (!saved.manifest.has_coding()) {
+      TAUT_TRY(CheckpointReader::open_exactly(place));
+    }
+    return saved;
+  };
+  auto found = look_at(folder);
+  if (found) return found;
+  return with_earlier(folder, found.error(),
+                      [&](const fs::path& other) { return look_at(other).has_value(); });
+}
+
+Result<CheckpointReader> CheckpointReader::open(const fs::path& folder) {
+  TAUT_TRY(const fs::path place, newest_in(folder));
+  return open_exactly(place);
 }
 
 Result<CheckpointReader> CheckpointReader::open_exactly(const fs::path& folder) {
@@ -102,7 +155,7 @@ Result<CheckpointReader> CheckpointReader::open_with(const fs::path& folder,
   reader.manifest_ = std::move(manifest);
   reader.tables_ = tables_of(reader.manifest_);
   auto opened = reader.open_files(find);
-  if (!opened && reader.is_coded() && opened.error().code == ErrorCode::kNotFound) {
+  if (!opened && reader.is_coded() && opened.error().code == ErrorCode::kUnavailable) {
     reader.missing_ = opened.error();
     return reader;
   }
@@ -124,24 +177,8 @@ Result<CheckpointReader> CheckpointReader::open_to_resume(const fs::path& folder
   };
   auto opened = open_whole(folder);
   if (opened) return opened;
-  Error error = opened.error();
-  // Those in the same folder; or those in it, if it is a folder of checkpoints.
-  std::error_code failed;
-  const bool is_one = fs::exists(folder / kManifestName, failed);
-  const fs::path self = fs::absolute(folder, failed).lexically_normal();
-  const fs::path named = self.has_filename() ? self : self.parent_path();
-  bool passed = !is_one;
-  for (const Found& other : checkpoints_in(is_one ? named.parent_path() : named)) {
-    if (is_one && !passed) {
-      passed = other.folder == named;
-      continue;
-    }
-    if (!open_whole(other.folder)) continue;
-    error.message += fmt::format("; the one before it, {}, is whole: --resume {}",
-                                 other.folder.filename().string(), other.folder.string());
-    return error;
-  }
-  return error;
+  return with_earlier(folder, opened.error(),
+                      [&](const fs::path& other) { return open_whole(other).has_value(); });
 }
 
 Result<safetensors::Reader> CheckpointReader::open_file(const pb::CheckpointFile& file,
@@ -154,7 +191,7 @@ Result<safetensors::Reader> CheckpointReader::open_file(const pb::CheckpointFile
   std::error_code failed;
   const auto bytes = fs::file_size(path, failed);
   if (failed) {
-    return make_error(ErrorCode::kNotFound, fmt::format("{}: {}", path.string(), failed.message()));
+    return invalid(fmt::format("{}: {}: it is damaged", path.string(), failed.message()));
   }
   if (bytes != file.bytes()) {
     return invalid(fmt::format("{}: has {} bytes, the manifest says {}: it is damaged",
@@ -249,6 +286,7 @@ const TableSpec* CheckpointReader::find(std::string_view name) const {
 }
 
 std::uint32_t CheckpointReader::states_of(TableId table) const {
+  TAUT_CHECK(!pieces_.at(table.value()).empty(), "the states of a checkpoint that is not readable");
   return pieces_[table.value()].begin()->second.slice.states();
 }
 
@@ -279,6 +317,7 @@ Result<void> CheckpointReader::read_values(TableId table, std::uint64_t first,
 
 Result<void> CheckpointReader::read_state(TableId table, std::uint32_t state, std::uint64_t first,
                                           std::span<float> out) const {
+  TAUT_TRY(readable());
   if (table.value() < tables_.size() && state >= states_of(table)) {
     return invalid(fmt::format("{}: table \"{}\" has {} states, not {}", folder_.string(),
                                tables_[table.value()].name, states_of(table), state + 1));

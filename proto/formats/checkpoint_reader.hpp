@@ -19,6 +19,20 @@
 
 namespace taut {
 
+/// A checkpoint that a job is to resume.
+struct SavedCheckpoint {
+  std::filesystem::path folder;
+  pb::CheckpointManifest manifest;
+  std::string manifest_sha256;  // of the manifest's file
+};
+
+/// Finds the checkpoint in `folder`, or the newest one of those in it, and reads no file as a
+/// whole: where its files are whole, each exists with its size and a sound header; parts of coded
+/// ones are not looked for. Where it is damaged, the message offers the newest one before it that
+/// is not.
+/// Errors    as CheckpointReader::open()
+[[nodiscard]] Result<SavedCheckpoint> find_saved(const std::filesystem::path& folder);
+
 /// A checkpoint's tables, read from its folder however they were cut and spread when it was
 /// written.
 /// Thread    reads from several at once are allowed
@@ -28,7 +42,7 @@ class CheckpointReader {
   /// manifest is sound, every file exists with its size and a sound header, every table is
   /// covered once.
   /// Errors    not_found: no checkpoint there, or one that was never finished; invalid: the file
-  ///           that is damaged, and how; mismatch: of another format
+  ///           that is damaged or missing, and how; mismatch: of another format
   [[nodiscard]] static Result<CheckpointReader> open(const std::filesystem::path& folder);
 
   /// Opens a coded checkpoint whose parts are found in another way than in folders of this machine.
@@ -46,7 +60,7 @@ class CheckpointReader {
   [[nodiscard]] Result<void> verify() const;
 
   /// Whether its tables can be read. A coded checkpoint opens without its parts too, which may be
-  /// on other machines' disks. Errors: not_found, with the parts that are missing.
+  /// on other machines' disks. Errors: unavailable, with the parts that are missing.
   [[nodiscard]] Result<void> readable() const;
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
@@ -57,7 +71,7 @@ class CheckpointReader {
   [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
   /// nullptr if no table has that name.
   [[nodiscard]] const TableSpec* find(std::string_view name) const;
-  /// Numbers that the update rule kept for each of the table's values.
+  /// Numbers that the update rule kept for each of the table's values. REQUIRES: readable().
   [[nodiscard]] std::uint32_t states_of(TableId table) const;
 
   /// Values [first, first + out.size()) of a table. Errors: invalid beyond its end; io.
@@ -85,6 +99,7 @@ class CheckpointReader {
     std::size_t file = 0;  // into files_
   };
   CheckpointReader() = default;
+  friend Result<SavedCheckpoint> find_saved(const std::filesystem::path& folder);
   static Result<CheckpointReader> open_exactly(const std::filesystem::path& folder);
   static Result<CheckpointReader> open_with(const std::filesystem::path& folder,
                                             pb::CheckpointManifest manifest, const FindPart& find);

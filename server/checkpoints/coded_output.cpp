@@ -1,7 +1,10 @@
 #include "server/checkpoints/coded_output.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -15,15 +18,6 @@ namespace {
 
 constexpr std::size_t kReadAtOnce = std::size_t{4} << 20U;
 
-pb::PartRequest request_of(pb::PartRequest::Kind kind, const std::string& folder,
-                           const std::string& file) {
-  pb::PartRequest request;
-  request.set_kind(kind);
-  request.set_folder(folder);
-  request.set_file(file);
-  return request;
-}
-
 class CodedOutput final : public CheckpointOutput {
  public:
   CodedOutput(const CaptureOrder& order, ShardId host, const PartDisks& disks, std::string name,
@@ -33,6 +27,7 @@ class CodedOutput final : public CheckpointOutput {
         disks_(disks),
         name_(std::move(name)),
         striping_(striping),
+        posts_(*disks.others),
         digests_(order.data + order.parity),
         encoder_(ReedSolomon(order.data, order.parity), striping,
                  [this](std::size_t part, std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -45,32 +40,33 @@ class CodedOutput final : public CheckpointOutput {
 
   [[nodiscard]] Result<pb::CheckpointFile> commit() override {
     TAUT_TRY(encoder_.finish());
-    TAUT_TRY(disks_.others->settle());
+    TAUT_TRY(posts_.settle());
     pb::CheckpointFile file;
     file.set_name(name_);
     file.set_bytes(striping_.file_bytes);
     for (std::size_t i = 0; i < digests_.size(); ++i) {
-      pb::PartRequest seal =
-          request_of(pb::PartRequest::SEAL, order_.folder, part_file_name(name_, i));
+      pb::PartRequest seal = request_of(pb::PartRequest::SEAL, i);
       seal.set_count(striping_.part_bytes());
       TAUT_TRY(send(i, std::move(seal), {}));
       pb::CodedPart& part = *file.add_parts();
       part.set_holder(holder_of(i).name);
       part.set_sha256(digests_[i].finish());
     }
-    TAUT_TRY(disks_.others->settle());
+    TAUT_TRY(posts_.settle());
     return file;
   }
 
  private:
+  [[nodiscard]] pb::PartRequest request_of(pb::PartRequest::Kind kind, std::size_t part) const {
+    return part_request(kind, order_.token, order_.folder, part_file_name(name_, part));
+  }
   [[nodiscard]] const PartPlace& holder_of(std::size_t part) const {
     return order_.holders[(host_.value() + part) % order_.holders.size()];
   }
   [[nodiscard]] Result<void> put(std::size_t part, std::uint64_t offset,
                                  std::span<const std::byte> bytes) {
     digests_[part].update(bytes);
-    pb::PartRequest write =
-        request_of(pb::PartRequest::WRITE, order_.folder, part_file_name(name_, part));
+    pb::PartRequest write = request_of(pb::PartRequest::WRITE, part);
     write.set_offset(offset);
     return send(part, std::move(write), bytes);
   }
@@ -78,7 +74,7 @@ class CodedOutput final : public CheckpointOutput {
                                   std::span<const std::byte> bytes) {
     const PartPlace& holder = holder_of(part);
     if (holder.name != disks_.server) {
-      return disks_.others->post(holder.address, std::move(request), Frame::copy_of(bytes));
+      return posts_.post(holder.address, std::move(request), Frame::copy_of(bytes));
     }
     const DataPartReply reply = disks_.own->answer({std::move(request), Frame(nullptr, bytes)});
     if (!reply.head.error().empty()) return make_error(ErrorCode::kIo, reply.head.error());
@@ -90,28 +86,77 @@ class CodedOutput final : public CheckpointOutput {
   const PartDisks disks_;
   const std::string name_;
   const Striping striping_;
+  PartPosts posts_;
   std::vector<Sha256> digests_;
   PartEncoder encoder_;
 };
 
-/// A part on a server's disk; an empty address: this server's.
-class StoredPart final : public RandomRead {
+/// The disks on which a resumed job's checkpoint is looked for. A server that does not answer once
+/// counts as lost from then on: each wait for it would be as long as the first one.
+/// Thread    any
+class SearchedDisks {
  public:
-  StoredPart(const PartDisks& disks, std::string address, std::string folder, std::string name)
-      : disks_(disks),
-        address_(std::move(address)),
-        folder_(std::move(folder)),
-        name_(std::move(name)) {}
+  SearchedDisks(const pb::ServerJob& job, const PartDisks& disks)
+      : disks_(disks), resume_(job.resume()), addresses_{""} {
+    std::set<std::string> known;
+    for (const pb::ShardInfo& shard : job.shards()) {
+      if (known.insert(shard.address()).second) addresses_.push_back(shard.address());
+    }
+  }
+
+  [[nodiscard]] const pb::ResumePoint& resume() const { return resume_; }
+  /// This server's own, which has an empty address, first.
+  [[nodiscard]] const std::vector<std::string>& addresses() const { return addresses_; }
+
+  [[nodiscard]] Result<DataPartReply> ask(const std::string& address, pb::PartRequest::Kind kind,
+                                          const std::string& file, std::uint64_t offset = 0,
+                                          std::uint64_t count = 0) {
+    pb::PartRequest request = part_request(kind, resume_.token(), resume_.folder(), file);
+    request.set_offset(offset);
+    request.set_count(count);
+    if (address.empty()) {
+      DataPartReply reply = disks_.own->answer({std::move(request), {}});
+      if (!reply.head.error().empty()) return make_error(ErrorCode::kIo, reply.head.error());
+      return reply;
+    }
+    if (is_lost(address)) {
+      return make_error(ErrorCode::kTimeout, "the server at " + address + " did not answer before");
+    }
+    auto reply = disks_.others->ask(address, std::move(request));
+    if (!reply && reply.error().code == ErrorCode::kTimeout) {
+      log::warn("{}: it counts as lost", reply.error().message);
+      const std::scoped_lock lock(mutex_);
+      lost_.insert(address);
+    }
+    return reply;
+  }
+
+ private:
+  [[nodiscard]] bool is_lost(const std::string& address) {
+    const std::scoped_lock lock(mutex_);
+    return lost_.contains(address);
+  }
+
+  const PartDisks disks_;
+  const pb::ResumePoint resume_;
+  std::vector<std::string> addresses_;
+  std::mutex mutex_;
+  std::set<std::string> lost_;
+};
+
+/// A file on a server's disk.
+class StoredFile final : public RandomRead {
+ public:
+  StoredFile(std::shared_ptr<SearchedDisks> disks, std::string address, std::string name)
+      : disks_(std::move(disks)), address_(std::move(address)), name_(std::move(name)) {}
 
   [[nodiscard]] Result<void> read(std::uint64_t offset, std::span<std::byte> out) const override {
     while (!out.empty()) {
       const std::size_t count = std::min(out.size(), kReadAtOnce);
-      pb::PartRequest request = request_of(pb::PartRequest::READ, folder_, name_);
-      request.set_offset(offset);
-      request.set_count(count);
-      TAUT_TRY(const DataPartReply reply, ask(std::move(request)));
+      TAUT_TRY(const DataPartReply reply,
+               disks_->ask(address_, pb::PartRequest::READ, name_, offset, count));
       if (reply.head.missing() || reply.payload.size() != count) {
-        return make_error(ErrorCode::kNotFound, name_ + ": it is gone");
+        return make_error(ErrorCode::kNotFound, name_ + ": does not exist any more");
       }
       std::ranges::copy(reply.payload.bytes(), out.begin());
       out = out.subspan(count);
@@ -120,55 +165,50 @@ class StoredPart final : public RandomRead {
     return ok();
   }
 
-  /// Whether it is there, and undamaged.
-  [[nodiscard]] Result<bool> is_sound(std::uint64_t bytes, const std::string& sha256) const {
-    TAUT_TRY(const DataPartReply reply, ask(request_of(pb::PartRequest::CHECK, folder_, name_)));
-    return !reply.head.missing() && reply.head.bytes() == bytes && reply.head.sha256() == sha256;
-  }
-
  private:
-  [[nodiscard]] Result<DataPartReply> ask(pb::PartRequest request) const {
-    if (!address_.empty()) return disks_.others->ask(address_, std::move(request));
-    DataPartReply reply = disks_.own->answer({std::move(request), {}});
-    if (!reply.head.error().empty()) return make_error(ErrorCode::kIo, reply.head.error());
-    return reply;
-  }
-
-  const PartDisks disks_;
+  const std::shared_ptr<SearchedDisks> disks_;
   const std::string address_;
-  const std::string folder_;
   const std::string name_;
 };
 
-/// Looks for parts on this server's disk first, then on those of the others.
-class PartSearch {
- public:
-  PartSearch(const pb::ServerJob& job, const PartDisks& disks)
-      : disks_(disks), folder_(job.resume().folder()), addresses_{""} {
-    std::set<std::string> known;
-    for (const pb::ShardInfo& shard : job.shards()) {
-      if (known.insert(shard.address()).second) addresses_.push_back(shard.address());
+/// A part as the first server has it whose disk says that it is sound; nullptr: none has.
+std::shared_ptr<const RandomRead> find_part(const std::shared_ptr<SearchedDisks>& disks,
+                                            const std::string& name, std::uint64_t bytes,
+                                            const std::string& sha256) {
+  for (const std::string& address : disks->addresses()) {
+    const auto checked = disks->ask(address, pb::PartRequest::CHECK, name);
+    if (!checked) {
+      // A server that is lost is reported once.
+      if (checked.error().code != ErrorCode::kTimeout) {
+        log::warn("{} is not found: {}", name, checked.error().message);
+      }
+      continue;
+    }
+    const pb::PartReply& head = checked.value().head;
+    if (!head.missing() && head.bytes() == bytes && head.sha256() == sha256) {
+      return std::make_shared<StoredFile>(disks, address, name);
     }
   }
+  return nullptr;
+}
 
-  [[nodiscard]] std::shared_ptr<const RandomRead> find(const std::string& name, std::uint64_t bytes,
-                                                       const std::string& sha256) {
-    for (auto address = addresses_.begin(); address != addresses_.end();) {
-      const auto part = std::make_shared<StoredPart>(disks_, *address, folder_, name);
-      const auto sound = part->is_sound(bytes, sha256);
-      if (sound && sound.value()) return part;
-      if (!sound) log::warn("{} is not found: {}", name, sound.error().message);
-      const bool is_silent = !sound && sound.error().code == ErrorCode::kTimeout;
-      address = is_silent ? addresses_.erase(address) : std::next(address);
-    }
-    return nullptr;
+/// The manifest, from any server that has it.
+Result<std::string> find_manifest(const std::shared_ptr<SearchedDisks>& disks) {
+  const std::string& sha256 = disks->resume().manifest_sha256();
+  for (const std::string& address : disks->addresses()) {
+    const auto checked = disks->ask(address, pb::PartRequest::CHECK, kManifestName);
+    if (!checked || checked.value().head.missing()) continue;
+    const pb::PartReply& head = checked.value().head;
+    if (head.sha256() != sha256 || head.bytes() > kMaxManifestBytes) continue;
+    std::string text(head.bytes(), '\0');
+    const StoredFile file(disks, address, kManifestName);
+    if (file.read(0, std::as_writable_bytes(std::span(text)))) return text;
   }
-
- private:
-  const PartDisks disks_;
-  const std::string folder_;
-  std::vector<std::string> addresses_;
-};
+  return make_error(
+      ErrorCode::kUnavailable,
+      fmt::format("{}/{}: no server of the job has it on its disk with the SHA-256 {}...",
+                  disks->resume().folder(), kManifestName, sha256.substr(0, 12)));
+}
 
 }  // namespace
 
@@ -185,14 +225,15 @@ MakeOutput coded_files(const CaptureOrder& order, ShardId host, const PartDisks&
 OpenSaved saved_on(const PartDisks& disks) {
   return [disks](const pb::ServerJob& job) -> Result<CheckpointReader> {
     const std::string& folder = job.resume().folder();
-    if (job.resume().manifest().empty()) return CheckpointReader::open_to_resume(folder);
-    auto search = std::make_shared<PartSearch>(job, disks);
+    if (job.resume().manifest_sha256().empty()) return CheckpointReader::open_to_resume(folder);
+    const auto searched = std::make_shared<SearchedDisks>(job, disks);
+    TAUT_TRY(const std::string manifest, find_manifest(searched));
     TAUT_TRY(CheckpointReader saved,
-             CheckpointReader::open_coded(
-                 folder, job.resume().manifest(),
-                 [search](const std::string& name, std::uint64_t bytes, const std::string& sha256) {
-                   return search->find(name, bytes, sha256);
-                 }));
+             CheckpointReader::open_coded(folder, manifest,
+                                          [searched](const std::string& name, std::uint64_t bytes,
+                                                     const std::string& digest) {
+                                            return find_part(searched, name, bytes, digest);
+                                          }));
     TAUT_TRY(saved.verify());
     return saved;
   };

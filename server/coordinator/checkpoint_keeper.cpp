@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -11,8 +13,10 @@
 #include "common/files/allowed_folders.hpp"
 #include "common/files/file.hpp"
 #include "common/files/file_writer.hpp"
+#include "common/files/folder.hpp"
 #include "common/log.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
+#include "proto/formats/checkpoint_reader.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
@@ -20,25 +24,25 @@ namespace {
 
 constexpr Duration kIdle{500'000};
 
-Error io_error(const fs::path& path, const char* step, const std::error_code& failed) {
-  return make_error(ErrorCode::kIo,
-                    fmt::format("{}: cannot {}: {}", path.string(), step, failed.message()));
-}
-
 /// FOLDER, FOLDER-2, FOLDER-3, ...
 std::string numbered(const std::string& folder, int number) {
   return number == 1 ? folder : fmt::format("{}-{}", folder, number);
+}
+
+/// Whether a manifest is of the task's checkpoint.
+bool is_of(const CheckpointTask& task, std::string_view bytes, const fs::path& name) {
+  const auto parsed = parse_manifest(bytes, name.string());
+  return parsed && parsed.value().job() == task.manifest.job() &&
+         parsed.value().token() == task.manifest.token() &&
+         parsed.value().number() == task.manifest.number() &&
+         parsed.value().clock() == task.manifest.clock();
 }
 
 bool is_of(const CheckpointTask& task, const std::string& folder) {
   const fs::path manifest = fs::path(folder) / kManifestName;
   const auto bytes = read_file(manifest);
   if (!bytes) return false;
-  const auto parsed = parse_manifest(bytes.value(), manifest.string());
-  return parsed && parsed.value().job() == task.manifest.job() &&
-         parsed.value().token() == task.manifest.token() &&
-         parsed.value().number() == task.manifest.number() &&
-         parsed.value().clock() == task.manifest.clock();
+  return is_of(task, bytes.value(), manifest);
 }
 
 /// The folder that already has the task's checkpoint: it was moved there, and the report of that
@@ -70,19 +74,39 @@ Result<void> check_parts(const CheckpointTask& task) {
   return ok();
 }
 
-/// The path that the checkpoint gets: FOLDER, or next to others of that name.
-std::string free_path(const CheckpointTask& task) {
-  std::error_code failed;
-  int number = 1;
-  while (fs::exists(numbered(task.folder, number), failed)) ++number;
-  return numbered(task.folder, number);
+/// Whether a server has another checkpoint under this path.
+Result<bool> is_taken(const CheckpointTask& task, const std::string& folder,
+                      const std::string& address, server::PartClient& parts) {
+  const auto request = [&](pb::PartRequest::Kind kind) {
+    return server::part_request(kind, task.manifest.token(), folder, kManifestName);
+  };
+  TAUT_TRY(const DataPartReply found, parts.ask(address, request(pb::PartRequest::CHECK)));
+  if (found.head.missing()) return false;
+  if (found.head.bytes() > kMaxManifestBytes) return true;
+  pb::PartRequest read = request(pb::PartRequest::READ);
+  read.set_count(found.head.bytes());
+  TAUT_TRY(const DataPartReply manifest, parts.ask(address, std::move(read)));
+  return !is_of(task, manifest.payload.text(), fs::path(folder) / kManifestName);
 }
 
-/// Moves the folder to its final path, or next to another checkpoint that has that path: of
-/// another job, or of this one before it was resumed from an earlier clock.
-Result<std::string> put_in_place(const CheckpointTask& task) {
+/// The path that the checkpoint gets: FOLDER, or next to others of that name, here and on the disks
+/// of the servers that have parts of it.
+Result<std::string> free_path(const CheckpointTask& task, server::PartClient* parts) {
+  for (int number = 1;; ++number) {
+    const std::string folder = numbered(task.folder, number);
+    std::error_code failed;
+    bool taken = fs::exists(folder, failed);
+    for (const pb::PartHolder& holder : task.holders) {
+      if (taken || parts == nullptr) break;
+      TAUT_TRY(taken, is_taken(task, folder, holder.address(), *parts));
+    }
+    if (!taken) return folder;
+  }
+}
+
+/// Moves the folder to its final path.
+Result<std::string> put_in_place(const CheckpointTask& task, const std::string& folder) {
   std::error_code failed;
-  const std::string folder = free_path(task);
   fs::rename(task.aside, folder, failed);
   if (failed) return io_error(folder, "be moved to its final path", failed);
   TAUT_TRY(flush_folder(fs::path(folder).parent_path()));
@@ -115,106 +139,88 @@ bool is_ours(const std::string& name) {
 
 Result<void> remove_checkpoint(const std::string& folder) {
   TAUT_TRY(check_place(folder));
-  std::error_code failed;
-  if (!fs::exists(folder, failed)) return ok();
   // The manifest first: without it, the rest is not a complete checkpoint.
-  fs::remove(fs::path(folder) / kManifestName, failed);
-  std::vector<fs::path> files;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    if (is_ours(entry->path().filename().string())) files.push_back(entry->path());
-  }
-  for (const fs::path& file : files) {
-    if (!failed) fs::remove(file, failed);
-  }
-  if (!failed) fs::remove(folder, failed);
-  if (failed) return io_error(folder, "be removed", failed);
-  return ok();
+  return remove_files(folder, kManifestName, is_ours);
 }
 
 namespace {
 
-pb::PartRequest request_of(pb::PartRequest::Kind kind, const std::string& folder) {
-  pb::PartRequest request;
-  request.set_kind(kind);
-  request.set_folder(folder);
-  return request;
-}
-
 Result<void> move_parts(const CheckpointTask& task, const std::string& folder,
-                        server::PartClient& parts) {
+                        server::PartClient& client) {
+  server::PartPosts posts(client);
   for (const pb::PartHolder& holder : task.holders) {
-    pb::PartRequest move = request_of(pb::PartRequest::MOVE, task.aside);
+    pb::PartRequest move =
+        server::part_request(pb::PartRequest::MOVE, task.manifest.token(), task.aside);
     move.set_to(folder);
-    move.set_offset(task.manifest.number());
-    move.set_count(task.manifest.token());
-    TAUT_TRY(parts.post(holder.address(), std::move(move)));
+    move.set_order(task.manifest.number());
+    TAUT_TRY(posts.post(holder.address(), std::move(move)));
   }
-  TAUT_TRY(parts.settle());
+  TAUT_TRY(posts.settle());
   failpoint("parts moved");
   return ok();
 }
 
 Result<void> copy_manifest(const CheckpointTask& task, const std::string& folder,
-                           const std::string& manifest, server::PartClient& parts) {
+                           const std::string& manifest, server::PartClient& client) {
+  server::PartPosts posts(client);
+  const auto request = [&](pb::PartRequest::Kind kind) {
+    return server::part_request(kind, task.manifest.token(), folder, kManifestName);
+  };
   for (const pb::PartHolder& holder : task.holders) {
-    pb::PartRequest write = request_of(pb::PartRequest::WRITE, folder);
-    write.set_file(kManifestName);
-    TAUT_TRY(parts.post(holder.address(), std::move(write), Frame::copy_of(manifest)));
+    TAUT_TRY(
+        posts.post(holder.address(), request(pb::PartRequest::WRITE), Frame::copy_of(manifest)));
   }
-  TAUT_TRY(parts.settle());
+  TAUT_TRY(posts.settle());
   for (const pb::PartHolder& holder : task.holders) {
-    pb::PartRequest seal = request_of(pb::PartRequest::SEAL, folder);
-    seal.set_file(kManifestName);
+    pb::PartRequest seal = request(pb::PartRequest::SEAL);
     seal.set_count(manifest.size());
-    TAUT_TRY(parts.post(holder.address(), std::move(seal)));
+    TAUT_TRY(posts.post(holder.address(), std::move(seal)));
   }
-  TAUT_TRY(parts.settle());
+  TAUT_TRY(posts.settle());
   failpoint("manifests copied");
   return ok();
 }
 
-/// Removes a folder's parts on all servers that answer.
-void remove_parts(const CheckpointTask& task, const std::string& folder, server::PartClient* parts,
-                  std::vector<std::string>& notes) {
-  if (parts == nullptr) return;
-  for (const pb::PartHolder& holder : task.holders) {
-    const auto removed = parts->ask(holder.address(), request_of(pb::PartRequest::REMOVE, folder));
-    if (removed) continue;
-    notes.push_back(fmt::format("parts of {} stay on server \"{}\": {}", folder, holder.name(),
-                                removed.error().message));
-  }
+/// The manifest's file. Errors: invalid: it would be too long to be read.
+Result<std::string> manifest_text(const CheckpointTask& task) {
+  pb::CheckpointManifest manifest = task.manifest;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  manifest.set_unix_time_s(std::chrono::duration<double>(now).count());
+  std::string text = write_manifest(manifest);
+  if (text.size() <= kMaxManifestBytes) return text;
+  return invalid(fmt::format(
+      "{}/{} would have {} bytes, with {} of the job's definition; the limit is {}", task.folder,
+      kManifestName, text.size(), manifest.definition().ByteSizeLong(), kMaxManifestBytes));
 }
 
 }  // namespace
 
 Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<std::string>& notes,
-                                      server::PartClient* parts) {
+                                      server::PartClient* parts, std::string* tried) {
   std::string place = finished_folder(task);
   if (place.empty()) {
-    pb::CheckpointManifest manifest = task.manifest;
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    manifest.set_unix_time_s(std::chrono::duration<double>(now).count());
-    const std::string text = write_manifest(manifest);
-    if (manifest.has_coding()) {
+    TAUT_TRY(const std::string text, manifest_text(task));
+    if (task.manifest.has_coding()) {
       if (parts == nullptr) return invalid(task.folder + ": no server's parts can be reached");
       std::error_code failed;
       fs::create_directories(task.aside, failed);
       if (failed) return io_error(task.aside, "be made", failed);
-      const std::string path = free_path(task);
-      // Wherever there is a manifest, the parts are in place.
-      TAUT_TRY(move_parts(task, path, *parts));
-      if (auto copied = copy_manifest(task, path, text, *parts); !copied) {
-        remove_parts(task, path, parts, notes);
-        return copied.error();
-      }
     } else {
       TAUT_TRY(check_parts(task));
+    }
+    // Not next to another checkpoint of that name: of another job, or of this one before it was
+    // resumed from an earlier clock.
+    TAUT_TRY(const std::string path, free_path(task, parts));
+    if (tried != nullptr) *tried = path;
+    if (task.manifest.has_coding()) {
+      // Wherever there is a manifest, the parts are in place.
+      TAUT_TRY(move_parts(task, path, *parts));
+      TAUT_TRY(copy_manifest(task, path, text, *parts));
     }
     TAUT_TRY(write_file_atomically(fs::path(task.aside) / kManifestName, text));
     failpoint("manifest written");
     TAUT_TRY(flush_folder(task.aside));
-    TAUT_TRY(place, put_in_place(task));
+    TAUT_TRY(place, put_in_place(task, path));
     failpoint("checkpoint in place");
   }
   remove_leftovers(task, notes);
@@ -223,14 +229,40 @@ Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<st
 
 namespace {
 
-void remove_unkept(const CheckpointTask& task, std::vector<std::string>& notes,
-                   server::PartClient* parts) {
+void remove_unkept(const CheckpointTask& task, std::vector<std::string>& notes) {
   for (const std::string& folder : task.unkept) {
     if (const auto removed = remove_checkpoint(folder); !removed) {
       notes.push_back("a checkpoint was not removed: " + removed.error().message);
     }
-    remove_parts(task, folder, parts, notes);
   }
+}
+
+/// Has servers remove parts. One that does not answer is not asked for others; it is again later.
+void remove_parts(CheckpointTask& task, std::vector<std::string>& notes,
+                  server::PartClient* parts) {
+  std::set<std::string> silent;
+  for (PartRemoval& removal : task.removals) {
+    removal.failed = parts == nullptr || silent.contains(removal.address);
+    if (removal.failed) continue;
+    pb::PartRequest remove =
+        server::part_request(pb::PartRequest::REMOVE, task.token, removal.folder);
+    remove.set_order(removal.order);
+    const auto removed = parts->ask(removal.address, std::move(remove));
+    if (removed) continue;
+    removal.failed = removed.error().code != ErrorCode::kIo;
+    if (removal.failed) silent.insert(removal.address);
+    notes.push_back(fmt::format(
+        "job {}: parts of {} stay on server \"{}\"{}: {}", task.job.value(), removal.folder,
+        removal.server, removal.failed ? " until it answers" : "", removed.error().message));
+  }
+}
+
+/// Adds what the record keeps of a finished checkpoint.
+Result<void> note_manifest(CheckpointTask& task) {
+  if (!task.manifest.has_coding()) return ok();
+  TAUT_TRY(const SavedCheckpoint saved, find_saved(task.folder));
+  task.manifest_sha256 = saved.manifest_sha256;
+  return ok();
 }
 
 }  // namespace
@@ -278,21 +310,27 @@ void CheckpointKeeper::run() {
 }
 
 void CheckpointKeeper::carry_out(Done& done) {
-  if (done.task.kind == CheckpointTask::Kind::kFinish) {
-    const auto finished = finish_checkpoint(done.task, done.notes, parts_.get());
-    if (finished) {
-      done.task.folder = finished.value();
-    } else {
-      done.error = finished.error().message;
+  CheckpointTask& task = done.task;
+  switch (task.kind) {
+    case CheckpointTask::Kind::kFinish: {
+      const auto finished = finish_checkpoint(task, done.notes, parts_.get(), &task.tried);
+      if (finished) task.folder = finished.value();
+      const Result<void> noted = finished ? note_manifest(task) : Result<void>(finished.error());
+      if (!noted) done.error = noted.error().message;
+      break;
     }
-  } else if (done.task.kind == CheckpointTask::Kind::kRemove) {
-    remove_unkept(done.task, done.notes, parts_.get());
-  } else {
-    if (const auto removed = remove_checkpoint(done.task.aside); !removed) {
-      done.error = removed.error().message;
-      done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
-    }
-    remove_parts(done.task, done.task.aside, parts_.get(), done.notes);
+    case CheckpointTask::Kind::kDrop:
+      if (const auto removed = remove_checkpoint(task.aside); !removed) {
+        done.error = removed.error().message;
+        done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
+      }
+      break;
+    case CheckpointTask::Kind::kRemove:
+      remove_unkept(task, done.notes);
+      break;
+    case CheckpointTask::Kind::kRemoveParts:
+      remove_parts(task, done.notes, parts_.get());
+      break;
   }
 }
 

@@ -16,17 +16,20 @@ namespace taut {
 
 /// Completes a checkpoint whose parts are in `aside`: checks that they exist, adds the
 /// manifest, flushes and renames the folder, then removes the older ones that the task names.
-/// Where the name is taken by another checkpoint, -2, -3, ... is appended to it. A repetition
-/// changes nothing.
+/// Where the name is taken by another checkpoint, here or on a server's disk, -2, -3, ... is
+/// appended to it. A repetition changes nothing.
 /// The parts of a coded one are moved and the manifest is copied on the servers that have them,
 /// before it is here.
 /// notes     further lines for the log
 /// parts     reaches the task's holders; nullptr: it has none
+/// tried     becomes the final path as soon as it is chosen: on failure servers may have moved
+///           parts there
 /// Returns   the folder that now has the checkpoint
 /// Errors    not_found: a part is missing, for instance if servers do not share the folder; io
 [[nodiscard]] Result<std::string> finish_checkpoint(const CheckpointTask& task,
                                                     std::vector<std::string>& notes,
-                                                    server::PartClient* parts = nullptr);
+                                                    server::PartClient* parts = nullptr,
+                                                    std::string* tried = nullptr);
 
 /// Removes the files of a checkpoint, complete or not, and its folder; no other files in it.
 /// Errors    io

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/coding/reed_solomon.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/wire_version.hpp"
+#include "server/coordinator/left_parts.hpp"
 
 namespace taut {
 namespace {
@@ -21,8 +23,6 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t kMaxMisses = 12;
 // A stripe of 4 + 2 of them is in a core's second cache while it is encoded.
 constexpr std::uint64_t kBlockBytes = 256ULL << 10U;
-constexpr std::uint32_t kMaxDataParts = 32;
-constexpr std::uint32_t kMaxParityParts = 16;
 
 struct Place {
   fs::path folder;
@@ -133,6 +133,7 @@ std::string place_parts(const pb::StoredJob& stored, pb::CheckpointOrder& order)
   order.mutable_coding()->set_data(coded->data());
   order.mutable_coding()->set_parity(coded->parity());
   order.mutable_coding()->set_block_bytes(kBlockBytes);
+  order.set_token(stored.token());
   for (pb::PartHolder& holder : holders_of(stored)) *order.add_holders() = std::move(holder);
   const auto servers = static_cast<std::uint32_t>(order.holders_size());
   const std::uint32_t survived = losses_survived(*coded, servers);
@@ -201,7 +202,7 @@ void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
   drop.job = JobId(job.stored().job());
   drop.number = job.stored().checkpoint().number();
   drop.aside = job.stored().checkpoint().folder();
-  drop.holders = holders_of(job.stored());
+  leave_parts(job, drop.aside, drop.number);
   tasks.push_back(std::move(drop));
   job.change().clear_checkpoint();
   job.finishes_checkpoint = false;
@@ -319,7 +320,6 @@ void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std
   CheckpointTask task;
   task.kind = CheckpointTask::Kind::kRemove;
   task.job = JobId(job.stored().job());
-  task.holders = holders_of(job.stored());
   auto& kept = *job.change().mutable_checkpoints();
   for (int i = 0; i < kept.size();) {
     if (!is_unkept(kept[i])) {
@@ -331,6 +331,7 @@ void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std
                                   job.stored().job(), kept[i].clock(), why));
     }
     task.unkept.push_back(kept[i].folder());
+    leave_parts(job, kept[i].folder(), kept[i].order());
     kept.DeleteSubrange(i, 1);
   }
   tasks.push_back(std::move(task));
@@ -436,11 +437,11 @@ Result<void> check_checkpoints(const pb::Job& definition) {
   const pb::CheckpointOptions& options = definition.checkpoint();
   if (!options.has_coded()) return ok();
   const pb::CodedCheckpoints& coded = options.coded();
-  if (coded.data() < 1 || coded.data() > kMaxDataParts || coded.parity() < 1 ||
-      coded.parity() > kMaxParityParts) {
+  if (coded.data() < 1 || coded.data() > ReedSolomon::kMaxData || coded.parity() < 1 ||
+      coded.parity() > ReedSolomon::kMaxParity) {
     return invalid(fmt::format(
         "checkpoint: coded has data: {} and parity: {}; they must be from 1 to {} and from 1 to {}",
-        coded.data(), coded.parity(), kMaxDataParts, kMaxParityParts));
+        coded.data(), coded.parity(), ReedSolomon::kMaxData, ReedSolomon::kMaxParity));
   }
   if (options.incremental()) {
     return invalid("checkpoint: incremental and coded do not go together; omit one of them");
@@ -504,12 +505,18 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
   if (!stored.has_checkpoint()) order_next(job, lowest_clock(job), notes);
 }
 
-std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
+Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
   const std::int64_t soon = lowest_clock(job);
   // A distant order can be replaced; a near one is what the user requests.
   if (stored.has_checkpoint() && !job.finishes_checkpoint && stored.checkpoint().clock() > soon) {
     withdraw_checkpoint(job, tasks);
+  }
+  const std::string refusal = stored.has_checkpoint() ? "" : too_few_servers(stored);
+  if (!refusal.empty()) {
+    job.change().set_checkpoint_failure("no checkpoint is written: " + refusal);
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("job {}: {}", stored.job(), stored.checkpoint_failure()));
   }
   job.change().clear_checkpoint_failure();
   if (!stored.has_checkpoint()) {
@@ -528,6 +535,8 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   const pb::StoredJob& before = job.stored();
   if (!before.has_checkpoint() || before.checkpoint().number() != task.number) return;
   if (!error.empty()) {
+    // What some servers have moved already.
+    leave_parts(job, task.tried, task.number);
     give_up(job, error, tasks, notes);
     return;
   }
@@ -541,6 +550,8 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   pb::KeptCheckpoint& newest = *stored.add_checkpoints();
   newest.set_clock(clock);
   newest.set_folder(folder);
+  newest.set_order(task.number);
+  newest.set_manifest_sha256(task.manifest_sha256);
   stored.clear_checkpoint();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
   stored.set_checkpoint_misses(0);

@@ -14,12 +14,22 @@
 
 namespace taut {
 
+/// Parts of a checkpoint that a server removes.
+struct PartRemoval {
+  std::string server;
+  std::string address;  // of its first shard
+  std::string folder;   // as the job names it
+  std::uint64_t order = 0;
+  bool failed = false;  // the server did not answer
+};
+
 /// Work on the file system for a job's checkpoint.
 struct CheckpointTask {
   enum class Kind : std::uint8_t {
-    kFinish,  // its parts are written: add the manifest and move the folder to its final path
-    kDrop,    // it will not be completed: remove its parts
-    kRemove,  // complete checkpoints that are not kept any more
+    kFinish,       // its parts are written: add the manifest and move the folder to its final path
+    kDrop,         // it will not be completed: remove the coordinator's folder of it
+    kRemove,       // complete checkpoints that are not kept any more: as kDrop
+    kRemoveParts,  // parts on the servers' disks, of both
   };
   Kind kind = Kind::kFinish;
   JobId job;
@@ -28,8 +38,12 @@ struct CheckpointTask {
   std::string folder;        // kFinish: the final path; once finished, the path that was free
   pb::CheckpointManifest manifest;
   std::vector<std::string> unkept;  // kRemove: their folders
-  // Of a job with coded checkpoints: the servers that may have parts. The others' are whole files.
+  // kFinish of a coded one: the servers that may have parts. Other checkpoints are whole files.
   std::vector<pb::PartHolder> holders;
+  std::string tried;            // kFinish, once tried: the final path, also where it has failed
+  std::string manifest_sha256;  // kFinish of a coded one, once finished: of the manifest's file
+  std::uint64_t token = 0;      // kRemoveParts: of the job's submission
+  std::vector<PartRemoval> removals;  // kRemoveParts
 };
 using CheckpointTasks = std::vector<CheckpointTask>;
 
@@ -41,7 +55,7 @@ using CheckpointTasks = std::vector<CheckpointTask>;
 [[nodiscard]] bool carries_state(const pb::Job& definition);
 
 /// Checks what a job says of its checkpoints.
-/// Errors    invalid: parts that there cannot be; settings that do not go together
+/// Errors    invalid: numbers of parts out of their ranges; settings that cannot be combined
 [[nodiscard]] Result<void> check_checkpoints(const pb::Job& definition);
 
 /// Of so many parts on so many servers, the most servers that may be lost; 0: none may be.
@@ -58,15 +72,17 @@ void order_first_checkpoint(JobRecord& job, Notes& notes);
 /// are written it must be finished; if one was too late or failed, it is dropped and the next one
 /// ordered. Orders of an ending job are dropped. Older checkpoints are removed once a newer one has
 /// proved good: every worker has trained with its parameters, and what was to be tested has been.
-/// Of a job that has diverged, those go that are not older than that.
+/// When a job has diverged, its checkpoints from that clock on are removed.
 /// Call it whenever anything may have changed.
 /// limit  how long a job whose workers have finished waits for its last checkpoint
 void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks,
                         Notes& notes);
 
 /// Orders one at a clock just ahead of every worker. Returns the answer for the user.
+/// Errors    unavailable: none can be written now, and why
 /// REQUIRES: the job is running, and not closing.
-std::string order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes);
+[[nodiscard]] Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks,
+                                                       Notes& notes);
 
 /// Ends the current order; servers and workers learn of it with the next revision, and another one
 /// follows. REQUIRES: there is one.

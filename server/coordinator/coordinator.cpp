@@ -7,6 +7,7 @@
 
 #include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
+#include "server/coordinator/left_parts.hpp"
 
 namespace taut {
 namespace {
@@ -139,6 +140,8 @@ CoordinatorOutput Coordinator::handle_done(const CheckpointTask& task, const std
   const auto job = jobs_.find(task.job);
   if (job != jobs_.end() && task.kind == CheckpointTask::Kind::kFinish) {
     note_finished(job->second, task, error, out_.tasks, out_.notes);
+  } else if (job != jobs_.end() && task.kind == CheckpointTask::Kind::kRemoveParts) {
+    note_removed(job->second, task, error, now_);
   }
   settle();
   return take_output();
@@ -327,6 +330,7 @@ void Coordinator::settle() {
     if (may_restart(job.stored())) failed.push_back(job.stored());
   }
   for (const pb::StoredJob& job : failed) restart(job);
+  for (auto& [id, job] : jobs_) remove_left_parts(job, registry_, now_, out_.tasks);
   if (std::exchange(schedules_, false)) schedule();
   for (auto& [id, job] : jobs_) deliver(job);
   forget_old_jobs();
@@ -353,6 +357,8 @@ void Coordinator::restart(const pb::StoredJob& failed) {
     resume.set_folder(newest.folder());
     resume.set_clock(newest.clock());
     resume.set_slots(failed.slots());
+    resume.set_manifest_sha256(newest.manifest_sha256());
+    resume.set_token(failed.token());
   }
   const bool resumes = !resume.folder().empty();
   if (resumes) definition.set_resume(resume.folder());

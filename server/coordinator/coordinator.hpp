@@ -123,8 +123,10 @@ class Coordinator {
   [[nodiscard]] std::string why_not_member(JobId job) const;
   [[nodiscard]] std::string why_waits_in_vain(const Participant& participant) const;
   void preempt(JobRecord& job);
-  /// Has a checkpoint written, after which the job is stopped. Returns what was ordered.
-  std::string save_and_stop(JobRecord& job);
+  /// Has a checkpoint written, after which the job is stopped.
+  /// then  what happens then, for the log
+  /// Returns whether it is saved first; false: no checkpoint can be written now
+  bool save_and_stop(JobRecord& job, const std::string& then);
   void forget_old_jobs();
   void deliver(JobRecord& job);
   CoordinatorOutput take_output();

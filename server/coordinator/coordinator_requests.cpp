@@ -222,8 +222,13 @@ void Coordinator::on_make_checkpoint(const pb::MakeCheckpoint& request, pb::Comm
     reply.set_error(fmt::format("job {} is not training now", job->stored().job()));
     return;
   }
+  const auto ordered = order_checkpoint_now(*job, out_.tasks, out_.notes);
+  if (!ordered) {
+    reply.set_error(ordered.error().message);
+    return;
+  }
   reply.set_job(job->stored().job());
-  reply.set_message(order_checkpoint_now(*job, out_.tasks, out_.notes));
+  reply.set_message(ordered.value());
 }
 
 void Coordinator::on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply) {
@@ -299,11 +304,15 @@ void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
   if (job->stored().finishes() != request.finish()) job->change().set_finishes(request.finish());
   const bool trains = job->stored().state() == pb::RUNNING && !job->stored().closing();
   if (trains && !request.discard()) {
-    if (!job->stored().stops_when_saved()) {
-      out_.notes.push_back(save_and_stop(*job) +
-                           (request.finish() ? ", then it is done" : ", then it is stopped"));
-    }
+    const bool is_saved = job->stored().stops_when_saved() ||
+                          save_and_stop(*job, request.finish() ? "it is done" : "it is stopped");
     job->change().set_requeued(false);
+    if (!is_saved) {
+      reply.set_message(fmt::format("job {} is {} without being saved: {}", request.job(),
+                                    request.finish() ? "done" : "stopped",
+                                    job->stored().checkpoint_failure()));
+      return;
+    }
     if (request.finish()) {
       reply.set_message(fmt::format("job {} is saved, then it is done", request.job()));
       return;

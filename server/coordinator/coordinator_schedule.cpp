@@ -156,18 +156,20 @@ void Coordinator::start(JobRecord& job, std::uint32_t workers) {
   order_first_checkpoint(job, out_.notes);
 }
 
-std::string Coordinator::save_and_stop(JobRecord& job) {
-  std::string order = order_checkpoint_now(job, out_.tasks, out_.notes);
+bool Coordinator::save_and_stop(JobRecord& job, const std::string& then) {
+  const auto order = order_checkpoint_now(job, out_.tasks, out_.notes);
   job.change().set_stops_when_saved(true);
   // Whichever is in progress; if none is, the last one is written.
   job.change().set_checkpoint_wanted(job.stored().has_checkpoint());
-  return order;
+  out_.notes.push_back(order ? fmt::format("{}, then {}", order.value(), then)
+                             : fmt::format("{}; {} without it", order.error().message, then));
+  return order.has_value();
 }
 
 void Coordinator::preempt(JobRecord& job) {
   job.change().set_requeued(true);
   job.change().set_message("makes room for a job of higher priority");
-  out_.notes.push_back(save_and_stop(job) + ", then it makes room for a job of higher priority");
+  (void)save_and_stop(job, "it makes room for a job of higher priority");
 }
 
 void Coordinator::on_change_queue(const pb::ChangeQueue& request, pb::CommandReply& reply) {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/files/allowed_folders.hpp"
-#include "common/files/file.hpp"
 #include "common/log.hpp"
 #include "common/unix_time.hpp"
 #include "proto/control_message.hpp"
@@ -343,20 +342,18 @@ std::optional<pb::ControlMessage> CoordinatorThread::settle_submission(
   }
   submit.clear_resume();
   if (!definition.has_resume()) return std::nullopt;
-  // Every byte is checked by the servers, which read it anyway.
-  const auto saved = CheckpointReader::open(definition.resume());
-  if (!saved) {
-    // Names a complete one, if there is any.
-    const auto offered = CheckpointReader::open_to_resume(definition.resume());
-    return refused(offered ? saved.error().message : offered.error().message);
-  }
-  submit.mutable_resume()->set_folder(saved.value().folder().string());
-  submit.mutable_resume()->set_clock(saved.value().clock().value());
-  submit.mutable_resume()->set_slots(saved.value().manifest().slots());
-  if (saved.value().is_coded()) {
-    const auto manifest = read_file(saved.value().folder() / kManifestName);
-    if (!manifest) return refused(manifest.error().message);
-    submit.mutable_resume()->set_manifest(manifest.value());
+  // No file is read as a whole here, where heartbeats wait: the servers compare every byte that
+  // they read with its digest.
+  const auto saved = find_saved(definition.resume());
+  if (!saved) return refused(saved.error().message);
+  const pb::CheckpointManifest& manifest = saved.value().manifest;
+  pb::ResumePoint& resume = *submit.mutable_resume();
+  resume.set_folder(saved.value().folder.string());
+  resume.set_clock(manifest.clock());
+  resume.set_slots(manifest.slots());
+  if (manifest.has_coding()) {
+    resume.set_manifest_sha256(saved.value().manifest_sha256);
+    resume.set_token(manifest.token());
   }
   return std::nullopt;
 }

@@ -186,7 +186,9 @@ std::string note_lost_servers(JobRecord& job, const Registry& registry) {
     if (server.lost() || registry.find_live(pb::ROLE_SERVER, server.name(), incarnation)) continue;
     names +=
         (names.empty() ? "" : "; ") + registry.loss_of(pb::ROLE_SERVER, server.name(), incarnation);
-    job.change().mutable_servers(i)->set_lost(true);
+    pb::StoredServer& lost = *job.change().mutable_servers(i);
+    lost.set_lost(true);
+    lost.set_last_order(job.stored().checkpoints_ordered());
     job.servers[static_cast<std::size_t>(i)].lost = true;
   }
   return names;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace taut::server {
 namespace {
@@ -12,8 +13,18 @@ constexpr Duration kStep{50'000};
 
 }  // namespace
 
-Result<std::uint64_t> PartClient::send(const std::string& address, pb::PartRequest request,
-                                       Frame payload, bool is_asked) {
+pb::PartRequest part_request(pb::PartRequest::Kind kind, std::uint64_t token,
+                             const std::string& folder, const std::string& file) {
+  pb::PartRequest request;
+  request.set_kind(kind);
+  request.set_token(token);
+  request.set_folder(folder);
+  request.set_file(file);
+  return request;
+}
+
+Result<std::uint64_t> PartClient::send(std::uint64_t owner, const std::string& address,
+                                       pb::PartRequest request, Frame payload) {
   const auto [peer, is_new] = peers_.try_emplace(address);
   if (is_new) {
     auto connected = endpoint_->connect(address);
@@ -26,13 +37,12 @@ Result<std::uint64_t> PartClient::send(const std::string& address, pb::PartReque
   const std::uint64_t id = next_++;
   request.set_request(id);
   Pending& pending = pending_[id];
+  pending.owner = owner;
   pending.address = address;
   pending.peer = peer->second;
   pending.bytes = payload.size();
   pending.begun = pending.sent = steady_now();
-  pending.is_asked = is_asked;
   pending.message.body = DataPartRequest{std::move(request), std::move(payload)};
-  waiting_bytes_ += pending.bytes;
   // A full queue: it is sent again.
   (void)endpoint_->send(pending.peer, encode(pending.message));
   return id;
@@ -43,17 +53,41 @@ void PartClient::receive(const Incoming& incoming) {
   if (!message) return;
   auto* reply = std::get_if<DataPartReply>(&message.value().body);
   if (reply == nullptr) return;
-  const auto found = pending_.find(reply->head.request());
+  const std::uint64_t id = reply->head.request();
+  const auto found = pending_.find(id);
   if (found == pending_.end() || found->second.peer != incoming.from) return;
-  Pending pending = std::move(found->second);
-  pending_.erase(found);
-  waiting_bytes_ -= pending.bytes;
-  heard_[pending.address] = steady_now();
-  if (pending.is_asked) {
-    answers_[reply->head.request()] = std::move(*reply);
-  } else if (!reply->head.error().empty() && !failed_) {
-    failed_ = make_error(ErrorCode::kIo, reply->head.error());
+  heard_[found->second.address] = steady_now();
+  if (reply->head.working()) return;
+  if (reply->head.error().empty()) {
+    end(id, std::move(*reply));
+  } else {
+    end(id, make_error(ErrorCode::kIo, reply->head.error()));
   }
+}
+
+void PartClient::end(std::uint64_t id, Result<DataPartReply> result) {
+  const std::uint64_t owner = pending_.at(id).owner;
+  pending_.erase(id);
+  if (owner == 0) {
+    answers_.emplace(id, std::move(result));
+  } else if (!result) {
+    failed_.emplace(owner, result.error());
+  }
+}
+
+std::string PartClient::why_lost(const Pending& pending, TimePoint now) const {
+  const auto heard = heard_.find(pending.address);
+  const TimePoint since =
+      heard == heard_.end() ? pending.begun : std::max(pending.begun, heard->second);
+  if (now - since >= silence_) {
+    return fmt::format("the server at {} has not answered for {:g} s", pending.address,
+                       seconds(silence_));
+  }
+  if (now - pending.begun >= kLongest) {
+    return fmt::format("the disk of the server at {} has worked at a request for {:g} s",
+                       pending.address, seconds(kLongest));
+  }
+  return "";
 }
 
 Result<void> PartClient::step() {
@@ -63,71 +97,81 @@ Result<void> PartClient::step() {
     return ok();
   }
   const TimePoint now = steady_now();
+  std::vector<std::pair<std::uint64_t, std::string>> lost;
   for (auto& [id, pending] : pending_) {
-    const auto heard = heard_.find(pending.address);
-    const TimePoint since =
-        heard == heard_.end() ? pending.begun : std::max(pending.begun, heard->second);
-    if (now - since >= silence_) {
-      Error error = make_error(ErrorCode::kTimeout,
-                               fmt::format("the server at {} has not answered for {:g} s",
-                                           pending.address, seconds(silence_)));
-      forget_all();
-      return error;
+    if (std::string why = why_lost(pending, now); !why.empty()) {
+      lost.emplace_back(id, std::move(why));
+      continue;
     }
     if (now - pending.sent < kAgain) continue;
     pending.sent = now;
     (void)endpoint_->send(pending.peer, encode(pending.message));
   }
+  for (auto& [id, why] : lost) end(id, make_error(ErrorCode::kTimeout, std::move(why)));
   return ok();
-}
-
-void PartClient::forget_all() {
-  pending_.clear();
-  waiting_bytes_ = 0;
-  answers_.clear();
-  failed_.reset();
 }
 
 Result<DataPartReply> PartClient::ask(const std::string& address, pb::PartRequest request,
                                       Frame payload) {
   const std::scoped_lock lock(mutex_);
-  TAUT_TRY(const std::uint64_t id, send(address, std::move(request), std::move(payload), true));
+  TAUT_TRY(const std::uint64_t id, send(0, address, std::move(request), std::move(payload)));
   while (true) {
     const auto found = answers_.find(id);
     if (found != answers_.end()) {
-      DataPartReply reply = std::move(found->second);
+      Result<DataPartReply> reply = std::move(found->second);
       answers_.erase(found);
-      if (!reply.head.error().empty()) return make_error(ErrorCode::kIo, reply.head.error());
       return reply;
     }
-    TAUT_TRY(step());
+    if (auto stepped = step(); !stepped) {
+      pending_.erase(id);
+      return stepped.error();
+    }
   }
 }
 
-Result<void> PartClient::settle_below(std::uint64_t bytes) {
-  while (!failed_ && waiting_bytes_ > bytes) {
+bool PartClient::is_settled(std::uint64_t owner, std::uint64_t bytes) const {
+  std::uint64_t waiting = 0;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.owner != owner) continue;
+    if (bytes == 0) return false;
+    waiting += pending.bytes;
+  }
+  return waiting <= bytes;
+}
+
+Result<void> PartClient::settle_below(std::uint64_t owner, std::uint64_t bytes) {
+  while (!failed_.contains(owner) && !is_settled(owner, bytes)) {
     TAUT_TRY(step());
   }
-  while (!failed_ && bytes == 0 && !pending_.empty()) {
-    TAUT_TRY(step());
-  }
-  if (!failed_) return ok();
-  Error error = *std::exchange(failed_, std::nullopt);
-  forget_all();
+  const auto failed = failed_.find(owner);
+  if (failed == failed_.end()) return ok();
+  Error error = std::move(failed->second);
+  failed_.erase(failed);
+  std::erase_if(pending_, [owner](const auto& entry) { return entry.second.owner == owner; });
   return error;
 }
 
-Result<void> PartClient::post(const std::string& address, pb::PartRequest request, Frame payload) {
+Result<void> PartClient::post(std::uint64_t owner, const std::string& address,
+                              pb::PartRequest request, Frame payload) {
   const std::scoped_lock lock(mutex_);
   const std::uint64_t bytes = payload.size();
-  TAUT_TRY(settle_below(kWindow - std::min(kWindow, bytes)));
-  TAUT_TRY(send(address, std::move(request), std::move(payload), false));
+  // Requests without a payload fill no window.
+  if (bytes > 0) {
+    TAUT_TRY(settle_below(owner, std::max<std::uint64_t>(kWindow - std::min(kWindow, bytes), 1)));
+  }
+  TAUT_TRY(send(owner, address, std::move(request), std::move(payload)));
   return ok();
 }
 
-Result<void> PartClient::settle() {
+Result<void> PartClient::settle(std::uint64_t owner) {
   const std::scoped_lock lock(mutex_);
-  return settle_below(0);
+  return settle_below(owner, 0);
+}
+
+void PartClient::discard(std::uint64_t owner) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(pending_, [owner](const auto& entry) { return entry.second.owner == owner; });
+  failed_.erase(owner);
 }
 
 }  // namespace taut::server

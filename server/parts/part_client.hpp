@@ -15,17 +15,26 @@
 
 namespace taut::server {
 
+/// A request about parts.
+/// folder  the checkpoint's, as its job names it
+/// token   of the job's submission
+[[nodiscard]] pb::PartRequest part_request(pb::PartRequest::Kind kind, std::uint64_t token,
+                                           const std::string& folder, const std::string& file = "");
+
 /// Asks servers about their parts of coded checkpoints, through the sockets of their shards. What
-/// is not answered is sent again, until the server has been silent for too long.
+/// is not answered is sent again, until the server has been silent for too long, or has worked at
+/// it for too long.
 /// Thread    any; a call waits for the end of another one
 class PartClient {
  public:
   static constexpr Duration kAgain{3'000'000};
   static constexpr Duration kSilence{20'000'000};
+  /// A disk that takes longer than this for one request counts as lost.
+  static constexpr Duration kLongest{600'000'000};
   /// Bytes that are posted and not answered.
   static constexpr std::uint64_t kWindow = 8ULL << 20U;
 
-  /// silence  after which a server counts as lost
+  /// silence  after which a server counts as lost; a server that says that it works is not silent
   explicit PartClient(std::unique_ptr<Endpoint> endpoint, Duration silence = kSilence)
       : endpoint_(std::move(endpoint)), silence_(silence) {}
 
@@ -33,45 +42,74 @@ class PartClient {
   /// Errors    timeout: with the address; closed: stop() was called; those of the server
   [[nodiscard]] Result<DataPartReply> ask(const std::string& address, pb::PartRequest request,
                                           Frame payload = {});
-  /// Sends, and waits only while the window is full. Errors: as ask(), perhaps of an earlier one.
-  [[nodiscard]] Result<void> post(const std::string& address, pb::PartRequest request,
-                                  Frame payload = {});
-  /// Waits until everything that was posted is answered.
-  /// Errors    as ask(), of the first that failed
-  [[nodiscard]] Result<void> settle();
 
   /// Ends every wait, now and later.
   void stop() { stopping_ = true; }
 
  private:
+  friend class PartPosts;
   struct Pending {
+    std::uint64_t owner = 0;  // of posts; 0: its answer is kept
     std::string address;
     PeerId peer;
     DataMessage message;
     std::uint64_t bytes = 0;
     TimePoint begun;
     TimePoint sent;
-    bool is_asked = false;  // its answer is kept
   };
-  [[nodiscard]] Result<std::uint64_t> send(const std::string& address, pb::PartRequest request,
-                                           Frame payload, bool is_asked);
-  /// Receives for a moment, and sends again what waits for long. Errors: timeout; closed.
+  [[nodiscard]] Result<void> post(std::uint64_t owner, const std::string& address,
+                                  pb::PartRequest request, Frame payload);
+  [[nodiscard]] Result<void> settle(std::uint64_t owner);
+  void discard(std::uint64_t owner);
+
+  [[nodiscard]] Result<std::uint64_t> send(std::uint64_t owner, const std::string& address,
+                                           pb::PartRequest request, Frame payload);
+  /// Receives for a moment, and sends again what waits for long. Errors: closed.
   [[nodiscard]] Result<void> step();
   void receive(const Incoming& incoming);
-  [[nodiscard]] Result<void> settle_below(std::uint64_t bytes);
-  void forget_all();
+  /// Why a request will not be answered any more; empty: it may be.
+  [[nodiscard]] std::string why_lost(const Pending& pending, TimePoint now) const;
+  void end(std::uint64_t id, Result<DataPartReply> result);
+  [[nodiscard]] Result<void> settle_below(std::uint64_t owner, std::uint64_t bytes);
+  [[nodiscard]] bool is_settled(std::uint64_t owner, std::uint64_t bytes) const;
 
   const std::unique_ptr<Endpoint> endpoint_;
   const Duration silence_;
   std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> owners_ = 0;
   std::mutex mutex_;  // guards what follows, and the endpoint
   std::map<std::string, PeerId> peers_;
   std::map<std::string, TimePoint> heard_;
   std::uint64_t next_ = 1;
   std::map<std::uint64_t, Pending> pending_;
-  std::uint64_t waiting_bytes_ = 0;
-  std::map<std::uint64_t, DataPartReply> answers_;
-  std::optional<Error> failed_;  // of what was posted
+  std::map<std::uint64_t, Result<DataPartReply>> answers_;  // of what was asked
+  std::map<std::uint64_t, Error> failed_;                   // of each owner's posts, the first
+};
+
+/// Requests that are sent without waiting for each answer. Those of an owner that ends before they
+/// are settled are given up.
+/// Thread    one at a time
+class PartPosts {
+ public:
+  /// client  outlives it
+  explicit PartPosts(PartClient& client) : client_(client), owner_(++client.owners_) {}
+  ~PartPosts() { client_.discard(owner_); }
+  PartPosts(const PartPosts&) = delete;
+  PartPosts& operator=(const PartPosts&) = delete;
+
+  /// Sends, and waits only while the window is full.
+  /// Errors    as PartClient::ask(), perhaps of an earlier one
+  [[nodiscard]] Result<void> post(const std::string& address, pb::PartRequest request,
+                                  Frame payload = {}) {
+    return client_.post(owner_, address, std::move(request), std::move(payload));
+  }
+  /// Waits until everything that was posted is answered.
+  /// Errors    as PartClient::ask(), of the first that failed
+  [[nodiscard]] Result<void> settle() { return client_.settle(owner_); }
+
+ private:
+  PartClient& client_;
+  const std::uint64_t owner_;
 };
 
 }  // namespace taut::server

@@ -8,16 +8,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <string_view>
 #include <system_error>
 
 #include "common/failpoint.hpp"
 #include "common/files/allowed_folders.hpp"
 #include "common/files/file.hpp"
 #include "common/files/file_writer.hpp"
+#include "common/files/folder.hpp"
 #include "common/files/regular_file.hpp"
 #include "common/files/tensor_file.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/formats/checkpoint_parts.hpp"
+#include "proto/message_limits.hpp"
 
 namespace taut::server {
 namespace fs = std::filesystem;
@@ -27,15 +30,7 @@ constexpr std::uint64_t kMaxRead = 16ULL << 20U;
 constexpr std::size_t kMaxChecked = 4096;
 constexpr std::size_t kMaxWithdrawn = 256;
 constexpr std::chrono::seconds kWithdrawnFor{60};  // longer than a request is on its way
-constexpr const char* kUnfinished = ".unfinished";
-
-Error io_error(const fs::path& path, const char* step, const std::error_code& failed) {
-  return make_error(ErrorCode::kIo,
-                    fmt::format("{}: cannot {}: {}", path.string(), step, failed.message()));
-}
-Error io_error(const fs::path& path, const char* step) {
-  return io_error(path, step, std::error_code(errno, std::generic_category()));
-}
+constexpr std::string_view kUnfinished = ".unfinished";
 
 bool is_plain(const std::string& name) {
   return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
@@ -50,6 +45,11 @@ bool is_ours(const std::string& name) {
          name.find_first_not_of("0123456789", at + 5) == std::string::npos;
 }
 
+/// The name of a part until it is sealed.
+fs::path unfinished(const fs::path& path) {
+  return path.string() + std::string(kUnfinished);
+}
+
 /// Whether a folder's manifest is of this order of this submission.
 bool is_of(const fs::path& folder, std::uint64_t token, std::uint64_t order) {
   const auto bytes = read_file(folder / kManifestName);
@@ -58,24 +58,12 @@ bool is_of(const fs::path& folder, std::uint64_t token, std::uint64_t order) {
   return manifest && manifest.value().token() == token && manifest.value().number() == order;
 }
 
+/// The manifest first: without it, the rest is not a complete checkpoint.
 Result<void> remove_ours(const fs::path& folder) {
-  std::error_code failed;
-  if (!fs::exists(folder, failed)) return ok();
-  // The manifest first: without it, the rest is not a complete checkpoint.
-  fs::remove(folder / kManifestName, failed);
-  std::vector<fs::path> files;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    std::string name = entry->path().filename().string();
-    if (name.ends_with(kUnfinished)) name.resize(name.size() - std::string(kUnfinished).size());
-    if (is_ours(name)) files.push_back(entry->path());
-  }
-  for (const fs::path& file : files) {
-    if (!failed) fs::remove(file, failed);
-  }
-  if (!failed) fs::remove(folder, failed);
-  if (failed) return io_error(folder, "be removed", failed);
-  return ok();
+  return remove_files(folder, kManifestName, [](std::string name) {
+    if (name.ends_with(kUnfinished)) name.resize(name.size() - kUnfinished.size());
+    return is_ours(name);
+  });
 }
 
 }  // namespace
@@ -85,6 +73,7 @@ DataPartReply PartStore::answer(const DataPartRequest& request) {
   reply.head.set_request(request.head.request());
   const auto done = carry_out(request, reply);
   if (!done) reply.head.set_error(done.error().message);
+  cut_to_limits(reply.head);
   return reply;
 }
 
@@ -113,7 +102,7 @@ Result<void> PartStore::carry_out(const DataPartRequest& request, DataPartReply&
   }
 }
 
-Result<fs::path> PartStore::place_of(const std::string& checkpoint) const {
+Result<fs::path> PartStore::place_of(const std::string& checkpoint, std::uint64_t token) const {
   const fs::path named(checkpoint);
   if (!is_plain(named.filename().string())) {
     return invalid(fmt::format("\"{}\" does not name a checkpoint's folder", checkpoint));
@@ -124,6 +113,9 @@ Result<fs::path> PartStore::place_of(const std::string& checkpoint) const {
     // A job may resume from a server's own copy of the manifest.
     if (home.filename().string().starts_with(disk_folder_name(""))) home = home.parent_path();
     home /= disk_folder_name(server_);
+  } else if (token != 0) {
+    // Checkpoints of several jobs may have one name, in different folders.
+    home /= fmt::format("submission-{:016x}", token);
   }
   const fs::path place = home / named.filename();
   TAUT_TRY(check_place(place));
@@ -143,13 +135,13 @@ Result<void> PartStore::refuse_withdrawn(const fs::path& place) {
 }
 
 Result<void> PartStore::write(const pb::PartRequest& head, std::span<const std::byte> bytes) {
-  TAUT_TRY(const fs::path place, place_of(head.folder()));
+  TAUT_TRY(const fs::path place, place_of(head.folder(), head.token()));
   TAUT_TRY(refuse_withdrawn(place));
   std::error_code failed;
   fs::create_directories(place, failed);
   if (failed) return io_error(place, "be made", failed);
   const fs::path path = place / head.file();
-  TAUT_TRY(const Descriptor file, open_to_write(path.string() + kUnfinished, O_WRONLY, path));
+  TAUT_TRY(const Descriptor file, open_to_write(unfinished(path), O_WRONLY, path));
   std::uint64_t offset = head.offset();
   while (!bytes.empty()) {
     const ssize_t count =
@@ -166,17 +158,17 @@ Result<void> PartStore::write(const pb::PartRequest& head, std::span<const std::
 }
 
 Result<void> PartStore::seal(const pb::PartRequest& head) {
-  TAUT_TRY(const fs::path place, place_of(head.folder()));
+  TAUT_TRY(const fs::path place, place_of(head.folder(), head.token()));
   const fs::path path = place / head.file();
-  const fs::path unfinished = path.string() + kUnfinished;
+  const fs::path begun = unfinished(path);
   std::error_code failed;
-  if (!fs::exists(unfinished, failed)) {
+  if (!fs::exists(begun, failed)) {
     const bool is_sealed = fs::file_size(path, failed) == head.count() && !failed;
     if (is_sealed) return ok();
     return make_error(ErrorCode::kNotFound, path.string() + ": nothing was written");
   }
   failpoint("part written");
-  TAUT_TRY(const Descriptor file, open_to_write(unfinished, O_WRONLY, path));
+  TAUT_TRY(const Descriptor file, open_to_write(begun, O_WRONLY, path));
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return io_error(path, "be read");
   // Of an earlier try there may be more.
@@ -189,13 +181,13 @@ Result<void> PartStore::seal(const pb::PartRequest& head) {
                                                   status.st_size, head.count()));
   }
   if (fsync(file.get()) != 0) return io_error(path, "be flushed to the disk");
-  fs::rename(unfinished, path, failed);
+  fs::rename(begun, path, failed);
   if (failed) return io_error(path, "be put in place", failed);
   return flush_folder(place);
 }
 
 Result<fs::path> PartStore::find(const pb::PartRequest& head) const {
-  TAUT_TRY(const fs::path own, place_of(head.folder()));
+  TAUT_TRY(const fs::path own, place_of(head.folder(), head.token()));
   std::error_code failed;
   if (fs::exists(own / head.file(), failed)) return own / head.file();
   if (folder_.empty()) {
@@ -253,11 +245,11 @@ Result<void> PartStore::check(const pb::PartRequest& head, pb::PartReply& reply)
 }
 
 Result<void> PartStore::move(const pb::PartRequest& head) {
-  TAUT_TRY(const fs::path from, place_of(head.folder()));
-  TAUT_TRY(const fs::path to, place_of(head.to()));
+  TAUT_TRY(const fs::path from, place_of(head.folder(), head.token()));
+  TAUT_TRY(const fs::path to, place_of(head.to(), head.token()));
   std::error_code failed;
   if (fs::exists(to / kManifestName, failed)) {
-    if (is_of(to, head.count(), head.offset())) return ok();
+    if (is_of(to, head.token(), head.order())) return ok();
     return make_error(
         ErrorCode::kExists,
         to.string() + ": has another checkpoint; move it, or name another folder in the job");
@@ -275,7 +267,10 @@ Result<void> PartStore::move(const pb::PartRequest& head) {
 }
 
 Result<void> PartStore::remove(const pb::PartRequest& head) {
-  TAUT_TRY(const fs::path place, place_of(head.folder()));
+  TAUT_TRY(const fs::path place, place_of(head.folder(), head.token()));
+  std::error_code failed;
+  const bool is_whole = fs::exists(place / kManifestName, failed);
+  if (head.order() != 0 && is_whole && !is_of(place, head.token(), head.order())) return ok();
   if (place.filename().string().find(".part-") != std::string::npos) {
     // Its name is of one order alone; other servers may still send parts of it.
     const std::scoped_lock lock(mutex_);

@@ -32,8 +32,10 @@ class PartStore {
   [[nodiscard]] DataPartReply answer(const DataPartRequest& request);
 
   /// Where this server keeps the parts of a checkpoint.
+  /// token     of the job's submission; 0: not known
   /// Errors    invalid: not the name of a folder; outside of the folders that are allowed
-  [[nodiscard]] Result<std::filesystem::path> place_of(const std::string& checkpoint) const;
+  [[nodiscard]] Result<std::filesystem::path> place_of(const std::string& checkpoint,
+                                                       std::uint64_t token) const;
 
  private:
   [[nodiscard]] Result<void> carry_out(const DataPartRequest& request, DataPartReply& reply);

@@ -31,6 +31,7 @@ struct CaptureOrder {
   std::uint32_t parity = 0;
   std::uint64_t block_bytes = 0;
   std::vector<PartPlace> holders;
+  std::uint64_t token = 0;  // of the job's submission
 };
 
 /// A slice's state at one moment. The slice shares the memory and does not write to

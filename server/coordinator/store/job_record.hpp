@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -59,6 +60,11 @@ class JobRecord {
     TimePoint until;
     std::string reason;
   };
+  /// A removal of parts that was ordered.
+  struct Removal {
+    Incarnation ordered_in;  // the server's life
+    TimePoint again;         // when it is ordered again; never while it is under way
+  };
   /// Members that left and are still shown by name.
   static constexpr std::ptrdiff_t kMaxPast = 32;
   struct Worker {
@@ -85,6 +91,8 @@ class JobRecord {
   std::vector<Server> servers;
   std::vector<Worker> workers;
   std::vector<GivenUp> given_up;
+  /// Of parts that a server is to remove, by its name and their folder.
+  std::map<std::pair<std::string, std::string>, Removal> removals;
   /// All parts of the ordered checkpoint are written, and the task to finish it was issued.
   bool finishes_checkpoint = false;
   /// Since when the job waits only for a checkpoint.

@@ -166,8 +166,13 @@ class Parts(CheckpointTest):
     def wait_for_folders(self, name, expected):
         """A server's disk has these checkpoints, and nothing unfinished."""
         def left():
-            return sorted(f.name for f in (self.folder / f"disk of {name}").glob("tiny_iter*"))
+            return sorted(f.name for f in (self.folder / f"disk of {name}").glob("*/tiny_iter*"))
         wait_until(lambda: left() == sorted(expected), what=f"{expected} on {name}, not {left()}")
+
+    def parts_at(self, name, checkpoint):
+        """Where a server's disk has a checkpoint's parts."""
+        (found,) = (self.folder / f"disk of {name}").glob(f"submission-*/{checkpoint}")
+        return found
 
     def parts_on(self, name):
         return sorted(f.name for f in (self.folder / f"disk of {name}").rglob("*.part*"))
@@ -197,7 +202,7 @@ class Parts(CheckpointTest):
                 (self.folder / "away").rename(disk)
                 self.start_on_disk(lost)
         # The coordinator's folder may be lost too: each server has the manifest.
-        copy = self.folder / "disk of s1/tiny_iter_20"
+        copy = self.parts_at("s1", "tiny_iter_20")
         shutil.rmtree(self.folder / "saved")
         job = self.submit(self.coded("last.textproto", keep=0, every=100), "--resume", copy)
         self.assertEqual(self.wait_for_job(job, "DONE")["parameters_sha256"], expected)
@@ -224,15 +229,32 @@ class Parts(CheckpointTest):
                           self.folder / "saved")
         self.assertEqual(self.wait_for_job(job, "DONE")["parameters_sha256"], expected)
 
+    def test_a_job_that_restarts_by_itself_continues_from_parts_on_separate_disks(self):
+        expected = self.undisturbed(60)
+        self.start_cluster()
+        job = self.submit(self.coded(iterations=60, clock_ms=40, more="restart: 1"))
+        wait_until(lambda: (self.folder / "saved/tiny_iter_10/manifest.textproto").exists(), 30,
+                   "a checkpoint")
+        self.start_on_disk("s3")
+        wait_until(lambda: any(s["name"] == "s3" for s in self.status()["servers"]), what="s3")
+        self.servers["s1"].kill()
+        self.servers["s1"].wait()
+        shutil.rmtree(self.folder / "disk of s1")
+        self.wait_for_job(job, "FAILED")
+        rest = self.wait_for_job(job + 1, "DONE")
+        self.assertEqual(rest["parameters_sha256"], expected)
+        log = (self.folder / "coordinator.log").read_text()
+        self.assertRegex(log, rf"job {job + 1}: continues job {job} from clock \d+0\b")
+
     def test_older_parts_go_from_every_disk_and_damaged_ones_count_as_gone(self):
         expected = self.undisturbed(40)
         self.start_cluster()
         self.wait_for_job(self.submit(self.coded(iterations=30, clock_ms=30, keep=1)), "DONE")
         for name in self.servers:
             wait_until(lambda n=name: len(self.parts_on(n)) == 6, what="the older one's removal")
-        self.spoil(next((self.folder / "disk of s0/tiny_iter_30").glob("shard0*.part0")))
-        self.spoil(next((self.folder / "disk of s2/tiny_iter_30").glob("shard1*.part1")))
-        (self.folder / "disk of s1/tiny_iter_30/shard2.safetensors.part5").unlink()
+        self.spoil(next(self.parts_at("s0", "tiny_iter_30").glob("shard0*.part0")))
+        self.spoil(next(self.parts_at("s2", "tiny_iter_30").glob("shard1*.part1")))
+        (self.parts_at("s1", "tiny_iter_30") / "shard2.safetensors.part5").unlink()
         job = self.submit(self.coded("rest.textproto", iterations=40, keep=0, every=100),
                           "--resume", self.folder / "saved")
         self.assertEqual(self.wait_for_job(job, "DONE")["parameters_sha256"], expected)
@@ -321,6 +343,12 @@ class Parts(CheckpointTest):
         job = self.submit(self.coded("rest.textproto", iterations=60), "--resume",
                           self.folder / "saved")
         self.assertEqual(self.wait_for_job(job, "DONE")["parameters_sha256"], expected)
+        # What it had of that one goes when it returns.
+        def unfinished():
+            return sorted(f.name for f in self.folder.glob("disk of */*/*.part-*"))
+        self.assertTrue(unfinished())
+        self.start_on_disk("s2")
+        wait_until(lambda: not unfinished(), what="the removal of what is unfinished")
 
     def test_on_one_machine_parts_are_read_by_every_command_and_leave_with_their_run(self):
         text = self.job(iterations=20, workers=2,

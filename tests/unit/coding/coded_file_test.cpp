@@ -147,7 +147,8 @@ TEST_CASE("with three of six parts gone a file is refused, and one that fails co
   Bytes_ out(1000);
   const auto read = worse.value()->read(0, out);
   REQUIRE(!read.has_value());
-  CHECK(read.error().message == "a disk that has failed");
+  CHECK(read.error().message ==
+        "shard0: too many of its parts are missing: a disk that has failed");
 }
 
 TEST_CASE("a read beyond the end of a file in parts is refused", "[coding]") {

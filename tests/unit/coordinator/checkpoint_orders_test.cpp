@@ -5,56 +5,13 @@
 #include <vector>
 
 #include "tests/support/catch.hpp"
-#include "tests/unit/coordinator/fake_cluster.hpp"
+#include "tests/unit/coordinator/checkpoint_cluster.hpp"
 
 namespace taut {
-namespace {
 
-using Clocks = std::vector<std::int64_t>;
-
-/// A job of so many clocks with a checkpoint at every tenth.
-pb::Job saved_job(std::int32_t clocks, std::uint32_t keep = 0) {
-  pb::Job job = make_job(2, clocks);
-  job.set_name("lenet");
-  job.mutable_checkpoint()->set_every(10);
-  job.mutable_checkpoint()->set_keep(keep);
-  job.mutable_checkpoint()->set_folder("saved");
-  return job;
-}
-
-struct Cluster : FakeCluster {
-  explicit Cluster(std::uint64_t seed = 1, FakeNetwork network = {}) : FakeCluster(seed, network) {
-    add_server("s0");
-    add_server("s1");
-    add_worker("w0");
-    add_worker("w1");
-    // A job's servers are those that are here when it starts.
-    const auto is_joining = [](const std::string& note) { return note.ends_with("has joined"); };
-    REQUIRE(run_until([&] { return std::ranges::count_if(notes, is_joining) == 4; }));
-  }
-  std::uint64_t start(const pb::Job& job) {
-    const pb::SubmitReply reply = submit(job);
-    REQUIRE(reply.error().empty());
-    return reply.job();
-  }
-  Clocks kept(std::uint64_t job) {
-    Clocks clocks;
-    const pb::JobStatus reply = status(job);
-    for (const pb::KeptCheckpoint& one : reply.checkpoints()) clocks.push_back(one.clock());
-    return clocks;
-  }
-  [[nodiscard]] bool noted(const std::string& part) const {
-    return std::ranges::any_of(
-        notes, [&](const std::string& note) { return note.find(part) != std::string::npos; });
-  }
-  pb::CommandReply make_checkpoint(std::uint64_t job) {
-    pb::ControlMessage request;
-    request.mutable_make_checkpoint()->set_job(job);
-    return ask(request).command_reply();
-  }
-};
-
-}  // namespace
+using test::Clocks;
+using test::saved_job;
+using Cluster = test::CheckpointCluster;
 
 TEST_CASE("a job is saved at every tenth clock and at its end, and done only then",
           "[checkpoint]") {
@@ -420,60 +377,6 @@ TEST_CASE("an incremental checkpoint is ordered on top of the newest one that is
   for (const CheckpointTask& task : cluster.tasks) {
     if (task.kind == CheckpointTask::Kind::kFinish) CHECK(task.manifest.format() == 2);
   }
-}
-
-TEST_CASE("parts of a checkpoint go to the servers that are not lost, and are dropped there",
-          "[checkpoint][parts]") {
-  Cluster cluster;
-  cluster.add_server("s2");
-  REQUIRE(cluster.run_until([&] { return cluster.noted("s2"); }));
-  pb::Job definition = saved_job(25, 1);
-  definition.mutable_checkpoint()->mutable_coded();
-  const std::uint64_t job = cluster.start(definition);
-  REQUIRE(cluster.run_until_state(job, pb::DONE));
-  CHECK(cluster.noted("in 4 + 2 parts on 3 servers: it survives the loss of 1, not of 2"));
-  REQUIRE(!cluster.tasks.empty());
-  bool removed = false;
-  for (const CheckpointTask& task : cluster.tasks) {
-    REQUIRE(task.holders.size() == 3);
-    CHECK(!task.holders[0].address().empty());
-    removed |= task.kind == CheckpointTask::Kind::kRemove;
-    if (task.kind != CheckpointTask::Kind::kFinish) continue;
-    CHECK(task.manifest.coding().data() == 4);
-    CHECK(task.manifest.coding().parity() == 2);
-    CHECK(task.manifest.format() == 2);
-  }
-  CHECK(removed);
-}
-
-TEST_CASE("parts on too few servers are not ordered, and training continues",
-          "[checkpoint][parts]") {
-  Cluster cluster;
-  pb::Job definition = saved_job(25);
-  definition.mutable_checkpoint()->mutable_coded();
-  const std::uint64_t job = cluster.start(definition);
-  REQUIRE(cluster.run_until_state(job, pb::DONE));
-  CHECK(cluster.tasks.empty());
-  CHECK_THAT(cluster.status(job).checkpoint_failure(),
-             Catch::Matchers::Contains(
-                 "4 + 2 parts on 2 servers would not survive the loss of one; it takes 3 servers, "
-                 "or fewer data parts"));
-}
-
-TEST_CASE("as many servers may be lost as have no more parts than there is parity",
-          "[checkpoint][parts]") {
-  pb::CodedCheckpoints coded;
-  const auto survived = [&](std::uint32_t servers) { return losses_survived(coded, servers); };
-  CHECK(survived(0) == 0);
-  CHECK(survived(1) == 0);
-  CHECK(survived(2) == 0);
-  CHECK(survived(3) == 1);
-  CHECK(survived(5) == 1);
-  CHECK(survived(6) == 2);
-  CHECK(survived(100) == 2);
-  coded.set_data(1);
-  coded.set_parity(1);
-  CHECK(survived(2) == 1);
 }
 
 TEST_CASE("checkpoints that there cannot be are refused with the setting", "[checkpoint]") {

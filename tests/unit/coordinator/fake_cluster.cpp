@@ -300,7 +300,13 @@ void FakeCluster::carry_out(const CoordinatorOutput& output) {
   for (const std::string& note : output.notes) notes.push_back(note);
   for (const CheckpointTask& task : output.tasks) {
     tasks.push_back(task);
-    if (!tasks_get_lost) carry_out(coordinator_->handle_done(task, task_fails, now_));
+    CheckpointTask done = task;
+    if (task.manifest.has_coding()) {
+      done.manifest_sha256 = "of order " + std::to_string(task.number);
+      done.tried = task.folder;
+    }
+    for (PartRemoval& one : done.removals) one.failed = silent_disks.contains(one.server);
+    if (!tasks_get_lost) carry_out(coordinator_->handle_done(done, task_fails, now_));
   }
 }
 

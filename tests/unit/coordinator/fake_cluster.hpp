@@ -135,10 +135,11 @@ class FakeCluster {
   [[nodiscard]] TimePoint now() const { return now_; }
 
   CoordinatorOptions options;
-  Notes notes;                  // for the log
-  CheckpointTasks tasks;        // that the coordinator has given, in their order
-  std::string task_fails;       // what becomes of them; empty: they go well
-  bool tasks_get_lost = false;  // whoever does them ends before
+  Notes notes;                         // for the log
+  CheckpointTasks tasks;               // that the coordinator has given, in their order
+  std::string task_fails;              // what becomes of them; empty: they go well
+  bool tasks_get_lost = false;         // whoever does them ends before
+  std::set<std::string> silent_disks;  // of servers that remove no parts
 
  private:
   struct Flight {

@@ -160,6 +160,77 @@ TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
   changed.set_clock(-1);
   CHECK(holds(error_of(changed), "clock -1"));
   CHECK(holds(error_of(pb::CheckpointManifest()), "has format 0"));
+
+  changed = maker.manifest;
+  changed.mutable_coding()->set_data(2);
+  changed.mutable_coding()->set_parity(1);
+  changed.mutable_coding()->set_block_bytes(4096);
+  for (int i = 0; i < 3; ++i) {
+    changed.mutable_files(0)->add_parts()->set_sha256(std::string(64, '0'));
+  }
+  // Two tebibytes.
+  changed.mutable_files(0)->set_bytes(2ULL << 40U);
+  CHECK(error_of(changed).empty());
+  changed.mutable_files(0)->set_bytes(2ULL << 50U);
+  CHECK(holds(error_of(changed), "has 2251799813685248 bytes; the limit is"));
+  changed.mutable_files(0)->set_bytes(5);
+  changed.mutable_coding()->set_parity(2);
+  CHECK(holds(error_of(changed), "has 3 parts, not 4"));
+}
+
+TEST_CASE("a checkpoint that exists and cannot be read is not one that does not exist",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  CHECK(CheckpointReader::open_to_resume(folder.path()).error().code == ErrorCode::kNotFound);
+  CheckpointMaker maker(5);
+  const fs::path place = folder.path() / "tiny_iter_5";
+  maker.write(place);
+  const std::string whole = bytes_of_file(place / kManifestName);
+  fs::remove(place / "shard1.safetensors");
+  CHECK(CheckpointReader::open_to_resume(folder.path()).error().code == ErrorCode::kInvalid);
+  // In parts, of which none is here.
+  pb::CheckpointManifest coded = parse_manifest(whole, "m").value();
+  coded.mutable_coding()->set_data(1);
+  coded.mutable_coding()->set_parity(1);
+  coded.mutable_coding()->set_block_bytes(4096);
+  for (pb::CheckpointFile& file : *coded.mutable_files()) {
+    for (int i = 0; i < 2; ++i) file.add_parts()->set_sha256(std::string(64, '0'));
+  }
+  const std::string text = write_manifest(coded);
+  put_file(place / kManifestName, text);
+  const auto missing = CheckpointReader::open_to_resume(folder.path());
+  REQUIRE(!missing.has_value());
+  CHECK(missing.error().code == ErrorCode::kUnavailable);
+  CHECK(holds(missing.error().message, "1 of its 2 parts are needed and 0 are found"));
+  // A look at the manifest needs no part, and no read of tables without them ends the process.
+  const auto found = find_saved(folder.path());
+  REQUIRE(found.has_value());
+  CHECK(found.value().manifest.clock() == 5);
+  CHECK(found.value().manifest_sha256.size() == 64);
+  const auto opened = CheckpointReader::open(place);
+  REQUIRE(opened.has_value());
+  std::vector<float> values(2);
+  CHECK(opened.value().read_values(TableId(0), 0, values).error().code == ErrorCode::kUnavailable);
+  CHECK(opened.value().read_state(TableId(0), 0, 0, values).error().code ==
+        ErrorCode::kUnavailable);
+}
+
+TEST_CASE("to submit a job no file of a checkpoint is read as a whole, and damage is reported",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  for (const int clock : {10, 20}) {
+    CheckpointMaker(clock).write(folder.path() / ("tiny_iter_" + std::to_string(clock)));
+  }
+  const fs::path part = folder.path() / "tiny_iter_20" / "shard0.safetensors";
+  std::string bytes = bytes_of_file(part);
+  bytes.back() ^= 1;
+  put_file(part, bytes);
+  CHECK(find_saved(folder.path()).value().folder == folder.path() / "tiny_iter_20");
+  CHECK(!CheckpointReader::open_to_resume(folder.path()).has_value());
+  put_file(part, bytes.substr(1));
+  const auto damaged = find_saved(folder.path());
+  REQUIRE(!damaged.has_value());
+  CHECK(holds(damaged.error().message, "tiny_iter_10, is whole: --resume"));
 }
 
 TEST_CASE("slices that overlap, leave a hole or are beyond their table are refused",

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/net/zmq_endpoint.hpp"
@@ -13,6 +14,7 @@
 #include "server/parts/part_thread.hpp"
 #include "server/shard_thread.hpp"
 #include "tests/support/temp_folder.hpp"
+#include "tests/unit/proto/checkpoint_maker.hpp"
 #include "tests/unit/server/job_maker.hpp"
 
 namespace taut::server {
@@ -34,7 +36,7 @@ struct Server {
     ShardThread::Options options;
     options.on_part_request = [this](ShardThread& from, PeerId peer, DataPartRequest asked) {
       if (is_deaf) return;
-      thread.put(std::move(asked),
+      thread.put({0, peer}, std::move(asked),
                  [&from, peer](DataPartReply answer) { from.reply(peer, std::move(answer)); });
     };
     auto started = ShardThread::start(context, "127.0.0.1:0", options, [](auto, auto) {});
@@ -46,6 +48,8 @@ struct Server {
   Server& operator=(const Server&) = delete;
 
   [[nodiscard]] PartDisks disks() { return {name, &store, &client}; }
+  /// Where it has the checkpoint of the cluster's task.
+  [[nodiscard]] fs::path parts() const { return disk / "submission-0000000000000063/net_iter_9"; }
 
   const std::string name;
   const fs::path disk;
@@ -94,12 +98,13 @@ struct Cluster {
       ShardCapture capture;
       capture.job = JobId(7);
       capture.shard = ShardId(host);
-      capture.order.number = 4;
+      capture.order.number = task.manifest.number();
       capture.order.clock = Clock(9);
       capture.order.folder = task.aside;
       capture.order.data = 4;
       capture.order.parity = 2;
       capture.order.block_bytes = 4096;
+      capture.order.token = task.manifest.token();
       for (const pb::PartHolder& holder : task.holders) {
         capture.order.holders.push_back({holder.name(), holder.address()});
       }
@@ -123,12 +128,14 @@ struct Cluster {
     return ok();
   }
   Result<std::string> finish() {
-    PartClient client(context.make_endpoint(), Duration(2'000'000));
     notes.clear();
-    return finish_checkpoint(task, notes, &client);
+    tried.clear();
+    auto finished = finish_checkpoint(task, notes, &client, &tried);
+    if (finished) manifest_sha256 = find_saved(finished.value()).value().manifest_sha256;
+    return finished;
   }
   /// What a server of a resumed job gets.
-  Result<std::vector<ShardImages>> resume(std::size_t server) {
+  [[nodiscard]] pb::ServerJob resumed_job(std::size_t server) const {
     test::JobMaker job(1);
     job.state.clear_shards();
     for (std::uint32_t i = 0; i < 3; ++i) {
@@ -139,8 +146,12 @@ struct Cluster {
     job.state.set_first_shard(static_cast<std::uint32_t>(server));
     job.state.mutable_resume()->set_folder(task.folder);
     job.state.mutable_resume()->set_clock(9);
-    job.state.mutable_resume()->set_manifest(write_manifest(task.manifest));
-    return read_shard_images(job.state, 1, saved_on(servers[server]->disks()));
+    job.state.mutable_resume()->set_manifest_sha256(manifest_sha256);
+    job.state.mutable_resume()->set_token(task.manifest.token());
+    return job.state;
+  }
+  Result<std::vector<ShardImages>> resume(std::size_t server) {
+    return read_shard_images(resumed_job(server), 1, saved_on(servers[server]->disks()));
   }
   /// Returns how many elements they have.
   std::uint64_t check_images(const std::vector<ShardImages>& images) {
@@ -167,10 +178,13 @@ struct Cluster {
 
   test::TempFolder home;
   ZmqContext context{Security::insecure()};
+  PartClient client{context.make_endpoint(), Duration(2'000'000)};  // the coordinator's
   BufferPool pool;
   std::vector<std::unique_ptr<Server>> servers;
   CheckpointTask task;
   std::vector<std::string> notes;
+  std::string tried;
+  std::string manifest_sha256;  // of what was finished last
 };
 
 }  // namespace
@@ -185,8 +199,8 @@ TEST_CASE("parts go to all servers' disks, and any one disk may be lost", "[chec
   for (std::size_t i = 0; i < 3; ++i) {
     // Two parts of each of three files, and the manifest.
     CHECK(cluster.files_of(i) == 7);
-    CHECK(fs::exists(cluster.servers[i]->disk / "net_iter_9" / kManifestName));
-    for (const auto& entry : fs::directory_iterator(cluster.servers[i]->disk / "net_iter_9")) {
+    CHECK(fs::exists(cluster.servers[i]->parts() / kManifestName));
+    for (const auto& entry : fs::directory_iterator(cluster.servers[i]->parts())) {
       if (entry.path().filename() != kManifestName) stored += entry.file_size();
     }
   }
@@ -228,22 +242,108 @@ TEST_CASE("a finished checkpoint in parts may be finished again, from any step",
   // And with none of them copied.
   fs::remove_all(first);
   for (const auto& server : cluster.servers) {
-    fs::remove(server->disk / "net_iter_9" / kManifestName);
+    fs::remove(server->parts() / kManifestName);
   }
   CHECK(cluster.finish().value() == first);
   CHECK(cluster.resume(1).has_value());
 }
 
-TEST_CASE("another checkpoint of the same path stays on every server", "[checkpoint][parts]") {
+TEST_CASE("another checkpoint of the same path stays on every server, and blocks no later one",
+          "[checkpoint][parts]") {
   Cluster cluster;
   REQUIRE(cluster.write().has_value());
   REQUIRE(cluster.finish().has_value());
   fs::remove_all(cluster.task.folder);
-  cluster.task.manifest.set_token(100);
-  const auto refused = cluster.finish();
-  REQUIRE(!refused.has_value());
-  CHECK_THAT(refused.error().message, Contains("has another checkpoint"));
-  for (std::size_t i = 0; i < 3; ++i) CHECK(cluster.files_of(i) == 7);
+  // The same submission, resumed from an earlier clock by a coordinator that has lost its folder.
+  cluster.task.manifest.set_number(5);
+  cluster.task.manifest.clear_files();
+  REQUIRE(cluster.write().has_value());
+  const auto finished = cluster.finish();
+  REQUIRE(finished.has_value());
+  CHECK(finished.value() == cluster.task.folder + "-2");
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(cluster.files_of(i) == 14);
+    CHECK(fs::exists(cluster.servers[i]->parts() / kManifestName));
+    CHECK(fs::exists(cluster.servers[i]->parts().string() + "-2"));
+  }
+  cluster.task.folder = finished.value();
+  CHECK(cluster.resume(1).has_value());
+}
+
+TEST_CASE("where one server cannot move its parts, the path is known, and all can remove them",
+          "[checkpoint][parts]") {
+  Cluster cluster;
+  REQUIRE(cluster.write().has_value());
+  // What stands in the way is no part, so it is not removed.
+  const fs::path obstacle = cluster.servers[1]->parts() / "mine.txt";
+  fs::create_directories(obstacle.parent_path());
+  test::put_file(obstacle, "mine");
+  const auto finished = cluster.finish();
+  REQUIRE(!finished.has_value());
+  CHECK(cluster.tried == cluster.task.folder);
+  // The failure is known before the others have answered.
+  const TimePoint until = steady_now() + Duration(10'000'000);
+  while (!fs::exists(cluster.servers[0]->parts()) && steady_now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(fs::exists(cluster.servers[0]->parts()));
+  CheckpointTask removal;
+  removal.kind = CheckpointTask::Kind::kRemoveParts;
+  removal.token = cluster.task.manifest.token();
+  for (const pb::PartHolder& holder : cluster.task.holders) {
+    for (const std::string& folder : {cluster.tried, cluster.task.aside}) {
+      removal.removals.push_back({holder.name(), holder.address(), folder, 4});
+    }
+  }
+  BoundedQueue<int> woken(8);
+  CheckpointKeeper keeper(
+      [&] { (void)woken.push(1, Duration::zero()); },
+      std::make_unique<PartClient>(cluster.context.make_endpoint(), Duration(2'000'000)));
+  keeper.put(removal);
+  REQUIRE(woken.pop(Duration(20'000'000)).has_value());
+  for (const PartRemoval& one : keeper.take_done().at(0).task.removals) CHECK_FALSE(one.failed);
+  CHECK(cluster.files_of(0) == 0);
+  CHECK(cluster.files_of(1) == 1);
+  CHECK(cluster.files_of(2) == 0);
+  // A server that does not answer has them removed later.
+  cluster.servers[2]->is_deaf = true;
+  keeper.put(removal);
+  REQUIRE(woken.pop(Duration(20'000'000)).has_value());
+  const auto done = keeper.take_done();
+  for (const PartRemoval& one : done.at(0).task.removals) {
+    CHECK(one.failed == (one.server == "c"));
+  }
+}
+
+TEST_CASE("a server that dies while another resumes is waited for once", "[checkpoint][parts]") {
+  Cluster cluster;
+  REQUIRE(cluster.write().has_value());
+  REQUIRE(cluster.finish().has_value());
+  const auto saved = saved_on(cluster.servers[0]->disks())(cluster.resumed_job(0));
+  REQUIRE(saved.has_value());
+  // It has two parts of each of three files, in many blocks.
+  cluster.servers[2]->is_deaf = true;
+  const TimePoint begin = steady_now();
+  std::vector<float> values(6 * kCount);
+  REQUIRE(saved.value().read_values(TableId(0), 0, values).has_value());
+  CHECK(seconds(steady_now() - begin) < 2 * 2);
+  for (std::uint64_t i = 0; i < values.size(); ++i) {
+    if (values[i] != Cluster::value(i)) FAIL("element " << i << " differs");
+  }
+}
+
+TEST_CASE("servers need the manifest that the job names", "[checkpoint][parts]") {
+  Cluster cluster;
+  REQUIRE(cluster.write().has_value());
+  REQUIRE(cluster.finish().has_value());
+  fs::remove(cluster.servers[0]->parts() / kManifestName);
+  test::put_file(cluster.servers[1]->parts() / kManifestName, "another");
+  CHECK(cluster.resume(0).has_value());
+  fs::remove(cluster.servers[2]->parts() / kManifestName);
+  const auto none = cluster.resume(0);
+  REQUIRE(!none.has_value());
+  CHECK(none.error().code == ErrorCode::kUnavailable);
+  CHECK_THAT(none.error().message, Contains("no server of the job has it on its disk"));
 }
 
 TEST_CASE("a server that does not answer costs the checkpoint, and no earlier one",
@@ -258,11 +358,6 @@ TEST_CASE("a server that does not answer costs the checkpoint, and no earlier on
   REQUIRE(!written.has_value());
   CHECK_THAT(written.error().message, Contains("has not answered for 2 s"));
   // What resumes asks the others, and finds enough.
-  cluster.task.aside.pop_back();
-  cluster.servers[2]->is_deaf = false;
-  cluster.task.manifest.clear_files();
-  REQUIRE(cluster.write().has_value());
-  cluster.servers[2]->is_deaf = true;
   const auto images = cluster.resume(0);
   REQUIRE(images.has_value());
   CHECK(cluster.check_images(images.value()) > 0);

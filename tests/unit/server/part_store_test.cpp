@@ -55,8 +55,14 @@ struct Store {
   DataPartReply move(const std::string& to, std::uint64_t token = 0, std::uint64_t order = 1) {
     pb::PartRequest head = request(pb::PartRequest::MOVE, folder);
     head.set_to(to);
-    head.set_count(token);
-    head.set_offset(order);
+    head.set_token(token);
+    head.set_order(order);
+    return ask(std::move(head));
+  }
+  DataPartReply remove(const std::string& what, std::uint64_t token, std::uint64_t order) {
+    pb::PartRequest head = request(pb::PartRequest::REMOVE, what);
+    head.set_token(token);
+    head.set_order(order);
     return ask(std::move(head));
   }
 
@@ -116,6 +122,26 @@ TEST_CASE("a server's own folder has its parts", "[parts]") {
   CHECK(!fs::exists(home.path() / "job"));
 }
 
+TEST_CASE("checkpoints of one name in two jobs' folders are two in a server's folder", "[parts]") {
+  const test::TempFolder home;
+  PartStore store(home.path() / "disk", "server1");
+  const auto ask = [&](pb::PartRequest::Kind kind, const std::string& job, std::uint64_t token,
+                       const std::string& bytes = "") {
+    const std::string folder = (home.path() / job / "net_iter_5").string();
+    pb::PartRequest head = part_request(kind, token, folder, kPart);
+    head.set_count(4);
+    return store.answer({std::move(head), bytes.empty() ? Frame() : Frame::copy_of(bytes)});
+  };
+  for (const auto& [job, token] : {std::pair("one", 1), std::pair("two", 2)}) {
+    CHECK(ask(pb::PartRequest::WRITE, job, token, job).head.error().empty());
+    CHECK(ask(pb::PartRequest::SEAL, job, token).head.error() ==
+          (home.path() / "disk" / ("submission-000000000000000" + std::to_string(token)) /
+           "net_iter_5" / kPart)
+                  .string() +
+              ": has 3 bytes, not 4");
+  }
+}
+
 TEST_CASE("a folder is moved once, and replaces no other checkpoint", "[parts]") {
   const test::TempFolder home;
   Store store(home.path());
@@ -138,7 +164,11 @@ TEST_CASE("a folder is moved once, and replaces no other checkpoint", "[parts]")
   CHECK_THAT(store.move(to, 78, 1).head.error(), Contains("has another checkpoint"));
   CHECK_THAT(store.move(to, 77, 2).head.error(), Contains("has another checkpoint"));
   CHECK(fs::exists(place / kPart));
-  CHECK(store.ask(request(pb::PartRequest::REMOVE, to)).head.error().empty());
+  // Another checkpoint than the one that is to be removed has its path.
+  CHECK(store.remove(to, 78, 1).head.error().empty());
+  CHECK(store.remove(to, 77, 2).head.error().empty());
+  CHECK(fs::exists(place / kPart));
+  CHECK(store.remove(to, 77, 1).head.error().empty());
   CHECK(!fs::exists(place));
   CHECK(store.ask(request(pb::PartRequest::REMOVE, to)).head.error().empty());
 }
@@ -165,6 +195,15 @@ TEST_CASE("no other file than a part or a manifest is touched", "[parts]") {
   CHECK(!fs::exists(place / (std::string(kPart) + ".unfinished")));
 }
 
+TEST_CASE("a long error is cut to what a reply may have", "[parts]") {
+  const test::TempFolder home;
+  Store store(home.path());
+  const auto refused = store.ask(
+      request(pb::PartRequest::REMOVE, "/" + std::string(4090, 'x') + "/" + std::string(300, 'y')));
+  CHECK_THAT(refused.head.error(), Contains("xxxx"));
+  CHECK(refused.head.error().size() <= 4096);
+}
+
 TEST_CASE("a part that cannot be written is reported with the system's message", "[parts]") {
   const test::TempFolder home;
   test::put_file(home.path() / "disk-server1", "a file, no folder");
@@ -180,7 +219,14 @@ struct Served {
     ShardThread::Options options;
     options.on_part_request = [this](ShardThread& from, PeerId peer, DataPartRequest asked) {
       if (is_deaf) return;
-      thread.put(std::move(asked),
+      if (steady_now() < works_until) {
+        DataPartReply working;
+        working.head.set_request(asked.head.request());
+        working.head.set_working(true);
+        from.reply(peer, std::move(working));
+        return;
+      }
+      thread.put({0, peer}, std::move(asked),
                  [&from, peer](DataPartReply answer) { from.reply(peer, std::move(answer)); });
     };
     auto started = ShardThread::start(context, "127.0.0.1:0", options, [](auto, auto) {});
@@ -193,6 +239,7 @@ struct Served {
   PartStore store;
   PartThread thread;
   std::atomic<bool> is_deaf = false;
+  TimePoint works_until;  // until then it answers that it works
   std::unique_ptr<ShardThread> shard;
 };
 
@@ -202,15 +249,16 @@ TEST_CASE("parts are written and read through a shard's socket", "[parts]") {
   const test::TempFolder home;
   Served served(home.path());
   PartClient client(served.context.make_endpoint());
+  PartPosts posts(client);
   const std::string& address = served.shard->address();
   const std::string block(300'000, 'x');
   // More than the window takes at once.
   for (std::uint64_t i = 0; i < 40; ++i) {
     pb::PartRequest write = request(pb::PartRequest::WRITE, "/any/net_iter_5", kPart);
     write.set_offset(i * block.size());
-    REQUIRE(client.post(address, write, Frame::copy_of(block)).has_value());
+    REQUIRE(posts.post(address, write, Frame::copy_of(block)).has_value());
   }
-  REQUIRE(client.settle().has_value());
+  REQUIRE(posts.settle().has_value());
   pb::PartRequest seal = request(pb::PartRequest::SEAL, "/any/net_iter_5", kPart);
   seal.set_count(40 * block.size());
   REQUIRE(client.ask(address, seal).has_value());
@@ -221,14 +269,80 @@ TEST_CASE("parts are written and read through a shard's socket", "[parts]") {
   REQUIRE(answer.has_value());
   CHECK(answer.value().payload.text() == block);
   // An error of something posted is reported with the next settle, and once.
-  REQUIRE(client
+  REQUIRE(posts
               .post(address,
                     request(pb::PartRequest::SEAL, "/any/net_iter_5", "shard7.safetensors.part0"))
               .has_value());
-  const auto settled = client.settle();
+  const auto settled = posts.settle();
   REQUIRE(!settled.has_value());
   CHECK_THAT(settled.error().message, Contains("nothing was written"));
-  CHECK(client.settle().has_value());
+  CHECK(posts.settle().has_value());
+}
+
+TEST_CASE("posts that were given up fail no later ones", "[parts]") {
+  const test::TempFolder home;
+  Served served(home.path());
+  PartClient client(served.context.make_endpoint());
+  const std::string& address = served.shard->address();
+  {
+    PartPosts given_up(client);
+    REQUIRE(given_up
+                .post(address,
+                      request(pb::PartRequest::SEAL, "/any/net_iter_5", "shard7.safetensors.part0"))
+                .has_value());
+  }
+  PartPosts posts(client);
+  REQUIRE(posts
+              .post(address, request(pb::PartRequest::WRITE, "/any/net_iter_5", kPart),
+                    Frame::copy_of("a"))
+              .has_value());
+  CHECK(posts.settle().has_value());
+  CHECK(client.ask(address, request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart)).has_value());
+  CHECK(posts.settle().has_value());
+}
+
+TEST_CASE("a repeated request that still waits is answered at once: it is worked at", "[parts]") {
+  const test::TempFolder home;
+  PartStore store(home.path() / "disk", "server1");
+  BoundedQueue<int> begun(1);
+  BoundedQueue<int> goes_on(1);
+  PartThread thread(store);
+  const auto asked = [](std::uint64_t number) {
+    DataPartRequest made{request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart), {}};
+    made.head.set_request(number);
+    return made;
+  };
+  // The disk is busy with the first one.
+  thread.put({0, PeerId(1)}, asked(1), [&](DataPartReply) {
+    (void)begun.push(1, Duration::zero());
+    (void)goes_on.pop(Duration(10'000'000));
+  });
+  REQUIRE(begun.pop(Duration(10'000'000)).has_value());
+  BoundedQueue<bool> replies(8);
+  const auto reply = [&](DataPartReply answer) {
+    (void)replies.push(answer.head.working(), Duration::zero());
+  };
+  thread.put({0, PeerId(1)}, asked(2), reply);
+  thread.put({0, PeerId(1)}, asked(2), reply);
+  CHECK(replies.pop(Duration(10'000'000)) == true);
+  // That of another peer, or through another shard's socket, is another one.
+  thread.put({0, PeerId(2)}, asked(2), reply);
+  thread.put({1, PeerId(1)}, asked(2), reply);
+  CHECK_FALSE(replies.pop(Duration::zero()).has_value());
+  (void)goes_on.push(1, Duration::zero());
+  for (int i = 0; i < 3; ++i) CHECK(replies.pop(Duration(10'000'000)) == false);
+}
+
+TEST_CASE("a server that works is not lost, however long the request takes", "[parts]") {
+  const test::TempFolder home;
+  Served served(home.path());
+  served.works_until = steady_now() + Duration(4'500'000);
+  // Sent again after 3 s; without a word it would be lost after 3.5.
+  PartClient client(served.context.make_endpoint(), Duration(3'500'000));
+  const auto asked = client.ask(served.shard->address(),
+                                request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart));
+  REQUIRE(asked.has_value());
+  CHECK(asked.value().head.missing());
 }
 
 TEST_CASE("a server that does not answer is named after a while", "[parts]") {

@@ -148,7 +148,7 @@ TEST_CASE("a hello of another wire version is refused with both sides' versions 
   const auto reply = talk.say_hello(kPeer, hello);
   CHECK_FALSE(reply.accepted());
   CHECK_FALSE(reply.greet_again());
-  CHECK_THAT(reply.reason(), Contains("wire version 7") && Contains("wire version 9") &&
+  CHECK_THAT(reply.reason(), Contains("wire version 8") && Contains("wire version 9") &&
                                  Contains(build_name()) && Contains("another build"));
 }
 
