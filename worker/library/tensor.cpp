@@ -91,7 +91,7 @@ Kind* new_tensor(std::span<float> values, const std::vector<std::int64_t>& shape
   for (std::size_t axis = shape.size(); axis-- > 1;) {
     kept->strides[axis - 1] = kept->strides[axis] * shape[axis];
   }
-  kept->owner = std::move(owner);
+  kept->owner.swap(owner);
   dlpack::Tensor& tensor = kept->managed.tensor;
   tensor.data = values.data();
   tensor.device = {dlpack::kCpu, 0};
