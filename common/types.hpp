@@ -20,6 +20,8 @@ using TableId = Id<struct TableTag, std::uint32_t>;
 using SliceId = Id<struct SliceTag, std::uint32_t>;
 /// A shard, numbered from 0 over all servers.
 using ShardId = Id<struct ShardTag, std::uint32_t>;
+/// A reader that follows a job, as it has drawn it when it began.
+using FollowerId = Id<struct FollowerTag, std::uint64_t>;
 /// A change of a job's membership or mode; grows by one with each.
 using EpochId = Id<struct EpochTag, std::uint64_t>;
 

@@ -39,6 +39,10 @@ std::optional<Broken> Checker::next(const Event& event, const History& history) 
     case Event::Kind::kPutAside:
     case Event::Kind::kMissed:
       return next_at_shard(event, history);
+    case Event::Kind::kConfirmed:
+      return take_confirmation(shards_[event.shard.value()], event);
+    case Event::Kind::kFollowed:
+      return check_model(event, history.values(event));
     case Event::Kind::kTookOver:
       take_over(event);
       return std::nullopt;
@@ -63,6 +67,8 @@ void Checker::give_away(ShardSide& shard, const SliceKey& key) {
 void Checker::take_over(const Event& event) {
   const SliceKey key{event.table.value(), event.slice.value()};
   for (auto& [number, shard] : shards_) give_away(shard, key);
+  // Images bring the tables, perhaps before any member has opened them there.
+  shards_[event.shard.value()].open = true;
   shards_[event.shard.value()].moved.insert(key);
   moved_to_[key] = event.shard.value();
   moved_values_.erase(key);
@@ -95,6 +101,13 @@ bool Checker::is_of_moved(const ShardSide& shard, const Event& event, const Hist
 
 std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
   ShardSide& shard = shards_[event.shard.value()];
+  const bool is_read = event.kind == Event::Kind::kReply && event.item == pb::DataItem::VALUE;
+  if (is_read && shard.contract && event.clock.value() > shard.contract->last_read) {
+    return Broken{"follower",
+                  fmt::format("shard {} answers a read at clock {}, and the last that followers "
+                              "allow is {}",
+                              event.shard.value(), event.clock.value(), shard.contract->last_read)};
+  }
   if (shard.forgotten || is_of_moved(shard, event, history)) return std::nullopt;
   if (is_of_slice(event) && event.item == pb::DataItem::SETTLED) return std::nullopt;
   switch (event.kind) {
@@ -130,12 +143,76 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
   }
 }
 
+/// What a shard's followers have confirmed there, and what that lets its members read.
+void Checker::limit_reads(ShardSide& shard) {
+  Contract& contract = *shard.contract;
+  std::erase_if(shard.confirmed,
+                [&](const auto& entry) { return !contract.followers.contains(entry.first); });
+  contract.last_read = kNever;
+  for (const auto& [follower, from] : contract.followers) {
+    const std::int64_t confirmed = shard.confirmed.try_emplace(follower, from).first->second;
+    contract.last_read = std::min(contract.last_read, confirmed + contract.follower_slack);
+  }
+}
+
+/// A follower may confirm what its program has taken, and no more.
+std::optional<Broken> Checker::take_confirmation(ShardSide& shard, const Event& event) {
+  const std::uint64_t follower = event.incarnation.value();
+  const std::int64_t version = event.version.value();
+  const auto taken = taken_.find(follower);
+  if (taken == taken_.end() || taken->second < version) {
+    return Broken{"follower",
+                  fmt::format("follower {} confirms version {}, and has taken {}", follower,
+                              version, taken == taken_.end() ? -1 : taken->second)};
+  }
+  const auto known = shard.confirmed.find(follower);
+  if (!shard.contract || shard.forgotten || known == shard.confirmed.end()) return std::nullopt;
+  known->second = std::max(known->second, version);
+  limit_reads(shard);
+  for (auto& [key, slice] : shard.slices) {
+    slice->take_confirmation(*shard.contract);
+    shard.touched.push_back(slice.get());
+  }
+  return std::nullopt;
+}
+
+/// Every slice of a follower's model holds each member's updates before its version; in BSP no
+/// others.
+std::optional<Broken> Checker::check_model(const Event& event, std::span<const float> values) {
+  std::int64_t& taken = taken_[event.incarnation.value()];
+  const std::int64_t version = event.version.value();
+  if (version < taken) {
+    return Broken{"follow", fmt::format("a follower that had version {} gets {}", taken, version)};
+  }
+  taken = version;
+  if (!job_.counts() || job_.policies.backup_workers() > 0) return std::nullopt;
+  for (std::uint32_t slice = 0; slice < job_.slices; ++slice) {
+    const auto part = values.subspan(std::size_t{slice} * kSliceElements, kSliceElements);
+    for (const auto& [worker, member] : newest_.members) {
+      const bool may_lack = member.fenced && moved_to_.contains({event.table.value(), slice});
+      const auto count = static_cast<std::int64_t>(-part[2UL * worker]);
+      const std::int64_t due = newest_.pushes(member.join, std::min(version, member.leave));
+      // The next update may be of a later clock, at which the mode is another one.
+      const bool is_exact = version > 0 && !member.fenced && newest_.aggregates_at(version - 1) &&
+                            newest_.aggregates_at(newest_.next_push(version, event.table.value()));
+      if ((count < due && !may_lack) || (is_exact && count > due)) {
+        return Broken{"follow",
+                      fmt::format("a model of version {} holds {} updates of worker {} in "
+                                  "table {} slice {}; {} are due",
+                                  version, count, worker, event.table.value(), slice, due)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Broken> Checker::take_view(ShardSide& shard, const pb::ServerJob& view) {
   if (view.finished()) {
     shard.forgotten = true;
     return std::nullopt;
   }
   shard.contract = Contract::of(view, job_.tables);
+  limit_reads(shard);
   if (view.revision() > newest_revision_) {
     newest_revision_ = view.revision();
     // What forgotten members did remains in the values.

@@ -47,6 +47,7 @@ class Checker {
   using SliceKey = std::pair<std::uint32_t, std::uint32_t>;  // table, slice
   struct ShardSide {
     std::optional<Contract> contract;
+    std::map<std::uint64_t, std::int64_t> confirmed;  // by the bounded followers of the contract
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
     std::vector<SliceOracle*> touched;
     std::set<PeerId> greeted;
@@ -95,6 +96,10 @@ class Checker {
   void take_over(const Event& event);
   static void give_away(ShardSide& shard, const SliceKey& key);
   [[nodiscard]] std::optional<Broken> check_moved_at_end() const;
+  [[nodiscard]] std::optional<Broken> take_confirmation(ShardSide& shard, const Event& event);
+  static void limit_reads(ShardSide& shard);
+  [[nodiscard]] std::optional<Broken> check_model(const Event& event,
+                                                  std::span<const float> values);
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
 
   const ToyJob job_;
@@ -103,6 +108,7 @@ class Checker {
   std::map<SliceKey, std::uint32_t> moved_to_;           // the newest host of a slice
   std::map<SliceKey, std::vector<float>> moved_values_;  // its newest snapshot there
   std::map<std::uint32_t, WorkerSide> workers_;
+  std::map<std::uint64_t, std::int64_t> taken_;  // the newest version of each follower's program
   bool servers_are_lost_ = false;
   Contract newest_;
   std::uint64_t newest_revision_ = 0;

@@ -15,6 +15,11 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
   for (const pb::ModeChange& change : view.modes()) {
     contract.aggregated[change.first_clock()] = change.mode() == pb::ModeChange::AGGREGATE;
   }
+  for (const pb::BoundedFollower& follower : view.followers()) {
+    contract.followers[follower.follower()] = follower.from();
+  }
+  contract.follower_slack = view.follower_slack();
+  contract.last_read = std::numeric_limits<std::int64_t>::max();
   contract.slack = view.slack();
   contract.hold_from = view.hold_from();
   contract.replicated = view.replication_interval() > 0;

@@ -44,6 +44,11 @@ struct Contract {
   bool is_seeded = false;      // the updates of clock 0 are initial values
 
   std::uint32_t tables = 1;  // of one size each
+  // The bounded followers, with what each had confirmed when it joined.
+  std::map<std::uint64_t, std::int64_t> followers;
+  std::int64_t follower_slack = 0;
+  // At a shard: the last clock at which a read may be answered, as followers have confirmed there.
+  std::int64_t last_read = 0;
 
   /// tables  that the job has
   static Contract of(const pb::ServerJob& view, std::uint32_t tables);

@@ -14,9 +14,9 @@ constexpr std::size_t kStretch = 1U << 14U;
 
 std::string describe(const Event& event) {
   static constexpr std::array kNames = {
-      "view",       "greeted",   "opened",    "request", "reply",    "step",
-      "reads from", "pushed",    "reading",   "read",    "finished", "failed",
-      "captured",   "took over", "gave away", "missed",  "end"};
+      "view",      "greeted", "opened",    "request",  "reply",  "step",     "reads from",
+      "pushed",    "reading", "read",      "finished", "failed", "captured", "took over",
+      "gave away", "missed",  "confirmed", "followed", "end"};
   return fmt::format(
       "{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
       "V {} done {}",
@@ -59,6 +59,18 @@ void History::add_view(TimePoint at, ShardId shard, const pb::ServerJob& view) {
 
 void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
                         const DataMessage& message) {
+  if (const auto* confirm = std::get_if<pb::ConfirmReply>(&message.body)) {
+    if (!confirm->known()) return;
+    Event event;
+    event.kind = Event::Kind::kConfirmed;
+    event.at = at;
+    event.shard = shard;
+    event.peer = peer;
+    event.incarnation = Incarnation(confirm->follower());
+    event.version = Clock(confirm->version());
+    add(event);
+    return;
+  }
   const auto* batch = std::get_if<DataItems>(&message.body);
   if (batch == nullptr) return;
   for (const DataItem& item : batch->items) {
@@ -77,8 +89,9 @@ void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId pe
     event.clock = item.clock;
     event.version = item.version;
     event.done = item.done;
-    const bool answer =
-        item.kind == pb::DataItem::VALUE || item.kind == pb::DataItem::SNAPSHOT_VALUE;
+    const bool answer = item.kind == pb::DataItem::VALUE ||
+                        item.kind == pb::DataItem::SNAPSHOT_VALUE ||
+                        item.kind == pb::DataItem::FOLLOW_VALUE;
     if (!answer) {
       add(event);
       continue;

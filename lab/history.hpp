@@ -32,10 +32,12 @@ struct Event {
     // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's,
     // and behind them done(w) of each member, below 0 if there is none.
     kPutAside,
-    kTookOver,  // a host serves a slice from its images on
-    kGaveAway,  // a host serves a slice no more: another one does, or will
-    kMissed,    // a shard could not capture a slice for the checkpoint `view`, ordered too late
-    kEnd,       // the run is over; `done`: the job ended well
+    kTookOver,   // a host serves a slice from its images on
+    kGaveAway,   // a host serves a slice no more: another one does, or will
+    kMissed,     // a shard could not capture a slice for the checkpoint `view`, ordered too late
+    kConfirmed,  // a shard took a follower's confirmation of `version`; `incarnation` names it
+    kFollowed,   // a follower's program took a table of a model of `version`
+    kEnd,        // the run is over; `done`: the job ended well
   };
   Kind kind = Kind::kStep;
   TimePoint at;

@@ -16,6 +16,7 @@
 #include "server/shard.hpp"
 #include "worker/client/client_protocol.hpp"
 #include "worker/client/update_encoder.hpp"
+#include "worker/follower/follower_protocol.hpp"
 
 namespace taut::sim {
 
@@ -119,6 +120,38 @@ class WorkerNode final : public ControlNode {
   bool failed_ = false;
   bool leaves_ = false;
   bool is_refused_ = false;  // by the coordinator
+};
+
+/// A reader that follows the job, bounded or not: reads, rests, and reads again.
+class FollowerNode final : public Node {
+ public:
+  FollowerNode(World& world, std::uint32_t number, std::uint64_t session);
+  ~FollowerNode() override;
+  void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
+  void step(TimePoint now) override;
+  [[nodiscard]] TimePoint wake() const override { return next_tick_; }
+  /// It was cut: another follower takes its place.
+  [[nodiscard]] bool is_over() const override {
+    return protocol_.failure().has_value() && !protocol_.is_over();
+  }
+  [[nodiscard]] Return returns() const override { return Return::kSoon; }
+
+ private:
+  void wish(TimePoint now);
+  void take(TimePoint now);
+
+  World& world_;
+  const NodeId node_;
+  Random random_;
+  const FollowerId id_;
+  SocketId socket_;
+  PeerId coordinator_;
+  std::map<PeerId, ShardId> shard_of_;
+  std::map<ShardId, PeerId> peer_of_;
+  FollowerProtocol protocol_;
+  bool wishes_ = false;
+  TimePoint rests_until_;
+  TimePoint next_tick_;
 };
 
 /// The user: submits the job, requests its status, changes its slack.

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Plan::Event::Kind;
 
-constexpr std::array<std::pair<std::string_view, bool Faults::*>, 14> kNames = {{
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 15> kNames = {{
     {"drop", &Faults::drop},
     {"duplicate", &Faults::duplicate},
     {"delay", &Faults::delay},
@@ -29,6 +29,7 @@ constexpr std::array<std::pair<std::string_view, bool Faults::*>, 14> kNames = {
     {"checkpoint", &Faults::checkpoint},
     {"server", &Faults::server},
     {"drain", &Faults::drain},
+    {"follow", &Faults::follow},
 }};
 
 Slack draw_slack(Random& random) {
@@ -275,6 +276,35 @@ void draw_checkpoints(Plan& plan, Duration span) {
   }
 }
 
+/// Readers that follow the job, most of which it waits for; some are killed, or do not run for a
+/// while. Drawn apart, as the servers that are killed.
+void draw_followers(Plan& plan, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0xf0110e5ULL));
+  if (apart.chance(0.5)) return;
+  plan.followers = static_cast<std::uint32_t>(apart.between(1, 2));
+  // With backup workers slices may stay of different versions, and such a job is refused.
+  plan.followers_bound = apart.chance(0.8) && plan.job.policies.backup_workers() == 0;
+  if (plan.followers_bound) plan.job.follower_slack = apart.between(0, 3);
+  for (std::uint32_t follower = 0; follower < plan.followers; ++follower) {
+    const auto moment = [&] { return Duration(apart.between(0, span.count())); };
+    const Duration begin = apart.chance(0.5) ? Duration(0) : moment();
+    plan.events.push_back({begin, Kind::kStartFollower, follower, NodeId(0)});
+    const std::uint64_t fate = apart.below(4);
+    const Duration from = begin + moment();
+    const Duration length(apart.between(1000, plan.heartbeat_limit.count() * 3));
+    if (fate == 0) {
+      plan.events.push_back({from, Kind::kKillFollower, follower, NodeId(0)});
+      if (apart.chance(0.5)) {
+        plan.events.push_back({from + length, Kind::kStartFollower, follower, NodeId(0)});
+      }
+    } else if (fate == 1) {
+      plan.events.push_back({from, Kind::kPause, plan.follower_node(follower), NodeId(0)});
+      plan.events.push_back(
+          {from + length, Kind::kResume, plan.follower_node(follower), NodeId(0)});
+    }
+  }
+}
+
 }  // namespace
 
 Result<Faults> Faults::parse(std::string_view text) {
@@ -294,7 +324,7 @@ Result<Faults> Faults::parse(std::string_view text) {
       return invalid(
           fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                      "restart, checkpoint, server, drain",
+                      "restart, checkpoint, server, drain, follow",
                       word));
     }
   }
@@ -329,6 +359,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
       plan.job.policies.backup_workers() == 0 && buffer_of(plan.job.policies) == 0;
   if (allowed.server && replicates) draw_servers(plan, span);
   if (allowed.drain && replicates) draw_drains(plan, span);
+  if (allowed.follow) draw_followers(plan, span);
   plan.may_fail = members_change || allowed.restart;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;

@@ -30,6 +30,7 @@ struct Faults {
   bool slack = false;       // the bound and the mode change while the job runs
   bool restart = false;     // of the coordinator
   bool server = false;      // servers are killed, and start again; shards have backups
+  bool follow = false;      // readers follow the job, which may wait for them, and are killed
   bool drain = false;       // servers and workers are drained, and start again
   bool checkpoint = false;  // no fault, but at any time: every so many clocks, and by hand
 
@@ -56,10 +57,12 @@ struct Plan {
       kStartServer,
       kDrainServer,
       kDrain,
+      kKillFollower,
+      kStartFollower,
     };
     Duration at;
     Kind kind = Kind::kKill;
-    std::int64_t value = 0;  // a worker (kKill, kStart, kDrain), a server, the slack, or a node
+    std::int64_t value = 0;  // a worker (kKill, kStart, kDrain), a server, a follower, slack, node
     NodeId towards = 0;      // kBlock, kUnblock
   };
 
@@ -67,6 +70,8 @@ struct Plan {
   ToyJob job;
   std::uint32_t servers = 1;
   std::uint32_t shards_each = 2;
+  std::uint32_t followers = 0;
+  bool followers_bound = false;            // training waits for them
   std::uint32_t replication_interval = 0;  // 0: shards have no backups
   std::uint64_t kept_bytes = 0;            // of updates kept for backups; 0: no limit
   LinkFaults faults;
@@ -84,11 +89,15 @@ struct Plan {
   // A process that was drained, and has ended, starts again after so long; nothing: never.
   std::optional<Duration> drained_return{};
 
-  // Processes: the coordinator, the user, the servers, then the workers by number.
+  // Processes: the coordinator, the user, the servers, the workers by number, and one more than the
+  // job has, then the followers.
   static constexpr NodeId kCoordinatorNode = 0;
   static constexpr NodeId kUserNode = 1;
   [[nodiscard]] NodeId server_node(std::uint32_t server) const { return 2 + server; }
   [[nodiscard]] NodeId worker_node(std::uint32_t worker) const { return 2 + servers + worker; }
+  [[nodiscard]] NodeId follower_node(std::uint32_t follower) const {
+    return worker_node(job.workers) + 1 + follower;
+  }
 };
 
 /// What the command line may fix; the rest is drawn.

@@ -28,7 +28,7 @@ class Cluster {
         world_{plan_, network_, history_, pool_},
         disk_(std::make_shared<CoordinatorRecords>()) {
     // What happens to a worker may happen before it has started.
-    places_.resize(plan.worker_node(plan.job.workers) + 1U);
+    places_.resize(plan.follower_node(plan.followers) + 1U);
     if (plan.replication_interval > 0) checker_.expect_lost_servers();
     enter(Plan::kCoordinatorNode, make_coordinator());
     enter(Plan::kUserNode, std::make_unique<UserNode>(world_));
@@ -97,7 +97,9 @@ class Cluster {
       due = returns_.erase(due);
       const NodeId first_worker = plan_.worker_node(0);
       if (places_[number].node) continue;
-      if (number >= first_worker) {
+      if (number >= plan_.follower_node(0)) {
+        start_follower(static_cast<std::uint32_t>(number - plan_.follower_node(0)));
+      } else if (number >= first_worker) {
         start_worker(static_cast<std::uint32_t>(number - first_worker));
       } else {
         start_server(static_cast<std::uint32_t>(number - plan_.server_node(0)));
@@ -117,6 +119,12 @@ class Cluster {
     const NodeId node = plan_.worker_node(number);
     leave(node);
     enter(node, std::make_unique<WorkerNode>(world_, number, next_session_++));
+  }
+
+  void start_follower(std::uint32_t number) {
+    const NodeId node = plan_.follower_node(number);
+    leave(node);
+    enter(node, std::make_unique<FollowerNode>(world_, number, next_session_++));
   }
 
   [[nodiscard]] UserNode& user() { return static_cast<UserNode&>(*places_[Plan::kUserNode].node); }
@@ -203,6 +211,12 @@ class Cluster {
         break;
       case Kind::kDrain:
         user().drain(fmt::format("worker{}", event.value));
+        break;
+      case Kind::kKillFollower:
+        leave(plan_.follower_node(static_cast<std::uint32_t>(event.value)));
+        break;
+      case Kind::kStartFollower:
+        start_follower(static_cast<std::uint32_t>(event.value));
         break;
       case Kind::kStartServer:
         start_server(static_cast<std::uint32_t>(event.value));

@@ -289,13 +289,59 @@ void SliceOracle::accept(std::uint32_t worker, const Event& item, const Contract
 
 bool SliceOracle::is_true(std::uint32_t worker, const Waiting& read,
                           const Contract& contract) const {
-  if (done_.at(worker) < read.clock) return false;
+  if (done_.at(worker) < read.clock || read.clock > contract.last_read) return false;
   // Nothing is pushed between V and the next clock at which members meet.
   const std::int64_t complete = contract.next_push(version_, table_.value());
   return read.slack == kNever || complete >= read.clock - read.slack;
 }
 
+/// Requests of followers whose version every update before is here.
+void SliceOracle::note_follows(const Contract& contract) {
+  const std::int64_t until = contract.next_push(version_, table_.value());
+  for (auto follow = follows_.begin(); follow != follows_.end();) {
+    if (follow->second > until) {
+      ++follow;
+      continue;
+    }
+    followed_.push_back({follow->first, follow->second});
+    follow = follows_.erase(follow);
+  }
+}
+
+/// What a follower gets is the slice as it is of the version that it named; where that is passed,
+/// nothing.
+std::optional<Broken> SliceOracle::check_follow(const Event& item, std::span<const float> values,
+                                                const Contract& contract) {
+  const auto request = std::ranges::find_if(followed_, [&](const Followed& one) {
+    return !one.answered && one.peer == item.peer && one.clock == item.clock.value();
+  });
+  if (request == followed_.end()) {
+    return broken("follow", fmt::format("version {} is sent to a follower at V = {}, which did not "
+                                        "wait for it",
+                                        item.clock.value(), version_));
+  }
+  request->answered = true;
+  const std::int64_t version = item.version.value();
+  const bool is_passed = item.item == pb::DataItem::FOLLOW_PASSED;
+  if (version < earliest_version_ || version > version_ ||
+      is_passed != (version > request->clock)) {
+    return broken("follow", fmt::format("version {} is answered with V = {}; it is {}",
+                                        request->clock, version, version_));
+  }
+  if (is_passed) return std::nullopt;
+  if (item.done.value() != contract.next_push(version, table_.value())) {
+    return broken("follow", fmt::format("values of V = {} are said to be of versions up to {}",
+                                        version, item.done.value()));
+  }
+  const bool known = same_bits(values, values_) ||
+                     std::ranges::any_of(earlier_values_, [&](const std::vector<float>& before) {
+                       return same_bits(values, before);
+                     });
+  return known ? std::nullopt : std::optional(broken("bits", "a follower gets other values"));
+}
+
 void SliceOracle::note_due(const Contract& contract) {
+  note_follows(contract);
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
     if (!is_true(waiting->first, waiting->second, contract)) {
       ++waiting;
@@ -311,6 +357,11 @@ void SliceOracle::note_due(const Contract& contract) {
 std::optional<Broken> SliceOracle::request(const Event& item, const Contract& contract) {
   if (item.item == pb::DataItem::SNAPSHOT) {
     snapshots_.push_back(item.peer);
+    return std::nullopt;
+  }
+  if (item.item == pb::DataItem::FOLLOW) {
+    follows_[item.peer] = item.clock.value();
+    note_follows(contract);
     return std::nullopt;
   }
   const std::uint32_t worker = item.worker.value();
@@ -383,6 +434,9 @@ std::optional<Broken> SliceOracle::reply(const Event& item, std::span<const floa
       if (!same_bits(values, values_)) return broken("bits", "a snapshot of other values");
       return std::nullopt;
     }
+    case pb::DataItem::FOLLOW_VALUE:
+    case pb::DataItem::FOLLOW_PASSED:
+      return check_follow(item, values, contract);
     case pb::DataItem::ACK: {
       bool paid = false;
       for (Unacknowledged& update : unacknowledged_) {
@@ -400,7 +454,10 @@ std::optional<Broken> SliceOracle::reply(const Event& item, std::span<const floa
       const auto is_this = [&](const auto& entry) {
         return entry.second.peer == item.peer && entry.second.clock == clock;
       };
-      if (std::ranges::any_of(waiting_, is_this) || std::ranges::any_of(overtaken_, is_this)) {
+      const auto follow = follows_.find(item.peer);
+      const bool is_follow = follow != follows_.end() && follow->second == clock;
+      if (is_follow || std::ranges::any_of(waiting_, is_this) ||
+          std::ranges::any_of(overtaken_, is_this)) {
         return std::nullopt;
       }
       return broken("answer",
@@ -460,7 +517,7 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
   const auto request = std::ranges::find_if(answerable_, [&](const auto& entry) {
     return !entry.second.answered && entry.second.peer == item.peer && entry.second.clock == clock;
   });
-  if (request == answerable_.end()) return not_answerable(item);
+  if (request == answerable_.end()) return not_answerable(item, contract);
   request->second.answered = true;
   const auto& [worker, read] = *request;
   if (item.version.value() < earliest_version_ || item.version.value() > version_) {
@@ -481,7 +538,7 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
 }
 
 /// Why a read must not be answered now.
-Broken SliceOracle::not_answerable(const Event& item) const {
+Broken SliceOracle::not_answerable(const Event& item, const Contract& contract) const {
   const std::int64_t clock = item.clock.value();
   for (const auto& [worker, read] : waiting_) {
     if (read.peer != item.peer || read.clock != clock) continue;
@@ -489,6 +546,11 @@ Broken SliceOracle::not_answerable(const Event& item) const {
       return broken("own write",
                     fmt::format("worker {} reads clock {} although {} of its updates arrived",
                                 worker, clock, done_.at(worker)));
+    }
+    if (clock > contract.last_read) {
+      return broken("follower", fmt::format("worker {} reads clock {}, and the last that followers "
+                                            "allow is {}",
+                                            worker, clock, contract.last_read));
     }
     return broken("bound", fmt::format("worker {} reads clock {} at V = {} under slack {}", worker,
                                        clock, version_, read.slack));
@@ -572,6 +634,13 @@ std::optional<Broken> SliceOracle::end_step() {
                               pb::DataItem::Refusal_Name(refusal.kinds.front())));
   }
   if (!snapshots_.empty()) return broken("release", "a snapshot is not answered");
+  for (const Followed& one : followed_) {
+    if (one.answered) continue;
+    return broken("release",
+                  fmt::format("a follower waits for version {}, which is there at V = {}",
+                              one.clock, version_));
+  }
+  followed_.clear();
   answerable_.clear();
   overtaken_.clear();
   unacknowledged_.clear();

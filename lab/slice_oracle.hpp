@@ -23,6 +23,8 @@ class SliceOracle {
   void take_view(const Contract& contract);
   /// A view may omit a member only once V has reached the clock at which it left.
   [[nodiscard]] std::optional<Broken> forgotten_early(const Contract& contract) const;
+  /// Followers have confirmed more: reads that this makes true are due.
+  void take_confirmation(const Contract& contract) { note_due(contract); }
   [[nodiscard]] std::optional<Broken> request(const Event& item, const Contract& contract);
   [[nodiscard]] std::optional<Broken> reply(const Event& item, std::span<const float> values,
                                             const Contract& contract);
@@ -93,6 +95,9 @@ class SliceOracle {
   /// Weighs one of `together` late updates as the job's policies say.
   void weigh(const Pushed& of, const Contract& contract, std::size_t together,
              std::vector<float>& update);
+  void note_follows(const Contract& contract);
+  [[nodiscard]] std::optional<Broken> check_follow(const Event& item, std::span<const float> values,
+                                                   const Contract& contract);
   void raise_version(const Contract& contract);
   void take_order(const Contract& contract);
   [[nodiscard]] bool is_over(std::int64_t clock, const Contract& contract) const;
@@ -105,7 +110,7 @@ class SliceOracle {
   [[nodiscard]] Broken broken(const char* rule, std::string what) const;
   [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
                                                   const Contract& contract);
-  [[nodiscard]] Broken not_answerable(const Event& item) const;
+  [[nodiscard]] Broken not_answerable(const Event& item, const Contract& contract) const;
   [[nodiscard]] std::optional<Broken> check_counts(std::uint32_t worker, const Waiting& read,
                                                    std::span<const float> values,
                                                    const Contract& contract) const;
@@ -137,6 +142,13 @@ class SliceOracle {
   std::vector<Unacknowledged> unacknowledged_;
   std::vector<Refusal> refusals_;
   std::vector<PeerId> snapshots_;
+  std::map<PeerId, std::int64_t> follows_;  // the version that each connection waits for
+  struct Followed {                         // requests that must be answered in this step
+    PeerId peer;
+    std::int64_t clock = 0;
+    bool answered = false;
+  };
+  std::vector<Followed> followed_;
   std::int64_t last_version_ = 0;
 };
 

@@ -63,6 +63,9 @@ pb::Job toy_definition(const ToyJob& toy) {
   if (toy.checkpoint_every > 0) {
     job.mutable_checkpoint()->set_every(static_cast<std::uint32_t>(toy.checkpoint_every));
   }
+  if (toy.follower_slack >= 0) {
+    job.mutable_followers()->set_slack(static_cast<std::uint32_t>(toy.follower_slack));
+  }
   if (toy.compression.push_size() > 0) *job.mutable_compression() = toy.compression;
   pb::Consistency& consistency = *job.mutable_consistency();
   consistency = toy.policies;

@@ -40,6 +40,8 @@ struct ToyJob {
   Slack slack{1};                     // 0: BSP
   bool mean = false;                  // divide by the members instead of adding up
   std::int64_t checkpoint_every = 0;  // clocks; 0: only those that are ordered
+  // How far it may be ahead of bounded followers, in clocks; below 0: it has none.
+  std::int64_t follower_slack = -1;
   // Policies in addition to the bound; mode and slack are those above. A slack that moves does so
   // from `slack`; with elastic averaging pushes are added up, whatever `mean` is.
   pb::Consistency policies{};

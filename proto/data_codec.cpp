@@ -26,7 +26,8 @@ constexpr std::size_t kMaxPartBytes = 16UL << 20U;
 
 bool carries_payload(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ ||
-         kind == pb::DataItem::VALUE || kind == pb::DataItem::SNAPSHOT_VALUE;
+         kind == pb::DataItem::VALUE || kind == pb::DataItem::SNAPSHOT_VALUE ||
+         kind == pb::DataItem::FOLLOW_VALUE;
 }
 
 bool is_push(DataItem::Kind kind) {
@@ -84,6 +85,7 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_refusal(item.refusal);
   wire.set_gradient_norm(item.gradient_norm);
   wire.set_waits_for(item.waits_for.value());
+  wire.set_follower(item.follower.value());
   if (!item.reason.empty()) wire.set_reason(item.reason);
 }
 
@@ -116,6 +118,7 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   item.refusal = wire.refusal();
   item.reason = std::move(*wire.mutable_reason());
   item.waits_for = WorkerId(wire.waits_for());
+  item.follower = FollowerId(wire.follower());
   item.gradient_norm = wire.gradient_norm();
   if (!(item.gradient_norm >= 0)) {
     return invalid(fmt::format("gradient norm {} is no norm", item.gradient_norm));
@@ -404,6 +407,10 @@ Message encode(const DataMessage& message, SharedLink* link) {
     void operator()(const pb::SliceImagesReply& body) const {
       *header.mutable_images_reply() = body;
     }
+    void operator()(const pb::Describe& body) const { *header.mutable_describe() = body; }
+    void operator()(const pb::Description& body) const { *header.mutable_description() = body; }
+    void operator()(const pb::Confirm& body) const { *header.mutable_confirm() = body; }
+    void operator()(const pb::ConfirmReply& body) const { *header.mutable_confirm_reply() = body; }
     void operator()(const DataPartRequest& body) const {
       *header.mutable_part_request() = body.head;
       if (!body.payload.empty()) frames.frames.push_back(body.payload);
@@ -473,6 +480,18 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
       return message;
     case pb::DataHeader::kImagesReply:
       message.body = std::move(*header.mutable_images_reply());
+      return message;
+    case pb::DataHeader::kDescribe:
+      message.body = *header.mutable_describe();
+      return message;
+    case pb::DataHeader::kDescription:
+      message.body = std::move(*header.mutable_description());
+      return message;
+    case pb::DataHeader::kConfirm:
+      message.body = *header.mutable_confirm();
+      return message;
+    case pb::DataHeader::kConfirmReply:
+      message.body = *header.mutable_confirm_reply();
       return message;
     default:
       return invalid("a data header without a body");

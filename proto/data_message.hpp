@@ -33,6 +33,7 @@ struct DataItem {
   std::string reason;
   float gradient_norm = 0;    // in pushes: math::UpdateNorm; 0 if not needed
   WorkerId waits_for;         // in PARKED: whose next update the read waits for
+  FollowerId follower;        // in PARKED: whose confirmation the read waits for; 0: of none
   bool payload_lost = false;  // it is in shared memory that no handshake covers
   math::Encoding encoding{};  // of the payload; float32 but in pushes
   Frame payload;              // [count] encoded so; PUSH, PUSH_READ and VALUE carry one
@@ -64,7 +65,8 @@ struct DataMessage {
   WorkerId worker;
   Incarnation incarnation;
   std::variant<DataItems, pb::DataHello, pb::DataHelloReply, pb::OpenTables, pb::OpenTablesReply,
-               DataImages, pb::SliceImagesReply, DataPartRequest, DataPartReply>
+               DataImages, pb::SliceImagesReply, DataPartRequest, DataPartReply, pb::Describe,
+               pb::Description, pb::Confirm, pb::ConfirmReply>
       body;
 };
 

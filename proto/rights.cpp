@@ -15,10 +15,10 @@ namespace {
 
 /// What a message does, as far as roles are concerned.
 enum class Right : std::uint8_t {
-  kRead,     // hello of a command; status, log; hello to a shard, snapshots
+  kRead,     // hello of a command; status, log; hello to a shard, snapshots; following
   kChange,   // submit, set-slack, checkpoint, stop, drain, trace, check
   kReport,   // heartbeat and goodbye of a daemon
-  kWork,     // hello of a worker; tables, updates, reads
+  kWork,     // hello of a worker; tables, updates, reads; following that training waits for
   kServe,    // hello of a server; its answers about jobs; images between shards
   kNothing,  // messages that only the other side sends
 };
@@ -111,6 +111,8 @@ Right right_of(const pb::ControlMessage& message) {
     case pb::ControlMessage::kStatusRequest:
     case pb::ControlMessage::kLogRequest:
       return Right::kRead;
+    case pb::ControlMessage::kFollow:
+      return message.follow().bounded() ? Right::kWork : Right::kRead;
     case pb::ControlMessage::kSubmit:
     case pb::ControlMessage::kSetSlack:
     case pb::ControlMessage::kStopJob:
@@ -132,12 +134,16 @@ Right right_of(const pb::ControlMessage& message) {
 
 Right right_of(const DataMessage& message) {
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
-    const bool reads_alone = std::ranges::all_of(
-        batch->items, [](const DataItem& item) { return item.kind == pb::DataItem::SNAPSHOT; });
+    const bool reads_alone = std::ranges::all_of(batch->items, [](const DataItem& item) {
+      return item.kind == pb::DataItem::SNAPSHOT || item.kind == pb::DataItem::FOLLOW;
+    });
     return reads_alone ? Right::kRead : Right::kWork;
   }
   if (std::holds_alternative<pb::DataHello>(message.body)) return Right::kRead;
-  if (std::holds_alternative<pb::OpenTables>(message.body)) return Right::kWork;
+  if (std::holds_alternative<pb::Describe>(message.body)) return Right::kRead;
+  const bool is_of_member = std::holds_alternative<pb::OpenTables>(message.body) ||
+                            std::holds_alternative<pb::Confirm>(message.body);
+  if (is_of_member) return Right::kWork;
   const bool is_between_shards = std::holds_alternative<DataImages>(message.body) ||
                                  std::holds_alternative<pb::SliceImagesReply>(message.body) ||
                                  std::holds_alternative<DataPartRequest>(message.body);
@@ -150,8 +156,9 @@ std::string refusal_of(const Identity* sender, const pb::ControlMessage& message
   if (sender == nullptr) return {};
   const Right right = right_of(message);
   if (std::string refusal = refusal_of(*sender, right); !refusal.empty()) return refusal;
-  const bool joins = message.has_hello() && right != Right::kRead;
-  return joins ? refusal_of(*sender, message.hello().name()) : std::string();
+  if (right == Right::kRead) return {};
+  if (message.has_hello()) return refusal_of(*sender, message.hello().name());
+  return message.has_follow() ? refusal_of(*sender, message.follow().name()) : std::string();
 }
 
 std::optional<pb::ControlMessage> refuse(const pb::ControlMessage& message,
@@ -183,6 +190,9 @@ std::optional<pb::ControlMessage> refuse(const pb::ControlMessage& message,
       return answer;
     case pb::ControlMessage::kCheckNodes:
       answer.mutable_check_nodes_reply()->set_error(reason);
+      return answer;
+    case pb::ControlMessage::kFollow:
+      answer.mutable_follow_reply()->set_error(reason);
       return answer;
     default:
       return std::nullopt;

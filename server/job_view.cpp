@@ -39,6 +39,12 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
     view->names.emplace(WorkerId(member.worker()), member.name());
   }
   view->hold_from = Clock(job.hold_from());
+  for (const pb::BoundedFollower& follower : job.followers()) {
+    const FollowerId id(follower.follower());
+    view->followers.emplace(id, follower.from());
+    view->follower_names.emplace(id, follower.name());
+  }
+  view->follower_slack = job.follower_slack();
   view->weights.assign(job.definition().weights().begin(), job.definition().weights().end());
   view->replication_interval = job.replication_interval();
   if (job.backup_limit_s() > 0) view->backup_limit = from_seconds(job.backup_limit_s());

@@ -51,6 +51,10 @@ struct JobView {
   std::map<WorkerId, std::string> names;  // of the members: a key is good for its own name
   Slack slack;                            // in clocks
   Clock hold_from = Clock::never();
+  /// The bounded followers, and what each had confirmed when it joined.
+  std::map<FollowerId, Clock> followers;
+  std::map<FollowerId, std::string> follower_names;  // a key is good for its own name
+  std::int64_t follower_slack = 0;                   // in clocks
   std::vector<ShardId> shards;
   std::vector<ShardPlace> places;  // of each shard; empty: a host serves the shard of its number
   std::uint32_t replication_interval = 0;   // rises of V between two images of a slice; 0: none

@@ -39,6 +39,7 @@ class Outbox {
     item.version = answer.version;
     item.done = answer.done;
     item.stable = stable;
+    if (answer.follows && answer.values.empty()) item.count = 0;
     item.payload = answer.values;
     add(answer.reader.peer, std::move(item));
   }

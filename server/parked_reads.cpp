@@ -24,12 +24,12 @@ void ParkedReads::update(const JobView& job) {
   }
 }
 
-std::vector<Reader> ParkedReads::take_true(const SliceClock& clock) {
+std::vector<Reader> ParkedReads::take_true(const SliceClock& clock, Clock last) {
   std::vector<Reader> readers;
   for (auto parked = reads_.begin(); parked != reads_.end();) {
     const Reader& reader = parked->second.reader;
-    if (may_read(clock.complete_until(), clock.done(reader.worker), reader.clock,
-                 parked->second.slack)) {
+    if (reader.clock <= last && may_read(clock.complete_until(), clock.done(reader.worker),
+                                         reader.clock, parked->second.slack)) {
       readers.push_back(reader);
       parked = reads_.erase(parked);
     } else {

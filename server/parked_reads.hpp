@@ -31,7 +31,8 @@ class ParkedReads {
   /// applies from now on.
   void update(const JobView& job);
   /// Removes those that are true now.
-  [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock);
+  /// last  the last clock at which a read may be answered, whatever V is
+  [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock, Clock last = Clock::never());
 
   [[nodiscard]] bool holds(WorkerId worker) const { return reads_.contains(worker); }
   [[nodiscard]] std::size_t size() const { return reads_.size(); }

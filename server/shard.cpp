@@ -115,6 +115,12 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     serve(from, message, *batch, out);
     return out.take();
   }
+  if (const auto* request = std::get_if<pb::Describe>(&message.body)) {
+    return {{from, describe(message.job, *request)}};
+  }
+  if (const auto* confirm = std::get_if<pb::Confirm>(&message.body)) {
+    return take_confirmation(from, message.job, *confirm);
+  }
   return {};
 }
 
@@ -123,6 +129,12 @@ std::string Shard::refusal_of_sender(const DataMessage& message, const Identity*
   if (sender == nullptr) return {};
   const auto job = jobs_.find(message.job);
   if (job == jobs_.end()) return taut::refusal_of(sender, message, "");
+  if (const auto* confirm = std::get_if<pb::Confirm>(&message.body)) {
+    const auto& followers = job->second.view->follower_names;
+    const auto follower = followers.find(FollowerId(confirm->follower()));
+    return taut::refusal_of(sender, message,
+                            follower == followers.end() ? std::string() : follower->second);
+  }
   const auto& names = job->second.view->names;
   const auto name = names.find(message.worker);
   return taut::refusal_of(sender, message, name == names.end() ? std::string() : name->second);
@@ -243,7 +255,10 @@ std::unique_ptr<SliceState> Shard::make_slice(const JobState& job, const TableSp
                                               const Slice& place, const SliceImage* begin) {
   const PushSchedule schedule =
       job.view->policies.schedule().of_fragment(job.fragments[table.id.value()]);
-  return std::make_unique<SliceState>(table, place, *job.view, pool_, schedule, begin, &states_);
+  auto slice =
+      std::make_unique<SliceState>(table, place, *job.view, pool_, schedule, begin, &states_);
+  slice->limit_reads(job.bound.limit());
+  return slice;
 }
 
 Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
@@ -319,7 +334,9 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
                   fmt::format("table {} slice {} is not on shard {}", item.table.value(),
                               item.slice.value(), job.id.value()));
   }
-  if (!is_push(item) && item.kind != pb::DataItem::READ && item.kind != pb::DataItem::SNAPSHOT &&
+  const bool is_of_reader =
+      item.kind == pb::DataItem::SNAPSHOT || item.kind == pb::DataItem::FOLLOW;
+  if (!is_push(item) && !is_of_reader && item.kind != pb::DataItem::READ &&
       item.kind != pb::DataItem::SETTLE) {
     return refuse(item, pb::DataItem::BAD_RANGE, "this item is an answer, not a request");
   }
@@ -327,7 +344,7 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
     return refuse(item, pb::DataItem::BAD_RANGE,
                   "the payload is in shared memory that was not agreed on");
   }
-  if (item.kind == pb::DataItem::SNAPSHOT) return std::nullopt;  // any reader may have one
+  if (is_of_reader) return std::nullopt;  // any reader may have it
   const Member* member = job.view->membership.find(message.worker);
   if (member == nullptr) {
     return refuse(item, pb::DataItem::NO_MEMBER,
@@ -374,6 +391,15 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     out.add(slice.snapshot(from), slice.place(), pb::DataItem::SNAPSHOT_VALUE);
     return;
   }
+  if (item.kind == pb::DataItem::FOLLOW) {
+    const auto answer = slice.follow(from, item.clock);
+    if (answer) {
+      add({*answer}, job, slice, out);
+    } else {
+      out.add(from, reply_to(item, pb::DataItem::PARKED));
+    }
+    return;
+  }
   const QueueCount count(queues_, slice);
   if (item.kind == pb::DataItem::SETTLE) {
     settle(from, message.worker, item, job, slice, out);
@@ -396,6 +422,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   if (!is_push(item)) {
     reply.version = slice.version();
     reply.waits_for = slice.holds_back(message.worker, item.clock);
+    reply.follower = job.bound.holds_back(item.clock).value_or(FollowerId());
   }
   out.add(from, std::move(reply));
 }
@@ -456,6 +483,12 @@ std::uint64_t Shard::value_bytes() const {
 void Shard::add(const std::vector<Answer>& answers, const JobState& job, const SliceState& slice,
                 Outbox& out) const {
   for (const Answer& answer : answers) {
+    if (answer.follows) {
+      const bool is_passed = answer.values.empty();
+      out.add(answer, slice.place(),
+              is_passed ? pb::DataItem::FOLLOW_PASSED : pb::DataItem::FOLLOW_VALUE);
+      continue;
+    }
     out.add(answer, slice.place(), pb::DataItem::VALUE, stable(job, slice, answer.reader.worker));
   }
 }
@@ -496,12 +529,15 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   job.view = view;
   if (!job.slack) job.slack = view->policies.read_slack();
   job.slack->set_members(view->membership);
+  job.bound.update(view->follower_slack, view->followers);
   follow_places(job);
   Outbox out(view->job);
   std::vector<Answer> released;
   for (auto& [index, slice] : job.slices) {
     released.clear();
     const QueueCount count(queues_, *slice);
+    // First: what others' leaving makes true is not answered beyond what a new follower allows.
+    slice->limit_reads(job.bound.limit());
     slice->update(*view, released);
     add(released, job, *slice, out);
   }

@@ -10,6 +10,7 @@
 
 #include "common/net/buffer_pool.hpp"
 #include "common/net/endpoint.hpp"
+#include "common/ssp/follower_bound.hpp"
 #include "common/ssp/slice_layout.hpp"
 #include "common/ssp/staleness_policy.hpp"
 #include "common/time.hpp"
@@ -161,6 +162,7 @@ class Shard {
     SliceLayout layout;
     std::vector<TableMemory::Share> memory;
     std::unique_ptr<ReadSlack> slack;
+    FollowerBound bound;
     JobCapture capture;
     JobSlices slices;
     ShardImages begin;  // until the tables are opened
@@ -203,6 +205,8 @@ class Shard {
                                                           const JobState& job);
   [[nodiscard]] std::optional<DataItem> push(WorkerId worker, const DataItem& item, JobState& job,
                                              SliceState& slice, Outbox& out);
+  [[nodiscard]] DataMessage describe(JobId job, const pb::Describe& request) const;
+  std::vector<Outgoing> take_confirmation(PeerId from, JobId job, const pb::Confirm& confirm);
   void note_bad_updates(JobState& job, const SliceState& slice);
   [[nodiscard]] bool read(const Reader& reader, JobState& job, SliceState& slice,
                           Outbox& out) const;

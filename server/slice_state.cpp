@@ -210,7 +210,8 @@ math::GradientView SliceState::weigh(const HeldUpdate& of, const JobView& job, s
 std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job, Slack under) {
   const Slack slack = job.slack_at(reader.clock, under);
   if (gate_.is_open() &&
-      may_read(clock_.complete_until(), clock_.done(reader.worker), reader.clock, slack)) {
+      may_read(clock_.complete_until(), clock_.done(reader.worker), reader.clock, slack) &&
+      reader.clock <= last_read_) {
     parked_.note_answered(reader);
     return answer(reader);
   }
@@ -234,10 +235,39 @@ Answer SliceState::snapshot(PeerId peer) const {
           Frame(memory_.values())};
 }
 
+/// A frozen slice is of every version.
+Answer SliceState::answer_follower(PeerId peer, Clock version) const {
+  Answer answer{
+      Reader{peer, WorkerId(), version}, clock_.version(), clock_.complete_until(), {}, true};
+  if (!is_written()) {
+    answer.version = Clock();
+    answer.done = Clock::never();
+  }
+  if (answer.version <= version) answer.values = Frame(memory_.values());
+  return answer;
+}
+
+std::optional<Answer> SliceState::follow(PeerId peer, Clock version) {
+  const bool is_reached = !is_written() || version <= clock_.complete_until();
+  if (gate_.is_open() && is_reached) {
+    follows_.forget(peer);
+    return answer_follower(peer, version);
+  }
+  follows_.park(peer, version);
+  return std::nullopt;
+}
+
 void SliceState::release(std::vector<Answer>& released) {
   gate_.pass(clock_);
   if (!gate_.is_open()) return;
-  for (const Reader& reader : parked_.take_true(clock_)) released.push_back(answer(reader));
+  for (const Reader& reader : parked_.take_true(clock_, last_read_)) {
+    released.push_back(answer(reader));
+  }
+  if (follows_.empty()) return;
+  const Clock until = is_written() ? clock_.complete_until() : Clock::never();
+  for (const ParkedFollows::Request& request : follows_.take_reached(until)) {
+    released.push_back(answer_follower(request.peer, request.version));
+  }
 }
 
 void SliceState::hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released) {

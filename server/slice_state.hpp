@@ -17,6 +17,7 @@
 #include "proto/pushed_update.hpp"
 #include "server/checkpoints/slice_capture.hpp"
 #include "server/job_view.hpp"
+#include "server/parked_follows.hpp"
 #include "server/parked_reads.hpp"
 #include "server/replication/replay_gate.hpp"
 #include "server/replication/slice_image.hpp"
@@ -28,8 +29,9 @@ namespace taut::server {
 struct Answer {
   Reader reader;
   Clock version;
-  Clock done;
-  Frame values;  // [count] float32; shared by every reader until the slice is written again
+  Clock done;            // of the reader; for a follower, the last version of the values
+  Frame values;          // [count] float32; shared by every reader until the slice is written again
+  bool follows = false;  // a follower's; without values: V has passed its version
 };
 
 /// One slice of a table at its shard: values, clocks, updates that wait to be applied and reads
@@ -77,6 +79,19 @@ class SliceState {
   /// The newest values, for readers that are not members.
   [[nodiscard]] Answer snapshot(PeerId peer) const;
 
+  /// The values as they are of one version, for a reader that is no member: now, or released when V
+  /// reaches it. Nothing is held back for it.
+  [[nodiscard]] std::optional<Answer> follow(PeerId peer, Clock version);
+
+  /// No read at a later clock is answered from now on: bounded followers have not confirmed what it
+  /// needs. What a higher limit allows is released with the next update().
+  void limit_reads(Clock last) { last_read_ = last; }
+  /// The same where followers have confirmed more: releases what that allows.
+  void allow_reads(Clock last, std::vector<Answer>& released) {
+    limit_reads(last);
+    release(released);
+  }
+
   /// Takes over a changed view of the job: members that left are forgotten from their leave clock
   /// on, and reads that are true now are released.
   void update(const JobView& job, std::vector<Answer>& released);
@@ -110,6 +125,8 @@ class SliceState {
   [[nodiscard]] float decay_mult() const { return decay_mult_; }
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }
+  /// The last version that the values are of: before it no update is missing either.
+  [[nodiscard]] Clock complete_until() const { return clock_.complete_until(); }
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const {
     return clock_.holds_back(reader, clock);
   }
@@ -148,6 +165,7 @@ class SliceState {
   void seed(const math::GradientView& values);
   [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);
   void release(std::vector<Answer>& released);
+  [[nodiscard]] Answer answer_follower(PeerId peer, Clock version) const;
   [[nodiscard]] Answer answer(const Reader& reader);
   [[nodiscard]] math::GradientView weigh(const HeldUpdate& update, const JobView& job,
                                          std::size_t together, math::GradientView gradient,
@@ -166,6 +184,8 @@ class SliceState {
   HeldUpdates waiting_;
   std::map<HeldUpdate, Update> held_;
   ParkedReads parked_;
+  ParkedFollows follows_;
+  Clock last_read_ = Clock::never();  // at which reads are answered, as followers allow
   std::map<WorkerId, ReadBase> bases_;
   std::uint64_t dropped_ = 0;
   std::map<WorkerId, std::uint64_t> bad_updates_;

@@ -32,6 +32,22 @@ std::vector<std::string> job_table(const pb::StatusReply& status) {
   return aligned(rows, {true});
 }
 
+/// Readers of running jobs, and how far behind they are.
+std::vector<std::string> follower_table(const pb::StatusReply& status) {
+  std::vector<Row> rows{{"FOLLOWER", "JOB", "VERSION", "BEHIND", "READS FROM", "HEARD", "KIND"}};
+  for (const pb::JobStatus& job : status.jobs()) {
+    for (const pb::FollowerStatus& one : job.followers()) {
+      rows.push_back({one.name(), fmt::format("{}", job.job()),
+                      one.version() < 0 ? "none yet" : fmt::format("{}", one.version()),
+                      one.behind() < 0 ? "-" : counted(one.behind(), "clock"),
+                      one.source().empty() ? "servers" : one.source(),
+                      fmt::format("{:.1f} s ago", one.silent_s()),
+                      one.bounded() ? "bounded" : "plain"});
+    }
+  }
+  return rows.size() == 1 ? std::vector<std::string>() : aligned(rows);
+}
+
 std::vector<std::string> process_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"PROCESS", "ROLE", "STATE", "HEARD", "HAS"}};
   for (const pb::ServerStatus& server : status.servers()) {
@@ -59,6 +75,10 @@ std::vector<std::string> status_view(const pb::StatusReply& status, int width) {
     if (job.state() != pb::RUNNING) continue;
     lines.emplace_back();
     append(lines, progress_block(job, width));
+  }
+  if (const auto followers = follower_table(status); !followers.empty()) {
+    lines.emplace_back();
+    append(lines, followers);
   }
   lines.emplace_back();
   append(lines, process_table(status));

@@ -85,6 +85,21 @@ Result<void> check_experiment(const pb::Job& job) {
   TAUT_TRY(check_range("restart", job.restart(), 0, kMaxRestarts));
   TAUT_TRY(check_range("priority", job.priority(), -kMaxPriority, kMaxPriority));
   TAUT_TRY(check_range("expected_s", job.expected_s(), 0, kMaxExpected_s));
+  constexpr double kMaxFollowerSlack = 1e6;
+  constexpr double kMinLease_s = 0.5;
+  constexpr double kDay_s = 86400;
+  TAUT_TRY(check_range("followers.slack", job.followers().slack(), 0, kMaxFollowerSlack));
+  if (job.followers().lease_s() != 0) {
+    TAUT_TRY(check_range("followers.lease_s", job.followers().lease_s(), kMinLease_s, kDay_s));
+  }
+  if (job.has_followers() && job.consistency().backup_workers() > 0) {
+    // Slices may then be of different versions for good, and each would wait for a follower that
+    // waits for one version of all.
+    return invalid(
+        "followers: training with backup_workers ends clocks at each slice by itself, so there may "
+        "be no whole model to wait for; omit one of them (followers without a bound need no "
+        "field)");
+  }
   return check_network_faults(job.network(), "");
 }
 

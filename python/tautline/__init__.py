@@ -15,6 +15,9 @@ update of every table at every clock; the servers apply them by the job's rule. 
 member reads at clock c has every member's updates before clock c - s: 0 is lock-step (BSP), None is
 without a bound. job.slack may be set while the job runs.
 
+Whoever evaluates, serves or generates follows: tautline.follow(job).pull() is a whole model of one
+version while the job trains, and holds nothing back: help(tautline.follow).
+
 PyTorch models need no tables of their own: help(tautline.torch). Experiments that compare bounds
 and settings: help(tautline.sweep). Which records a member reads: help(tautline.Sampler). What goes
 wrong is a TautlineError of one line, which says the way out.
@@ -25,6 +28,7 @@ from tautline.cluster import Cluster, Job, LocalCluster, connect, local
 from tautline.errors import (DeadlineError, InvalidError, LostError, MismatchError, NotFoundError,
                              StoppedError, SystemFailure, TautlineError, UnavailableError)
 from tautline.experiments import Sweep, sweep
+from tautline.follower import Follower, Model, follow
 from tautline.frame import Frame
 from tautline.member import Member, Table
 from tautline.progress import Progress
@@ -33,8 +37,8 @@ from tautline.sampler import Sampler
 
 __version__: str = _lib.tautline_version().decode().split()[1]
 
-__all__ = ["AdaGrad", "Adam", "AdamW", "Cluster", "DeadlineError", "Frame", "InvalidError", "Job",
-           "LAMB", "Lion", "LocalCluster", "LostError", "Member", "MismatchError", "Nesterov",
-           "NotFoundError", "Progress", "RMSProp", "Rule", "SGD", "Sampler", "StoppedError",
-           "Sweep", "SystemFailure", "Table", "TautlineError", "UnavailableError", "connect",
-           "local", "sweep"]
+__all__ = ["AdaGrad", "Adam", "AdamW", "Cluster", "DeadlineError", "Follower", "Frame",
+           "InvalidError", "Job", "LAMB", "Lion", "LocalCluster", "LostError", "Member",
+           "MismatchError", "Model", "Nesterov", "NotFoundError", "Progress", "RMSProp", "Rule",
+           "SGD", "Sampler", "StoppedError", "Sweep", "SystemFailure", "Table", "TautlineError",
+           "UnavailableError", "connect", "follow", "local", "sweep"]

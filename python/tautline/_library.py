@@ -36,6 +36,10 @@ class Orders(ctypes.Structure):
     _fields_ = [("clock", ctypes.c_int64), ("leave", ctypes.c_int)]
 
 
+class FollowOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("bounded", ctypes.c_int)]
+
+
 def _places() -> list[str]:
     """Where the library may be: named, next to the package, in a build tree, in the system."""
     named = os.environ.get("TAUTLINE_LIBRARY")
@@ -89,6 +93,10 @@ def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
         "leave": [handle],
         "finish": [handle],
         "fail": [handle, text],
+        "follow": [text, text, number, out(FollowOptions), out(handle)],
+        "follow_pull": [handle, ctypes.c_int64, ctypes.c_int64, seconds, out(handle)],
+        "follow_traffic": [handle, out(number), out(number)],
+        "model_table": [handle, size, out(TableInfo), out(out(ctypes.c_float)), out(number)],
     }
     for name, arguments in signatures.items():
         function = getattr(lib, "tautline_" + name)
@@ -96,7 +104,8 @@ def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
         function.restype = ctypes.c_int
     without_code: dict[str, list[Any]] = {"disconnect": [handle], "close": [handle],
                                           "cancel": [handle], "free": [handle],
-                                          "set_patience": [seconds]}
+                                          "set_patience": [seconds], "unfollow": [handle],
+                                          "model_free": [handle]}
     for name, arguments in without_code.items():
         function = getattr(lib, "tautline_" + name)
         function.argtypes = arguments
@@ -105,6 +114,8 @@ def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
         function = getattr(lib, "tautline_" + name)
         function.argtypes = []
         function.restype = text
+    lib.tautline_model_version.argtypes = [handle]
+    lib.tautline_model_version.restype = ctypes.c_int64
     lib.tautline_set_patience(_PATIENCE_S)
     return lib
 

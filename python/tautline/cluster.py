@@ -13,6 +13,7 @@ from typing import Any, Optional, TypeVar, Union
 
 from tautline import _library
 from tautline.errors import DeadlineError, InvalidError, NotFoundError, UnavailableError
+from tautline.follower import Follower
 from tautline.member import Member
 from tautline.progress import Progress
 from tautline.rules import Rule
@@ -66,6 +67,10 @@ class Job:
         name  of this process among all of the cluster; None: made of the host's name and more
         """
         return Member(self._cluster.address, self._cluster.keys, self.number, name, wait_s)
+
+    def follow(self, *, name: Optional[str] = None, bounded: bool = False) -> Follower:
+        """Follows it: reads its parameters while it trains. See tautline.follow()."""
+        return Follower(self._cluster.address, self._cluster.keys, self.number, name, bounded)
 
     def status(self) -> dict[str, Any]:
         """What the coordinator knows of it, as a dict: state, message, workers and more."""

@@ -40,8 +40,11 @@ Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& r
 }
 
 void Coordinator::recover(const pb::StoredJob& stored) {
-  const JobRecord& job =
+  JobRecord& job =
       jobs_.emplace(JobId(stored.job()), JobRecord::recover(stored, now_)).first->second;
+  for (const pb::StoredFollower& follower : stored.followers()) {
+    job.followers.recover(follower.follower(), now_);
+  }
   if (!job.is_active()) return;
   for (const pb::StoredServer& server : stored.servers()) {
     if (server.lost()) continue;
@@ -109,6 +112,9 @@ CoordinatorOutput Coordinator::handle(PeerId from, const pb::ControlMessage& mes
     case pb::ControlMessage::kCheckNodes:
       on_check_nodes(message.check_nodes(), *send(from, request).mutable_check_nodes_reply());
       break;
+    case pb::ControlMessage::kFollow:
+      on_follow(message.follow(), *send(from, request).mutable_follow_reply());
+      break;
     case pb::ControlMessage::kStopJob:
       on_stop(message.stop_job(), *send(from, request).mutable_command_reply());
       break;
@@ -124,7 +130,10 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   now_ = now;
   // Processes that were silent while this one did not run (stopped, a hanging disk) may be alive.
   const Duration pause = now - last_tick_;
-  if (pause > options_.heartbeat_limit / 2) registry_.excuse_silence(pause, now);
+  if (pause > options_.heartbeat_limit / 2) {
+    registry_.excuse_silence(pause, now);
+    for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
+  }
   last_tick_ = now;
   schedules_ = true;
   for (const Participant* lost : registry_.lose_silent(now)) {
@@ -312,6 +321,7 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
 
 void Coordinator::settle() {
   for (auto& [id, job] : jobs_) {
+    note_followers(job);
     stop_saved(job);
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     if (!job.is_active()) continue;

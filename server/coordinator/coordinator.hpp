@@ -99,6 +99,10 @@ class Coordinator {
   void on_change_queue(const pb::ChangeQueue& request, pb::CommandReply& reply);
   void on_make_checkpoint(const pb::MakeCheckpoint& request, pb::CommandReply& reply);
   void on_set_trace(const pb::SetTrace& request, pb::CommandReply& reply);
+  // coordinator_followers.cpp
+  void on_follow(const pb::Follow& request, pb::FollowReply& reply);
+  void note_followers(JobRecord& job);
+  [[nodiscard]] Duration lease_of(const JobRecord& job) const;
   void on_check_nodes(const pb::CheckNodes& request, pb::CheckNodesReply& reply);
   /// The job that a command may change, or nullptr and the reason.
   JobRecord* find_for_command(std::uint64_t job, std::string& error);

@@ -35,6 +35,10 @@ void end(JobRecord& job, pb::JobState state, TimePoint now, Notes& notes) {
   stored.set_records_per_second(job.records_per_second());
   stored.set_closing(false);
   stored.clear_preparing();
+  stored.clear_followers();
+  // Its followers are to have the last version before servers drop it.
+  stored.set_lingers(!job.followers.empty() && !stored.servers().empty());
+  job.lingers_from = now;
   job.revise();
   notes.push_back(fmt::format("job {}: {}{}{}", stored.job(), pb::JobState_Name(state),
                               stored.message().empty() ? "" : ": ", stored.message()));

@@ -71,6 +71,37 @@ pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Re
   return status;
 }
 
+/// Clocks that every member which works has done; below 0: there is none.
+std::int64_t trained_clocks(const JobRecord& job) {
+  std::int64_t lowest = -1;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    if (member.lost()) continue;
+    const std::int64_t clock = member.progress().clock();
+    lowest = lowest < 0 ? clock : std::min(lowest, clock);
+  }
+  return lowest;
+}
+
+void add_followers(const JobRecord& job, TimePoint now, pb::JobStatus& status) {
+  const std::int64_t trained = trained_clocks(job);
+  for (const auto& [id, follower] : job.followers.all()) {
+    pb::FollowerStatus& one = *status.add_followers();
+    one.set_name(follower.name);
+    one.set_follower(id.value());
+    one.set_bounded(follower.bounded);
+    one.set_version(follower.version.value());
+    const bool is_known = trained >= 0 && follower.version >= Clock(0);
+    // Members report less often than followers read.
+    one.set_behind(is_known ? std::max<std::int64_t>(trained - follower.version.value(), 0) : -1);
+    one.set_silent_s(seconds(now - follower.heard));
+    one.set_passes_on(!follower.address.empty());
+    one.set_received_bytes(follower.received);
+    one.set_passed_bytes(follower.passed);
+    if (const auto* source = job.followers.source_of(follower)) one.set_source(source->name);
+  }
+  status.set_cut_followers(job.stored().cuts());
+}
+
 }  // namespace
 
 std::string advice_for(const pb::StoredJob& stored) {
@@ -143,6 +174,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
     for (pb::ShardStatus& shard : shard_status(job)) *status.add_shards() = std::move(shard);
   }
   status.set_left_s(left_s(status, slowest));
+  add_followers(job, now, status);
   return status;
 }
 

@@ -62,6 +62,34 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
   });
 }
 
+/// The readers of running jobs.
+void add_followers(Scrape& scrape, const pb::StatusReply& status) {
+  const auto each = [&](const auto& add) {
+    for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+      for (const pb::FollowerStatus& follower : job.followers()) {
+        Labels one = labels;
+        one.emplace_back("follower", follower.name());
+        one.emplace_back("bounded", follower.bounded() ? "true" : "false");
+        add(follower, one);
+      }
+    });
+  };
+  each([&](const pb::FollowerStatus& follower, const Labels& labels) {
+    scrape.gauge("follower_version", "The version of the model that a follower has; -1: none.",
+                 static_cast<double>(follower.version()), labels);
+  });
+  each([&](const pb::FollowerStatus& follower, const Labels& labels) {
+    scrape.gauge("follower_behind_clocks",
+                 "Clocks that training is ahead of a follower's model; -1: not known.",
+                 static_cast<double>(follower.behind()), labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_cut_followers",
+                 "Bounded followers of a running job that were silent too long and were cut.",
+                 static_cast<double>(job.cut_followers()), labels);
+  });
+}
+
 /// What the running jobs have learned, and how fast.
 void add_training(Scrape& scrape, const pb::StatusReply& status) {
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
@@ -151,6 +179,7 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   count("worker", status.workers());
   add_clocks(scrape, status);
   add_risks(scrape, status);
+  add_followers(scrape, status);
   add_training(scrape, status);
 }
 

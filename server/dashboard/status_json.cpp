@@ -142,6 +142,19 @@ json shards_of(const pb::JobStatus& job) {
   return shards;
 }
 
+json followers_of(const pb::JobStatus& job) {
+  json followers = json::array();
+  for (const pb::FollowerStatus& one : job.followers()) {
+    followers.push_back({{"name", one.name()},
+                         {"bounded", one.bounded()},
+                         {"version", one.version() < 0 ? json() : json(one.version())},
+                         {"behind", one.behind() < 0 ? json() : json(one.behind())},
+                         {"source", one.source().empty() ? json() : json(one.source())},
+                         {"silent_s", number(one.silent_s(), 10)}});
+  }
+  return followers;
+}
+
 JobFigures figures_of(const pb::JobStatus& job) {
   JobFigures figures;
   figures.slowest = std::numeric_limits<std::int64_t>::max();
@@ -211,6 +224,8 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
     all["job"]["checkpoint"] = newest_checkpoint(*full);
     all["job"]["run_folder"] = full->run_folder();
     all["job"]["shards"] = shards_of(*full);
+    all["job"]["followers"] = followers_of(*full);
+    all["job"]["cut_followers"] = full->cut_followers();
   }
   return all;
 }

@@ -8,6 +8,7 @@ import subprocess
 import urllib.request
 
 from cluster import *
+from training.python_members import interpreter_with, package_environment
 
 MONITORING = SOURCE / "configs/monitoring"
 BUDGET = 16 << 20
@@ -90,9 +91,14 @@ class Monitoring(ClusterTest):
         job.write_text(job.read_text().replace("test_interval: 1000000", "test_interval: 20"))
         self.assertEqual(self.ask("submit", job).returncode, 0)
         named = {name: set() for name in documented("/metrics")[0]}
+        self.processes.append(subprocess.Popen(
+            [interpreter_with("numpy"), "-c", "import sys, tautline\n"
+             "for model in tautline.follow(sys.argv[1], 1): pass", self.coordinator],
+            env=package_environment(), cwd=self.folder))
         wait_until(lambda: {"tautline_job_test_accuracy", "tautline_worker_test_accuracy",
-                            "tautline_worker_updates_under_way"} <= set(self.exported()),
-                   what="a test phase")
+                            "tautline_worker_updates_under_way",
+                            "tautline_follower_version"} <= set(self.exported()),
+                   what="a test phase and a follower")
         series = {}
         for name, labels in self.exported().items():
             histogram = re.sub(r"_(bucket|sum|count)$", "", name)

@@ -1,11 +1,16 @@
 #include "worker/library/library_keys.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
 
 #include "common/keys/key_folder.hpp"
 #include "common/log.hpp"
+#include "common/system/host_name.hpp"
 
 namespace taut::library {
 namespace {
@@ -31,6 +36,11 @@ void prepare_process() {
     options.level = "warn";
     (void)log::start(options);
   });
+}
+
+std::string default_name() {
+  static std::atomic<unsigned> next = 0;
+  return fmt::format("{}-{}-{}", host_name(), getpid(), next++);
 }
 
 Result<Security> user_keys(const char* keys) {

@@ -11,6 +11,9 @@ namespace taut::library {
 /// level that TAUTLINE_LOG names.
 void prepare_process();
 
+/// A name for a process that was given none: unique on this machine, and most likely elsewhere.
+[[nodiscard]] std::string default_name();
+
 /// What a program proves itself with as a user.
 /// keys  a folder; nullptr: what TAUTLINE_KEYS names, or the user's own; empty: there are no keys
 [[nodiscard]] Result<Security> user_keys(const char* keys);

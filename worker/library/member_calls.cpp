@@ -1,30 +1,16 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "common/system/host_name.hpp"
 #include "worker/library/elements.hpp"
 #include "worker/library/guarded.hpp"
 #include "worker/library/json_text.hpp"
 #include "worker/library/library_keys.hpp"
 #include "worker/library/member_handle.hpp"
-
-namespace taut::library {
-namespace {
-
-std::string default_name() {
-  static std::atomic<unsigned> next = 0;
-  return fmt::format("{}-{}-{}", host_name(), getpid(), next++);
-}
-
-}  // namespace
-}  // namespace taut::library
 
 using namespace taut;           // NOLINT(google-build-using-namespace): what follows is C
 using namespace taut::library;  // NOLINT(google-build-using-namespace)

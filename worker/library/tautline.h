@@ -244,6 +244,52 @@ TAUTLINE_API tautline_code tautline_push_dlpack(tautline_member* member, uint32_
 TAUTLINE_API tautline_code tautline_values_dlpack(tautline_member* member, uint32_t table,
                                                   int versioned, void** tensor);
 
+/* ---- Readers that follow ---- */
+
+/* A reader that is no member: models of one version, whole, while the job trains. Any key may
+ * follow, for the role "view" suffices; one that training waits for needs a worker's. */
+typedef struct tautline_follower tautline_follower;
+/* The parameters as they are of one version. It is not written again. */
+typedef struct tautline_model tautline_model;
+
+typedef struct tautline_follow_options {
+  size_t size;      /* of this structure, sizeof(tautline_follow_options) */
+  const char* name; /* of this process, for people; NULL: made of the host's name and the process */
+  int bounded;      /* other than 0: training waits for it, as the job's `followers` says */
+} tautline_follow_options;
+
+/* Begins to follow a job; returns at once.
+ * options  NULL: a plain reader */
+TAUTLINE_API tautline_code tautline_follow(const char* address, const char* keys, uint64_t job,
+                                           const tautline_follow_options* options,
+                                           tautline_follower** follower);
+/* The newest model, every table of the same version: it holds every member's updates of the clocks
+ * before that. A bounded follower confirms it. TAUTLINE_TIMEOUT names what was waited for;
+ * TAUTLINE_STOPPED: the job is over, and its last version was given; TAUTLINE_STALE: it was
+ * bounded, was silent for longer than its lease, and was cut.
+ * at_least    waits for this version or a later one
+ * max_behind  0 or more: what it has already will do if that is at most so many clocks behind the
+ *             newest when this returns; below 0: the newest as of this call
+ * wait_s      how long this may take; as long as tautline_set_patience() names at a time */
+TAUTLINE_API tautline_code tautline_follow_pull(tautline_follower* follower, int64_t at_least,
+                                                int64_t max_behind, double wait_s,
+                                                tautline_model** model);
+/* Payload bytes that have come, and that were passed on to other followers.
+ * received, passed  NULL: not wanted */
+TAUTLINE_API tautline_code tautline_follow_traffic(tautline_follower* follower, uint64_t* received,
+                                                   uint64_t* passed);
+/* Follows no more, and frees the follower; models that it gave stay. */
+TAUTLINE_API void tautline_unfollow(tautline_follower* follower);
+
+/* A clock: the model holds every member's updates before it. */
+TAUTLINE_API int64_t tautline_model_version(const tautline_model* model);
+/* A table of a model, counted from 0; TAUTLINE_NOT_FOUND: there are no more.
+ * values  `count` float32 in C order, until tautline_model_free() */
+TAUTLINE_API tautline_code tautline_model_table(const tautline_model* model, size_t index,
+                                                tautline_table_info* info, const float** values,
+                                                uint64_t* count);
+TAUTLINE_API void tautline_model_free(tautline_model* model);
+
 #ifdef __cplusplus
 }
 #endif

@@ -242,13 +242,21 @@ pb::ServerJob JobRecord::server_job(int server) const {
   state.set_first_shard(stored_.servers(server).first_shard());
   state.set_replication_interval(stored_.replication_interval());
   state.set_epoch(stored_.epoch());
-  state.set_finished(has_ended());
+  state.set_finished(has_ended() && !stored_.lingers());
+  for (const pb::StoredFollower& follower : stored_.followers()) {
+    *state.add_followers() = follower.follower();
+  }
+  state.set_follower_slack(stored_.definition().followers().slack());
   if (stored_.has_checkpoint()) *state.mutable_checkpoint() = stored_.checkpoint();
   // A server that joined later starts from images alone.
   const bool is_first =
       stored_.shards().empty() || static_cast<int>(state.first_shard()) < stored_.shards_size();
   if (stored_.has_resume() && is_first) *state.mutable_resume() = stored_.resume();
   return state;
+}
+
+void JobRecord::add_shards_to(pb::FollowReply& reply) const {
+  add_shards(stored_, reply);
 }
 
 pb::WorkerJob JobRecord::worker_job(int index) const {

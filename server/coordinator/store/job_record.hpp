@@ -12,6 +12,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/coordinator_state.pb.h"
+#include "server/coordinator/store/followers.hpp"
 
 namespace taut {
 
@@ -99,6 +100,9 @@ class JobRecord {
   std::optional<TimePoint> waits_for_checkpoint;
   /// Since when a job that is stopped waits for its checkpoint.
   std::optional<TimePoint> saving_since;
+  Followers followers;
+  /// Once it has ended: from when on its tables are kept only for followers that have reported.
+  std::optional<TimePoint> lingers_from;
   /// Since when no worker has been left.
   std::optional<TimePoint> waits_for_workers;
 
@@ -161,6 +165,8 @@ class JobRecord {
 
   [[nodiscard]] pb::ServerJob server_job(int server) const;
   [[nodiscard]] pb::WorkerJob worker_job(int member) const;
+  /// Where its shards are, as workers are told.
+  void add_shards_to(pb::FollowReply& reply) const;
 
   /// Running time; time before a restart of the coordinator counts up to the last record.
   [[nodiscard]] double running_s(TimePoint now) const;

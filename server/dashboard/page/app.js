@@ -142,6 +142,7 @@
       showStaleness(job);
       showWorkers(job, waits);
     }
+    showFollowers(job);
     showShards();
     showJobs();
     showLog();
@@ -424,6 +425,23 @@
     $("worker-rows").replaceChildren(...rows);
     text("worker-note", many && shown.length < order.length
       ? `the ${kRows} slowest of ${group(order.length)}` : "");
+  }
+
+  /** Readers of the job: which version each has, and how far that is behind. */
+  function showFollowers(job) {
+    const followers = (job && job.followers) || [];
+    $("followers").hidden = followers.length === 0;
+    const rows = followers.map((follower) => {
+      const row = document.createElement("tr");
+      cell(row, follower.name);
+      cell(row, follower.bounded ? "training waits for it" : "plain");
+      cell(row, follower.source || "servers");
+      cell(row, follower.version === null ? "–" : group(follower.version), "n");
+      cell(row, follower.behind === null ? "–" : group(follower.behind), "n");
+      return row;
+    });
+    $("follower-rows").replaceChildren(...rows);
+    text("follower-note", job && job.cut_followers > 0 ? `${job.cut_followers} were cut` : "");
   }
 
   /** What is lost with a server; nothing where shards have no backups, as on one server. */

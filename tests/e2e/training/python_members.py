@@ -18,16 +18,21 @@ def interpreter_with(module):
     raise unittest.SkipTest(f"no Python here has {module}")
 
 
+def package_environment():
+    """Where programs find the package and its library."""
+    return os.environ | {
+        "PYTHONPATH": str(SOURCE / "python"), "PYTHONDONTWRITEBYTECODE": "1",
+        "TAUTLINE_BIN": str(BIN),
+        "TAUTLINE_LIBRARY": str(BIN.parent / "lib" / "libtautline.so.1")}
+
+
 class PythonMembers(ClusterTest):
     module = "numpy"  # that the programs need
 
     def setUp(self):
         super().setUp()
         self.interpreter = interpreter_with(self.module)
-        self.environment = os.environ | {
-            "PYTHONPATH": str(SOURCE / "python"), "PYTHONDONTWRITEBYTECODE": "1",
-            "TAUTLINE_BIN": str(BIN),
-            "TAUTLINE_LIBRARY": str(BIN.parent / "lib" / "libtautline.so.1")}
+        self.environment = package_environment()
 
     def program(self, code, *arguments, stdin=False):
         """Starts a Python program, with a pipe to it if that is requested."""

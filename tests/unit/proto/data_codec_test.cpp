@@ -444,7 +444,7 @@ TEST_CASE("kinds, types, layouts, clocks and norms that cannot be are refused", 
   REQUIRE_FALSE(refused(push, [](pb::DataItem&) {}));
   REQUIRE_FALSE(refused(read, [](pb::DataItem&) {}));
   CHECK(refused(read, [](auto& one) { one.set_kind(pb::DataItem::UNKNOWN); }));
-  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(12)); }));
+  CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(15)); }));
   CHECK(refused(read, [](auto& one) { one.set_kind(static_cast<DataItem::Kind>(-1)); }));
   CHECK(refused(push, [](auto& one) { one.set_layout(pb::DataItem::ROWS); }));
   CHECK(refused(

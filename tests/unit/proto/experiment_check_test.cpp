@@ -40,6 +40,12 @@ TEST_CASE("an experiment's numbers must be in their ranges", "[experiment]") {
   CHECK_THAT(refusal_of("network { jitter_ms: -2 }"), Contains("network.jitter_ms is -2"));
 }
 
+TEST_CASE("training with backup workers waits for no follower", "[experiment]") {
+  CHECK(check_job_text("followers { slack: 2 lease_s: 5 }").has_value());
+  CHECK_THAT(refusal_of("followers { slack: 2 } consistency { backup_workers: 1 }"),
+             Contains("followers: training with backup_workers"));
+}
+
 TEST_CASE("a burst must fit its period", "[experiment]") {
   CHECK_THAT(refusal_of("straggler { burst { } }"), Contains("burst lasts 0 of 0 clocks"));
   CHECK_THAT(refusal_of("straggler { burst { length: 3 } }"), Contains("3 of 0"));

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "common/types.hpp"
+
+namespace taut {
+
+/// How far training may be ahead of the bounded followers: readers that push nothing, each of which
+/// confirms the version that it has. A read at clock c is answered only once every follower has
+/// confirmed version c - slack.
+class FollowerBound {
+ public:
+  /// Takes over which followers there are. One that is new starts at what it had confirmed when it
+  /// joined; one that is not named holds nothing back any more.
+  /// from  of each, the version that it had confirmed when it joined
+  void update(std::int64_t slack, const std::map<FollowerId, Clock>& from);
+
+  /// A follower has a whole model of this version; a lower one than before changes nothing.
+  /// Returns the highest that it has confirmed; nothing: it is no follower.
+  std::optional<Clock> confirm(FollowerId follower, Clock version);
+
+  /// The last clock at which a read may be answered; never: there is no follower.
+  [[nodiscard]] Clock limit() const;
+  /// Which follower a read at `clock` waits for; nothing: none.
+  [[nodiscard]] std::optional<FollowerId> holds_back(Clock clock) const;
+
+ private:
+  std::int64_t slack_ = 0;
+  std::map<FollowerId, Clock> confirmed_;
+};
+
+}  // namespace taut

@@ -1,0 +1,357 @@
+// A follower against a real shard, and followers that pass models on, without a network.
+#include "worker/follower/follower_protocol.hpp"
+
+#include <deque>
+
+#include "proto/wire_version.hpp"
+#include "server/shard.hpp"
+#include "tests/unit/server/job_maker.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace taut {
+namespace {
+
+constexpr std::uint64_t kSlice = 4;  // elements
+
+FollowerIdentity identity(std::uint64_t number, bool bounded = false, std::string address = "") {
+  return {JobId(7), FollowerId(number), "f" + std::to_string(number), bounded, std::move(address)};
+}
+
+/// A shard with a table of three slices, one member, and followers.
+class Followed {
+ public:
+  Followed() : job(1), shard(ShardId(0), pool, kSlice) {
+    (void)shard.set_job(job.view());
+    greet(PeerId(1));
+    pb::OpenTables requested;
+    *requested.add_tables() = to_wire(table);
+    say(PeerId(1), requested);
+  }
+  void greet(PeerId from) {
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_job_hash(job.hash());
+    say(from, hello);
+  }
+  template <class Body>
+  std::vector<server::Outgoing> say(PeerId from, const Body& body) {
+    DataMessage message{JobId(7), WorkerId(0), Incarnation(100), {}};
+    message.body = body;
+    return shard.handle(from, message, now);
+  }
+  /// The member pushes a clock, all slices or one.
+  void push(std::int64_t clock, std::vector<std::uint32_t> slices = {0, 1, 2}) {
+    for (const std::uint32_t slice : slices) {
+      DataItem item;
+      item.kind = pb::DataItem::PUSH;
+      item.slice = SliceId(slice);
+      item.clock = Clock(clock);
+      item.offset = slice * kSlice;
+      item.count = kSlice;
+      item.payload = test::frame_of(std::vector<float>(kSlice, -2));  // the rate is 0.5
+      for (auto& out : say(PeerId(1), DataItems{{item}})) answers_.push_back(std::move(out));
+    }
+  }
+
+  FollowerProtocol& add(const FollowerIdentity& who) {
+    const auto at = static_cast<std::uint64_t>(followers_.size());
+    followers_.push_back(std::make_unique<FollowerProtocol>(who, FollowerTimings{}, pool, kSlice));
+    greeted_.push_back(PeerId(100 + at));
+    sources_.emplace_back();
+    return *followers_.back();
+  }
+  /// What the coordinator says.
+  void tell(std::size_t follower, std::size_t source = SIZE_MAX, bool lingers = false) {
+    pb::FollowReply reply;
+    reply.set_state(lingers ? pb::DONE : pb::RUNNING);
+    reply.set_lingers(lingers);
+    reply.set_joined(true);
+    reply.set_job_hash(job.hash());
+    reply.add_shards()->set_address("shard");
+    if (source != SIZE_MAX) {
+      reply.set_source(source + 1);
+      reply.set_source_address("f");
+    }
+    sources_[follower] = source == SIZE_MAX ? std::nullopt : std::optional(source);
+    followers_[follower]->handle(reply, now);
+  }
+  /// Messages go to and fro until there are none.
+  void settle() {
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (std::size_t i = 0; i < followers_.size(); ++i) {
+        followers_[i]->tick(now);
+        (void)followers_[i]->take_connections();
+        for (auto& one : followers_[i]->take_outgoing()) {
+          moves |= carry(i, one);
+        }
+      }
+      for (server::Outgoing& one : std::exchange(answers_, {})) {
+        for (std::size_t i = 0; i < followers_.size(); ++i) {
+          if (one.to != greeted_[i]) continue;
+          moves = true;
+          if (const auto* batch = std::get_if<DataItems>(&one.message.body)) {
+            for (const DataItem& item : batch->items) from_shard += item.payload.size();
+          }
+          followers_[i]->handle(ShardId(0), decoded(one.message), now);
+        }
+      }
+    }
+  }
+  void wait(Duration time) {
+    now = now + time;
+    settle();
+  }
+  static DataMessage decoded(const DataMessage& message) {
+    auto read = decode_data(encode(message));
+    REQUIRE(read.has_value());
+    return std::move(read.value());
+  }
+  static float value_of(const Model& model) {
+    const auto floats = model.values[0].floats();
+    for (const float one : floats) REQUIRE(one == floats[0]);
+    return floats[0];
+  }
+
+  test::JobMaker job;
+  BufferPool pool;
+  server::Shard shard;
+  TableSpec table = [] {
+    TableSpec made = test::make_table(0, {12});
+    made.filler = {math::Filler::Kind::kConstant, 0, 0};
+    return made;
+  }();
+  TimePoint now{std::chrono::hours(1)};
+  std::uint64_t from_shard = 0;                     // payload bytes
+  std::vector<pb::Follow> reports;                  // of all
+  std::vector<bool> silent = std::vector<bool>(8);  // followers that pass nothing on
+
+ private:
+  bool carry(std::size_t from, const FollowerProtocol::Outgoing& one) {
+    using To = FollowerProtocol::To;
+    if (one.to == To::kCoordinator) {
+      reports.push_back(std::get<pb::ControlMessage>(one.message).follow());
+      return false;
+    }
+    const DataMessage message = decoded(std::get<DataMessage>(one.message));
+    if (one.to == To::kShard) {
+      for (auto& answer : shard.handle(greeted_[from], message, now)) {
+        answers_.push_back(std::move(answer));
+      }
+    } else if (one.to == To::kSource) {
+      const std::size_t source = sources_[from].value();
+      if (!silent[source]) followers_[source]->handle_peer(PeerId(from), message);
+    } else if (!silent[from]) {
+      followers_[one.peer.value()]->handle_source(message, now);
+    }
+    return true;
+  }
+
+  std::vector<std::unique_ptr<FollowerProtocol>> followers_;
+  std::vector<PeerId> greeted_;
+  std::vector<std::optional<std::size_t>> sources_;
+  std::vector<server::Outgoing> answers_;
+};
+
+}  // namespace
+
+TEST_CASE("a model is of one version although its slices are not", "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1));
+  one.tell(0);
+  one.push(0);
+  one.push(1, {1});  // slice 1 is ahead
+  follower.wish({}, one.now);
+  one.settle();
+  CHECK(follower.take() == nullptr);
+  CHECK_THAT(follower.waits_for(one.now), Contains("version 2 is being read, 1 of its 3 slices"));
+  one.push(1, {0, 2});
+  one.settle();
+  const auto model = follower.take();
+  REQUIRE(model);
+  CHECK(model->version == Clock(2));
+  CHECK(Followed::value_of(*model) == 2);
+  // What was given stays as it was.
+  one.push(2);
+  CHECK(Followed::value_of(*model) == 2);
+}
+
+TEST_CASE("a version that is passed meanwhile is given up for a later one", "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1));
+  one.tell(0);
+  one.push(0, {0});
+  follower.wish({}, one.now);
+  one.settle();  // version 1 is requested; slices 1 and 2 wait
+  one.push(0, {1});
+  one.push(1, {0, 1});
+  one.push(2, {0, 1});
+  one.settle();
+  CHECK(follower.take() == nullptr);
+  one.push(0, {2});
+  one.push(1, {2});
+  one.settle();
+  one.push(2, {2});
+  one.settle();
+  const auto model = follower.take();
+  REQUIRE(model);
+  CHECK(Followed::value_of(*model) == static_cast<float>(model->version.value()));
+}
+
+TEST_CASE("a version that does not exist is waited for, what is near enough is not read again",
+          "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1));
+  one.tell(0);
+  follower.wish({Clock(2)}, one.now);
+  one.settle();
+  one.push(0);
+  one.settle();
+  CHECK(follower.take() == nullptr);
+  one.push(1);
+  one.settle();
+  REQUIRE(follower.take());
+  const std::uint64_t before = one.from_shard;
+  one.push(2);
+  one.push(3);
+  follower.wish({Clock(0), 2}, one.now);
+  one.wait(std::chrono::seconds(1));
+  const auto near = follower.take();
+  REQUIRE(near);
+  CHECK(near->version == Clock(2));
+  CHECK(one.from_shard == before);
+  follower.wish({Clock(0), 1}, one.now);
+  one.wait(std::chrono::seconds(1));
+  const auto newer = follower.take();
+  REQUIRE(newer);
+  CHECK(newer->version == Clock(4));
+  CHECK(one.from_shard == before + 48);
+}
+
+TEST_CASE("what is lost on its way is requested again", "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1));
+  one.tell(0);
+  one.settle();
+  follower.wish({}, one.now);
+  for (int i = 0; i < 3; ++i) {  // nothing of it arrives
+    follower.tick(one.now);
+    (void)follower.take_outgoing();
+    one.now = one.now + std::chrono::milliseconds(300);
+  }
+  one.wait(std::chrono::seconds(2));
+  one.wait(std::chrono::seconds(2));
+  CHECK(follower.take());
+}
+
+TEST_CASE("a bounded follower joins with what it has, and confirms what its program takes",
+          "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1, true));
+  one.push(0);
+  one.settle();
+  REQUIRE(!one.reports.empty());
+  CHECK(one.reports.back().bounded());  // the job has not started, as far as it knows
+  one.tell(0);
+  pb::BoundedFollower& bound = *one.job.state.add_followers();
+  bound.set_follower(1);
+  (void)one.shard.set_job(one.job.view());
+  one.settle();
+  follower.wish({}, one.now);
+  one.wait(std::chrono::seconds(1));
+  const auto confirmed = [&] {
+    pb::Confirm question;
+    question.set_follower(1);
+    question.set_version(0);
+    const auto out = one.say(PeerId(1), question);
+    return std::get<pb::ConfirmReply>(out.front().message.body).version();
+  };
+  CHECK(confirmed() == 0);
+  REQUIRE(follower.take());
+  one.settle();
+  CHECK(confirmed() == 1);
+}
+
+TEST_CASE("a job that is over gives its last version, and then says so", "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1));
+  one.tell(0);
+  one.push(0);
+  one.settle();
+  one.tell(0, SIZE_MAX, true);
+  one.wait(std::chrono::seconds(1));
+  CHECK(follower.is_over());
+  CHECK(one.reports.back().leaves());
+  follower.wish({}, one.now);
+  CHECK_FALSE(follower.failure());
+  const auto last = follower.take();
+  REQUIRE(last);
+  CHECK(last->version == Clock(1));
+  follower.wish({}, one.now);
+  CHECK(follower.take() == nullptr);
+  REQUIRE(follower.failure());
+  CHECK(follower.failure()->code == ErrorCode::kClosed);
+  CHECK(follower.failure()->message ==
+        "job 7 is over: it is done; the last version that was read is 1");
+}
+
+TEST_CASE("followers that pass models on have the shard send each once", "[followers]") {
+  Followed one;
+  std::vector<FollowerProtocol*> chain;
+  for (std::uint64_t i = 1; i <= 4; ++i) chain.push_back(&one.add(identity(i, false, "here")));
+  for (std::size_t i = 0; i < 4; ++i) one.tell(i, i == 0 ? SIZE_MAX : i - 1);
+  for (std::int64_t clock = 0; clock < 3; ++clock) {
+    const std::uint64_t before = one.from_shard;
+    for (FollowerProtocol* follower : chain) follower->wish({Clock(clock + 1)}, one.now);
+    one.settle();
+    one.push(clock);
+    one.wait(std::chrono::milliseconds(200));
+    for (FollowerProtocol* follower : chain) {
+      const auto model = follower->take();
+      REQUIRE(model);
+      CHECK(model->version == Clock(clock + 1));
+      CHECK(Followed::value_of(*model) == static_cast<float>(clock + 1));
+    }
+    CHECK(one.from_shard == before + 48);
+  }
+  CHECK(chain[0]->traffic().passed == 3 * 48);
+  CHECK(chain[3]->traffic().passed == 0);
+}
+
+TEST_CASE("slices are passed on as they arrive", "[followers]") {
+  Followed one;
+  FollowerProtocol& first = one.add(identity(1, false, "here"));
+  FollowerProtocol& second = one.add(identity(2, false, "here"));
+  one.tell(0);
+  one.tell(1, 0);
+  second.wish({Clock(1)}, one.now);
+  one.settle();
+  one.push(0, {0, 2});
+  one.settle();
+  CHECK(first.traffic().passed == 32);
+  CHECK(second.traffic().received == 32);
+  one.push(0, {1});
+  one.settle();
+  CHECK(second.take());
+}
+
+TEST_CASE("a follower whose source dies reads from the servers until it has another",
+          "[followers]") {
+  Followed one;
+  one.add(identity(1, false, "here"));
+  FollowerProtocol& second = one.add(identity(2, false, "here"));
+  one.tell(0);
+  one.tell(1, 0);
+  one.push(0);
+  one.silent[0] = true;
+  second.wish({Clock(1)}, one.now);
+  one.settle();
+  CHECK(second.take() == nullptr);
+  one.wait(std::chrono::seconds(3));
+  one.wait(std::chrono::seconds(1));
+  CHECK(one.reports.back().avoid() == 1);
+  CHECK(second.take());
+}
+
+}  // namespace taut

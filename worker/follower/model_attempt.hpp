@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/net/message.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/time.hpp"
+#include "proto/data_message.hpp"
+#include "worker/follower/model.hpp"
+
+namespace taut {
+
+/// A model of one version that is being gathered, slice by slice.
+/// Thread    its owner's
+class ModelAttempt {
+ public:
+  struct Slice {
+    bool is_here = false;
+    std::optional<TimePoint> sent;  // its request
+    bool parked = false;            // the other side has it
+  };
+
+  /// Throws std::bad_alloc.
+  ModelAttempt(Clock target, std::shared_ptr<const std::vector<TableSpec>> tables,
+               const SliceLayout& layout, BufferPool& pool);
+
+  [[nodiscard]] Clock target() const { return model_.version; }
+  [[nodiscard]] Slice& slice(std::size_t index) { return slices_[index]; }
+  [[nodiscard]] const Slice& slice(std::size_t index) const { return slices_[index]; }
+  [[nodiscard]] std::size_t missing() const { return missing_; }
+  [[nodiscard]] std::size_t size() const { return slices_.size(); }
+
+  /// Takes over a slice's values. Returns false if they are here, or of another size.
+  [[nodiscard]] bool take(const taut::Slice& place, std::size_t index, const Frame& values);
+  /// The values of a slice that is here; they outlive this object.
+  [[nodiscard]] Frame values(const taut::Slice& place) const;
+
+  /// REQUIRES: nothing is missing.
+  [[nodiscard]] std::shared_ptr<const Model> finish() {
+    return std::make_shared<const Model>(std::move(model_));
+  }
+
+ private:
+  Model model_;
+  std::vector<Slice> slices_;  // by SliceLayout::index_of
+  std::size_t missing_;
+};
+
+/// The values of one slice of a model; they outlive it.
+[[nodiscard]] Frame slice_of(const Model& model, const Slice& place);
+
+}  // namespace taut
