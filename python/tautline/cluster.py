@@ -16,7 +16,7 @@ from tautline.errors import DeadlineError, InvalidError, NotFoundError, Unavaila
 from tautline.follower import Follower
 from tautline.member import Member
 from tautline.progress import Progress
-from tautline.rules import Rule
+from tautline.rules import Outer, Rule
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _LOOK_S = 0.1  # between two looks at a job that is waited for
@@ -42,16 +42,16 @@ def program(name: str) -> str:
                         "scripts/build builds it, TAUTLINE_BIN names its folder")
 
 
-def _consistency(slack: Slack) -> str:
+def _consistency(slack: Slack, meetings: str = "") -> str:
     """A job's consistency: 0 is BSP, None or infinity is ASYNC."""
     if slack is None or slack == float("inf"):
-        return "consistency { mode: ASYNC }"
+        return f"consistency {{ mode: ASYNC {meetings} }}"
     if int(slack) != slack or slack < 0:
         raise InvalidError(f"slack is {slack}; it must be a whole number of clocks, at least 0, or "
                            "None for no bound")
     if slack == 0:
-        return "consistency { mode: BSP }"
-    return f"consistency {{ mode: SSP slack: {int(slack)} }}"
+        return f"consistency {{ mode: BSP {meetings} }}"
+    return f"consistency {{ mode: SSP slack: {int(slack)} {meetings} }}"
 
 
 class Job:
@@ -146,15 +146,17 @@ class Cluster:
         _library.check(_library.lib.tautline_connect(
             _library.text(address), _library.text(keys), wait_s, ctypes.byref(self._handle)))
 
-    def submit(self, rule: Rule, workers: int, slack: Slack = 1, *, min_workers: int = 0,
-               name: Optional[str] = None, seed: int = 1, reduction: str = "MEAN",
+    def submit(self, rule: Union[Rule, Outer], workers: int, slack: Slack = 1, *,
+               min_workers: int = 0, name: Optional[str] = None, seed: int = 1, reduction: str = "MEAN",
                resume: Union[str, os.PathLike, None] = None,
                checkpoint: Optional[dict[str, Any]] = None, more: str = "") -> Job:
         """Submits a job whose members are programs, and returns it.
 
-        rule         what is done with gradients, such as tautline.SGD(lr=0.1)
+        rule         what is done with gradients, such as tautline.SGD(lr=0.1); or
+                     tautline.Outer(interval=100) for members that train by themselves and meet
         workers      how many members at most; each has a share of the data
-        slack        how many clocks members may drift apart: 0 is BSP, None is without a bound
+        slack        how many clocks members may drift apart: 0 is BSP, None is without a bound;
+                     meetings, with an Outer
         min_workers  starts it once so many have joined; 0: all
         reduction    "MEAN": updates are divided by the number of members; "SUM": they are not
         resume       a checkpoint's folder to continue from, as the servers see it
@@ -163,7 +165,11 @@ class Cluster:
         """
         lines = ["external_members: true", f"workers: {workers}", f"min_workers: {min_workers}",
                  f'name: {json.dumps(name or "python")}', f"seed: {seed}",
-                 f"reduction: {reduction}", _consistency(slack), rule.solver()]
+                 f"reduction: {reduction}"]
+        if isinstance(rule, Outer):
+            lines.append(_consistency(slack, rule.periodic_averaging()))
+        else:
+            lines += [_consistency(slack), rule.solver()]
         if resume:
             lines.append(f"resume: {json.dumps(str(resume))}")
         if checkpoint is not None:

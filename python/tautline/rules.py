@@ -1,12 +1,21 @@
-"""Update rules: what the servers do with gradients. Each is a frozen description; the formulas are
-in Tautline's guide."""
+"""Update rules: what the servers do with gradients, or with how far members have gone between two
+meetings. Each is a frozen description; the formulas are in Tautline's guide."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Optional
 
 
 def _number(value: Any) -> str:
     return repr(float(value))
+
+
+def _text(value: Any) -> str:
+    """A field's value as a job's file writes it."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else _number(value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,10 +42,7 @@ class Rule:
         lines = []
         for name, value in fields.items():
             for one in value if isinstance(value, (list, tuple)) else [value]:
-                shown = f'"{one}"' if isinstance(one, str) else (
-                    str(one).lower() if isinstance(one, bool) else
-                    str(one) if isinstance(one, int) else _number(one))
-                lines.append(f"{name}: {shown}")
+                lines.append(f"{name}: {_text(one)}")
         return "solver_param { " + " ".join(lines) + " }"
 
 
@@ -112,3 +118,34 @@ class Lion(Rule):
 
     def _fields(self) -> dict[str, Any]:
         return {"momentum": self.betas[0], "momentum2": self.betas[1]}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outer:
+    """Members train by themselves and meet every so many steps; the servers then take the mean of
+    how far they have gone as the gradient of a rule (DiLoCo, FedAvg with momentum, FedAdam). What
+    members use to train is their own: help(tautline.torch.Meetings).
+
+    interval   steps between two meetings, at least 1
+    type       the rule: "Nesterov", "SGD", "Adam" and the others that no worker's norm enters;
+               "SGD" with lr 1 and momentum 0 is the plain mean
+    lr         its rate
+    momentum   its momentum, or Adam's beta1; None: the job's default, where the type reads it
+    momentum2  Adam's beta2, likewise
+    buffer     a step for every so many updates, under a slack or without one (FedBuff); 0: for each
+    """
+
+    interval: int
+    type: str = "Nesterov"
+    lr: float = 0.7
+    momentum: Optional[float] = None
+    momentum2: Optional[float] = None
+    buffer: int = 0
+
+    def periodic_averaging(self) -> str:
+        """The meetings as a field of a job's consistency."""
+        given = {"type": self.type, "lr": float(self.lr), "momentum": self.momentum,
+                 "momentum2": self.momentum2, "buffer": self.buffer or None}
+        outer = " ".join(f"{name}: {_text(value)}" for name, value in given.items()
+                         if value is not None)
+        return f"periodic_averaging {{ interval: {self.interval} outer {{ {outer} }} }}"

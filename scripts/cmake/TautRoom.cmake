@@ -54,12 +54,35 @@ function(taut_sanitize target)
   endif()
 endfunction()
 
-# taut_room(NAME SOURCES a.cpp ... [USES target ...] [PRECOMPILED target|NONE]): a static library.
-# Its precompiled header is that of common/, if none is named.
+# Several sources are compiled as one: what they include is read once for all of them.
+option(TAUTLINE_UNITY "Compile the sources of a target eight at a time" ON)
+if(TAUTLINE_FUZZ)
+  set(TAUTLINE_UNITY OFF)  # coverage is counted by source
+endif()
+
+# taut_unity(TARGET [source ...]): compiles TARGET eight sources at a time. The sources that are
+# named stay apart: something in them has the name of something in another one.
+function(taut_unity target)
+  if(NOT TAUTLINE_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  # GCC warns of a class that has a member of an unnamed namespace, unless it is in the main file.
+  target_compile_options(${target} PRIVATE
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>")
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# taut_room(NAME SOURCES a.cpp ... [USES target ...] [PRECOMPILED target|NONE] [APART a.cpp ...]
+# [ALONE]): a static library. Its precompiled header is that of common/, if none is named. APART
+# names those of its sources that are compiled alone (taut_unity()); ALONE: each of them is.
 function(taut_room name)
-  cmake_parse_arguments(ROOM "" "PRECOMPILED" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(ROOM "ALONE" "PRECOMPILED" "SOURCES;USES;APART" ${ARGN})
   add_library(${name} STATIC ${ROOM_SOURCES})
   taut_configure(${name})
+  if(NOT ROOM_ALONE)
+    taut_unity(${name} ${ROOM_APART})
+  endif()
   if(NOT ROOM_PRECOMPILED)
     set(ROOM_PRECOMPILED taut_pch_common)
   endif()

@@ -1,5 +1,6 @@
-# taut_test(NAME LABEL unit SOURCES a.cpp ... [USES target ...]): one Catch2 program; each of its
-# cases is a CTest test with that label and a deadline.
+# taut_test(NAME LABEL unit SOURCES a.cpp ... [USES target ...] [APART a.cpp ...] [ALONE]): one
+# Catch2 program; each of its cases is a CTest test with that label and a deadline. APART and ALONE
+# as in taut_room().
 if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
   set(TAUT_CATCH_MAIN Catch2::Catch2WithMain)
   set(TAUT_CATCH_MAIN_SOURCE)
@@ -40,13 +41,16 @@ function(taut_deadline out seconds)
 endfunction()
 
 function(taut_test name)
-  cmake_parse_arguments(TEST "" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(TEST "ALONE" "LABEL;TIMEOUT" "SOURCES;USES;APART" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
   taut_deadline(TEST_TIMEOUT ${TEST_TIMEOUT})
   add_executable(${name} ${TEST_SOURCES})
   taut_configure(${name})
+  if(NOT TEST_ALONE)
+    taut_unity(${name} ${TEST_APART})
+  endif()
   taut_use_precompiled(${name} taut_pch_tests)
   # A test's own code runs for moments: a fifth of its compile time is saved. What it tests is
   # compiled as it is installed.

@@ -18,8 +18,9 @@ def _interval(member: Member, given: Optional[int]) -> int:
     averaging = member.definition.get("consistency", {}).get("periodic_averaging")
     if averaging is None:
         raise InvalidError("the job has no periodic_averaging, so its rule would be applied to how "
-                           "far models have gone; submit one with consistency { periodic_averaging "
-                           "{ interval: 100 outer { } } }, or choose me.optimizer(model)")
+                           "far models have gone; submit one with rule=tautline.Outer(interval=100), "
+                           "or with consistency { periodic_averaging { interval: 100 outer { } } } "
+                           "in its file, or choose me.optimizer(model)")
     if given is not None and given != averaging["interval"]:
         raise InvalidError(f"interval is {given}, but the job's is {averaging['interval']}; omit "
                            "it here, or submit the job with it")
@@ -33,7 +34,8 @@ class Meetings:
     job's slack counts meetings. The optimizer's state (momentum, Adam's moments) stays this
     member's.
 
-        with job.member() as me:     # of a job with periodic_averaging { interval: 100 outer { } }
+        job = cluster.submit(rule=tautline.Outer(interval=100), workers=4, slack=1)
+        with job.member() as me:
             inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
             optimizer = tautline.torch.Meetings(me, model, inner)
             sampler = me.sampler(len(data), batch=64)       # counts the steps

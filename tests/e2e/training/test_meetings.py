@@ -105,10 +105,37 @@ class MeetingsTest(PythonMembers):
 
     def test_members_learn_under_a_slack_of_meetings_and_with_a_buffer(self):
         self.start_cluster()
-        for mode, outer in (("slack: 1", "momentum: 0.5"), ("mode: ASYNC", "lr: 1 momentum: 0 "
-                                                            'type: "SGD" buffer: 2')):
-            ends = self.train(self.submit_outer(mode, outer), steps=100)
+        for slack, outer in ((1, 'momentum=0.5'),
+                             (None, 'type="SGD", lr=1, momentum=0, buffer=2')):
+            job = self.run_python(f"""
+    import sys, tautline
+    with tautline.connect(sys.argv[1]) as cluster:
+        print(cluster.submit(tautline.Outer(interval=10, {outer}), workers=2, slack={slack}).number)
+                """, self.coordinator)
+            ends = self.train(int(job), steps=100)
             self.assertEqual([end[2] for end in ends], ["True", "True"])
+
+    def test_a_rule_for_meetings_that_does_not_fit_is_refused_at_its_place(self):
+        self.start_cluster()
+        out = self.run_python("""
+    import sys, tautline
+    with tautline.connect(sys.argv[1]) as cluster:
+        for rule, slack in ((tautline.Outer(interval=0), 1),
+                            (tautline.Outer(interval=10, lr=0), 1),
+                            (tautline.Outer(interval=10, type="LARS"), 1),
+                            (tautline.Outer(interval=10, type="SGD", momentum2=0.5), 1),
+                            (tautline.Outer(interval=10, buffer=2), 0)):
+            try:
+                cluster.submit(rule, workers=1, slack=slack)
+            except tautline.InvalidError as error:
+                print(error)
+            """, self.coordinator)
+        words = ("interval is 0; it must be from 1", "outer.lr is 0; it must be greater than 0",
+                 "outer.type is LARS, which scales", "outer.momentum2 is 0.5: type SGD does not",
+                 "outer.buffer is 2, but in BSP")
+        self.assertEqual(len(out.splitlines()), len(words), out)
+        for line, expected in zip(out.splitlines(), words):
+            self.assertIn(expected, line)
 
     def test_steps_count_on_where_a_member_is_drained_and_another_one_takes_its_place(self):
         self.start_cluster()

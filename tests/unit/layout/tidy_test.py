@@ -16,7 +16,7 @@ class Tidy(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.root = os.path.realpath(self.folder.name)
         self.entries = []
-        for path in ("scripts/tidy", ".clang-tidy"):
+        for path in ("scripts/tidy", "scripts/compile_commands.py", ".clang-tidy"):
             whole = os.path.join(self.root, path)
             os.makedirs(os.path.dirname(whole), exist_ok=True)
             shutil.copy(os.path.join(os.path.dirname(os.path.dirname(SCRIPT)), path), whole)
@@ -66,6 +66,19 @@ class Tidy(unittest.TestCase):
                    "env CCACHE_SLOPPINESS=pch_defines ccache /usr/bin/c++ -Winvalid-pch")
         self.assertEqual(self.tidy("common/place.cpp"),
                          (0, "tidy: 1 sources checked, 0 findings\n"))
+
+    def test_sources_that_are_compiled_together_are_checked_one_by_one(self):
+        self.write("common/sum.cpp", "struct Sum {\n  Sum() {}\n};\n")
+        self.write("common/mean.cpp", "struct Mean {\n  Mean() {}\n};\n")
+        self.write("build/common/CMakeFiles/taut_common.dir/Unity/unity_0_cxx.cxx",
+                   "".join(f'/* NOLINTNEXTLINE(bugprone-suspicious-include,misc-include) */\n'
+                           f'#include "{self.root}/common/{name}.cpp"\n\n'
+                           for name in ("sum", "mean")), "/usr/bin/c++")
+        code, output = self.tidy("--all")
+        self.assertEqual(code, 1)
+        self.assertIn("common/sum.cpp:2:3: warning: use '= default'", output)
+        self.assertIn("common/mean.cpp:2:3: warning: use '= default'", output)
+        self.assertIn("2 sources checked, 2 findings", output)
 
     def test_what_does_not_compile_is_a_finding(self):
         self.write("common/bad.cpp", "int one() { return missing; }\n", "/usr/bin/c++")
