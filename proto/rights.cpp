@@ -156,6 +156,11 @@ std::string refusal_of(const Identity* sender, const pb::ControlMessage& message
   if (sender == nullptr) return {};
   const Right right = right_of(message);
   if (std::string refusal = refusal_of(*sender, right); !refusal.empty()) return refusal;
+  if (message.has_follow() && !message.follow().address().empty()) {
+    // Others connect to where it says that it listens.
+    if (std::string refusal = refusal_of(*sender, Right::kServe); !refusal.empty()) return refusal;
+    return refusal_of(*sender, message.follow().name());
+  }
   if (right == Right::kRead) return {};
   if (message.has_hello()) return refusal_of(*sender, message.hello().name());
   return message.has_follow() ? refusal_of(*sender, message.follow().name()) : std::string();

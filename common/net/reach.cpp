@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -94,6 +95,29 @@ Result<void> try_to_reach(const std::string& address, Duration within) {
     if (reached) break;
   }
   return reached;
+}
+
+Result<std::string> local_host_towards(const std::string& address) {
+  const Found places = look_up(address);
+  if (!places) {
+    return make_error(ErrorCode::kNotFound,
+                      fmt::format("{}: has a name that is not known here", address));
+  }
+  // Nothing is sent: a datagram socket that is connected has an address of its own.
+  const Socket one(socket(places->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  auto* const name = reinterpret_cast<sockaddr*>(&own);
+  std::array<char, NI_MAXHOST> host{};
+  const bool is_known =
+      one.number >= 0 && connect(one.number, places->ai_addr, places->ai_addrlen) == 0 &&
+      getsockname(one.number, name, &size) == 0 &&
+      getnameinfo(name, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0;
+  if (!is_known) {
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("{}: there is no way to it from here", address));
+  }
+  return own.ss_family == AF_INET6 ? fmt::format("[{}]", host.data()) : std::string(host.data());
 }
 
 }  // namespace taut

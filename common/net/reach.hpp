@@ -12,4 +12,8 @@ namespace taut {
 ///           not_found: the host's name is not known. The message is a predicate, "refuses ...".
 [[nodiscard]] Result<void> try_to_reach(const std::string& address, Duration within);
 
+/// The address of this machine with which it reaches "host:port", as a host: "[...]" of IPv6.
+/// Errors    not_found: the host's name is not known; unavailable: no route. A whole sentence.
+[[nodiscard]] Result<std::string> local_host_towards(const std::string& address);
+
 }  // namespace taut

@@ -37,7 +37,8 @@ class Orders(ctypes.Structure):
 
 
 class FollowOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("bounded", ctypes.c_int)]
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("bounded", ctypes.c_int),
+                ("relay", ctypes.c_char_p)]
 
 
 def _places() -> list[str]:

@@ -68,9 +68,11 @@ class Job:
         """
         return Member(self._cluster.address, self._cluster.keys, self.number, name, wait_s)
 
-    def follow(self, *, name: Optional[str] = None, bounded: bool = False) -> Follower:
+    def follow(self, *, name: Optional[str] = None, bounded: bool = False,
+               relay: Union[bool, str] = False) -> Follower:
         """Follows it: reads its parameters while it trains. See tautline.follow()."""
-        return Follower(self._cluster.address, self._cluster.keys, self.number, name, bounded)
+        return Follower(self._cluster.address, self._cluster.keys, self.number, name, bounded,
+                        relay)
 
     def status(self) -> dict[str, Any]:
         """What the coordinator knows of it, as a dict: state, message, workers and more."""

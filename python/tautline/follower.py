@@ -93,12 +93,16 @@ class Follower:
     """
 
     def __init__(self, address: str, keys: Optional[str], job: int, name: Optional[str] = None,
-                 bounded: bool = False) -> None:
+                 bounded: bool = False, relay: Union[bool, str] = False) -> None:
+        if not isinstance(relay, (bool, str)) or relay == "":
+            raise InvalidError(f"relay is {relay!r}; it must be True, False or \"HOST:PORT\"")
+        place = relay if isinstance(relay, str) else ":0" if relay else None
         self._handle = ctypes.c_void_p()
         self.job = job
         self.version = -1
         options = _library.FollowOptions(
-            ctypes.sizeof(_library.FollowOptions), _library.text(name), bounded)
+            ctypes.sizeof(_library.FollowOptions), _library.text(name), bounded,
+            _library.text(place))
         _library.check(_library.lib.tautline_follow(
             _library.text(address), _library.text(keys), job, ctypes.byref(options),
             ctypes.byref(self._handle)))
@@ -137,10 +141,17 @@ class Follower:
 
     def traffic(self) -> int:
         """Bytes of parameters that have come."""
-        received = ctypes.c_uint64()
+        return self._traffic()[0]
+
+    def passed_on(self) -> int:
+        """Bytes of parameters that it has passed on to other followers."""
+        return self._traffic()[1]
+
+    def _traffic(self) -> tuple[int, int]:
+        received, passed = ctypes.c_uint64(), ctypes.c_uint64()
         _library.check(_library.lib.tautline_follow_traffic(
-            self._open_handle(), ctypes.byref(received), None))
-        return received.value
+            self._open_handle(), ctypes.byref(received), ctypes.byref(passed)))
+        return received.value, passed.value
 
     def close(self) -> None:
         """Follows no more: training waits for it no more. Its models stay."""
@@ -164,7 +175,8 @@ class Follower:
 
 
 def follow(job: Union["Job", str], number: Optional[int] = None, *, keys: Optional[str] = None,
-           name: Optional[str] = None, bounded: bool = False) -> Follower:
+           name: Optional[str] = None, bounded: bool = False,
+           relay: Union[bool, str] = False) -> Follower:
     """Follows a job: reads its parameters while it trains, each time of one version.
 
         model = tautline.follow(job).pull()
@@ -176,11 +188,15 @@ def follow(job: Union["Job", str], number: Optional[int] = None, *, keys: Option
     bounded  training waits for it: at most as many clocks ahead of what it has pulled as the job's
              text says, followers { slack: N }. If it is silent for longer than its lease, training
              continues without it
+    relay    it passes models on, slice by slice as they arrive, to the next follower that does so
+             too, and takes them from the one before it, so that a server sends each once, however
+             many follow. True listens at any free port, at the address with which this machine
+             reaches the coordinator; "HOST:PORT" there. With keys it takes a server's, of its name
     """
     if isinstance(job, str):
         if number is None:
             raise InvalidError(f"follow({job!r}) names no job; give its number, or a Job")
-        return Follower(job, keys, number, name, bounded)
+        return Follower(job, keys, number, name, bounded, relay)
     if number is not None or keys is not None:
         raise InvalidError("a Job knows its number and its cluster's keys; omit them")
-    return Follower(job._cluster.address, job._cluster.keys, job.number, name, bounded)
+    return Follower(job._cluster.address, job._cluster.keys, job.number, name, bounded, relay)

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/net/reach.hpp"
 #include "common/system/host_name.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"
@@ -34,6 +35,22 @@ std::string reachable(const std::string& bound) {
   return fmt::format("{}:{}", host_name(), bound.substr(kEverywhere.size()));
 }
 
+/// Listens where a follower passes models on. Returns the address at which others reach it.
+Result<std::string> listen(Endpoint& endpoint, const std::string& place,
+                           const std::string& coordinator) {
+  std::string address = place;
+  if (address.starts_with(':')) {
+    TAUT_TRY(const std::string host, local_host_towards(coordinator));
+    address = host + address;
+  }
+  auto bound = endpoint.bind(address);
+  if (bound) return reachable(bound.value());
+  return make_error(bound.error().code,
+                    fmt::format("this follower cannot pass models on at {}; name another "
+                                "HOST:PORT, or \":0\" for any port that is free",
+                                bound.error().message));
+}
+
 pb::ControlMessage hello(const std::string& name) {
   pb::ControlMessage message;
   message.mutable_hello()->set_wire_version(kWireVersion);
@@ -52,11 +69,10 @@ Result<std::unique_ptr<Follower>> Follower::open(const FollowerOptions& options)
   // What another follower has not read is part of two models at most, whose memory it shares.
   limits.unread = Bytes(std::numeric_limits<std::uint64_t>::max());
   started.endpoint = started.context->make_endpoint(limits);
-  if (!options.relay.empty()) {
-    TAUT_TRY(const std::string bound, started.endpoint->bind(options.relay));
-    started.address = reachable(bound);
-  }
   const CoordinatorAddresses coordinators(options.coordinator);
+  if (!options.relay.empty()) {
+    TAUT_TRY(started.address, listen(*started.endpoint, options.relay, coordinators.current()));
+  }
   TAUT_TRY(started.coordinator, started.endpoint->connect(coordinators.current()));
   return std::unique_ptr<Follower>(new Follower(options, std::move(started)));
 }

@@ -24,8 +24,8 @@ struct FollowerOptions {
   JobId job;
   std::string name;      // of this process, for people; a bounded one's is that of its key
   bool bounded = false;  // training waits for it, as the job's `followers` says
-  /// "host:port" at which it passes models on to others, and takes them from others; port 0: any.
-  /// Empty: it reads from the servers alone.
+  /// "host:port" at which it passes models on to others, and takes them from others; port 0: any,
+  /// no host: the address with which it reaches the coordinator. Empty: it reads from the servers.
   std::string relay;
   Security security = Security::insecure();
 };
@@ -35,7 +35,7 @@ struct FollowerOptions {
 /// Thread    any; pull() by one at a time
 class Follower {
  public:
-  /// Errors    invalid, exists: `relay` cannot be listened at; unavailable: its key does not let it
+  /// Errors    invalid, exists: `relay` cannot be listened at, or its key does not let it
   [[nodiscard]] static Result<std::unique_ptr<Follower>> open(const FollowerOptions& options);
   /// Training waits for it no more.
   ~Follower();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,13 +22,33 @@ struct tautline_model {
 using namespace taut;           // NOLINT(google-build-using-namespace): what follows is C
 using namespace taut::library;  // NOLINT(google-build-using-namespace)
 
+namespace {
+
+// What a program has that was built with the first version of the structure.
+constexpr std::size_t kFirstSize = offsetof(tautline_follow_options, relay);
+
+bool has_text(const char* text) {
+  return text != nullptr && *text != '\0';
+}
+
+/// Of one that passes models on both a reader's and a server's key: it listens.
+Result<Security> follower_keys(const char* keys, const FollowerOptions& options) {
+  if (options.bounded) {
+    TAUT_TRY(Security security, member_keys(keys, options.name));
+    if (options.relay.empty()) return security;
+  }
+  return options.relay.empty() ? user_keys(keys) : relay_keys(keys, options.name);
+}
+
+}  // namespace
+
 tautline_code tautline_follow(const char* address, const char* keys, uint64_t job,
                               const tautline_follow_options* options,
                               tautline_follower** follower) {
   return guarded([&]() -> Result<void> {
     if (address == nullptr || follower == nullptr) return invalid("an argument is NULL");
     if (job == 0) return invalid("job 0 does not exist; jobs are counted from 1");
-    if (options != nullptr && options->size < sizeof(tautline_follow_options)) {
+    if (options != nullptr && options->size < kFirstSize) {
       return invalid(
           fmt::format("the options of a follower have size {}; it must be sizeof of "
                       "their structure, {}",
@@ -37,14 +58,12 @@ tautline_code tautline_follow(const char* address, const char* keys, uint64_t jo
     FollowerOptions made;
     made.coordinator = address;
     made.job = JobId(job);
-    const bool has_name = options != nullptr && options->name != nullptr && *options->name != '\0';
+    const bool has_name = options != nullptr && has_text(options->name);
     made.name = has_name ? options->name : default_name();
     made.bounded = options != nullptr && options->bounded != 0;
-    if (made.bounded) {
-      TAUT_TRY(made.security, member_keys(keys, made.name));
-    } else {
-      TAUT_TRY(made.security, user_keys(keys));
-    }
+    const bool has_relay = options != nullptr && options->size > kFirstSize;
+    if (has_relay && has_text(options->relay)) made.relay = options->relay;
+    TAUT_TRY(made.security, follower_keys(keys, made));
     auto opened = std::make_unique<tautline_follower>();
     TAUT_TRY(opened->follower, Follower::open(made));
     *follower = opened.release();

@@ -55,4 +55,14 @@ Result<Security> member_keys(const char* keys, const std::string& name) {
   return daemon_security(folder, name, KeyRole::kWorker);
 }
 
+Result<Security> relay_keys(const char* keys, const std::string& name) {
+  TAUT_TRY(const auto folder, folder_of(keys));
+  if (folder.empty()) return Security::insecure();
+  auto security = daemon_security(folder, name, KeyRole::kServer);
+  if (security) return security;
+  return make_error(security.error().code,
+                    fmt::format("a follower that passes models on listens, as servers do: {}",
+                                security.error().message));
+}
+
 }  // namespace taut::library

@@ -19,5 +19,7 @@ void prepare_process();
 [[nodiscard]] Result<Security> user_keys(const char* keys);
 /// The same as a member of this name.
 [[nodiscard]] Result<Security> member_keys(const char* keys, const std::string& name);
+/// The same as a follower of this name that passes models on: it listens, as servers do.
+[[nodiscard]] Result<Security> relay_keys(const char* keys, const std::string& name);
 
 }  // namespace taut::library

@@ -247,7 +247,8 @@ TAUTLINE_API tautline_code tautline_values_dlpack(tautline_member* member, uint3
 /* ---- Readers that follow ---- */
 
 /* A reader that is no member: models of one version, whole, while the job trains. Any key may
- * follow, for the role "view" suffices; one that training waits for needs a worker's. */
+ * follow, for the role "view" suffices; one that training waits for needs a worker's, and one that
+ * passes models on a server's, since it listens. */
 typedef struct tautline_follower tautline_follower;
 /* The parameters as they are of one version. It is not written again. */
 typedef struct tautline_model tautline_model;
@@ -256,10 +257,16 @@ typedef struct tautline_follow_options {
   size_t size;      /* of this structure, sizeof(tautline_follow_options) */
   const char* name; /* of this process, for people; NULL: made of the host's name and the process */
   int bounded;      /* other than 0: training waits for it, as the job's `followers` says */
+  /* "HOST:PORT" at which it passes models on, as they arrive, to followers that do so too and have
+   * come after it, and it takes them from the last that came before it: a server sends each once.
+   * Port 0: any; no host: the address with which it reaches the coordinator; ":0" is both. NULL: it
+   * reads from the servers. */
+  const char* relay;
 } tautline_follow_options;
 
 /* Begins to follow a job; returns at once.
- * options  NULL: a plain reader */
+ * options  NULL: a plain reader
+ * Errors   TAUTLINE_INVALID: it cannot listen at `relay`, or its key does not let it */
 TAUTLINE_API tautline_code tautline_follow(const char* address, const char* keys, uint64_t job,
                                            const tautline_follow_options* options,
                                            tautline_follower** follower);

@@ -54,6 +54,7 @@ struct FollowOptions {
   std::string keys;      // the folder of keys; empty: the user's own
   std::string name;      // of this process; empty: made of the host's name and the process
   bool bounded = false;  // training waits for it, as the job's `followers` says
+  std::string relay;     // "HOST:PORT" at which it passes models on, ":0": any; empty: it does not
 };
 
 /// A reader of a job, which is no member. One thread at a time pulls.
@@ -65,6 +66,7 @@ class Follower {
     made.size = sizeof made;
     made.name = options.name.empty() ? nullptr : options.name.c_str();
     made.bounded = options.bounded ? 1 : 0;
+    made.relay = options.relay.empty() ? nullptr : options.relay.c_str();
     tautline_follower* follower = nullptr;
     check(tautline_follow(coordinator.c_str(),
                           options.keys.empty() ? nullptr : options.keys.c_str(), job, &made,

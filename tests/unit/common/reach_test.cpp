@@ -76,4 +76,10 @@ TEST_CASE("what cannot be reached is said as a predicate", "[reach]") {
   CHECK(try_to_reach("no.such.name.invalid:80", kWithin).error().code == ErrorCode::kNotFound);
 }
 
+TEST_CASE("this machine's address is the one with which it reaches another's", "[reach]") {
+  CHECK(local_host_towards("127.0.0.1:7600").value() == "127.0.0.1");
+  CHECK_THAT(local_host_towards("no.such.name.invalid:80").error().message,
+             Contains("no.such.name.invalid:80: has a name that is not known here"));
+}
+
 }  // namespace taut

@@ -23,7 +23,7 @@ DataMessage decoded(const Message& message, const DataMessage& /*of*/) {
 std::string reason_of(const pb::ControlMessage& answer) {
   return answer.hello_reply().reason() + answer.status_reply().error() +
          answer.command_reply().error() + answer.submit_reply().error() +
-         answer.log_reply().error();
+         answer.log_reply().error() + answer.follow_reply().error();
 }
 std::string reason_of(const DataMessage& answer) {
   if (const auto* open = std::get_if<pb::OpenTablesReply>(&answer.body)) return open->reason();
@@ -110,6 +110,27 @@ TEST_CASE("a view key submits nothing, changes nothing and stops nothing", "[rig
        {submit, slack, stop, checkpoint, request::set_trace()}) {
     CHECK(contains(reason_of(reader.ask(message)), "requires a key of the role submit"));
   }
+}
+
+TEST_CASE("who says that it passes models on has a server's key of its name", "[rights]") {
+  GuardedCluster cluster;
+  const auto refusal = [&](const std::string& name, KeyRole role, const std::string& claimed,
+                           bool bounded) {
+    Caller caller(cluster.admit(name, role), cluster.coordinator());
+    pb::ControlMessage message;
+    message.mutable_follow()->set_job(77);
+    message.mutable_follow()->set_follower(1);
+    message.mutable_follow()->set_name(claimed);
+    message.mutable_follow()->set_bounded(bounded);
+    message.mutable_follow()->set_address("10.0.0.1:1");
+    return reason_of(caller.ask(message));
+  };
+  CHECK(contains(refusal("reader", KeyRole::kView, "reader", false), "a key of the role server"));
+  CHECK(contains(refusal("bound", KeyRole::kWorker, "bound", true), "a key of the role server"));
+  CHECK(contains(refusal("relay", KeyRole::kServer, "relay", true), "a key of the role worker"));
+  CHECK(contains(refusal("relay2", KeyRole::kServer, "relay3", false), "is not that of"));
+  CHECK(contains(refusal("relay4", KeyRole::kServer, "relay4", false), "job 77 does not exist"));
+  CHECK(contains(refusal("all", KeyRole::kOwner, "any", true), "job 77 does not exist"));
 }
 
 TEST_CASE("a daemon's key joins under its own name alone", "[rights]") {
