@@ -2,9 +2,11 @@
 
 import re
 import signal
+import socket
 import subprocess
 import textwrap
 import time
+import urllib.request
 
 from cluster import SLOWER, SOURCE, wait_until
 from training.python_members import PythonMembers
@@ -20,6 +22,31 @@ TRAIN = """
             for table in tables: me.push(table, numpy.full(table.shape, -4, numpy.float32))
             for table in tables: me.pull(table)
             time.sleep(pause)
+    """
+
+# Each line is a clock, with updates of which no two values are the same.
+STEP = """
+    import sys, numpy, tautline
+    random = numpy.random.default_rng(7)
+    with tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member() as me:
+        tables = [me.table(name, numpy.zeros(size, numpy.float32))
+                  for name, size in (("big", 1100000), ("small", 3))]
+        for line, clock in zip(sys.stdin, me.clocks(1 << 30)):
+            for table in tables:
+                me.push(table, random.standard_normal(table.shape, numpy.float32))
+            for table in tables: me.pull(table)
+            print(clock + 1, flush=True)
+    """
+
+# Each line is a version to pull.
+READ = """
+    import hashlib, sys, tautline
+    job = tautline.connect(sys.argv[1]).job(int(sys.argv[2]))
+    with tautline.follow(job, name=sys.argv[3], **eval(sys.argv[4])) as follower:
+        for line in sys.stdin:
+            model = follower.pull(at_least=int(line), wait_s=30)
+            bits = hashlib.sha256(b"".join(model[name].tobytes() for name in sorted(model)))
+            print(model.version, bits.hexdigest(), follower.passed_on(), flush=True)
     """
 
 FOLLOW = """
@@ -327,3 +354,159 @@ class BoundedFollowers(FollowedJobs):
         self.assertGreater(float(last), 0.8)
         # The slack, and as long as an actor's batch waits in the queue behind others.
         self.assertLessEqual(int(oldest), 4 + 2 + 2)
+
+
+class Relays(FollowedJobs):
+    """Followers that pass models on."""
+
+    MODEL_BYTES = 4 * (1100000 + 3)
+
+    def start_job(self, more=""):
+        self.start_cluster(more_of_daemon='http { metrics: "127.0.0.1:0" }')
+        job = self.submit(1, "mode: BSP", more)
+        return job, self.program(STEP, self.coordinator, job)
+
+    def start_cluster(self, more_of_daemon):
+        self.start_daemon("server", "coordinator",
+                          "shards: 0 coordinator { heartbeat_limit_s: 2 worker_wait_s: 60 }")
+        self.coordinator = self.addresses("coordinator")["coordinator"][0]
+        for i in range(2):
+            self.start_daemon("server", f"server{i}", "shards: 2", more=more_of_daemon)
+
+    def reader(self, job, name, **options):
+        return self.program(READ, self.coordinator, job, name, repr(options))
+
+    def relays(self, job, count, **options):
+        """A chain: each is known before the next begins."""
+        relays = []
+        for i in range(count):
+            relays.append(self.reader(job, f"relay{i}", relay=True, **options))
+            self.await_source(job, f"relay{i}", f"relay{i - 1}" if i > 0 else "")
+        return relays
+
+    def await_source(self, job, name, source):
+        def is_so():
+            found = [one for one in self.job_status(job)["followers"] if one["name"] == name]
+            return found and found[0]["passes_on"] and found[0].get("source", "") == source
+        wait_until(is_so, what=f"{name} reads from {source or 'the servers'}")
+
+    def line(self, program, said):
+        program.stdin.write(f"{said}\n")
+        program.stdin.flush()
+
+    def step(self, member, readers):
+        """A clock, whose version each of them has asked for before. Returns what they have."""
+        self.version = getattr(self, "version", 1) + 1
+        for reader in readers:
+            self.line(reader, self.version)
+        self.line(member, "")
+        self.assertEqual(int(self.answer(member)[0]), self.version)
+        return [self.answer(reader) for reader in readers]
+
+    def answer(self, program):
+        line = program.stdout.readline()
+        self.assertTrue(line, "" if program.poll() is None else program.stderr.read())
+        return line.split()
+
+    def sent(self):
+        """Payload bytes that left the servers so far."""
+        total = 0
+        for name in ("server0", "server1"):
+            request = urllib.request.Request(f"http://{self.addresses(name)['http'][0]}/metrics")
+            request.add_header("Authorization", f"Bearer {self.token('read')}")
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                text = answer.read().decode()
+            total += sum(map(float, re.findall(
+                r'^tautline_shard_bytes_total\{.*direction="out".*\} (\S+)$', text, re.MULTILINE)))
+        return total
+
+    def test_a_chain_of_three_gives_the_bits_of_a_plain_follower(self):
+        job, member = self.start_job("followers { slack: 1000 }")
+        plain = self.reader(job, "plain")
+        # One that training waits for may pass on too.
+        chain = self.relays(job, 3, bounded=True)
+        seen = set()
+        for _ in range(10):
+            models = self.step(member, [plain, *chain])
+            self.assertEqual({tuple(model[:2]) for model in models},
+                             {(str(self.version), models[0][1])})
+            seen.add(models[0][1])
+        self.assertEqual(len(seen), 10)
+        passed = [int(model[2]) for model in models]
+        self.assertEqual((passed[0], passed[3]), (0, 0))
+        self.assertGreaterEqual(min(passed[1:3]), 10 * self.MODEL_BYTES)
+
+    def test_the_servers_send_each_model_once_however_many_pass_it_on(self):
+        job, member = self.start_job()
+        chain = self.relays(job, 4)
+        self.step(member, chain)
+
+        def sent_in_five_clocks(readers):
+            before = self.sent()
+            for _ in range(5):
+                self.step(member, readers)
+            return (self.sent() - before) / (5 * self.MODEL_BYTES)
+        alone = sent_in_five_clocks([])
+        one, all_of_them = (sent_in_five_clocks(chain[:count]) - alone for count in (1, 4))
+        self.assertAlmostEqual(one, 1, delta=0.01)
+        self.assertAlmostEqual(all_of_them, 1, delta=0.01)
+
+    def test_those_behind_a_relay_that_is_killed_go_on_from_elsewhere(self):
+        job, member = self.start_job()
+        plain, chain = self.reader(job, "plain"), self.relays(job, 3)
+        self.step(member, [plain, *chain])
+        chain[1].kill()
+        for _ in range(3):
+            ours, first, last = self.step(member, [plain, chain[0], chain[2]])
+            self.assertEqual(ours[:2], first[:2])
+            self.assertEqual(ours[:2], last[:2])
+        self.await_source(job, "relay2", "relay0")
+        before = int(first[2])
+        ours, first, last = self.step(member, [plain, chain[0], chain[2]])
+        self.assertEqual(ours[:2], last[:2])
+        self.assertEqual(int(first[2]) - before, self.MODEL_BYTES)
+
+    def test_what_a_relay_cannot_listen_at_or_with_is_said(self):
+        job, member = self.start_job()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            place = f"127.0.0.1:{taken.getsockname()[1]}"
+            out = self.run_python("""
+                import sys, tautline
+                job = tautline.connect(sys.argv[1]).job(int(sys.argv[2]))
+                for relay in (sys.argv[3], "192.0.2.1:0", "nowhere", "", 5):
+                    try:
+                        tautline.follow(job, relay=relay)
+                    except tautline.InvalidError as wrong:
+                        print(wrong)
+                """, self.coordinator, job, place)
+        remedy = '; name another HOST:PORT, or ":0" for any port that is free'
+        begin = "this follower cannot pass models on at "
+        self.assertEqual(out.splitlines(), [
+            f"{begin}{place}: the port is in use by another process{remedy}",
+            f"{begin}192.0.2.1:0: cannot listen there: Cannot assign requested address{remedy}",
+            f"{begin}nowhere: cannot listen there: Invalid argument{remedy}",
+            "relay is ''; it must be True, False or \"HOST:PORT\"",
+            'relay is 5; it must be True, False or "HOST:PORT"'])
+        self.assertEqual(self.tautline("keys", "init", "--keys", "all").returncode, 0)
+        self.assertEqual(self.tautline("keys", "add", "reader", "--role", "view", "--keys",
+                                       "all").returncode, 0)
+        few = self.folder / "few"
+        few.mkdir(mode=0o700)
+        (self.folder / "all/reader.key").rename(few / "reader.key")
+        out = self.run_python("""
+            import sys, tautline
+            for name in ("reader", "other"):
+                try:
+                    tautline.follow(sys.argv[1], 1, keys=sys.argv[2], name=name, relay=True)
+                except tautline.TautlineError as wrong:
+                    print(wrong)
+            """, self.coordinator, few)
+        listens = "a follower that passes models on listens, as servers do: "
+        self.assertEqual(out.splitlines(), [
+            f"{listens}{few}/reader.key: has the role view; a server's key must have the role "
+            "server",
+            f'{listens}server "other" has no key: run "tautline keys add other --role server" where '
+            f"the cluster's keys are, and copy {few}/other.key here"])
+        member.kill()
