@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -16,17 +17,20 @@ struct Outgoing {
   DataMessage message;
 };
 
-/// Gathers answers, so that each peer gets one message.
+/// Gathers answers, so that each peer gets one message. A follower gets its values in several: it
+/// passes on what has arrived, and a message arrives as a whole.
 class Outbox {
  public:
   explicit Outbox(JobId job) : job_(job) {}
 
   void add(PeerId to, DataItem item) {
-    auto found = std::ranges::find_if(batches_, [to](const auto& batch) {
-      return batch.first == to && batch.second.items.size() < DataItems::kMaxItems;
+    auto found = std::ranges::find_if(batches_, [to](const Batch& batch) {
+      return batch.to == to && batch.items.items.size() < DataItems::kMaxItems &&
+             batch.followed_bytes < kMaxFollowedBytes;
     });
-    if (found == batches_.end()) found = batches_.insert(batches_.end(), {to, {}});
-    found->second.items.push_back(std::move(item));
+    if (found == batches_.end()) found = batches_.insert(batches_.end(), Batch{to, {}, 0});
+    if (item.kind == pb::DataItem::FOLLOW_VALUE) found->followed_bytes += item.payload.size();
+    found->items.items.push_back(std::move(item));
   }
   void add(const Answer& answer, const Slice& place, DataItem::Kind kind, Clock stable = Clock()) {
     DataItem item;
@@ -45,15 +49,24 @@ class Outbox {
   }
   [[nodiscard]] std::vector<Outgoing> take() {
     std::vector<Outgoing> messages;
-    for (auto& [to, batch] : batches_) {
-      messages.push_back({to, DataMessage{job_, WorkerId(), Incarnation(), std::move(batch)}});
+    for (Batch& batch : batches_) {
+      messages.push_back(
+          {batch.to, DataMessage{job_, WorkerId(), Incarnation(), std::move(batch.items)}});
     }
     return messages;
   }
 
  private:
+  static constexpr std::size_t kMaxFollowedBytes = 1UL << 20U;
+
+  struct Batch {
+    PeerId to;
+    DataItems items;
+    std::size_t followed_bytes = 0;  // of values for a follower
+  };
+
   JobId job_;
-  std::vector<std::pair<PeerId, DataItems>> batches_;
+  std::vector<Batch> batches_;
 };
 
 }  // namespace taut::server

@@ -264,9 +264,10 @@ void FollowerProtocol::handle_peer(PeerId from, const DataMessage& message) {
     relay_.park(from, item);
     if (place != nullptr) {
       const std::size_t index = layout_.index_of(place->table, place->slice);
-      if (model_) pass_on(*place, model_->version, slice_of(*model_, *place));
-      if (attempt_ && attempt_->slice(index).is_here) {
-        pass_on(*place, attempt_->target(), attempt_->values(*place));
+      if (model_) pass_on(*place, model_->version, slice_of(*model_, *place), place->count);
+      if (attempt_) {
+        pass_on(*place, attempt_->target(), attempt_->values(*place),
+                attempt_->slice(index).filled);
       }
     }
     DataItem answer;

@@ -155,7 +155,7 @@ class FollowerProtocol {
   void take_items(const DataItems& batch, bool from_source, TimePoint now);
   void take_value(const Slice& place, const DataItem& item, bool from_source, TimePoint now);
   void follow_source(Clock target, TimePoint now);
-  void pass_on(const Slice& place, Clock version, const Frame& values);
+  void pass_on(const Slice& place, Clock version, const Frame& values, std::uint64_t filled);
   void finish(TimePoint now);
 
   const FollowerIdentity identity_;

@@ -10,6 +10,9 @@ namespace {
 
 // Answers arrive as whole messages: a slice that is here is passed on while the next is on its way.
 constexpr std::size_t kMessageBytes = 1UL << 20U;
+// What a follower passes on at once is a part of a slice: the next one begins to pass it on that
+// much earlier.
+constexpr std::uint64_t kPartsOfSlice = 4;
 constexpr std::int64_t kMaxLead = 64;
 // A lower lead is tried after so many models in a row that were gathered at once.
 constexpr std::int64_t kInTime = 64;
@@ -285,8 +288,8 @@ void FollowerProtocol::take_value(const Slice& place, const DataItem& item, bool
   if (from_source && item.clock > attempt_->target()) follow_source(item.clock, now);
   if (item.clock != attempt_->target()) return;
   const std::size_t index = layout_.index_of(place.table, place.slice);
-  if (!attempt_->take(place, index, item.payload)) return;
-  pass_on(place, attempt_->target(), attempt_->values(place));
+  if (!attempt_->take(place, index, item.offset, item.payload)) return;
+  pass_on(place, attempt_->target(), attempt_->values(place), attempt_->slice(index).filled);
   if (attempt_->missing() == 0) finish(now);
 }
 
@@ -303,22 +306,27 @@ void FollowerProtocol::follow_source(Clock target, TimePoint now) {
   request(now);
 }
 
-void FollowerProtocol::pass_on(const Slice& place, Clock version, const Frame& values) {
-  for (const ModelRelay::Waiting& waiting : relay_.take(place.table, place.slice, version)) {
-    DataItem item;
-    item.kind = pb::DataItem::FOLLOW_VALUE;
-    item.table = place.table;
-    item.slice = place.slice;
-    item.offset = place.offset;
-    item.count = place.count;
-    item.clock = item.version = item.done = version;
-    item.payload = values;
-    traffic_.passed += values.size();
-    DataMessage message = envelope();
-    DataItems items;
-    items.items.push_back(std::move(item));
-    message.body = std::move(items);
-    outgoing_.push_back({To::kPeer, {}, waiting.peer, std::move(message)});
+/// Sends what is here of a slice to those that wait for it and have not got it.
+void FollowerProtocol::pass_on(const Slice& place, Clock version, const Frame& values,
+                               std::uint64_t filled) {
+  const std::uint64_t most = std::max<std::uint64_t>(slice_elements_ / kPartsOfSlice, 1);
+  for (const ModelRelay::Part& part : relay_.take(place, version, filled)) {
+    for (std::uint64_t begin = part.begin; begin < part.end; begin += most) {
+      DataItem item;
+      item.kind = pb::DataItem::FOLLOW_VALUE;
+      item.table = place.table;
+      item.slice = place.slice;
+      item.offset = place.offset + begin;
+      item.count = std::min(part.end - begin, most);
+      item.clock = item.version = item.done = version;
+      item.payload = values.part(begin * sizeof(float), item.count * sizeof(float));
+      traffic_.passed += item.payload.size();
+      DataMessage message = envelope();
+      DataItems items;
+      items.items.push_back(std::move(item));
+      message.body = std::move(items);
+      outgoing_.push_back({To::kPeer, {}, part.peer, std::move(message)});
+    }
   }
 }
 

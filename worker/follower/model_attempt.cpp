@@ -19,18 +19,23 @@ ModelAttempt::ModelAttempt(Clock target, std::shared_ptr<const std::vector<Table
   }
 }
 
-bool ModelAttempt::take(const taut::Slice& place, std::size_t index, const Frame& values) {
+bool ModelAttempt::take(const taut::Slice& place, std::size_t index, std::uint64_t offset,
+                        const Frame& values) {
   Slice& slice = slices_[index];
-  if (slice.is_here || values.size() != place.count * sizeof(float)) return false;
-  std::memcpy(model_.values[place.table.value()].data() + place.offset * sizeof(float),
+  const std::uint64_t count = values.size() / sizeof(float);
+  if (values.size() % sizeof(float) != 0 || offset < place.offset || count > place.count) {
+    return false;
+  }
+  const std::uint64_t begin = offset - place.offset;
+  // Some may be here, where the slice was requested again.
+  const bool is_next = begin <= slice.filled && begin + count > slice.filled;
+  if (!is_next || begin + count > place.count) return false;
+  std::memcpy(model_.values[place.table.value()].data() + offset * sizeof(float),
               values.bytes().data(), values.size());
-  slice.is_here = true;
-  --missing_;
+  slice.filled = begin + count;
+  slice.is_here = slice.filled == place.count;
+  if (slice.is_here) --missing_;
   return true;
-}
-
-Frame ModelAttempt::values(const taut::Slice& place) const {
-  return slice_of(model_, place);
 }
 
 }  // namespace taut

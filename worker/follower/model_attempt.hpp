@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,12 +15,16 @@
 
 namespace taut {
 
+/// The values of one slice of a model; they outlive it.
+[[nodiscard]] Frame slice_of(const Model& model, const Slice& place);
+
 /// A model of one version that is being gathered, slice by slice.
 /// Thread    its owner's
 class ModelAttempt {
  public:
   struct Slice {
-    bool is_here = false;
+    std::uint64_t filled = 0;       // elements, from its beginning on
+    bool is_here = false;           // all of them
     std::optional<TimePoint> sent;  // its request
     bool parked = false;            // the other side has it
   };
@@ -34,10 +39,13 @@ class ModelAttempt {
   [[nodiscard]] std::size_t missing() const { return missing_; }
   [[nodiscard]] std::size_t size() const { return slices_.size(); }
 
-  /// Takes over a slice's values. Returns false if they are here, or of another size.
-  [[nodiscard]] bool take(const taut::Slice& place, std::size_t index, const Frame& values);
-  /// The values of a slice that is here; they outlive this object.
-  [[nodiscard]] Frame values(const taut::Slice& place) const;
+  /// Takes over values of a slice, all or a part: parts follow each other.
+  /// offset   of the first in the table, in elements
+  /// Returns false if they are here already, not next, or not of the slice.
+  [[nodiscard]] bool take(const taut::Slice& place, std::size_t index, std::uint64_t offset,
+                          const Frame& values);
+  /// The values of a slice, as far as they are filled; they outlive this object.
+  [[nodiscard]] Frame values(const taut::Slice& place) const { return slice_of(model_, place); }
 
   /// REQUIRES: nothing is missing.
   [[nodiscard]] std::shared_ptr<const Model> finish() {
@@ -49,8 +57,5 @@ class ModelAttempt {
   std::vector<Slice> slices_;  // by SliceLayout::index_of
   std::size_t missing_;
 };
-
-/// The values of one slice of a model; they outlive it.
-[[nodiscard]] Frame slice_of(const Model& model, const Slice& place);
 
 }  // namespace taut

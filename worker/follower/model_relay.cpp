@@ -9,22 +9,31 @@ void ModelRelay::park(PeerId peer, const DataItem& item) {
   const bool is_new = !slice.contains(peer);
   if (is_new && count_ >= kMax) return;
   if (is_new) ++count_;
-  slice[peer] = item.clock;
+  slice[peer] = Waiting{item.clock, item.clock, 0};
   refresh(peer);
 }
 
-std::vector<ModelRelay::Waiting> ModelRelay::take(TableId table, SliceId slice, Clock version) {
-  std::vector<Waiting> served;
-  const auto found = waiting_.find({table, slice});
+std::vector<ModelRelay::Part> ModelRelay::take(const Slice& place, Clock version,
+                                               std::uint64_t filled) {
+  std::vector<Part> served;
+  const auto found = waiting_.find({place.table, place.slice});
   if (found == waiting_.end()) return served;
   for (auto one = found->second.begin(); one != found->second.end();) {
-    if (one->second > version) {
+    Waiting& waiting = one->second;
+    if (waiting.from > version) {
       ++one;
       continue;
     }
-    served.push_back({one->first, one->second});
-    one = found->second.erase(one);
-    --count_;
+    if (waiting.version != version) {
+      waiting.version = version;
+      waiting.sent = 0;
+    }
+    if (filled > waiting.sent) {
+      served.push_back({one->first, std::exchange(waiting.sent, filled), filled});
+    }
+    const bool has_all = waiting.sent == place.count;
+    one = has_all ? found->second.erase(one) : std::next(one);
+    if (has_all) --count_;
   }
   if (found->second.empty()) waiting_.erase(found);
   return served;
@@ -33,8 +42,8 @@ std::vector<ModelRelay::Waiting> ModelRelay::take(TableId table, SliceId slice, 
 std::optional<Clock> ModelRelay::wanted() const {
   std::optional<Clock> wanted;
   for (const auto& [slice, requests] : waiting_) {
-    for (const auto& [peer, from] : requests) {
-      wanted = std::min(wanted.value_or(from), from);
+    for (const auto& [peer, waiting] : requests) {
+      wanted = std::min(wanted.value_or(waiting.from), waiting.from);
     }
   }
   return wanted;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/net/endpoint.hpp"
+#include "common/ssp/slice_layout.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
 
@@ -19,14 +20,18 @@ class ModelRelay {
   /// More are not kept: those that ask for them ask again.
   static constexpr std::size_t kMax = 1U << 20U;
 
-  struct Waiting {
+  /// What a peer is to get of a slice: elements, counted from its first.
+  struct Part {
     PeerId peer;
-    Clock from;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
   };
 
   void park(PeerId peer, const DataItem& item);
-  /// Removes and returns those that values of this version serve.
-  [[nodiscard]] std::vector<Waiting> take(TableId table, SliceId slice, Clock version);
+  /// What those get next that values of this version serve; one that has got all of them is
+  /// removed.
+  /// filled  how many of the slice's elements are here, from the first on
+  [[nodiscard]] std::vector<Part> take(const Slice& place, Clock version, std::uint64_t filled);
   /// The lowest version that is waited for; nothing: none is.
   [[nodiscard]] std::optional<Clock> wanted() const;
   /// A peer lives, and still waits for what it has asked for.
@@ -35,7 +40,13 @@ class ModelRelay {
   void age();
 
  private:
-  std::map<std::pair<TableId, SliceId>, std::map<PeerId, Clock>> waiting_;
+  struct Waiting {
+    Clock from;
+    Clock version;           // of what it has got
+    std::uint64_t sent = 0;  // elements
+  };
+
+  std::map<std::pair<TableId, SliceId>, std::map<PeerId, Waiting>> waiting_;
   std::map<PeerId, std::uint64_t> ages_;  // when each was heard of last
   std::size_t count_ = 0;
   std::uint64_t age_ = 0;
