@@ -43,6 +43,7 @@ void FollowerProtocol::report(TimePoint now) {
   follow.set_bounded(identity_.bounded && (joined_ || model_ || has_none));
   follow.set_version(version().value());
   follow.set_address(identity_.address);
+  if (now >= avoided_until_) avoided_ = FollowerId();
   follow.set_avoid(avoided_.value());
   follow.set_received_bytes(traffic_.received);
   follow.set_passed_bytes(traffic_.passed);
@@ -136,6 +137,7 @@ void FollowerProtocol::take_source(const pb::FollowReply& reply, TimePoint now) 
 /// coordinator names another.
 void FollowerProtocol::leave_source(TimePoint now) {
   avoided_ = source_;
+  avoided_until_ = now + timings_.avoid;
   source_ = FollowerId();
   source_address_.clear();
   connections_.push_back({To::kSource, {}, ""});

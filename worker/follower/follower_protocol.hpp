@@ -29,6 +29,7 @@ struct FollowerTimings {
   Duration probe{50'000};              // between two questions for the newest version
   Duration resend{1'000'000};          // a side that was silent for so long is asked again
   Duration source_silence{2'000'000};  // a follower that passes models on is given up after
+  Duration avoid{60'000'000};          // and for so long
 };
 
 struct FollowerIdentity {
@@ -186,6 +187,7 @@ class FollowerProtocol {
   std::optional<TimePoint> source_heard_;
   Link source_link_;  // its rounds
   FollowerId avoided_;
+  TimePoint avoided_until_;
 
   std::optional<Wish> wish_;
   bool is_fresh_ = false;  // a round has ended since it was made, and since the newest model

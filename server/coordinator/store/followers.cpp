@@ -18,9 +18,10 @@ const Followers::Follower* Followers::hear(const pb::Follow& report, TimePoint n
   follower.received = report.received_bytes();
   follower.passed = report.passed_bytes();
   follower.heard = now;
-  if (report.avoid() != 0) follower.avoids.emplace(report.avoid());
-  std::erase_if(follower.avoids,
-                [this](FollowerId avoided) { return !followers_.contains(avoided); });
+  if (report.avoid() != 0) follower.avoids.try_emplace(FollowerId(report.avoid()), now);
+  std::erase_if(follower.avoids, [&](const auto& avoided) {
+    return !followers_.contains(avoided.first) || now - avoided.second > kAvoid;
+  });
   return &follower;
 }
 

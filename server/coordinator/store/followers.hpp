@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,9 @@ namespace taut {
 class Followers {
  public:
   static constexpr std::size_t kMax = 4096;
+  // How long a follower is given no models by one that it avoids; a machine that was busy for a
+  // moment need not be avoided for good.
+  static constexpr Duration kAvoid = std::chrono::seconds(60);
 
   struct Follower {
     FollowerId id;
@@ -29,7 +31,8 @@ class Followers {
     std::uint64_t passed = 0;  // payload bytes
     std::uint64_t order = 0;   // in which they came
     TimePoint heard;
-    std::set<FollowerId> avoids;  // those that did not pass models on to it as they should
+    // Those that did not pass models on to it as they should, since when.
+    std::map<FollowerId, TimePoint> avoids;
   };
 
   /// Takes a report. Returns nullptr if there are too many, otherwise the follower.

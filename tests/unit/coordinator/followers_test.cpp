@@ -183,6 +183,12 @@ TEST_CASE("followers that pass models on are a chain, which closes where one is 
   CHECK(source(4) == 3);
   CHECK(cluster.follow(9).source() == 0);  // it passes nothing on
   CHECK(source(4, 3) == 2);                // it says that 3 does not answer
+  CHECK(source(4) == 2);
+  for (int second = 0; second < 62; ++second) {
+    cluster.run_for(1s);
+    for (std::uint64_t i = 1; i <= 4; ++i) (void)source(i);
+  }
+  CHECK(source(4) == 3);  // a minute later it may
   cluster.leave(2);
   CHECK(source(3) == 1);
   CHECK(source(4) == 1);

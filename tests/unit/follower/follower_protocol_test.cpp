@@ -350,7 +350,7 @@ TEST_CASE("parts of a slice are passed on, and one that is lost is requested aga
   for (std::size_t i = 0; i < 3; ++i) one.tell(i, i == 0 ? SIZE_MAX : i - 1);
   chain[2]->wish({Clock(1)}, one.now);
   one.settle();
-  one.lost_part = 6;  // the third of the second slice, on its way to the second follower
+  one.lost_part = 6;  // the second of the second slice, on its way to the second follower
   one.push(0);
   one.settle();
   CHECK(one.parts ==
@@ -371,7 +371,8 @@ TEST_CASE("a slice that begins anew in a later version is not mixed with the one
   BufferPool pool;
   const auto tables = std::make_shared<const std::vector<TableSpec>>(
       std::vector<TableSpec>{test::make_table(0, {6})});
-  const SliceLayout layout(*tables, {ShardId(0)}, 4);
+  const std::vector<ShardId> shards{ShardId(0)};
+  const SliceLayout layout(*tables, shards, 4);
   ModelRelay relay;
   DataItem item;
   item.clock = Clock(3);
@@ -436,6 +437,8 @@ TEST_CASE("a follower whose source dies reads from the servers until it has anot
   one.wait(std::chrono::seconds(1));
   CHECK(one.reports.back().avoid() == 1);
   CHECK(second.take());
+  one.wait(std::chrono::seconds(60));
+  CHECK(one.reports.back().avoid() == 0);
 }
 
 }  // namespace taut
