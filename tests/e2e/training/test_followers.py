@@ -507,6 +507,6 @@ class Relays(FollowedJobs):
         self.assertEqual(out.splitlines(), [
             f"{listens}{few}/reader.key: has the role view; a server's key must have the role "
             "server",
-            f'{listens}server "other" has no key: run "tautline keys add other --role server" where '
-            f"the cluster's keys are, and copy {few}/other.key here"])
+            f'{listens}server "other" has no key: run "tautline keys add other --role server" '
+            f"where the cluster's keys are, and copy {few}/other.key here"])
         member.kill()
