@@ -183,16 +183,15 @@ TEST_CASE("followers that pass models on are a chain, which closes where one is 
   CHECK(source(4) == 3);
   CHECK(cluster.follow(9).source() == 0);  // it passes nothing on
   CHECK(source(4, 3) == 2);                // it says that 3 does not answer
-  CHECK(source(4) == 2);
-  for (int second = 0; second < 62; ++second) {
-    cluster.run_for(1s);
-    for (std::uint64_t i = 1; i <= 4; ++i) (void)source(i);
-  }
-  CHECK(source(4) == 3);  // a minute later it may
   cluster.leave(2);
   CHECK(source(3) == 1);
   CHECK(source(4) == 1);
   CHECK(cluster.follow(4, false, -1, "host:4").source_address() == "host:1");
+  for (int second = 0; second < 62; ++second) {
+    cluster.run_for(1s);
+    for (const std::uint64_t i : {1U, 3U, 4U}) (void)source(i);
+  }
+  CHECK(source(4) == 3);  // a minute later it may be tried again
 }
 
 }  // namespace taut
