@@ -149,8 +149,8 @@ class Cluster:
             _library.text(address), _library.text(keys), wait_s, ctypes.byref(self._handle)))
 
     def submit(self, rule: Union[Rule, Outer], workers: int, slack: Slack = 1, *,
-               min_workers: int = 0, name: Optional[str] = None, seed: int = 1, reduction: str = "MEAN",
-               resume: Union[str, os.PathLike, None] = None,
+               min_workers: int = 0, name: Optional[str] = None, seed: int = 1,
+               reduction: str = "MEAN", resume: Union[str, os.PathLike, None] = None,
                checkpoint: Optional[dict[str, Any]] = None, more: str = "") -> Job:
         """Submits a job whose members are programs, and returns it.
 

@@ -18,9 +18,9 @@ def _interval(member: Member, given: Optional[int]) -> int:
     averaging = member.definition.get("consistency", {}).get("periodic_averaging")
     if averaging is None:
         raise InvalidError("the job has no periodic_averaging, so its rule would be applied to how "
-                           "far models have gone; submit one with rule=tautline.Outer(interval=100), "
-                           "or with consistency { periodic_averaging { interval: 100 outer { } } } "
-                           "in its file, or choose me.optimizer(model)")
+                           "far models have gone; submit one with tautline.Outer(interval=100) as "
+                           "its rule, or with consistency { periodic_averaging { interval: 100 "
+                           "outer { } } } in its file, or choose me.optimizer(model)")
     if given is not None and given != averaging["interval"]:
         raise InvalidError(f"interval is {given}, but the job's is {averaging['interval']}; omit "
                            "it here, or submit the job with it")

@@ -513,5 +513,5 @@ class Relays(FollowedJobs):
         self.assertEqual(reader, f"{listens}{few}/reader.key: has the role view; a server's key "
                                  "must have the role server")
         self.assertTrue(other.startswith(listens), other)
-        self.assertIn('server "other" has no key: run "tautline keys add other --role server" where '
-                      f"the cluster's keys are, and copy {few}/other.key here", other)
+        self.assertIn('server "other" has no key: run "tautline keys add other --role server" '
+                      f"where the cluster's keys are, and copy {few}/other.key here", other)
