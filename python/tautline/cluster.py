@@ -167,11 +167,8 @@ class Cluster:
         """
         lines = ["external_members: true", f"workers: {workers}", f"min_workers: {min_workers}",
                  f'name: {json.dumps(name or "python")}', f"seed: {seed}",
-                 f"reduction: {reduction}"]
-        if isinstance(rule, Outer):
-            lines.append(_consistency(slack, rule.periodic_averaging()))
-        else:
-            lines += [_consistency(slack), rule.solver()]
+                 f"reduction: {reduction}", rule.solver(),
+                 _consistency(slack, rule.meetings() if isinstance(rule, Outer) else "")]
         if resume:
             lines.append(f"resume: {json.dumps(str(resume))}")
         if checkpoint is not None:

@@ -142,7 +142,11 @@ class Outer:
     momentum2: Optional[float] = None
     buffer: int = 0
 
-    def periodic_averaging(self) -> str:
+    def solver(self) -> str:
+        """A job has a solver_param, which a net's workers use inside; members use their own."""
+        return 'solver_param { type: "SGD" base_lr: 1 }'
+
+    def meetings(self) -> str:
         """The meetings as a field of a job's consistency."""
         given = {"type": self.type, "lr": float(self.lr), "momentum": self.momentum,
                  "momentum2": self.momentum2, "buffer": self.buffer or None}
