@@ -203,9 +203,11 @@ bool FollowerProtocol::is_due(const ModelAttempt::Slice& slice, const Link& link
   if (!slice.sent) return true;
   const bool is_answered = link.cleared && *slice.sent < *link.cleared;
   if (is_answered && (!slice.parked || link.reached >= attempt_->target())) return true;
+  // While anything arrives, what is missing may be queued behind it, for long where many share a
+  // slow link: another copy would only lengthen the queue.
+  const Duration silence = now - std::max(*slice.sent, link.heard.value_or(*slice.sent));
   const Duration patience = timings_.resend * (2 << std::min(resends_, 4));
-  if (slice.parked) return now - *slice.sent >= 4 * patience;
-  return now - std::max(*slice.sent, link.heard.value_or(*slice.sent)) >= patience;
+  return silence >= (slice.parked ? 4 * patience : patience);
 }
 
 /// Requests what is missing.

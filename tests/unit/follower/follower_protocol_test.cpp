@@ -125,6 +125,7 @@ class Followed {
   TimePoint now{std::chrono::hours(1)};
   std::uint64_t from_shard = 0;                     // payload bytes
   std::vector<pb::Follow> reports;                  // of all
+  std::uint64_t requested = 0;                      // slices, of the shard
   std::uint64_t parts = 0;                          // messages of values between followers
   std::uint64_t lost_part = 0;                      // the number of the one that is lost, from 1
   std::vector<bool> silent = std::vector<bool>(8);  // followers that pass nothing on
@@ -138,6 +139,8 @@ class Followed {
     }
     const DataMessage message = decoded(std::get<DataMessage>(one.message));
     if (one.to == To::kShard) {
+      const auto* requests = std::get_if<DataItems>(&message.body);
+      if (requests != nullptr) requested += requests->items.size();
       for (auto& answer : shard.handle(greeted_[from], message, now)) {
         answers_.push_back(std::move(answer));
       }
@@ -249,6 +252,22 @@ TEST_CASE("what is lost on its way is requested again", "[followers]") {
   one.wait(std::chrono::seconds(2));
   one.wait(std::chrono::seconds(2));
   CHECK(follower.take());
+}
+
+TEST_CASE("what arrives slowly is requested once", "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1));
+  one.tell(0);
+  follower.wish({Clock(1)}, one.now);
+  one.settle();
+  CHECK(one.requested == 3);
+  for (std::uint32_t slice = 0; slice < 3; ++slice) {
+    for (int i = 0; i < 10; ++i) one.wait(std::chrono::seconds(1));
+    one.push(0, {slice});
+  }
+  one.settle();
+  CHECK(follower.take());
+  CHECK(one.requested == 3);
 }
 
 TEST_CASE("a bounded follower joins with what it has, and confirms what its program takes",
