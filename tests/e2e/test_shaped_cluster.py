@@ -111,6 +111,7 @@ class ShapedCluster(ClusterTest):
         for arguments, words in (
                 (("--rate", "fast", "--", "true"), ('"fast" is no rate', "100mbit")),
                 (("--rate", "0mbit", "--", "true"), ('"0mbit" is no rate',)),
+                (("--mtu", "10", "--", "true"), ('"10" is no number of bytes',)),
                 (("--workers", "many", "--", "true"), ('"many" is no number',)),
                 (("--rate-of", "worker0", "--", "true"), ("worker0", "HOST=RATE")),
                 (("--servers", 0, "--", "true"), ("workers need a server",)),
