@@ -132,6 +132,7 @@ class Outer:
     lr         its rate
     momentum   its momentum, or Adam's beta1; None: the job's default, where the type reads it
     momentum2  Adam's beta2, likewise
+    eps        what is added to Adam's and AdaGrad's divisor, likewise; FedAdam's is 1e-3
     buffer     a step for every so many updates, under a slack or without one (FedBuff); 0: for each
     """
 
@@ -140,6 +141,7 @@ class Outer:
     lr: float = 0.7
     momentum: Optional[float] = None
     momentum2: Optional[float] = None
+    eps: Optional[float] = None
     buffer: int = 0
 
     def solver(self) -> str:
@@ -149,7 +151,7 @@ class Outer:
     def meetings(self) -> str:
         """The meetings as a field of a job's consistency."""
         given = {"type": self.type, "lr": float(self.lr), "momentum": self.momentum,
-                 "momentum2": self.momentum2, "buffer": self.buffer or None}
+                 "momentum2": self.momentum2, "delta": self.eps, "buffer": self.buffer or None}
         outer = " ".join(f"{name}: {_text(value)}" for name, value in given.items()
                          if value is not None)
         return f"periodic_averaging {{ interval: {self.interval} outer {{ {outer} }} }}"

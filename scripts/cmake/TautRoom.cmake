@@ -63,6 +63,12 @@ endif()
 # taut_unity(TARGET [source ...]): compiles TARGET eight sources at a time. The sources that are
 # named stay apart: something in them has the name of something in another one.
 function(taut_unity target)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${ARGN})
+    if(NOT source IN_LIST sources)
+      message(FATAL_ERROR "${target}: ${source} is under APART but not under SOURCES")
+    endif()
+  endforeach()
   if(NOT TAUTLINE_UNITY)
     return()
   endif()

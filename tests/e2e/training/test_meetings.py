@@ -124,6 +124,7 @@ class MeetingsTest(PythonMembers):
                             (tautline.Outer(interval=10, lr=0), 1),
                             (tautline.Outer(interval=10, type="LARS"), 1),
                             (tautline.Outer(interval=10, type="SGD", momentum2=0.5), 1),
+                            (tautline.Outer(interval=10, type="Adam", eps=-1), 1),
                             (tautline.Outer(interval=10, buffer=2), 0)):
             try:
                 cluster.submit(rule, workers=1, slack=slack)
@@ -132,7 +133,7 @@ class MeetingsTest(PythonMembers):
             """, self.coordinator)
         words = ("interval is 0; it must be from 1", "outer.lr is 0; it must be greater than 0",
                  "outer.type is LARS, which scales", "outer.momentum2 is 0.5: type SGD does not",
-                 "outer.buffer is 2, but in BSP")
+                 "outer.delta is -1; it must be greater than 0", "outer.buffer is 2, but in BSP")
         self.assertEqual(len(out.splitlines()), len(words), out)
         for line, expected in zip(out.splitlines(), words):
             self.assertIn(expected, line)
