@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import time
 import unittest
-import unittest.mock
 
 BIN = pathlib.Path(os.environ["TAUTLINE_BIN"])
 SOURCE = pathlib.Path(os.environ["TAUTLINE_SOURCE"])
@@ -144,10 +143,9 @@ class ClusterTest(unittest.TestCase):
         self.addCleanup(self.kill_all)
         self.processes = []
         self.coordinator = None
-        patched = unittest.mock.patch.dict(os.environ,
-                                           XDG_CONFIG_HOME=str(self.folder / ".config"))
-        patched.start()
-        self.addCleanup(patched.stop)
+        before = os.environ.get("XDG_CONFIG_HOME", "")  # tests/e2e/CMakeLists.txt sets it
+        os.environ["XDG_CONFIG_HOME"] = str(self.folder / ".config")
+        self.addCleanup(os.environ.__setitem__, "XDG_CONFIG_HOME", before)
 
     def kill_all(self):
         for process in self.processes:

@@ -16,7 +16,8 @@ class Tidy(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.root = os.path.realpath(self.folder.name)
         self.entries = []
-        for path in ("scripts/tidy", "scripts/compile_commands.py", ".clang-tidy"):
+        for path in ("scripts/tidy", "scripts/changed_files.py", "scripts/compile_commands.py",
+                     ".clang-tidy"):
             whole = os.path.join(self.root, path)
             os.makedirs(os.path.dirname(whole), exist_ok=True)
             shutil.copy(os.path.join(os.path.dirname(os.path.dirname(SCRIPT)), path), whole)
