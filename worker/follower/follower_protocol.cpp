@@ -133,8 +133,8 @@ void FollowerProtocol::take_source(const pb::FollowReply& reply, TimePoint now) 
   phase_ = Phase::kIdle;
 }
 
-/// The follower that passes models on to this one is silent: the servers are asked, until the
-/// coordinator names another.
+/// The follower that passes models on to this one is silent or sends nothing: the servers are
+/// asked, until the coordinator names another.
 void FollowerProtocol::leave_source(TimePoint now) {
   avoided_ = source_;
   avoided_until_ = now + timings_.avoid;

@@ -29,7 +29,10 @@ struct FollowerTimings {
   Duration probe{50'000};              // between two questions for the newest version
   Duration resend{1'000'000};          // a side that was silent for so long is asked again
   Duration source_silence{2'000'000};  // a follower that passes models on is given up after
-  Duration avoid{60'000'000};          // and for so long
+  // The same for one that lives and sends nothing of what the servers have. Longer than the first
+  // part of a slice takes through a chain of slow links.
+  Duration source_stall{30'000'000};
+  Duration avoid{60'000'000};  // and for so long
 };
 
 struct FollowerIdentity {
@@ -150,6 +153,7 @@ class FollowerProtocol {
                             TimePoint now) const;
   void probe(TimePoint now);
   void judge_round(TimePoint now);
+  [[nodiscard]] bool is_stalled(Clock lowest, TimePoint now);
   void choose(TimePoint now);
   void begin(Clock target, TimePoint now);
   void request(TimePoint now);
@@ -203,6 +207,8 @@ class FollowerProtocol {
   std::optional<ModelAttempt> attempt_;
   TimePoint begun_;  // the attempt
   int resends_ = 0;  // in it, after silence
+  // Since when the servers have the version and the source has sent nothing of it.
+  std::optional<TimePoint> owed_since_;
   TimePoint round_begun_;
   std::shared_ptr<const Model> model_;
   Clock given_{-1};  // the version that was taken last

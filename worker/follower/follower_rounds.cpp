@@ -165,10 +165,22 @@ void FollowerProtocol::judge_round(TimePoint now) {
     choose(now);
     return;
   }
+  if (is_stalled(lowest, now)) {
+    leave_source(now);
+    return;
+  }
   // A lead over versions that do not move, as training waits for something.
   const auto wish = wanted();
   const bool may_be = source_ == FollowerId() && is_one && attempt_->target() > highest;
   if (may_be && wish && highest >= least(*wish)) begin(highest, now);
+}
+
+/// Whether the source keeps back what the servers have.
+/// lowest  the version that all of their slices have
+bool FollowerProtocol::is_stalled(Clock lowest, TimePoint now) {
+  if (source_ == FollowerId() || lowest < attempt_->target()) return false;
+  if (!owed_since_) owed_since_ = now;
+  return now - *owed_since_ > timings_.source_stall;
 }
 
 void FollowerProtocol::choose(TimePoint now) {
@@ -192,6 +204,7 @@ void FollowerProtocol::begin(Clock target, TimePoint now) {
   next_round_ = now + 2 * timings_.probe;
   begun_ = now;
   resends_ = 0;
+  owed_since_.reset();
   attempt_.emplace(target, tables_, layout_, pool_);
   request(now);
 }
@@ -286,7 +299,10 @@ void FollowerProtocol::take_value(const Slice& place, const DataItem& item, bool
                                   TimePoint now) {
   traffic_.received += item.payload.size();
   if (item.version > item.clock || item.done < item.clock) return;
-  if (from_source) source_link_.heard = now;
+  if (from_source) {
+    source_link_.heard = now;
+    owed_since_.reset();
+  }
   if (from_source && item.clock > attempt_->target()) follow_source(item.clock, now);
   if (item.clock != attempt_->target()) return;
   const std::size_t index = layout_.index_of(place.table, place.slice);

@@ -128,7 +128,8 @@ class Followed {
   std::uint64_t requested = 0;                      // slices, of the shard
   std::uint64_t parts = 0;                          // messages of values between followers
   std::uint64_t lost_part = 0;                      // the number of the one that is lost, from 1
-  std::vector<bool> silent = std::vector<bool>(8);  // followers that pass nothing on
+  std::vector<bool> silent = std::vector<bool>(8);  // followers that say nothing to others
+  std::vector<bool> idle = std::vector<bool>(8);    // that pass nothing on, and say that they live
 
  private:
   bool carry(std::size_t from, const FollowerProtocol::Outgoing& one) {
@@ -151,7 +152,7 @@ class Followed {
       const auto* batch = std::get_if<DataItems>(&message.body);
       const bool is_part =
           batch != nullptr && batch->items.at(0).kind == pb::DataItem::FOLLOW_VALUE;
-      if (is_part && ++parts == lost_part) return true;
+      if (is_part && (idle[from] || ++parts == lost_part)) return true;
       followers_[one.peer.value()]->handle_source(message, now);
     }
     return true;
@@ -457,6 +458,29 @@ TEST_CASE("a follower whose source dies reads from the servers until it has anot
   CHECK(second.take());
   one.wait(std::chrono::seconds(60));
   CHECK(one.reports.back().avoid() == 0);
+}
+
+TEST_CASE("a follower whose source lives and keeps models back reads from the servers",
+          "[followers]") {
+  Followed one;
+  one.add(identity(1, false, "here"));
+  FollowerProtocol& second = one.add(identity(2, false, "here"));
+  one.tell(0);
+  one.tell(1, 0);
+  one.idle[0] = true;
+  second.wish({Clock(1)}, one.now);
+  // However long training takes to a version, no follower owes it.
+  for (int i = 0; i < 90; ++i) one.wait(std::chrono::seconds(1));
+  CHECK(one.reports.back().avoid() == 0);
+  one.push(0);
+  for (int i = 0; i < 25; ++i) one.wait(std::chrono::seconds(1));
+  CHECK(second.take() == nullptr);
+  CHECK(one.reports.back().avoid() == 0);
+  for (int i = 0; i < 10; ++i) one.wait(std::chrono::seconds(1));
+  CHECK(one.reports.back().avoid() == 1);
+  const auto model = second.take();
+  REQUIRE(model);
+  CHECK(model->version == Clock(1));
 }
 
 }  // namespace taut
