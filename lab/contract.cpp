@@ -34,7 +34,7 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
   contract.end = view.definition().solver_param().max_iter();
   contract.is_seeded = view.definition().external_members();
   if (consistency.has_dynamic_slack()) contract.max_slack = consistency.dynamic_slack().most();
-  contract.interval = interval_of(consistency);
+  contract.interval = interval_of(consistency, contract.is_seeded);
   // A slack of periodic averaging counts meetings.
   const bool is_bounded = contract.slack != std::numeric_limits<std::int64_t>::max();
   if (consistency.has_periodic_averaging() && is_bounded) contract.slack *= contract.interval;
@@ -43,8 +43,10 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
 }
 
 std::int64_t Contract::next_push(std::int64_t clock, std::uint32_t table) const {
-  const std::int64_t offset = offset_of(policies, table, tables);
-  while ((clock + 1 - offset) % interval != 0 && clock + 1 != end) ++clock;
+  if (is_seed(clock)) return clock;
+  const std::int64_t offset = offset_of(policies, is_seeded, table, tables);
+  const std::int64_t last = is_seeded ? std::numeric_limits<std::int64_t>::max() : end - 1;
+  while ((clock + 1 - offset) % interval != 0 && clock != last) ++clock;
   return clock;
 }
 

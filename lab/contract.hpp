@@ -40,7 +40,7 @@ struct Contract {
   std::int64_t checkpoint_clock = 0;
   std::int64_t max_slack = 0;  // above 0: each read has a slack between `slack` and this
   std::int64_t interval = 1;   // clocks of which the last one is pushed
-  std::int64_t end = 0;        // of the job; its last clock is pushed too
+  std::int64_t end = 0;        // of the job; its last clock is pushed too, but by programs
   bool is_seeded = false;      // the updates of clock 0 are initial values
 
   std::uint32_t tables = 1;  // of one size each

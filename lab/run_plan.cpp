@@ -242,12 +242,16 @@ void draw_additions(Plan& plan, const PlanLimits& limits) {
   }
   Random compression_random(Random::mix(plan.seed ^ 0xc0dec5ULL));
   plan.job.compression = draw_compression(compression_random, plan.job.policies, limits.scheme);
-  // Members of such a job keep nothing for later updates, and average nothing by themselves.
+  // Members of such a job keep nothing for later updates.
   Random seeded_random(Random::mix(plan.seed ^ 0x5eeded5ULL));
   const bool is_drawn = limits.seeded.value_or(seeded_random.chance(0.25));
-  const pb::Consistency& policies = plan.job.policies;
-  const bool averages = policies.has_elastic_averaging() || policies.has_periodic_averaging();
-  plan.job.is_seeded = is_drawn && !averages && !keeps_residuals(toy_definition(plan.job));
+  pb::Consistency& policies = plan.job.policies;
+  plan.job.is_seeded =
+      is_drawn && !policies.has_elastic_averaging() && !keeps_residuals(toy_definition(plan.job));
+  if (!plan.job.is_seeded || !policies.has_periodic_averaging()) return;
+  // A clock of theirs is as many steps for each fragment.
+  pb::PeriodicAveraging& averaging = *policies.mutable_periodic_averaging();
+  averaging.set_interval(averaging.interval() * averaging.fragments());
 }
 
 /// What the network does to messages.

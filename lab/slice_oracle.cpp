@@ -198,11 +198,12 @@ std::vector<SliceOracle::Pushed> SliceOracle::ready(const Contract& contract) co
 /// end or a checkpoint that is due, and what members have left behind.
 std::vector<SliceOracle::Pushed> SliceOracle::ready_of_buffer(const Contract& contract) const {
   std::vector<Pushed> oldest;
-  bool waits = version_ < contract.end;
+  bool waits = contract.is_seeded || version_ < contract.end;
   if (aside_.due && contract.next_push(version_, table_.value()) >= contract.checkpoint_clock) {
     waits = false;
   }
   for (const auto& [clock, workers] : held_) {
+    if (contract.is_seed(clock)) return {{clock, workers.front()}};
     for (const std::uint32_t worker : workers) {
       const auto member = contract.members.find(worker);
       if (member == contract.members.end() || member->second.leave != kNever) waits = false;
@@ -253,7 +254,9 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
   }
   const float scale = contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
   for (float& one : sum) one *= scale;
-  step(contract.policies, applications_, sum, values_, states_);
+  // What seeded the values was no step of the rule; where all who could were lost nothing has.
+  const std::int64_t steps = std::max<std::int64_t>(applications_ - contract.first_step(), 0);
+  step(contract.policies, steps, sum, values_, states_);
   ++applications_;
 }
 

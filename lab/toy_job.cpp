@@ -10,17 +10,19 @@
 
 namespace taut::sim {
 
-std::int64_t interval_of(const pb::Consistency& policies) {
+std::int64_t interval_of(const pb::Consistency& policies, bool is_seeded) {
   if (policies.has_elastic_averaging()) return policies.elastic_averaging().interval();
-  if (policies.has_periodic_averaging()) return policies.periodic_averaging().interval();
-  return 1;
+  if (!policies.has_periodic_averaging()) return 1;
+  const pb::PeriodicAveraging& averaging = policies.periodic_averaging();
+  return is_seeded ? averaging.fragments() : averaging.interval();
 }
 
-std::int64_t offset_of(const pb::Consistency& policies, std::uint32_t table, std::uint32_t tables) {
+std::int64_t offset_of(const pb::Consistency& policies, bool is_seeded, std::uint32_t table,
+                       std::uint32_t tables) {
   const std::int64_t fragments = policies.periodic_averaging().fragments();
   // The fragment in which the table's middle is.
   const std::int64_t fragment = (2 * std::int64_t{table} + 1) * fragments / (2 * tables);
-  return fragment * interval_of(policies) / fragments;
+  return fragment * interval_of(policies, is_seeded) / fragments;
 }
 
 Clock ToyJob::next_push(Clock clock) const {

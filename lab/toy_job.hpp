@@ -25,10 +25,11 @@ constexpr std::uint32_t kMixed = 2 * kMembers;
 constexpr std::uint32_t kSliceElements = kMixed + 4;
 
 /// Clocks of which the last one is pushed.
-[[nodiscard]] std::int64_t interval_of(const pb::Consistency& policies);
+/// is_seeded  members are programs, whose clocks are meetings of one fragment
+[[nodiscard]] std::int64_t interval_of(const pb::Consistency& policies, bool is_seeded);
 /// Where the intervals of a table's fragment start, of as many tables of one size.
-[[nodiscard]] std::int64_t offset_of(const pb::Consistency& policies, std::uint32_t table,
-                                     std::uint32_t tables);
+[[nodiscard]] std::int64_t offset_of(const pb::Consistency& policies, bool is_seeded,
+                                     std::uint32_t table, std::uint32_t tables);
 
 struct ToyJob {
   std::uint32_t tables = 2;
@@ -50,7 +51,8 @@ struct ToyJob {
   /// The clock of the first updates that are no initial values.
   [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
   [[nodiscard]] PushSchedule schedule_of(std::uint32_t table) const {
-    return {interval_of(policies), Clock(clocks), offset_of(policies, table, tables)};
+    return {interval_of(policies, is_seeded), is_seeded ? Clock::never() : Clock(clocks),
+            offset_of(policies, is_seeded, table, tables), 1, is_seeded};
   }
   /// The first clock from `clock` on at which a worker pushes anything.
   [[nodiscard]] Clock next_push(Clock clock) const;

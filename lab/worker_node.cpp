@@ -171,8 +171,9 @@ bool WorkerNode::owes_rest() const {
 void WorkerNode::finish_clock(TimePoint now) {
   computing_until_.reset();
   if (leaves_) encoder_->send_rest();
-  const Clock pushed = world_.plan.job.next_push(clock_);
   const Clock end(world_.plan.job.clocks);
+  // A program's last clocks may be without a meeting.
+  const Clock pushed = std::min(world_.plan.job.next_push(clock_), end - 1);
   clock_ = pushed.next();
   // The last layer's gradient is ready first.
   for (std::uint32_t i = world_.plan.job.tables; i-- > 0;) {

@@ -291,12 +291,14 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
     waiting = waiting->second.empty() ? waiting_.erase(waiting) : std::next(waiting);
   }
   parked_.update(job);
-  std::erase_if(bases_, [&](const auto& entry) {
-    const Member* member = job.membership.find(entry.first);
-    return member == nullptr || member->fenced;
-  });
   clock_.update(membership);
   apply_ready(job);
+  // What a member that is gone has left in a buffer is late too: its base goes after it.
+  std::erase_if(bases_, [&](const auto& entry) {
+    const Member* member = job.membership.find(entry.first);
+    const auto is_of_member = [&](const auto& held) { return held.first.worker == entry.first; };
+    return member == nullptr || (member->fenced && std::ranges::none_of(held_, is_of_member));
+  });
   note_members(job);
   capture_if_due(job);
   release(released);

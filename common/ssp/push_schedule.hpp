@@ -15,16 +15,18 @@ struct PushSchedule {
   Clock end = Clock::never();
   std::int64_t offset = 0;  // the first interval ends after so many clocks; 0: after a whole one
   std::uint32_t fragments = 1;  // 1 to `interval`
+  bool is_seeded = false;       // clock 0 pushes the initial values of all tables
 
   /// That of one fragment's tables, where this is the job's.
   /// Source    Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, sec. 2.2
   [[nodiscard]] PushSchedule of_fragment(std::uint32_t fragment) const {
-    return {interval, end, fragment * interval / fragments, 1};
+    return {interval, end, fragment * interval / fragments, 1, is_seeded};
   }
 
   [[nodiscard]] bool pushes_at(Clock clock) const { return first_from(clock) == clock; }
   /// The first one that is not before `clock`.
   [[nodiscard]] Clock first_from(Clock clock) const {
+    if (is_seeded && clock <= Clock(0)) return Clock(0);
     const std::int64_t past = (clock.value() + 1 - offset) % interval;
     const Clock last_of_interval = clock + (past <= 0 ? -past : interval - past);
     return clock < end ? std::min(last_of_interval, end - 1) : last_of_interval;

@@ -11,6 +11,7 @@
 
 #include "common/did_you_mean.hpp"
 #include "common/math/update_rules.hpp"
+#include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 
 namespace taut {
@@ -116,10 +117,11 @@ std::optional<FieldMisfit> misfit_of_averaging(const pb::Job& job) {
     return misfit("fragments", fmt::format("is {}; it must be from 1 to the interval, {}",
                                            given.fragments(), given.interval()));
   }
-  if (given.fragments() > 1 && job.external_members()) {
+  if (job.external_members() && given.interval() % given.fragments() != 0) {
     return misfit("fragments",
-                  fmt::format("is {}, but external members push every table at each clock; omit it",
-                              given.fragments()));
+                  fmt::format("is {}, by which the interval of {} cannot be divided; a clock of "
+                              "external members is interval / fragments of their steps",
+                              given.fragments(), given.interval()));
   }
   if (!given.has_outer()) return std::nullopt;
   if (auto found = misfit_of_type(given.outer())) return found;
@@ -136,9 +138,13 @@ Result<Averaging::Settings> to_periodic_averaging(const pb::Job& job) {
   Averaging::Settings settings;
   settings.exchange = Exchange::kPeriodic;
   settings.buffer = given.outer().buffer();
-  settings.is_seeded = job.external_members();
-  // A clock of external members is a meeting.
-  if (!job.external_members()) {
+  settings.is_seeded = is_seeded(job);
+  // A clock of external members is a meeting of one fragment.
+  if (job.external_members()) {
+    settings.schedule = {.interval = given.fragments(),
+                         .fragments = given.fragments(),
+                         .is_seeded = settings.is_seeded};
+  } else {
     settings.schedule = {.interval = given.interval(),
                          .end = Clock(job.solver_param().max_iter()),
                          .fragments = given.fragments()};

@@ -86,6 +86,7 @@ def _declare(lib: ctypes.CDLL) -> ctypes.CDLL:
         "add_dlpack": [handle, text, ctypes.c_int, handle, ctypes.c_int, out(table)],
         "push_dlpack": [handle, table, handle, ctypes.c_int],
         "values_dlpack": [handle, table, ctypes.c_int, out(handle)],
+        "is_due": [handle, table, out(ctypes.c_int)],
         "push": [handle, table, element, handle, number],
         "pull": [handle, table, out(ctypes.c_int64)],
         "snapshot": [handle, table, element, handle, number, out(ctypes.c_int64)],

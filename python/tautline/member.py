@@ -242,6 +242,14 @@ class Member:
             self._wait(_library.lib.tautline_open)
             self._is_open = True
 
+    def is_due(self, table: Table) -> bool:
+        """Whether the table is pushed at this clock: always, but where the job's tables meet in
+        fragments (tautline.Outer(fragments=4))."""
+        self.open()
+        due = ctypes.c_int()
+        self._call(_library.lib.tautline_is_due, table._number, ctypes.byref(due))
+        return bool(due.value)
+
     def push(self, table: Table, gradient: Any) -> None:
         """Pushes the table's update of this clock. An array of NumPy or a tensor of PyTorch may be
         used again at once. Any other tensor of DLPack, and PyTorch's in bfloat16, is lent: it is
@@ -281,7 +289,7 @@ class Member:
         return into
 
     def end_clock(self, loss: Optional[float] = None, items: int = 0) -> int:
-        """Ends this clock, at which every table was pushed and pulled.
+        """Ends this clock, at which every table that is due was pushed and pulled.
 
         loss   what status and page show
         items  how many were trained at this clock, for the job's rate

@@ -134,6 +134,8 @@ class Outer:
     momentum2  Adam's beta2, likewise
     eps        what is added to Adam's and AdaGrad's divisor, likewise; FedAdam's is 1e-3
     buffer     a step for every so many updates, under a slack or without one (FedBuff); 0: for each
+    fragments  into how many parts the tables are divided, in their order, which meet in turn, each
+               once in an interval (streaming DiLoCo); the interval must be a multiple of it
     """
 
     interval: int
@@ -143,6 +145,7 @@ class Outer:
     momentum2: Optional[float] = None
     eps: Optional[float] = None
     buffer: int = 0
+    fragments: int = 1
 
     def solver(self) -> str:
         """A job has a solver_param, which a net's workers use inside; members use their own."""
@@ -154,4 +157,5 @@ class Outer:
                  "momentum2": self.momentum2, "delta": self.eps, "buffer": self.buffer or None}
         outer = " ".join(f"{name}: {_text(value)}" for name, value in given.items()
                          if value is not None)
-        return f"periodic_averaging {{ interval: {self.interval} outer {{ {outer} }} }}"
+        return (f"periodic_averaging {{ interval: {self.interval} fragments: {self.fragments} "
+                f"outer {{ {outer} }} }}")

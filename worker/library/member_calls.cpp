@@ -98,6 +98,16 @@ tautline_code tautline_open(tautline_member* member) {
   });
 }
 
+tautline_code tautline_is_due(tautline_member* member, uint32_t table, int* due) {
+  return guarded([&]() -> Result<void> {
+    TAUT_TRY(check(member));
+    if (due == nullptr) return invalid("an argument is NULL");
+    TAUT_TRY(const bool is_due, member->member->is_due(TableId(table)));
+    *due = is_due ? 1 : 0;
+    return ok();
+  });
+}
+
 tautline_code tautline_gradient(tautline_member* member, uint32_t table, tautline_element element,
                                 void** update) {
   return guarded([&]() -> Result<void> {

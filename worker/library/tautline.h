@@ -150,6 +150,9 @@ TAUTLINE_API tautline_code tautline_set_multiples(tautline_member* member, uint3
  * or those of the clock at which this one joins. */
 TAUTLINE_API tautline_code tautline_open(tautline_member* member);
 
+/* Whether a table is pushed at this clock: other than 0, but where the job's periodic_averaging has
+ * `fragments`, and the table's meets at another clock. */
+TAUTLINE_API tautline_code tautline_is_due(tautline_member* member, uint32_t table, int* due);
 /* Memory for the next update of a table, which need not be copied when it is pushed. */
 TAUTLINE_API tautline_code tautline_gradient(tautline_member* member, uint32_t table,
                                              tautline_element element, void** update);
@@ -176,7 +179,7 @@ typedef struct tautline_orders {
   int leave;     /* other than 0: the member is to leave now, as it is drained */
 } tautline_orders;
 
-/* Ends a clock, at which every table was pushed and pulled.
+/* Ends a clock, at which every table that is due was pushed and pulled.
  * report, orders  NULL: not wanted */
 TAUTLINE_API tautline_code tautline_end_clock(tautline_member* member,
                                               const tautline_report* report,

@@ -10,11 +10,13 @@
 #include "common/log.hpp"
 #include "common/math/filler.hpp"
 #include "common/net/shared_arena.hpp"
+#include "common/ssp/fragments.hpp"
 #include "common/ssp/table_shape.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
 #include "proto/config/settle_compression.hpp"
+#include "proto/config/settle_policies.hpp"
 #include "worker/member/named_tables.hpp"
 
 namespace taut {
@@ -59,6 +61,8 @@ Result<void> JobMember::connect(const pb::WorkerJob& job) {
   definition_ = job.definition();
   is_replicated_ = job.replicated();
   TAUT_TRY(in_text_, to_tables(definition_));
+  TAUT_TRY(const Policies policies, to_policies(definition_));
+  schedule_ = policies.schedule();
   silence_limit_ = job.silence_limit_s() > 0 ? from_seconds(job.silence_limit_s()) : kSilence;
   ClientOptions options;
   TAUT_TRY(options.encoding.compression, to_compression(job.definition()));
@@ -212,9 +216,20 @@ Result<void> JobMember::request_tables() {
     specs.push_back(table.spec);
   }
   TAUT_TRY(specs, in_order(in_text_, std::move(specs)));
+  schedule(specs);
   client_->begin_open(std::move(specs));
   is_requested_ = true;
   return ok();
+}
+
+/// Tables meet as the servers reckon it, from their order there.
+void JobMember::schedule(const std::vector<TableSpec>& in_order) {
+  const std::vector<std::uint32_t> fragments = fragments_of(in_order, schedule_.fragments);
+  for (std::size_t i = 0; i < in_order.size(); ++i) {
+    const auto table =
+        std::ranges::find(tables_, in_order[i].id, [](const Table& one) { return one.spec.id; });
+    table->schedule = schedule_.of_fragment(fragments[i]);
+  }
 }
 
 /// Where this member brings the initial values they are pushed, and otherwise read.
@@ -228,7 +243,8 @@ void JobMember::read_or_seed() {
     } else {
       client_->read(table.spec.id, clock_, table.values);
     }
-    table.clock = place_->start;
+    table.clock = table.schedule.first_from(place_->start);
+    table.reads = place_->start;
   }
   clock_ = place_->start;
   is_seeded_ = true;
@@ -287,7 +303,7 @@ Result<bool> JobMember::leave(bool finished, Duration at_most) {
   const TimePoint begin = steady_now();
   if (leaving_ == Leaving::kNot) {
     for (const Table& table : tables_) {
-      if (!is_open_ || table.clock == clock_) continue;
+      if (!is_open_ || table.reads != clock_.next()) continue;
       return invalid(fmt::format(
           "table \"{}\" was pushed at clock {}, which has not ended; end it before you leave",
           table.spec.name, clock_.value()));

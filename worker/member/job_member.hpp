@@ -12,6 +12,7 @@
 #include "common/net/security.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "common/result.hpp"
+#include "common/ssp/push_schedule.hpp"
 #include "common/ssp/table.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
@@ -36,7 +37,8 @@ struct MemberOptions {
 /// Tables are added, then opened. Where the job's text names them they are matched by name, and the
 /// servers make their initial values. Otherwise a member of the job's opening brings those, of
 /// which the first are every member's. One that joins later gets the values of its clock. From then
-/// on, at each clock: push() once for every table, pull() what the next clock reads, end_clock().
+/// on, at each clock: push() once for every table that is_due(), pull() what the next clock reads,
+/// end_clock(). Every table is due at every clock, but where the job's tables meet in fragments.
 ///
 /// Calls that wait for others do so for `at_most`, and say whether that was enough: they may be
 /// repeated.
@@ -97,6 +99,8 @@ class JobMember {
   /// Opens the tables at every server, and fills their values. Returns whether all are.
   [[nodiscard]] Result<bool> open(Duration at_most);
 
+  /// Whether a table is pushed at this clock.
+  [[nodiscard]] Result<bool> is_due(TableId table);
   /// Memory for the table's next update, which push() then does not copy.
   [[nodiscard]] Result<std::span<float>> gradient(TableId table);
   /// Pushes the table's update of its clock, and asks for the values of the next one.
@@ -118,7 +122,7 @@ class JobMember {
   [[nodiscard]] Result<std::optional<ReadResult>> snapshot(TableId table, std::span<float> into,
                                                            Duration at_most);
 
-  /// Ends a clock, of which every table was pushed and pulled.
+  /// Ends a clock, of which every table that is due was pushed and pulled.
   /// Errors    and: invalid: names the table that was not
   [[nodiscard]] Result<MemberOrders> end_clock(const ClockReport& report);
   /// The clock that it computes.
@@ -144,7 +148,9 @@ class JobMember {
     TableSpec spec;  // its id is the one at the servers
     std::span<float> values;
     std::shared_ptr<void> owner;
+    PushSchedule schedule;
     Clock clock;  // that it is pushed at next
+    Clock reads;  // the clock of the newest read
     bool is_pulled = false;
     ReadResult read;  // the newest
     Buffer gradient;  // handed out, not pushed
@@ -153,6 +159,7 @@ class JobMember {
   JobMember(const MemberOptions& options, std::unique_ptr<MemberControl> control);
   [[nodiscard]] Result<void> connect(const pb::WorkerJob& job);
   [[nodiscard]] Result<void> request_tables();
+  void schedule(const std::vector<TableSpec>& in_order);
   void read_or_seed();
   enum class Call : std::uint8_t { kAny, kLeave };
   [[nodiscard]] Result<std::unique_lock<std::mutex>> enter(Call call = Call::kAny);
@@ -178,6 +185,7 @@ class JobMember {
   bool is_replicated_ = false;
   std::unique_ptr<Client> client_;
   pb::Job definition_;
+  PushSchedule schedule_;
   std::vector<TableSpec> in_text_;
   std::vector<Table> tables_;  // as they were added; a table's number is its place here
   bool is_requested_ = false;  // the tables, at the servers

@@ -9,6 +9,12 @@
 
 namespace taut {
 
+Result<bool> JobMember::is_due(TableId id) {
+  TAUT_TRY(const auto call, enter());
+  TAUT_TRY(const Table* const table, find(id));
+  return table->schedule.pushes_at(clock_);
+}
+
 Result<std::span<float>> JobMember::gradient(TableId id) {
   TAUT_TRY(const auto call, enter());
   TAUT_TRY(Table* const table, find(id));
@@ -62,12 +68,16 @@ Result<void> JobMember::check_push(const Table& table, std::size_t count) const 
     return invalid(fmt::format("table \"{}\" has {} values, but its update has {}", table.spec.name,
                                table.values.size(), count));
   }
-  if (table.clock > clock_) {
+  if (table.clock == clock_) return ok();
+  if (table.schedule.pushes_at(clock_)) {
     return invalid(fmt::format(
         "table \"{}\" was pushed at clock {} before; end the clock before it is pushed again",
         table.spec.name, clock_.value()));
   }
-  return ok();
+  return invalid(fmt::format(
+      "table \"{}\" is of a fragment that meets at clock {} next, not at {}; push the tables that "
+      "are due",
+      table.spec.name, table.clock.value(), clock_.value()));
 }
 
 void JobMember::copy_and_send(Table& table, std::span<const float> gradient) {
@@ -89,7 +99,8 @@ void JobMember::send(Table& table, const Buffer& update) {
 }
 
 void JobMember::sent(Table& table) {
-  table.clock = table.clock.next();
+  table.reads = table.clock.next();
+  table.clock = table.schedule.first_from(table.reads);
   table.is_pulled = false;
 }
 
@@ -102,7 +113,7 @@ Result<std::optional<ReadResult>> JobMember::pull(TableId id, Duration at_most) 
 
 Result<std::optional<ReadResult>> JobMember::await(Table& table, Duration at_most) {
   const TimePoint begin = steady_now();
-  auto read = client_->wait(table.spec.id, table.clock, silence_limit_, at_most);
+  auto read = client_->wait(table.spec.id, table.reads, silence_limit_, at_most);
   waited_ += steady_now() - begin;
   if (!read) return explain(read.error());
   if (!read.value()) return read;
@@ -127,9 +138,10 @@ Result<std::optional<ReadResult>> JobMember::snapshot(TableId id, std::span<floa
 Result<void> JobMember::check_pushed() const {
   for (const Table& table : tables_) {
     if (table.clock > clock_ && table.is_pulled) continue;
-    return invalid(fmt::format("table \"{}\" was not {} at clock {}; each table is {} once a clock",
-                               table.spec.name, table.clock > clock_ ? "pulled" : "pushed",
-                               clock_.value(), table.clock > clock_ ? "pulled" : "pushed"));
+    const std::string_view what = table.clock > clock_ ? "pulled" : "pushed";
+    return invalid(fmt::format(
+        "table \"{}\" was not {} at clock {}; each table {}is {} once a clock", table.spec.name,
+        what, clock_.value(), schedule_.fragments > 1 ? "that is due " : "", what));
   }
   return ok();
 }

@@ -27,12 +27,19 @@ def _interval(member: Member, given: Optional[int]) -> int:
     return int(averaging["interval"])
 
 
+def _fragments(member: Member) -> int:
+    """In how many parts the job's tables meet."""
+    return int(member.definition["consistency"]["periodic_averaging"].get("fragments", 1))
+
+
 class Meetings:
     """Steps an optimizer at this member, and after each interval of the job lets the model meet
     those of the other members: what it has gone since the last meeting is pushed, and it continues
-    from what the servers have made of all members' ways. A meeting is a clock of the member: the
-    job's slack counts meetings. The optimizer's state (momentum, Adam's moments) stays this
-    member's.
+    from what the servers have made of all members' ways. The job's slack counts intervals. The
+    optimizer's state (momentum, Adam's moments) stays this member's.
+
+    A clock of the member is a meeting. With `fragments` parts of the model meet in turn: a clock is
+    interval / fragments steps, and one part meets at its end.
 
         job = cluster.submit(rule=tautline.Outer(interval=100), workers=4, slack=1)
         with job.member() as me:
@@ -46,8 +53,7 @@ class Meetings:
                 loss.backward()
                 optimizer.step(loss)     # inner.step(), and a meeting after each 100th
 
-    Floating-point buffers, such as running statistics, are averaged at meetings. All tables meet at
-    once: a job with `fragments` is for nets alone.
+    Floating-point buffers, such as running statistics, are averaged at meetings.
 
     member    from job.member(), without tables of its own that are in use already
     model     its parameters are float32 on the CPU; those without requires_grad stay as they are
@@ -58,10 +64,11 @@ class Meetings:
     def __init__(self, member: Member, model: torch.nn.Module, inner: torch.optim.Optimizer,
                  interval: Optional[int] = None) -> None:
         self.interval = _interval(member, interval)
+        self.steps_of_clock = self.interval // _fragments(member)
         parameters, buffers = tensors_of(model, in_place=False)
         self.inner = inner
         self._member = member
-        self._steps = 0  # since the last meeting
+        self._steps = 0  # at this clock
         self._items = 0
         self._loss: Optional[float] = None
         member.attach(self)
@@ -73,8 +80,10 @@ class Meetings:
 
         self._parameters = [shared(name, one, "trained") for name, one in parameters.items()]
         self._buffers = [shared(name, one, "averaged") for name, one in buffers.items()]
+        self._all = self._parameters + self._buffers
+        self._owed: set[str] = set()  # tables with steps that no meeting has had
         member.open()
-        self._take_shared()
+        self._take_shared(self._all)
 
     @property
     def next_clock(self) -> int:
@@ -85,7 +94,7 @@ class Meetings:
     def next_batch(self) -> int:
         """The step that is next, counted from 1: a member that joins at a later clock begins at the
         steps of that clock."""
-        return (self._member.clock - 1) * self.interval + self._steps + 1
+        return (self._member.clock - 1) * self.steps_of_clock + self._steps + 1
 
     @property
     def may_skip(self) -> bool:
@@ -141,31 +150,35 @@ class Meetings:
         self._steps += 1
         self._items += items
         self._loss = None if loss is None else float(loss)
-        if self._steps == self.interval:
+        self._owed.update(table.name for table, _ in self._all)
+        if self._steps == self.steps_of_clock:
             self.meet()
         return loss
 
     def synchronize(self) -> None:
-        """Meets, unless nothing was trained since the last meeting: what the member does before it
-        leaves, so that none of its steps is lost."""
-        if self._steps > 0:
+        """Meets until each part of the model has met since its last step: what the member does
+        before it leaves, so that none of its steps is lost."""
+        while self._owed:
             self.meet()
 
     def meet(self) -> None:
-        """Pushes how far the model has gone back from the shared values, and continues from the new
-        ones as soon as the job's slack allows."""
+        """Pushes how far the part of the model that is due has gone back from the shared values,
+        and continues from the new ones as soon as the job's slack allows."""
+        due = [(table, one) for table, one in self._all if self._member.is_due(table)]
+        buffers = {table.name for table, _ in self._buffers}
         with torch.no_grad():
-            for table, parameter in self._parameters:
-                self._member.push(table, torch.from_numpy(table.value) - parameter)
-            for table, buffer in self._buffers:
-                self._member.push(table, buffer)
-        for table, _ in self._parameters + self._buffers:
+            for table, one in due:
+                self._member.push(table, one if table.name in buffers
+                                  else torch.from_numpy(table.value) - one)
+        for table, _ in due:
             self._member.pull(table)
-        self._take_shared()
+        self._take_shared(due)
+        self._owed.difference_update(table.name for table, _ in due)
         self._member.end_clock(self._loss, self._items)
         self._steps, self._items = 0, 0
 
-    def _take_shared(self) -> None:
+    @staticmethod
+    def _take_shared(tables: list[tuple[Table, torch.Tensor]]) -> None:
         with torch.no_grad():
-            for table, one in self._parameters + self._buffers:
+            for table, one in tables:
                 one.copy_(torch.from_numpy(table.value))

@@ -49,30 +49,42 @@ MEMBER = MODEL + """
     print("end", text.hexdigest(), first > 1.5 * loss, meetings.clock)
 """
 
-# Both members in one process; the outer rule is PyTorch's own.
+# Both members in one process; the outer rule is PyTorch's own. Of two fragments the servers make
+# the first of the first layer's weights, which meet at every other clock, from the first one on.
 REFERENCE = MODEL + """
+    steps, fragments = int(sys.argv[1]), int(sys.argv[2])
+
+    def is_due(clock, name):
+        return fragments == 1 or (name == "0.weight") == (clock % 2 == 1)
+
     models = [make_model() for _ in range(2)]
     inners = [inner_of(model) for model in models]
     shared = make_model()
     outer = torch.optim.SGD(shared.parameters(), lr=0.7, momentum=0.9, nesterov=True)
-    for step in range(int(sys.argv[1])):
+    def meet(clock):
+        for name, one in shared.named_parameters():
+            own = [model.state_dict()[name] for model in models]
+            one.grad = sum(one.detach() - each for each in own) / 2 if is_due(clock, name) else None
+        outer.step()
+        with torch.no_grad():
+            for name, one in shared.named_buffers():
+                if one.is_floating_point() and is_due(clock, name):
+                    one.copy_(sum(model.state_dict()[name] for model in models) / 2)
+            for name, one in shared.state_dict().items():
+                for model in models:
+                    if one.is_floating_point() and is_due(clock, name):
+                        model.state_dict()[name].copy_(one)
+
+    clock, of_clock = 0, 10 // fragments
+    for step in range(steps):
         for slot in range(2):
             train(models[slot], inners[slot], step, slot)
-        if (step + 1) % 10 != 0 and step + 1 != int(sys.argv[1]):
-            continue
-        for one, *own in zip(shared.parameters(), *(model.parameters() for model in models)):
-            one.grad = sum(one.detach() - each.detach() for each in own) / 2
-        outer.step()
-        for one, *own in zip(shared.buffers(), *(model.buffers() for model in models)):
-            if one.is_floating_point():
-                one.copy_(sum(own) / 2)
-        with torch.no_grad():
-            for model in models:
-                for ours, theirs in zip(model.parameters(), shared.parameters()):
-                    ours.copy_(theirs)
-                for ours, theirs in zip(model.buffers(), shared.buffers()):
-                    if ours.is_floating_point():
-                        ours.copy_(theirs)
+        if (step + 1) % of_clock == 0 or step + 1 == steps:
+            clock += 1
+            meet(clock)
+    # What has trained since its last meeting meets once more.
+    for clock in range(clock + 1, clock + fragments):
+        meet(clock)
     ours, theirs = torch.load("end0.pt"), shared.state_dict()
     print(max(float((ours[name] - theirs[name]).abs().max() / theirs[name].abs().max())
               for name in ours if ours[name].is_floating_point()))
@@ -82,9 +94,9 @@ REFERENCE = MODEL + """
 class MeetingsTest(PythonMembers):
     module = "torch"
 
-    def submit_outer(self, mode, outer="", workers=2):
-        return self.submit(
-            workers, f"{mode} periodic_averaging {{ interval: 10 outer {{ {outer} }} }}")
+    def submit_outer(self, mode, outer="", workers=2, fragments=1):
+        return self.submit(workers, f"{mode} periodic_averaging {{ interval: 10 fragments: "
+                                    f"{fragments} outer {{ {outer} }} }}")
 
     def train(self, job, steps=45, members=2):
         programs = [self.program(MEMBER, self.coordinator, job, steps) for _ in range(members)]
@@ -100,12 +112,54 @@ class MeetingsTest(PythonMembers):
         # Four meetings of ten steps and one of five, after the members' opening.
         self.assertEqual({end[3] for end in ends[0]}, {"6"})
         self.assertEqual({end[2] for end in ends[0]}, {"True"})
-        apart = float(self.run_python(REFERENCE, 45))
+        apart = float(self.run_python(REFERENCE, 45, 1))
         self.assertLess(apart, 1e-4)
+
+    def test_fragments_meet_in_turn_as_pytorch_computes_it(self):
+        self.start_cluster()
+        ends = self.train(self.submit_outer("mode: BSP", fragments=2))
+        self.assertEqual(len({digest for _, digest, _, _ in ends}), 1)
+        # Nine meetings of five steps, of one part each, and one for what the last left out.
+        self.assertEqual({end[3] for end in ends}, {"11"})
+        apart = float(self.run_python(REFERENCE, 45, 2))
+        self.assertLess(apart, 1e-4)
+        # Another part at each clock is another training.
+        self.assertGreater(float(self.run_python(REFERENCE, 45, 1)), 1e-3)
+
+    def test_a_table_whose_fragment_does_not_meet_is_refused_and_need_not_be_pushed(self):
+        self.start_cluster()
+        job = self.submit_outer("mode: BSP", workers=1, fragments=2)
+        out = self.run_python("""
+    import numpy, sys, tautline
+    with tautline.connect(sys.argv[1], wait_s=20).job(int(sys.argv[2])).member() as me:
+        tables = [me.table(name, numpy.zeros(4, numpy.float32)) for name in "ab"]
+        for clock in me.clocks(4):
+            for table in tables:
+                if not me.is_due(table):
+                    try:
+                        me.push(table, numpy.ones(4))
+                    except tautline.InvalidError as error:
+                        print(error)
+                    continue
+                me.push(table, numpy.ones(4))
+                me.pull(table)
+                print(clock, table.name)
+        try:
+            me.end_clock()
+        except tautline.InvalidError as error:
+            print(error)
+            """, self.coordinator, job)
+        late = ('table "{}" is of a fragment that meets at clock {} next, not at {}; push the '
+                'tables that are due')
+        self.assertEqual(out.splitlines(), [
+            "1 a", late.format("b", 2, 1), late.format("a", 3, 2), "2 b", "3 a",
+            late.format("b", 4, 3), late.format("a", 5, 4), "4 b",
+            'table "a" was not pushed at clock 5; each table that is due is pushed once a clock'])
+        self.wait_for_job(job, "DONE")
 
     def test_members_learn_under_a_slack_of_meetings_and_with_a_buffer(self):
         self.start_cluster()
-        for slack, outer in ((1, 'momentum=0.5'),
+        for slack, outer in ((1, 'momentum=0.5'), (1, 'momentum=0.5, fragments=5'),
                              (None, 'type="SGD", lr=1, momentum=0, buffer=2')):
             job = self.run_python(f"""
     import sys, tautline
@@ -125,6 +179,7 @@ class MeetingsTest(PythonMembers):
                             (tautline.Outer(interval=10, type="LARS"), 1),
                             (tautline.Outer(interval=10, type="SGD", momentum2=0.5), 1),
                             (tautline.Outer(interval=10, type="Adam", eps=-1), 1),
+                            (tautline.Outer(interval=10, fragments=3), 1),
                             (tautline.Outer(interval=10, buffer=2), 0)):
             try:
                 cluster.submit(rule, workers=1, slack=slack)
@@ -133,7 +188,8 @@ class MeetingsTest(PythonMembers):
             """, self.coordinator)
         words = ("interval is 0; it must be from 1", "outer.lr is 0; it must be greater than 0",
                  "outer.type is LARS, which scales", "outer.momentum2 is 0.5: type SGD does not",
-                 "outer.delta is -1; it must be greater than 0", "outer.buffer is 2, but in BSP")
+                 "outer.delta is -1; it must be greater than 0",
+                 "fragments is 3, by which the interval of 10", "outer.buffer is 2, but in BSP")
         self.assertEqual(len(out.splitlines()), len(words), out)
         for line, expected in zip(out.splitlines(), words):
             self.assertIn(expected, line)

@@ -203,6 +203,39 @@ TEST_CASE("a buffer weighs an update by the clocks since its worker's read", "[s
   CHECK(one.value() == Approx(before - (1 / std::sqrt(1 + 3.0) + 1) / 2));
 }
 
+TEST_CASE("a buffer weighs what a lost member has left in it, before and after its leave is known",
+          "[slice][outer]") {
+  const bool is_known = GENERATE(false, true);
+  CAPTURE(is_known);
+  JobMaker maker = meeting(2, Slack::unbounded());
+  outer_of(maker).set_type("SGD");
+  outer_of(maker).set_lr(1);
+  outer_of(maker).set_momentum(0);
+  outer_of(maker).set_buffer(2);
+  maker.state.mutable_definition()->mutable_consistency()->set_staleness_exponent(0.5F);
+  Scalar one(maker);
+  (void)one.read(0, 0);
+  (void)one.read(1, 0);
+  for (std::int64_t meeting = 1; meeting <= 6; ++meeting) {
+    one.push(0, meeting * kInterval - 1, 1);
+    (void)one.read(0, meeting * kInterval);
+  }
+  const float before = one.value();
+  one.push(1, 3, 1);
+  one.job.fence(WorkerId(1));
+  one.change();
+  CHECK(one.value() == before);
+  if (is_known) {
+    one.job.leave(WorkerId(1), Clock(4));
+    one.change();
+    // Alone in its application, which it makes half of: three applications of one update each.
+    CHECK(one.value() == Approx(before - 1 / std::sqrt(1 + 1.5) / 2));
+  } else {
+    one.push(0, 7 * kInterval - 1, 1);
+    CHECK(one.value() == Approx(before - (1 / std::sqrt(1 + 3.0) + 1) / 2));
+  }
+}
+
 TEST_CASE(
     "what waits in a buffer takes effect at the job's end, at a checkpoint and when its "
     "worker leaves",

@@ -38,6 +38,14 @@ TEST_CASE("fragments push in turn, an interval apart each, and all at the end", 
   CHECK(pushes(job.of_fragment(2), 15) == std::vector<std::int64_t>{3, 9, 14});
 }
 
+TEST_CASE("programs' fragments meet in turn, after all have brought their initial values",
+          "[clock]") {
+  const PushSchedule job{.interval = 3, .fragments = 3, .is_seeded = true};
+  CHECK(pushes(job.of_fragment(0), 10) == std::vector<std::int64_t>{0, 2, 5, 8});
+  CHECK(pushes(job.of_fragment(1), 10) == std::vector<std::int64_t>{0, 3, 6, 9});
+  CHECK(pushes(job.of_fragment(2), 10) == std::vector<std::int64_t>{0, 1, 4, 7});
+}
+
 TEST_CASE("one fragment pushes at the ends of whole intervals", "[clock]") {
   const PushSchedule job{.interval = 4, .end = Clock(10)};
   CHECK(pushes(job, 10) == std::vector<std::int64_t>{3, 7, 9});
