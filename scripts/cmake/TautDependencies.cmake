@@ -37,6 +37,15 @@ pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 # The serial flavour. It brings dozens of further libraries, so programs that do not call it are not
 # bound to it.
 pkg_search_module(HDF5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)
+# Where its name is a link in a folder of its own, programs would be given that folder to search.
+set(hdf5_libraries)
+foreach(library IN LISTS HDF5_LINK_LIBRARIES)
+  if(EXISTS ${library})
+    file(REAL_PATH ${library} library)
+  endif()
+  list(APPEND hdf5_libraries ${library})
+endforeach()
+set_target_properties(PkgConfig::HDF5 PROPERTIES INTERFACE_LINK_LIBRARIES "${hdf5_libraries}")
 add_library(taut_hdf5_library INTERFACE)
 target_link_libraries(taut_hdf5_library INTERFACE
                       -Wl,--push-state,--as-needed PkgConfig::HDF5 -Wl,--pop-state)

@@ -147,6 +147,19 @@ class Install(ClusterTest):
         self.assertEqual(self.tree(), before)
         self.assertEqual(self.install("--undo").returncode, 1)
 
+    def test_no_program_or_library_looks_for_libraries_in_the_current_folder(self):
+        """An empty or relative entry of a run path is that folder's."""
+        built = [path for folder in (BIN, BIN.parent / "lib") for path in folder.iterdir()
+                 if path.is_file() and not path.is_symlink()]
+        self.assertGreater(len(built), 4)
+        for path in built:
+            listed = subprocess.run(["readelf", "-d", path], capture_output=True, text=True,
+                                    check=True).stdout
+            for found in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", listed):
+                with self.subTest(path.name, run_path=found):
+                    for entry in found.split(":"):
+                        self.assertRegex(entry, r"^(/|\$ORIGIN)")
+
     def test_the_output_ends_with_what_each_stage_took(self):
         row = r" +\d+:\d\d\n"
         self.assertRegex(self.install().stdout,
