@@ -197,7 +197,11 @@ void AveragingCache::meet(Table& table, Clock clock) {
   client_.read(table.spec.id, table.next, table.shared.as<float>());
 }
 
+/// A meeting of this worker's is waited for: what is tested or saved after it is what it has made.
 Result<Clock> AveragingCache::snapshot(TableId table, std::span<float> into) {
+  if (options_.exchange == Exchange::kPeriodic) {
+    TAUT_TRY(settle(tables_[table.value()]));
+  }
   TAUT_TRY(const ReadResult read, client_.snapshot(table, into, options_.wait));
   return read.version;
 }

@@ -77,6 +77,13 @@ std::string train_one(Client& client, Backend& backend, AveragingCache::Options 
     if (const auto begun = parameters.begin_clock(Clock(clock)); !begun) {
       return begun.error().message;
     }
+    const bool has_met = clock > 0 && options.schedule.pushes_at(Clock(clock - 1));
+    if (options.exchange == Exchange::kPeriodic && has_met) {
+      std::vector<float> tested(kCount);
+      const auto version = parameters.snapshot(table.id, tested);
+      if (!version) return version.error().message;
+      if (version.value() < Clock(clock)) return "what is tested is of before the meeting";
+    }
     const auto values = parameters.acquire(0, table.id, Clock(clock));
     if (!values) return values.error().message;
     const std::vector<float> now = read(backend, *stream, values.value());
