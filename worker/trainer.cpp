@@ -160,13 +160,19 @@ Result<void> Trainer::train_clock(Clock clock) {
   for (Step step{.clock = clock}; step.first < replicas_.size(); step.first += devices_.size()) {
     const bool is_last_step = step.first + devices_.size() == replicas_.size();
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
-      TAUT_TRY(std::vector<data::Batch> batches, next_batches(step));
-      take_batches(step, std::move(batches));
+      const bool at_once = options_.arithmetic == Arithmetic::kAtOnce;
+      if (!at_once) {
+        TAUT_TRY(std::vector<data::Batch> batches, next_batches(step));
+        take_batches(step, std::move(batches));
+      }
       TAUT_TRY(forward(step));
       if (options_.straggle && is_last_step && is_last(step)) {
         straggle(clock, now() - begin, waited_before);
       }
       const TimePoint turned = now();
+      if (at_once) {
+        TAUT_TRY(compute_at_once(step));
+      }
       backward(step);
       backward_ = now() - turned;
       if (is_late_) {
@@ -176,7 +182,7 @@ Result<void> Trainer::train_clock(Clock clock) {
       for (std::size_t i = 0; i < devices_.size(); ++i) {
         loss_ += loss_of(step, i) / losses;
         // The stream has completed: nothing reads the batch any more.
-        replica_of(step, i).loader->recycle(std::move(batches_[i]));
+        if (!at_once) replica_of(step, i).loader->recycle(std::move(batches_[i]));
       }
     }
     for (std::size_t i = 0; i < devices_.size(); ++i) cache_.finish_clock(step.first + i, clock);
@@ -325,7 +331,6 @@ Result<void> Trainer::bring_parameters(const Step& step, std::size_t device, std
 }
 
 void Trainer::backward(const Step& step) {
-  if (options_.arithmetic == Arithmetic::kAtOnce) compute_at_once(step);
   for (std::size_t layer = replicas_[0].net->layer_count(); layer-- > 0;) {
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       if (options_.arithmetic == Arithmetic::kLayerByLayer) {
@@ -348,8 +353,10 @@ void Trainer::bind_gradients(const Step& step, std::size_t device, std::size_t l
   }
 }
 
-/// Computes a batch forward and backward on whatever nets others have used meanwhile.
-void Trainer::compute_at_once(const Step& step) {
+/// Draws a batch and computes it forward and backward, on whatever nets others have used meanwhile;
+/// the batch exists only for that time.
+Result<void> Trainer::compute_at_once(const Step& step) {
+  TAUT_TRY(const std::vector<data::Batch> batches, next_batches(step));
   at_once_losses_.assign(devices_.size(), 0);
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     Net& net = *replica_of(step, i).net;
@@ -359,7 +366,7 @@ void Trainer::compute_at_once(const Step& step) {
       TAUT_CHECK(values.has_value(), "forward has acquired every table of this clock");
       net.bind_value(table.id.value(), values.value());
     }
-    net.set_batch(stream, batches_[i].spans());
+    net.set_batch(stream, batches[i].spans());
     for (std::size_t layer = 0; layer < net.layer_count(); ++layer) {
       net.forward(layer, stream, draw_of(step));
     }
@@ -369,6 +376,7 @@ void Trainer::compute_at_once(const Step& step) {
     }
     at_once_losses_[i] = net.loss(stream);
   }
+  return ok();
 }
 
 double Trainer::loss_of(const Step& step, std::size_t device) {

@@ -130,7 +130,7 @@ class Trainer {
                                               std::size_t layer);
   void backward(const Step& step);
   void bind_gradients(const Step& step, std::size_t device, std::size_t layer);
-  void compute_at_once(const Step& step);
+  [[nodiscard]] Result<void> compute_at_once(const Step& step);
   [[nodiscard]] double loss_of(const Step& step, std::size_t device);
   void send_gradients(const Step& step, std::size_t device, std::size_t layer);
   void gather(const Step& step, std::size_t device, TableId table);

@@ -1,11 +1,12 @@
 #include "lab/training/shared_values.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <utility>
 
 #include "common/check.hpp"
 #include "lab/random.hpp"
@@ -44,8 +45,10 @@ ValuePool::Values ValuePool::keep(TableId table, std::span<const float> values) 
   }
   auto& entry = stored_[{table.value(), hash_of(values)}];
   Values known = entry.lock();
-  if (known && equal(*known, values)) return known;
-  auto copy = std::make_shared<const std::vector<float>>(values.begin(), values.end());
+  if (known && equal(known->floats(), values)) return known;
+  const Buffer memory = memory_.acquire(values.size_bytes());
+  std::ranges::copy(values, memory.floats().begin());
+  auto copy = std::make_shared<const Buffer>(memory);
   // Values of the same hash that differ are not found again.
   entry = copy;
   return copy;
@@ -56,40 +59,66 @@ std::size_t ValuePool::size() const {
       std::ranges::count_if(stored_, [](const auto& entry) { return !entry.second.expired(); }));
 }
 
+ValuePool::Values ValuePool::keep(TableId table, const std::vector<Frame>& parts) {
+  whole_.clear();
+  for (const Frame& part : parts) {
+    const auto* const values = reinterpret_cast<const float*>(part.bytes().data());
+    whole_.insert(whole_.end(), values, values + part.size() / sizeof(float));
+  }
+  return keep(table, whole_);
+}
+
 SharedValues::SharedValues(ValuePool& pool, const std::vector<TableSpec>& tables) : pool_(pool) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (const TableSpec& spec : tables) {
-    tables_.push_back({bytes_, spec.count(), nullptr});
-    bytes_ += (spec.count() * sizeof(float) + page - 1) / page * page;
+    tables_.push_back({bytes_, spec.count(), {}, nullptr});
+    bytes_ += spec.count() * sizeof(float);
   }
   if (bytes_ == 0) return;
-  void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory =
+      mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  pages_ = static_cast<std::byte*>(memory);
+  places_ = static_cast<std::byte*>(memory);
 }
 
 SharedValues::~SharedValues() {
-  if (pages_ != nullptr) munmap(pages_, bytes_);
+  if (places_ != nullptr) munmap(places_, bytes_);
 }
 
 std::span<float> SharedValues::fresh(TableId id) {
-  const Table& table = tables_[id.value()];
-  return {reinterpret_cast<float*>(pages_ + table.offset), table.count};
+  Table& table = tables_[id.value()];
+  table.fresh.clear();
+  table.front.reset();
+  return {reinterpret_cast<float*>(places_ + table.offset), table.count};
+}
+
+void SharedValues::take(std::span<float> into, const Frame& values) {
+  const auto at = static_cast<std::size_t>(reinterpret_cast<std::byte*>(into.data()) - places_);
+  TAUT_CHECK(values.size() == into.size_bytes() && at + values.size() <= bytes_,
+             "values are for a place of theirs");
+  const auto after = std::ranges::upper_bound(tables_, at, {}, &Table::offset);
+  Table& table = *std::prev(after);
+  table.fresh[at - table.offset] = values;
 }
 
 void SharedValues::bring(TableId id) {
   Table& table = tables_[id.value()];
-  table.front.reset();
-  table.front = pool_.keep(id, fresh(id));
-  // The next values are written there after a while.
-  (void)madvise(pages_ + table.offset, table.count * sizeof(float), MADV_DONTNEED);
+  std::vector<Frame> parts;
+  std::size_t bytes = 0;
+  for (auto& [offset, part] : table.fresh) {
+    TAUT_CHECK(offset == bytes, "a table is brought when all of its parts have arrived");
+    bytes += part.size();
+    parts.push_back(std::move(part));
+  }
+  TAUT_CHECK(bytes == table.count * sizeof(float), "a table is brought when it has arrived");
+  table.fresh.clear();
+  table.front = pool_.keep(id, parts);
 }
 
 DeviceSpan<const float> SharedValues::front(TableId id) const {
   const Table& table = tables_[id.value()];
   TAUT_CHECK(table.front != nullptr, "values are used after they were brought");
-  return {table.front->data(), table.front->size()};
+  const auto floats = table.front->floats();
+  return {floats.data(), floats.size()};
 }
 
 }  // namespace taut::lab

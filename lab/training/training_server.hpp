@@ -25,13 +25,14 @@ class TrainingServer final : public sim::ControlNode {
   [[nodiscard]] TimePoint wake() const override;
 
  private:
+  static constexpr Bytes kFreeValues{64UL << 20U};  // of a shard, kept for further ones
   struct OneShard {
     OneShard(std::uint32_t number_, HostCores& machine, server::WeightsSource& initial)
         : number(number_),
           lane(machine),
           shard(ShardId(number_), pool, SliceLayout::kSliceElements, &initial) {}
     const std::uint32_t number;  // of this server's
-    BufferPool pool{Bytes(1ULL << 30U)};
+    BufferPool pool{kFreeValues, page_allocator()};
     sim::SocketId socket = 0;
     Lane lane;
     server::Shard shard;

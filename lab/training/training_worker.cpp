@@ -169,9 +169,14 @@ worker::Pace& TrainingWorker::pace() {
 std::unique_ptr<ValueStore> TrainingWorker::make_store(Client& client,
                                                        const ServedOptions& options) {
   if (!learns()) return std::make_unique<CostStore>(client, options, *world_.memory);
+  // What is measured is what a worker's process does.
+  if (world_.meter != nullptr) return nullptr;
   const std::vector<TableSpec>& tables = world_.assets->train_graph().parameters;
-  return std::make_unique<HostStore>(client, tables, options,
-                                     std::make_unique<SharedValues>(world_.values, tables));
+  auto values = std::make_unique<SharedValues>(world_.values, tables);
+  client.on_values([values = values.get()](std::span<float> into, const Frame& part) {
+    values->take(into, part);
+  });
+  return std::make_unique<HostStore>(client, tables, options, std::move(values));
 }
 
 void TrainingWorker::use(Client* client) {

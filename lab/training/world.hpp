@@ -11,6 +11,7 @@
 #include "lab/training/costs/cost_store.hpp"
 #include "lab/training/host_cores.hpp"
 #include "lab/training/meter.hpp"
+#include "lab/training/page_allocator.hpp"
 #include "lab/training/shared_values.hpp"
 #include "lab/training/topology.hpp"
 #include "lab/training/virtual_timeline.hpp"
@@ -40,7 +41,8 @@ struct World {
   std::shared_ptr<Net> net;            // of all workers; nullptr: each has its own
   std::unique_ptr<CostMemory> memory;  // nullptr: they learn
   ValuePool values;                    // that workers have read
-  std::shared_ptr<BufferPool> updates = std::make_shared<BufferPool>(kFreeUpdates);
+  std::shared_ptr<BufferPool> updates =
+      std::make_shared<BufferPool>(kFreeUpdates, page_allocator());
   VirtualTimeline* timeline = nullptr;  // nullptr: none is kept
   Meter* meter = nullptr;               // nullptr: nothing is measured
 

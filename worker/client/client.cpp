@@ -87,6 +87,10 @@ void Client::on_read(OnRead notify) {
   driver_->on_read(std::move(notify));
 }
 
+void Client::on_values(OnValues take) {
+  driver_->on_values(std::move(take));
+}
+
 Result<ReadResult> Client::snapshot(TableId table, std::span<float> into, Duration wait) {
   TAUT_TRY(const auto read, snapshot(table, into, wait, Duration::max()));
   return *read;

@@ -133,6 +133,11 @@ class Client {
   using OnRead = std::function<void(TableId table, Clock clock)>;
   void on_read(OnRead notify);
 
+  /// Called with the values that a read has got for a part of its memory, instead of copying them
+  /// there; by whichever thread works for the client, as on_read()'s. Snapshots are always copied.
+  using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
+  void on_values(OnValues take);
+
   /// Reads the newest whole table, as one that is no member does; waits for no worker. Where slices
   /// had different versions it asks again, a few times at most.
   [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);

@@ -174,6 +174,11 @@ void ClientDriver::on_read(Client::OnRead notify) {
   notify_ = std::move(notify);
 }
 
+void ClientDriver::on_values(Client::OnValues take) {
+  std::scoped_lock lock(mutex_);
+  protocol_.on_values(std::move(take));
+}
+
 void ClientDriver::snapshot(TableId table, const Buffer& values) {
   snapshot_wait_.reset();
   post({Request::Kind::kSnapshot, table, {}, {}, values, {}, {}});

@@ -42,6 +42,8 @@ class ClientDriver {
   void read(TableId table, Clock clock, std::span<float> into);
   /// As Client::on_read.
   void on_read(Client::OnRead notify);
+  /// As Client::on_values.
+  void on_values(Client::OnValues take);
   /// values  kept until the next snapshot of the table: a late answer must find it
   void snapshot(TableId table, const Buffer& values);
 

@@ -334,7 +334,11 @@ void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
                      item.slice.value(), item.payload.size(), read->into.size_bytes()));
     return;
   }
-  std::memcpy(read->into.data(), item.payload.bytes().data(), item.payload.size());
+  if (take_values_ && !snapshot) {
+    take_values_(read->into, item.payload);
+  } else {
+    std::memcpy(read->into.data(), item.payload.bytes().data(), item.payload.size());
+  }
   read.reset();
   PendingTable& table = (snapshot ? snapshots_ : reads_)[item.table.value()];
   table.lowest = std::min(table.lowest, item.version);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -67,6 +68,10 @@ class ClientProtocol {
   /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed.
   /// A newer read of the table takes its place.
   void read(TableId table, Clock clock, std::span<float> into);
+  /// Called with the values of a slice and where they are to be read into, instead of copying them
+  /// there; not for snapshots.
+  using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
+  void on_values(OnValues take) { take_values_ = std::move(take); }
   /// Reads the newest whole table; waits for no other worker.
   void snapshot(TableId table, std::span<float> into);
 
@@ -182,6 +187,7 @@ class ClientProtocol {
   const std::uint64_t slice_elements_;
   std::map<ShardId, ResendTimer> resend_;  // by shard: one may have a longer queue than others
   const SendPolicy send_;
+  OnValues take_values_;  // empty: values are copied
   std::map<ShardId, Link> links_;
   std::vector<TableSpec> tables_;
   SliceLayout layout_;

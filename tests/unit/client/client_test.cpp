@@ -1,6 +1,8 @@
 #include "worker/client/client.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <map>
 #include <memory>
@@ -199,6 +201,28 @@ TEST_CASE("each read is reported before it can be waited for", "[client]") {
   client->push_and_read(kTable, Clock(0), gradient, values);
   REQUIRE(client->wait(kTable, Clock(1), kDeadline).has_value());
   CHECK(notified == 0);
+}
+
+TEST_CASE("values that are read are given away instead of copied, and those of snapshots are not",
+          "[client]") {
+  ServedJob served(JobMaker(1));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  std::vector<float> copied(4, -1.0F);
+  client->read(kTable, Clock(0), copied);
+  REQUIRE(client->wait(kTable, Clock(0), kDeadline).has_value());
+  CHECK(std::ranges::count(copied, -1.0F) == 0);
+  std::vector<float> into(4, -1.0F);
+  std::vector<float> given(4);
+  client->on_values([&](std::span<float> at, const Frame& values) {
+    std::memcpy(given.data() + (at.data() - into.data()), values.bytes().data(), values.size());
+  });
+  client->read(kTable, Clock(0), into);
+  REQUIRE(client->wait(kTable, Clock(0), kDeadline).has_value());
+  CHECK(given == copied);
+  CHECK(into == std::vector<float>(4, -1.0F));
+  REQUIRE(client->snapshot(kTable, into, kDeadline).has_value());
+  CHECK(into == copied);
 }
 
 TEST_CASE("a read under BSP waits for the other workers, and each read's staleness is counted",
